@@ -1,0 +1,63 @@
+"""The one shape in which images travel: uint8 arrays with labels and where they came from."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSet:
+    """Labelled images in memory (or memory-mapped).
+
+    Attributes:
+        name, split: where they come from, e.g. "fashion-mnist", "train" | "test".
+        images_NHWC: uint8, all of one size; C is 1 (grey) or 3 (RGB).
+        labels_N: int64 in [0, num_classes).
+        class_names: one per class, in label order.
+        kind: "photographs" or "rendered"; said in every figure that uses the set.
+    """
+
+    name: str
+    split: str
+    images_NHWC: np.ndarray
+    labels_N: np.ndarray
+    class_names: tuple[str, ...]
+    kind: str
+
+    def __post_init__(self) -> None:
+        if self.images_NHWC.dtype != np.uint8 or self.images_NHWC.ndim != 4:
+            raise ValueError(f"{self.name}: images must be uint8 NHWC, not {self.images_NHWC.dtype} {self.images_NHWC.shape}")
+        if len(self.images_NHWC) != len(self.labels_N):
+            raise ValueError(f"{self.name}: {len(self.images_NHWC)} images but {len(self.labels_N)} labels")
+        if len(self.labels_N) and not 0 <= int(self.labels_N.min()) <= int(self.labels_N.max()) < self.num_classes:
+            raise ValueError(f"{self.name}: labels outside 0..{self.num_classes - 1}")
+
+    def __len__(self) -> int:
+        return len(self.labels_N)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    @cached_property
+    def content_hash(self) -> str:
+        """sha256 over shape, pixels and labels: the same images give the same hash, whatever file carried them."""
+        digest = hashlib.sha256(repr(self.images_NHWC.shape).encode())
+        digest.update(np.ascontiguousarray(self.images_NHWC).data)
+        digest.update(np.ascontiguousarray(self.labels_N, dtype="<i8").data)
+        return digest.hexdigest()
+
+    def take(self, indices_M: np.ndarray) -> ImageSet:
+        """The images at `indices_M`, in that order."""
+        return ImageSet(
+            name=self.name,
+            split=self.split,
+            images_NHWC=self.images_NHWC[indices_M],
+            labels_N=self.labels_N[indices_M],
+            class_names=self.class_names,
+            kind=self.kind,
+        )

@@ -1,0 +1,66 @@
+"""Errors that a user can act on, and the one place where they are turned into a message and an exit code."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import sys
+from collections.abc import Callable, Iterable
+
+EXIT_OK = 0
+EXIT_FAILED = 1  # a cell failed or diverged; the rest of the study was finished
+EXIT_USAGE = 2  # the user's input was refused; nothing was written
+EXIT_INTERRUPTED = 130  # stopped by a signal; the same command continues
+
+
+class UserError(Exception):
+    """A mistake or a circumstance that the user can mend.
+
+    Args:
+        what: what is wrong, and where (a name, a path, a value).
+        fix: what is allowed, or what to do about it.
+    """
+
+    def __init__(self, what: str, fix: str = "") -> None:
+        super().__init__(f"{what}\n  {fix}" if fix else what)
+        self.what = what
+        self.fix = fix
+
+
+class Interrupted(Exception):
+    """A signal asked for a stop and everything that should be kept has been saved."""
+
+
+def nearest(name: str, allowed: Iterable[str], *, count: int = 3) -> list[str]:
+    """The allowed names that look most like `name`, best first, ignoring case."""
+    by_lower = {option.lower(): option for option in allowed}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=count, cutoff=0.4)
+    return [by_lower[key] for key in close]
+
+
+def unknown(kind: str, name: str, allowed: Iterable[str]) -> UserError:
+    """The error for a name that is not known: suggests the nearest, lists what is allowed."""
+    options = sorted(set(allowed))
+    close = nearest(name, options)
+    hint = f"Did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
+    shown = ", ".join(options[:40]) + (", …" if len(options) > 40 else "")
+    return UserError(f"Unknown {kind} {name!r}.", f"{hint}Known: {shown}.")
+
+
+def command(main: Callable[[list[str] | None], int]) -> Callable[[list[str] | None], int]:
+    """Wrap a verb's `main`: a user's mistake becomes one message on stderr and exit code 2, never a traceback."""
+
+    @functools.wraps(main)
+    def guarded(argv: list[str] | None = None) -> int:
+        try:
+            return main(argv)
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return EXIT_USAGE
+        except (Interrupted, KeyboardInterrupt) as stop:
+            print(f"stopped: {stop or 'interrupted'}. Run the same command to continue.", file=sys.stderr)
+            return EXIT_INTERRUPTED
+        except BrokenPipeError:
+            return EXIT_OK
+
+    return guarded

@@ -1,0 +1,54 @@
+"""Model names to modules: asks `vit` and every file in `baselines/` who builds a name.
+
+A family is one file with FAMILY, REVISION, names(), accepts(name) and build(name, ...); see CONTRIBUTING.md.
+Looking a name up does not import torch; building does.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from bench import discover
+from bench.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def families() -> tuple[ModuleType, ...]:
+    """Every family's module, the subject (ViT) first."""
+    from vit import family as vit_family
+
+    others = [discover.load("family", name) for name in discover.names("family")]
+    return (vit_family, *(module for module in others if hasattr(module, "FAMILY")))
+
+
+def names() -> tuple[str, ...]:
+    """Every registered model name. Grammars accept more (any patch size, width, …)."""
+    return tuple(name for module in families() for name in module.names())
+
+
+def family_of(name: str) -> ModuleType:
+    """The module that builds `name`.
+
+    Raises:
+        UserError: nobody does; suggests the nearest registered names.
+    """
+    for module in families():
+        if module.accepts(name):
+            return module
+    raise unknown("model", name, names())
+
+
+def build(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> nn.Module:
+    """A freshly initialised model: `model(x_BCHW) -> logits_BK`, `model.features(x_BCHW) -> x_BD`.
+
+    Raises:
+        UserError: unknown name, or a size the model cannot take (an image that the patch does not divide).
+    """
+    module = family_of(name)
+    try:
+        return module.build(name, image_size=image_size, channels=channels, num_classes=num_classes, **options)
+    except ValueError as error:
+        raise UserError(f"Model {name!r} cannot be built at {image_size} px: {error}") from error

@@ -1,0 +1,168 @@
+"""What is to be done, as frozen data: a cell, its recipe, its tasks; and the identity of a cell.
+
+A cell's identity is the hash of its canonical JSON with every field that equals its default left out, plus the integer
+revisions of what it uses. So adding a field orphans no old result, and changing a behaviour means bumping a revision.
+No torch here: suites, planner, status and report all read specs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.errors import UserError
+
+RECIPE_REVISION = 1
+"""Bump when the training loop gives other results from the same recipe."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a model is trained. Rates are per step; lengths are fractions of the horizon unless a unit is named.
+
+    `schedule` "branch": the trunk runs at constant rate and each horizon cools down from it (Hägele et al. 2024);
+    "separate": every horizon is trained on its own.
+    """
+
+    lr: float = 1e-3
+    batch: int = 64
+    weight_decay: float = 0.05
+    betas: tuple[float, float] = (0.9, 0.99)
+    clip: float = 1.0  # global gradient norm; 0 switches it off
+    warmup_images: int = 2_000
+    cooldown: float = 0.2  # fraction of a horizon spent going to zero
+    cooldown_shape: str = "1-sqrt"  # or "linear", "cosine"
+    schedule: str = "branch"  # or "separate"
+    label_smoothing: float = 0.0
+    shift: int = 2  # random translation of every training image by up to this many pixels
+    flip: bool = False
+    dtype: str = "auto"  # "float32" on a CPU, "bfloat16" on a GPU; see bench/train/precision.py
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSpec:
+    """One evaluation: a task's name, the downstream set it reads, and the task's own options."""
+
+    task: str
+    data: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        return dict(self.options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One training run: model × data set @ number of images × recipe × seed, read at every horizon.
+
+    `horizons` are in images seen (presentations), ascending; 0 reads the untrained network.
+    `num_images` None means the whole training split. `axes` names the questions of the suite that use this cell.
+    """
+
+    model: str
+    data: str
+    num_images: int | None = None
+    image_size: int = 28
+    channels: int = 1
+    recipe: Recipe = Recipe()
+    horizons: tuple[int, ...] = (0,)
+    seed: int = 0
+    tasks: tuple[TaskSpec, ...] = ()
+    model_options: tuple[tuple[str, Any], ...] = ()
+    job: str = "train"  # a file in bench/jobs/
+    axes: tuple[str, ...] = field(default=(), compare=False)  # labels for figures; not part of the identity
+
+    def __post_init__(self) -> None:
+        if tuple(sorted(set(self.horizons))) != self.horizons or not self.horizons or self.horizons[0] < 0:
+            raise UserError(
+                f"Horizons {self.horizons} of {self.model} are not ascending, distinct and at least 0.",
+                "Give them in images seen, for example (0, 8000, 16000).",
+            )
+        if self.num_images is not None and self.num_images < 1:
+            raise UserError(f"{self.data}@{self.num_images}: a data set needs at least one image.")
+
+    @property
+    def data_name(self) -> str:
+        """`name@N`, or the plain name for the whole training split."""
+        return self.data if self.num_images is None else f"{self.data}@{self.num_images}"
+
+    @property
+    def readable_name(self) -> str:
+        """A file name a person can read; the hash makes it unique."""
+        return slug(f"{self.model}_{self.data_name}_s{self.seed}")
+
+
+def slug(text: str) -> str:
+    """`text` with only [a-z0-9._+-] left, for use in a path."""
+    return re.sub(r"[^a-z0-9._+-]+", "-", text.lower()).strip("-")
+
+
+def to_json(value: Any, *, omit_defaults: bool = False) -> Any:
+    """A dataclass tree as JSON types; tuples become lists. With `omit_defaults`, fields at their default go."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        result = {}
+        for entry in dataclasses.fields(value):
+            if omit_defaults and not entry.compare:
+                continue
+            item = getattr(value, entry.name)
+            if omit_defaults and entry.default is not dataclasses.MISSING and item == entry.default:
+                continue
+            result[entry.name] = to_json(item, omit_defaults=omit_defaults)
+        return result
+    if isinstance(value, tuple | list):
+        return [to_json(item, omit_defaults=omit_defaults) for item in value]
+    return value
+
+
+def cell_from_json(data: Mapping[str, Any]) -> Cell:
+    """The inverse of `to_json` for a cell. Unknown fields are an error: they would be silently ignored otherwise."""
+    values = dict(data)
+    values["recipe"] = _build(Recipe, values.get("recipe", {}))
+    values["tasks"] = tuple(_build(TaskSpec, task) for task in values.get("tasks", ()))
+    return _build(Cell, values)
+
+
+def _build(kind: type, values: Mapping[str, Any]) -> Any:
+    known = {entry.name for entry in dataclasses.fields(kind)}
+    strange = sorted(set(values) - known)
+    if strange:
+        raise UserError(f"A {kind.__name__} has no field {strange[0]!r}.", f"Known: {', '.join(sorted(known))}.")
+    return kind(**{key: _tuples(value) for key, value in values.items()})
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def cell_id(cell: Cell, revisions: Mapping[str, int]) -> str:
+    """The first ten hex digits of sha256(canonical spec + revisions)."""
+    identity = {"cell": to_json(cell, omit_defaults=True), "revisions": dict(revisions)}
+    return hashlib.sha256(canonical(identity).encode()).hexdigest()[:10]
+
+
+def revisions_of(cell: Cell) -> dict[str, int]:
+    """The integer revisions that are part of a cell's identity: model family, recipe, data sets, tasks."""
+    from bench import discover, models
+
+    revisions = {"recipe": RECIPE_REVISION, "model": models.family_of(cell.model).REVISION}
+    revisions[f"data:{cell.data}"] = discover.load("data set", cell.data).REVISION
+    for task in cell.tasks:
+        revisions[f"task:{task.task}"] = discover.load("task", task.task).REVISION
+        revisions[f"data:{task.data}"] = discover.load("data set", task.data).REVISION
+    return revisions
+
+
+def directory_name(cell: Cell) -> str:
+    """Folder of a cell under `cells/`: readable name and hash."""
+    return f"{cell.readable_name}-{cell_id(cell, revisions_of(cell))}"

@@ -1,0 +1,59 @@
+"""What a task is given and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.data.images import ImageSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """One number that a task found. A missing value is None, never 0.
+
+    Attributes:
+        task, data, metric: e.g. "fewshot", "fashion-mnist", "accuracy".
+        value: in [0, 1] for accuracies.
+        stderr: standard error over the test images of this one draw.
+        num_test: test images scored. chance: the value that guessing reaches.
+        shots: labelled images per class of the probe; None where it does not apply.
+        draw: which few-shot draw; None where it does not apply.
+        detail: anything a reader of the record may want (the ridge strength chosen, …), JSON types.
+    """
+
+    task: str
+    data: str
+    metric: str
+    value: float | None
+    stderr: float | None
+    num_test: int
+    num_classes: int
+    chance: float
+    shots: int | None = None
+    draw: int | None = None
+    detail: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskContext:
+    """A trained model as a task sees it.
+
+    Attributes:
+        features: uint8 images_NHWC (any size, 1 or 3 channels) -> float32 features_ND of the frozen model, in test
+            mode, resized and repeated to what the model takes, never dropping a last batch.
+        model: the torch module itself, for tasks that fine-tune; None when only features exist.
+        seed: the cell's seed. Few-shot draws use their own stream, so that every model sees the same draws.
+        load: (data set name, split) -> ImageSet.
+    """
+
+    features: Callable[[np.ndarray], np.ndarray]
+    load: Callable[[str, str], ImageSet]
+    seed: int = 0
+    model: Any = None
+    upstream: ImageSet | None = None
+    data_root: Path | None = None
