@@ -1,0 +1,1 @@
+"""The only code that writes results: atomic files, cell directories, records, checkpoints, leases."""

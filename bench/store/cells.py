@@ -1,0 +1,129 @@
+"""Folders of a study: where each cell's spec, record, attempts and checkpoints lie."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import SCHEMA_VERSION
+from bench.errors import UserError
+from bench.spec import Cell, directory_name, to_json
+from bench.store import atomic, records
+
+STORE_FILE = "store.json"
+
+
+@dataclass(frozen=True)
+class CellDirectory:
+    """One cell's folder under `results/<suite>/cells/`."""
+
+    path: Path
+
+    @property
+    def spec(self) -> Path:
+        return self.path / "spec.json"
+
+    @property
+    def record(self) -> Path:
+        return self.path / "record.json"
+
+    @property
+    def lease(self) -> Path:
+        return self.path / "lease.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def weights(self) -> Path:
+        """Final weights of each horizon, kept when the study asks for them."""
+        return self.path / "weights"
+
+    def attempts(self) -> list[Path]:
+        """Folders of every attempt so far, oldest first."""
+        folder = self.path / "attempts"
+        return sorted(p for p in folder.iterdir() if p.is_dir()) if folder.exists() else []
+
+    def prepare(self, cell: Cell) -> None:
+        """Create the folder and write spec.json, once."""
+        atomic.make_directory(self.path)
+        if not self.spec.exists():
+            atomic.write_json(self.spec, {"schema": SCHEMA_VERSION, "cell": to_json(cell)})
+
+    def new_attempt(self) -> Path:
+        """Create the folder of the next attempt."""
+        number = 1 + (int(self.attempts()[-1].name) if self.attempts() else 0)
+        return atomic.make_directory(self.path / "attempts" / f"{number:03d}")
+
+    def attempt_log(self) -> list[dict[str, Any]]:
+        """status.json of every attempt, oldest first; one that was killed before it wrote any says so."""
+        log = []
+        for folder in self.attempts():
+            try:
+                log.append(json.loads((folder / "status.json").read_text()))
+            except (OSError, ValueError):
+                log.append({"outcome": "unknown"})
+        return log
+
+    def read_record(self) -> dict[str, Any] | None:
+        """The verified record, or None if there is none."""
+        return records.read_record(self.record) if self.record.exists() else None
+
+    def set_aside_record(self) -> Path:
+        """Move a damaged record out of the way, keeping it."""
+        target = self.record.with_name(f"record.damaged-{os.getpid()}.json")
+        os.replace(self.record, target)
+        return target
+
+
+@dataclass(frozen=True)
+class Study:
+    """`results/<suite>/`: the store of one suite."""
+
+    path: Path
+
+    @property
+    def cells_path(self) -> Path:
+        return self.path / "cells"
+
+    def cell(self, cell: Cell) -> CellDirectory:
+        return CellDirectory(self.cells_path / directory_name(cell))
+
+    def directories(self) -> list[CellDirectory]:
+        """Every cell folder there is, by name."""
+        if not self.cells_path.exists():
+            return []
+        return [CellDirectory(p) for p in sorted(self.cells_path.iterdir()) if p.is_dir()]
+
+    def check(self) -> None:
+        """Refuse a store that a newer version wrote, before anything is done with it.
+
+        Raises:
+            UserError: newer schema, or store.json unreadable.
+        """
+        marker = self.path / STORE_FILE
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"{self.path} is a file, not a folder.", "Choose another folder with --results.")
+        if not marker.exists():
+            return
+        try:
+            version = int(json.loads(marker.read_text())["schema"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{marker} is damaged.", "Delete this one file; the records are elsewhere.") from error
+        records.check_schema(marker, version)
+
+    def create(self) -> None:
+        """Make the folder and mark its schema.
+
+        Raises:
+            UserError: it cannot be written, or is from a newer version.
+        """
+        self.check()
+        atomic.make_directory(self.path)
+        if not (self.path / STORE_FILE).exists():
+            atomic.write_json(self.path / STORE_FILE, {"schema": SCHEMA_VERSION})
+        atomic.make_directory(self.cells_path)

@@ -1,0 +1,163 @@
+"""Checkpoints: tensors in safetensors, the rest in JSON, a manifest of sha256 sums, committed by renaming a folder.
+
+A flipped bit loads silently from every tensor format, so a checkpoint is used only if its manifest verifies. A bad one
+is moved to `quarantine/` with its reason, never deleted, and the next older one is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.errors import UserError
+from bench.store import atomic, faults
+
+if TYPE_CHECKING:
+    import torch
+
+KEEP = 2  # one could be found bad
+MANIFEST = "manifest.json"
+PREFIX = "step-"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint holds: named tensors, and JSON state."""
+
+    step: int
+    tensors: dict[str, torch.Tensor]
+    state: dict[str, Any]
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with open(path, "wb") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
+
+
+def save(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint to a new folder and rename it into place; then drop all but the newest `KEEP`.
+
+    Raises:
+        UserError: the disk is full, …; older checkpoints are untouched.
+    """
+    from safetensors.torch import save as to_bytes
+
+    target = folder / f"{PREFIX}{checkpoint.step:09d}"
+    temporary = folder / f".{target.name}.{os.getpid()}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(folder)
+        temporary.mkdir()
+        files = {
+            "tensors.safetensors": to_bytes({k: v.detach().cpu().contiguous() for k, v in checkpoint.tensors.items()}),
+            "state.json": atomic.dump_json(checkpoint.state),
+        }
+        for name, data in files.items():
+            _write_synced(temporary / name, data)
+        manifest = {n: {"bytes": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in files.items()}
+        _write_synced(temporary / MANIFEST, atomic.dump_json({"step": checkpoint.step, "files": manifest}))
+        faults.reach("checkpoint-before-rename")
+        if target.exists():  # the same step again, after a resume from an older one: it becomes the newest
+            shutil.rmtree(target)
+        os.rename(temporary, target)
+        atomic.sync_directory(folder)
+        faults.reach("checkpoint-after-rename")
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise atomic.explain(error, target) from error
+    for old in _steps(folder)[KEEP:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def verify(path: Path) -> None:
+    """Check every file of a checkpoint against its manifest.
+
+    Raises:
+        ValueError: saying what is wrong.
+    """
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes())
+        files = manifest["files"]
+        if f"{PREFIX}{manifest['step']:09d}" != path.name:
+            raise ValueError("the manifest is of another step")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"the manifest cannot be read ({error})") from error
+    for name, expected in files.items():
+        file = path / name
+        if not file.is_file() or file.stat().st_size != expected["bytes"]:
+            raise ValueError(f"{name} is missing or truncated")
+        if _sha256(file) != expected["sha256"]:
+            raise ValueError(f"{name} was altered: its sha256 does not match")
+
+
+def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that verifies, and a message for each that did not (and was set aside)."""
+    from safetensors.torch import load_file
+
+    messages = []
+    for path in _steps(folder):
+        try:
+            verify(path)
+            state = json.loads((path / "state.json").read_bytes())
+            tensors = load_file(path / "tensors.safetensors")
+        except ValueError as error:
+            messages.append(f"Checkpoint {path.name} set aside: {error}")
+            _quarantine(path, str(error))
+            continue
+        return Checkpoint(step=int(path.name.removeprefix(PREFIX)), tensors=tensors, state=state), messages
+    return None, messages
+
+
+def newest_state(folder: Path) -> dict[str, Any] | None:
+    """JSON state of the newest checkpoint, unverified and without its tensors: for showing progress only."""
+    for path in _steps(folder):
+        try:
+            return json.loads((path / "state.json").read_bytes())
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def clear(folder: Path) -> None:
+    """Remove a finished cell's checkpoints (its record is already written). Quarantined ones stay."""
+    for path in _steps(folder):
+        shutil.rmtree(path, ignore_errors=True)
+    if folder.exists():
+        _remove_leftovers(folder)
+        if not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _steps(folder: Path) -> list[Path]:
+    """Committed checkpoints, newest first. Names are zero-padded, so they sort by step."""
+    return sorted((p for p in folder.glob(f"{PREFIX}*") if p.is_dir()), reverse=True) if folder.exists() else []
+
+
+def _remove_leftovers(folder: Path) -> None:
+    for path in folder.glob(f".{PREFIX}*.tmp"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _quarantine(path: Path, reason: str) -> None:
+    place = path.parent.parent / "quarantine"
+    try:
+        place.mkdir(exist_ok=True)
+        number = len(list(place.iterdir()))
+        target = place / f"{path.name}-{number:03d}"
+        os.rename(path, target)
+        (target / "reason.txt").write_text(reason + "\n")
+    except OSError as error:
+        raise UserError(f"A bad checkpoint could not be set aside: {path}", str(error)) from error

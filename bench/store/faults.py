@@ -1,0 +1,31 @@
+"""Named points at which a test can kill the process. Outside tests the variable is unset and this does nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+VARIABLE = "VIT_BENCH_FAULT"
+POINTS = (
+    "training-step",
+    "checkpoint-before-rename",
+    "checkpoint-after-rename",
+    "after-evaluation",
+    "record-before-replace",
+    "record-after-replace",
+    "during-report",
+)
+
+_passed: dict[str, int] = {}
+
+
+def reach(point: str) -> None:
+    """Die by SIGKILL if VIT_BENCH_FAULT is "<point>" or "<point>:<n>" and this is the n-th time (default first)."""
+    wanted = os.environ.get(VARIABLE)
+    if not wanted:
+        return
+    name, _, count = wanted.partition(":")
+    if name == point:
+        _passed[point] = _passed.get(point, 0) + 1
+        if _passed[point] == int(count or 1):
+            os.kill(os.getpid(), signal.SIGKILL)

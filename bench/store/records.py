@@ -1,0 +1,74 @@
+"""Records: what a finished cell leaves. A record that exists and verifies means that the cell is done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from bench import SCHEMA_VERSION
+from bench.errors import UserError
+from bench.spec import canonical
+from bench.store import atomic, faults
+
+REQUIRED = ("suite", "cell_id", "directory", "cell", "revisions", "status", "cost", "env", "attempts", "horizons")
+STATUSES = ("complete", "diverged", "oom", "failed")
+
+
+class DamagedRecord(UserError):
+    """A record that is torn, altered or incomplete."""
+
+
+def digest(body: dict[str, Any]) -> str:
+    """sha256 of the record without its own digest."""
+    return hashlib.sha256(canonical({k: v for k, v in body.items() if k != "digest"}).encode()).hexdigest()
+
+
+def write_record(path: Path, body: dict[str, Any]) -> None:
+    """Write a record atomically, with its schema version and digest. This is the last act of a cell."""
+    full = {"schema": SCHEMA_VERSION, **body}
+    full = json.loads(json.dumps(full, allow_nan=False))  # tuples to lists before the digest, as a reader will see it
+    full["digest"] = digest(full)
+    atomic.write_bytes(
+        path, atomic.dump_json(full), before_replace=lambda: faults.reach("record-before-replace")
+    )
+    faults.reach("record-after-replace")
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read and verify a record.
+
+    Raises:
+        UserError: written by a newer version of the project.
+        DamagedRecord: not JSON, a changed byte, a missing field.
+    """
+    try:
+        body = json.loads(path.read_bytes())
+    except (ValueError, UnicodeDecodeError) as error:
+        raise DamagedRecord(f"{path} is damaged: not valid JSON ({error}).", MEND) from error
+    if not isinstance(body, dict) or not isinstance(body.get("schema"), int):
+        raise DamagedRecord(f"{path} is damaged: it has no schema version.", MEND)
+    check_schema(path, body["schema"])
+    if body.get("digest") != digest(body):
+        raise DamagedRecord(f"{path} is damaged: its contents do not match its digest.", MEND)
+    missing = [key for key in REQUIRED if key not in body]
+    if missing or body["status"] not in STATUSES:
+        raise DamagedRecord(f"{path} is damaged: missing or wrong {', '.join(missing) or 'status'}.", MEND)
+    return body
+
+
+MEND = "Run the study again: the cell is repeated and the damaged file is kept beside it."
+
+
+def check_schema(path: Path, version: int) -> None:
+    """Refuse what a newer version wrote.
+
+    Raises:
+        UserError: `version` is newer than this project's.
+    """
+    if version > SCHEMA_VERSION:
+        raise UserError(
+            f"{path} was written by a newer version of this project (schema {version}, this one reads {SCHEMA_VERSION}).",
+            "Update the project, or choose another folder with --results.",
+        )
