@@ -1,0 +1,158 @@
+"""What a model costs: parameters, MACs and FLOPs, memory for training; analytic, without weights, for any model.
+
+FLOP = 2 MACs. Training FLOPs per image = 6 x forward MACs: 2 FLOPs per MAC, and forward + backward = 3 forwards, the
+rule behind the paper's exaFLOPs (its first layers' missing input gradients are not deducted; `backward_macs` does).
+Both conventions are always given: "dense" counts every tap of a convolution, "paper" only those inside the image.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from bench.cost.formulas import CONVENTIONS
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from bench.cost.counter import MacCounter
+
+FLOPS_PER_MAC = 2
+TRAIN_PER_FORWARD = 3  # forward + backward, in forwards
+EXA = 1e18
+
+Options = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCost:
+    """Costs of one model at one image size; one image, Python ints throughout.
+
+    Attributes:
+        params: all parameters. params_body: without head (and its hidden layer) and patch, position, class embeddings.
+        num_features: width of what feeds the classifier.
+        forward_macs: convention -> MACs of one forward pass.
+        backward_macs: convention -> MACs of one backward pass to all parameters (none for the gradient of the image).
+        by_module: convention -> {module path: forward MACs run by that module itself, not its children}.
+        activation_bytes: what the backward pass keeps per image in float32, with fused attention (no N x N matrix).
+            None where it was not asked for.
+    """
+
+    model: str
+    image_size: int
+    channels: int
+    num_classes: int
+    params: int
+    params_body: int
+    num_features: int
+    forward_macs: Mapping[str, int]
+    backward_macs: Mapping[str, int]
+    by_module: Mapping[str, Mapping[str, int]] = field(repr=False)
+    activation_bytes: int | None = None
+
+    @property
+    def train_flops_per_image(self) -> dict[str, int]:
+        """Convention -> FLOPs of training on one image: 6 x forward MACs."""
+        return {c: FLOPS_PER_MAC * TRAIN_PER_FORWARD * macs for c, macs in self.forward_macs.items()}
+
+    @property
+    def forward_flops(self) -> dict[str, int]:
+        """Convention -> FLOPs of one forward pass."""
+        return {c: FLOPS_PER_MAC * macs for c, macs in self.forward_macs.items()}
+
+    @property
+    def backward_flops(self) -> dict[str, int]:
+        """Convention -> FLOPs of one backward pass, exactly (a little under two forwards)."""
+        return {c: FLOPS_PER_MAC * macs for c, macs in self.backward_macs.items()}
+
+
+@functools.lru_cache(maxsize=256)
+def count(
+    model_name: str,
+    *,
+    image_size: int,
+    channels: int = 3,
+    num_classes: int,
+    model_options: Options = (),
+    activations: bool = True,
+) -> ModelCost:
+    """Count a registered model on the meta device: milliseconds to a second, no weights allocated.
+
+    Args:
+        model_options: (name, value) pairs for `bench.models.build`.
+        activations: also measure `activation_bytes` (three forwards instead of one).
+
+    Raises:
+        UserError: unknown model, or a size it cannot take.
+        NotImplementedError: the model uses a contraction without a formula.
+    """
+    import torch
+
+    from bench import models
+
+    with torch.device("meta"):
+        model = models.build(
+            model_name, image_size=image_size, channels=channels, num_classes=num_classes, **dict(model_options)
+        )
+    model.eval()  # no dropout; the work is the same, and BatchNorm takes one image
+    size = getattr(model, "image_size", image_size)
+    height, width = (size, size) if isinstance(size, int) else size
+
+    def images(batch: int) -> torch.Tensor:
+        return torch.empty(batch, channels, height, width, device="meta")
+
+    counter = count_forward(model, images(1))
+    return ModelCost(
+        model=model_name,
+        image_size=image_size,
+        channels=channels,
+        num_classes=num_classes,
+        params=sum(parameter.numel() for parameter in model.parameters()),
+        params_body=sum(p.numel() for name, p in model.named_parameters() if not is_head_or_embedding(name)),
+        num_features=int(model.num_features),  # type: ignore[arg-type]
+        forward_macs=_freeze({c: counter.total(c) for c in CONVENTIONS}),
+        backward_macs=_freeze(counter.backward),
+        by_module=_freeze({c: _freeze(counter.by_module[c]) for c in CONVENTIONS}),
+        activation_bytes=activation_bytes(model, images) if activations else None,
+    )
+
+
+def count_forward(model: nn.Module, *inputs: torch.Tensor) -> MacCounter:
+    """Run `model(*inputs)` once under a counter: any module, any device, compiled or not."""
+    import torch
+
+    from bench.cost.counter import MacCounter
+
+    # Gradients on: without them torch may take a fused path that changes what is run (nn.MultiheadAttention).
+    with torch.enable_grad(), MacCounter(model) as counter:
+        model(*inputs)
+    return counter
+
+
+def activation_bytes(model: nn.Module, images: Callable[[int], torch.Tensor]) -> int:
+    """Bytes that autograd keeps for the backward pass per image: the second image's, so that weights drop out."""
+    from bench.cost.activations import saved_bytes
+
+    return saved_bytes(model, images(2)) - saved_bytes(model, images(1))
+
+
+def is_head_or_embedding(parameter: str) -> bool:
+    """Whether a parameter is left out of `params_body`, by its path.
+
+    Left out: the head and the hidden layer before it, the patch embedding (not a backbone in front of it), class token
+    and position tables.
+    """
+    return parameter.startswith(("head", "pre_logits", "embed.proj", "cls", "positions", "relatives", "pos_embed"))
+
+
+def exaflops(cost: ModelCost, *, images_seen: float, convention: str = "paper") -> float:
+    """Training compute for a number of image presentations, in 1e18 FLOPs."""
+    return cost.train_flops_per_image[convention] * images_seen / EXA
+
+
+def _freeze(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(dict(values))
