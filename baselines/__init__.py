@@ -1,0 +1,1 @@
+"""What the Vision Transformer is compared with: one file per family, found by file name. Importing this is free."""

@@ -1,0 +1,81 @@
+"""BiT ResNets (Kolesnikov et al. 2020), the paper's "ResNet (BiT)": pre-activation, GroupNorm, standardised weights.
+
+Names: R<depth>x<width>[-s1|-s2], as R50x1, R152x4, R11x0.25-s1. The suffix replaces BiT's stem (7x7 of stride 2, then
+max-pooling) by a 3x3 convolution of stride 1 or 2, for images of about 28-64 px.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from baselines import _names
+
+if TYPE_CHECKING:
+    import torch
+
+    from baselines._resnet import ResNet
+
+FAMILY = "ResNet"
+REVISION = 1
+
+_PAPER = ("R50x1", "R50x2", "R50x3", "R101x1", "R101x3", "R152x1", "R152x2", "R152x4", "R200x3")
+_SMALL = ("R8x0.125-s2", "R8x0.25-s2", "R11x0.25-s2", "R11x0.5-s2", "R14x0.5-s2", "R26x0.25-s2")
+_NAME = re.compile(r"R(?P<depth>\d+)x(?P<width>\d+(?:\.\d+)?)(?:-s(?P<stem>[12]))?")
+
+
+def names() -> tuple[str, ...]:
+    """The paper's, then small ones; the grammar accepts any depth of the table and any width."""
+    return _PAPER + _SMALL
+
+
+def _parse(name: str) -> tuple[tuple[int, ...], float, int | None] | None:
+    """(blocks per stage, width, stride of the small stem) of a name, or None."""
+    match = _NAME.fullmatch(name)
+    blocks = _names.BLOCKS.get(int(match["depth"])) if match else None
+    width = _names.width_of(match["width"], 1.0) if match else None
+    if match is None or blocks is None or width is None:
+        return None
+    return blocks, width, int(match["stem"]) if match["stem"] else None
+
+
+def accepts(name: str) -> bool:
+    """Whether `name` is R<depth>x<width>[-s1|-s2] with a depth of the table and channels that are multiples of 8."""
+    return _parse(name) is not None
+
+
+def build(
+    name: str,
+    *,
+    image_size: int | tuple[int, int],
+    channels: int,
+    num_classes: int,
+    generator: torch.Generator | None = None,
+    numerics: str = "official",
+) -> ResNet:
+    """A ResNet, initialised (or empty, under `torch.device("meta")`).
+
+    Args:
+        image_size: only checked: the network takes any size that survives its down-sampling.
+        numerics: "official" or "timm": the epsilon of the weight standardisation.
+
+    Raises:
+        ValueError: unknown name, or an image smaller than the total down-sampling.
+    """
+    parsed = _parse(name)
+    if parsed is None:
+        depths = ", ".join(map(str, _names.BLOCKS))
+        raise ValueError(f"{name!r} is not R<depth>x<width>[-s1|-s2] with depth one of {depths}, width k/8")
+    import torch
+
+    from baselines import _resnet
+    from vit.config import pair
+
+    blocks, width, small_stem = parsed
+    options: dict[str, Any] = {"width": width, "channels": channels, "num_classes": num_classes, "numerics": numerics}
+    device = torch.get_default_device()
+    with torch.device("meta"):
+        model = _resnet.ResNet(blocks, small_stem=small_stem, preact=True, **options)
+    _resnet.small_enough(pair(image_size), model.stride)
+    _resnet.materialise(model, device, generator)
+    return model

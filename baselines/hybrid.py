@@ -1,0 +1,108 @@
+"""Hybrids: a ViT on the feature map of a ResNet (the paper's section 3.1 and appendix B).
+
+Names: R<depth>[x<width>]+ViT-<row>/<n>, where n is the *total* down-sampling, not a patch size: R50+ViT-B/16 has blocks
+[3, 4, 9], i.e. stage 4 removed and its blocks appended to stage 3, and 1x1 patches. The backbone is post-activation
+(ResNet-v1.5), unlike BiT's. R+ViT-Ti/16 is the released stem-only model: its name says 16, its total is 32 (stem 4,
+patch 8). Totals below 16 use a 3x3 stem and, unless a width is given, a quarter of the channels.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from baselines import _names
+from vit import config as vit_config
+
+if TYPE_CHECKING:
+    import torch
+
+    from vit.model import VisionTransformer
+
+FAMILY = "Hybrid"
+REVISION = 1
+
+_PAPER = ("R50+ViT-B/32", "R50+ViT-B/16", "R50+ViT-L/32", "R50+ViT-L/16", "R26+ViT-S/32", "R26+ViT-B/32")
+_STEM_ONLY = "R+ViT-Ti/16"
+_SMALL = tuple(f"R{depth}+ViT-{row}/4" for depth in (5, 8) for row in ("pico", "nano", "micro"))
+_NAME = re.compile(r"R(?P<depth>\d+)(?:x(?P<width>\d+(?:\.\d+)?))?\+ViT-(?P<row>[A-Za-z]+)/(?P<total>[1-9]\d*)")
+_FULL_STEM_FROM = 16
+
+
+def names() -> tuple[str, ...]:
+    """The paper's and AugReg's, then small ones; the grammar accepts more."""
+    return (*_PAPER, _STEM_ONLY, *_SMALL)
+
+
+def _parse(name: str) -> dict[str, Any] | None:
+    """Blocks, width, small stem, patch on the feature map and ViT row of a name; None if it is not one."""
+    if name == _STEM_ONLY:
+        return {"blocks": (), "width": 1.0, "small_stem": None, "total": 32, "row": "Ti"}
+    match = _NAME.fullmatch(name)
+    if match is None or match["row"] not in vit_config.VARIANTS:
+        return None
+    blocks = _names.BLOCKS.get(int(match["depth"]))
+    total = int(match["total"])
+    width = _names.width_of(match["width"], 1.0 if total >= _FULL_STEM_FROM else 0.25)
+    if blocks is None or width is None:
+        return None
+    stem = 4 if total >= _FULL_STEM_FROM else (2 if total % 2 == 0 else 1)
+    while stem * 2 ** (len(blocks) - 1) > total and len(blocks) > 1:  # the paper's option (ii), repeated if need be
+        blocks = (*blocks[:-2], blocks[-2] + blocks[-1])
+    if total % (stem * 2 ** (len(blocks) - 1)):
+        return None
+    small_stem = None if stem == 4 else stem
+    return {"blocks": blocks, "width": width, "small_stem": small_stem, "total": total, "row": match["row"]}
+
+
+def accepts(name: str) -> bool:
+    """Whether `name` is R<depth>[x<width>]+ViT-<row>/<total> and the ResNet's stride divides the total."""
+    return _parse(name) is not None
+
+
+def build(
+    name: str,
+    *,
+    image_size: int | tuple[int, int],
+    channels: int,
+    num_classes: int,
+    generator: torch.Generator | None = None,
+    numerics: str = "official",
+    **options: Any,
+) -> VisionTransformer:
+    """A hybrid, initialised (or empty, under `torch.device("meta")`).
+
+    Args:
+        numerics: "official" or "timm": the epsilons of the backbone.
+        options: fields of ViTConfig to override.
+
+    Raises:
+        ValueError: unknown name or option, or an image that the total down-sampling does not divide.
+    """
+    parts = _parse(name)
+    if parts is None:
+        depths = ", ".join(map(str, _names.BLOCKS))
+        raise ValueError(
+            f"{name!r} is not R<depth>[x<width>]+ViT-<row>/<total> with depth one of {depths}, row one of "
+            f"{', '.join(vit_config.VARIANTS)}, and a total down-sampling that the ResNet's stride divides"
+        )
+    sizes = {"image_size": image_size, "channels": channels, "num_classes": num_classes}
+    fields = {"stem": "resnet", **sizes, **options}
+    config = vit_config.config_for(f"ViT-{parts['row']}/{parts['total']}", **fields)
+
+    import torch
+
+    from baselines import _resnet
+    from vit.model import VisionTransformer
+
+    with torch.device("meta"):
+        backbone = _resnet.ResNet(
+            parts["blocks"],
+            width=parts["width"],
+            channels=channels,
+            num_classes=0,
+            small_stem=parts["small_stem"],
+            preact=False,
+            numerics=numerics,
+        )
+    return VisionTransformer(config, backbone=backbone, generator=generator)

@@ -1,0 +1,231 @@
+"""What a Vision Transformer is, as data: the configuration, the table of variants and the grammar of names.
+
+Sources: the paper's Table 1 (B, L, H), Touvron et al. 2021 / AugReg (Ti, S), Zhai et al. 2022 (g, G), the paper's
+Figure 4 (b). The rows `pico` ... `mini` are ours, for studies of 28-32 px images on a CPU. No torch here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Pooling = Literal["cls", "mean"]
+Position = Literal["none", "learned-1d", "learned-2d", "sincos-2d", "relative"]
+PositionAt = Literal["stem", "every-layer", "shared"]
+Size = int | tuple[int, int]
+
+CHOICES = {
+    "pooling": ("cls", "mean"),
+    "position": ("none", "learned-1d", "learned-2d", "sincos-2d", "relative"),
+    "position_at": ("stem", "every-layer", "shared"),
+    "head": ("linear", "mlp"),
+    "stem": ("patch", "conv", "resnet"),
+    "gelu": ("tanh", "exact"),
+}
+
+
+def pair(size: Size) -> tuple[int, int]:
+    """A size as (height, width); one number means a square."""
+    return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViTConfig:
+    """One Vision Transformer. Sizes are (height, width) in pixels; a single int means a square.
+
+    Args:
+        patch_size: total down-sampling from pixels to tokens, whatever the stem: the number in the paper's names.
+        head_dim: width of one attention head; None = width / heads. It need not divide the width.
+        pooling: what the head sees: the class token, or the mean of the patch tokens.
+        cls_token: whether there is a class token; None = only where it is pooled.
+        norm_after_pool: the last LayerNorm comes after pooling instead of before.
+        position: which position signal. `relative` adds query-dependent logits in every attention layer.
+        position_at: added once at the stem, at each layer with its own table, or at each layer with one table.
+            For `relative`, `shared` means one table for all layers, otherwise each layer has its own.
+        position_on_cls: learned-1d only: the table has a row for the class token (paper), or not (big_vision).
+        position_std: standard deviation of a learned table at initialisation.
+        head: `mlp` puts a hidden layer with tanh before the classifier (the paper's, at pre-training only).
+        head_width: its hidden width ("representation size"); None = width.
+        head_bias: constant the classifier's bias starts at (-10 for sigmoid pre-training on many classes).
+        stem: `patch` (one linear map), `conv` (see conv_stem), or `resnet` (a backbone handed to the model).
+        conv_stem: (channels, kernel, stride) of each 3x3-like convolution with BatchNorm and ReLU before the 1x1.
+        dropout: rate at the four sites of the official code, unless the site has its own rate below.
+        dropout_weights: rate on the attention weights; the official code never uses it.
+        gelu: `tanh` as in the official JAX code, `exact` (erf) as in timm and torchvision.
+    """
+
+    image_size: Size
+    patch_size: Size
+    channels: int
+    num_classes: int
+    width: int
+    depth: int
+    heads: int
+    mlp_width: int
+    head_dim: int | None = None
+    pooling: Pooling = "cls"
+    cls_token: bool | None = None
+    norm_after_pool: bool = False
+    position: Position = "learned-1d"
+    position_at: PositionAt = "stem"
+    position_on_cls: bool = True
+    position_std: float = 0.02
+    head: Literal["linear", "mlp"] = "linear"
+    head_width: int | None = None
+    head_bias: float = 0.0
+    stem: Literal["patch", "conv", "resnet"] = "patch"
+    conv_stem: tuple[tuple[int, int, int], ...] = ()
+    dropout: float = 0.0
+    dropout_embed: float | None = None
+    dropout_attention: float | None = None
+    dropout_mlp_hidden: float | None = None
+    dropout_mlp_out: float | None = None
+    dropout_weights: float = 0.0
+    gelu: Literal["tanh", "exact"] = "tanh"
+    norm_eps: float = 1e-6
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "image_size", pair(self.image_size))
+        object.__setattr__(self, "patch_size", pair(self.patch_size))
+        for field, allowed in CHOICES.items():
+            if getattr(self, field) not in allowed:
+                raise ValueError(f"{field}={getattr(self, field)!r} is not one of {', '.join(allowed)}")
+        check_sizes(self.image_size, self.patch_size)
+        if self.head_dim is None and self.width % self.heads:
+            raise ValueError(
+                f"width {self.width} is not divisible by {self.heads} heads; divisors are {divisors(self.width)}, "
+                "or set head_dim"
+            )
+        if self.pooling == "cls" and self.cls_token is False:
+            raise ValueError("pooling='cls' needs the class token; use pooling='mean' or leave cls_token out")
+        if self.position == "sincos-2d" and self.width % 4:
+            raise ValueError(f"position='sincos-2d' needs a width divisible by 4, not {self.width}")
+        if self.position == "learned-2d" and self.width % 2:
+            raise ValueError(f"position='learned-2d' needs an even width, not {self.width}")
+        if self.stem == "conv":
+            self._check_conv_stem()
+
+    def _check_conv_stem(self) -> None:
+        if not self.conv_stem:
+            raise ValueError("stem='conv' needs conv_stem=((channels, kernel, stride), ...)")
+        stride = 1
+        for _, _, s in self.conv_stem:
+            stride *= s
+        if any(p % stride for p in pair(self.patch_size)):
+            raise ValueError(f"the conv stem's total stride {stride} does not divide the patch size {self.patch_size}")
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patch tokens."""
+        (height, width), (patch_h, patch_w) = pair(self.image_size), pair(self.patch_size)
+        return height // patch_h, width // patch_w
+
+    @property
+    def has_cls(self) -> bool:
+        return self.pooling == "cls" if self.cls_token is None else self.cls_token
+
+    @property
+    def num_tokens(self) -> int:
+        """Sequence length in the encoder: patches plus the class token if there is one."""
+        rows, columns = self.grid
+        return rows * columns + int(self.has_cls)
+
+    @property
+    def attention_width(self) -> int:
+        """Heads times head dimension: what queries, keys and values are projected to."""
+        return self.width if self.head_dim is None else self.heads * self.head_dim
+
+    @property
+    def num_features(self) -> int:
+        """Width of what feeds the classifier."""
+        return (self.head_width or self.width) if self.head == "mlp" else self.width
+
+    def rate(self, site: str) -> float:
+        """Dropout rate at `embed`, `attention`, `mlp_hidden` or `mlp_out`."""
+        own = getattr(self, f"dropout_{site}")
+        return self.dropout if own is None else own
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending."""
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
+def check_sizes(image_size: Size, patch_size: Size) -> None:
+    """Raise ValueError, with the sizes that would do, unless the patch divides the image in both directions."""
+    for side, image, patch in zip(("height", "width"), pair(image_size), pair(patch_size), strict=True):
+        if patch < 1 or image < 1:
+            raise ValueError(f"image {side} {image} px and patch {patch} px must be at least 1")
+        if image % patch:
+            below, above = image // patch * patch, (image // patch + 1) * patch
+            sizes = f"{below} or {above}" if below else f"{above}"
+            raise ValueError(
+                f"image {side} {image} px is not divisible by the patch size {patch} px. Nearest legal image sizes: "
+                f"{sizes} px; patch sizes that divide {image}: {', '.join(map(str, divisors(image)))}"
+            )
+
+
+def _row(width: int, depth: int, heads: int, mlp_width: int, **more: Any) -> dict[str, Any]:
+    return {"width": width, "depth": depth, "heads": heads, "mlp_width": mlp_width, **more}
+
+
+# A unit-scale sine-cosine table makes ViTs this small learn far faster than N(0, 0.02) positions do.
+_SMALL = {"position": "sincos-2d", "pooling": "mean"}
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "pico": _row(48, 3, 3, 192, **_SMALL),
+    "nano": _row(64, 4, 4, 256, **_SMALL),
+    "micro": _row(96, 5, 3, 384, **_SMALL),
+    "mini": _row(128, 6, 4, 512, **_SMALL),
+    "Ti": _row(192, 12, 3, 768),
+    "S": _row(384, 12, 6, 1536),
+    "b": _row(384, 12, 12, 1536),  # Figure 4: B with hidden dimensions halved; depth and heads as in B
+    "B": _row(768, 12, 12, 3072),
+    "L": _row(1024, 24, 16, 4096),
+    "H": _row(1280, 32, 16, 5120),
+    "g": _row(1408, 40, 16, 6144),
+    "G": _row(1664, 48, 16, 8192),
+}
+
+# Well-known configurations of other code bases, one line each: overrides and the sizes they are usually built at.
+_TORCH = {"gelu": "exact", "image_size": 224, "patch_size": 16, "channels": 3, "num_classes": 1000}
+_EARLY_CONVS = ((64, 3, 2), (128, 3, 2), (256, 3, 2), (512, 3, 2))
+_MNIST = {"image_size": 28, "patch_size": 7, "channels": 1, "num_classes": 10}
+PRESETS: dict[str, dict[str, Any]] = {
+    "torchvision-vit_b_16": _row(768, 12, 12, 3072, **_TORCH),
+    "torchvision-vit_b_16-rep": _row(768, 12, 12, 3072, **_TORCH, head="mlp"),
+    "torchvision-vit_b_16-conv": _row(768, 12, 12, 3072, **_TORCH, stem="conv", conv_stem=_EARLY_CONVS),
+    "mnist-7562": _row(16, 2, 2, 64, **_MNIST, pooling="mean", position="sincos-2d", gelu="exact"),
+    "patch32-d1024": _row(1024, 6, 16, 2048, **{**_TORCH, "image_size": 256, "patch_size": 32}, head_dim=64),
+    "mean-norm-b16": _row(768, 12, 8, 3072, **_TORCH, pooling="mean", norm_after_pool=True),
+}
+
+_NAME = re.compile(r"ViT-(?P<row>[A-Za-z]+)/(?P<patch>[1-9]\d*)")
+
+
+def parse(name: str) -> dict[str, Any] | None:
+    """The overrides a name stands for ("ViT-B/16", a preset), or None if it is not a name of this grammar."""
+    if name in PRESETS:
+        return dict(PRESETS[name])
+    match = _NAME.fullmatch(name)
+    if match is None or match["row"] not in VARIANTS:
+        return None
+    return {**VARIANTS[match["row"]], "patch_size": int(match["patch"])}
+
+
+def config_for(name: str, **overrides: Any) -> ViTConfig:
+    """The configuration of a name; any field may be overridden.
+
+    Raises:
+        ValueError: unknown name or field, or sizes that do not fit each other.
+    """
+    fields = parse(name)
+    if fields is None:
+        raise ValueError(f"{name!r} is not ViT-<{'|'.join(VARIANTS)}>/<patch> nor one of {', '.join(PRESETS)}")
+    known = {field.name for field in dataclasses.fields(ViTConfig)}
+    if strange := sorted(set(overrides) - known):
+        raise ValueError(f"unknown option {', '.join(strange)}; options are {', '.join(sorted(known))}")
+    fields |= overrides
+    return ViTConfig(**fields)

@@ -1,0 +1,64 @@
+"""ViT as a model family: names, and how to build one. See the other families in `baselines/`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vit import config as vit_config
+
+if TYPE_CHECKING:
+    import torch
+
+    from vit.model import VisionTransformer
+
+FAMILY = "ViT"
+REVISION = 1
+
+_REGISTERED = {
+    "pico": (4, 7, 14),
+    "nano": (4, 7, 14),
+    "micro": (4, 7, 14),
+    "mini": (4, 7, 14),
+    "Ti": (16,),
+    "S": (8, 16, 32),
+    "b": (32,),
+    "B": (8, 16, 32),
+    "L": (14, 16, 32),
+    "H": (14,),
+    "g": (14,),
+    "G": (14,),
+}
+
+
+def names() -> tuple[str, ...]:
+    """The registered names; the grammar accepts every row with every patch size."""
+    return tuple(f"ViT-{row}/{patch}" for row, patches in _REGISTERED.items() for patch in patches)
+
+
+def accepts(name: str) -> bool:
+    """Whether `name` is ViT-<row>/<patch> or a preset."""
+    return vit_config.parse(name) is not None
+
+
+def build(
+    name: str,
+    *,
+    image_size: int | tuple[int, int],
+    channels: int,
+    num_classes: int,
+    generator: torch.Generator | None = None,
+    **options: Any,
+) -> VisionTransformer:
+    """A ViT, initialised as in the paper (or empty, under `torch.device("meta")`).
+
+    Args:
+        generator: source of the initial weights; None = torch's global one.
+        options: fields of ViTConfig to override.
+
+    Raises:
+        ValueError: unknown name or option, or an image that the patch does not divide.
+    """
+    from vit.model import VisionTransformer
+
+    sizes = {"image_size": image_size, "channels": channels, "num_classes": num_classes}
+    return VisionTransformer(vit_config.config_for(name, **sizes, **options), generator=generator)

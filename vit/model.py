@@ -1,0 +1,121 @@
+"""The Vision Transformer.
+
+Shapes: B images, C channels, H and W pixels, N tokens, D width, F features, K classes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from vit import init
+from vit.config import ViTConfig, pair
+from vit.embed import Embed, PositionTable, RelativePosition
+from vit.encoder import Block
+
+
+class VisionTransformer(nn.Module):
+    """Images in [-1, 1] to class logits.
+
+    Construction allocates nothing until the end; under `torch.device("meta")` it allocates nothing at all, and
+    `model.to_empty(device=...)` followed by `model.init_weights(generator)` gives the same model later.
+
+    Args:
+        config: everything about it.
+        backbone: for stem="resnet": a module x_BCHW -> map with `out_channels`, `stride`, `init_weights(generator)`.
+        generator: source of the initial weights; None = torch's global one.
+
+    Raises:
+        ValueError: stem="resnet" without a backbone, or the reverse.
+    """
+
+    def __init__(
+        self, config: ViTConfig, *, backbone: nn.Module | None = None, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        if (config.stem == "resnet") != (backbone is not None):
+            raise ValueError("stem='resnet' and a backbone go together: give both or neither")
+        self.config = config
+        self.num_features = config.num_features
+        device = torch.get_default_device()
+        with torch.device("meta"):
+            self._build(config, backbone)
+        if device.type != "meta":
+            self.to_empty(device=device)
+            self.init_weights(generator)
+
+    def _build(self, config: ViTConfig, backbone: nn.Module | None) -> None:
+        self.embed = Embed(config, backbone)
+        self.cls = nn.Parameter(torch.empty(1, 1, config.width)) if config.has_cls else None
+        tables = {"none": 0, "relative": 0}.get(config.position, 1)
+        relatives = int(config.position == "relative")
+        if config.position_at == "every-layer":
+            tables *= config.depth
+        if config.position_at != "shared":
+            relatives *= config.depth
+        self.positions = nn.ModuleList(PositionTable(config) for _ in range(tables))
+        self.relatives = nn.ModuleList(RelativePosition(config) for _ in range(relatives))
+        self.drop = nn.Dropout(config.rate("embed"))
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
+        self.norm = nn.LayerNorm(config.width, eps=config.norm_eps)
+        self.pre_logits = nn.Linear(config.width, config.num_features) if config.head == "mlp" else None
+        self.head = nn.Linear(config.num_features, config.num_classes) if config.num_classes else nn.Identity()
+
+    def init_weights(self, generator: torch.Generator | None = None) -> None:
+        """The paper's initialisation, as a pure function of the generator's state."""
+        self.embed.init_weights(generator)
+        init.constant(self.cls, 0.0)
+        for module in (*self.positions, *self.relatives, *self.blocks):
+            module.init_weights(generator)  # type: ignore[operator]
+        self.norm.reset_parameters()
+        if self.pre_logits is not None:
+            init.lecun_normal(self.pre_logits.weight, generator)
+            init.constant(self.pre_logits.bias, 0.0)
+        if isinstance(self.head, nn.Linear):
+            init.constant(self.head.weight, 0.0)
+            init.constant(self.head.bias, self.config.head_bias)
+
+    def fill_buffers(self) -> None:
+        """Compute the tables that are not learned; needed after `to_empty` without `init_weights`."""
+        for module in (*self.positions, *self.relatives):
+            module.fill_buffers()  # type: ignore[operator]
+
+    def tokens(self, x_BCHW: Tensor) -> Tensor:
+        """Encoder output x_BND before the last normalisation; the class token, if any, comes first."""
+        if tuple(x_BCHW.shape[-2:]) != self.config.image_size:
+            raise ValueError(
+                f"images are {tuple(x_BCHW.shape[-2:])} px, the model was built for {self.config.image_size}; "
+                "build it at that size (checkpoints are resized on loading)"
+            )
+        x_BND = self.embed(x_BCHW)
+        if self.cls is not None:
+            x_BND = torch.cat([self.cls.expand(x_BND.shape[0], -1, -1).to(x_BND.dtype), x_BND], dim=1)
+        at_stem = self.config.position_at == "stem"
+        if at_stem and len(self.positions):
+            x_BND = x_BND + self.positions[0]()
+        x_BND = self.drop(x_BND)
+        for index, block in enumerate(self.blocks):
+            if not at_stem and len(self.positions):
+                x_BND = x_BND + self.positions[min(index, len(self.positions) - 1)]()
+            relative = self.relatives[min(index, len(self.relatives) - 1)] if len(self.relatives) else None
+            x_BND = block(x_BND, relative)
+        return x_BND
+
+    def features(self, x_BCHW: Tensor) -> Tensor:
+        """What feeds the classifier, x_BF: the frozen representation of a linear probe."""
+        x_BND = self.tokens(x_BCHW)
+        if self.config.pooling == "cls":
+            x_BD = self.norm(x_BND[:, 0])  # LayerNorm acts on each token: normalising the others would be wasted
+        else:
+            patches_BND = x_BND[:, int(self.config.has_cls) :]
+            after = self.config.norm_after_pool
+            x_BD = self.norm(patches_BND.mean(dim=1)) if after else self.norm(patches_BND).mean(dim=1)
+        return x_BD if self.pre_logits is None else torch.tanh(self.pre_logits(x_BD))
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Class logits x_BK (features, where num_classes is 0)."""
+        return self.head(self.features(x_BCHW))
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        return pair(self.config.image_size)
