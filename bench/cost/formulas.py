@@ -37,7 +37,7 @@ def tap_pairs(*, size: int, outputs: int, kernel: int, stride: int, dilation: in
     for tap in range(kernel):
         offset = tap * dilation - before
         # o*stride + offset must lie in [0, size)
-        first = max(0, -(-(-offset) // stride)) if offset < 0 else 0
+        first = max(0, (stride - 1 - offset) // stride)
         last = min(outputs - 1, (size - 1 - offset) // stride)
         total += max(0, last - first + 1)
     return total
@@ -81,7 +81,7 @@ def _product(a: Any, b: Any) -> list[Work]:
 
 
 def _attention(q: Any, k: Any, v: Any, *, heads_axis: int = 1) -> list[Work]:
-    """softmax(q k^T) v on 4-d tensors; `heads_axis` 1 for (batch, heads, tokens, width), 2 for (batch, tokens, heads, width).
+    """softmax(q k^T) v on 4-d tensors; `heads_axis` 1: (batch, heads, tokens, width), 2: (batch, tokens, heads, width).
 
     Masks and causality are not discounted. Recomputation in fused backward kernels is not counted: it is not the
     model's work, and counting it would make the number depend on the device.

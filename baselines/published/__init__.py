@@ -1,0 +1,68 @@
+"""The paper's tables as data: what our numbers are compared with.
+
+Source: Dosovitskiy et al., "An Image is Worth 16x16 Words", arXiv 2010.11929 v2 (ICLR 2021); v1 has other exaFLOPs.
+Values are as printed: accuracies in percent, "+-" for the standard deviation, "*" for a number the paper itself quotes
+from elsewhere, empty where it prints none. `parameter_counts` counts the official checkpoints with 1000 classes.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+SOURCE = "arXiv 2010.11929 v2"
+
+FILES: Mapping[str, str] = MappingProxyType(
+    {
+        "table1": "table1_variants.csv",
+        "table2": "table2_comparison.csv",
+        "table3": "table3_pretraining.csv",
+        "table4": "table4_finetuning.csv",
+        "table5": "table5_by_pretraining_dataset.csv",
+        "table6": "table6_scaling.csv",
+        "table7": "table7_adam_vs_sgd.csv",
+        "table8": "table8_position_embedding.csv",
+        "table9": "table9_vtab.csv",
+        "parameter_counts": "parameter_counts.csv",
+    }
+)
+
+CONTRADICTED: Mapping[tuple[str, int], str] = MappingProxyType(
+    {
+        ("R50x1+ViT-L/16", 7): "859 is not half of the paper's own 14-epoch row (1668 / 2 = 834)",
+        ("ViT-B/32", 7): "55 is printed without decimals and lies below what the other rows' rule gives (56.3)",
+    }
+)
+"""Rows of Table 6, (name, epochs), whose exaFLOPs the paper's other numbers contradict, and how."""
+
+
+def table(name: str) -> list[dict[str, str]]:
+    """The rows of one table, all values as printed.
+
+    Raises:
+        UserError: no such table.
+    """
+    from bench.errors import unknown
+
+    if name not in FILES:
+        raise unknown("table", name, FILES)
+    with (Path(__file__).parent / FILES[name]).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def number(text: str) -> tuple[float | None, float | None]:
+    """A printed value as (value, standard deviation or None); (None, None) where nothing or NA is printed.
+
+    "88.4/88.5*" gives its first number.
+    """
+    if text.strip() in ("", "NA"):
+        return None, None
+    value, _, spread = text.split("/")[0].rstrip("*").partition("+-")
+    return float(value), float(spread) if spread else None
+
+
+def model_name(printed: str) -> str:
+    """A model's name in Table 6 as this project's name: "ResNet152x2" -> "R152x2", "R50x1+ViT-L/16" -> "R50+ViT-L/16"."""
+    return printed.replace("ResNet", "R").replace("R50x1+", "R50+")

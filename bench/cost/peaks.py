@@ -1,0 +1,173 @@
+"""Peak rates of accelerators: from their makers where the device is known, measured where it is not.
+
+A utilisation is only as good as the peak it is divided by, so every peak carries its source.
+Dense rates throughout: the doubled figures that data sheets give "with sparsity" are not used.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+TERA = 1e12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peak:
+    """A peak rate.
+
+    Attributes:
+        flops_per_second: FLOPs (2 x MACs) per second of one device (for a CPU: of the threads used).
+        source: where it comes from, in words.
+        measured: a matmul rate found here, and not a maker's figure; real peaks may be higher.
+    """
+
+    flops_per_second: float
+    source: str
+    measured: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerator:
+    """One kind of device: `matches` are lower-case substrings of the name its driver reports, all required.
+
+    `tera` maps a dtype to TFLOP/s; "tf32" is float32 data with products rounded to 10 bits of mantissa.
+    """
+
+    name: str
+    matches: tuple[str, ...]
+    tera: dict[str, float]
+    source: str
+
+
+def _gpu(name: str, matches: str, source: str, half: float, **tera: float) -> Accelerator:
+    rates = {"bfloat16": half, "float16": half, **tera}
+    return Accelerator(name=name, matches=tuple(matches.split()), tera=rates, source=source)
+
+
+_ADA = "NVIDIA Ada GPU architecture white paper, FP32 accumulation"
+_AMPERE = "NVIDIA Ampere GA102 white paper, FP32 accumulation"
+
+# More specific names first: the first entry whose words all occur in the device's name is taken.
+ACCELERATORS: tuple[Accelerator, ...] = (
+    _gpu("B200", "b200", "NVIDIA DGX B200 data sheet, dense", 2250.0, tf32=1125.0, float32=75.0),
+    _gpu("H200", "h200", "NVIDIA H200 data sheet, dense", 989.4, tf32=494.7, float32=66.9),
+    _gpu("H100-PCIe", "h100 pcie", "NVIDIA H100 data sheet, dense", 756.0, tf32=378.0, float32=51.2),
+    _gpu("H100-NVL", "h100 nvl", "NVIDIA H100 NVL data sheet, dense", 835.5, tf32=417.5, float32=60.0),
+    _gpu("H100", "h100", "NVIDIA H100 SXM data sheet, dense", 989.4, tf32=494.7, float32=66.9),
+    _gpu("A100", "a100", "NVIDIA A100 data sheet, dense", 312.0, tf32=156.0, float32=19.5),
+    _gpu("V100", "v100", "NVIDIA V100 SXM2 data sheet (no bfloat16 units)", 125.0, bfloat16=15.7, float32=15.7),
+    _gpu("L40S", "l40s", "NVIDIA L40S data sheet, dense", 362.05, tf32=183.0, float32=91.6),
+    _gpu("L4", "nvidia l4", "NVIDIA L4 data sheet, dense", 121.0, tf32=60.0, float32=30.3),
+    _gpu("A10G", "a10g", "NVIDIA A10G data sheet, dense", 70.0, tf32=35.0, float32=31.2),
+    _gpu("A10", "nvidia a10", "NVIDIA A10 data sheet, dense", 125.0, tf32=62.5, float32=31.2),
+    _gpu("T4", "tesla t4", "NVIDIA T4 data sheet (no bfloat16 units)", 65.0, bfloat16=8.1, float32=8.1),
+    _gpu("RTX-4090", "rtx 4090", _ADA, 165.2, tf32=82.6, float32=82.6),
+    _gpu("RTX-3090", "rtx 3090", _AMPERE, 71.0, tf32=35.6, float32=35.6),
+    _gpu("MI300X", "mi300x", "AMD Instinct MI300X data sheet, dense", 1307.4, tf32=653.7, float32=163.4),
+    _gpu("TPUv2-core", "tpu v2", "Google Cloud TPU v2: 45 TFLOP/s per chip of two cores", 22.5),
+    _gpu("TPUv3-core", "tpu v3", "Google Cloud TPU v3: 123 TFLOP/s per chip of two cores", 61.5),
+    _gpu("TPUv4-chip", "tpu v4", "Google Cloud TPU v4: 275 TFLOP/s per chip", 275.0),
+    _gpu("TPUv5e-chip", "tpu v5e", "Google Cloud TPU v5e: 197 TFLOP/s per chip", 197.0),
+    _gpu("TPUv5p-chip", "tpu v5p", "Google Cloud TPU v5p: 459 TFLOP/s per chip", 459.0),
+)
+
+
+def accelerator(name: str) -> Accelerator:
+    """The table's row of this name ("A100", "h100-pcie").
+
+    Raises:
+        UserError: not in the table.
+    """
+    from bench.errors import unknown
+
+    for row in ACCELERATORS:
+        if row.name.lower() == name.lower():
+            return row
+    raise unknown("accelerator", name, (row.name for row in ACCELERATORS))
+
+
+def published_peak(device_name: str, dtype: str) -> Peak | None:
+    """The maker's figure for a device as its driver names it ("NVIDIA H100 80GB HBM3"), or None."""
+    low = device_name.lower()
+    for row in ACCELERATORS:
+        if all(word in low for word in row.matches) and dtype in row.tera:
+            return Peak(flops_per_second=row.tera[dtype] * TERA, source=f"{row.source}, {dtype}")
+    return None
+
+
+def peak(dtype: str, *, device: str = "cpu", threads: int = 1) -> Peak:
+    """The peak to divide by on this machine: published if the device is in the table, else measured now (cached).
+
+    Args:
+        dtype: "float32", "bfloat16", "float16". On CUDA float32 means TF32 where torch is allowed to use it.
+    """
+    import torch
+
+    if torch.device(device).type == "cuda":
+        kind = "tf32" if dtype == "float32" and torch.backends.cuda.matmul.allow_tf32 else dtype
+        found = published_peak(torch.cuda.get_device_name(device), kind)
+        if found is not None:
+            return found
+    return measured_peak(dtype, threads, device)
+
+
+@functools.lru_cache(maxsize=32)
+def measured_peak(dtype: str, threads: int = 1, device: str = "cpu", *, seconds: float = 1.2) -> Peak:
+    """The best matrix-product rate over several sizes: what a program can hope for on an unknown device.
+
+    Takes `seconds` (plus at most one product per size). With busy neighbours it finds less than the device can do;
+    a utilisation above 1 says that this has happened.
+    """
+    import torch
+
+    kind = getattr(torch, dtype)
+    on_gpu = torch.device(device).type != "cpu"
+    sizes = (2048, 4096, 8192) if on_gpu else (256, 384, 512, 768, 1024)
+    before = torch.get_num_threads()
+    best, best_size = 0.0, 0
+    try:
+        if not on_gpu:
+            torch.set_num_threads(threads)
+        with torch.inference_mode():
+            for size in sizes:
+                a, b = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
+                run = functools.partial(torch.matmul, a, b)
+                rate = 2 * size**3 / _fastest(run, device=device, seconds=seconds / len(sizes))
+                if rate > best:
+                    best, best_size = rate, size
+    finally:
+        torch.set_num_threads(before)
+    where = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else f"{device}, {threads} thread"
+    plural = "s" if not on_gpu and threads != 1 else ""
+    source = f"measured matmul ({best_size}x{best_size}), {dtype}, {where}{plural}"
+    return Peak(flops_per_second=best, source=source, measured=True)
+
+
+def _fastest(run: Callable[[], object], *, device: str, seconds: float) -> float:
+    """Seconds of the fastest of repeated runs, for about `seconds`, after one run to warm up."""
+    import torch
+
+    def synchronise() -> None:
+        if torch.device(device).type == "cuda":
+            torch.cuda.synchronize(device)
+
+    run()
+    synchronise()
+    best, end = float("inf"), time.perf_counter() + seconds
+    while True:
+        start = time.perf_counter()
+        run()
+        synchronise()
+        now = time.perf_counter()
+        best = min(best, now - start)
+        if now > end:
+            return best
+
+
+def utilisation(flops_per_second: float, peak: Peak | float) -> float:
+    """Achieved rate over peak rate (MFU where the FLOPs are the model's own)."""
+    rate = peak.flops_per_second if isinstance(peak, Peak) else peak
+    return flops_per_second / rate
