@@ -19,6 +19,7 @@ class ImageSet:
         labels_N: int64 in [0, num_classes).
         class_names: one per class, in label order.
         kind: "photographs" or "rendered"; said in every figure that uses the set.
+        source: which copy was read, where there are several ("embedded part", "IDX files", …); for people, not hashed.
     """
 
     name: str
@@ -27,10 +28,12 @@ class ImageSet:
     labels_N: np.ndarray
     class_names: tuple[str, ...]
     kind: str
+    source: str = ""
 
     def __post_init__(self) -> None:
         if self.images_NHWC.dtype != np.uint8 or self.images_NHWC.ndim != 4:
-            raise ValueError(f"{self.name}: images must be uint8 NHWC, not {self.images_NHWC.dtype} {self.images_NHWC.shape}")
+            found = f"{self.images_NHWC.dtype} {self.images_NHWC.shape}"
+            raise ValueError(f"{self.name}: images must be uint8 NHWC, not {found}")
         if len(self.images_NHWC) != len(self.labels_N):
             raise ValueError(f"{self.name}: {len(self.images_NHWC)} images but {len(self.labels_N)} labels")
         if len(self.labels_N) and not 0 <= int(self.labels_N.min()) <= int(self.labels_N.max()) < self.num_classes:
@@ -51,6 +54,13 @@ class ImageSet:
         digest.update(np.ascontiguousarray(self.labels_N, dtype="<i8").data)
         return digest.hexdigest()
 
+    @cached_property
+    def content_keys_N(self) -> np.ndarray:
+        """uint64 per image, from its pixels alone: draws that follow it do not depend on the order in a file."""
+        rows_N = np.ascontiguousarray(self.images_NHWC).reshape(len(self), -1)
+        digests = b"".join(hashlib.blake2b(row, digest_size=8).digest() for row in rows_N)
+        return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
+
     def take(self, indices_M: np.ndarray) -> ImageSet:
         """The images at `indices_M`, in that order."""
         return ImageSet(
@@ -60,4 +70,5 @@ class ImageSet:
             labels_N=self.labels_N[indices_M],
             class_names=self.class_names,
             kind=self.kind,
+            source=self.source,
         )

@@ -1,0 +1,85 @@
+"""Reader for IDX files, the format of MNIST and its relatives (http://yann.lecun.com/exdb/mnist), plain or gzipped."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from bench.errors import UserError
+
+MAX_BYTES = 4 << 30  # a header that promises more than this is damaged, not large
+UNSIGNED_BYTE = 0x08
+
+
+def read_idx(path: Path, *, dimensions: int) -> np.ndarray:
+    """The uint8 array in an IDX file.
+
+    Args:
+        path: the file, gzipped if its name ends in ".gz".
+        dimensions: 3 for images (N, H, W), 1 for labels (N).
+
+    Raises:
+        UserError: the file is not IDX, is not of unsigned bytes, has other dimensions, or is cut short or too long.
+    """
+    expected = f"An IDX file of unsigned bytes with {dimensions} dimension{'s' if dimensions > 1 else ''} was expected."
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
+            header = file.read(4)
+            if len(header) < 4 or header[:2] != b"\0\0":
+                raise UserError(f"{path} is not an IDX file (magic number {header.hex() or 'missing'}).", expected)
+            if header[2] != UNSIGNED_BYTE or header[3] != dimensions:
+                raise UserError(f"{path} is IDX of type 0x{header[2]:02x} with {header[3]} dimensions.", expected)
+            sizes = file.read(4 * dimensions)
+            if len(sizes) < 4 * dimensions:
+                raise UserError(f"{path} ends inside its header.", "Get the file again.")
+            shape = struct.unpack(f">{dimensions}I", sizes)
+            count = int(np.prod(shape, dtype=object))
+            if count > MAX_BYTES:
+                raise UserError(f"{path} promises an array of shape {shape}, {count:,} bytes.", "Get the file again.")
+            body = file.read(count + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} cannot be read: {error}.", "Get the file again.") from error
+    if len(body) != count:
+        found = "more" if len(body) > count else f"only {len(body):,}"
+        raise UserError(f"{path} promises {count:,} bytes of data but holds {found}.", "Get the file again.")
+    return np.frombuffer(body, dtype=np.uint8).reshape(shape)
+
+
+def read_idx_pair(images: Path, labels: Path, *, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """(uint8 images_NHWC with one channel, int64 labels_N) from a pair of IDX files that must agree.
+
+    Raises:
+        UserError: either file is bad, the counts differ, there are no images, or a label is out of range.
+    """
+    images_NHW = read_idx(images, dimensions=3)
+    labels_N = read_idx(labels, dimensions=1).astype(np.int64)
+    if len(images_NHW) != len(labels_N):
+        raise UserError(
+            f"{images} has {len(images_NHW):,} images but {labels} has {len(labels_N):,} labels.",
+            "Both must come from the same split of the same data set.",
+        )
+    if images_NHW.size == 0:
+        raise UserError(f"{images} holds no images.", "Get the file again.")
+    if int(labels_N.max()) >= num_classes:
+        raise UserError(
+            f"{labels} holds label {int(labels_N.max())}; the data set has classes 0 to {num_classes - 1}.",
+            "Is this the label file of another data set?",
+        )
+    return images_NHW[..., None], labels_N
+
+
+def find_pair(folders: list[Path], split: str) -> tuple[Path, Path] | None:
+    """(images, labels) files of a split in the first folder that has both, under their usual names, or None."""
+    stem = {"train": "train", "test": "t10k"}[split]
+    for folder in folders:
+        found = []
+        for what in ("images{}idx3-ubyte", "labels{}idx1-ubyte"):
+            names = [f"{stem}-{what.format(dot)}{ending}" for dot in "-." for ending in (".gz", "")]
+            found.append(next((folder / name for name in names if (folder / name).is_file()), None))
+        if found[0] is not None and found[1] is not None:
+            return found[0], found[1]
+    return None

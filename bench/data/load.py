@@ -1,0 +1,51 @@
+"""`load("glyphs", "train", num_images=1000)`: a data set by name, whole or as one of its nested subsets."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bench import discover
+from bench.data.images import ImageSet
+from bench.data.subset import nested
+from bench.errors import UserError
+
+SPLITS = ("train", "test")
+
+
+def load(
+    name: str, split: str, *, root: Path | None = None, num_images: int | None = None, seed: int = 0
+) -> ImageSet:
+    """One split of a data set; `num_images` takes the nested, class-balanced subset of that size.
+
+    Args:
+        name: public name of a file in bench/data/sets/, for example "fashion-mnist".
+        split: "train" or "test".
+        root: folder with data sets that do not come with the installation.
+        num_images: None for the whole split in its own order. Subsets come in the order of `subset.nested`.
+        seed: seed of the subset; unused for the whole split.
+
+    Raises:
+        UserError: unknown name, data not on this machine (says how to get it), more images asked for than there are.
+    """
+    module = discover.load("data set", name)
+    if split not in SPLITS:
+        raise UserError(f"Data set {name!r} has no split {split!r}.", f"Known: {', '.join(SPLITS)}.")
+    images: ImageSet = module.load(split, root=Path(root) if root is not None else None)
+    if num_images is None:
+        return images
+    if not 1 <= num_images <= len(images):
+        raise UserError(
+            f"{name}@{num_images}: the {split} split of {name!r} on this machine has {len(images):,} images.",
+            f"Ask for 1 to {len(images):,}.",
+        )
+    return images.take(nested(images.labels_N, num_images, seed, keys_N=images.content_keys_N))
+
+
+def parse(text: str) -> tuple[str, int | None]:
+    """`"name@N"` -> (name, N); a plain name -> (name, None)."""
+    match = re.fullmatch(r"([^@]+)(?:@([\d_,]+))?", text)
+    if match is None:
+        raise UserError(f"{text!r} is not a data set.", "Write a name, or name@N for N images: fashion-mnist@1000.")
+    size = match.group(2)
+    return match.group(1), int(re.sub(r"[_,]", "", size)) if size else None

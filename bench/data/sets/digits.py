@@ -1,0 +1,59 @@
+"""scikit-learn's digits: 8 px handwritten digits, 1,797 images, 10 classes (UCI "Optical Recognition", its test part).
+
+So small and easy that raw pixels nearly solve it: a smoke test, not evidence.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+
+from bench.data.images import ImageSet
+from bench.data.subset import nested
+from bench.errors import UserError
+
+REVISION = 1
+KIND = "photographs"
+LICENCE = "CC-BY-4.0 (UCI); shipped by scikit-learn, BSD-3-Clause"
+SOURCE = "https://archive.ics.uci.edu/dataset/80 by way of scikit-learn"
+HOW_TO_GET = "It comes with scikit-learn: install the package scikit-learn."
+DESCRIPTION = "8 px scanned handwritten digits, 10 classes, 900 + 897 images"
+
+NUM_TRAIN = 900
+
+
+def available(root: Path | None) -> bool:
+    return _file() is not None
+
+
+def load(split: str, *, root: Path | None) -> ImageSet:
+    path = _file()
+    if path is None:
+        raise UserError("Data set 'digits' is not on this machine.", HOW_TO_GET)
+    with gzip.open(path, "rt") as file:
+        rows = np.array([[float(cell) for cell in row] for row in csv.reader(file)])
+    images_NHWC = np.rint(rows[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
+    everything = ImageSet(
+        name="digits",
+        split=split,
+        images_NHWC=images_NHWC,
+        labels_N=rows[:, -1].astype(np.int64),
+        class_names=tuple("0123456789"),
+        kind=KIND,
+        source="scikit-learn",
+    )
+    order_N = nested(everything.labels_N, None, keys_N=everything.content_keys_N)
+    return everything.take(order_N[:NUM_TRAIN] if split == "train" else order_N[NUM_TRAIN:])
+
+
+def _file() -> Path | None:
+    """The file inside scikit-learn, found without importing it (which takes a second)."""
+    found = importlib.util.find_spec("sklearn")
+    if found is None or not found.submodule_search_locations:
+        return None
+    path = Path(found.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
+    return path if path.is_file() else None

@@ -1,0 +1,77 @@
+"""Fashion-MNIST: 28 px grey photographs of clothing, 10 classes (Xiao et al., 2017, arXiv:1708.07747).
+
+A part of 10,000 training and 2,000 test images comes with the project. The full set (60,000 + 10,000) is read instead
+when its IDX files are found. The part was drawn by `subset.nested` with seed 0, so "fashion-mnist@1000" is the same
+1,000 images either way, and so are the 2,000 test images that the few-shot probe scores.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from bench.data import _cache
+from bench.data.idx import find_pair, read_idx_pair
+from bench.data.images import ImageSet
+
+REVISION = 1
+KIND = "photographs"
+LICENCE = "MIT"
+SOURCE = "https://github.com/zalandoresearch/fashion-mnist (Zalando SE)"
+HOW_TO_GET = (
+    "A part of it comes with the project. For all of it: Debian's package dataset-fashion-mnist, or put the four "
+    "IDX files (train-images-idx3-ubyte.gz, …) into <data root>/fashion-mnist/."
+)
+DESCRIPTION = "28 px grey photographs of clothing, 10 classes"
+
+CLASSES = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"
+)  # fmt: skip
+EMBEDDED = Path(__file__).parent.parent / "embedded" / "fashion_mnist.npz.xz"
+SYSTEM_FOLDER = Path("/usr/share/datasets/fashion-mnist")
+
+
+def available(root: Path | None) -> bool:
+    return EMBEDDED.is_file() or find_pair(_folders(root), "train") is not None
+
+
+def load(split: str, *, root: Path | None) -> ImageSet:
+    folders = _folders(root)
+    pair = find_pair(folders, split)
+    # Both splits come from the same copy: the full set only where both are found.
+    if pair is not None and find_pair(folders, "test" if split == "train" else "train") is not None:
+        images_NHWC, labels_N = read_idx_pair(*pair, num_classes=len(CLASSES))
+        return _image_set(split, images_NHWC, labels_N, source="full set, IDX files")
+    arrays = _cache.arrays(f"fashion-mnist-part-{_cache.file_sha256(EMBEDDED)[:16]}", _unpack)
+    return _image_set(split, arrays[f"{split}_images"], arrays[f"{split}_labels"], source="embedded part")
+
+
+def _image_set(split: str, images_NHWC: np.ndarray, labels_N: np.ndarray, *, source: str) -> ImageSet:
+    return ImageSet(
+        name="fashion-mnist",
+        split=split,
+        images_NHWC=images_NHWC,
+        labels_N=labels_N,
+        class_names=CLASSES,
+        kind=KIND,
+        source=source,
+    )
+
+
+def _folders(root: Path | None) -> list[Path]:
+    """Where the full set may lie: below the data root (torchvision's layout too), then the system's folder."""
+    below = [root / "fashion-mnist", root / "fashion_mnist", root / "FashionMNIST" / "raw"] if root else []
+    return [*below, SYSTEM_FOLDER]
+
+
+def _unpack() -> Mapping[str, np.ndarray]:
+    with np.load(io.BytesIO(lzma.decompress(EMBEDDED.read_bytes())), allow_pickle=False) as stored:
+        unpacked = {}
+        for split in ("train", "test"):
+            unpacked[f"{split}_images"] = stored[f"{split}_images"][..., None]
+            unpacked[f"{split}_labels"] = stored[f"{split}_labels"].astype(np.int64)
+        return unpacked

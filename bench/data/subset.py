@@ -1,0 +1,81 @@
+"""Nested, class-balanced subsets: every smaller `name@N` lies inside every larger one.
+
+The order in which images enter a subset follows their content, not their place in a file. So the same images give the
+same subsets whichever format carried them, and a part that was itself drawn by this rule (the embedded Fashion-MNIST)
+gives the same `@N` as the full set, for the default seed and every N up to the part's size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+
+def nested(
+    labels_N: np.ndarray, num_images: int | None, seed: int = 0, *, keys_N: np.ndarray | None = None
+) -> np.ndarray:
+    """Indices of the first `num_images` images of one fixed order; a prefix of the answer for any larger number.
+
+    In that order the classes take turns (the first image of every class, then the second, …), so counts per class
+    differ by at most one until a class runs out.
+
+    Args:
+        labels_N: integer class of each image.
+        num_images: how many; None, or more than there are, gives all of them.
+        seed: another seed gives other subsets.
+        keys_N: uint64 per image that decides the order within a class (`ImageSet.content_keys_N`); without it the
+            position in the array decides.
+
+    Returns:
+        int64 indices of shape (min(num_images, N),).
+    """
+    if num_images is not None and num_images < 0:
+        raise ValueError(f"num_images is {num_images}; at least 0 is needed")
+    labels_N = np.asarray(labels_N)
+    order_N = np.argsort(priorities(labels_N, f"nested/{seed}", keys_N=keys_N), kind="stable")
+    rank_N = rank_within_class(labels_N, order_N)
+    classes_K, class_of_N = np.unique(labels_N, return_inverse=True)
+    turn_K = np.argsort(np.argsort(mix(classes_K.astype(np.uint64), f"turn/{seed}"), kind="stable"), kind="stable")
+    return np.lexsort((turn_K[class_of_N], rank_N))[:num_images].astype(np.int64)
+
+
+def first_per_class(
+    labels_N: np.ndarray, count: int, purpose: str, *, keys_N: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Up to `count` images of every class from the stream named `purpose`, and each one's rank in its class.
+
+    Returns:
+        (indices, ranks), both int64, sorted by rank: the images with `rank < k` are the k-shot set, nested over k.
+    """
+    order_N = np.argsort(priorities(labels_N, purpose, keys_N=keys_N), kind="stable")
+    rank_N = rank_within_class(labels_N, order_N)
+    chosen_M = np.flatnonzero(rank_N < count)
+    chosen_M = chosen_M[np.lexsort((labels_N[chosen_M], rank_N[chosen_M]))]
+    return chosen_M.astype(np.int64), rank_N[chosen_M]
+
+
+def priorities(labels_N: np.ndarray, purpose: str, *, keys_N: np.ndarray | None = None) -> np.ndarray:
+    """uint64 per image, uniform and fixed by (key, purpose): smaller comes first."""
+    keys_N = np.arange(len(labels_N), dtype=np.uint64) if keys_N is None else keys_N
+    return mix(keys_N, purpose)
+
+
+def rank_within_class(labels_N: np.ndarray, order_N: np.ndarray) -> np.ndarray:
+    """Rank of each image among its class when all are visited in `order_N`."""
+    by_class_N = order_N[np.argsort(labels_N[order_N], kind="stable")]
+    sorted_labels_N = labels_N[by_class_N]
+    starts_N = np.searchsorted(sorted_labels_N, sorted_labels_N, side="left")
+    rank_N = np.empty(len(labels_N), dtype=np.int64)
+    rank_N[by_class_N] = np.arange(len(labels_N)) - starts_N
+    return rank_N
+
+
+def mix(keys_N: np.ndarray, purpose: str) -> np.ndarray:
+    """Scramble uint64 keys by a named stream: splitmix64's finaliser (Steele et al., 2014) over key + hash(purpose)."""
+    salt = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
+    with np.errstate(over="ignore"):
+        x_N = keys_N.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(salt)
+        x_N = (x_N ^ (x_N >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x_N = (x_N ^ (x_N >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x_N ^ (x_N >> np.uint64(31))

@@ -1,0 +1,114 @@
+"""Ridge regression on a standardised support set: one decomposition answers every ridge strength.
+
+The published few-shot protocol (big_vision's fewshot_lsr): every feature is standardised by the support set's mean and
+std + 1e-5, a constant feature of 100 is appended, targets are +1 / -1, W = argmin |X W - Y|^2 + ridge |W|^2.
+
+The standardised features sum to zero over the support set, so the constant feature is orthogonal to them: its weight
+has a formula of its own and only the features are decomposed, which keeps the eigenvalues small enough for weak ridges.
+All in float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+STD_FLOOR = 1e-5
+BIAS_FEATURE = 100.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupportSet:
+    """A decomposed support set; build it with `decompose`.
+
+    Shapes: N examples, D features, K classes, R the rank kept (min(N, D)).
+
+    Attributes:
+        mean_D, std_D: what features are standardised with (std already floored).
+        x_ND: standardised features. targets_NK: +1 for the class, -1 elsewhere.
+        basis_NR, eigenvalues_R: N < D: eigenvectors of X X^T; else X times the eigenvectors of X^T X.
+        vectors_DD: eigenvectors of X^T X where N >= D, else None.
+    """
+
+    mean_D: np.ndarray
+    std_D: np.ndarray
+    x_ND: np.ndarray
+    targets_NK: np.ndarray
+    basis_NR: np.ndarray
+    eigenvalues_R: np.ndarray
+    vectors_DD: np.ndarray | None
+
+    @property
+    def projected_RK(self) -> np.ndarray:
+        return self.basis_NR.T @ self.targets_NK
+
+    def weights(self, ridge: float) -> np.ndarray:
+        """float64 weights of shape (D + 1, K) for standardised features; the last row belongs to the constant 100."""
+        shrunk_RK = self.projected_RK / (self.eigenvalues_R + ridge)[:, None]
+        if self.vectors_DD is None:
+            w_DK = self.x_ND.T @ (self.basis_NR @ shrunk_RK)
+        else:
+            w_DK = self.vectors_DD @ shrunk_RK
+        count = len(self.x_ND)
+        bias_K = BIAS_FEATURE * self.targets_NK.sum(0) / (count * BIAS_FEATURE**2 + ridge)
+        return np.concatenate([w_DK, bias_K[None]])
+
+    def predictor(self, ridge: float) -> tuple[np.ndarray, np.ndarray]:
+        """(w_DK, b_K) for features as the model gives them: scores = features @ w + b."""
+        weights = self.weights(ridge)
+        w_DK = weights[:-1] / self.std_D[:, None]
+        return w_DK, BIAS_FEATURE * weights[-1] - self.mean_D @ w_DK
+
+    def leave_one_out(self, ridge: float) -> np.ndarray:
+        """Residuals target - prediction (N, K), each example predicted by the fit without it (standardisation kept).
+
+        The closed form (Allen's PRESS): residual / (1 - leverage), exact for ridge at a fixed design.
+        """
+        count = len(self.x_ND)
+        bias = BIAS_FEATURE**2 / (count * BIAS_FEATURE**2 + ridge)  # its share of every leverage and every fit
+        bias_fit_K = bias * self.targets_NK.sum(0)
+        if self.vectors_DD is None:
+            kept_R = ridge / (self.eigenvalues_R + ridge)  # 1 - shrinkage, without cancellation
+            residual_NK = self.basis_NR @ (self.projected_RK * kept_R[:, None])
+            remaining_N = (self.basis_NR**2) @ kept_R
+        else:
+            shrink_R = 1.0 / (self.eigenvalues_R + ridge)
+            residual_NK = self.targets_NK - self.basis_NR @ (self.projected_RK * shrink_R[:, None])
+            remaining_N = 1.0 - (self.basis_NR**2) @ shrink_R
+        remaining_N = np.maximum(remaining_N - bias, 1e-12)
+        return (residual_NK - bias_fit_K) / remaining_N[:, None]
+
+
+def decompose(features_ND: np.ndarray, labels_N: np.ndarray, *, num_classes: int) -> SupportSet:
+    """Standardise and decompose a support set in its smaller dimension."""
+    raw_ND = np.asarray(features_ND, dtype=np.float64)
+    if not np.isfinite(raw_ND).all():
+        raise FloatingPointError("features are not finite")
+    mean_D = raw_ND.mean(0)
+    std_D = raw_ND.std(0) + STD_FLOOR
+    x_ND = (raw_ND - mean_D) / std_D
+    x_ND -= x_ND.mean(0)  # takes the rounding of the mean out, so that the constant feature is orthogonal
+    targets_NK = np.where(np.asarray(labels_N)[:, None] == np.arange(num_classes), 1.0, -1.0)
+    vectors_DD = None
+    if len(x_ND) < x_ND.shape[1]:
+        eigenvalues_R, basis_NR = linalg.eigh(x_ND @ x_ND.T, driver="evd", check_finite=False)
+    else:
+        eigenvalues_R, vectors_DD = linalg.eigh(x_ND.T @ x_ND, driver="evd", check_finite=False)
+        basis_NR = x_ND @ vectors_DD
+    return SupportSet(
+        mean_D=mean_D,
+        std_D=std_D,
+        x_ND=x_ND,
+        targets_NK=targets_NK,
+        basis_NR=basis_NR,
+        eigenvalues_R=np.maximum(eigenvalues_R, 0.0),  # positive semi-definite: negative ones are rounding
+        vectors_DD=vectors_DD,
+    )
+
+
+def choose_ridge(support: SupportSet, candidates: tuple[float, ...]) -> float:
+    """The candidate with the smallest mean squared leave-one-out residual; ties go to the stronger ridge."""
+    errors = [(float(np.mean(support.leave_one_out(ridge) ** 2)), -ridge) for ridge in candidates]
+    return -min(errors)[1]

@@ -1,0 +1,186 @@
+"""Few-shot linear probe: ridge regression from k labelled images per class on frozen features, in closed form.
+
+Two metrics come from the same features, draws and decompositions:
+
+- "accuracy": the ridge strength is chosen on the support set alone, by closed-form leave-one-out. The one to compare
+  models of different widths by: narrow features want ridges near 1, raw pixels near 1000.
+- "accuracy_fixed_ridge": the published protocol with its one ridge, 2^10, for every model.
+
+The protocol (paper section 4.1; big_vision's fewshot_lsr): see `_ridge.py`. Draws come from a stream of the data set and
+the draw alone, so every model sees the same images; the k-shot support set lies inside every larger one. Classes with
+fewer than k examples contribute what they have. With one image per class leaving one out leaves nothing to learn its
+class from, so 1-shot uses 2^10 in both metrics.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from bench.data.images import ImageSet
+from bench.data.subset import first_per_class, nested
+from bench.errors import UserError
+from bench.tasks._contract import Score, TaskContext
+from bench.tasks._ridge import choose_ridge, decompose
+
+REVISION = 1
+PUBLISHED_RIDGE = 2.0**10
+RIDGES = tuple(2.0**power for power in range(-4, 21))
+SHOTS = (1, 5, 10, 25)
+MODES = {"both": ("accuracy", "accuracy_fixed_ridge"), "loo": ("accuracy",), "published": ("accuracy_fixed_ridge",)}
+
+
+def evaluate(
+    context: TaskContext,
+    *,
+    data: str,
+    shots: Sequence[int] = SHOTS,
+    draws: int = 3,
+    ridge: str = "both",
+    test_limit: int | None = 2_000,
+    support_pool: int | None = 10_000,
+) -> list[Score]:
+    """Probe the model of `context` on one data set.
+
+    Args:
+        data: downstream set; its training split gives the support sets, its test split is scored.
+        shots: labelled images per class, any order. draws: independent support sets.
+        ridge: "loo", "published" or "both" (see the module).
+        test_limit: score the nested, class-balanced part of this size of the test split; None scores all of it.
+        support_pool: draw from the nested part of this size of the training split, so that a set and its embedded part
+            give the same draws; None draws from all of it.
+
+    Returns:
+        One score per metric, shot and draw.
+
+    Raises:
+        UserError: options out of range, or data that is not on this machine.
+    """
+    train = _part(context.load(data, "train"), support_pool)
+    test = _part(context.load(data, "test"), test_limit)
+    picks = draw_support(train, data=data, shots=shots, draws=draws)
+    wanted_M = np.unique(np.concatenate([indices for indices, _ in picks]))
+    support_MD = context.features(train.images_NHWC[wanted_M])
+    return score_features(
+        support_MD,
+        train.labels_N[wanted_M],
+        context.features(test.images_NHWC),
+        test.labels_N,
+        picks=[(np.searchsorted(wanted_M, indices), ranks) for indices, ranks in picks],
+        data=data,
+        num_classes=train.num_classes,
+        shots=shots,
+        ridge=ridge,
+    )
+
+
+def draw_support(
+    train: ImageSet, *, data: str, shots: Sequence[int], draws: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Per draw: indices into `train` and each one's rank in its class; `rank < k` is the k-shot support set."""
+    check_shots(shots, draws)
+    keys_N = train.content_keys_N
+    return [
+        first_per_class(train.labels_N, max(shots), f"fewshot/{data}/draw-{draw}", keys_N=keys_N)
+        for draw in range(draws)
+    ]
+
+
+def score_features(
+    train_ND: np.ndarray,
+    train_labels_N: np.ndarray,
+    test_MD: np.ndarray,
+    test_labels_M: np.ndarray,
+    *,
+    picks: Sequence[tuple[np.ndarray, np.ndarray]],
+    data: str,
+    num_classes: int,
+    shots: Sequence[int],
+    ridge: str = "both",
+) -> list[Score]:
+    """Scores from features; `picks` as `draw_support` gives them. All predictions come from one matrix product.
+
+    Features that are not finite (a diverged model) give scores whose value is None, with the reason in `detail`.
+    """
+    if ridge not in MODES:
+        raise UserError(f"ridge={ridge!r} is not a mode of the few-shot probe.", f"Known: {', '.join(MODES)}.")
+    if not (np.isfinite(train_ND).all() and np.isfinite(test_MD).all()):
+        return _missing(picks, shots, MODES[ridge], data, num_classes, len(test_labels_M), "features are not finite")
+    columns: list[tuple[np.ndarray, np.ndarray]] = []
+    heads: list[tuple[int, int, str, float, int]] = []
+    for draw, (indices, ranks) in enumerate(picks):
+        for k in sorted(set(shots)):
+            chosen = indices[ranks < k]
+            support = decompose(train_ND[chosen], train_labels_N[chosen], num_classes=num_classes)
+            for metric in MODES[ridge]:
+                loo = metric == "accuracy" and k > 1
+                strength = choose_ridge(support, RIDGES) if loo else PUBLISHED_RIDGE
+                columns.append(support.predictor(strength))
+                heads.append((draw, k, metric, strength, len(chosen)))
+    w_DC = np.concatenate([w for w, _ in columns], axis=1)
+    scores_MC = np.asarray(test_MD, dtype=np.float64) @ w_DC + np.concatenate([b for _, b in columns])
+    predicted_MH = scores_MC.reshape(len(test_MD), len(heads), num_classes).argmax(-1)
+    accuracy_H = (predicted_MH == np.asarray(test_labels_M)[:, None]).mean(0)
+    return [
+        Score(
+            task="fewshot",
+            data=data,
+            metric=metric,
+            value=float(value),
+            stderr=math.sqrt(value * (1.0 - value) / len(test_labels_M)),
+            num_test=len(test_labels_M),
+            num_classes=num_classes,
+            chance=1.0 / num_classes,
+            shots=k,
+            draw=draw,
+            detail=(("ridge", strength), ("num_support", num_support)),
+        )
+        for (draw, k, metric, strength, num_support), value in zip(heads, accuracy_H, strict=True)
+    ]
+
+
+def check_shots(shots: Sequence[int], draws: int) -> None:
+    """Raises UserError where `shots` or `draws` cannot be drawn."""
+    if not shots or min(shots) < 1 or draws < 1:
+        raise UserError(
+            f"Few-shot needs at least one shot number and one draw, all at least 1, not shots={tuple(shots)}, "
+            f"draws={draws}.",
+            "For example shots 1,5,10,25 and 3 draws.",
+        )
+
+
+def _part(images: ImageSet, limit: int | None) -> ImageSet:
+    if limit is None or limit >= len(images):
+        return images
+    return images.take(nested(images.labels_N, limit, keys_N=images.content_keys_N))
+
+
+def _missing(
+    picks: Sequence[object],
+    shots: Sequence[int],
+    metrics: Sequence[str],
+    data: str,
+    num_classes: int,
+    num_test: int,
+    reason: str,
+) -> list[Score]:
+    return [
+        Score(
+            task="fewshot",
+            data=data,
+            metric=metric,
+            value=None,
+            stderr=None,
+            num_test=num_test,
+            num_classes=num_classes,
+            chance=1.0 / num_classes,
+            shots=k,
+            draw=draw,
+            detail=(("reason", reason),),
+        )
+        for draw in range(len(picks))
+        for k in sorted(set(shots))
+        for metric in metrics
+    ]
