@@ -1,0 +1,277 @@
+"""What the records say, arranged for questions: points (model × data × horizon), series, samples, estimates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from bench.analysis.intervals import LEVEL, Estimate, Samples, average, estimate_all
+from bench.analysis.records import Records
+from bench.analysis.table import horizon_table, score_table
+
+HEADLINE, FAR, UPSTREAM = "headline", "far", "upstream"
+DEFAULT_SHOTS = 10
+PIXELS = "Pixels"
+PointKey = tuple[str, int]
+"""(variant, images seen)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """A variant of a model read at one horizon, over all its seeds. Compute is in FLOP, sizes in parameters."""
+
+    variant: str
+    series: str
+    model: str
+    family: str
+    data: str
+    kind: str
+    num_images: int
+    images_seen: int
+    unique_images: int
+    epochs: float
+    train_flops: float
+    params: float
+    params_body: float
+    forward_macs: float
+    seeds: tuple[int, ...]
+    axes: tuple[str, ...]
+
+    @property
+    def key(self) -> PointKey:
+        return self.variant, self.images_seen
+
+    @property
+    def trained(self) -> bool:
+        return self.images_seen > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One variant with its trained points in order of compute, and its untrained network."""
+
+    variant: str
+    label: str
+    points: tuple[Point, ...]
+    untrained: Point | None
+
+    @property
+    def last(self) -> Point:
+        return self.points[-1]
+
+    @property
+    def family(self) -> str:
+        return self.last.family
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evidence:
+    """The records of a suite, and the choices under which they are read.
+
+    Attributes:
+        records: what was loaded, with damaged and unfinished cells.
+        horizons, scores: tidy tables of all records, whatever their status.
+        headline, far: names of measures averaged as "headline" and "far".
+        shots: labelled images per class for every few-shot number that is shown.
+        convention: which FLOP count is the compute axis, "paper" or "dense".
+        data_kinds: "photographs" or "rendered" per data set, as far as known.
+    """
+
+    records: Records
+    horizons: pd.DataFrame
+    scores: pd.DataFrame
+    headline: tuple[str, ...]
+    far: tuple[str, ...]
+    shots: int | None
+    level: float = LEVEL
+    convention: str = "paper"
+    question: str = ""
+    data_kinds: Mapping[str, str] = field(default_factory=dict)
+    _estimates: dict[tuple[str, int | None], dict[PointKey, Estimate]] = field(default_factory=dict, repr=False)
+
+    @property
+    def suite(self) -> str:
+        return self.records.suite
+
+    @cached_property
+    def points(self) -> dict[PointKey, Point]:
+        """Every point that at least one complete cell reached."""
+        done = self.horizons[self.horizons["status"] == "complete"]
+        found = {}
+        for (variant, seen), rows in done.groupby(["variant", "images_seen"], sort=True):
+            first = rows.iloc[0]
+            point = Point(
+                variant=variant, series=first["series"], model=first["model"], family=first["family"],
+                data=first["data"], kind=first["kind"], num_images=_int(first["num_images"]), images_seen=int(seen),
+                unique_images=_int(first["unique_images"]), epochs=float(first["epochs"]),
+                train_flops=float(first[f"train_flops_{self.convention}"]), params=float(first["params"]),
+                params_body=float(first["params_body"]), forward_macs=float(first[f"forward_macs_{self.convention}"]),
+                seeds=tuple(sorted(set(rows["seed"]))), axes=tuple(sorted({a for axes in rows["axes"] for a in axes})),
+            )  # fmt: skip
+            found[point.key] = point
+        return found
+
+    @cached_property
+    def series(self) -> tuple[Series, ...]:
+        """Every trained variant, families in order of name, small models first."""
+        by_variant: dict[str, list[Point]] = {}
+        for point in self.points.values():
+            if point.family != PIXELS:
+                by_variant.setdefault(point.variant, []).append(point)
+        made = []
+        for variant, points in by_variant.items():
+            trained = tuple(sorted((p for p in points if p.trained), key=lambda p: p.images_seen))
+            untrained = next((p for p in points if not p.trained), None)
+            if trained:
+                made.append(Series(variant=variant, label=trained[-1].series, points=trained, untrained=untrained))
+        return tuple(sorted(made, key=lambda s: (family_rank(s.family), s.last.forward_macs, s.label, s.last.num_images, s.variant)))
+
+    def on_axis(self, axis: str) -> tuple[Series, ...]:
+        """Series whose cells name `axis`. Without any: all for "data_size", the largest data sets for "compute"."""
+        named = tuple(s for s in self.series if any(axis in p.axes for p in s.points))
+        if named or axis != "compute":
+            return named or self.series
+        largest: dict[tuple[str, str], int] = {}
+        for s in self.series:
+            key = (s.last.model, s.last.data)
+            largest[key] = max(largest.get(key, 0), s.last.num_images)
+        return tuple(s for s in self.series if s.last.num_images == largest[s.last.model, s.last.data])
+
+    @cached_property
+    def pixels(self) -> Point | None:
+        """The raw-pixel baseline."""
+        return next((p for p in self.points.values() if p.family == PIXELS), None)
+
+    @cached_property
+    def measures(self) -> tuple[str, ...]:
+        """Everything that was scored: headline tasks, other tasks, far tasks, then upstream."""
+        found = [str(m) for m in dict.fromkeys(self.scores["measure"])]
+        middle = sorted(m for m in found if m not in (*self.headline, *self.far, UPSTREAM))
+        ordered = [*self.headline, *middle, *self.far, UPSTREAM]
+        return tuple(m for m in dict.fromkeys(ordered) if m in found)
+
+    def parts(self, measure: str) -> tuple[str, ...]:
+        """Single measures that an average is made of."""
+        return {HEADLINE: self.headline, FAR: self.far}.get(measure, (measure,))
+
+    def name(self, measure: str) -> str:
+        """A measure as a title: what it is, and what its images are."""
+        if measure in (HEADLINE, FAR):
+            parts = self.parts(measure)
+            return f"Average of {len(parts)} {measure} tasks" if len(parts) > 1 else self.name(parts[0])
+        if measure == UPSTREAM:
+            upstream = sorted({s.last.data for s in self.series})
+            kinds = sorted({s.last.kind for s in self.series})
+            return f"Upstream: {', '.join(upstream)} ({', '.join(kinds)})" if len(upstream) == 1 else "Upstream"
+        kind = self.data_kinds.get(measure.split(" ")[0].split(":")[-1])
+        return f"{measure} ({kind})" if kind else measure
+
+    def samples(self, point: Point, measure: str, *, shots: int | None = None) -> Samples | None:
+        """Scores of one point, seeds × draws; None if any part of an average is missing."""
+        wanted = self.shots if shots is None else shots
+        parts = [self._samples.get((*point.key, name, wanted), self._samples.get((*point.key, name, None)))
+                 for name in self.parts(measure)]  # fmt: skip
+        if not parts or any(part is None for part in parts):
+            return None
+        known = [part for part in parts if part is not None]
+        return known[0] if len(known) == 1 else average(known)
+
+    def estimates(self, measure: str, *, shots: int | None = None) -> dict[PointKey, Estimate]:
+        """Estimates of one measure at every point. Variance between seeds is pooled over trained points, and apart
+        from them over untrained ones."""
+        cached = self._estimates.get((measure, shots))
+        if cached is None:
+            cached = {}
+            for trained in (True, False):
+                chosen = [p for p in self.points.values() if p.trained is trained]
+                found = {p.key: s for p in chosen if (s := self.samples(p, measure, shots=shots)) is not None}
+                cached |= estimate_all(found, trunk={key: key[0] for key in found}, level=self.level)
+            self._estimates[measure, shots] = cached
+        return cached
+
+    def estimate(self, point: Point | None, measure: str) -> Estimate | None:
+        """The estimate at one point; None where it was not measured."""
+        return None if point is None else self.estimates(measure).get(point.key)
+
+    @cached_property
+    def _samples(self) -> dict[tuple[str, int, str, int | None], Samples]:
+        return dict(_all_samples(self.horizons, self.scores))
+
+
+def family_rank(family: str) -> tuple[int, str]:
+    """Order of families in tables and legends: the subject, its hybrids, what it is compared with."""
+    lowered = family.lower()
+    known = ("vit", "hybrid", "r+vit", "bit", "resnet", "pixels")
+    return next((i for i, name in enumerate(known) if lowered.startswith(name)), len(known) - 1), family
+
+
+def build(
+    records: Records, *, headline: Sequence[str] = (), far: Sequence[str] = (), question: str = "",
+    data_kinds: Mapping[str, str] | None = None, level: float = LEVEL,
+) -> Evidence:  # fmt: skip
+    """Arrange records. Headline tasks that were not scored are left out; without any, all that are not far count."""
+    scores = score_table(records.records)
+    scored = [str(m) for m in dict.fromkeys(scores["measure"]) if m != UPSTREAM]
+    far_found = tuple(m for m in far if m in scored)
+    headline_found = tuple(m for m in headline if m in scored) or tuple(sorted(set(scored) - set(far_found)))
+    shots = sorted({int(s) for s in scores["shots"].dropna()})
+    return Evidence(
+        records=records, horizons=horizon_table(records.records), scores=scores, headline=headline_found,
+        far=far_found, shots=DEFAULT_SHOTS if DEFAULT_SHOTS in shots else (shots[-1] if shots else None), level=level,
+        question=question, data_kinds=data_kinds or {},
+    )  # fmt: skip
+
+
+def _all_samples(
+    horizons: pd.DataFrame, scores: pd.DataFrame
+) -> Iterator[tuple[tuple[str, int, str, int | None], Samples]]:
+    """Scores of complete cells, grouped by (variant, images seen, measure, shots)."""
+    if horizons.empty or scores.empty:
+        return
+    cells = horizons.loc[horizons["status"] == "complete", ["directory", "images_seen", "variant", "seed", "family"]]
+    table = scores[scores["value"].notna()].merge(cells, on=["directory", "images_seen"], how="inner")
+    table["shots"] = table["shots"].fillna(-1).astype("int64")
+    table["draw"] = table["draw"].fillna(-1).astype("int64")
+    table["stderr"] = table["stderr"].fillna(np.sqrt(table["value"] * (1 - table["value"]) / table["num_test"]))
+    keys = ["variant", "images_seen", "measure", "shots"]
+    table = table.sort_values([*keys, "seed", "draw", "directory"], kind="stable")
+    table = table.drop_duplicates([*keys, "seed", "draw"])
+    columns = {name: table[name].to_numpy() for name in (*keys, "seed", "draw", "value", "stderr", "num_test", "family")}
+    ends = np.flatnonzero((table[keys].ne(table[keys].shift())).any(axis=1).to_numpy())
+    for start, stop in zip(ends, [*ends[1:], len(table)], strict=True):
+        part = {name: column[start:stop] for name, column in columns.items()}
+        shots = int(part["shots"][0])
+        key = (str(part["variant"][0]), int(part["images_seen"][0]), str(part["measure"][0]), None if shots < 0 else shots)
+        made = _rectangle(part)
+        if made is not None:
+            yield key, made
+
+
+def _rectangle(part: Mapping[str, np.ndarray]) -> Samples | None:
+    """Seeds × draws without holes: draws that a seed lacks are dropped, or else seeds that lack a draw."""
+    seeds, draws = sorted(set(part["seed"].tolist())), sorted(set(part["draw"].tolist()))
+    grid = np.full((len(seeds), len(draws)), math.nan)
+    rows = np.searchsorted(seeds, part["seed"])
+    grid[rows, np.searchsorted(draws, part["draw"])] = part["value"]
+    if np.isnan(grid).any():
+        whole_draws, whole_seeds = ~np.isnan(grid).any(axis=0), ~np.isnan(grid).any(axis=1)
+        if whole_draws.any():
+            grid, draws = grid[:, whole_draws], [d for d, keep in zip(draws, whole_draws, strict=True) if keep]
+        elif whole_seeds.any():
+            grid, seeds = grid[whole_seeds], [s for s, keep in zip(seeds, whole_seeds, strict=True) if keep]
+        else:
+            return None
+    return Samples(
+        values_SD=grid, seeds=() if part["family"][0] == PIXELS else tuple(seeds),
+        draws=() if draws == [-1] else tuple(draws), image_error=float(part["stderr"].mean()),
+        num_test=int(part["num_test"].min()),
+    )  # fmt: skip
+
+
+def _int(value: float) -> int:
+    return 0 if math.isnan(value) else int(value)

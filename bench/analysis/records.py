@@ -1,0 +1,86 @@
+"""Reads the records of one suite. A damaged record is named and left out; a newer schema is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.errors import UserError
+from bench.store.records import DamagedRecord, read_record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Damaged:
+    """A record that could not be used, and why."""
+
+    directory: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """What a results folder holds.
+
+    Attributes:
+        suite: the suite's name.
+        records: one dictionary per finished cell, ordered by directory name.
+        damaged: records that were left out, with reasons.
+        unfinished: directories of cells that were begun and have no record.
+    """
+
+    suite: str
+    records: tuple[dict[str, Any], ...]
+    damaged: tuple[Damaged, ...] = ()
+    unfinished: tuple[str, ...] = ()
+
+
+def load(directory: Path, *, suite: str | None = None) -> Records:
+    """Read every record under `directory`/cells.
+
+    Args:
+        directory: `results/<suite>`.
+        suite: its name; the folder's name by default.
+
+    Raises:
+        UserError: no such folder, or a record from a newer version of the project.
+    """
+    cells = directory / "cells"
+    if not cells.is_dir():
+        raise UserError(
+            f"There are no results in {directory}.",
+            "Run the suite first (python -m bench.run), or name the folder that holds its results with --results.",
+        )
+    records, damaged, unfinished = [], [], []
+    for folder in sorted(path for path in cells.iterdir() if path.is_dir()):
+        path = folder / "record.json"
+        if not path.exists():
+            if (folder / "spec.json").exists():
+                unfinished.append(folder.name)
+            continue
+        try:
+            records.append(_complete(read_record(path), folder.name))
+        except DamagedRecord as error:
+            reason = error.what.split(" is damaged: ", 1)[-1]  # without the path: a report names no machine's folders
+            damaged.append(Damaged(directory=folder.name, reason=reason))
+    return Records(
+        suite=suite or directory.name, records=tuple(records), damaged=tuple(damaged), unfinished=tuple(unfinished)
+    )
+
+
+def _complete(record: dict[str, Any], directory: str) -> dict[str, Any]:
+    """The record, if the fields that every table reads have the right types.
+
+    Raises:
+        DamagedRecord: a field is missing or of another type.
+    """
+    wanted: tuple[tuple[str, type], ...] = (("cell", dict), ("cost", dict), ("horizons", list))
+    if record["status"] == "complete":  # a failed cell may have got no further than its name
+        wanted += (("model", dict), ("data", dict))
+    for name, kind in wanted:
+        if not isinstance(record.get(name), kind):
+            raise DamagedRecord(f"{directory} is damaged: field {name!r} is missing or of the wrong type.")
+    for horizon in record["horizons"]:
+        if not isinstance(horizon, dict) or "images_seen" not in horizon:
+            raise DamagedRecord(f"{directory} is damaged: a horizon does not say how many images were seen.")
+    return record

@@ -1,0 +1,131 @@
+"""Records as tidy tables: one row per (cell, horizon), and one row per score."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from bench.spec import canonical
+
+HORIZON_NUMBERS = (
+    "images_seen", "unique_images", "epochs", "steps", "batch", "train_seconds", "images_per_second",
+    "flops_per_second", "utilisation", "core_days", "final_train_loss",
+)  # fmt: skip
+NOT_A_VARIANT = ("seed", "axes", "tasks", "horizons")
+"""Fields of a cell that do not make it another experiment: repeats of a variant differ in the seed alone."""
+
+
+def variant_of(record: Mapping[str, Any]) -> str:
+    """A hash of everything that defines the experiment apart from its seed: cells that share it are repeats."""
+    cell = {key: value for key, value in record["cell"].items() if key not in NOT_A_VARIANT}
+    revisions = {k: v for k, v in (record.get("revisions") or {}).items() if not k.startswith("task:")}
+    return hashlib.sha256(canonical([cell, revisions]).encode()).hexdigest()[:10]
+
+
+def horizon_table(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row per (cell, horizon), costs in floats (FLOP counts overflow 64-bit integers), missing values NaN."""
+    rows = []
+    for record in records:
+        cell_columns = _cell_columns(record)
+        for horizon in record["horizons"]:
+            row = dict(cell_columns)
+            row |= {name: _number(horizon.get(name)) for name in HORIZON_NUMBERS}
+            for kind in ("train_flops", "spent_flops"):
+                counted = horizon.get(kind) or {}
+                row |= {f"{kind}_{convention}": _number(counted.get(convention)) for convention in ("dense", "paper")}
+            seconds = horizon.get("seconds") or {}
+            row |= {f"{part}_s": _number(seconds.get(part)) for part in ("train", "evaluate", "save", "wait")}
+            rows.append(row)
+    table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=["directory", "images_seen", "series", "status"])
+    table["images_seen"] = table["images_seen"].astype("int64")
+    return _with_series(table).sort_values(["directory", "images_seen"], kind="stable").reset_index(drop=True)
+
+
+def score_table(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row per score. `measure` names what was measured: "upstream", a few-shot set, or "task:set"."""
+    columns: dict[str, list[Any]] = {name: [] for name in (
+        "directory", "images_seen", "task", "data", "measure", "metric", "shots", "draw", "value", "stderr",
+        "num_test", "num_classes", "chance",
+    )}  # fmt: skip
+    for record in records:
+        for horizon in record["horizons"]:
+            for score in horizon.get("scores") or ():
+                columns["directory"].append(record["directory"])
+                columns["images_seen"].append(int(horizon["images_seen"]))
+                columns["measure"].append(measure_of(score["task"], score["data"], score["metric"]))
+                for name in ("task", "data", "metric"):
+                    columns[name].append(score[name])
+                for name in ("shots", "draw", "value", "stderr", "num_test", "num_classes", "chance"):
+                    columns[name].append(_number(score.get(name)))
+    return pd.DataFrame(columns)
+
+
+def measure_of(task: str, data: str, metric: str = "accuracy") -> str:
+    """The short name of what a score measures; any metric but accuracy is named, so that they are never averaged."""
+    name = {"upstream": "upstream", "fewshot": data}.get(task, f"{task}:{data}")
+    return name if metric == "accuracy" else f"{name} {metric}"
+
+
+def _cell_columns(record: Mapping[str, Any]) -> dict[str, Any]:
+    cell, cost, env = record["cell"], record["cost"], record.get("env") or {}
+    model, data = record.get("model") or {}, record.get("data") or {}
+    macs = model.get("forward_macs") or {}
+    return {
+        "directory": record["directory"],
+        "cell_id": record["cell_id"],
+        "status": record["status"],
+        "reason": record.get("reason"),
+        "model": cell["model"],
+        "family": model.get("family", "unknown"),
+        "data": cell["data"],
+        "kind": data.get("kind", "unknown"),
+        "num_images": _number(cell.get("num_images") or data.get("num_images")),
+        "num_classes": _number(data.get("num_classes")),
+        "image_size": _number(data.get("image_size", cell.get("image_size"))),
+        "seed": cell.get("seed", 0),
+        "variant": variant_of(record),
+        "axes": tuple(cell.get("axes") or ()),
+        "params": _number(model.get("params")),
+        "params_body": _number(model.get("params_body")),
+        "forward_macs_dense": _number(macs.get("dense")),
+        "forward_macs_paper": _number(macs.get("paper")),
+        "device": cost.get("device"),
+        "devices": _number(cost.get("devices")),
+        "threads": _number(cost.get("threads")),
+        "peak_memory_bytes": _number(cost.get("peak_memory_bytes")),
+        "dtype": env.get("dtype"),
+        "cpu": env.get("cpu"),
+        "commit": env.get("commit"),
+        "recipe": cell.get("recipe") or {},
+    }
+
+
+def _number(value: Any) -> float:
+    """A float; NaN for what is missing."""
+    return float("nan") if value is None else float(value)
+
+
+def _with_series(table: pd.DataFrame) -> pd.DataFrame:
+    """Add `series`, the name of a variant that people read: the model, and whatever else is needed to tell it apart."""
+    if table.empty:
+        return table
+    variants = table.drop_duplicates("variant").set_index("variant")
+    upstreams = variants.loc[variants["family"] != "Pixels", "data"].nunique()
+    names: dict[str, str] = {}
+    for (model, data, _), group in variants.groupby(["model", "data", "num_images"], sort=True, dropna=False):
+        label = f"{model} on {data}" if upstreams > 1 else str(model)
+        for variant, row in group.sort_index().iterrows():
+            names[str(variant)] = label if len(group) == 1 else f"{label} ({_difference(row, group)})"
+    table["series"] = table["variant"].map(names)
+    return table
+
+
+def _difference(row: pd.Series, group: pd.DataFrame) -> str:
+    """What sets one variant of a model apart from the others in its recipe, e.g. "lr 0.003"."""
+    fields = sorted({key for recipe in group["recipe"] for key in recipe})
+    varying = [f for f in fields if len({str(recipe.get(f)) for recipe in group["recipe"]}) > 1]
+    text = ", ".join(f"{name.replace('_', ' ')} {row['recipe'].get(name)}" for name in varying)
+    return text or f"variant {row.name}"

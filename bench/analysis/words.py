@@ -1,0 +1,101 @@
+"""Numbers as people read them: units, plain digits, no exponents."""
+
+from __future__ import annotations
+
+import math
+
+FLOP_UNITS = ((1e18, "EFLOP"), (1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1.0, "FLOP"))
+MISSING = "–"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """`value` with about `digits` significant digits and thousands separators: 12345 -> "12,300"."""
+    if not math.isfinite(value):
+        return MISSING
+    if value == 0:
+        return "0"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, places)
+    return f"{rounded:,.{max(0, places)}f}".rstrip("0").rstrip(".") if places > 0 else f"{rounded:,.0f}"
+
+
+def flop_unit(value: float) -> tuple[float, str]:
+    """Scale and unit in which `value` FLOP reads best: 3e12 -> (1e12, "TFLOP")."""
+    for scale, unit in FLOP_UNITS:
+        if value >= scale:
+            return scale, unit
+    return FLOP_UNITS[-1]
+
+
+def flops(value: float | None) -> str:
+    """3.2e12 -> "3.2 TFLOPs"."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    scale, unit = flop_unit(value)
+    return f"{significant(value / scale)} {unit}s"
+
+
+def count(value: float | None) -> str:
+    """1234567 -> "1,234,567"."""
+    return MISSING if value is None or not math.isfinite(value) else f"{round(value):,}"
+
+
+def short_count(value: float | None) -> str:
+    """1234567 -> "1.23 M"; below ten thousand plain."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    for scale, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= 10 * scale or (value >= scale and scale > 1e3):
+            return f"{significant(value / scale)} {unit}"
+    return count(value)
+
+
+def percent(value: float | None) -> str:
+    """0.7123 -> "71.2"; the unit stands in the heading or after the number."""
+    return MISSING if value is None or not math.isfinite(value) else f"{100 * value:.1f}"
+
+
+def interval(value: float | None, half: float | None) -> str:
+    """Percent with its half-width: "71.2 ± 1.3"."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return percent(value) + (f" ± {100 * half:.1f}" if half is not None and math.isfinite(half) else " ± ?")
+
+
+def points(value: float, low: float, high: float) -> str:
+    """A difference of accuracies in percentage points with its interval: "+3.1 points [1.0, 5.2]"."""
+    if not math.isfinite(value):
+        return MISSING
+    ends = f" [{_signed(low)}, {_signed(high)}]" if math.isfinite(low) and math.isfinite(high) else ""
+    return f"{_signed(value)} points{ends}"
+
+
+def _signed(value: float) -> str:
+    text = f"{100 * value:+.1f}"
+    return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "−")
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as "45 s", "12.3 min", "5.1 h", "2.4 days"."""
+    if seconds is None or not math.isfinite(seconds):
+        return MISSING
+    for scale, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * scale:
+            return f"{significant(seconds / scale)} {unit}"
+    return f"{significant(seconds)} s"
+
+
+def core_days(value: float | None) -> str:
+    """Core-days with three significant digits."""
+    return MISSING if value is None or not math.isfinite(value) else significant(value)
+
+
+def join(items: list[str] | tuple[str, ...], last: str = "and") -> str:
+    """"a", "a and b", "a, b and c"."""
+    parts = list(items)
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}" if parts else ""
+
+
+def plural(number: int, noun: str, plural_noun: str | None = None) -> str:
+    """"1 seed", "2 seeds"."""
+    return f"{number:,} {noun if number == 1 else plural_noun or noun + 's'}"

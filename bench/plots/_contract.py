@@ -1,0 +1,83 @@
+"""What a figure file provides, and how a figure is saved.
+
+A figure is one file in bench/plots/ (a name that does not start with "_") with
+
+    TITLE: str                                   # one line, shown above the figure
+    def draw(evidence: Evidence) -> Drawing      # raises NothingToDraw("why") if the records hold nothing for it
+
+It reads records through `bench.analysis.evidence.Evidence` alone (`evidence.records.records` are the raw dictionaries,
+`evidence.horizons` and `evidence.scores` tidy tables) and draws on a `matplotlib.figure.Figure` from `_style.figure`,
+never through pyplot, so that drawing needs no display and leaves no state behind.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class NothingToDraw(Exception):
+    """The records hold nothing for this figure; the message says what is missing."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Drawing:
+    """A drawn figure.
+
+    Attributes:
+        figure: not yet saved.
+        data: every number that is plotted, one row per mark; written beside the figure as CSV.
+        caption: what is shown, n, shots, what the intervals contain, the kinds of images. Plain text.
+        alt: one sentence for those who cannot see the figure.
+    """
+
+    figure: Figure
+    data: pd.DataFrame
+    caption: str
+    alt: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """Bytes of a figure's files. Equal drawings give equal bytes: no dates, versions or random ids inside."""
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    png: bytes
+    svg: str
+    csv: str
+
+    def files(self, folder: Path) -> dict[Path, bytes]:
+        """File name to content."""
+        return {
+            folder / f"{self.name}.png": self.png,
+            folder / f"{self.name}.svg": self.svg.encode(),
+            folder / f"{self.name}.csv": self.csv.encode(),
+        }
+
+
+def render(name: str, title: str, drawing: Drawing) -> Saved:
+    """PNG, SVG and CSV of a drawing."""
+    from bench.plots import _style
+
+    with _style.context():
+        png, svg = io.BytesIO(), io.StringIO()
+        drawing.figure.savefig(png, format="png", dpi=_style.DPI, metadata={"Software": None})
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type", "Title"))
+        drawing.figure.savefig(svg, format="svg", metadata=nothing)
+    text = re.sub(r"<!--.*?-->\s*", "", svg.getvalue(), flags=re.DOTALL)
+    text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    return Saved(
+        name=name, title=title, caption=drawing.caption, alt=drawing.alt, png=png.getvalue(), svg=text,
+        csv=drawing.data.to_csv(index=False, lineterminator="\n"),
+    )  # fmt: skip

@@ -1,0 +1,100 @@
+"""One look for all figures: colour and marker by family, plain numbers on log axes, sizes legible in a README."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+from bench.analysis.words import significant
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+DPI = 144
+WIDTH = 11.0  # inches; a README shows it about 830 px wide, so 11 pt text stays legible
+PIXELS_COLOUR = "#000000"
+FAMILIES = {  # Okabe-Ito colours: told apart with any colour vision, and by marker in print
+    "ViT": ("#0072B2", "o"),
+    "Hybrid": ("#009E73", "D"),
+    "ResNet": ("#D55E00", "s"),
+}
+SPARE = (("#CC79A7", "^"), ("#E69F00", "v"), ("#56B4E9", "P"), ("#F0E442", "X"), ("#7F7F7F", "<"))
+ALIASES = (("hybrid", "Hybrid"), ("r+vit", "Hybrid"), ("resnet+vit", "Hybrid"), ("bit", "ResNet"), ("resnet", "ResNet"), ("vit", "ViT"))
+RC = {
+    "svg.hashsalt": "vit-scaling-bench",
+    "svg.fonttype": "path",
+    "font.family": "DejaVu Sans",
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.labelsize": 11,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "legend.fontsize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#444444",
+    "axes.grid": True,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "legend.frameon": False,
+}
+
+
+@contextmanager
+def context() -> Iterator[None]:
+    """The house's settings on top of matplotlib's defaults, whatever the user's own configuration says."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(RC)
+        yield
+
+
+def figure(*, height: float, width: float = WIDTH) -> Figure:
+    """An empty figure that arranges its panels so that nothing overlaps. Sizes in inches."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def look(family: str, families: Iterable[str]) -> tuple[str, str]:
+    """Colour and marker of a family. `families` are all families shown: unknown ones take spare looks in order."""
+    lowered = family.lower()
+    for start, known in ALIASES:
+        if lowered.startswith(start):
+            return FAMILIES[known]
+    unknown = sorted(f for f in set(families) if not any(f.lower().startswith(start) for start, _ in ALIASES))
+    return SPARE[unknown.index(family) % len(SPARE)] if family in unknown else SPARE[-1]
+
+
+def marker_sizes(values: Sequence[float], *, smallest: float = 4.5, largest: float = 10.5) -> list[float]:
+    """Marker diameters in points, by the logarithm of `values`."""
+    logs = np.log(np.maximum(np.nan_to_num(np.asarray(values, dtype=float), nan=1.0), 1.0))
+    span = float(np.ptp(logs)) if len(logs) else 0.0
+    if span == 0:
+        return [(smallest + largest) / 2] * len(logs)
+    return [float(smallest + (largest - smallest) * (v - logs.min()) / span) for v in logs]
+
+
+def plain_log_x(axes: Axes, low: float, high: float) -> None:
+    """A logarithmic x axis from `low` to `high` with plain numbers at 1, 2, 5 or at 1, 3 or at powers of ten."""
+    low, high = low / 1.25, high * 1.25
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    for mantissas in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [m * 10.0**d for d in decades for m in mantissas if low <= m * 10.0**d <= high]
+        if len(ticks) <= 6:
+            break
+    if len(ticks) > 7:
+        ticks = ticks[:: -(-len(ticks) // 7)]
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: significant(value, 2)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
