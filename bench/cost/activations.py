@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -35,10 +36,10 @@ class _AssumeFused(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-def saved_bytes(model: nn.Module, images: torch.Tensor) -> int:
+def saved_bytes(model: nn.Module, images: torch.Tensor, *, run: Callable[..., Any] | None = None) -> int:
     """Bytes of distinct tensors saved by `model(images)` for its backward pass; parameters and buffers left out.
 
-    `images` is on the meta device. The numbers are those of its dtype; mixed precision keeps about half.
+    `run`, a method of the model, is called instead of it where given. `images` is on the meta device. The numbers are those of its dtype; mixed precision keeps about half.
     """
     own = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
     kept: dict[int, torch.UntypedStorage] = {}  # holding the storages keeps their addresses from being reused
@@ -50,6 +51,6 @@ def saved_bytes(model: nn.Module, images: torch.Tensor) -> int:
         return tensor
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), _AssumeFused():
-        output = model(images)
+        output = (run or model)(images)
     del output
     return sum(storage.nbytes() for storage in kept.values())

@@ -105,7 +105,9 @@ def count(
     def images(batch: int) -> torch.Tensor:
         return torch.empty(batch, channels, height, width, device="meta")
 
-    counter = count_forward(model, images(1))
+    # A model without a classifier (raw pixels) has features only.
+    run: Callable[..., Any] = model.features if isinstance(model.head, torch.nn.Identity) else model  # type: ignore
+    counter = count_forward(model, images(1), run=run)
     return ModelCost(
         model=model_name,
         image_size=image_size,
@@ -117,27 +119,29 @@ def count(
         forward_macs=_freeze({c: counter.total(c) for c in CONVENTIONS}),
         backward_macs=_freeze(counter.backward),
         by_module=_freeze({c: _freeze(counter.by_module[c]) for c in CONVENTIONS}),
-        activation_bytes=activation_bytes(model, images) if activations else None,
+        activation_bytes=activation_bytes(model, images, run=run) if activations else None,
     )
 
 
-def count_forward(model: nn.Module, *inputs: torch.Tensor) -> MacCounter:
-    """Run `model(*inputs)` once under a counter: any module, any device, compiled or not."""
+def count_forward(model: nn.Module, *inputs: torch.Tensor, run: Callable[..., Any] | None = None) -> MacCounter:
+    """Run `model(*inputs)` (or `run`, a method of it) once under a counter: any module, any device, compiled or not."""
     import torch
 
     from bench.cost.counter import MacCounter
 
     # Gradients on: without them torch may take a fused path that changes what is run (nn.MultiheadAttention).
     with torch.enable_grad(), MacCounter(model) as counter:
-        model(*inputs)
+        (run or model)(*inputs)
     return counter
 
 
-def activation_bytes(model: nn.Module, images: Callable[[int], torch.Tensor]) -> int:
+def activation_bytes(
+    model: nn.Module, images: Callable[[int], torch.Tensor], *, run: Callable[..., Any] | None = None
+) -> int:
     """Bytes that autograd keeps for the backward pass per image: the second image's, so that weights drop out."""
     from bench.cost.activations import saved_bytes
 
-    return saved_bytes(model, images(2)) - saved_bytes(model, images(1))
+    return saved_bytes(model, images(2), run=run) - saved_bytes(model, images(1), run=run)
 
 
 def is_head_or_embedding(parameter: str) -> bool:

@@ -1,0 +1,230 @@
+"""`python -m bench.flops`: what a model costs, in parameters, MACs, FLOPs, memory, core-days; nothing is trained."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from bench.cost import units
+from bench.cost.formulas import CONVENTIONS
+from bench.errors import EXIT_FAILED, EXIT_OK, UserError, command
+
+if TYPE_CHECKING:
+    from bench.cost.flops import ModelCost
+    from bench.cost.paper_table import PaperRow
+
+EXAMPLES = """examples:
+  python -m bench.flops ViT-B/16
+  python -m bench.flops ViT-B/16 --image-size 384 --convention dense
+  python -m bench.flops R50+ViT-B/16 --by-module --depth 3
+  python -m bench.flops ViT-L/16 --classes 18291 --option head=mlp --images 4.2e9
+  python -m bench.flops ViT-H/14 --images 4.2e9 --accelerator H100 --utilisation 0.4
+  python -m bench.flops --paper-table
+
+conventions: FLOP = 2 MACs, training = 3 forwards. "dense" counts every tap of a convolution, "paper" only taps inside
+the image, as the paper's exaFLOPs do. Norms, softmax and activations are not counted."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    result = argparse.ArgumentParser(
+        prog="python -m bench.flops",
+        description="Count parameters, MACs, FLOPs and training memory of any model, without allocating its weights.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument("model", nargs="?", help="a model's name, such as ViT-B/16, R50x1, R50+ViT-B/16")
+    result.add_argument("--paper-table", action="store_true", help="all rows of the paper's Table 6 beside ours")
+    result.add_argument("--image-size", type=int, help="pixels per side (default 224, or the model's own)")
+    result.add_argument("--channels", type=int, help="of the image (default 3, or the model's own)")
+    result.add_argument("--classes", type=int, help="of the head (default 1000, or the model's own)")
+    result.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the model, repeatable")
+    result.add_argument("--convention", choices=CONVENTIONS, help="show only this one (default: both)")
+    result.add_argument("--by-module", action="store_true", help="MACs forward of every module")
+    result.add_argument("--depth", type=int, default=2, help="of --by-module (default 2)")
+    result.add_argument("--images", type=float, help="also cost a training of this many image presentations")
+    result.add_argument("--accelerator", default="A100", help="for --images (default A100)")
+    result.add_argument("--utilisation", type=float, default=0.4, help="assumed of its peak (default 0.4)")
+    result.add_argument("--json", action="store_true", help="machine-readable")
+    return result
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    if args.paper_table:
+        return _paper_table(as_json=args.json)
+    if not args.model:
+        raise UserError("No model given.", "For example: python -m bench.flops ViT-B/16. Or use --paper-table.")
+    if not 0 < args.utilisation <= 1:
+        raise UserError(f"--utilisation {args.utilisation} is not in (0, 1].", "For example 0.4 for 40 %.")
+    cost = _count(args)
+    shown = (args.convention,) if args.convention else CONVENTIONS
+    report = describe(cost, conventions=shown)
+    if args.by_module:
+        report["by_module"] = {c: by_module(cost.by_module[c], depth=args.depth) for c in shown}
+    if args.images is not None:
+        report["training"] = training(cost, args.images, accelerator=args.accelerator, utilisation=args.utilisation)
+    print(json.dumps(report, indent=2) if args.json else _text(report))
+    return EXIT_OK
+
+
+def _count(args: argparse.Namespace) -> ModelCost:
+    from bench.cost.flops import count
+    from vit import config
+
+    own = config.parse(args.model) or {}
+    sizes = {
+        name: given if given is not None else own.get(key, default)
+        for name, key, given, default in (
+            ("image_size", "image_size", args.image_size, 224),
+            ("channels", "channels", args.channels, 3),
+            ("num_classes", "num_classes", args.classes, 1000),
+        )
+    }
+    if sizes["image_size"] < 1 or sizes["channels"] < 1 or sizes["num_classes"] < 0:
+        raise UserError(f"Sizes {sizes} are out of range.", "Image and channels at least 1, classes at least 0.")
+    try:
+        return count(args.model, model_options=tuple(_option(text) for text in args.option), **sizes)
+    except TypeError as error:  # an option that the model's family does not have
+        raise UserError(f"Model {args.model!r} refuses the options {args.option}: {error}") from error
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UserError(f"--option {text!r} is not NAME=VALUE.", "For example --option pooling=mean.")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def describe(cost: ModelCost, *, conventions: tuple[str, ...] = CONVENTIONS) -> dict[str, Any]:
+    """All that is counted, as JSON types, with the convention named at every number that depends on it."""
+    return {
+        "model": cost.model,
+        "image_size": cost.image_size,
+        "channels": cost.channels,
+        "num_classes": cost.num_classes,
+        "params": cost.params,
+        "params_body": cost.params_body,
+        "num_features": cost.num_features,
+        "forward_macs": _of(cost.forward_macs, conventions),
+        "forward_flops": _of(cost.forward_flops, conventions),
+        "backward_flops": _of(cost.backward_flops, conventions),
+        "train_flops_per_image": _of(cost.train_flops_per_image, conventions),
+        "activation_bytes": cost.activation_bytes,
+    }
+
+
+def by_module(own: Mapping[str, int], *, depth: int) -> dict[str, int]:
+    """MACs of every module down to `depth`, each with all that is inside it, in the order they ran; "" = the model."""
+    totals: dict[str, int] = {}
+    for path, macs in own.items():
+        parts = path.split(".") if path else []
+        for length in range(min(depth, len(parts)) + 1):
+            name = ".".join(parts[:length])
+            totals[name] = totals.get(name, 0) + macs
+    return totals
+
+
+def training(cost: ModelCost, images: float, *, accelerator: str, utilisation: float) -> dict[str, Any]:
+    """Cost of training on a number of image presentations, in the units people budget in."""
+    flops = {convention: per_image * images for convention, per_image in cost.train_flops_per_image.items()}
+    tpu = units.tpuv3_core_days(flops["paper"])
+    gpu = units.gpu_hours(flops["dense"], accelerator, utilisation)
+    return {
+        "images": images,
+        "exaflops": {convention: value / units.EXA for convention, value in flops.items()},
+        "tpuv3_core_days": {"value": tpu.value, "assumed_utilisation": tpu.assumed, "source": tpu.source},
+        "gpu_hours": {"value": gpu.value, "device": gpu.device, "assumed_utilisation": gpu.assumed},
+        "tpuv3_check": units.reproduction_text(),
+    }
+
+
+def _of(values: Mapping[str, int], conventions: tuple[str, ...]) -> dict[str, int]:
+    return {convention: values[convention] for convention in conventions}
+
+
+def _text(report: dict[str, Any]) -> str:
+    conventions = tuple(report["forward_macs"])
+    size = report["image_size"]
+    lines = [
+        f"{report['model']} at {size} px, {report['channels']} channels, {report['num_classes']} classes; one image",
+        f"  {'parameters':32}{report['params']:>22,}",
+        f"  {'  without head and embeddings':32}{report['params_body']:>22,}",
+        f"  {'':32}" + "".join(f"{c:>22}" for c in conventions),
+    ]
+    rows = (
+        ("MACs forward", "forward_macs"),
+        ("FLOPs forward", "forward_flops"),
+        ("FLOPs backward", "backward_flops"),
+        ("FLOPs training (6 x MACs)", "train_flops_per_image"),
+    )
+    lines += [f"  {label:32}" + "".join(f"{report[key][c]:>22,}" for c in conventions) for label, key in rows]
+    kept = report["activation_bytes"]
+    lines.append(f"  {'activations kept for training':32}{kept:>22,} bytes (float32, fused attention)")
+    for convention, modules in report.get("by_module", {}).items():
+        lines += ["", f"  MACs forward by module, {convention}"]
+        total = modules.get("", 0) or 1
+        lines += [f"    {name or '(model)':40}{macs:>22,}{macs / total:>8.1%}" for name, macs in modules.items()]
+    if "training" in report:
+        lines += ["", *_training_lines(report["training"])]
+    return "\n".join(lines)
+
+
+def _training_lines(training: dict[str, Any]) -> list[str]:
+    tpu, gpu = training["tpuv3_core_days"], training["gpu_hours"]
+    exa = ", ".join(f"{value:.4g} ({c})" for c, value in training["exaflops"].items())
+    return [
+        f"  training on {training['images']:,.0f} images",
+        f"    exaFLOPs         {exa}",
+        f"    TPUv3-core-days  {tpu['value']:.4g} (proxy: {tpu['assumed_utilisation']:.1%} of peak; {tpu['source']})",
+        f"    {gpu['device']}-hours  {gpu['value']:.4g} (assuming {gpu['assumed_utilisation']:.0%} of peak)",
+        f"    {training['tpuv3_check']}",
+    ]
+
+
+def _paper_table(*, as_json: bool) -> int:
+    from bench.cost.paper_table import rows
+
+    found = rows()
+    print(json.dumps([_row_json(row) for row in found], indent=2) if as_json else _table_text(found))
+    return EXIT_OK if all(row.within for row in found) else EXIT_FAILED
+
+
+def _row_json(row: PaperRow) -> dict[str, Any]:
+    return {
+        "name": row.printed,
+        "model": row.model,
+        "epochs": row.epochs,
+        "forward_macs": {"paper": row.forward_macs},
+        "exaflops": row.ours,
+        "published": row.theirs,
+        "ratio": row.ratio,
+        "tolerance": row.tolerance,
+        "within": row.within,
+        "contradicted": row.note or None,
+    }
+
+
+def _table_text(rows: list[PaperRow]) -> str:
+    header = f"{'model':16}{'epochs':>7}{'GMACs forward':>15}{'exaFLOPs':>11}{'published':>11}{'ratio':>8}"
+    lines = ["The paper's Table 6 (224 px, JFT-300M, convention: paper)", "", header]
+    for row in rows:
+        mark = ("" if row.within else "  OUTSIDE TOLERANCE") + ("  *" if row.note else "")
+        numbers = f"{row.forward_macs / 1e9:>15.3f}{row.ours:>11.1f}{row.theirs:>11g}{row.ratio:>8.3f}"
+        lines.append(f"{row.printed:16}{row.epochs:>7}{numbers}{mark}")
+    lines += ["", *(f"* {row.printed}, {row.epochs} epochs: {row.note}" for row in rows if row.note)]
+    within = sum(row.within for row in rows)
+    lines += [f"{within} of {len(rows)} rows within tolerance (1.5 %; the starred ones 2.5 % and 3.5 %)."]
+    return "\n".join([*lines, units.reproduction_text()])
+
+
+if __name__ == "__main__":
+    sys.exit(main(None))
