@@ -39,7 +39,8 @@ class _AssumeFused(TorchFunctionMode):
 def saved_bytes(model: nn.Module, images: torch.Tensor, *, run: Callable[..., Any] | None = None) -> int:
     """Bytes of distinct tensors saved by `model(images)` for its backward pass; parameters and buffers left out.
 
-    `run`, a method of the model, is called instead of it where given. `images` is on the meta device. The numbers are those of its dtype; mixed precision keeps about half.
+    `run`, a method of the model, is called instead of it where given. `images` is on the meta device. The numbers are
+    those of its dtype; mixed precision keeps about half.
     """
     own = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
     kept: dict[int, torch.UntypedStorage] = {}  # holding the storages keeps their addresses from being reused
