@@ -73,7 +73,7 @@ def render(name: str, title: str, drawing: Drawing) -> Saved:
     with _style.context():
         png, svg = io.BytesIO(), io.StringIO()
         drawing.figure.savefig(png, format="png", dpi=_style.DPI, metadata={"Software": None})
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type", "Title"))
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         drawing.figure.savefig(svg, format="svg", metadata=nothing)
     text = re.sub(r"<!--.*?-->\s*", "", svg.getvalue(), flags=re.DOTALL)
     text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"

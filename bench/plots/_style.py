@@ -21,11 +21,14 @@ WIDTH = 11.0  # inches; a README shows it about 830 px wide, so 11 pt text stays
 PIXELS_COLOUR = "#000000"
 FAMILIES = {  # Okabe-Ito colours: told apart with any colour vision, and by marker in print
     "ViT": ("#0072B2", "o"),
-    "Hybrid": ("#009E73", "D"),
+    "Hybrid": ("#009E73", "^"),
     "ResNet": ("#D55E00", "s"),
 }
-SPARE = (("#CC79A7", "^"), ("#E69F00", "v"), ("#56B4E9", "P"), ("#F0E442", "X"), ("#7F7F7F", "<"))
-ALIASES = (("hybrid", "Hybrid"), ("r+vit", "Hybrid"), ("resnet+vit", "Hybrid"), ("bit", "ResNet"), ("resnet", "ResNet"), ("vit", "ViT"))
+SPARE = (("#CC79A7", "D"), ("#E69F00", "v"), ("#56B4E9", "P"), ("#F0E442", "X"), ("#7F7F7F", "<"))
+ALIASES = (
+    ("hybrid", "Hybrid"), ("r+vit", "Hybrid"), ("resnet+vit", "Hybrid"), ("bit", "ResNet"), ("resnet", "ResNet"),
+    ("vit", "ViT"),
+)  # fmt: skip
 RC = {
     "svg.hashsalt": "vit-scaling-bench",
     "svg.fonttype": "path",
@@ -82,19 +85,33 @@ def marker_sizes(values: Sequence[float], *, smallest: float = 4.5, largest: flo
     return [float(smallest + (largest - smallest) * (v - logs.min()) / span) for v in logs]
 
 
-def plain_log_x(axes: Axes, low: float, high: float) -> None:
-    """A logarithmic x axis from `low` to `high` with plain numbers at 1, 2, 5 or at 1, 3 or at powers of ten."""
-    low, high = low / 1.25, high * 1.25
+def plain_log_x(axes: Axes, values: Sequence[float]) -> None:
+    """A logarithmic x axis around `values` with plain numbers: at the values themselves if they are few and spaced,
+    else at 1, 2, 5 or 1, 3 or powers of ten."""
+    low, high = min(values) / 1.3, max(values) * 1.3
     axes.set_xscale("log")
     axes.set_xlim(low, high)
+    distinct = sorted(set(values))
+    spaced = all(b / a > (high / low) ** 0.14 for a, b in zip(distinct, distinct[1:], strict=False))
+    ticks = distinct if len(distinct) <= 6 and spaced else _round_ticks(low, high)
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tick_text(value)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _round_ticks(low: float, high: float) -> list[float]:
     decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
     for mantissas in ((1, 2, 5), (1, 3), (1,)):
         ticks = [m * 10.0**d for d in decades for m in mantissas if low <= m * 10.0**d <= high]
         if len(ticks) <= 6:
-            break
-    if len(ticks) > 7:
-        ticks = ticks[:: -(-len(ticks) // 7)]
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: significant(value, 2)))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+            return ticks
+    return ticks[:: -(-len(ticks) // 6)]
+
+
+def tick_text(value: float) -> str:
+    """A short plain number: 0.3, 10, 3k, 30M."""
+    for scale, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= scale:
+            return f"{significant(value / scale, 2 if value < 100 * scale else 3)}{unit}"
+    return significant(value, 2 if value < 100 else 3)

@@ -1,0 +1,225 @@
+"""Panels that the compute and the data-size figures share: marks with intervals, baselines, legend, CSV rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.lines import Line2D
+
+from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point
+from bench.analysis.intervals import Estimate, contents
+from bench.analysis.words import plural, short_count
+from bench.plots import _style
+from bench.plots._contract import Drawing, NothingToDraw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_NAMED = 14  # lines a legend can name; beyond that it names families and sizes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of a panel: points of one model in order of x, with how it looks."""
+
+    label: str
+    family: str
+    points: tuple[Point, ...]
+    x: tuple[float, ...]
+    size: float  # marker diameter in points
+
+
+@dataclass(kw_only=True)
+class _Collected:
+    """What the panels drew: rows of the CSV, estimates for the caption."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    estimates: list[Estimate] = field(default_factory=list)
+
+
+def panel_measures(evidence: Evidence) -> list[str]:
+    """The average of the headline tasks first, then every task, upstream accuracy last."""
+    single = list(evidence.measures)
+    return ([HEADLINE] if len(evidence.headline) > 1 else []) + single
+
+
+def draw(
+    evidence: Evidence, lines: Sequence[Line], *, x_label: str, x_name: str, caption: str, alt: str
+) -> Drawing:  # fmt: skip
+    """Panels of accuracy against x with intervals and baselines, a legend, and a caption that says what they hold."""
+    measures = [m for m in panel_measures(evidence) if any(evidence.estimate(p, m) for line in lines for p in line.points)]
+    if not measures:
+        raise NothingToDraw("no scores at any trained point")
+    collected = _Collected()
+    with _style.context():
+        figure, axes_list, legend_axes = _grid(len(measures), legend_lines=min(len(lines), MAX_NAMED) + 4)
+        families = tuple(dict.fromkeys(line.family for line in lines))
+        xs = [x for line in lines for x in line.x]
+        for axes, measure in zip(axes_list, measures, strict=True):
+            _panel(axes, evidence, lines, measure, families, collected, x_name)
+            _style.plain_log_x(axes, xs)
+            axes.set_title(_title(evidence, measure), fontweight="bold" if measure == HEADLINE else "normal")
+            axes.set_ylabel(_y_label(evidence, measure))
+            axes.set_xlabel(x_label)
+        _legend(legend_axes, evidence, lines, families)
+    return Drawing(
+        figure=figure, data=pd.DataFrame(collected.rows), alt=alt,
+        caption=f"{caption} {_what_is_shown(evidence, measures, collected, lines)}",
+    )  # fmt: skip
+
+
+def _grid(panels: int, *, legend_lines: int) -> tuple[Figure, list[Axes], Axes]:
+    """Panels three to a row; the legend takes the first free place, or a column of its own."""
+    columns = min(3, panels + 1)
+    rows = math.ceil((panels + 1) / columns)
+    figure = _style.figure(height=max(3.35, 0.235 * legend_lines + 0.7) if rows == 1 else 3.3 * rows)
+    grid = figure.add_gridspec(rows, columns)
+    places = [grid[i // columns, i % columns] for i in range(rows * columns)]
+    axes = [figure.add_subplot(place) for place in places[:panels]]
+    legend = figure.add_subplot(places[panels])
+    legend.axis("off")
+    return figure, axes, legend
+
+
+def _panel(
+    axes: Axes, evidence: Evidence, lines: Sequence[Line], measure: str, families: tuple[str, ...],
+    collected: _Collected, x_name: str,
+) -> None:  # fmt: skip
+    tops: list[float] = []
+    for order, line in enumerate(lines):
+        colour, marker = _style.look(line.family, families)
+        found = [(x, p, e) for x, p in zip(line.x, line.points, strict=True) if (e := evidence.estimate(p, measure))]
+        if not found:
+            continue
+        x = [x for x, _, _ in found]
+        y = [100 * e.value for _, _, e in found]
+        axes.plot(x, y, color=colour, linewidth=1.1, alpha=0.45, zorder=2)
+        axes.errorbar(
+            x, y, yerr=[100 * e.half for _, _, e in found], fmt=marker, color=colour, markersize=line.size,
+            markeredgecolor="white", markeredgewidth=0.7, elinewidth=1.1, ecolor=colour, zorder=3 + 0.01 * order,
+        )  # fmt: skip
+        for mark_x, point, e in found:
+            collected.rows.append(_row(measure, "trained", line.label, point, e) | {x_name: mark_x})
+            collected.estimates.append(e)
+        tops += [100 * e.high for _, _, e in found] + [100 * e.low for _, _, e in found]
+    low, high = min(tops), max(tops)
+    low, high = _pixel_line(axes, evidence, measure, collected, x_name, low, high)
+    low = _untrained_lines(axes, evidence, lines, measure, families, collected, x_name, low, high)
+    margin = 0.05 * (high - low)
+    axes.set_ylim(max(0, low - margin), min(100.5, high + margin))
+
+
+def _pixel_line(
+    axes: Axes, evidence: Evidence, measure: str, collected: _Collected, x_name: str, low: float, high: float
+) -> tuple[float, float]:
+    e = evidence.estimate(evidence.pixels, measure)
+    if e is None or evidence.pixels is None:
+        return low, high
+    axes.axhspan(100 * e.low, 100 * e.high, color="#000000", alpha=0.07, linewidth=0, zorder=0)
+    axes.axhline(100 * e.value, color=_style.PIXELS_COLOUR, linestyle="-.", linewidth=1.2, zorder=1)
+    collected.rows.append(_row(measure, "raw pixels", "raw pixels", evidence.pixels, e) | {x_name: math.nan})
+    return min(low, 100 * e.value), max(high, 100 * e.value)
+
+
+def _untrained_lines(
+    axes: Axes, evidence: Evidence, lines: Sequence[Line], measure: str, families: tuple[str, ...],
+    collected: _Collected, x_name: str, low: float, high: float,
+) -> float:  # fmt: skip
+    """A dashed line per family: the mean over its untrained networks. One far below the panel is written instead."""
+    below, lowest = [], low
+    for family in families:
+        variants = {p.variant for line in lines if line.family == family for p in line.points}
+        found = {s.untrained.model: e for s in evidence.series
+                 if s.variant in variants and s.untrained and (e := evidence.estimate(s.untrained, measure))}  # fmt: skip
+        if not found:
+            continue
+        value = 100 * float(np.mean([e.value for e in found.values()]))
+        row = {"measure": measure, "kind": "untrained", "series": f"untrained {family} (mean of {len(found)} models)",
+               "family": family, "accuracy": value / 100, x_name: math.nan}  # fmt: skip
+        collected.rows.append(row)
+        if value < low - 0.3 * (high - low):  # the panel is for the trained models: do not squeeze them
+            below.append(f"{family} {value:.0f} %")
+            continue
+        lowest = min(lowest, value)
+        axes.axhline(value, color=_style.look(family, families)[0], linestyle=(0, (4, 2.5)), linewidth=1.2, zorder=1)
+    if below:
+        axes.text(
+            0.98, 0.02, "untrained, below: " + ", ".join(below), transform=axes.transAxes, ha="right", va="bottom",
+            fontsize=8.5, color="#444444", zorder=5,
+            bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.0},
+        )  # fmt: skip
+    return lowest
+
+
+def _legend(axes: Axes, evidence: Evidence, lines: Sequence[Line], families: tuple[str, ...]) -> None:
+    handles = []
+    named = len(lines) <= MAX_NAMED
+    for family in families:
+        colour, marker = _style.look(family, families)
+        members = [line for line in lines if line.family == family]
+        sizes = [(line.size, f"{line.label}, {short_count(line.points[-1].params_body)} params") for line in members]
+        for size, label in sizes if named else [(7.0, f"{family} ({plural(len(members), 'model')})")]:
+            handles.append(Line2D([], [], color=colour, marker=marker, markersize=size, markeredgecolor="white",
+                                  linewidth=1.1, label=label))  # fmt: skip
+    if evidence.pixels:
+        handles.append(Line2D([], [], color=_style.PIXELS_COLOUR, linestyle="-.", linewidth=1.2, label="raw pixels"))
+    handles.append(Line2D([], [], color="#777777", linestyle=(0, (4, 2.5)), linewidth=1.2,
+                          label="untrained, mean of the family"))  # fmt: skip
+    axes.legend(handles=handles, loc="center left", bbox_to_anchor=(0.0, 0.5), borderaxespad=0.0, handlelength=2.2,
+                labelspacing=0.45)  # fmt: skip
+
+
+def _title(evidence: Evidence, measure: str) -> str:
+    title = evidence.name(measure)
+    return f"{title}, far" if measure in evidence.far and FAR not in title else title
+
+
+def _y_label(evidence: Evidence, measure: str) -> str:
+    if measure == UPSTREAM:
+        return "Upstream accuracy [%]"
+    few_shot = evidence.shots and not any(":" in part for part in evidence.parts(measure))
+    return f"{evidence.shots}-shot accuracy [%]" if few_shot else "Accuracy [%]"
+
+
+def _row(measure: str, kind: str, label: str, point: Point, e: Estimate) -> dict[str, Any]:
+    return {
+        "measure": measure, "kind": kind, "series": label, "family": point.family, "params_body": point.params_body,
+        "num_images": point.num_images, "unique_images": point.unique_images, "images_seen": point.images_seen,
+        "train_flops": point.train_flops, "accuracy": e.value, "low": e.low, "high": e.high, "seeds": e.num_seeds,
+        "draws": e.num_draws, "test_images": e.num_test, "excluded": "; ".join(e.excluded),
+    }  # fmt: skip
+
+
+def _what_is_shown(
+    evidence: Evidence, measures: Sequence[str], collected: _Collected, lines: Sequence[Line]
+) -> str:
+    estimates = collected.estimates
+    seeds = _span([e.num_seeds for e in estimates], "training seed")
+    draws = _span([e.num_draws for e in estimates if e.num_draws], "few-shot draw")
+    tests = []
+    for measure in measures:
+        if measure not in (HEADLINE, FAR):
+            sizes = sorted({int(r["test_images"]) for r in collected.rows if r["measure"] == measure and "test_images" in r})
+            tests.append(f"{measure} {sizes[0]:,}" if sizes else measure)
+    upstream_kinds = sorted({f"{p.data} ({p.kind})" for line in lines for p in line.points})
+    shots = f"{evidence.shots}-shot linear probe; " if evidence.shots else ""
+    average = f"the average is over {', '.join(evidence.headline)}; " if HEADLINE in measures else ""
+    return (
+        f"Pre-training images: {', '.join(upstream_kinds)}. {shots}{average}n: {seeds}"
+        + (f" × {draws}" if draws else "")
+        + f"; test images: {', '.join(tests)}. {contents(estimates)}"
+    )
+
+
+def _span(values: Sequence[int], noun: str) -> str:
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    return plural(low, noun) if low == high else f"{low}–{high} {noun}s"
+
