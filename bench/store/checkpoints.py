@@ -142,8 +142,9 @@ def clear(folder: Path) -> None:
 
 
 def _steps(folder: Path) -> list[Path]:
-    """Committed checkpoints, newest first. Names are zero-padded, so they sort by step."""
-    return sorted((p for p in folder.glob(f"{PREFIX}*") if p.is_dir()), reverse=True) if folder.exists() else []
+    """Committed checkpoints, newest first."""
+    found = (p for p in folder.glob(f"{PREFIX}*") if p.is_dir() and p.name.removeprefix(PREFIX).isdigit())
+    return sorted(found, key=lambda p: int(p.name.removeprefix(PREFIX)), reverse=True) if folder.exists() else []
 
 
 def _remove_leftovers(folder: Path) -> None:

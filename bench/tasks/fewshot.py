@@ -184,3 +184,17 @@ def _missing(
         for k in sorted(set(shots))
         for metric in metrics
     ]
+
+
+def num_images(
+    *,
+    num_train: int,
+    num_test: int,
+    num_classes: int,
+    shots: Sequence[int] = SHOTS,
+    draws: int = 3,
+    test_limit: int | None = 2_000,
+    **_: object,
+) -> int:
+    """Images that pass through the network for one evaluation, for the planner."""
+    return min(num_train, max(shots) * draws * num_classes) + min(num_test, test_limit or num_test)

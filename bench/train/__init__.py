@@ -1,0 +1,1 @@
+"""One training loop for every family and device, and its parts."""

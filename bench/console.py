@@ -1,0 +1,186 @@
+"""What a person sees: the plan, live progress, the findings. A live table on a terminal, plain lines in a log."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from bench.planner import Plan, PlannedCell
+
+LOG_EVERY = 15.0  # seconds between plain lines
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as people say them: "45 s", "3.2 min", "5.1 h", "12 days"."""
+    if seconds is None:
+        return "?"
+    for limit, divisor, unit in ((90, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / divisor:.0f} {unit}" if divisor == 1 else f"{seconds / divisor:.1f} {unit}"
+    return f"{seconds / 86_400:.1f} days"
+
+
+def flops(value: float | None) -> str:
+    """FLOPs with an SI prefix: "3.2 TFLOP", "224 EFLOP"."""
+    if value is None:
+        return "?"
+    for factor, prefix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if value >= factor:
+            return f"{value / factor:.3g} {prefix}FLOP"
+    return f"{value:.3g} FLOP"
+
+
+def count(value: float) -> str:
+    """A count with thousands separated, or with a prefix when large."""
+    for factor, suffix in ((1e9, "G"), (1e6, "M")):
+        if value >= factor:
+            return f"{value / factor:.3g} {suffix}"
+    return f"{value:,.0f}"
+
+
+def plan_table(plan: Plan) -> Table:
+    """One row per (model, data set): cells, horizons, images, FLOPs, time on one worker."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name, justify in (
+        ("model", "left"), ("upstream", "left"), ("seeds", "right"), ("horizons (images seen)", "left"),
+        ("images", "right"), ("FLOPs", "right"), ("one worker", "right"), ("done", "right"),
+    ):  # fmt: skip
+        table.add_column(name, justify=justify, no_wrap=name != "horizons (images seen)")  # type: ignore[arg-type]
+    groups: dict[tuple, list[PlannedCell]] = {}
+    for planned in plan.cells:
+        cell = planned.cell
+        groups.setdefault((cell.model, cell.data_name, cell.horizons), []).append(planned)
+    for (model, data, horizons), members in groups.items():
+        left = [m for m in members if m.state != "done"]
+        done = len(members) - len(left) + sum(m.fraction for m in left)
+        table.add_row(
+            model,
+            data,
+            str(len(members)),
+            ", ".join(f"{h:,}" for h in horizons),
+            count(sum(m.images for m in members)),
+            flops(sum((m.flops or {}).get("dense", 0) for m in left)) if left else "",
+            duration(sum(m.seconds or 0 for m in left)) if left else "",
+            f"{done / len(members):.0%}",
+        )
+    return table
+
+
+def plan_summary(plan: Plan) -> list[str]:
+    """The plan in a few sentences."""
+    todo = plan.todo
+    total = sum((cell.flops or {}).get("dense", 0) for cell in todo)
+    images = sum(round(cell.images * (1 - cell.fraction)) for cell in todo)
+    lines = [
+        f"{len(plan.cells)} cells: {plan.count('done')} done, {plan.count('partial')} partly done, "
+        f"{plan.count('failed') + plan.count('damaged')} to repeat, {plan.count('missing')} to do."
+    ]
+    if todo:
+        how = f"{plan.workers} worker{'s' * (plan.workers > 1)} with {plan.threads} thread{'s' * (plan.threads > 1)}"
+        lines.append(f"To do: {count(images)} training images, {flops(total)} (forward and backward, dense count).")
+        low, high = 0.85 * plan.seconds, 1.25 * plan.seconds
+        basis = "calibrated on this machine" if plan.measured else "partly assumed; see --json"
+        lines.append(f"Expected: {duration(low)} to {duration(high)} on {plan.device}, {how} ({basis}).")
+    for cell in plan.cells:
+        if cell.note:
+            lines.append(f"Note: {cell.name}: {cell.note}")
+    return lines
+
+
+class Progress:
+    """Progress of a run. Use as a context manager; feed it events, call `tick` often."""
+
+    def __init__(self, plan: Plan, console: Console) -> None:
+        self.plan, self.console = plan, console
+        self.expected = {cell.name: cell.seconds or 1.0 for cell in plan.todo}
+        self.fraction = {cell.name: cell.fraction for cell in plan.todo}
+        self.running: dict[int, dict[str, Any]] = {}
+        self.finished: list[str] = []
+        self.failed = 0
+        self.started = time.monotonic()
+        self._last_line = self.started
+        self._start_done = self._done_seconds()
+        self.live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> Progress:
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live:
+            self.live.stop()
+
+    def _done_seconds(self) -> float:
+        return sum(self.expected[name] * self.fraction[name] for name in self.expected)
+
+    def left(self) -> float | None:
+        """Seconds left, from what was expected corrected by how it has gone so far."""
+        gained = self._done_seconds() - self._start_done
+        elapsed = time.monotonic() - self.started
+        left = sum(self.expected.values()) - self._done_seconds()
+        if gained < 0.02 * sum(self.expected.values()):
+            return max(0.0, self.plan.seconds - elapsed)
+        return left * elapsed / gained
+
+    def event(self, worker: int, event: dict[str, Any]) -> None:
+        """Take in one event of a worker."""
+        name, kind = event.get("cell", ""), event["event"]
+        if kind in ("start", "progress"):
+            self.running.setdefault(worker, {}).update(event)
+            if kind == "progress" and event["total"]:
+                self.fraction[name] = min(0.99, event["done"] / event["total"])
+            return
+        self.running.pop(worker, None)
+        if kind == "done":
+            self.fraction[name] = 1.0
+            self.finished.append(name)
+            if event["status"] != "complete":
+                self._line(f"{event['status']}: {name}: {event['reason']}")
+        elif kind == "failed":
+            self.failed += 1
+            self._line(f"failed: {name}: {event['reason']}")
+        if not self.live:
+            self._line(self._summary())
+
+    def tick(self) -> None:
+        """Refresh the display."""
+        if self.live:
+            self.live.update(self._render())
+        elif time.monotonic() - self._last_line > LOG_EVERY:
+            self._line(f"{self._summary()}; " + "; ".join(_describe(r) for r in self.running.values()))
+
+    def _line(self, text: str) -> None:
+        self._last_line = time.monotonic()
+        self.console.print(Text(text), soft_wrap=True, highlight=False)
+
+    def _summary(self) -> str:
+        share = self._done_seconds() / max(1e-9, sum(self.expected.values()))
+        elapsed = duration(time.monotonic() - self.started)
+        failed = f", {self.failed} failed" if self.failed else ""
+        cells = f"{len(self.finished)} of {len(self.expected)} cells{failed}"
+        return f"[{elapsed}] {share:.0%} done, {cells}, about {duration(self.left())} left"
+
+    def _render(self) -> Group:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for name in ("worker", "model", "upstream", "seed", "progress", "phase", "loss"):
+            table.add_column(name)
+        for worker, r in sorted(self.running.items()):
+            share = r.get("done", 0) / max(1, r.get("total", 1))
+            bar = "━" * round(20 * share) + "─" * (20 - round(20 * share))
+            loss = f"{r['loss']:.3f}" if r.get("loss") is not None else ""
+            phase = r.get("phase", "starting")
+            table.add_row(
+                str(worker), r["model"], r["data"], str(r["seed"]), f"{bar} {share:4.0%}", phase, loss
+            )
+        return Group(table, Text(self._summary()))
+
+
+def _describe(running: dict[str, Any]) -> str:
+    share = running.get("done", 0) / max(1, running.get("total", 1))
+    return f"{running.get('model')} on {running.get('data')} seed {running.get('seed')} {share:.0%}"

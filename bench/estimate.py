@@ -1,0 +1,121 @@
+"""What a study will cost, before it runs: from a few seconds of the real training step on this machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import discover
+from bench.data.load import load
+from bench.errors import UserError
+from bench.exec.environment import child_environment
+from bench.spec import Cell, canonical, to_json
+
+START_SECONDS = 4.0  # a worker's start: interpreter, torch, first data set
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSize:
+    """Sizes of a data set's two splits."""
+
+    train: int
+    test: int
+    classes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """Speed and cost of one model on this machine, one worker, all workers busy.
+
+    `measured` is False where the rate was derived from the FLOPs and an assumed utilisation, which `basis` then states.
+    """
+
+    train_images_per_second: float
+    eval_images_per_second: float
+    train_flops_per_image: dict[str, int]
+    params: int
+    measured: bool
+    basis: str
+
+
+def model_key(cell: Cell, classes: int) -> str:
+    """What a rate depends on."""
+    shape = [cell.model, to_json(cell.model_options), cell.image_size, cell.channels, classes]
+    return canonical([*shape, cell.recipe.batch, cell.recipe.dtype])
+
+
+def data_sizes(cells: list[Cell], *, root: Path | None) -> dict[str, DataSize]:
+    """Sizes of every data set that the cells read. Loads (and caches) them: a missing one is reported here.
+
+    Raises:
+        UserError: a data set is missing, with how to get it; or too small for what a cell asks.
+    """
+    names = {cell.data for cell in cells} | {task.data for cell in cells for task in cell.tasks}
+    sizes = {}
+    for name in sorted(names):
+        module = discover.load("data set", name)
+        if hasattr(module, "SIZE"):  # declared, for sets too large to look into (or not public)
+            sizes[name] = DataSize(**module.SIZE)
+            continue
+        train, test = load(name, "train", root=root), load(name, "test", root=root)
+        sizes[name] = DataSize(train=len(train), test=len(test), classes=train.num_classes)
+    for cell in cells:
+        if cell.num_images is not None and cell.num_images > sizes[cell.data].train:
+            raise UserError(
+                f"{cell.data}@{cell.num_images}: {cell.data} has only {sizes[cell.data].train} training images.",
+                f"Ask for at most {cell.data}@{sizes[cell.data].train}.",
+            )
+    return sizes
+
+
+def evaluation_images(cell: Cell, sizes: dict[str, DataSize]) -> int:
+    """Images that pass through the network to read one horizon."""
+    total = sizes[cell.data].test
+    for task in cell.tasks:
+        size = sizes[task.data]
+        total += discover.load("task", task.task).num_images(
+            num_train=size.train, num_test=size.test, num_classes=size.classes, **task.kwargs
+        )
+    return total
+
+
+def calibrate(
+    cells: list[Cell], sizes: dict[str, DataSize], *, device: str, threads: int, workers: int
+) -> dict[str, Rates]:
+    """Rates of every distinct model, measured by `workers` processes at once as the study will run.
+
+    Raises:
+        UserError: a model cannot be built for its data.
+    """
+    jobs: dict[str, dict[str, Any]] = {}
+    for cell in cells:
+        classes = sizes[cell.data].classes
+        jobs[model_key(cell, classes)] = {"cell": to_json(cell), "classes": classes}
+    if not jobs:
+        return {}
+    shares = [dict(list(jobs.items())[i::workers]) for i in range(min(workers, len(jobs)))]
+    command = [sys.executable, "-m", "bench.exec.calibrate", "--device", device, "--threads", str(threads)]
+    running = [
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=child_environment(threads),
+        )
+        for _ in shares
+    ]  # fmt: skip
+    for process, share in zip(running, shares, strict=True):
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(share))
+        process.stdin.close()
+        process.stdin = None
+    rates = {}
+    for process in running:
+        output, errors = process.communicate()
+        if process.returncode:
+            text = errors.strip().removeprefix("error: ")
+            raise UserError(text.splitlines()[-1] if "Traceback" in text else text or "The calibration failed.")
+        rates |= {key: Rates(**value) for key, value in json.loads(output).items()}
+    return rates

@@ -1,0 +1,116 @@
+"""Measures training and evaluation rates: JSON {key: {"cell", "classes"}} on standard input, {key: rates} on output.
+
+Run as a process of its own so that it sees the thread settings and the neighbours that a worker will see.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from bench.errors import EXIT_OK, command
+from bench.spec import Cell, cell_from_json
+
+SECONDS = 0.35  # of training steps per model, after warming up
+TOO_SLOW = 2.0  # seconds that one step may be expected to take; beyond, it is derived instead of measured
+ASSUMED = 0.3  # utilisation assumed where nothing is measured
+
+
+def rates_of(cell: Cell, classes: int, *, device: str, threads: int) -> dict[str, Any]:
+    """Rates of one model, as the fields of `bench.estimate.Rates`."""
+    from bench.cost import flops, peaks
+
+    sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
+    cost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
+    result: dict[str, Any] = {"train_flops_per_image": cost.train_flops_per_image, "params": cost.params}
+    per_image = max(1, cost.train_flops_per_image["dense"])
+    peak = peaks.peak("float32" if device == "cpu" else "bfloat16", device=device, threads=threads)
+    if cell.recipe.batch * per_image / (ASSUMED * peak.flops_per_second) > TOO_SLOW:
+        rate = ASSUMED * peak.flops_per_second / per_image
+        basis = f"not measured: {ASSUMED:.0%} of {peak.source} assumed"
+        return result | {
+            "train_images_per_second": rate, "eval_images_per_second": 3 * rate, "measured": False, "basis": basis,
+        }  # fmt: skip
+    train, evaluate = measure(cell, sizes, device=device, trains=cost.params > 0)
+    return result | {
+        "train_images_per_second": train,
+        "eval_images_per_second": evaluate,
+        "measured": True,
+        "basis": f"measured over {SECONDS:g} s",
+    }
+
+
+def measure(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -> tuple[float, float]:
+    """(training, evaluation) images per second of the real step on made-up images."""
+    import torch
+
+    from bench import models
+    from bench.data.images import ImageSet
+    from bench.tasks._features import extractor
+    from bench.train.batches import Batches
+    from bench.train.loop import Trainer
+
+    noise = np.random.default_rng(0)
+    count, side = 512, cell.image_size
+    images = ImageSet(
+        name="noise", split="train", kind="rendered",
+        images_NHWC=noise.integers(0, 256, (count, side, side, cell.channels), dtype=np.uint8),
+        labels_N=noise.integers(0, sizes["num_classes"], count),
+        class_names=tuple(map(str, range(sizes["num_classes"]))),
+    )  # fmt: skip
+    model = models.build(cell.model, **sizes, **dict(cell.model_options)).to(device)
+
+    def synchronise() -> None:
+        if device != "cpu":
+            torch.cuda.synchronize()
+
+    def rate(run: Any, per_call: int) -> float:
+        run(), run()
+        synchronise()
+        start, calls = time.perf_counter(), 0
+        while time.perf_counter() - start < SECONDS or not calls:
+            run()
+            synchronise()
+            calls += 1
+        return calls * per_call / (time.perf_counter() - start)
+
+    train = float("inf")
+    if trains:
+        horizon = (cell.recipe.batch * 1000,)
+        trainer = Trainer(
+            model=model, initialise=lambda: None, recipe=cell.recipe, horizons=horizon, seed=0, device=device,
+            batches=Batches(images, recipe=cell.recipe, seed=0, device=device), folder=None,
+            evaluate=lambda *_: {}, progress=lambda _: None, should_stop=lambda: False, log=lambda _: None,
+        )  # fmt: skip
+        model.train()
+        train = rate(trainer.step, cell.recipe.batch)
+    model.eval()
+    features = extractor(model, image_size=side, channels=cell.channels, device=device, batch=256)
+    evaluate = rate(lambda: features(images.images_NHWC[:256]), 256)
+    return (train if trains else evaluate), evaluate
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args(argv)
+    import torch
+
+    torch.set_num_threads(options.threads)
+    found = {
+        key: rates_of(cell_from_json(job["cell"]), job["classes"], device=options.device, threads=options.threads)
+        for key, job in json.load(sys.stdin).items()
+    }
+    print(json.dumps(found))
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""Runs a plan on this machine: a few worker processes, their events to the display, their logs to files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from bench import planner
+from bench.errors import Interrupted, UserError
+from bench.exec.environment import child_environment
+from bench.planner import Plan
+from bench.spec import to_json
+from bench.store.cells import Study
+
+STOP_PATIENCE = 60.0  # seconds that workers get to save after a signal
+
+
+class Pool:
+    """The worker processes of one run."""
+
+    def __init__(self, plan: Plan, *, data_root: Path | None, profile: bool) -> None:
+        ordered = sorted(plan.todo, key=planner.order_key)
+        self._cells = tempfile.NamedTemporaryFile("w", suffix=".json", prefix="vit-bench-cells-")  # noqa: SIM115
+        json.dump([to_json(planned.cell) for planned in ordered], self._cells)
+        self._cells.flush()
+        command = [
+            sys.executable, "-m", "bench.worker", "--store", str(plan.store), "--cells", self._cells.name,
+            "--suite", plan.suite, "--device", plan.device, "--threads", str(plan.threads), "--parent", str(os.getpid()),
+        ]  # fmt: skip
+        command += ["--data-root", str(data_root)] if data_root else []
+        command += ["--profile"] if profile else []
+        self.events: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
+        self._errors = [tempfile.TemporaryFile("w+") for _ in range(min(plan.workers, len(ordered)))]
+        # A session of their own: Ctrl-C in the terminal reaches only this process, which then asks them to save.
+        self.processes = [
+            subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=error, text=True, env=child_environment(plan.threads),
+                start_new_session=True,
+            )
+            for error in self._errors
+        ]  # fmt: skip
+        for index, process in enumerate(self.processes):
+            threading.Thread(target=self._read, args=(index, process.stdout), daemon=True).start()
+
+    def _read(self, index: int, stream: IO[str]) -> None:
+        for line in stream:
+            with contextlib.suppress(ValueError):
+                self.events.put((index, json.loads(line)))
+        self.events.put((index, None))
+
+    def stop(self) -> None:
+        """Ask every worker to save and leave."""
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+
+    def finish(self) -> list[str]:
+        """Wait for the workers; returns the error output of those that failed outside a cell."""
+        complaints = []
+        for process, errors in zip(self.processes, self._errors, strict=True):
+            try:
+                code = process.wait(timeout=STOP_PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                code = process.wait()
+            errors.seek(0)
+            text = errors.read().strip()
+            if code not in (0, 1, 130):
+                complaints.append(text or f"a worker ended with exit code {code}")
+        return complaints
+
+
+def run(
+    plan: Plan,
+    *,
+    on_event: Callable[[int, dict[str, Any]], None],
+    tick: Callable[[], None],
+    data_root: Path | None = None,
+    profile: bool = False,
+) -> list[str]:
+    """Run everything that is left to do. Returns one line per cell that failed.
+
+    Raises:
+        Interrupted: a signal asked for a stop; the workers have saved.
+        UserError: the store cannot be written, or a worker could not start.
+    """
+    Study(plan.store).create()
+    if not plan.todo:
+        return []
+    received: list[int] = []
+    previous = {n: signal.signal(n, lambda number, _: received.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
+    failures = []
+    pool = Pool(plan, data_root=data_root, profile=profile)
+    try:
+        alive, asked = len(pool.processes), False
+        while alive:
+            if received and not asked:
+                pool.stop()
+                asked = True
+            with contextlib.suppress(queue.Empty):
+                index, event = pool.events.get(timeout=0.25)
+                if event is None:
+                    alive -= 1
+                    continue
+                if event["event"] == "failed":
+                    failures.append(f"{event['cell']}: {event['reason']}")
+                on_event(index, event)
+            tick()
+    finally:
+        complaints = pool.finish()
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    if received:
+        raise Interrupted("every running cell was saved")
+    if complaints:
+        raise UserError(complaints[0].removeprefix("error: "))
+    return failures

@@ -1,0 +1,293 @@
+"""Pre-trains a cell's model, reads it at every horizon, and returns the record's body."""
+
+from __future__ import annotations
+
+import resource
+import time
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from bench import discover, models
+from bench.cost import flops, peaks, units
+from bench.cost.flops import ModelCost
+from bench.data.images import ImageSet
+from bench.data.load import load
+from bench.errors import UserError
+from bench.jobs._contract import JobContext
+from bench.spec import Cell
+from bench.tasks._contract import Score, TaskContext
+from bench.tasks._features import extractor
+from bench.train import precision, schedule
+from bench.train.batches import Batches
+from bench.train.evaluate import top1
+from bench.train.loop import Diverged, Position, Trainer
+from bench.train.randomness import stream
+
+CONVENTION = "FLOP = 2 MAC; training = 3 forward; dense counts every convolution tap, paper leaves out zero-padded taps"
+
+
+def run(cell: Cell, context: JobContext) -> dict[str, Any]:
+    """Train and evaluate one cell, continuing from its newest checkpoint.
+
+    Raises:
+        Interrupted: a signal asked for a stop; everything is saved.
+        UserError: the data are missing, the model does not fit the images, the disk is full.
+    """
+    started = time.perf_counter()
+    torch.set_num_threads(context.threads)
+    job = TrainJob(cell, context)
+    waited = time.perf_counter() - started
+    trainer = job.trainer()
+    resumed = trainer.resume()
+    trainer.position.seconds["wait"] += waited
+    status, reason = "complete", None
+    try:
+        rows = trainer.run()
+        if not resumed or cell.horizons != (0,):
+            job.keep_weights()
+    except Diverged as error:
+        status, reason, rows = "diverged", str(error), trainer.position.rows
+    except torch.OutOfMemoryError as error:
+        status, reason, rows = "oom", str(error).splitlines()[0], trainer.position.rows
+    return job.body(trainer.position, rows, status=status, reason=reason)
+
+
+class TrainJob:
+    """The parts of one training cell: data, model, costs, and how a horizon becomes a row."""
+
+    def __init__(self, cell: Cell, context: JobContext) -> None:
+        self.cell, self.context = cell, context
+        self.train = load(cell.data, "train", root=context.data_root, num_images=cell.num_images)
+        self.val = load(cell.data, "test", root=context.data_root)
+        self._check_images()
+        sizes: dict[str, Any] = {
+            "image_size": cell.image_size,
+            "channels": cell.channels,
+            "num_classes": self.train.num_classes,
+        }
+        self.cost: ModelCost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
+        self._sizes = sizes
+        self.model = self._fresh_model().to(context.device)
+        self.dtype = precision.resolve(cell.recipe.dtype, context.device)
+        self.peak = peaks.peak(self.dtype, device=context.device, threads=context.threads)
+
+    def _check_images(self) -> None:
+        height, width, channels = self.train.images_NHWC.shape[1:]
+        if (height, width) != (self.cell.image_size,) * 2 or channels != self.cell.channels:
+            raise UserError(
+                f"{self.cell.data} holds {height}x{width} images with {channels} channel(s), but the study asks for "
+                f"{self.cell.image_size}x{self.cell.image_size} with {self.cell.channels}.",
+                f"Use image size {height} with {channels} channel(s) for this data set.",
+            )
+
+    @property
+    def trains(self) -> bool:
+        return self.cell.horizons != (0,)
+
+    def _fresh_model(self) -> nn.Module:
+        """The model with its initial weights: a pure function of the cell's seed, for any model whatever."""
+        torch.manual_seed(stream(self.cell.seed, "init"))
+        return models.build(self.cell.model, **self._sizes, **dict(self.cell.model_options))
+
+    def initialise(self) -> None:
+        """Put the initial weights back."""
+        self.model.load_state_dict(self._fresh_model().state_dict())
+
+    def trainer(self) -> Trainer:
+        recipe, context = self.cell.recipe, self.context
+        batches = Batches(self.train, recipe=recipe, seed=self.cell.seed, device=context.device) if self.trains else None
+        return Trainer(
+            model=self.model,
+            initialise=self.initialise,
+            batches=batches,
+            recipe=recipe,
+            horizons=self.cell.horizons,
+            seed=self.cell.seed,
+            device=context.device,
+            folder=context.directory.checkpoints,
+            evaluate=self.row,
+            progress=context.progress,
+            should_stop=context.should_stop,
+            log=context.log,
+        )
+
+    # -- evaluation ------------------------------------------------------------------------------------------------
+
+    def row(self, horizon: int, loss: float | None, position: Position) -> dict[str, Any]:
+        """What is known of the model at one horizon: its costs and its scores."""
+        started = time.perf_counter()
+        scores = [_score_to_json(score) for score in self.scores()]
+        evaluated = time.perf_counter() - started
+        return self._costs(horizon, position, evaluated) | {"final_train_loss": loss, "scores": scores}
+
+    def scores(self) -> list[Score]:
+        """Upstream accuracy with the model's own head, then every downstream task on the frozen features."""
+        self.model.eval()
+        device, root = self.context.device, self.context.data_root
+        features = extractor(
+            self.model, image_size=self.cell.image_size, channels=self.cell.channels, device=device, batch=256
+        )
+        task_context = TaskContext(
+            features=features,
+            load=lambda name, split: load(name, split, root=root),
+            seed=self.cell.seed,
+            model=self.model,
+            upstream=self.train,
+            data_root=root,
+        )
+        found = [self._upstream_score()] if self.trains else []
+        for spec in self.cell.tasks:
+            found += discover.load("task", spec.task).evaluate(task_context, data=spec.data, **spec.kwargs)
+        return found
+
+    def _upstream_score(self) -> Score:
+        with precision.autocast(self.dtype, self.context.device):
+            right = top1(self.model, self.val, device=self.context.device)
+        value, n = right / len(self.val), len(self.val)
+        return Score(
+            task="upstream",
+            data=self.cell.data,
+            metric="accuracy",
+            value=value,
+            stderr=float(np.sqrt(value * (1 - value) / n)),
+            num_test=n,
+            num_classes=self.val.num_classes,
+            chance=1 / self.val.num_classes,
+        )
+
+    def keep_weights(self) -> None:
+        """Keep the weights of the last horizon, for `bench.probe` and later transfer."""
+        from safetensors.torch import save
+
+        from bench.store import atomic
+
+        if not self.trains:
+            return
+        cell = self.cell
+        about = {
+            "model": cell.model,
+            "image_size": str(cell.image_size),
+            "channels": str(cell.channels),
+            "num_classes": str(self.train.num_classes),
+            "data": cell.data_name,
+            "images_seen": str(cell.horizons[-1]),
+        }
+        folder = atomic.make_directory(self.context.directory.weights)
+        atomic.write_bytes(folder / "final.safetensors", save(_contiguous(self.model.state_dict()), metadata=about))
+
+    # -- costs -----------------------------------------------------------------------------------------------------
+
+    def _costs(self, horizon: int, position: Position, evaluated: float) -> dict[str, Any]:
+        batch, per_image = self.cell.recipe.batch, self.cost.train_flops_per_image
+        steps = schedule.total_steps(horizon, batch) if horizon else 0
+        seen, spent = steps * batch, position.work * batch - self._spent(position)
+        own_seconds = self._own_seconds(position) if horizon else 0.0
+        rate = seen / own_seconds if own_seconds else None
+        flops_per_second = rate * per_image["dense"] if rate else None
+        return {
+            "images_seen": horizon,
+            "images_trained": seen,
+            "unique_images": min(seen, len(self.train)),
+            "epochs": seen / len(self.train),
+            "steps": steps,
+            "batch": batch,
+            "train_flops": {c: f * seen for c, f in per_image.items()},
+            "spent_images": spent,
+            "spent_flops": {c: f * spent for c, f in per_image.items()},
+            "train_seconds": own_seconds,
+            "evaluate_seconds": evaluated,
+            "images_per_second": rate,
+            "flops_per_second": flops_per_second,
+            "utilisation": flops_per_second / self.peak.flops_per_second if flops_per_second else None,
+            "core_days": units.core_days(own_seconds, devices=self.devices),
+        }
+
+    @property
+    def devices(self) -> int:
+        """What core-days count: CPU threads, or accelerators."""
+        return self.context.threads if self.context.device == "cpu" else 1
+
+    def _spent(self, position: Position) -> int:
+        return sum(row["spent_images"] for row in position.rows)
+
+    def _own_seconds(self, position: Position) -> float:
+        """Training time of this horizon as if trained alone: the trunk up to the branch, and the branch."""
+        segments = schedule.segments(self.cell.recipe, self.cell.horizons)
+        total = position.current_seconds
+        for index in range(position.segment - 1, -1, -1):
+            if segments[index].is_branch:
+                if self.cell.recipe.schedule == "separate":
+                    break
+                continue
+            total += position.segment_seconds[index]
+        return total
+
+    def body(
+        self, position: Position, rows: list[dict[str, Any]], *, status: str, reason: str | None
+    ) -> dict[str, Any]:
+        """The record's body, as described in bench/store/records.py."""
+        cell, cost, per_image = self.cell, self.cost, self.cost.train_flops_per_image
+        seconds = position.seconds | {"total": sum(position.seconds.values())}
+        spent = position.work * cell.recipe.batch
+        return {
+            "status": status,
+            "reason": reason,
+            "model": {
+                "name": cell.model,
+                "family": models.family_of(cell.model).FAMILY,
+                "params": cost.params,
+                "params_body": cost.params_body,
+                "num_features": cost.num_features,
+                "forward_macs": dict(cost.forward_macs),
+                "train_flops_per_image": per_image,
+            },
+            "data": _data_facts(cell, self.train, self.val),
+            "horizons": rows,
+            "peak_flops_per_second": self.peak.flops_per_second,
+            "peak_source": self.peak.source,
+            "cost": {
+                "seconds": seconds,
+                "spent_images": spent,
+                "spent_flops": {c: f * spent for c, f in per_image.items()},
+                "core_days": units.core_days(seconds["train"], devices=self.devices),
+                "devices": self.devices,
+                "device": self.context.device,
+                "threads": self.context.threads,
+                "dtype": self.dtype,
+                "peak_memory_bytes": _peak_memory(self.context.device),
+                "flop_convention": CONVENTION,
+            },
+        }
+
+
+def _data_facts(cell: Cell, train: ImageSet, val: ImageSet) -> dict[str, Any]:
+    return {
+        "name": cell.data,
+        "kind": train.kind,
+        "revision": discover.load("data set", cell.data).REVISION,
+        "num_images": len(train),
+        "num_classes": train.num_classes,
+        "content_hash": train.content_hash,
+        "image_size": cell.image_size,
+        "channels": cell.channels,
+        "num_val": len(val),
+    }
+
+
+def _score_to_json(score: Score) -> dict[str, Any]:
+    return asdict(score) | {"detail": dict(score.detail)}
+
+
+def _contiguous(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def _peak_memory(device: str) -> int:
+    """Peak bytes: of the accelerator where there is one, else of the process."""
+    if device.startswith("cuda"):
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

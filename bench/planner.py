@@ -1,0 +1,154 @@
+"""The difference between the cells that are wanted and those that are done, costed before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import estimate
+from bench.estimate import START_SECONDS, DataSize, Rates
+from bench.spec import Cell
+from bench.store import checkpoints, records
+from bench.store.cells import CellDirectory, Study
+from bench.train.schedule import images_trained
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedCell:
+    """One cell with its state and what is left to pay.
+
+    Attributes:
+        state: "done" (also a diverged or out-of-memory result), "partial", "failed" (tried, no record), "missing",
+            "damaged" (its record does not verify and will be set aside).
+        fraction: of its training done already.
+        images, flops: of the whole cell, the shared trunk counted once. flops is per convention; None if not counted.
+        seconds: what is left, on one worker of this machine. None for a cell that is done.
+    """
+
+    cell: Cell
+    name: str
+    state: str
+    fraction: float
+    images: int
+    flops: dict[str, int] | None = None
+    seconds: float | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All cells of a study, and how they would be run."""
+
+    suite: str
+    scale: str
+    store: Path
+    cells: tuple[PlannedCell, ...]
+    device: str
+    workers: int
+    threads: int
+    rates: dict[str, Rates]
+    sizes: dict[str, DataSize]
+
+    @property
+    def todo(self) -> tuple[PlannedCell, ...]:
+        return tuple(cell for cell in self.cells if cell.state != "done")
+
+    def count(self, state: str) -> int:
+        return sum(cell.state == state for cell in self.cells)
+
+    @property
+    def seconds(self) -> float:
+        """Expected wall time: the longest-first packing of what is left onto the workers, and their start."""
+        loads = [0.0] * self.workers
+        for cell in sorted(self.todo, key=lambda c: -(c.seconds or 0)):
+            loads[loads.index(min(loads))] += cell.seconds or 0.0
+        return max(loads) + START_SECONDS if self.todo else 0.0
+
+    @property
+    def measured(self) -> bool:
+        return all(rate.measured for rate in self.rates.values())
+
+
+def state_of(directory: CellDirectory) -> tuple[str, float, str | None]:
+    """(state, fraction done, note) of a cell from its files alone.
+
+    Raises:
+        UserError: its record is from a newer version of the project.
+    """
+    try:
+        record = directory.read_record()
+    except records.DamagedRecord as error:
+        return "damaged", 0.0, error.what
+    if record is not None:
+        return "done", 1.0, None if record["status"] == "complete" else f"{record['status']}: {record['reason']}"
+    progress = checkpoints.newest_state(directory.checkpoints)
+    attempts = directory.attempt_log()
+    failed = bool(attempts) and attempts[-1].get("outcome") == "failed"
+    if progress is not None:
+        fraction = progress["work"] / progress["total_work"] if progress["total_work"] else 0.0
+        return "failed" if failed else "partial", fraction, None
+    return ("failed", 0.0, None) if failed else ("missing", 0.0, None)
+
+
+def order_key(planned: PlannedCell) -> tuple[bool, float]:
+    """What has been started first, then the longest: short cells fill the gaps at the end."""
+    return (planned.state != "partial", -(planned.seconds or 0.0))
+
+
+def make(
+    cells: list[Cell],
+    *,
+    suite: str,
+    scale: str,
+    store: Path,
+    device: str,
+    workers: int,
+    threads: int,
+    data_root: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Plan:
+    """Look at the store, calibrate what is missing, and cost it.
+
+    Raises:
+        UserError: missing data, unknown names, a store from a newer version, …
+    """
+    study = Study(store)
+    study.check()
+    found: list[tuple[Cell, str, tuple[str, float, str | None]]] = []
+    for cell in cells:
+        directory = study.cell(cell)
+        found.append((cell, directory.path.name, state_of(directory)))
+    missing = [cell for cell, _, (state, *_rest) in found if state != "done"]
+    rates: dict[str, Rates] = {}
+    sizes: dict[str, DataSize] = {}
+    if missing:
+        say("Looking at the data …")
+        sizes = estimate.data_sizes(missing, root=data_root)
+        say("Calibrating on this machine …")
+        rates = estimate.calibrate(missing, sizes, device=device, threads=threads, workers=workers)
+    planned = [_planned(cell, name, state, rates, sizes) for cell, name, state in found]
+    return Plan(
+        suite=suite, scale=scale, store=store, cells=tuple(planned), device=device, workers=workers, threads=threads,
+        rates=rates, sizes=sizes,
+    )  # fmt: skip
+
+
+def _planned(
+    cell: Cell,
+    name: str,
+    state: tuple[str, float, str | None],
+    rates: dict[str, Rates],
+    sizes: dict[str, DataSize],
+) -> PlannedCell:
+    images = images_trained(cell.recipe, cell.horizons)
+    common: dict[str, Any] = {"cell": cell, "name": name, "state": state[0], "fraction": state[1], "note": state[2]}
+    if state[0] == "done":
+        return PlannedCell(**common, images=images)
+    rate = rates[estimate.model_key(cell, sizes[cell.data].classes)]
+    evaluations = len(cell.horizons) * estimate.evaluation_images(cell, sizes) / rate.eval_images_per_second
+    overhead = 0.5 + len(cell.horizons) * sum(0.25 for _ in cell.tasks)  # opening data; solving the probes
+    seconds = (images / rate.train_images_per_second + evaluations) * (1 - state[1]) + overhead
+    flops = {convention: per_image * images for convention, per_image in rate.train_flops_per_image.items()}
+    return PlannedCell(**common, images=images, flops=flops, seconds=seconds)

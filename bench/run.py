@@ -1,0 +1,233 @@
+"""Run a study: plan it, say what it will cost, do what is missing, report what was found."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from bench import discover, env, models
+from bench.errors import EXIT_FAILED, EXIT_OK, UserError, command, nearest
+from bench.spec import Cell, to_json
+from bench.suites._contract import SCALES, SuiteOptions
+
+EXAMPLES = """\
+examples:
+  python -m bench.run --suite scaling                      the main study, at the scale that fits this machine
+  python -m bench.run --suite scaling --plan               what it would do and cost, and nothing else
+  python -m bench.run --suite smoke                        all of it, small, in under a minute
+  python -m bench.run --suite scaling --models ViT-nano/7,R8x0.25-s2 --seeds 3
+  python -m bench.run --suite data --data fashion-mnist    accuracy against number of images, on photographs
+  python -m bench.run --suite scaling --only 'vit-*'       only some cells; the rest can follow later
+
+A run that was stopped, by whatever cause, is continued by the same command.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that suggests the nearest option for a mistyped one and exits like every other mistake."""
+
+    def error(self, message: str) -> Any:
+        if "unrecognized arguments" in message:
+            wrong = message.split(":", 1)[1].split()[0]
+            close = nearest(wrong, [o for a in self._actions for o in a.option_strings if o.startswith("--")])
+            hint = f"Did you mean {close[0]}? " if close else ""
+            raise UserError(f"Unknown option {wrong!r}.", f"{hint}See `{self.prog} --help`.")
+        raise UserError(message[0].upper() + message[1:] + ".", f"See `{self.prog} --help`.")
+
+
+def parser(prog: str, description: str, examples: str = EXAMPLES) -> Parser:
+    """A parser with the examples at its end."""
+    return Parser(
+        prog=prog, description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def names_list(text: str) -> tuple[str, ...]:
+    """A comma-separated list."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def add_study_options(p: argparse.ArgumentParser) -> None:
+    """Options that say which study, and where."""
+    p.add_argument("--suite", default="scaling", help=f"the question to answer: {', '.join(discover.names('suite'))}")
+    p.add_argument("--scale", default="auto", help="cpu (minutes), gpu (about an hour), paper; default: what fits")
+    p.add_argument("--models", type=names_list, help="comma-separated model names instead of the suite's own")
+    p.add_argument("--data", type=names_list, help="comma-separated upstream data sets instead of the suite's own")
+    p.add_argument("--seeds", type=positive, help="number of training seeds")
+    p.add_argument("--only", action="append", default=[], help="only cells whose name matches this pattern; repeatable")
+    p.add_argument("--results", type=Path, default=Path("results"), help="where results go (default: results)")
+    p.add_argument("--data-root", type=Path, help="where your data sets are")
+    p.add_argument("--device", default="auto", help="cpu, cuda, or auto")
+    p.add_argument("--workers", type=positive, help="cells to run at once (default: one per core; one per GPU)")
+    p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
+
+
+def resolve_device(wanted: str) -> str:
+    """ "cpu" or "cuda". Torch is imported only where an NVIDIA driver shows itself.
+
+    Raises:
+        UserError: a device that is not there.
+    """
+    if wanted not in ("auto", "cpu", "cuda"):
+        raise UserError(f"Unknown device {wanted!r}.", "Allowed: auto, cpu, cuda.")
+    if wanted == "cpu" or (wanted == "auto" and not Path("/dev/nvidiactl").exists()):
+        return "cpu"
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    if wanted == "cuda":
+        raise UserError("No usable CUDA device on this machine.", "Use --device cpu, or check the driver.")
+    return "cpu"
+
+
+def resolve_scale(wanted: str, device: str) -> str:
+    """The scale that "auto" means."""
+    if wanted == "auto":
+        return "cpu" if device == "cpu" else "gpu"
+    if wanted not in SCALES:
+        close = nearest(wanted, SCALES)
+        hint = f"Did you mean {close[0]!r}? " if close else ""
+        raise UserError(f"Unknown scale {wanted!r}.", f"{hint}Allowed: auto, {', '.join(SCALES)}.")
+    return wanted
+
+
+def cells_of(suite: str, options: SuiteOptions, only: Sequence[str] = ()) -> list[Cell]:
+    """The cells that a suite asks for, every name in them checked.
+
+    Raises:
+        UserError: an unknown suite, model, data set or task (with the nearest names), or nothing left by `only`.
+    """
+    module = discover.load("suite", suite)
+    for name in options.models or ():
+        models.family_of(name)
+    for name in options.data or ():
+        discover.load("data set", name)
+    cells: list[Cell] = module.cells(options)
+    for cell in cells:
+        models.family_of(cell.model)
+        for task in cell.tasks:
+            discover.load("task", task.task)
+    if only:
+        kept = [c for c in cells if any(_matches(c.readable_name, pattern) for pattern in only)]
+        if not kept:
+            some = ", ".join(sorted({c.readable_name for c in cells})[:8])
+            raise UserError(f"No cell matches --only {' '.join(only)}.", f"Names are like: {some}.")
+        return kept
+    return cells
+
+
+def _matches(name: str, pattern: str) -> bool:
+    pattern = pattern.lower()
+    return fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(name, f"*{pattern}*")
+
+
+def make_plan(arguments: argparse.Namespace, console: Console) -> Any:
+    """The plan for parsed study options."""
+    from bench import planner
+
+    device = resolve_device(arguments.device)
+    scale = resolve_scale(arguments.scale, device)
+    options = SuiteOptions(scale=scale, models=arguments.models, data=arguments.data, seeds=arguments.seeds)
+    cells = cells_of(arguments.suite, options, arguments.only)
+    if arguments.data_root is not None and not arguments.data_root.is_dir():
+        raise UserError(f"--data-root {arguments.data_root} is not a folder.", "Create it, or give another.")
+    workers = arguments.workers or (env.cores() if device == "cpu" else 1)
+    workers = min(workers, len(cells))
+    threads = max(1, env.cores() // workers)
+    return planner.make(
+        cells, suite=arguments.suite, scale=scale, store=arguments.results / arguments.suite, device=device,
+        workers=workers, threads=threads, data_root=arguments.data_root,
+        say=lambda text: console.print(text, style="dim", highlight=False),
+    )  # fmt: skip
+
+
+def plan_json(plan: Any) -> dict[str, Any]:
+    """A plan as JSON types."""
+    return {
+        "suite": plan.suite, "scale": plan.scale, "device": plan.device, "workers": plan.workers,
+        "threads": plan.threads, "expected_seconds": plan.seconds, "calibrated": plan.measured,
+        "cells": [
+            {
+                "name": c.name, "state": c.state, "fraction": c.fraction, "images": c.images, "flops": c.flops,
+                "seconds": c.seconds, "note": c.note, "cell": to_json(c.cell),
+            }
+            for c in plan.cells
+        ],
+        "rates": to_json_rates(plan.rates),
+    }  # fmt: skip
+
+
+def to_json_rates(rates: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rates as JSON types, with the model they belong to."""
+    return [{"model": json.loads(key)[0], **to_json(rate)} for key, rate in rates.items()]
+
+
+def show_plan(plan: Any, console: Console, *, question: str) -> None:
+    """Print the plan."""
+    from bench import console as views
+
+    console.print(f"[bold]{plan.suite}[/bold] at scale {plan.scale}: {question}", highlight=False)
+    console.print(views.plan_table(plan))
+    for line in views.plan_summary(plan):
+        console.print(line, highlight=False, markup=False)
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    p = parser("python -m bench.run", __doc__ or "")
+    add_study_options(p)
+    p.add_argument("--plan", action="store_true", help="print the plan and stop")
+    p.add_argument("--profile", action="store_true", help="write a torch.profiler trace of each cell's first steps")
+    arguments = p.parse_args(argv)
+    return execute(arguments)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Plan, run, report. Shared by `bench.run` and `bench.plan`."""
+    console = Console(stderr=arguments.json)
+    suite = discover.load("suite", arguments.suite)
+    plan = make_plan(arguments, console)
+    show_plan(plan, console, question=suite.QUESTION)
+    if arguments.plan:
+        if arguments.json:
+            print(json.dumps(plan_json(plan)))
+        return EXIT_OK
+    from bench.console import Progress
+    from bench.exec import local
+
+    with Progress(plan, console) as progress:
+        failures = local.run(
+            plan,
+            on_event=progress.event,
+            tick=progress.tick,
+            data_root=arguments.data_root,
+            profile=arguments.profile,
+        )
+    report = importlib.import_module("bench.report")
+    paths = report.build(plan.store, suite=arguments.suite)
+    report.say(paths, console)
+    if arguments.json:
+        print(json.dumps(report.to_json(paths)))
+    for line in failures:
+        console.print(f"failed: {line}", highlight=False, markup=False, style="red")
+    return EXIT_FAILED if failures else EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

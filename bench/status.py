@@ -1,0 +1,79 @@
+"""Show how far a study is, from its files alone: done, partly done, failed, running now."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench import planner
+from bench.errors import EXIT_OK, UserError, command
+from bench.run import parser
+from bench.store.cells import CellDirectory, Study
+from bench.store.lease import holder_is_alive
+
+EXAMPLES = """\
+examples:
+  python -m bench.status                       every study under results/
+  python -m bench.status --suite scaling       one study, cell by cell
+  python -m bench.status --suite scaling --json
+"""
+
+
+def describe(directory: CellDirectory) -> dict[str, Any]:
+    """State of one cell."""
+    state, fraction, note = planner.state_of(directory)
+    running = directory.lease.exists() and holder_is_alive(directory.lease)
+    attempts = directory.attempt_log()
+    return {
+        "name": directory.path.name,
+        "state": "running" if running and state != "done" else state,
+        "fraction": fraction,
+        "note": note,
+        "attempts": len(attempts),
+        "last": attempts[-1].get("ended") or attempts[-1].get("started") if attempts else None,
+    }
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    p = parser("python -m bench.status", __doc__ or "", EXAMPLES)
+    p.add_argument("--suite", help="one study; default: all there are")
+    p.add_argument("--results", type=Path, default=Path("results"), help="where results are (default: results)")
+    p.add_argument("--json", action="store_true", help="machine-readable output")
+    arguments = p.parse_args(argv)
+    if arguments.suite:
+        studies = [Study(arguments.results / arguments.suite)]
+    else:
+        studies = [Study(p.parent) for p in sorted(arguments.results.glob("*/cells"))]
+    if not studies or not studies[0].cells_path.exists():
+        raise UserError(f"No study in {arguments.results}.", "Start one with `python -m bench.run --suite smoke`.")
+    found = {}
+    for study in studies:
+        study.check()
+        found[study.path.name] = [describe(directory) for directory in study.directories()]
+    if arguments.json:
+        print(json.dumps(found))
+        return EXIT_OK
+    console = Console()
+    for name, cells in found.items():
+        counts = Counter(cell["state"] for cell in cells)
+        console.print(f"[bold]{name}[/bold]: " + ", ".join(f"{n} {s}" for s, n in sorted(counts.items())))
+        if arguments.suite:
+            table = Table(box=None, header_style="bold", pad_edge=False)
+            for column in ("cell", "state", "done", "attempts", "note"):
+                table.add_column(column)
+            for cell in cells:
+                row = (cell["name"], cell["state"], f"{cell['fraction']:.0%}", str(cell["attempts"]), cell["note"] or "")
+                table.add_row(*row)
+            console.print(table)
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""Everything the main study does, small: to see that it works on a machine, in under a minute."""
+
+from __future__ import annotations
+
+from bench.spec import Cell, TaskSpec
+from bench.suites._contract import SuiteOptions, merge
+from bench.suites._recipes import recipe_for
+
+QUESTION = "does the whole pipeline work here? (the numbers mean nothing)"
+FIGURES = ("compute", "data-size")
+HEADLINE = ("fashion-mnist",)
+FAR = ("digits",)
+
+MODELS = ("ViT-pico/14", "R5+ViT-pico/14", "R8x0.125-s2")
+UPSTREAM = "fashion-mnist"
+HORIZONS = (0, 512, 1024)
+SIZES = (100, 1_000)
+TASKS = tuple(
+    TaskSpec(task="fewshot", data=data, options=(("shots", (1, 10)), ("draws", 2), ("test_limit", 500)))
+    for data in ("fashion-mnist", "digits")
+)
+
+
+def cells(options: SuiteOptions) -> list[Cell]:
+    """Three models of three families × two budgets × two data sizes, and raw pixels."""
+    data = options.data or (UPSTREAM,)
+    found = []
+    for seed in range(options.seeds or 1):
+        for upstream in data:
+            for model in options.models or MODELS:
+                common = {"model": model, "data": upstream, "tasks": TASKS, "seed": seed}
+                recipe = recipe_for(model, warmup_images=128)
+                for size in SIZES:
+                    axes = ("data_size", "compute") if size == max(SIZES) else ("data_size",)
+                    found.append(Cell(**common, recipe=recipe, num_images=size, horizons=HORIZONS, axes=axes))
+    found.append(Cell(model="pixels", data=data[0], num_images=max(SIZES), tasks=TASKS, axes=("compute", "data_size")))
+    return merge(found)

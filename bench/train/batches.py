@@ -1,0 +1,65 @@
+"""Training batches: the data set resident as uint8 on the device, order and augmentation as functions of the step."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from bench.data.images import ImageSet
+from bench.spec import Recipe
+from bench.train.randomness import generator
+
+
+def to_input(images_BHWC: torch.Tensor) -> torch.Tensor:
+    """uint8 NHWC in [0, 255] -> float32 NCHW in [-1, 1], the range that the paper's code uses."""
+    return images_BHWC.permute(0, 3, 1, 2).to(torch.float32).mul_(2.0 / 255.0).sub_(1.0)
+
+
+class Batches:
+    """Batch `step` of a training run, for any step in any order.
+
+    Args:
+        images: the (subset of the) training split.
+        recipe: batch size and augmentation.
+        seed: the cell's seed.
+        device: where the images live and the batches are made.
+    """
+
+    def __init__(self, images: ImageSet, *, recipe: Recipe, seed: int, device: str) -> None:
+        self.recipe, self.seed, self.device = recipe, seed, device
+        self.num_images = len(images)
+        self.height, self.width = images.images_NHWC.shape[1:3]
+        pad = recipe.shift
+        padded = np.pad(images.images_NHWC, ((0, 0), (pad, pad), (pad, pad), (0, 0)), mode="edge") if pad else images.images_NHWC
+        self.images_NHWC = torch.from_numpy(np.ascontiguousarray(padded)).to(device)
+        self.labels_N = torch.from_numpy(np.asarray(images.labels_N, dtype=np.int64)).to(device)
+        self._permutation = lru_cache(maxsize=2)(self._shuffle)
+
+    def _shuffle(self, epoch: int) -> np.ndarray:
+        return generator(self.seed, "order", epoch).permutation(self.num_images)
+
+    def indices(self, step: int) -> np.ndarray:
+        """Positions of the images of batch `step`: epoch after epoch without a gap, so no image is ever dropped."""
+        first = step * self.recipe.batch
+        epochs, offsets = np.divmod(np.arange(first, first + self.recipe.batch), self.num_images)
+        return np.concatenate([self._permutation(int(e))[offsets[epochs == e]] for e in np.unique(epochs)])
+
+    def __call__(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Batch `step`: (x_BCHW float32 in [-1, 1], labels_B)."""
+        index_B = self._tensor(self.indices(step))
+        x_BHWC = self._shifted(index_B, step) if self.recipe.shift else self.images_NHWC[index_B]
+        if self.recipe.flip:
+            mirrored_B = self._tensor(generator(self.seed, "flip", step).random(len(index_B)) < 0.5)
+            x_BHWC = torch.where(mirrored_B[:, None, None, None], x_BHWC.flip(2), x_BHWC)
+        return to_input(x_BHWC), self.labels_N[index_B]
+
+    def _shifted(self, index_B: torch.Tensor, step: int) -> torch.Tensor:
+        offsets = generator(self.seed, "shift", step).integers(0, 2 * self.recipe.shift + 1, (2, len(index_B)))
+        rows_BH = self._tensor(offsets[0])[:, None] + torch.arange(self.height, device=self.device)
+        columns_BW = self._tensor(offsets[1])[:, None] + torch.arange(self.width, device=self.device)
+        return self.images_NHWC[index_B[:, None, None], rows_BH[:, :, None], columns_BW[:, None, :]]
+
+    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(self.device, non_blocking=True)

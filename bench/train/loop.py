@@ -1,0 +1,273 @@
+"""The loop: runs a cell's segments step by step, can stop after any step and continue from there bit for bit."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from bench.errors import Interrupted
+from bench.spec import Recipe
+from bench.store import checkpoints, faults
+from bench.store.checkpoints import Checkpoint
+from bench.train import precision, schedule
+from bench.train.batches import Batches
+from bench.train.randomness import stream
+from bench.train.schedule import Segment
+
+CHECK_EVERY = 50  # steps between looks at the loss: each look waits for the device
+
+
+class Diverged(Exception):
+    """The loss stopped being finite; says between which steps."""
+
+
+@dataclass
+class Position:
+    """Where a run is. `work` counts every step done, trunk and branches, and only ever grows."""
+
+    segment: int = 0
+    step: int = 0
+    work: int = 0
+    rows: list[dict[str, Any]] = field(default_factory=list)  # horizons read so far
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("train", "evaluate", "save", "wait"), 0.0))
+    segment_seconds: list[float] = field(default_factory=list)  # training time of each finished segment
+    current_seconds: float = 0.0  # training time of the segment in hand
+
+
+def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """The paper's Adam: decoupled weight decay on every parameter, as flax.optim.Adam did (see its apply_param_gradient)."""
+    return torch.optim.AdamW(
+        model.parameters(), lr=recipe.lr, betas=recipe.betas, weight_decay=recipe.weight_decay, fused=True
+    )
+
+
+class Trainer:
+    """Trains one cell through its segments.
+
+    Args:
+        model: on its device. initialise: sets its initial weights, a pure function of the seed.
+        batches: step -> batch; None if nothing is trained. recipe, horizons, seed: the cell's.
+        evaluate: called with (horizon, mean loss of the last steps) at each horizon; returns the row to keep.
+        folder: where checkpoints go. save_every: seconds between them.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        initialise: Callable[[], None],
+        batches: Batches | None,
+        recipe: Recipe,
+        horizons: tuple[int, ...],
+        seed: int,
+        device: str,
+        folder: Any,
+        evaluate: Callable[[int, float | None, Position], dict[str, Any]],
+        progress: Callable[[dict[str, Any]], None],
+        should_stop: Callable[[], bool],
+        log: Callable[[str], None],
+        save_every: float = 20.0,
+    ) -> None:
+        self.model, self.batches, self.recipe, self.seed, self.device = model, batches, recipe, seed, device
+        self.horizons, self.initialise = horizons, initialise
+        self.folder, self.evaluate, self.progress, self.should_stop, self.log = folder, evaluate, progress, should_stop, log
+        self.save_every = save_every
+        self.dtype = precision.resolve(recipe.dtype, device)
+        self.segments = schedule.segments(recipe, horizons)
+        self.warmup = schedule.warmup_steps(recipe, horizons)
+        self.total_work = sum(s.end - s.start for s in self.segments)
+        self.optimizer = make_optimizer(model, recipe) if self.segments else None
+        self.position = Position()
+        self.trunk: dict[str, torch.Tensor] | None = None  # the trunk's state while a branch runs
+        self.losses: list[torch.Tensor] = []
+        self._last_save = time.perf_counter()
+        self._seen_loss: float | None = None
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Every tensor that training changes, by name."""
+        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        if self.optimizer is None:
+            return tensors
+        for name, parameter in self.model.named_parameters():
+            for key, value in self.optimizer.state.get(parameter, {}).items():
+                tensors[f"optimizer.{key}.{name}"] = value
+        return tensors
+
+    def restore(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Put `state()` back, exactly."""
+        self.model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+        if self.optimizer is None:
+            return
+        self.optimizer.state.clear()
+        parameters = dict(self.model.named_parameters())
+        for full, value in tensors.items():
+            kind, _, rest = full.partition(".")
+            if kind == "optimizer":
+                key, _, name = rest.partition(".")
+                device = value.device if key == "step" and self.device == "cpu" else self.device
+                self.optimizer.state[parameters[name]][key] = value.clone().to(device)
+
+    def save(self) -> None:
+        """Write a checkpoint of everything needed to continue."""
+        started = time.perf_counter()
+        tensors = {f"live/{k}": v for k, v in self.state().items()}
+        tensors |= {f"trunk/{k}": v for k, v in (self.trunk or {}).items()}
+        if self.losses:
+            tensors["losses"] = torch.stack(self.losses)
+        p = self.position
+        state = {
+            "segment": p.segment, "step": p.step, "work": p.work, "rows": p.rows, "seconds": dict(p.seconds),
+            "segment_seconds": p.segment_seconds, "current_seconds": p.current_seconds, "total_work": self.total_work,
+        }  # fmt: skip
+        checkpoints.save(self.folder, Checkpoint(step=p.work, tensors=tensors, state=state))
+        self._last_save = time.perf_counter()
+        p.seconds["save"] += self._last_save - started
+
+    def resume(self) -> bool:
+        """Continue from the newest checkpoint that verifies; False if there is none."""
+        found, messages = checkpoints.load_newest(self.folder)
+        for message in messages:
+            self.log(message)
+        if found is None:
+            return False
+        state = {k: v for k, v in found.state.items() if k != "total_work"}
+        self.position = Position(**state)
+        self.restore({k.removeprefix("live/"): v for k, v in found.tensors.items() if k.startswith("live/")})
+        trunk = {k.removeprefix("trunk/"): v for k, v in found.tensors.items() if k.startswith("trunk/")}
+        self.trunk = trunk or None
+        self.losses = list(found.tensors["losses"].to(self.device)) if "losses" in found.tensors else []
+        self.log(f"continuing from step {self.position.work} of {self.total_work}")
+        return True
+
+    # -- work ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> list[dict[str, Any]]:
+        """Do all segments; returns one row per horizon.
+
+        Raises:
+            Interrupted: after a signal, with everything saved.
+            Diverged: the loss stopped being finite.
+        """
+        if self.horizons[0] == 0 and not self.position.rows:
+            self._read(0)
+        while self.position.segment < len(self.segments):
+            segment = self.segments[self.position.segment]
+            self._enter(segment)
+            self._run_segment(segment)
+            if segment.horizon is not None:
+                self._read(segment.horizon)
+            self._leave(segment)
+        return self.position.rows
+
+    def _enter(self, segment: Segment) -> None:
+        p = self.position
+        if p.step > segment.start or (p.step == segment.start and segment.is_branch and self.trunk is not None):
+            return  # in the middle of it, after a resume
+        if segment.origin == "init":
+            self.initialise()
+            if self.optimizer is not None:
+                self.optimizer.state.clear()
+        if segment.is_branch and p.segment + 1 < len(self.segments) and self.recipe.schedule == "branch":
+            self.trunk = {k: v.clone() for k, v in self.state().items()}
+        p.step = segment.start
+
+    def _leave(self, segment: Segment) -> None:
+        p = self.position
+        if segment.is_branch and self.trunk is not None:
+            self.restore(self.trunk)
+            self.trunk = None
+        p.segment_seconds.append(p.current_seconds)
+        p.current_seconds = 0.0
+        p.segment += 1
+        if p.segment < len(self.segments):
+            p.step = self.segments[p.segment].start
+            self.losses = [] if segment.is_branch else self.losses
+
+    def _run_segment(self, segment: Segment) -> None:
+        p = self.position
+        self.model.train()
+        mark = time.perf_counter()
+        while p.step < segment.end:
+            faults.reach("training-step")
+            self.step(segment)
+            p.step += 1
+            p.work += 1
+            if p.work % CHECK_EVERY == 0 or p.step == segment.end:
+                self._check_loss(segment)
+            stop = self.should_stop()
+            due = time.perf_counter() - self._last_save > self.save_every
+            if p.step == segment.end or due or stop or p.work % CHECK_EVERY == 0:
+                if self.device != "cpu":
+                    torch.cuda.synchronize()
+                elapsed = time.perf_counter() - mark
+                p.seconds["train"] += elapsed
+                p.current_seconds += elapsed
+                self._report()
+                if due or stop:
+                    self.save()
+                if stop:
+                    raise Interrupted(f"saved at step {p.work} of {self.total_work}")
+                mark = time.perf_counter()
+
+    def step(self, segment: Segment | None = None) -> None:
+        """One optimizer step at the current position, of `segment` or of the one in hand."""
+        segment = segment or self.segments[self.position.segment]
+        assert self.optimizer is not None and self.batches is not None
+        step = self.position.step
+        for group in self.optimizer.param_groups:
+            group["lr"] = schedule.learning_rate(self.recipe, step=step, warmup=self.warmup, segment=segment)
+        torch.manual_seed(stream(self.seed, "dropout", step))
+        x_BCHW, labels_B = self.batches(step)
+        with precision.autocast(self.dtype, self.device):
+            logits_BK = self.model(x_BCHW)
+        loss = F.cross_entropy(logits_BK.float(), labels_B, label_smoothing=self.recipe.label_smoothing)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if self.recipe.clip:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip, foreach=True)
+        self.optimizer.step()
+        self.losses.append(loss.detach())
+        del self.losses[:-CHECK_EVERY]
+
+    def _check_loss(self, segment: Segment) -> None:
+        self._seen_loss = torch.stack(self.losses).mean().item()
+        if not math.isfinite(self._seen_loss):
+            end = self.position.step
+            first = max(segment.start, end - CHECK_EVERY)
+            raise Diverged(f"the loss was not finite between steps {first} and {end} of {self.segments[-1].end}")
+
+    def _read(self, horizon: int) -> None:
+        """Evaluate at a horizon and keep its row in a checkpoint, so that a kill never repeats it."""
+        p = self.position
+        if any(row["images_seen"] == horizon for row in p.rows):
+            return
+        loss = torch.stack(self.losses).mean().item() if horizon and self.losses else None
+        started = time.perf_counter()
+        self._report(phase="evaluating")
+        row = self.evaluate(horizon, loss, p)
+        p.seconds["evaluate"] += time.perf_counter() - started
+        p.rows.append(row)
+        faults.reach("after-evaluation")
+        self.save()
+
+    def _report(self, phase: str = "training") -> None:
+        p = self.position
+        self.progress(
+            {
+                "done": p.work,
+                "total": self.total_work,
+                "phase": phase,
+                "loss": self._seen_loss,
+                "seconds": p.seconds["train"],
+                "horizons": len(p.rows),
+            }
+        )

@@ -1,0 +1,88 @@
+"""Learning rate and the order of work: a trunk at constant rate, and a cool-down branch for each compute budget.
+
+With branches the trunk is trained once and shared, so K budgets cost far less than K runs (Hägele et al. 2024, with the
+1 − √ shape that they recommend). "separate" trains every budget from the start.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from bench.errors import UserError
+from bench.spec import Recipe
+
+SHAPES = {
+    "1-sqrt": lambda x: 1.0 - math.sqrt(x),
+    "linear": lambda x: 1.0 - x,
+    "cosine": lambda x: 0.5 * (1.0 + math.cos(math.pi * x)),
+}
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of steps [start, end). `origin` says what it starts from: the initial weights or the trunk's state.
+
+    `horizon` (images seen) is set on the stretch that ends at a compute budget, where the model is evaluated.
+    """
+
+    origin: str  # "init" | "trunk"
+    start: int
+    end: int
+    horizon: int | None = None
+
+    @property
+    def is_branch(self) -> bool:
+        return self.horizon is not None
+
+
+def total_steps(images: int, batch: int) -> int:
+    """Steps of a horizon: at least one, rounded to the nearest whole batch."""
+    return max(1, round(images / batch))
+
+
+def warmup_steps(recipe: Recipe, horizons: tuple[int, ...]) -> int:
+    """Warm-up, capped at a quarter of the shortest horizon so that every budget reaches full rate."""
+    trained = [h for h in horizons if h > 0]
+    if not trained:
+        return 0
+    return min(round(recipe.warmup_images / recipe.batch), total_steps(min(trained), recipe.batch) // 4)
+
+
+def segments(recipe: Recipe, horizons: tuple[int, ...]) -> tuple[Segment, ...]:
+    """The work of a cell, in order. Horizon 0 (the untrained network) needs none.
+
+    Raises:
+        UserError: unknown schedule or cool-down shape, or a cool-down fraction outside [0, 1].
+    """
+    if recipe.schedule not in ("branch", "separate"):
+        raise UserError(f"Unknown schedule {recipe.schedule!r}.", "Allowed: branch, separate.")
+    if recipe.cooldown_shape not in SHAPES:
+        raise UserError(f"Unknown cool-down shape {recipe.cooldown_shape!r}.", f"Allowed: {', '.join(SHAPES)}.")
+    if not 0 <= recipe.cooldown <= 1:
+        raise UserError(f"Cool-down {recipe.cooldown} is not a fraction.", "Give a number from 0 to 1.")
+    work: list[Segment] = []
+    position = 0
+    for horizon in (h for h in horizons if h > 0):
+        end = total_steps(horizon, recipe.batch)
+        branch_at = end - round(end * recipe.cooldown)
+        if recipe.schedule == "separate":
+            work.append(Segment("init", 0, branch_at))
+        elif branch_at > position or not work:
+            work.append(Segment("trunk" if work else "init", position, branch_at))
+            position = branch_at
+        work.append(Segment("trunk", branch_at, end, horizon))
+    return tuple(work)
+
+
+def learning_rate(recipe: Recipe, *, step: int, warmup: int, segment: Segment) -> float:
+    """The rate of one step. `step` counts from the start of training, not of the segment."""
+    rate = recipe.lr * min(1.0, (step + 1) / warmup) if warmup else recipe.lr
+    if segment.is_branch and segment.end > segment.start:
+        rate *= SHAPES[recipe.cooldown_shape]((step - segment.start) / (segment.end - segment.start))
+    return rate
+
+
+def images_trained(recipe: Recipe, horizons: tuple[int, ...]) -> int:
+    """Presentations that a cell really costs; the shared trunk counts once."""
+    return sum(s.end - s.start for s in segments(recipe, horizons)) * recipe.batch

@@ -1,0 +1,201 @@
+"""Runs cells: `python -m bench.worker --store results/scaling --cells cells.json`.
+
+Started by the executor, once per device or core, on this machine or on any that shares the folder. A worker takes the
+next cell that is neither done nor leased, runs it, writes its record, and goes on until nothing is left. Standard output
+carries one JSON object per line for whoever started it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from bench import discover, env
+from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted, UserError, command
+from bench.jobs._contract import JobContext
+from bench.spec import Cell, cell_from_json, cell_id, revisions_of, to_json
+from bench.store import atomic, checkpoints, records
+from bench.store.cells import CellDirectory, Study
+from bench.store.lease import claim
+
+WAIT_FOR_OTHERS = 1.0  # seconds between looks at cells that somebody else holds
+
+
+class Signals:
+    """Signals only set a flag; the loop looks at it between steps. A vanished parent counts as a signal."""
+
+    def __init__(self, parent: int | None) -> None:
+        self.stopping = False
+        self.parent = parent
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+            signal.signal(number, self._stop)
+
+    def _stop(self, *_: object) -> None:
+        self.stopping = True
+
+    def __call__(self) -> bool:
+        if self.parent is not None and os.getppid() != self.parent:
+            self.stopping = True
+        return self.stopping
+
+
+def emit(event: str, **values: Any) -> None:
+    """Tell the executor; a closed pipe is no reason to fail."""
+    try:
+        print(json.dumps({"event": event, **values}), flush=True)
+    except (BrokenPipeError, ValueError):
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - lives as long as the process
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+
+
+class Worker:
+    """One worker process over a list of cells."""
+
+    def __init__(self, study: Study, cells: list[Cell], *, suite: str, options: argparse.Namespace, stop: Signals) -> None:
+        self.study, self.cells, self.suite, self.options, self.stop = study, cells, suite, options, stop
+        self.failed = False
+
+    def run(self) -> int:
+        """Work until every cell is done, failed here, or a signal stops it. Returns the exit code."""
+        pending = list(self.cells)
+        while pending and not self.stop():
+            held = []
+            for cell in pending:
+                if self.stop():
+                    break
+                if not self._try(cell):
+                    held.append(cell)
+            if held == pending:
+                time.sleep(WAIT_FOR_OTHERS)
+            pending = held
+        if self.stop():
+            return EXIT_INTERRUPTED
+        return EXIT_FAILED if self.failed else EXIT_OK
+
+    def _try(self, cell: Cell) -> bool:
+        """Do one cell unless it is done. False if another runner holds it."""
+        directory = self.study.cell(cell)
+        directory.prepare(cell)
+        with claim(directory.lease) as mine:
+            if not mine:
+                return False
+            if not self._done(directory):
+                self._attempt(cell, directory)
+        return True
+
+    def _done(self, directory: CellDirectory) -> bool:
+        """Whether a record stands; a damaged one is set aside, and the cell done again."""
+        try:
+            record = directory.read_record()
+        except records.DamagedRecord:
+            directory.set_aside_record()
+            return False
+        return record is not None and record["status"] != "failed"
+
+    def _attempt(self, cell: Cell, directory: CellDirectory) -> None:
+        attempt = directory.new_attempt()
+        status: dict[str, Any] = {"started": now(), "outcome": "running"}
+        atomic.write_json(attempt / "status.json", status)
+        atomic.write_json(attempt / "env.json", env.describe())
+
+        def log(text: str) -> None:
+            with open(attempt / "log.txt", "a", encoding="utf-8") as handle:
+                handle.write(f"{now()} {text}\n")
+
+        def finish(outcome: str) -> None:
+            status.update(ended=now(), outcome=outcome)
+            atomic.write_json(attempt / "status.json", status)
+
+        name = directory.path.name
+        emit("start", cell=name, model=cell.model, data=cell.data_name, seed=cell.seed)
+        context = self._context(directory, attempt, log)
+        try:
+            body = discover.load("job", cell.job).run(cell, context)
+        except Interrupted as interruption:
+            log(f"interrupted: {interruption}")
+            finish("interrupted")
+            emit("interrupted", cell=name)
+            return
+        except UserError as error:
+            self._fail(name, str(error), log, finish)
+            return
+        except Exception as error:
+            log(traceback.format_exc())
+            self._fail(name, f"{type(error).__name__}: {error} (see {attempt / 'log.txt'})", log, finish)
+            return
+        finish(body["status"])
+        self._record(cell, directory, body)
+        emit("done", cell=name, status=body["status"], reason=body["reason"], seconds=body["cost"]["seconds"]["total"])
+
+    def _fail(self, name: str, reason: str, log: Any, finish: Any) -> None:
+        """A cell that could not be run leaves no record: the next run tries again."""
+        self.failed = True
+        log(f"failed: {reason}")
+        finish("failed")
+        emit("failed", cell=name, reason=reason)
+
+    def _record(self, cell: Cell, directory: CellDirectory, body: dict[str, Any]) -> None:
+        """Write the record, and only then remove what it makes superfluous."""
+        revisions = revisions_of(cell)
+        identity = {
+            "suite": self.suite,
+            "cell_id": cell_id(cell, revisions),
+            "directory": directory.path.name,
+            "cell": to_json(cell),
+            "revisions": revisions,
+            "env": env.describe() | {"time_end": now()},
+            "attempts": directory.attempt_log(),
+        }
+        records.write_record(directory.record, identity | body)
+        checkpoints.clear(directory.checkpoints)
+
+    def _context(self, directory: CellDirectory, attempt: Path, log: Any) -> JobContext:
+        def progress(values: dict[str, Any]) -> None:
+            emit("progress", cell=directory.path.name, **values)
+            atomic.append_line(attempt / "metrics.jsonl", {"time": now(), **values})
+
+        return JobContext(
+            directory=directory,
+            attempt=attempt,
+            device=self.options.device,
+            threads=self.options.threads,
+            progress=progress,
+            should_stop=self.stop,
+            log=log,
+            data_root=self.options.data_root,
+            profile=self.options.profile,
+        )
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.worker", description=__doc__)
+    parser.add_argument("--store", type=Path, required=True, help="the study's folder, e.g. results/scaling")
+    parser.add_argument("--cells", type=Path, required=True, help="JSON list of cell specs")
+    parser.add_argument("--suite", required=True, help="name of the suite, for the records")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--data-root", type=Path, default=None)
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
+    options = parser.parse_args(argv)
+    stop = Signals(options.parent)
+    cells = [cell_from_json(item) for item in json.loads(options.cells.read_text())]
+    study = Study(options.store)
+    study.create()
+    return Worker(study, cells, suite=options.suite, options=options, stop=stop).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
