@@ -35,7 +35,7 @@ def directory() -> Path:
 
 
 def arrays(key: str, build: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The arrays stored under `key`, read-only memory maps; built and stored first where they are missing or damaged."""
+    """The arrays stored under `key` as read-only memory maps; built and stored first where missing or damaged."""
     entry = directory() / key
     found = _open(entry)
     if found is not None:

@@ -58,7 +58,7 @@ class ImageSet:
     def content_keys_N(self) -> np.ndarray:
         """uint64 per image, from its pixels alone: draws that follow it do not depend on the order in a file."""
         rows_N = np.ascontiguousarray(self.images_NHWC).reshape(len(self), -1)
-        digests = b"".join(hashlib.blake2b(row, digest_size=8).digest() for row in rows_N)
+        digests = b"".join(hashlib.blake2b(row.data, digest_size=8).digest() for row in rows_N)
         return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
     def take(self, indices_M: np.ndarray) -> ImageSet:

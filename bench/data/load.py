@@ -13,9 +13,7 @@ from bench.errors import UserError
 SPLITS = ("train", "test")
 
 
-def load(
-    name: str, split: str, *, root: Path | None = None, num_images: int | None = None, seed: int = 0
-) -> ImageSet:
+def load(name: str, split: str, *, root: Path | None = None, num_images: int | None = None, seed: int = 0) -> ImageSet:
     """One split of a data set; `num_images` takes the nested, class-balanced subset of that size.
 
     Args:

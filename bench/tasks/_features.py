@@ -29,8 +29,9 @@ def extractor(
         model.eval()
         parts = []
         try:
-            with torch.inference_mode(), torch.autocast(
-                torch.device(device).type, dtype=dtype, enabled=dtype is not None
+            with (
+                torch.inference_mode(),
+                torch.autocast(torch.device(device).type, dtype=dtype, enabled=dtype is not None),
             ):
                 for start in range(0, len(images_NHWC), batch):
                     x_BHWC = np.array(images_NHWC[start : start + batch])  # a copy: the source may be a read-only map

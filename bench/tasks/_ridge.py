@@ -47,10 +47,7 @@ class SupportSet:
     def weights(self, ridge: float) -> np.ndarray:
         """float64 weights of shape (D + 1, K) for standardised features; the last row belongs to the constant 100."""
         shrunk_RK = self.projected_RK / (self.eigenvalues_R + ridge)[:, None]
-        if self.vectors_DD is None:
-            w_DK = self.x_ND.T @ (self.basis_NR @ shrunk_RK)
-        else:
-            w_DK = self.vectors_DD @ shrunk_RK
+        w_DK = self.x_ND.T @ (self.basis_NR @ shrunk_RK) if self.vectors_DD is None else self.vectors_DD @ shrunk_RK
         count = len(self.x_ND)
         bias_K = BIAS_FEATURE * self.targets_NK.sum(0) / (count * BIAS_FEATURE**2 + ridge)
         return np.concatenate([w_DK, bias_K[None]])

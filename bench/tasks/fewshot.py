@@ -6,10 +6,10 @@ Two metrics come from the same features, draws and decompositions:
   models of different widths by: narrow features want ridges near 1, raw pixels near 1000.
 - "accuracy_fixed_ridge": the published protocol with its one ridge, 2^10, for every model.
 
-The protocol (paper section 4.1; big_vision's fewshot_lsr): see `_ridge.py`. Draws come from a stream of the data set and
-the draw alone, so every model sees the same images; the k-shot support set lies inside every larger one. Classes with
-fewer than k examples contribute what they have. With one image per class leaving one out leaves nothing to learn its
-class from, so 1-shot uses 2^10 in both metrics.
+The protocol (paper section 4.1; big_vision's fewshot_lsr): see `_ridge.py`. Draws come from a stream of the data set
+and the draw alone, so every model sees the same images; the k-shot support set lies inside every larger one. Classes
+with fewer than k examples contribute what they have. With one image per class leaving one out leaves nothing to learn
+its class from, so 1-shot uses 2^10 in both metrics.
 """
 
 from __future__ import annotations

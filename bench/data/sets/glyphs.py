@@ -1,0 +1,80 @@
+"""Glyphs: letters and symbols rendered from the fonts inside matplotlib, 28 px grey; the default upstream set.
+
+Training images come from DejaVu Sans and, for the letters, Computer Modern; test images from DejaVu Sans Mono, so that
+no font family is on both sides. Characters that look alike share a class or are left out. Digits and scripts are judged
+downstream: no digit is in it and nothing that looks like one (no o, l, s, z, b, g, q, A, B, D, …), and nothing that
+looks like a letter of `scripts`. Of Computer Modern only A to Z and a to z are used: its files put other symbols on
+other characters' code points.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.data import _cache
+from bench.data.images import ImageSet
+from bench.data.render import Variation, fingerprint, matplotlib_fonts, render_classes
+from bench.errors import UserError
+
+REVISION = 1
+KIND = "rendered"
+LICENCE = "Bitstream Vera / DejaVu and BaKoMa font licences (shipped by matplotlib); the images are drawn here"
+SOURCE = "Fonts DejaVu Sans, DejaVu Sans Mono and Computer Modern inside the package matplotlib"
+HOW_TO_GET = "It is drawn from the fonts inside matplotlib: install the package matplotlib."
+DESCRIPTION = "28 px rendered letters and symbols, 100 classes, 30,000 + 2,500"
+
+# One class per entry. Chosen so that no two look alike (correlation of blurred drawings under small deformations), none
+# looks like a digit, and none looks like a class of `scripts`; tests/data/test_leakage.py measures it.
+_TABLE = (
+    "Cc E F H J K L M N P R T Vv Ww Xx a d f k m n r t u y "
+    "ɐ ɔ ɬ ɮ ɲ ɶ ʁ ʇ ʌ ʍ ʎ ʞ ʡ ʤ # $ % & * + < > @ ~ = ^ § ¶ © ± « » ¤ ¥ £ € æ Æ Þ "
+    "☺ ☿ ♂ ♃ ♄ ♆ ♠ ♡ ♤ ♧ ♩ ♪ ♫ ♮ ⌂ ⌘ ™ ‡ ‰ √ ∞ ∠ ∴ ≠ ≤ ⊞ ← → ↺ ⇄ ▲ ▽ ◢ ◐ ∬ №"
+)
+CLASSES = tuple(_TABLE.split())
+PER_CLASS = {"train": 300, "test": 25}
+VARIATION = Variation()
+
+TRAIN_FONTS = ("DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSans-BoldOblique")
+TRAIN_FONTS_LETTERS = ("cmr10", "cmb10", "cmss10", "cmtt10", "cmti10")
+TEST_FONTS = ("DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique", "DejaVuSansMono-BoldOblique")
+
+
+def available(root: Path | None) -> bool:
+    try:
+        fonts("train")
+    except UserError:
+        return False
+    return True
+
+
+def fonts(split: str, char: str = "a") -> Sequence[Path]:
+    """Font files that a character of a split is drawn with."""
+    if split == "test":
+        return matplotlib_fonts(*TEST_FONTS)
+    return matplotlib_fonts(*TRAIN_FONTS, *(TRAIN_FONTS_LETTERS if char in string.ascii_letters else ()))
+
+
+def load(split: str, *, root: Path | None) -> ImageSet:
+    settings = (REVISION, CLASSES, PER_CLASS[split], VARIATION)
+    key = f"glyphs-r{REVISION}-{split}-{fingerprint(*settings, fonts=fonts(split))}"
+    arrays = _cache.arrays(
+        key,
+        lambda: render_classes(
+            CLASSES,
+            lambda char: fonts(split, char),
+            per_class=PER_CLASS[split],
+            variation=VARIATION,
+            stream=f"glyphs/{REVISION}/{split}",
+        ),
+    )
+    return ImageSet(
+        name="glyphs",
+        split=split,
+        images_NHWC=arrays["images"],
+        labels_N=arrays["labels"],
+        class_names=CLASSES,
+        kind=KIND,
+        source="rendered from matplotlib's fonts",
+    )

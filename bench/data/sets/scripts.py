@@ -1,0 +1,67 @@
+"""Scripts: Greek and Cyrillic letters in font families that the `glyphs` set never uses; the near downstream set.
+
+The probe learns from STIX and is tested on DejaVu Serif. Letters that look like a Latin letter, like a class of
+`glyphs` or like each other are left out, and so are lower-case Cyrillic letters whose italic is another shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.data import _cache
+from bench.data.images import ImageSet
+from bench.data.render import Variation, fingerprint, matplotlib_fonts, render_classes
+from bench.errors import UserError
+
+REVISION = 1
+KIND = "rendered"
+LICENCE = "Bitstream Vera / DejaVu and STIX font licences (shipped by matplotlib); the images are drawn here"
+SOURCE = "Fonts STIXGeneral and DejaVu Serif inside the package matplotlib"
+HOW_TO_GET = "It is drawn from the fonts inside matplotlib: install the package matplotlib."
+DESCRIPTION = "28 px rendered Greek and Cyrillic letters, 40 classes, 1,600 + 2,000"
+
+CLASSES = tuple("ΞΣΦΨΩαβγδεζηθλξςωϞϠДЖЗЙЛЦЧЩЪЫЭЮЯЂЋЉЊѢѪҐф")
+PER_CLASS = {"train": 40, "test": 50}
+VARIATION = Variation()
+FONTS = {
+    "train": ("STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta"),
+    "test": ("DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic", "DejaVuSerif-BoldItalic"),
+}
+
+
+def available(root: Path | None) -> bool:
+    try:
+        fonts("train")
+    except UserError:
+        return False
+    return True
+
+
+def fonts(split: str) -> Sequence[Path]:
+    """Font files of a split."""
+    return matplotlib_fonts(*FONTS[split])
+
+
+def load(split: str, *, root: Path | None) -> ImageSet:
+    settings = (REVISION, CLASSES, PER_CLASS[split], VARIATION)
+    key = f"scripts-r{REVISION}-{split}-{fingerprint(*settings, fonts=fonts(split))}"
+    arrays = _cache.arrays(
+        key,
+        lambda: render_classes(
+            CLASSES,
+            lambda char: fonts(split),
+            per_class=PER_CLASS[split],
+            variation=VARIATION,
+            stream=f"scripts/{REVISION}/{split}",
+        ),
+    )
+    return ImageSet(
+        name="scripts",
+        split=split,
+        images_NHWC=arrays["images"],
+        labels_N=arrays["labels"],
+        class_names=CLASSES,
+        kind=KIND,
+        source="rendered from matplotlib's fonts",
+    )
