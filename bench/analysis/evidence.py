@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from bench.analysis.intervals import LEVEL, Estimate, Samples, average, estimate_all
+from bench.analysis.intervals import LEVEL, Estimate, Pool, Samples, average, estimate_all, pool
 from bench.analysis.records import Records
 from bench.analysis.table import horizon_table, score_table
 
@@ -93,6 +93,7 @@ class Evidence:
     question: str = ""
     data_kinds: Mapping[str, str] = field(default_factory=dict)
     _estimates: dict[tuple[str, int | None], dict[PointKey, Estimate]] = field(default_factory=dict, repr=False)
+    _pools: dict[str, Pool | None] = field(default_factory=dict, repr=False)
 
     @property
     def suite(self) -> str:
@@ -193,6 +194,13 @@ class Evidence:
                 cached |= estimate_all(found, trunk={key: key[0] for key in found}, level=self.level)
             self._estimates[measure, shots] = cached
         return cached
+
+    def pool(self, measure: str) -> Pool | None:
+        """Variance between seeds of one measure, pooled over all trained points."""
+        if measure not in self._pools:
+            points = [p for p in self.points.values() if p.trained]
+            self._pools[measure] = pool((p.variant, s) for p in points if (s := self.samples(p, measure)) is not None)
+        return self._pools[measure]
 
     def estimate(self, point: Point | None, measure: str) -> Estimate | None:
         """The estimate at one point; None where it was not measured."""

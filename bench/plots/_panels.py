@@ -154,6 +154,7 @@ def _untrained_lines(
             fontsize=8.5, color="#444444", zorder=5,
             bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.0},
         )  # fmt: skip
+        lowest -= 0.09 * (high - lowest)  # room for the line of text
     return lowest
 
 

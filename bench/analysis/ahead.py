@@ -1,0 +1,127 @@
+"""Which family is ahead at equal compute, and whether the order changes: best model against best model, no extrapolation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.analysis.compare import Verdict, independent_difference, verdict
+from bench.analysis.evidence import Evidence, Series
+from bench.analysis.intervals import Estimate, Samples, mix
+from bench.analysis.sizes import SizeCurve
+
+GRID = 5
+"""Compute levels, evenly spaced in log compute over the common range, at which two families are compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """first - second at one place of the common range (FLOP, or distinct images)."""
+
+    x: float
+    first_model: str
+    second_model: str
+    estimate: Estimate
+
+    @property
+    def verdict(self) -> Verdict:
+        return verdict(self.estimate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duel:
+    """Two families over their common range. `mean` averages the gaps along it."""
+
+    first: str
+    second: str
+    gaps: tuple[Gap, ...]
+    mean: Estimate
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return self.gaps[0].x, self.gaps[-1].x
+
+    @property
+    def crossing(self) -> tuple[float, float] | None:
+        """Where the order changes, as an interval of x: the last place where one family is ahead beyond the interval
+        and the next where the other is. None unless the first and the last decided places differ."""
+        decided = [gap for gap in self.gaps if gap.verdict != "cannot tell"]
+        for before, after in zip(decided, decided[1:], strict=False):
+            if before.verdict != after.verdict:
+                return (before.x, after.x) if decided[0].verdict != decided[-1].verdict else None
+        return None
+
+
+def at_compute(evidence: Evidence, series: Sequence[Series], first: str, second: str, measure: str) -> Duel | None:
+    """Compare two families' best models at equal compute. None if their ranges of compute do not overlap."""
+    sides = [[s for s in series if s.family == name] for name in (first, second)]
+    if not all(sides):
+        return None
+    low = max(min(s.points[0].train_flops for s in side) for side in sides)
+    high = min(max(s.last.train_flops for s in side) for side in sides)
+    if not 0 < low < high:
+        return None
+    grid = np.geomspace(low, high, GRID)
+    return _duel(evidence, grid, first, second, measure, [lambda x, side=side: _best(evidence, side, x, measure) for side in sides])  # fmt: skip
+
+
+def at_images(evidence: Evidence, curves: Sequence[SizeCurve], first: str, second: str, measure: str) -> Duel | None:
+    """Compare two families' best models of the data-size axis at equal numbers of distinct images."""
+    sides = [[c for c in curves if c.family == name] for name in (first, second)]
+    sizes = [{p.unique_images for c in side for p in c.points} for side in sides]
+    shared = sorted(sizes[0] & sizes[1])
+    if len(shared) < 2:
+        return None
+
+    def at(x: float, side: Sequence[SizeCurve]) -> tuple[str, Samples] | None:
+        found = [(c.label, s) for c in side for p in c.points
+                 if p.unique_images == x and (s := evidence.samples(p, measure)) is not None]  # fmt: skip
+        return max(found, key=lambda pair: pair[1].mean) if found else None
+
+    return _duel(evidence, shared, first, second, measure, [lambda x, side=side: at(x, side) for side in sides])
+
+
+Side = Callable[[float], tuple[str, Samples] | None]
+
+
+def _duel(
+    evidence: Evidence, places: Sequence[float] | np.ndarray, first: str, second: str, measure: str, sides: Sequence[Side]
+) -> Duel | None:
+    gaps, samples = [], []
+    for x in places:
+        a, b = sides[0](float(x)), sides[1](float(x))
+        e = independent_difference(evidence, a[1], b[1], measure) if a and b else None
+        if a and b and e:
+            gaps.append(Gap(x=float(x), first_model=a[0], second_model=b[0], estimate=e))
+            samples.append((a[1], b[1]))
+    if len(gaps) < 2:
+        return None
+    mean = independent_difference(evidence, _along([a for a, _ in samples]), _along([b for _, b in samples]), measure)
+    return Duel(first=first, second=second, gaps=tuple(gaps), mean=mean) if mean else None
+
+
+def _best(evidence: Evidence, side: Sequence[Series], flops: float, measure: str) -> tuple[str, Samples] | None:
+    """The family's best model at this compute, interpolated in log compute between its horizons."""
+    found = []
+    for series in side:
+        for a, b in zip(series.points, series.points[1:], strict=False):
+            if a.train_flops * (1 - 1e-9) <= flops <= b.train_flops * (1 + 1e-9):
+                weight = math.log(flops / a.train_flops) / math.log(b.train_flops / a.train_flops)
+                at_a, at_b = evidence.samples(a, measure), evidence.samples(b, measure)
+                mixed = mix(at_a, at_b, min(1.0, max(0.0, weight))) if at_a and at_b else None
+                if mixed is not None:
+                    found.append((series.label, mixed))
+                break
+    return max(found, key=lambda pair: pair[1].mean) if found else None
+
+
+def _along(parts: Sequence[Samples]) -> Samples:
+    """The mean along the range: the test images are the same everywhere, so their error does not shrink."""
+    result = parts[0]
+    for number, part in enumerate(parts[1:], start=1):
+        mixed = mix(result, part, 1 / (number + 1))
+        result = result if mixed is None else mixed
+    return result

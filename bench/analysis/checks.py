@@ -1,0 +1,158 @@
+"""A light conscience: what is weak about a study, said before anybody else has to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.analysis.evidence import PIXELS, Evidence
+from bench.analysis.sizes import size_curves
+from bench.analysis.words import join, plural, significant
+
+MIN_DECADES = 1.5
+MAX_EPOCHS = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One remark. `level`: "warning" weakens a conclusion, "note" is to be known."""
+
+    name: str
+    level: str
+    text: str
+
+
+def run(evidence: Evidence) -> tuple[Check, ...]:
+    """Every check that has something to say."""
+    return tuple(check for function in CHECKS for check in function(evidence))
+
+
+def damaged(evidence: Evidence) -> list[Check]:
+    return [
+        Check(name="damaged record", level="warning", text=f"Left out: {d.directory}: {d.reason}")
+        for d in evidence.records.damaged
+    ]
+
+
+def unsuccessful(evidence: Evidence) -> list[Check]:
+    """Diverged, out-of-memory and failed cells, each by name."""
+    found = []
+    for record in evidence.records.records:
+        if record["status"] != "complete":
+            why = f": {record['reason']}" if record.get("reason") else ""
+            text = f"{record['directory']} {record['status']}{why}. Means are over the seeds that finished."
+            found.append(Check(name=record["status"], level="warning", text=text))
+    return found
+
+
+def unfinished(evidence: Evidence) -> list[Check]:
+    names = evidence.records.unfinished
+    if not names:
+        return []
+    text = f"{plural(len(names), 'cell')} begun and not finished; run the same command to continue."
+    return [Check(name="unfinished", level="warning", text=text)]
+
+
+def one_seed(evidence: Evidence) -> list[Check]:
+    trained = [p for p in evidence.points.values() if p.trained]
+    single = sorted({p.series for p in trained if len(p.seeds) == 1})
+    if not trained or not single:
+        return []
+    if len({p.variant for p in trained if len(p.seeds) > 1}) == 0:
+        text = ("Every model was trained once. Intervals leave training noise out, and differences under 3 points "
+                "are read as nothing. More seeds: --seeds 3.")  # fmt: skip
+    else:
+        text = (f"Trained once: {join(single[:6]) + (' and others' if len(single) > 6 else '')}. Their intervals borrow "
+                "the variance of the repeated models, or leave training noise out.")  # fmt: skip
+    return [Check(name="one seed", level="warning", text=text)]
+
+
+def narrow_compute(evidence: Evidence) -> list[Check]:
+    found = []
+    for family, (low, high) in _flops_by_family(evidence).items():
+        decades = math.log10(high / low)
+        if decades < MIN_DECADES:
+            text = (f"{family} spans {significant(decades, 2)} decades of compute (a factor of {significant(high / low, 2)}); "
+                    f"a trend needs at least {MIN_DECADES}.")  # fmt: skip
+            found.append(Check(name="narrow compute", level="warning", text=text))
+    return found
+
+
+def narrow_data(evidence: Evidence) -> list[Check]:
+    short = [c for c in size_curves(evidence) if c.decades < MIN_DECADES]
+    return [
+        Check(name="narrow data", level="warning",
+              text=f"{c.label}: distinct images span {significant(c.decades, 2)} decades; a trend needs at least {MIN_DECADES}.")
+        for c in short
+    ]  # fmt: skip
+
+
+def repeated_data(evidence: Evidence) -> list[Check]:
+    found = []
+    for axis, purpose in (("compute", "the compute axis"), ("data_size", "the data-size axis (as it is meant to)")):
+        repeated = [p for s in evidence.on_axis(axis) for p in s.points if p.epochs > MAX_EPOCHS]
+        if repeated:
+            most = max(p.epochs for p in repeated)
+            text = (f"On {purpose}, {plural(len(repeated), 'point')} saw each image more than {MAX_EPOCHS:.0f} times (up to "
+                    f"{significant(most, 2)} epochs): there, more compute and more data are not the same thing.")  # fmt: skip
+            found.append(Check(name="repeated data", level="warning" if axis == "compute" else "note", text=text))
+    return found
+
+
+def mixed(evidence: Evidence) -> list[Check]:
+    """Records of several commits, machines, precisions or dirty trees in one table."""
+    found = []
+    table = evidence.horizons
+    for column, what in (("commit", "commits"), ("cpu", "processors"), ("device", "devices"), ("threads", "thread counts"),
+                         ("dtype", "precisions")):  # fmt: skip
+        values = sorted({str(v) for v in table[column].dropna()}) if column in table else []
+        if len(values) > 1:
+            shown = join([v[:10] if column == "commit" else v for v in values])
+            text = f"Records mix {len(values)} {what} ({shown}); times are not comparable, scores may differ slightly."
+            found.append(Check(name=f"mixed {what}", level="warning", text=text))
+    if any((record.get("env") or {}).get("dirty") for record in evidence.records.records):
+        text = "Some records were made with uncommitted changes: the commit alone does not reproduce them."
+        found.append(Check(name="dirty tree", level="note", text=text))
+    return found
+
+
+def no_baseline(evidence: Evidence) -> list[Check]:
+    found = []
+    if evidence.pixels is None and evidence.series:
+        found.append("raw pixels")
+    if any(s.untrained is None for s in evidence.series):
+        found.append("some untrained networks")
+    text = f"Not measured: {join(found)}. Without them a score cannot be told from what the probe does alone."
+    return [Check(name="missing baseline", level="warning", text=text)] if found else []
+
+
+def different_recipes(evidence: Evidence) -> list[Check]:
+    """Recipes that differ between families are named: part of a difference may be theirs."""
+    by_family: dict[str, set[str]] = {}
+    fields: dict[str, set[str]] = {}
+    for record in evidence.records.records:
+        family = (record.get("model") or {}).get("family")
+        if family and family != PIXELS and record["status"] == "complete":
+            for name, value in (record["cell"].get("recipe") or {}).items():
+                fields.setdefault(name, set()).add(str(value))
+                by_family.setdefault(name, set()).add(f"{family} {value}")
+    differing = [name for name, values in fields.items() if len(values) > 1]
+    text = "Recipes differ: " + "; ".join(f"{n.replace('_', ' ')} ({', '.join(sorted(by_family[n]))})" for n in sorted(differing))
+    return [Check(name="recipes", level="note", text=text + ". They were not tuned to the same effort unless the suite says so.")] if differing else []
+
+
+def _flops_by_family(evidence: Evidence) -> dict[str, tuple[float, float]]:
+    ranges: dict[str, tuple[float, float]] = {}
+    for series in evidence.on_axis("compute"):
+        for point in series.points:
+            if point.train_flops > 0:
+                low, high = ranges.get(point.family, (math.inf, 0.0))
+                ranges[point.family] = min(low, point.train_flops), max(high, point.train_flops)
+    return ranges
+
+
+CHECKS: tuple[Callable[[Evidence], list[Check]], ...] = (
+    damaged, unsuccessful, unfinished, one_seed, narrow_compute, narrow_data, repeated_data, mixed, no_baseline,
+    different_recipes,
+)  # fmt: skip

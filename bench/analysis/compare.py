@@ -1,0 +1,116 @@
+"""Paired comparisons: on the same few-shot draws, the same test images and, where there are seeds, the same seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from bench.analysis.evidence import Evidence, Point, Series
+from bench.analysis.intervals import SEEDS, Estimate, Pool, Samples, difference, estimate, mean_of, pool
+from bench.analysis.sizes import SizeCurve
+
+Verdict = Literal["yes", "no", "cannot tell"]
+UNREPLICATED = 0.03
+"""Without any repeated training run, differences under three points are read as nothing: a public replication saw the
+few-shot probe move by 2.15 points (one standard deviation) from seed to seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A difference of accuracies at one point of one model. `estimate.value` > 0: the first named is better."""
+
+    subject: str
+    family: str
+    what: str  # "trained − untrained", "24,000 → 72,000 images seen", …
+    measure: str
+    point: Point
+    estimate: Estimate
+
+    @property
+    def verdict(self) -> Verdict:
+        return verdict(self.estimate)
+
+
+def verdict(e: Estimate, *, models: int = 1) -> Verdict:
+    """Whether a difference is above 0, below 0 or neither, beyond its interval.
+
+    An interval without training noise is widened by `UNREPLICATED` (less for the mean of several models).
+    """
+    margin = math.hypot(e.half, UNREPLICATED / math.sqrt(models)) if SEEDS in e.excluded else e.half
+    return "yes" if e.value > margin else "no" if e.value < -margin else "cannot tell"
+
+
+def overall(comparisons: Sequence[Comparison]) -> tuple[Estimate, Verdict]:
+    """The mean over models and its verdict."""
+    mean = mean_of([c.estimate for c in comparisons])
+    return mean, verdict(mean, models=len(comparisons))
+
+
+def against_untrained(evidence: Evidence, series: Iterable[Series], measure: str) -> list[Comparison]:
+    """Each model at its longest horizon minus the same network before training."""
+    pairs = [(s.label, "trained − untrained", s.last, s.untrained) for s in series if s.untrained]
+    return _compare(evidence, pairs, measure)
+
+
+def against_pixels(evidence: Evidence, series: Iterable[Series], measure: str) -> list[Comparison]:
+    """Each model at its longest horizon minus the same probe on raw pixels."""
+    if evidence.pixels is None:
+        return []
+    return _compare(evidence, [(s.label, "trained − raw pixels", s.last, evidence.pixels) for s in series], measure,
+                    pooled=evidence.pool(measure))  # fmt: skip
+
+
+def compute_ends(evidence: Evidence, series: Iterable[Series], measure: str) -> list[Comparison]:
+    """Each model's longest minus its shortest trained horizon."""
+    pairs = [(s.label, _horizons(s.points[0], s.last), s.last, s.points[0]) for s in series if len(s.points) > 1]
+    return _compare(evidence, pairs, measure)
+
+
+def compute_steps(evidence: Evidence, series: Iterable[Series], measure: str) -> list[Comparison]:
+    """Every horizon minus the one before it, within a trunk."""
+    pairs = [(s.label, _horizons(a, b), b, a) for s in series for a, b in zip(s.points, s.points[1:], strict=False)]
+    return _compare(evidence, pairs, measure)
+
+
+def size_ends(evidence: Evidence, curves: Iterable[SizeCurve], measure: str) -> list[Comparison]:
+    """The most minus the fewest distinct images, at equal images seen."""
+    pairs = []
+    for c in curves:
+        first, last = c.points[0], c.points[-1]
+        pairs.append((c.label, f"{first.unique_images:,} → {last.unique_images:,} distinct images", last, first))
+    return _compare(evidence, pairs, measure, pooled=_twice(evidence.pool(measure)))
+
+
+def independent_difference(evidence: Evidence, a: Samples, b: Samples, measure: str) -> Estimate | None:
+    """a - b for two models that were trained apart: the pooled variance counts twice."""
+    both = difference(a, b)
+    return None if both is None else estimate(both, pooled=_twice(evidence.pool(measure)), level=evidence.level)
+
+
+def _twice(pooled: Pool | None) -> Pool | None:
+    return replace(pooled, variance=2 * pooled.variance) if pooled else None
+
+
+def _compare(
+    evidence: Evidence, pairs: Sequence[tuple[str, str, Point, Point]], measure: str, *, pooled: Pool | None = None
+) -> list[Comparison]:
+    """Differences with intervals. Without `pooled`, the variance between seeds is pooled over the pairs themselves,
+    which keeps what the two sides of a pair share (one trunk, one initialisation)."""
+    samples: dict[int, Samples] = {}
+    for number, (_, _, better, base) in enumerate(pairs):
+        a, b = evidence.samples(better, measure), evidence.samples(base, measure)
+        both = difference(a, b) if a and b else None
+        if both is not None:
+            samples[number] = both
+    pooled = pooled or pool((pairs[n][2].variant, item) for n, item in samples.items())
+    return [
+        Comparison(subject=pairs[n][0], family=pairs[n][2].family, what=pairs[n][1], measure=measure, point=pairs[n][2],
+                   estimate=estimate(item, pooled=pooled, level=evidence.level))
+        for n, item in samples.items()
+    ]  # fmt: skip
+
+
+def _horizons(a: Point, b: Point) -> str:
+    return f"{a.images_seen:,} → {b.images_seen:,} images seen"

@@ -1,0 +1,73 @@
+"""What a study cannot tell, however clear its figures look."""
+
+from __future__ import annotations
+
+import math
+
+from bench.analysis.evidence import Evidence
+from bench.analysis.words import flops, join, short_count, significant
+
+
+def limits(evidence: Evidence) -> tuple[str, ...]:
+    """Sentences on range, size, data, noise and method; only those that apply."""
+    trained = [p for s in evidence.series for p in s.points]
+    if not trained:
+        return ("No model was trained to the end.",)
+    return tuple(text for text in (_range(evidence), _data(evidence), _noise(evidence), _tests(evidence), _method(evidence)) if text)
+
+
+def _range(evidence: Evidence) -> str:
+    points = [p for s in evidence.on_axis("compute") for p in s.points if p.train_flops > 0]
+    if not points:
+        return ""
+    low, high = min(p.train_flops for p in points), max(p.train_flops for p in points)
+    largest = max(p.params_body for p in points)
+    return (
+        f"Anything outside {flops(low)} to {flops(high)} ({significant(math.log10(high / low), 2)} decades) or above "
+        f"{short_count(largest)} parameters: nothing is extrapolated. The ViT paper's Figure 5 starts at 50 exaFLOPs, "
+        f"{_times(50e18 / high)} this study's largest budget."
+    )
+
+
+def _times(ratio: float) -> str:
+    for scale, name in ((1e9, " billion"), (1e6, " million"), (1.0, "")):
+        if ratio >= scale:
+            return f"about {significant(ratio / scale, 1)}{name} times"
+    return f"{significant(ratio, 1)} times"
+
+
+def _data(evidence: Evidence) -> str:
+    upstream = sorted({(s.last.data, s.last.kind) for s in evidence.series})
+    most = max(p.num_images for s in evidence.series for p in s.points)
+    size = evidence.horizons["image_size"].max()
+    text = f"Pre-training used at most {most:,} images of {join([f'{name} ({kind})' for name, kind in upstream])}"
+    text += f" at {size:.0f} px" if not math.isnan(size) else ""
+    rendered = [name for name, kind in upstream if kind == "rendered"]
+    text += "; results on rendered images need not hold for photographs" if rendered else ""
+    return text + "; whether natural images at full resolution behave alike is not shown."
+
+
+def _noise(evidence: Evidence) -> str:
+    trained = [p for p in evidence.points.values() if p.trained]
+    if all(len(p.seeds) == 1 for p in trained):
+        return "How much of a difference is luck in training: every model was trained with one seed."
+    few = sorted({p.series for p in trained if len(p.seeds) < 3})
+    return "How much seeds differ is known roughly: fewer than three for " + (
+        f"{join(few)}." if len(few) <= 4 else f"{len(few)} models."
+    ) if few else ""
+
+
+def _tests(evidence: Evidence) -> str:
+    number = sum(1 for s in evidence.on_axis("compute") for _ in s.points)
+    return (
+        f"Each interval stands alone at {evidence.level:.0%}: among {number} model-horizons some differences are beyond "
+        "theirs by luck. The best model of a family is picked from noisy scores, which flatters families with more models."
+    )
+
+
+def _method(evidence: Evidence) -> str:
+    del evidence
+    return (
+        "How models would rank with tuned rates or fine-tuning: recipes are fixed per family, and few-shot probes read "
+        "frozen features. A difference between families includes the difference between their recipes."
+    )
