@@ -175,9 +175,7 @@ class Progress:
             bar = "━" * round(20 * share) + "─" * (20 - round(20 * share))
             loss = f"{r['loss']:.3f}" if r.get("loss") is not None else ""
             phase = r.get("phase", "starting")
-            table.add_row(
-                str(worker), r["model"], r["data"], str(r["seed"]), f"{bar} {share:4.0%}", phase, loss
-            )
+            table.add_row(str(worker), r["model"], r["data"], str(r["seed"]), f"{bar} {share:4.0%}", phase, loss)
         return Group(table, Text(self._summary()))
 
 

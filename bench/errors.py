@@ -47,7 +47,7 @@ def unknown(kind: str, name: str, allowed: Iterable[str]) -> UserError:
     return UserError(f"Unknown {kind} {name!r}.", f"{hint}Known: {shown}.")
 
 
-def command(main: Callable[[list[str] | None], int]) -> Callable[[list[str] | None], int]:
+def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
     """Wrap a verb's `main`: a user's mistake becomes one message on stderr and exit code 2, never a traceback."""
 
     @functools.wraps(main)

@@ -111,7 +111,7 @@ def calibrate(
         process.stdin.write(json.dumps(share))
         process.stdin.close()
         process.stdin = None
-    rates = {}
+    rates: dict[str, Rates] = {}
     for process in running:
         output, errors = process.communicate()
         if process.returncode:

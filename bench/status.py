@@ -69,7 +69,13 @@ def main(argv: list[str] | None = None) -> int:
             for column in ("cell", "state", "done", "attempts", "note"):
                 table.add_column(column)
             for cell in cells:
-                row = (cell["name"], cell["state"], f"{cell['fraction']:.0%}", str(cell["attempts"]), cell["note"] or "")
+                row = (
+                    cell["name"],
+                    cell["state"],
+                    f"{cell['fraction']:.0%}",
+                    str(cell["attempts"]),
+                    cell["note"] or "",
+                )
                 table.add_row(*row)
             console.print(table)
     return EXIT_OK

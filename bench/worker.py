@@ -1,8 +1,8 @@
 """Runs cells: `python -m bench.worker --store results/scaling --cells cells.json`.
 
 Started by the executor, once per device or core, on this machine or on any that shares the folder. A worker takes the
-next cell that is neither done nor leased, runs it, writes its record, and goes on until nothing is left. Standard output
-carries one JSON object per line for whoever started it.
+next cell that is neither done nor leased, runs it, writes its record, and goes on until nothing is left. Standard
+output carries one JSON object per line for whoever started it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def now() -> str:
 class Worker:
     """One worker process over a list of cells."""
 
-    def __init__(self, study: Study, cells: list[Cell], *, suite: str, options: argparse.Namespace, stop: Signals) -> None:
+    def __init__(
+        self, study: Study, cells: list[Cell], *, suite: str, options: argparse.Namespace, stop: Signals
+    ) -> None:
         self.study, self.cells, self.suite, self.options, self.stop = study, cells, suite, options, stop
         self.failed = False
 

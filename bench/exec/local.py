@@ -35,12 +35,16 @@ class Pool:
         self._cells.flush()
         command = [
             sys.executable, "-m", "bench.worker", "--store", str(plan.store), "--cells", self._cells.name,
-            "--suite", plan.suite, "--device", plan.device, "--threads", str(plan.threads), "--parent", str(os.getpid()),
+            "--suite", plan.suite, "--device", plan.device, "--threads", str(plan.threads),
+            "--parent", str(os.getpid()),
         ]  # fmt: skip
         command += ["--data-root", str(data_root)] if data_root else []
         command += ["--profile"] if profile else []
         self.events: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
-        self._errors = [tempfile.TemporaryFile("w+") for _ in range(min(plan.workers, len(ordered)))]
+        self._errors = [
+            tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the worker
+            for _ in range(min(plan.workers, len(ordered)))
+        ]
         # A session of their own: Ctrl-C in the terminal reaches only this process, which then asks them to save.
         self.processes = [
             subprocess.Popen(

@@ -99,7 +99,9 @@ class TrainJob:
 
     def trainer(self) -> Trainer:
         recipe, context = self.cell.recipe, self.context
-        batches = Batches(self.train, recipe=recipe, seed=self.cell.seed, device=context.device) if self.trains else None
+        batches = (
+            Batches(self.train, recipe=recipe, seed=self.cell.seed, device=context.device) if self.trains else None
+        )
         return Trainer(
             model=self.model,
             initialise=self.initialise,

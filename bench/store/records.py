@@ -30,9 +30,7 @@ def write_record(path: Path, body: dict[str, Any]) -> None:
     full = {"schema": SCHEMA_VERSION, **body}
     full = json.loads(json.dumps(full, allow_nan=False))  # tuples to lists before the digest, as a reader will see it
     full["digest"] = digest(full)
-    atomic.write_bytes(
-        path, atomic.dump_json(full), before_replace=lambda: faults.reach("record-before-replace")
-    )
+    atomic.write_bytes(path, atomic.dump_json(full), before_replace=lambda: faults.reach("record-before-replace"))
     faults.reach("record-after-replace")
 
 
@@ -69,6 +67,7 @@ def check_schema(path: Path, version: int) -> None:
     """
     if version > SCHEMA_VERSION:
         raise UserError(
-            f"{path} was written by a newer version of this project (schema {version}, this one reads {SCHEMA_VERSION}).",
+            f"{path} was written by a newer version of this project "
+            f"(schema {version}; this one reads up to {SCHEMA_VERSION}).",
             "Update the project, or choose another folder with --results.",
         )

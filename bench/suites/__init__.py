@@ -1,1 +1,1 @@
-"""Suites: named questions, one file each. A suite is QUESTION, FIGURES, HEADLINE, FAR and `cells(options)`; no torch."""
+"""Suites: named questions, one file each: QUESTION, FIGURES, HEADLINE, FAR and `cells(options)`. No torch."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bench.spec import Cell, TaskSpec
 from bench.suites._contract import SuiteOptions, merge
 from bench.suites._recipes import recipe_for
@@ -28,10 +30,11 @@ def cells(options: SuiteOptions) -> list[Cell]:
     for seed in range(options.seeds or 1):
         for upstream in data:
             for model in options.models or MODELS:
-                common = {"model": model, "data": upstream, "tasks": TASKS, "seed": seed}
-                recipe = recipe_for(model, warmup_images=128)
-                for size in SIZES:
-                    axes = ("data_size", "compute") if size == max(SIZES) else ("data_size",)
-                    found.append(Cell(**common, recipe=recipe, num_images=size, horizons=HORIZONS, axes=axes))
+                base = Cell(
+                    model=model, data=upstream, recipe=recipe_for(model, warmup_images=128), horizons=HORIZONS,
+                    seed=seed, tasks=TASKS,
+                )  # fmt: skip
+                found += [replace(base, num_images=size, axes=("data_size",)) for size in SIZES]
+                found.append(replace(base, num_images=max(SIZES), axes=("compute",)))
     found.append(Cell(model="pixels", data=data[0], num_images=max(SIZES), tasks=TASKS, axes=("compute", "data_size")))
     return merge(found)

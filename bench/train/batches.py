@@ -32,7 +32,11 @@ class Batches:
         self.num_images = len(images)
         self.height, self.width = images.images_NHWC.shape[1:3]
         pad = recipe.shift
-        padded = np.pad(images.images_NHWC, ((0, 0), (pad, pad), (pad, pad), (0, 0)), mode="edge") if pad else images.images_NHWC
+        padded = (
+            np.pad(images.images_NHWC, ((0, 0), (pad, pad), (pad, pad), (0, 0)), mode="edge")
+            if pad
+            else images.images_NHWC
+        )
         self.images_NHWC = torch.from_numpy(np.ascontiguousarray(padded)).to(device)
         self.labels_N = torch.from_numpy(np.asarray(images.labels_N, dtype=np.int64)).to(device)
         self._permutation = lru_cache(maxsize=2)(self._shuffle)

@@ -42,7 +42,7 @@ class Position:
 
 
 def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """The paper's Adam: decoupled weight decay on every parameter, as flax.optim.Adam did (see its apply_param_gradient)."""
+    """The paper's Adam: decoupled weight decay on every parameter, as flax.optim.Adam had it."""
     return torch.optim.AdamW(
         model.parameters(), lr=recipe.lr, betas=recipe.betas, weight_decay=recipe.weight_decay, fused=True
     )
@@ -77,7 +77,13 @@ class Trainer:
     ) -> None:
         self.model, self.batches, self.recipe, self.seed, self.device = model, batches, recipe, seed, device
         self.horizons, self.initialise = horizons, initialise
-        self.folder, self.evaluate, self.progress, self.should_stop, self.log = folder, evaluate, progress, should_stop, log
+        self.folder, self.evaluate, self.progress, self.should_stop, self.log = (
+            folder,
+            evaluate,
+            progress,
+            should_stop,
+            log,
+        )
         self.save_every = save_every
         self.dtype = precision.resolve(recipe.dtype, device)
         self.segments = schedule.segments(recipe, horizons)

@@ -1,8 +1,9 @@
 """The precision policy, in one place.
 
 Weights, gradients, optimizer state and the loss are float32 everywhere. On a GPU the forward pass runs under bfloat16
-autocast (no loss scaling needed). On a CPU it stays float32: at the widths and batches of the `cpu` scale bfloat16 gains
-nothing, and it disturbs the gradients of weight-standardised networks with group normalisation. Probes are float64.
+autocast (no loss scaling needed). On a CPU it stays float32: at the widths and batches of the `cpu` scale bfloat16
+gains nothing, and it disturbs the gradients of weight-standardised networks with group normalisation. Probes are
+float64.
 """
 
 from __future__ import annotations
