@@ -1,0 +1,244 @@
+"""Tables of a report: raw numbers as CSV, formatted text as Markdown (and, elsewhere, HTML)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.analysis import words
+from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point
+from bench.analysis.intervals import Estimate, contents
+
+Text = Callable[[Any], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column. `text` shows a raw value to people; `numeric` columns are aligned right."""
+
+    key: str
+    heading: str
+    text: Text = str
+    numeric: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows of raw values. Accuracies are `Estimate`s: CSV splits them into value, low, high and n."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Mapping[str, Any], ...]
+    note: str = ""
+
+    def cells(self) -> list[list[str]]:
+        """Text of every cell, row by row."""
+        return [[shown(column, row.get(column.key)) for column in self.columns] for row in self.rows]
+
+    def markdown(self) -> str:
+        """A pipe table with its title and note."""
+        lines = [
+            "| " + " | ".join(_pipe(c.heading) for c in self.columns) + " |",
+            "| " + " | ".join("---:" if c.numeric else ":---" for c in self.columns) + " |",
+            *("| " + " | ".join(_pipe(cell) for cell in row) + " |" for row in self.cells()),
+        ]
+        note = f"\n{self.note}\n" if self.note else ""
+        return f"### {self.title}\n\n" + "\n".join(lines) + "\n" + note
+
+    def csv(self) -> str:
+        """Raw numbers, one row per row; missing values are empty."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        wide = {c.key for c in self.columns if any(isinstance(row.get(c.key), Estimate) for row in self.rows)}
+        heads: list[str] = []
+        for column in self.columns:
+            heads += [column.key + end for end in ESTIMATE_ENDS] if column.key in wide else [column.key]
+        writer.writerow(heads)
+        for row in self.rows:
+            values: list[Any] = []
+            for column in self.columns:
+                value = row.get(column.key)
+                values += _split(value) if column.key in wide else [_raw(value)]
+            writer.writerow(values)
+        return out.getvalue()
+
+
+ESTIMATE_ENDS = ("", "_low", "_high", "_seeds", "_draws", "_test_images", "_excludes")
+
+
+def shown(column: Column, value: Any) -> str:
+    """One cell as text; a dash for what is missing."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return words.MISSING
+    return words.interval(value.value, value.half) if isinstance(value, Estimate) else column.text(value)
+
+
+def build(evidence: Evidence) -> tuple[Table, ...]:
+    """Every table, in the order of the report."""
+    return (models(evidence), baselines(evidence), horizons(evidence), coverage(evidence))
+
+
+def models(evidence: Evidence) -> Table:
+    """One row per model of the compute axis, at its longest horizon."""
+    costs = _costs(evidence)
+    rows = []
+    for series in evidence.on_axis("compute"):
+        p = series.last
+        rows.append(_point_row(p, series.label) | costs.get(p.key, {}) | _scores(evidence, p))
+    return Table(
+        name="models", title="Models at their longest horizon", rows=tuple(rows),
+        columns=(*NAMES, *SIZE, *BUDGET, *SPEED, *_score_columns(evidence)), note=_note(evidence, rows),
+    )  # fmt: skip
+
+
+def horizons(evidence: Evidence) -> Table:
+    """Every (model, data size, horizon), means over seeds."""
+    costs = _costs(evidence)
+    rows = [
+        _point_row(p, s.label) | costs.get(p.key, {}) | _scores(evidence, p) for s in evidence.series for p in s.points
+    ]
+    columns = (*NAMES, *BUDGET, Column(key="final_train_loss", heading="Train loss", text=lambda v: f"{v:.3f}"),
+               *_score_columns(evidence))  # fmt: skip
+    return Table(name="horizons", title="Every horizon", columns=columns, rows=tuple(rows), note=_note(evidence, rows))
+
+
+def baselines(evidence: Evidence) -> Table:
+    """Raw pixels, and the untrained network of every model."""
+    rows = []
+    if evidence.pixels:
+        rows.append({"series": "raw pixels", "family": "–"} | _scores(evidence, evidence.pixels))
+    seen: set[str] = set()
+    for series in evidence.series:
+        if series.untrained and series.label not in seen and _scores(evidence, series.untrained):
+            seen.add(series.label)
+            rows.append({"series": f"{series.label}, untrained", "family": series.family}
+                        | _scores(evidence, series.untrained))  # fmt: skip
+    columns = (NAMES[0], NAMES[1], *(c for c in _score_columns(evidence) if c.key != UPSTREAM))
+    return Table(name="baselines", title="Baselines", columns=columns, rows=tuple(rows), note=_note(evidence, rows))
+
+
+def coverage(evidence: Evidence) -> Table:
+    """Every cell: done, diverged, failed, damaged or not finished."""
+    rows = [
+        {"cell": record["directory"], "status": record["status"], "reason": record.get("reason") or "",
+         "horizons": len(record["horizons"]), "seconds": (record["cost"].get("seconds") or {}).get("total")}
+        for record in evidence.records.records
+    ]  # fmt: skip
+    rows += [{"cell": d.directory, "status": "damaged record", "reason": d.reason} for d in evidence.records.damaged]
+    rows += [{"cell": name, "status": "not finished", "reason": ""} for name in evidence.records.unfinished]
+    columns = (
+        Column(key="cell", heading="Cell", numeric=False), Column(key="status", heading="Status", numeric=False),
+        Column(key="horizons", heading="Horizons"), Column(key="seconds", heading="Time", text=words.duration),
+        Column(key="reason", heading="Reason", numeric=False),
+    )  # fmt: skip
+    return Table(name="coverage", title="Coverage", columns=columns, rows=tuple(rows))
+
+
+def scores_csv(evidence: Evidence) -> str:
+    """Every measure at every number of shots, long: one row per (point, measure, shots)."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["series", "family", "data", "num_images", "images_seen", "train_flops", "measure", "shots",
+                     *("accuracy" + end if not end else end[1:] for end in ESTIMATE_ENDS)])  # fmt: skip
+    all_shots = sorted({int(s) for s in evidence.scores["shots"].dropna()}) or [None]
+    order = {p.key: p for s in evidence.series for p in ((s.untrained,) if s.untrained else ()) + s.points}
+    if evidence.pixels:
+        order[evidence.pixels.key] = evidence.pixels
+    for measure in evidence.measures:
+        drawn = evidence.scores.loc[evidence.scores["measure"] == measure, "shots"].notna().any()
+        for shots in all_shots if drawn else [None]:
+            estimates = evidence.estimates(measure, shots=shots)
+            for key, p in order.items():
+                if key in estimates:
+                    writer.writerow([p.series, p.family, p.data, p.num_images, p.images_seen, p.train_flops, measure,
+                                     shots or "", *_split(estimates[key])])  # fmt: skip
+    return out.getvalue()
+
+
+NAMES = (
+    Column(key="series", heading="Model", numeric=False),
+    Column(key="family", heading="Family", numeric=False),
+)
+SIZE = (
+    Column(key="params", heading="Parameters", text=words.short_count),
+    Column(key="forward_macs", heading="MACs/image", text=words.short_count),
+)
+BUDGET = (
+    Column(key="num_images", heading="Images", text=words.count),
+    Column(key="images_seen", heading="Images seen", text=words.count),
+    Column(key="epochs", heading="Epochs", text=lambda v: words.significant(v, 2)),
+    Column(key="train_flops", heading="Training FLOPs", text=words.flops),
+)
+SPEED = (
+    Column(key="images_per_second", heading="Images/s", text=words.significant),
+    Column(key="utilisation", heading="Utilisation", text=lambda v: f"{100 * v:.0f} %"),
+    Column(key="train_seconds", heading="Training time", text=words.duration),
+    Column(key="core_days", heading="Core-days", text=words.core_days),
+)
+
+
+def _point_row(p: Point, label: str) -> dict[str, Any]:
+    return {
+        "series": label, "family": p.family, "params": p.params, "forward_macs": p.forward_macs, "num_images": p.num_images,
+        "images_seen": p.images_seen, "epochs": p.epochs, "train_flops": p.train_flops,
+    }  # fmt: skip
+
+
+def _costs(evidence: Evidence) -> dict[tuple[str, int], dict[str, float]]:
+    """Means over seeds of what a horizon cost."""
+    names = ["images_per_second", "utilisation", "train_seconds", "core_days", "final_train_loss"]
+    done = evidence.horizons[evidence.horizons["status"] == "complete"]
+    if done.empty:
+        return {}
+    means = done.groupby(["variant", "images_seen"])[names].mean()
+    return {(str(v), int(s)): dict(zip(names, row, strict=True)) for (v, s), row in zip(means.index, means.to_numpy().tolist(), strict=True)}
+
+
+def _scores(evidence: Evidence, point: Point) -> dict[str, Estimate]:
+    measures = (HEADLINE, FAR, *evidence.measures)
+    return {m: e for m in measures if (e := evidence.estimate(point, m)) is not None}
+
+
+def _score_columns(evidence: Evidence) -> list[Column]:
+    averages = [Column(key=key, heading=f"{key.capitalize()} mean [%]")
+                for key, parts in ((HEADLINE, evidence.headline), (FAR, evidence.far)) if len(parts) > 1]  # fmt: skip
+    return averages + [Column(key=m, heading=f"{m} [%]") for m in evidence.measures]
+
+
+def _note(evidence: Evidence, rows: Iterable[Mapping[str, Any]]) -> str:
+    estimates = [v for row in rows for v in row.values() if isinstance(v, Estimate)]
+    if not estimates:
+        return ""
+    shots = f"{evidence.shots}-shot accuracies; " if evidence.shots else ""
+    n = words.join(sorted({" × ".join(_runs(e)) for e in estimates if _runs(e)}), "or")
+    tests = [f"{m} {max((e.num_test for row in rows for k, e in row.items() if k == m and isinstance(e, Estimate)), default=0):,}"
+             for m in evidence.measures]  # fmt: skip
+    tests = [text for text in tests if not text.endswith(" 0")]
+    return f"{shots}n: {n}; test images: {', '.join(tests)}. {contents(estimates)}"
+
+
+def _runs(e: Estimate) -> list[str]:
+    return [words.plural(n, noun) for n, noun in ((e.num_seeds, "seed"), (e.num_draws, "draw")) if n]
+
+
+def _split(value: Any) -> list[Any]:
+    if not isinstance(value, Estimate):
+        return [""] * len(ESTIMATE_ENDS)
+    numbers: Sequence[float] = (value.value, value.low, value.high)
+    return [*(repr(float(n)) for n in numbers), value.num_seeds, value.num_draws, value.num_test, "; ".join(value.excluded)]
+
+
+def _raw(value: Any) -> Any:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return repr(value) if isinstance(value, float) else value
+
+
+def _pipe(text: str) -> str:
+    """Text that cannot break out of a Markdown table cell."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
