@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 KEEP = 2  # one could be found bad
 MANIFEST = "manifest.json"
 PREFIX = "step-"
+TENSORS, STATE = "tensors.safetensors", "state.json"
+FILES = (TENSORS, STATE)
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         _remove_leftovers(folder)
         temporary.mkdir()
         files = {
-            "tensors.safetensors": to_bytes({k: v.detach().cpu().contiguous() for k, v in checkpoint.tensors.items()}),
-            "state.json": atomic.dump_json(checkpoint.state),
+            TENSORS: to_bytes({k: v.detach().cpu().contiguous() for k, v in checkpoint.tensors.items()}),
+            STATE: atomic.dump_json(checkpoint.state),
         }
         for name, data in files.items():
             _write_synced(temporary / name, data)
@@ -90,16 +92,17 @@ def verify(path: Path) -> None:
     """
     try:
         manifest = json.loads((path / MANIFEST).read_bytes())
-        files = manifest["files"]
-        if f"{PREFIX}{manifest['step']:09d}" != path.name:
-            raise ValueError("the manifest is of another step")
+        files = {name: (manifest["files"][name]["bytes"], manifest["files"][name]["sha256"]) for name in FILES}
+        step = manifest["step"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"the manifest cannot be read ({error})") from error
-    for name, expected in files.items():
+        raise ValueError(f"the manifest cannot be read ({error!r})") from error
+    if path.name != f"{PREFIX}{step:09d}" or len(manifest["files"]) != len(FILES):
+        raise ValueError("the manifest is of another checkpoint")
+    for name, (size, sha256) in files.items():
         file = path / name
-        if not file.is_file() or file.stat().st_size != expected["bytes"]:
+        if not file.is_file() or file.stat().st_size != size:
             raise ValueError(f"{name} is missing or truncated")
-        if _sha256(file) != expected["sha256"]:
+        if _sha256(file) != sha256:
             raise ValueError(f"{name} was altered: its sha256 does not match")
 
 
@@ -111,8 +114,8 @@ def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     for path in _steps(folder):
         try:
             verify(path)
-            state = json.loads((path / "state.json").read_bytes())
-            tensors = load_file(path / "tensors.safetensors")
+            state = json.loads((path / STATE).read_bytes())
+            tensors = load_file(path / TENSORS)
         except ValueError as error:
             messages.append(f"Checkpoint {path.name} set aside: {error}")
             _quarantine(path, str(error))
@@ -125,7 +128,7 @@ def newest_state(folder: Path) -> dict[str, Any] | None:
     """JSON state of the newest checkpoint, unverified and without its tensors: for showing progress only."""
     for path in _steps(folder):
         try:
-            return json.loads((path / "state.json").read_bytes())
+            return json.loads((path / STATE).read_bytes())
         except (OSError, ValueError):
             continue
     return None

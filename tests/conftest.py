@@ -1,0 +1,37 @@
+"""Shared fixtures. Tests write to temporary folders only and talk to nothing but this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """The checkout's root."""
+    return PROJECT
+
+
+@pytest.fixture
+def bench(tmp_path: Path):
+    """Run a verb as a user would: `bench("run", "--suite", "smoke")` -> CompletedProcess. Works in `tmp_path`."""
+
+    def call(verb: str, *arguments: str, cwd: Path = tmp_path, project: Path = PROJECT, check: bool = False, **variables):
+        environment = os.environ | {"PYTHONPATH": str(project)} | variables
+        return subprocess.run(
+            [sys.executable, "-m", f"bench.{verb}", *map(str, arguments)],
+            cwd=cwd,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=check,
+        )
+
+    return call

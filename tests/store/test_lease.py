@@ -1,0 +1,64 @@
+"""One runner per cell; a dead runner's lease is taken over at once on this machine, later on another."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from bench.store import lease
+
+
+def test_two_claimants_one_wins(tmp_path):
+    path = tmp_path / "lease.json"
+    with lease.claim(path) as first, lease.claim(path) as second:
+        assert (first, second) == (True, False)
+    assert not path.exists()
+
+
+def test_many_claimants_at_once_one_wins(tmp_path):
+    path = tmp_path / "lease.json"
+    script = (
+        "import sys, time; from pathlib import Path; from bench.store.lease import claim\n"
+        "with claim(Path(sys.argv[1])) as mine: print(int(mine), flush=True); time.sleep(1.5)"
+    )
+
+    def run(_):
+        return subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
+
+    with ThreadPoolExecutor(6) as pool:
+        won = [int(result.stdout) for result in pool.map(run, range(6))]
+    assert sum(won) == 1
+
+
+def test_a_killed_runner_loses_its_lease(tmp_path):
+    path = tmp_path / "lease.json"
+    script = "import os, sys; from pathlib import Path; from bench.store import lease\nlease._acquire(Path(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    assert path.exists()
+    assert not lease.holder_is_alive(path)
+    with lease.claim(path) as mine:
+        assert mine
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
+def test_a_reused_process_number_is_not_the_holder(tmp_path):
+    path = tmp_path / "lease.json"
+    with lease.claim(path):
+        content = json.loads(path.read_text())
+        path.write_text(json.dumps(content | {"started": "1"}))
+        assert not lease.holder_is_alive(path)
+
+
+def test_a_lease_of_another_machine_lives_by_its_heartbeat(tmp_path):
+    path = tmp_path / "lease.json"
+    path.write_text(json.dumps({"machine": "elsewhere", "pid": 1, "started": None}))
+    assert lease.holder_is_alive(path)
+    old = time.time() - lease.EXPIRES_AFTER - 1
+    os.utime(path, (old, old))
+    assert not lease.holder_is_alive(path)

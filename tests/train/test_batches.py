@@ -1,0 +1,62 @@
+"""Order and augmentation are functions of (seed, step), and no image is left out of an epoch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bench.data.images import ImageSet
+from bench.spec import Recipe
+from bench.train.batches import Batches, to_input
+
+
+def images(count: int, side: int = 6, channels: int = 1) -> ImageSet:
+    pixels = np.random.default_rng(0).integers(0, 256, (count, side, side, channels), dtype=np.uint8)
+    return ImageSet(
+        name="noise", split="train", images_NHWC=pixels, labels_N=np.arange(count) % 3, class_names=("a", "b", "c"),
+        kind="rendered",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("count, batch", [(10, 4), (7, 16), (64, 64), (1, 3)])
+def test_each_epoch_shows_each_image_once(count, batch):
+    batches = Batches(images(count), recipe=Recipe(batch=batch), seed=3, device="cpu")
+    steps = -(-count * 4 // batch)
+    seen = np.concatenate([batches.indices(step) for step in range(steps)])[: count * 4]
+    for epoch in seen.reshape(4, count):
+        assert sorted(epoch) == list(range(count))
+    assert count < 5 or (seen[:count] != seen[count : 2 * count]).any()
+
+
+def test_a_batch_depends_on_seed_and_step_alone():
+    recipe = Recipe(batch=8, shift=2, flip=True)
+    first, again = (Batches(images(50), recipe=recipe, seed=1, device="cpu") for _ in range(2))
+    for _ in range(3):
+        first(0)  # asking for other batches in between changes nothing
+    assert torch.equal(first(17)[0], again(17)[0])
+    assert not torch.equal(first(17)[0], first(18)[0])
+    other = Batches(images(50), recipe=recipe, seed=2, device="cpu")
+    assert not torch.equal(first(17)[0], other(17)[0])
+
+
+def test_a_shift_moves_the_whole_image_and_repeats_its_edge():
+    source = images(20)
+    batches = Batches(source, recipe=Recipe(batch=20, shift=2), seed=0, device="cpu")
+    x_BCHW, labels_B = batches(5)
+    index_B = batches.indices(5)
+    padded = np.pad(source.images_NHWC, ((0, 0), (2, 2), (2, 2), (0, 0)), mode="edge")
+    moved = 0
+    for x_CHW, index, label in zip(x_BCHW, index_B, labels_B, strict=True):
+        windows = [padded[index, r : r + 6, c : c + 6] for r in range(5) for c in range(5)]
+        pixels = ((x_CHW.permute(1, 2, 0) + 1) * 127.5).round().to(torch.uint8).numpy()
+        matches = [np.array_equal(pixels, window) for window in windows]
+        assert any(matches)
+        moved += not matches[12]
+        assert label == source.labels_N[index]
+    assert moved > 10
+
+
+def test_inputs_span_minus_one_to_one():
+    x = to_input(torch.tensor([0, 255], dtype=torch.uint8).view(1, 1, 2, 1))
+    assert x.flatten().tolist() == [-1.0, 1.0]

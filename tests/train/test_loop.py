@@ -1,0 +1,140 @@
+"""The loop: stopping anywhere and continuing changes nothing; a branch is what training to that budget alone gives."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from bench.data.images import ImageSet
+from bench.errors import Interrupted
+from bench.spec import Recipe
+from bench.train.batches import Batches
+from bench.train.loop import Diverged, Trainer
+
+HORIZONS = (0, 320, 640, 1280)
+
+
+def data() -> ImageSet:
+    rng = np.random.default_rng(0)
+    labels = np.arange(90) % 3
+    pixels = (rng.integers(0, 120, (90, 8, 8, 1)) + 60 * labels[:, None, None, None]).astype(np.uint8)
+    return ImageSet(
+        name="stripes", split="train", images_NHWC=pixels, labels_N=labels, class_names=("a", "b", "c"), kind="rendered"
+    )
+
+
+class Net(nn.Module):
+    """Has dropout and a buffer-free norm, so that every random stream matters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Flatten(), nn.Linear(64, 16), nn.GELU(), nn.LayerNorm(16), nn.Dropout(0.2), nn.Linear(16, 3)
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def trainer(folder, *, stop=lambda: False, recipe=None, horizons=HORIZONS, snapshots=None) -> Trainer:
+    torch.manual_seed(0)
+    model = Net()
+
+    def initialise():
+        torch.manual_seed(0)
+        model.load_state_dict(Net().state_dict())
+
+    recipe = recipe or Recipe(batch=16, lr=1e-2, warmup_images=64)
+
+    def evaluate(horizon, loss, position):
+        weights = torch.cat([p.detach().flatten() for p in model.parameters()])
+        if snapshots is not None:
+            snapshots[horizon] = weights.clone()
+        return {"images_seen": horizon, "loss": loss, "spent_images": 0, "digest": weights.double().sum().item()}
+
+    return Trainer(
+        model=model, initialise=initialise, batches=Batches(data(), recipe=recipe, seed=5, device="cpu"),
+        recipe=recipe, horizons=horizons, seed=5, device="cpu", folder=folder, evaluate=evaluate,
+        progress=lambda _: None, should_stop=stop, log=lambda _: None,
+    )  # fmt: skip
+
+
+def weights_of(t: Trainer) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in t.model.parameters()])
+
+
+@pytest.mark.parametrize("kind", ["branch", "separate"])
+@pytest.mark.parametrize("seed", range(4))
+def test_stopping_anywhere_changes_not_one_bit(tmp_path, kind, seed):
+    recipe = Recipe(batch=16, lr=1e-2, warmup_images=64, schedule=kind)
+    whole = trainer(tmp_path / "whole", recipe=recipe)
+    rows = whole.run()
+    chooser = random.Random(seed)
+    pieces = 0
+    while True:
+        left = chooser.randrange(1, 25)
+        steps = iter(range(left))
+        part = trainer(tmp_path / "parts", recipe=recipe, stop=lambda s=steps: next(s, None) is None)
+        part.resume()
+        pieces += 1
+        try:
+            resumed_rows = part.run()
+            break
+        except Interrupted:
+            continue
+    assert pieces > 3
+    assert resumed_rows == rows
+    assert torch.equal(weights_of(part), weights_of(whole))
+
+
+def test_losing_the_newest_checkpoint_changes_nothing_either(tmp_path):
+    rows = trainer(tmp_path / "whole").run()
+    steps = iter(range(60))
+    part = trainer(tmp_path / "parts", stop=lambda: next(steps, None) is None)
+    with pytest.raises(Interrupted):
+        part.run()
+    newest = max((tmp_path / "parts").iterdir())
+    (newest / "tensors.safetensors").write_bytes(b"torn")
+    again = trainer(tmp_path / "parts")
+    assert again.resume()
+    assert again.run() == rows
+
+
+def test_a_branch_equals_training_to_that_budget_alone(tmp_path):
+    """Same order, same rates, same dropout: sharing the trunk must not change a weight."""
+    shared: dict[int, torch.Tensor] = {}
+    trainer(tmp_path / "shared", snapshots=shared).run()
+    for horizon in HORIZONS[1:]:
+        alone: dict[int, torch.Tensor] = {}
+        # warm-up is a function of the shortest horizon; 64 images are below its cap in every case
+        trainer(tmp_path / f"alone-{horizon}", horizons=(horizon,), snapshots=alone).run()
+        assert torch.equal(shared[horizon], alone[horizon])
+
+
+def test_training_learns(tmp_path):
+    rows = trainer(tmp_path / "c").run()
+    assert rows[0]["loss"] is None
+    assert rows[-1]["loss"] < rows[1]["loss"] < 1.2
+
+
+def test_divergence_is_noticed_and_says_where(tmp_path):
+    recipe = Recipe(batch=16, lr=float("inf"), warmup_images=0)
+    with pytest.raises(Diverged, match=r"between steps \d+ and \d+"):
+        trainer(tmp_path / "c", recipe=recipe).run()
+
+
+def test_the_optimizer_is_adam_with_decoupled_decay_on_every_parameter(tmp_path):
+    """Against the formula: p <- p - lr * wd * p - lr * m_hat / (sqrt(v_hat) + eps), biases and norms included."""
+    recipe = Recipe(batch=16, lr=0.01, weight_decay=0.1, betas=(0.9, 0.99), clip=0, warmup_images=0, cooldown=0.0)
+    t = trainer(tmp_path / "c", recipe=recipe, horizons=(320,))
+    before = [p.detach().clone().double() for p in t.model.parameters()]
+    t.model.train()
+    t.step()
+    for old, parameter in zip(before, t.model.parameters(), strict=True):
+        g = parameter.grad.double()
+        expected = old - 0.01 * 0.1 * old - 0.01 * g / (g.abs() + 1e-8)
+        torch.testing.assert_close(parameter.detach().double(), expected, rtol=1e-5, atol=1e-6)
