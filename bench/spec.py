@@ -111,9 +111,11 @@ def to_json(value: Any, *, omit_defaults: bool = False) -> Any:
             if omit_defaults and not entry.compare:
                 continue
             item = getattr(value, entry.name)
-            if omit_defaults and entry.default is not dataclasses.MISSING and item == entry.default:
-                continue
-            result[entry.name] = to_json(item, omit_defaults=omit_defaults)
+            written = to_json(item, omit_defaults=omit_defaults)
+            if omit_defaults and entry.default is not dataclasses.MISSING:
+                if written == to_json(entry.default, omit_defaults=True):
+                    continue
+            result[entry.name] = written
         return result
     if isinstance(value, tuple | list):
         return [to_json(item, omit_defaults=omit_defaults) for item in value]
