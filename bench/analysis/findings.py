@@ -30,6 +30,7 @@ class Finding:
         verdict: for the mean over the subject's models, beyond its interval.
         answer: a sentence with numbers.
         evidence: the comparisons behind it, one dictionary each (accuracy units, not percent).
+        main: on the headline tasks; the others (far tasks, upstream) are shown below them.
     """
 
     question: str
@@ -37,6 +38,7 @@ class Finding:
     verdict: Verdict
     answer: str
     evidence: tuple[dict[str, Any], ...] = ()
+    main: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +51,15 @@ class Findings:
     cost: Spent
 
     def lines(self) -> list[str]:
-        """Plain text for a console: findings by question, what cannot be told, cost."""
+        """Plain text for a console: main findings by question, what cannot be told, warnings, cost."""
         text = []
-        for question in dict.fromkeys(f.question for f in self.findings):
+        main = [f for f in self.findings if f.main]
+        for question in dict.fromkeys(f.question for f in main):
             text.append(question)
-            text += [f"  {f.subject}: {f.verdict}. {f.answer}" for f in self.findings if f.question == question]
+            text += [f"  {f.subject}: {f.verdict}. {f.answer}" for f in main if f.question == question]
         text += ["What this study cannot tell", *(f"  - {limit}" for limit in self.limits)]
-        text += ["Warnings", *(f"  - {c.text}" for c in self.checks if c.level == "warning")] if self.checks else []
+        warnings = [f"  - {c.text}" for c in self.checks if c.level == "warning"]
+        text += ["Warnings", *warnings] if warnings else []
         return [*text, "Cost", f"  {self.cost.sentence}"]
 
 
@@ -166,7 +170,7 @@ def _about(
         text += f" ({mean.counts})."
     text += _without_training_noise(mean)
     return Finding(question=question, subject=subject, verdict=verdict, answer=f"{text} {extra}".strip(),
-                   evidence=tuple(_row(c) for c in (*found, *rows)))  # fmt: skip
+                   main=found[0].measure == HEADLINE, evidence=tuple(_row(c) for c in (*found, *rows)))  # fmt: skip
 
 
 def _ahead(evidence: Evidence, duel: ahead.Duel) -> Finding:

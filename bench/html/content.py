@@ -1,0 +1,106 @@
+"""What a report holds, before it becomes HTML or Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.analysis.evidence import Evidence
+from bench.analysis.findings import Finding, Findings
+from bench.analysis.tables import Table
+from bench.analysis.words import join, plural
+from bench.plots._contract import Saved
+
+ENVIRONMENT = (
+    ("project_version", "Version"), ("commit", "Commit"), ("python", "Python"), ("torch", "PyTorch"), ("timm", "timm"),
+    ("numpy", "NumPy"), ("platform", "System"), ("cpu", "Processor"), ("gpu", "GPU"), ("threads", "Threads per cell"),
+    ("dtype", "Precision"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """Everything that a reader sees, in order.
+
+    Attributes:
+        not_drawn: (title, reason) of figures that the records hold nothing for.
+        provenance: (label, text) pairs.
+        commands: what to type to get the same.
+    """
+
+    suite: str
+    question: str
+    findings: Findings
+    figures: tuple[Saved, ...]
+    not_drawn: tuple[tuple[str, str], ...]
+    tables: tuple[Table, ...]
+    coverage: str
+    provenance: tuple[tuple[str, str], ...]
+    commands: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        return f"{self.suite[:1].upper()}{self.suite[1:]} study"
+
+
+def gather(
+    evidence: Evidence, findings: Findings, *, figures: Sequence[Saved], not_drawn: Sequence[tuple[str, str]],
+    tables: Sequence[Table],
+) -> Content:  # fmt: skip
+    """Put a report together."""
+    return Content(
+        suite=evidence.suite, question=evidence.question, findings=findings, figures=tuple(figures),
+        not_drawn=tuple(not_drawn), tables=tuple(tables), coverage=coverage(evidence), provenance=provenance(evidence),
+        commands=(f"python -m bench.run --suite {evidence.suite}", f"python -m bench.report --suite {evidence.suite}"),
+    )  # fmt: skip
+
+
+def coverage(evidence: Evidence) -> str:
+    """One sentence: how many cells are done, and what happened to the others."""
+    counts = Counter(record["status"] for record in evidence.records.records)
+    counts["damaged"] = len(evidence.records.damaged)
+    counts["not finished"] = len(evidence.records.unfinished)
+    total = sum(counts.values())
+    others = [f"{number} {status}" for status, number in sorted(counts.items()) if number and status != "complete"]
+    return f"{counts['complete']} of {plural(total, 'cell')} complete" + (f"; {join(others)}." if others else ".")
+
+
+def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:
+    """Where the numbers come from: software, hardware, data. Distinct values are all listed."""
+    records = evidence.records.records
+    found = []
+    for key, label in ENVIRONMENT:
+        values = _distinct([record.get("env") or {} for record in records], key)
+        if values:
+            found.append((label, "; ".join(values)))
+    found.append(("Device", "; ".join(_distinct([r["cost"] for r in records], "device")) or "unknown"))
+    peaks = _distinct(records, "peak_source")
+    if peaks:
+        found.append(("Peak for utilisation", "; ".join(peaks)))
+    data = sorted({_data(record["data"]) for record in records if record.get("data")})
+    found += [("Pre-training data", text) for text in data]
+    starts, ends = (_distinct([r.get("env") or {} for r in records], key) for key in ("time_start", "time_end"))
+    if starts and ends:
+        found.append(("Made between", f"{starts[0]} and {ends[-1]}"))
+    return tuple(found)
+
+
+def _distinct(sources: Sequence[Mapping[str, Any]], key: str) -> list[str]:
+    return sorted({str(source[key]) for source in sources if source.get(key) is not None})
+
+
+def _data(data: Mapping[str, Any]) -> str:
+    digest = str(data.get("content_hash") or "")[:12]
+    images = f"{int(data['num_images']):,} images" if data.get("num_images") else "unknown number of images"
+    return (f"{data.get('name')} revision {data.get('revision')}: {images}, {data.get('num_classes')} classes, "
+            f"{data.get('kind')}" + (f", sha256 {digest}…" if digest else ""))  # fmt: skip
+
+
+def by_question(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
+    """Findings grouped by question, in order."""
+    grouped: dict[str, list[Finding]] = {}
+    for finding in findings:
+        grouped.setdefault(finding.question, []).append(finding)
+    return grouped

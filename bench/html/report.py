@@ -1,0 +1,148 @@
+"""The report as one self-contained HTML file: no network, light and dark, readable on a phone and on paper."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from bench.analysis.findings import Finding
+from bench.analysis.intervals import Estimate
+from bench.analysis.tables import Column, Table, shown
+from bench.html.content import Content, by_question
+from bench.plots._contract import Saved
+
+HERE = Path(__file__).parent
+CLASSES = {"yes": "yes", "no": "no", "cannot tell": "unsure"}
+
+
+def render(content: Content) -> str:
+    """The page. Equal content gives equal text."""
+    sections = [
+        ("answers", "What was found", _answers(content)),
+        ("limits", "What this study cannot tell", _limits(content)),
+        ("figures", "Figures", _figures(content)),
+        ("tables", "Tables", "".join(_table(table) for table in content.tables if table.name != "coverage")),
+        ("coverage", "Coverage and cost", _coverage(content)),
+        ("provenance", "Provenance", _provenance(content)),
+        ("reproduce", "How to reproduce", _reproduce(content)),
+    ]
+    links = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title, _ in sections)
+    body = "".join(f'<section id="{key}"><h2>{escape(title)}</h2>{text}</section>\n' for key, title, text in sections)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{escape(content.title)}</title>\n<style>\n{(HERE / '_style.css').read_text()}</style>\n</head>\n<body>\n"
+        f'<header><h1>{escape(content.title)}</h1><p class="lead">{escape(content.question)}</p>'
+        f'<p class="small">{escape(content.coverage)} {escape(content.findings.cost.sentence)}</p>'
+        f"<nav>{links}</nav></header>\n<main>\n{body}</main>\n"
+        f"<script>\n{(HERE / '_sort.js').read_text()}</script>\n</body>\n</html>\n"
+    )
+
+
+def _answers(content: Content) -> str:
+    main = [f for f in content.findings.findings if f.main]
+    more = [f for f in content.findings.findings if not f.main]
+    text = _list(main) if main else "<p>No questions could be asked of these records.</p>"
+    if more:
+        text += f"<details><summary>{len(more)} more answers</summary>{_list(more)}</details>"
+    return text
+
+
+def _list(findings: Sequence[Finding]) -> str:
+    parts = []
+    for question, members in by_question(findings).items():
+        rows = "".join(
+            f'<div><dt>{escape(f.subject)}</dt><dd class="verdict {CLASSES[f.verdict]}">{escape(f.verdict)}</dd>'
+            f'<dd class="text">{escape(f.answer)}</dd></div>'
+            for f in members
+        )
+        parts.append(f'<h3>{escape(question)}</h3><dl class="answers">{rows}</dl>')
+    return "".join(parts)
+
+
+def _limits(content: Content) -> str:
+    text = "<ul>" + "".join(f"<li>{escape(limit)}</li>" for limit in content.findings.limits) + "</ul>"
+    for check in content.findings.checks:
+        kind = "warning" if check.level == "warning" else "remark"
+        text += f'<p class="{kind}"><strong>{escape(check.name.capitalize())}.</strong> {escape(check.text)}</p>'
+    return text
+
+
+def _figures(content: Content) -> str:
+    text = "".join(_figure(figure) for figure in content.figures)
+    for title, reason in content.not_drawn:
+        text += f'<p class="note">Not drawn: {escape(title)} ({escape(reason)}).</p>'
+    return text
+
+
+def _figure(figure: Saved) -> str:
+    return (
+        f'<figure id="figure-{escape(figure.name)}"><h3>{escape(figure.title)}</h3><div class="picture">'
+        f"{inline_svg(figure.svg, prefix=figure.name, alt=figure.alt)}</div>"
+        f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
+    )
+
+
+def inline_svg(svg: str, *, prefix: str, alt: str) -> str:
+    """An SVG file as an element of the page: ids made unique, prologue, metadata and style sheets dropped."""
+    text = svg[svg.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)  # it would apply to the whole page
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', text)
+    text = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{prefix}-\1"', text)
+    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", text)
+    text = re.sub(r'\s(width|height)="[\d.]+pt"', "", text, count=2)
+    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
+    opening = f'<svg role="img" aria-label="{escape(alt)}" style="stroke-linejoin: round; stroke-linecap: butt"'
+    return text.replace("<svg", opening, 1).strip()
+
+
+def _table(table: Table) -> str:
+    if not table.rows:
+        return f'<h3>{escape(table.title)}</h3><p class="note">No rows.</p>'
+    head = "".join(
+        f'<th scope="col"{_number_class(c)}><button type="button">{escape(c.heading)}</button></th>' for c in table.columns
+    )
+    rows = "".join("<tr>" + "".join(_cell(c, row.get(c.key)) for c in table.columns) + "</tr>" for row in table.rows)
+    note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
+    return (
+        f'<h3>{escape(table.title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>{note}"
+    )
+
+
+def _cell(column: Column, value: Any) -> str:
+    raw = value.value if isinstance(value, Estimate) else value
+    missing = raw is None or (isinstance(raw, float) and math.isnan(raw))
+    key = "" if missing else repr(raw) if isinstance(raw, float | int) else str(raw)
+    style = ' class="wrap"' if column.key == "reason" else _number_class(column)
+    return f'<td{style} data-sort="{escape(key)}">{escape(shown(column, value))}</td>'
+
+
+def _number_class(column: Column) -> str:
+    return ' class="number"' if column.numeric else ""
+
+
+def _coverage(content: Content) -> str:
+    table = next((t for t in content.tables if t.name == "coverage"), None)
+    listed = f"<details><summary>Every cell</summary>{_table(table)}</details>" if table else ""
+    return f"<p>{escape(content.coverage)}</p><p>{escape(content.findings.cost.sentence)}</p>{listed}"
+
+
+def _provenance(content: Content) -> str:
+    rows = "".join(f'<tr><th scope="row">{escape(k)}</th><td class="wrap">{escape(v)}</td></tr>' for k, v in content.provenance)
+    return f'<div class="scroll"><table><tbody>{rows}</tbody></table></div>'
+
+
+def _reproduce(content: Content) -> str:
+    return (
+        f"<p>Run the study (finished cells are kept), or rebuild this report from its records alone:</p>"
+        f"<pre>{escape(chr(10).join(content.commands))}</pre>"
+        "<p>Beside this file: <code>tables/</code> (CSV, Markdown), <code>figures/</code> (PNG, SVG, and the plotted numbers "
+        "as CSV), <code>findings.json</code> (every answer with the comparisons behind it).</p>"
+    )

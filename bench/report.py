@@ -1,0 +1,191 @@
+"""Build tables, figures and the report of a study from its records alone. Needs no torch; equal records, equal bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench import SCHEMA_VERSION, discover
+from bench.errors import EXIT_OK, UserError, command
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from rich.console import Console
+
+    from bench.analysis.evidence import Evidence
+    from bench.analysis.findings import Findings
+    from bench.plots._contract import Saved
+
+EXAMPLES = """\
+examples:
+  python -m bench.report                              the scaling study's report, from results/scaling
+  python -m bench.report --suite data --results out   another suite, another folder
+  python -m bench.report --suite scaling --json       paths and findings for machines
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportPaths:
+    """Where a report was written, and what it found."""
+
+    html: Path
+    markdown: Path
+    findings_json: Path
+    tables: tuple[Path, ...]
+    figures: tuple[Path, ...]
+    findings: Findings
+
+
+def build(suite_directory: Path, *, suite: str) -> ReportPaths:
+    """Write `suite_directory`/{report.html, report.md, findings.json, tables/, figures/}, report.html last.
+
+    Args:
+        suite_directory: `results/<suite>`, with records under cells/.
+        suite: the suite's name. A suite file of that name says which tasks are headlines and which figures to draw;
+            without one, all tasks are headlines and every figure is tried.
+
+    Raises:
+        UserError: no results there, a record from a newer version, a disk that cannot be written.
+    """
+    from bench.analysis import evidence as evidence_module
+    from bench.analysis import findings as findings_module
+    from bench.analysis import records, tables
+    from bench.html import content as content_module
+    from bench.html import markdown
+    from bench.html import report as page
+    from bench.store import atomic, faults
+
+    module = discover.load("suite", suite) if suite in discover.names("suite") else None
+    evidence = evidence_module.build(
+        records.load(suite_directory, suite=suite), headline=getattr(module, "HEADLINE", ()),
+        far=getattr(module, "FAR", ()), question=getattr(module, "QUESTION", ""), data_kinds=_data_kinds(),
+    )  # fmt: skip
+    findings = findings_module.find(evidence)
+    figures, not_drawn = _draw(evidence, module)
+    made = tables.build(evidence)
+    content = content_module.gather(evidence, findings, figures=figures, not_drawn=not_drawn, tables=made)
+
+    table_folder = atomic.make_directory(suite_directory / "tables")
+    figure_folder = atomic.make_directory(suite_directory / "figures")
+    files: dict[Path, bytes] = {}
+    for table in made:
+        files[table_folder / f"{table.name}.csv"] = table.csv().encode()
+        files[table_folder / f"{table.name}.md"] = table.markdown().encode()
+    files[table_folder / "scores.csv"] = tables.scores_csv(evidence).encode()
+    for figure in figures:
+        files |= figure.files(figure_folder)
+    files[suite_directory / "findings.json"] = atomic.dump_json(findings_json(evidence, findings))
+    files[suite_directory / "report.md"] = markdown.render(content).encode()
+    files[suite_directory / "report.html"] = page.render(content).encode()
+    for path, data in files.items():
+        atomic.write_bytes(path, data)
+        faults.reach("during-report")
+    return ReportPaths(
+        html=suite_directory / "report.html", markdown=suite_directory / "report.md",
+        findings_json=suite_directory / "findings.json", findings=findings,
+        tables=tuple(p for p in files if p.parent == table_folder),
+        figures=tuple(p for p in files if p.parent == figure_folder),
+    )  # fmt: skip
+
+
+def findings_json(evidence: Evidence, findings: Findings) -> dict[str, Any]:
+    """Everything said in words, with the numbers behind it, as JSON types."""
+    return _jsonable({
+        "schema": SCHEMA_VERSION, "suite": evidence.suite, "question": evidence.question, "level": evidence.level,
+        "headline": evidence.headline, "far": evidence.far, "shots": evidence.shots,
+        "findings": [dataclasses.asdict(f) for f in findings.findings], "cannot_tell": findings.limits,
+        "checks": [dataclasses.asdict(c) for c in findings.checks], "cost": dataclasses.asdict(findings.cost),
+    })  # fmt: skip
+
+
+def to_json(paths: ReportPaths) -> dict[str, Any]:
+    """Paths and findings, for `--json`."""
+    listed = {name: [str(p) for p in getattr(paths, name)] for name in ("tables", "figures")}
+    single = {name: str(getattr(paths, name)) for name in ("html", "markdown", "findings_json")}
+    return {**single, **listed, "findings": json.loads(paths.findings_json.read_text())}
+
+
+def say(paths: ReportPaths, console: Console) -> None:
+    """Print what was found, what cannot be told, and where the report is."""
+    for line in paths.findings.lines():
+        heading = not line.startswith(" ")
+        console.print(line, style="bold" if heading else None, highlight=False, markup=False)
+    console.print(f"Report: {paths.html}", highlight=False, markup=False)
+
+
+def _draw(evidence: Evidence, suite: ModuleType | None) -> tuple[list[Saved], list[tuple[str, str]]]:
+    """The suite's figures, or every figure there is."""
+    from bench.plots._contract import NothingToDraw, render
+
+    drawn, missing = [], []
+    for name in getattr(suite, "FIGURES", None) or discover.names("figure"):
+        module = discover.load("figure", name)
+        try:
+            drawn.append(render(name, module.TITLE, module.draw(evidence)))
+        except NothingToDraw as reason:
+            missing.append((module.TITLE, str(reason)))
+    return drawn, missing
+
+
+def _data_kinds() -> dict[str, str]:
+    """What each data set shows, "photographs" or "rendered", from its file. One that cannot be imported is left out."""
+    kinds = {}
+    for name in discover.names("data set"):
+        try:
+            kinds[name] = str(discover.load("data set", name).KIND)
+        except (ImportError, AttributeError, UserError):
+            continue
+    return kinds
+
+
+def _jsonable(value: Any) -> Any:
+    """JSON types; a number that is not finite becomes null."""
+    if isinstance(value, dict):
+        return {key: _jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if value - value == 0 else None
+    return value
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    from bench.run import parser
+
+    p = parser("python -m bench.report", __doc__ or "", EXAMPLES)
+    p.add_argument("--suite", default="scaling", help="which study (default: scaling)")
+    p.add_argument("--results", type=Path, default=Path("results"), help="where results are (default: results)")
+    p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
+    arguments = p.parse_args(argv)
+    directory = arguments.results / arguments.suite
+    if not directory.is_dir():
+        _refuse(arguments.suite, arguments.results)
+    paths = build(directory, suite=arguments.suite)
+    if arguments.json:
+        print(json.dumps(to_json(paths)))
+    else:
+        from rich.console import Console
+
+        say(paths, Console())
+    return EXIT_OK
+
+
+def _refuse(suite: str, results: Path) -> None:
+    """The message for a study that is not there: what is there instead, or how to make it."""
+    from bench.errors import unknown
+
+    there = sorted(p.parent.name for p in results.glob("*/cells")) if results.is_dir() else []
+    if suite not in discover.names("suite"):
+        raise unknown("suite", suite, {*discover.names("suite"), *there})
+    has = f" It has: {', '.join(there)}." if there else ""
+    raise UserError(f"There are no results of {suite!r} in {results}.{has}", f"Run python -m bench.run --suite {suite} first.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
