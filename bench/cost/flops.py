@@ -90,9 +90,10 @@ def count(
         UserError: unknown model, or a size it cannot take.
         NotImplementedError: the model uses a contraction without a formula.
     """
-    import torch
-
     from bench import models
+
+    models.family_of(model_name)  # a wrong name is refused before torch is imported
+    import torch
 
     with torch.device("meta"):
         model = models.build(

@@ -133,13 +133,11 @@ FORMULAS: dict[str, Callable[[Sequence[Any]], list[Work]]] = {
 }
 """Operation -> its contractions, from its arguments. Convolutions need their output too and are in `counter.py`."""
 
-BACKWARD = "_backward"
-SUSPECTS = ("mm", "conv", "attention", "linear", "einsum", "lstm", "gru", "rnn", "bilinear")
+_MATRIX = ("mv", "matmul", "linear", "bilinear", "trilinear", "einsum", "attention")
+SUSPECTS = frozenset(("conv", "conv1d", "conv2d", "conv3d", "convolution", "lstm", "gru", "rnn", *_MATRIX))
 
 
 def is_uncounted_contraction(name: str) -> bool:
     """Whether an operation without a formula looks like a contraction; the counter refuses it rather than miss it."""
-    short = name.split("::")[-1].split(".")[0]
-    if BACKWARD in short or short.startswith("_fused_sdp_choice"):
-        return False
-    return any(part == word or part.startswith(word) for part in short.split("_") for word in SUSPECTS)
+    words = name.split("::")[-1].split(".")[0].split("_")
+    return "backward" not in words and any(word in SUSPECTS or word.endswith("mm") for word in words)

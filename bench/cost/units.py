@@ -18,8 +18,8 @@ EXA = 1e18
 TPUV3 = "TPUv3-core"
 
 # ImageNet-21k has no row in Table 6. Forward MACs of ViT-L/16 with the 21,843-way head and hidden layer, 90 epochs
-# (Table 3) of the official training split, 14,197,122 - 102,400 images.
-_I21K_EXAFLOPS = 6 * (61_554_712_576 - 1024 * 1000 + 1024 * 21_843 + 1024 * 1024) * 90 * 14_094_722 / EXA
+# (Table 3) of its 14,197,122 images.
+_I21K_EXAFLOPS = 6 * (61_554_712_576 - 1024 * 1000 + 1024 * 21_843 + 1024 * 1024) * 90 * 14_197_122 / EXA
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,61 @@
+"""Peak rates: published where known, measured where not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from bench.cost import peaks
+from bench.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "tera"),
+    [
+        ("NVIDIA H100 80GB HBM3", "bfloat16", 989.4),
+        ("NVIDIA H100 PCIe", "bfloat16", 756.0),
+        ("NVIDIA H200", "bfloat16", 989.4),
+        ("NVIDIA A100-SXM4-80GB", "tf32", 156.0),
+        ("NVIDIA A100-SXM4-80GB", "float32", 19.5),
+        ("NVIDIA L40S", "bfloat16", 362.05),
+        ("NVIDIA L4", "bfloat16", 121.0),
+        ("NVIDIA A10G", "float32", 31.2),
+        ("NVIDIA GeForce RTX 4090", "bfloat16", 165.2),
+        ("Tesla T4", "float16", 65.0),
+    ],
+)
+def test_names_as_drivers_give_them(device: str, dtype: str, tera: float) -> None:
+    found = peaks.published_peak(device, dtype)
+    assert found is not None and not found.measured
+    assert found.flops_per_second == pytest.approx(tera * 1e12)
+    assert dtype in found.source
+
+
+def test_unknown_devices_have_no_published_peak() -> None:
+    assert peaks.published_peak("Some CPU @ 2.0GHz", "float32") is None
+    with pytest.raises(UserError, match="Did you mean"):
+        peaks.accelerator("H101")
+
+
+def test_every_row_has_rates_and_a_source() -> None:
+    for row in peaks.ACCELERATORS:
+        assert row.source and all(rate > 0 for rate in row.tera.values())
+        assert peaks.published_peak(" ".join(row.matches), "bfloat16") is not None
+
+
+def test_measured_peak_is_quick_plausible_and_restores_threads() -> None:
+    before = torch.get_num_threads()
+    peaks.measured_peak.cache_clear()
+    start = time.process_time()
+    found = peaks.measured_peak("float32", 1, "cpu", seconds=0.3)
+    assert time.process_time() - start < 1.5
+    assert torch.get_num_threads() == before
+    assert found.measured and "1 thread" in found.source and "float32" in found.source
+    assert 1e9 < found.flops_per_second < 1e13
+    a = torch.randn(256, 256)
+    start = time.perf_counter()
+    a @ a
+    slower = 2 * 256**3 / (time.perf_counter() - start)
+    assert peaks.utilisation(slower, found) < 2
