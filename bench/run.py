@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import fnmatch
 import importlib
 import json
@@ -15,7 +16,7 @@ from rich.console import Console
 
 from bench import discover, env, models
 from bench.errors import EXIT_FAILED, EXIT_OK, UserError, command, nearest
-from bench.spec import Cell, to_json
+from bench.spec import Cell, TaskSpec, to_json
 from bench.suites._contract import SCALES, SuiteOptions
 
 EXAMPLES = """\
@@ -68,6 +69,7 @@ def add_study_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--scale", default="auto", help="cpu (minutes), gpu (about an hour), paper; default: what fits")
     p.add_argument("--models", type=names_list, help="comma-separated model names instead of the suite's own")
     p.add_argument("--data", type=names_list, help="comma-separated upstream data sets instead of the suite's own")
+    p.add_argument("--tasks", type=names_list, help="comma-separated tasks instead of the suite's own")
     p.add_argument("--seeds", type=positive, help="number of training seeds")
     p.add_argument("--only", action="append", default=[], help="only cells whose name matches this pattern; repeatable")
     p.add_argument("--results", type=Path, default=Path("results"), help="where results go (default: results)")
@@ -107,7 +109,20 @@ def resolve_scale(wanted: str, device: str) -> str:
     return wanted
 
 
-def cells_of(suite: str, options: SuiteOptions, only: Sequence[str] = ()) -> list[Cell]:
+def with_tasks(cell: Cell, tasks: Sequence[str]) -> Cell:
+    """The cell judged by these tasks, each on every downstream set that the suite judges it on.
+
+    A task that the suite already uses keeps the options it has there.
+    """
+    data = dict.fromkeys(task.data for task in cell.tasks)
+    known = {(task.task, task.data): task for task in cell.tasks}
+    specs = tuple(known.get((t, d)) or TaskSpec(task=t, data=d) for t in tasks for d in data)
+    return dataclasses.replace(cell, tasks=specs)
+
+
+def cells_of(
+    suite: str, options: SuiteOptions, only: Sequence[str] = (), tasks: Sequence[str] | None = None
+) -> list[Cell]:
     """The cells that a suite asks for, every name in them checked.
 
     Raises:
@@ -118,7 +133,11 @@ def cells_of(suite: str, options: SuiteOptions, only: Sequence[str] = ()) -> lis
         models.family_of(name)
     for name in options.data or ():
         discover.load("data set", name)
+    for name in tasks or ():
+        discover.load("task", name)
     cells: list[Cell] = module.cells(options)
+    if tasks:
+        cells = [with_tasks(cell, tasks) for cell in cells]
     for cell in cells:
         models.family_of(cell.model)
         for task in cell.tasks:
@@ -144,7 +163,7 @@ def make_plan(arguments: argparse.Namespace, console: Console) -> Any:
     device = resolve_device(arguments.device)
     scale = resolve_scale(arguments.scale, device)
     options = SuiteOptions(scale=scale, models=arguments.models, data=arguments.data, seeds=arguments.seeds)
-    cells = cells_of(arguments.suite, options, arguments.only)
+    cells = cells_of(arguments.suite, options, arguments.only, arguments.tasks)
     if arguments.data_root is not None and not arguments.data_root.is_dir():
         raise UserError(f"--data-root {arguments.data_root} is not a folder.", "Create it, or give another.")
     workers = arguments.workers or (env.cores() if device == "cpu" else 1)

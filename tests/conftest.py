@@ -22,7 +22,9 @@ def project() -> Path:
 def bench(tmp_path: Path):
     """Run a verb as a user would: `bench("run", "--suite", "smoke")` -> CompletedProcess. Works in `tmp_path`."""
 
-    def call(verb: str, *arguments: str, cwd: Path = tmp_path, project: Path = PROJECT, check: bool = False, **variables):
+    def call(
+        verb: str, *arguments: str, cwd: Path = tmp_path, project: Path = PROJECT, check: bool = False, **variables
+    ):
         environment = os.environ | {"PYTHONPATH": str(project)} | variables
         return subprocess.run(
             [sys.executable, "-m", f"bench.{verb}", *map(str, arguments)],

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from bench import planner
-from bench.errors import Interrupted, UserError
+from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted, UserError
 from bench.exec.environment import child_environment
 from bench.planner import Plan
 from bench.spec import to_json
@@ -79,8 +79,10 @@ class Pool:
                 code = process.wait()
             errors.seek(0)
             text = errors.read().strip()
-            if code not in (0, 1, 130):
-                complaints.append(text or f"a worker ended with exit code {code}")
+            if code < 0:
+                complaints.append(f"A worker process was killed by signal {-code}; is memory short?")
+            elif code not in (EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED):
+                complaints.append(text or f"A worker process ended with exit code {code}.")
         return complaints
 
 
@@ -126,6 +128,7 @@ def run(
             signal.signal(number, handler)
     if received:
         raise Interrupted("every running cell was saved")
-    if complaints:
-        raise UserError(complaints[0].removeprefix("error: "))
+    undone = [c for c in plan.todo if not Study(plan.store).cell(c.cell).record.exists()]
+    if complaints and len(undone) > len(failures):
+        raise UserError(complaints[0].removeprefix("error: "), "Run the same command to continue; nothing done is lost.")
     return failures

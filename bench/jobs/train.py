@@ -18,7 +18,7 @@ from bench.data.images import ImageSet
 from bench.data.load import load
 from bench.errors import UserError
 from bench.jobs._contract import JobContext
-from bench.spec import Cell
+from bench.spec import Cell, canonical
 from bench.tasks._contract import Score, TaskContext
 from bench.tasks._features import extractor
 from bench.train import precision, schedule
@@ -172,14 +172,15 @@ class TrainJob:
         cell = self.cell
         about = {
             "model": cell.model,
-            "image_size": str(cell.image_size),
-            "channels": str(cell.channels),
-            "num_classes": str(self.train.num_classes),
+            "image_size": cell.image_size,
+            "channels": cell.channels,
+            "num_classes": self.train.num_classes,
             "data": cell.data_name,
-            "images_seen": str(cell.horizons[-1]),
+            "images_seen": cell.horizons[-1],
         }
+        metadata = {"about": canonical(about)}  # one entry: the format keeps several in no particular order
         folder = atomic.make_directory(self.context.directory.weights)
-        atomic.write_bytes(folder / "final.safetensors", save(_contiguous(self.model.state_dict()), metadata=about))
+        atomic.write_bytes(folder / "final.safetensors", save(_contiguous(self.model.state_dict()), metadata=metadata))
 
     # -- costs -----------------------------------------------------------------------------------------------------
 

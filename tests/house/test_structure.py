@@ -22,7 +22,10 @@ FORBIDDEN = [
     ("bench.store", ("bench.train", "bench.tasks", "bench.jobs", "bench.exec", "bench.analysis", "vit", "baselines")),
     ("bench.train", ("bench.jobs", "bench.exec", "bench.analysis", "bench.plots", "bench.html", "vit", "baselines")),
     ("bench.tasks", ("bench.train", "bench.jobs", "bench.exec", "bench.analysis", "bench.plots", "bench.html")),
-    ("bench.analysis", ("torch", "timm", "bench.train", "bench.tasks", "bench.jobs", "bench.exec", "vit", "bench.plots")),
+    (
+        "bench.analysis",
+        ("torch", "timm", "bench.train", "bench.tasks", "bench.jobs", "bench.exec", "vit", "bench.plots"),
+    ),
     ("bench.plots", ("torch", "timm", "bench.train", "bench.tasks", "bench.jobs", "bench.exec", "vit", "bench.html")),
     ("bench.html", ("torch", "timm", "bench.train", "bench.tasks", "bench.jobs", "bench.exec", "vit")),
     ("bench.suites", ("torch", "timm", "bench.train", "bench.exec", "bench.store", "bench.analysis")),
@@ -107,13 +110,16 @@ sys.meta_path.insert(0, Block())
 """
 
 VERBS = sorted(
-    path.stem for path in (PROJECT / "bench").glob("*.py") if "ArgumentParser" in (t := path.read_text()) or "parser(" in t
+    path.stem
+    for path in (PROJECT / "bench").glob("*.py")
+    if "ArgumentParser" in (t := path.read_text()) or "parser(" in t
 )
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_has_examples_and_needs_no_torch(verb):
-    code = f"{BLOCK_TORCH}\nimport runpy\nsys.argv = ['bench.{verb}', '--help']\nrunpy.run_module('bench.{verb}', run_name='__main__')"
+    run = f"import runpy\nsys.argv = ['{verb}', '--help']\nrunpy.run_module('bench.{verb}', run_name='__main__')"
+    code = f"{BLOCK_TORCH}\n{run}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PROJECT)
     assert done.returncode == 0, done.stderr
     if verb != "worker":  # started by the executor, not by people

@@ -1,0 +1,107 @@
+"""A user's mistake: one message that says what, where, what is allowed; exit code 2; no traceback; nothing written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+
+from bench import SCHEMA_VERSION
+
+
+def refused(done, *words: str) -> None:
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (("--suite", "scalling"), ("Unknown suite 'scalling'", "'scaling'")),
+        (("--suite", "smoke", "--models", "ViT-nanno/7"), ("Unknown model 'ViT-nanno/7'", "'ViT-nano/7'")),
+        (("--suite", "smoke", "--data", "fashion-minst"), ("Unknown data set 'fashion-minst'", "'fashion-mnist'")),
+        (("--suite", "smoke", "--tasks", "fewshots"), ("Unknown task 'fewshots'", "'fewshot'")),
+        (("--suite", "smoke", "--scale", "gpus"), ("Unknown scale 'gpus'", "'gpu'")),
+        (("--suite", "smoke", "--device", "tpu"), ("Unknown device 'tpu'", "cuda")),
+        (("--suite", "smoke", "--only", "nothing-like-this"), ("No cell matches", "vit-pico")),
+        (("--suite", "smoke", "--seeds", "0"), ("whole number of at least 1",)),
+        (("--suite", "smoke", "--wrokers", "2"), ("--wrokers", "--workers")),
+        (("--suite", "smoke", "--data-root", "no/such/folder"), ("no/such/folder", "not a folder")),
+        (("--suite", "smoke", "--models", "ViT-pico/5"), ("28", "5", "4, 7, 14")),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, tuple) else None,
+)
+def test_unknown_or_impossible(bench, tmp_path, arguments, words):
+    refused(bench("run", *arguments), *words)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_results_folder_that_is_a_file(bench, tmp_path):
+    (tmp_path / "results").write_text("mine")
+    refused(bench("run", "--suite", "smoke", "--only", "pixels"), "results", "--results")
+    assert (tmp_path / "results").read_text() == "mine"
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder that nobody can write, /proc")
+def test_a_results_folder_that_cannot_be_written(bench):
+    refused(bench("run", "--suite", "smoke", "--only", "pixels", "--results", "/proc/results"), "/proc/results")
+
+
+def test_a_store_from_a_newer_version(bench, tmp_path):
+    study = tmp_path / "results" / "smoke"
+    study.mkdir(parents=True)
+    (study / "store.json").write_text(json.dumps({"schema": SCHEMA_VERSION + 1}))
+    refused(bench("run", "--suite", "smoke"), "newer version", "store.json")
+    refused(bench("status", "--suite", "smoke"), "No study")
+    assert os.listdir(study) == ["store.json"]
+
+
+def test_a_record_from_a_newer_version(smoke, bench, tmp_path):
+    shutil.copytree(smoke.results, tmp_path / "results")
+    record = next((tmp_path / "results").glob("smoke/cells/vit*/record.json"))
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"schema": SCHEMA_VERSION + 1}))
+    refused(bench("run", "--suite", "smoke"), "newer version", "record.json")
+    refused(bench("report", "--suite", "smoke"), "newer version", "record.json")
+
+
+def test_a_damaged_record_is_repeated_and_kept(smoke, bench, tmp_path):
+    shutil.copytree(smoke.results, tmp_path / "results")
+    record = next((tmp_path / "results").glob("smoke/cells/pixels*/record.json"))
+    whole = record.read_bytes()
+    record.write_bytes(whole[: len(whole) // 2])
+    assert "1 damaged" in bench("status").stdout
+    report = bench("report", "--suite", "smoke")
+    assert record.parent.name in report.stdout + report.stderr  # named, not silently left out
+    done = bench("run", "--suite", "smoke")
+    assert done.returncode == 0, done.stderr
+    assert "is damaged" in done.stdout
+    assert list(record.parent.glob("record.damaged-*.json"))
+    scores = [json.loads(text)["horizons"][0]["scores"] for text in (whole, record.read_bytes())]
+    assert scores[0] == scores[1]
+
+
+def test_a_full_disk(smoke, bench, tmp_path):
+    """On a real file system of 64 KiB."""
+    small = tmp_path / "small"
+    small.mkdir()
+    if os.system(f"mount -t tmpfs -o size=64k tmpfs {small} 2>/dev/null") != 0:
+        pytest.skip("mounting a small file system is not allowed here")
+    try:
+        done = bench(
+            "run", "--suite", "smoke", "--only", "vit-pico*100", "--results", small / "results", "--workers", "1"
+        )
+        refused(done, "full", "Free some space")
+        assert not list(small.rglob("record.json"))
+        assert not [p for p in small.rglob("*.tmp") if p.is_file() and p.stat().st_size]
+    finally:
+        os.system(f"umount {small}")
+
+
+def test_verbs_without_a_study(bench):
+    for verb in ("report", "status"):
+        refused(bench(verb, "--suite", "smoke"), "smoke" if verb == "report" else "results")

@@ -1,0 +1,179 @@
+"""A family, a data set, a task, a figure, a suite: each one file. In a copy of the project, exactly that is done."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from textwrap import dedent
+
+import pytest
+
+from bench.store.records import read_record
+
+FAMILY = '''
+"""Multi-layer perceptrons on pixels."""
+FAMILY = "MLP"
+REVISION = 1
+
+def names():
+    return ("MLP-32",)
+
+def accepts(name):
+    return name.startswith("MLP-") and name[4:].isdigit()
+
+def build(name, *, image_size, channels, num_classes):
+    from torch import nn
+
+    class MLP(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.num_features = width
+            self.body = nn.Sequential(nn.Flatten(), nn.Linear(channels * image_size**2, width), nn.ReLU())
+            self.head = nn.Linear(width, num_classes)
+
+        def features(self, x_BCHW):
+            return self.body(x_BCHW)
+
+        def forward(self, x_BCHW):
+            return self.head(self.features(x_BCHW))
+
+    return MLP(int(name[4:]))
+'''
+
+DATA = '''
+"""Stripes of four directions."""
+import numpy as np
+from bench.data.images import ImageSet
+
+REVISION = 1
+KIND = "rendered"
+LICENCE = "none needed"
+SOURCE = "drawn by this file"
+HOW_TO_GET = "Nothing to get."
+DESCRIPTION = "stripes of four directions"
+
+def available(root):
+    return True
+
+def load(split, *, root):
+    rng = np.random.default_rng(split == "test")
+    labels = np.arange(400) % 4
+    y, x = np.mgrid[:28, :28]
+    angle = labels * np.pi / 4
+    phase = rng.uniform(0, 6, 400)[:, None, None]
+    wave = np.sin(x * np.cos(angle)[:, None, None] + y * np.sin(angle)[:, None, None] + phase)
+    noisy = 127 + 60 * wave + rng.normal(0, 20, wave.shape)
+    return ImageSet(name="stripes", split=split, images_NHWC=noisy.clip(0, 255).astype(np.uint8)[..., None],
+                    labels_N=labels, class_names=("0", "45", "90", "135"), kind=KIND)
+'''
+
+TASK = '''
+"""Nearest class mean on frozen features."""
+import numpy as np
+from bench.tasks._contract import Score
+
+REVISION = 1
+
+def num_images(*, num_train, num_test, **_):
+    return num_train + num_test
+
+def evaluate(context, *, data):
+    train, test = context.load(data, "train"), context.load(data, "test")
+    features = context.features(train.images_NHWC)
+    means = np.stack([features[train.labels_N == k].mean(0) for k in range(train.num_classes)])
+    distance = ((context.features(test.images_NHWC)[:, None] - means) ** 2).sum(-1)
+    value = float((distance.argmin(1) == test.labels_N).mean())
+    return [Score(task="centroid", data=data, metric="accuracy", value=value,
+                  stderr=(value * (1 - value) / len(test)) ** 0.5, num_test=len(test),
+                  num_classes=test.num_classes, chance=1 / test.num_classes)]
+'''
+
+SUITE = '''
+"""Perceptrons on stripes."""
+from bench.spec import Cell, Recipe, TaskSpec
+
+QUESTION = "do perceptrons see stripes?"
+FIGURES = ("widths",)
+HEADLINE = ("stripes",)
+FAR = ()
+
+def cells(options):
+    task = TaskSpec(task="centroid", data="stripes")
+    return [Cell(model=m, data="stripes", num_images=200, horizons=(0, 2000), tasks=(task,), recipe=Recipe(lr=3e-3),
+                 axes=("compute",)) for m in options.models or ("MLP-8", "MLP-32")]
+'''
+
+FIGURE = '''
+"""Accuracy against width."""
+import pandas as pd
+from bench.plots import _style
+from bench.plots._contract import Drawing
+
+TITLE = "Accuracy against width"
+
+def draw(evidence):
+    rows = [(r["model"]["num_features"], r["horizons"][-1]["scores"][-1]["value"]) for r in evidence.records.records]
+    data = pd.DataFrame(sorted(rows), columns=["width", "accuracy"])
+    figure = _style.figure(4, 3)
+    axes = figure.subplots()
+    axes.plot(data.width, data.accuracy, "o-")
+    axes.set(xlabel="width", ylabel="accuracy")
+    return Drawing(figure=figure, data=data, caption="Stripes.", alt="A line.")
+'''
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory, project):
+    """A copy of the project with five files added and not a line changed."""
+    copy = tmp_path_factory.mktemp("extended") / "project"
+    for package in ("bench", "vit", "baselines"):
+        shutil.copytree(project / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for path, text in {
+        "baselines/mlp.py": FAMILY,
+        "bench/data/sets/stripes.py": DATA,
+        "bench/tasks/centroid.py": TASK,
+        "bench/suites/perceptrons.py": SUITE,
+        "bench/plots/widths.py": FIGURE,
+    }.items():
+        (copy / path).write_text(dedent(text).lstrip())
+    return copy
+
+
+def test_a_new_suite_with_its_own_family_data_task_and_figure(extended, bench, tmp_path):
+    done = bench("run", "--suite", "perceptrons", project=extended)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "do perceptrons see stripes?" in done.stdout
+    records = [read_record(p) for p in (tmp_path / "results").glob("perceptrons/cells/*/record.json")]
+    assert {r["model"]["family"] for r in records} == {"MLP"}
+    for record in records:
+        before, after = ({s["task"]: s["value"] for s in row["scores"]} for row in record["horizons"])
+        assert after["upstream"] > 0.6 > before["upstream"]
+        assert after["centroid"] > 0.3
+        assert record["model"]["forward_macs"]["dense"] == record["model"]["num_features"] * (784 + 4)
+    assert (tmp_path / "results/perceptrons/figures/widths.png").stat().st_size > 1000
+
+
+def test_the_newcomers_work_in_the_suites_there_were(extended, bench, tmp_path):
+    done = bench(
+        "run", "--suite", "smoke", "--models", "MLP-16", "--data", "stripes", "--tasks", "fewshot,centroid",
+        "--only", "mlp-16*100", project=extended,
+    )  # fmt: skip
+    # stripes has 400 images: the suite's 1,000 is refused with what there is
+    assert done.returncode == 2 and "stripes has only 400 training images" in done.stderr
+    done = bench("run", "--suite", "smoke", "--models", "MLP-16", "--tasks", "fewshot,centroid", project=extended)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (record,) = [read_record(p) for p in (tmp_path / "results").glob("smoke/cells/mlp*1000*/record.json")]
+    assert {(s["task"], s["data"]) for s in record["horizons"][-1]["scores"]} == {
+        ("upstream", "fashion-mnist"), ("fewshot", "fashion-mnist"), ("fewshot", "digits"),
+        ("centroid", "fashion-mnist"), ("centroid", "digits"),
+    }  # fmt: skip
+    report = (tmp_path / "results/smoke/report.html").read_text()
+    assert "MLP-16" in report
+
+
+def test_newcomers_are_suggested_and_counted(extended, bench):
+    done = bench("run", "--suite", "smoke", "--models", "MPL-32", project=extended)
+    assert done.returncode == 2 and "MLP-32" in done.stderr
+    done = bench("flops", "MLP-32", "--image-size", "28", "--classes", "10", "--json", project=extended)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)

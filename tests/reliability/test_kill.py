@@ -1,0 +1,156 @@
+"""Killed anywhere, the same command finishes the job, with the same numbers to the last bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bench.spec import Cell, TaskSpec, to_json
+from bench.store import faults
+from bench.store.cells import Study
+from bench.store.records import read_record
+from bench.suites._recipes import recipe_for
+from tests.conftest import PROJECT
+
+TASK = TaskSpec(task="fewshot", data="digits", options=(("shots", (5,)), ("draws", 2), ("test_limit", 200)))
+CELL = Cell(
+    model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 640, 1280, 2560), seed=1, tasks=(TASK,),
+    recipe=recipe_for("ViT-pico/14", warmup_images=128),
+)  # fmt: skip
+
+TIMES = {
+    "train_seconds", "evaluate_seconds", "images_per_second", "flops_per_second", "utilisation", "core_days", "seconds",
+    "peak_memory_bytes", "peak_flops_per_second", "peak_source", "env", "attempts", "digest",
+}  # fmt: skip
+
+
+def timeless(value):
+    """A record without its times and attempts: what must not differ."""
+    if isinstance(value, dict):
+        return {k: timeless(v) for k, v in value.items() if k not in TIMES}
+    return [timeless(item) for item in value] if isinstance(value, list) else value
+
+
+def worker(store: Path, **variables: str) -> subprocess.Popen:
+    cells = store.parent / "cells.json"
+    cells.write_text(json.dumps([to_json(CELL)]))
+    command = [sys.executable, "-m", "bench.worker", "--store", str(store), "--cells", str(cells), "--suite", "test"]
+    environment = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"} | variables
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(store: Path, **variables: str) -> tuple[int, str]:
+    process = worker(store, **variables)
+    _, errors = process.communicate(timeout=300)
+    return process.returncode, errors
+
+
+def outcome(store: Path) -> tuple[dict, bytes]:
+    """The record without times, and the trained weights."""
+    directory = Study(store).cell(CELL)
+    return timeless(read_record(directory.record)), (directory.weights / "final.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    store = tmp_path_factory.mktemp("whole") / "test"
+    assert finish(store)[0] == 0
+    return outcome(store)
+
+
+POINTS = [
+    "training-step:1", "training-step:37", "after-evaluation", "after-evaluation:3", "checkpoint-before-rename:2",
+    "checkpoint-after-rename:2", "record-before-replace", "record-after-replace",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_sigkill_at_a_named_point(tmp_path, uninterrupted, point):
+    assert point.partition(":")[0] in faults.POINTS
+    store = tmp_path / "test"
+    code, _ = finish(store, VIT_BENCH_FAULT=point)
+    assert code == -signal.SIGKILL
+    assert finish(store)[0] == 0
+    assert outcome(store) == uninterrupted
+    assert not list(store.rglob("*.tmp")) and not list(store.rglob("lease.json"))
+
+
+def test_sigterm_saves_at_the_next_step_and_says_so(tmp_path, uninterrupted):
+    store = tmp_path / "test"
+    process = worker(store)
+    for line in process.stdout:
+        event = json.loads(line)
+        if event["event"] == "progress" and event["done"] > 10:
+            break
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    (attempt,) = Study(store).cell(CELL).attempts()
+    assert json.loads((attempt / "status.json").read_text())["outcome"] == "interrupted"
+    assert finish(store)[0] == 0
+    assert outcome(store) == uninterrupted
+    assert [a["outcome"] for a in read_record(Study(store).cell(CELL).record)["attempts"]] == [
+        "interrupted",
+        "complete",
+    ]
+
+
+def test_two_workers_share_a_store_and_do_each_cell_once(tmp_path, uninterrupted):
+    store = tmp_path / "test"
+    pair = [worker(store), worker(store)]
+    for process in pair:
+        process.communicate(timeout=300)
+        assert process.returncode == 0
+    assert outcome(store) == uninterrupted
+    assert len(Study(store).cell(CELL).attempts()) == 1
+
+
+def tree(process: int) -> list[int]:
+    """A process and all its descendants."""
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True).stdout
+    return [process] + [p for child in children.split() for p in tree(int(child))]
+
+
+@pytest.mark.parametrize("kill_workers", [True, False], ids=["everything", "only-the-parent"])
+def test_sigkill_of_the_main_command(tmp_path, smoke, kill_workers):
+    """Half-way through the smoke suite, all its processes at once, or only the one the user sees."""
+    results = tmp_path / "results"
+    command = [sys.executable, "-m", "bench.run", "--suite", "smoke", "--results", str(results)]
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while len(list(results.glob("smoke/cells/*/record.json"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for target in tree(process.pid) if kill_workers else [process.pid]:
+        os.kill(target, signal.SIGKILL)
+    process.wait()
+    finished = {p: p.read_bytes() for p in results.glob("smoke/cells/*/record.json")}
+    assert 2 <= len(finished) < 7
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(path.read_bytes() == content for path, content in finished.items())  # not repeated
+    for path in smoke.study.glob("cells/*/record.json"):
+        other = results / "smoke" / path.relative_to(smoke.study)
+        assert timeless(read_record(other)) == timeless(read_record(path))
+    for path in smoke.study.glob("figures/*.csv"):
+        assert path.name  # compared below without the columns that hold times
+        assert strip_times(results / "smoke/figures" / path.name) == strip_times(path)
+    for path in smoke.study.glob("tables/*.csv"):
+        assert strip_times(results / "smoke/tables" / path.name) == strip_times(path)
+
+
+def strip_times(path: Path) -> str:
+    import pandas as pd
+
+    table = pd.read_csv(path)
+    timed = [
+        c for c in table.columns if any(w in c.lower() for w in ("second", "/s", "utilis", "core", "memory", "peak"))
+    ]
+    return table.drop(columns=timed).to_csv()
