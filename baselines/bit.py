@@ -52,6 +52,7 @@ def build(
     num_classes: int,
     generator: torch.Generator | None = None,
     numerics: str = "official",
+    **options: Any,
 ) -> ResNet:
     """A ResNet, initialised (or empty, under `torch.device("meta")`).
 
@@ -60,8 +61,10 @@ def build(
         numerics: "official" or "timm": the epsilon of the weight standardisation.
 
     Raises:
-        ValueError: unknown name, or an image smaller than the total down-sampling.
+        ValueError: unknown name or option, or an image smaller than the total down-sampling.
     """
+    if options:
+        raise ValueError(f"unknown option {', '.join(sorted(options))}; a ResNet has: numerics")
     parsed = _parse(name)
     if parsed is None:
         depths = ", ".join(map(str, _names.BLOCKS))
@@ -72,10 +75,10 @@ def build(
     from vit.config import pair
 
     blocks, width, small_stem = parsed
-    options: dict[str, Any] = {"width": width, "channels": channels, "num_classes": num_classes, "numerics": numerics}
+    sizes: dict[str, Any] = {"width": width, "channels": channels, "num_classes": num_classes}
     device = torch.get_default_device()
     with torch.device("meta"):
-        model = _resnet.ResNet(blocks, small_stem=small_stem, preact=True, **options)
+        model = _resnet.ResNet(blocks, small_stem=small_stem, preact=True, numerics=numerics, **sizes)
     _resnet.small_enough(pair(image_size), model.stride)
     _resnet.materialise(model, device, generator)
     return model

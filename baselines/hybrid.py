@@ -25,6 +25,7 @@ REVISION = 1
 _PAPER = ("R50+ViT-B/32", "R50+ViT-B/16", "R50+ViT-L/32", "R50+ViT-L/16", "R26+ViT-S/32", "R26+ViT-B/32")
 _STEM_ONLY = "R+ViT-Ti/16"
 _SMALL = tuple(f"R{depth}+ViT-{row}/4" for depth in (5, 8) for row in ("pico", "nano", "micro"))
+_SMALL += ("R8+ViT-nano/8", "R8+ViT-micro/8", "R8+ViT-mini/8")
 _NAME = re.compile(r"R(?P<depth>\d+)(?:x(?P<width>\d+(?:\.\d+)?))?\+ViT-(?P<row>[A-Za-z]+)/(?P<total>[1-9]\d*)")
 _FULL_STEM_FROM = 16
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +27,7 @@ def build(
     channels: int,
     num_classes: int = 0,
     generator: torch.Generator | None = None,
+    **options: Any,
 ) -> nn.Module:
     """A module whose `features` are the pixels, flattened.
 
@@ -34,8 +35,10 @@ def build(
         num_classes: ignored, for there is no head: calling the module itself raises.
 
     Raises:
-        ValueError: unknown name.
+        ValueError: unknown name, or any option.
     """
+    if options:
+        raise ValueError(f"unknown option {', '.join(sorted(options))}; pixels have none")
     if not accepts(name):
         raise ValueError(f"{name!r} is not 'pixels'")
     from baselines import _pixels

@@ -5,6 +5,8 @@ Shapes: B images, C channels, H and W pixels, N tokens, D width, E head dimensio
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -20,15 +22,17 @@ class Embed(nn.Module):
     For a plain ViT that is the paper's linear projection of flattened patches (its equation 1).
     """
 
+    backbone: Any  # None, or a module with `stride`, `out_channels`, `init_weights` and `checkpoint_entries`
+
     def __init__(self, config: ViTConfig, backbone: nn.Module | None = None) -> None:
         super().__init__()
         patch = pair(config.patch_size)
         channels = config.channels
-        self.backbone: nn.Module | None = backbone
+        self.backbone = backbone
         if config.stem == "conv":
             self.backbone = ConvStem(channels, config.conv_stem)
         if self.backbone is not None:
-            stride, channels = int(self.backbone.stride), int(self.backbone.out_channels)  # type: ignore[arg-type]
+            stride, channels = self.backbone.stride, self.backbone.out_channels
             if any(p % stride for p in patch):
                 raise ValueError(f"the stem's stride {stride} does not divide the total down-sampling {patch}")
             patch = (patch[0] // stride, patch[1] // stride)
@@ -36,7 +40,7 @@ class Embed(nn.Module):
 
     def init_weights(self, generator: torch.Generator | None) -> None:
         if self.backbone is not None:
-            self.backbone.init_weights(generator)  # type: ignore[operator]
+            self.backbone.init_weights(generator)
         init.lecun_normal(self.proj.weight, generator)
         init.constant(self.proj.bias, 0.0)
 
@@ -73,6 +77,11 @@ class PositionTable(nn.Module):
     learned-1d: one learned vector per token. learned-2d: a row and a column vector of half the width each,
     concatenated (the paper's D.4). sincos-2d: fixed, unit scale. The class token gets zeros in the two 2-d kinds.
     """
+
+    weight: Tensor
+    rows: Tensor
+    columns: Tensor
+    fixed: Tensor
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
@@ -117,6 +126,8 @@ class RelativePosition(nn.Module):
 
     1-dimensional: the offset is the difference of positions in the flattened sequence, class token first.
     """
+
+    offset: Tensor
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()

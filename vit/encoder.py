@@ -32,9 +32,7 @@ def attend(q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, *, bias_BHNN: Tensor 
         if dropout:
             weights_BHNN = F.dropout(weights_BHNN, dropout)
         return weights_BHNN @ v_BHNE
-    return F.scaled_dot_product_attention(
-        q_BHNE, k_BHNE, v_BHNE, attn_mask=bias_BHNN, dropout_p=dropout, scale=1.0
-    )
+    return F.scaled_dot_product_attention(q_BHNE, k_BHNE, v_BHNE, attn_mask=bias_BHNN, dropout_p=dropout, scale=1.0)
 
 
 class Attention(nn.Module):

@@ -8,10 +8,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from vit import init
-from vit.config import ViTConfig, pair
+from vit import init, layouts
+from vit.config import ViTConfig
 from vit.embed import Embed, PositionTable, RelativePosition
 from vit.encoder import Block
+from vit.layouts import Entry
 
 
 class VisionTransformer(nn.Module):
@@ -80,6 +81,11 @@ class VisionTransformer(nn.Module):
         for module in (*self.positions, *self.relatives):
             module.fill_buffers()  # type: ignore[operator]
 
+    def checkpoint_entries(self, layout: str) -> list[Entry]:
+        """How a layout names these weights, position tables aside."""
+        makers = {"google": layouts.google, "timm": layouts.timm, "torchvision": layouts.torchvision}
+        return makers[layout](self) if layout in makers else layouts.own(self)
+
     def tokens(self, x_BCHW: Tensor) -> Tensor:
         """Encoder output x_BND before the last normalisation; the class token, if any, comes first."""
         if tuple(x_BCHW.shape[-2:]) != self.config.image_size:
@@ -115,7 +121,3 @@ class VisionTransformer(nn.Module):
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Class logits x_BK (features, where num_classes is 0)."""
         return self.head(self.features(x_BCHW))
-
-    @property
-    def image_size(self) -> tuple[int, int]:
-        return pair(self.config.image_size)

@@ -1,0 +1,292 @@
+"""ResNets and hybrids: the same logits as timm, as the official definition, and after checkpoints went out and in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from baselines import bit, hybrid
+from vit.checkpoints import CheckpointError, export, load, save
+
+timm = pytest.importorskip("timm")
+
+TOLERANCE = 1e-5
+
+
+def build(name: str, *, image_size: int = 64, channels: int = 3, num_classes: int = 7, **options: Any) -> nn.Module:
+    family = hybrid if "+" in name else bit
+    return family.build(name, image_size=image_size, channels=channels, num_classes=num_classes, **options)
+
+
+def scrambled(model: nn.Module, seed: int = 0) -> nn.Module:
+    """Weights that leave no term out: no zeros, norms not the identity, residual branches small enough to add up."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, tensor in model.named_parameters():
+            tensor.normal_(std=0.7 * tensor[0].numel() ** -0.5 if tensor.ndim > 1 else 0.1, generator=generator)
+            if tensor.ndim == 1 and name.endswith("weight"):
+                tensor.add_(0.5 if "norm3" in name else 1)
+    return model.eval()
+
+
+def images(size: int, channels: int = 3) -> Tensor:
+    return torch.rand(2, channels, size, size, generator=torch.Generator().manual_seed(1)) * 2 - 1
+
+
+def against_timm(name: str, peer_name: str, image_size: int, **options: Any) -> None:
+    with torch.device("meta"):
+        gelu, size = ({"gelu": "exact"}, {"img_size": image_size}) if "+" in name else ({}, {})
+        ours = build(name, image_size=image_size, numerics="timm", **gelu)
+        peer = timm.create_model(peer_name, num_classes=7, **size, **options)
+    ours.to_empty(device="cpu")
+    scrambled(ours)
+    peer.load_state_dict(export(ours, "timm"), strict=True, assign=True)
+    with torch.inference_mode():
+        a, b = ours(images(image_size)), peer.eval()(images(image_size))
+    assert a.std() > 0.05 and (a - b).abs().max() <= TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("name", "peer", "image_size", "options"),
+    [
+        ("R+ViT-Ti/16", "vit_tiny_r_s16_p8_224", 64, {}),
+        ("R26+ViT-S/32", "vit_small_r26_s32_224", 64, {}),
+        ("R50+ViT-B/16", "vit_base_r50_s16_224", 32, {}),
+        ("R50+ViT-B/32", "vit_large_r50_s32_224", 64, {"embed_dim": 768, "depth": 12, "num_heads": 12}),
+        ("R50x1", "resnetv2_50x1_bit", 64, {}),
+        ("R101x1", "resnetv2_101x1_bit", 48, {}),
+    ],
+)
+def test_logits_equal_timms(name: str, peer: str, image_size: int, options: dict) -> None:
+    against_timm(name, peer, image_size, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "peer", "image_size"),
+    [
+        ("R50+ViT-L/32", "vit_large_r50_s32_224", 64),
+        ("R50x3", "resnetv2_50x3_bit", 32),
+        ("R152x2", "resnetv2_152x2_bit", 32),
+    ],
+)
+def test_logits_of_large_models_equal_timms(name: str, peer: str, image_size: int) -> None:
+    against_timm(name, peer, image_size)
+
+
+# --- the official definition, written out from the key tables ---------------------------------------------------------
+
+
+def standardised(kernel_HWIO: Tensor, *, eps_on_std: bool) -> Tensor:
+    mean = kernel_HWIO.mean((0, 1, 2))
+    std = kernel_HWIO.std((0, 1, 2), correction=0)
+    return (kernel_HWIO - mean) / (std + 1e-5 if eps_on_std else (std**2 + 1e-10) ** 0.5)
+
+
+def convolve(x: Tensor, kernel_HWIO: Tensor, stride: int, pads: tuple[int, int]) -> Tensor:
+    return F.conv2d(F.pad(x, (*pads, *pads)), kernel_HWIO.permute(3, 2, 0, 1), stride=stride)
+
+
+def same_pads(size: int, kernel: int, stride: int) -> tuple[int, int]:
+    total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+    return total // 2, total - total // 2
+
+
+def group_normed(x: Tensor, scale: Tensor, bias: Tensor, eps: float) -> Tensor:
+    groups = min(32, x.shape[1] // 2)
+    parts = x.reshape(x.shape[0], groups, -1)
+    parts = (parts - parts.mean(-1, keepdim=True)) / (parts.var(-1, correction=0, keepdim=True) + eps).sqrt()
+    return parts.reshape(x.shape) * scale[:, None, None] + bias[:, None, None]
+
+
+def official_bit(w: dict[str, Tensor], x: Tensor, blocks: tuple[int, ...]) -> Tensor:
+    """big_transfer: pre-activation, the norm of a, b, c precedes its convolution, stride on b."""
+
+    def conv(x: Tensor, key: str, stride: int = 1) -> Tensor:
+        kernel = standardised(w[f"resnet/{key}/standardized_conv2d/kernel"], eps_on_std=False)
+        return convolve(x, kernel, stride, (kernel.shape[0] // 2,) * 2)
+
+    def act(x: Tensor, key: str) -> Tensor:
+        return group_normed(x, w[f"resnet/{key}group_norm/gamma"], w[f"resnet/{key}group_norm/beta"], 1e-5).relu()
+
+    x = F.max_pool2d(F.pad(conv(x, "root_block", 2), (1, 1, 1, 1)), 3, 2)
+    for stage, units in enumerate(blocks, start=1):
+        for unit in range(1, units + 1):
+            key, stride = f"block{stage}/unit{unit:02d}", 2 if unit == 1 and stage > 1 else 1
+            a = act(x, f"{key}/a/")
+            shortcut = conv(a, f"{key}/a/proj", stride) if unit == 1 else x
+            b = act(conv(a, f"{key}/a"), f"{key}/b/")
+            x = shortcut + conv(act(conv(b, f"{key}/b", stride), f"{key}/c/"), f"{key}/c")
+    return act(x, "").mean((2, 3)) @ w["resnet/head/conv2d/kernel"][0, 0] + w["resnet/head/conv2d/bias"]
+
+
+def official_backbone(w: dict[str, Tensor], x: Tensor, blocks: tuple[int, ...]) -> Tensor:
+    """vit_jax models_resnet: post-activation, SAME padding, stride on conv2, then the 1x1 embedding."""
+
+    def conv(x: Tensor, key: str, stride: int = 1) -> Tensor:
+        kernel = standardised(w[f"{key}/kernel"], eps_on_std=True)
+        return convolve(x, kernel, stride, same_pads(x.shape[-1], kernel.shape[0], stride))
+
+    def gn(x: Tensor, key: str) -> Tensor:
+        return group_normed(x, w[f"{key}/scale"], w[f"{key}/bias"], 1e-6)
+
+    x = gn(conv(x, "conv_root", 2), "gn_root").relu()
+    x = F.max_pool2d(F.pad(x, same_pads(x.shape[-1], 3, 2) * 2, value=-torch.inf), 3, 2)
+    for stage, units in enumerate(blocks, start=1):
+        for unit in range(1, units + 1):
+            key, stride = f"block{stage}/unit{unit}", 2 if unit == 1 and stage > 1 else 1
+            shortcut = gn(conv(x, f"{key}/conv_proj", stride), f"{key}/gn_proj") if unit == 1 else x
+            y = gn(conv(x, f"{key}/conv1"), f"{key}/gn1").relu()
+            y = gn(conv(y, f"{key}/conv2", stride), f"{key}/gn2").relu()
+            x = (shortcut + gn(conv(y, f"{key}/conv3"), f"{key}/gn3")).relu()
+    return convolve(x, w["embedding/kernel"], 1, (0, 0)) + w["embedding/bias"][:, None, None]
+
+
+@pytest.mark.parametrize("size", [64, 75])
+def test_bit_equals_the_official_definition(size: int) -> None:
+    model = scrambled(build("R14x0.25", image_size=size).double())
+    weights = {key: tensor.detach() for key, tensor in export(model, "google").items()}
+    x = images(size).double()
+    with torch.inference_mode():
+        torch.testing.assert_close(model(x), official_bit(weights, x, (1, 1, 1, 1)), atol=1e-9, rtol=1e-9)
+
+
+def test_hybrid_equals_the_official_definition() -> None:
+    model = scrambled(build("R20x0.25+ViT-nano/16", image_size=64).double())
+    weights = {key: tensor.detach() for key, tensor in export(model, "google").items()}
+    x = images(64).double()
+    with torch.inference_mode():
+        tokens = model.embed(x).transpose(1, 2).reshape(2, 64, 4, 4)
+        torch.testing.assert_close(tokens, official_backbone(weights, x, (2, 2, 2)), atol=1e-9, rtol=1e-9)
+
+
+def test_official_and_timms_epsilons_hardly_differ() -> None:
+    for name in ("R14x0.25", "R20x0.25+ViT-nano/16"):
+        official, ported = scrambled(build(name)), scrambled(build(name, numerics="timm"))
+        with torch.inference_mode():
+            assert 0 < (official(images(64)) - ported(images(64))).abs().max() < 2e-2
+    with pytest.raises(ValueError, match="neither 'official' nor 'timm'"):
+        build("R50x1", numerics="jax")
+
+
+# --- initialisation ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["R11x0.25-s2", "R11x0.25-s1", "R8+ViT-nano/4", "R+ViT-Ti/16", "R50+ViT-Ti/16"])
+def test_same_seed_same_model_whatever_the_path(name: str) -> None:
+    generator = torch.Generator
+    direct = build(name, generator=generator().manual_seed(3))
+    with torch.device("meta"):
+        later = build(name)
+    later.to_empty(device="cpu")
+    later.init_weights(generator().manual_seed(3))
+    assert all(torch.equal(a, b) for a, b in zip(direct.parameters(), later.parameters(), strict=True))
+    assert torch.equal(direct.features(images(64)), later.features(images(64)))
+    assert all(parameter.isfinite().all() for parameter in direct.parameters())
+
+
+def test_head_and_last_norms_start_at_zero() -> None:
+    model = build("R11x0.25-s2")
+    assert not model(images(64)).any() and model.features(images(64)).std() > 0
+    backbone = build("R8+ViT-nano/4").embed.backbone
+    assert all(not block.norm3.weight.any() for stage in backbone.stages for block in stage.blocks)
+
+
+def test_gradients_reach_every_weight() -> None:
+    for name in ("R11x0.25-s2", "R8+ViT-nano/4"):
+        model = scrambled(build(name, image_size=28, channels=1)).train()
+        model(images(28, 1)).square().sum().backward()
+        assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
+
+
+def test_narrow_layers_have_groups_of_at_least_two_channels() -> None:
+    for width in ("0.125", "0.25", "1", "1.25"):
+        for module in build(f"R14x{width}").modules():
+            if isinstance(module, nn.GroupNorm):
+                assert module.num_channels % module.num_groups == 0
+                assert module.num_channels // module.num_groups >= 2
+                assert module.num_groups == 32 or float(width) < 1 or module.num_channels % 32
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+NAMES = ("R14x0.25", "R11x0.25-s2", "R20x0.25+ViT-nano/16", "R8+ViT-nano/4", "R+ViT-Ti/16")
+
+
+@pytest.mark.parametrize("layout", ["google", "timm", "safetensors"])
+@pytest.mark.parametrize("name", NAMES)
+def test_round_trip_is_bitwise(tmp_path: Path, name: str, layout: str) -> None:
+    source, target = scrambled(build(name)), build(name)
+    path = tmp_path / ("w.npz" if layout == "google" else "w.safetensors")
+    save(source, path, layout=layout)
+    load(target, path)
+    assert all(torch.equal(a, b) for a, b in zip(source.parameters(), target.parameters(), strict=True))
+
+
+def test_timms_own_npz_loader_reads_our_bit(tmp_path: Path) -> None:
+    source = scrambled(build("R50x1", numerics="timm"))
+    save(source, tmp_path / "w.npz", layout="google")
+    peer = timm.create_model("resnetv2_50x1_bit", num_classes=7).eval()
+    peer.load_pretrained(str(tmp_path / "w.npz"))
+    with torch.inference_mode():
+        assert (source(images(64)) - peer(images(64))).abs().max() <= TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("name", "peer_name"), [("R26+ViT-S/32", "vit_small_r26_s32_224"), ("R+ViT-Ti/16", "vit_tiny_r_s16_p8_224")]
+)
+def test_timms_own_npz_loader_reads_our_hybrids(tmp_path: Path, name: str, peer_name: str) -> None:
+    options = {"position": "learned-1d", "pooling": "cls", "gelu": "exact"}
+    source = scrambled(build(name, numerics="timm", **options))
+    save(source, tmp_path / "w.npz", layout="google")
+    peer = timm.create_model(peer_name, img_size=64, num_classes=7).eval()
+    peer.load_pretrained(str(tmp_path / "w.npz"))
+    with torch.inference_mode():
+        assert (source(images(64)) - peer(images(64))).abs().max() <= TOLERANCE
+
+
+def test_old_names_and_shapes_of_the_official_files(tmp_path: Path) -> None:
+    source, target = scrambled(build("R14x0.25")), build("R14x0.25")
+    tensors = {key: tensor.detach().numpy() for key, tensor in export(source, "google").items()}
+    old = {
+        key.removeprefix("resnet/").replace("standardized_conv2d", "standardized_conv2d_3"): array
+        for key, array in tensors.items()
+    }
+    np.savez(tmp_path / "w.npz", **old)
+    load(target, tmp_path / "w.npz")
+    assert all(torch.equal(a, b) for a, b in zip(source.parameters(), target.parameters(), strict=True))
+
+    source, target = scrambled(build("R8+ViT-nano/4")), build("R8+ViT-nano/4")
+    tensors = {key: tensor.detach().numpy() for key, tensor in export(source, "google").items()}
+    np.savez(tmp_path / "w.npz", **{k: v[None, None, None] if "/gn" in k else v for k, v in tensors.items()})
+    load(target, tmp_path / "w.npz")
+    assert all(torch.equal(a, b) for a, b in zip(source.parameters(), target.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("saved", "wanted", "message"),
+    [
+        ("R14x0.25", "R14x0.5", "mis-shaped"),
+        ("R14x0.25", "R26x0.25", "missing"),
+        ("R8+ViT-nano/4", "R5+ViT-nano/4", "unexpected"),
+        ("R14x0.25", "R8+ViT-nano/4", "missing"),
+    ],
+)
+def test_other_models_checkpoints_are_refused(tmp_path: Path, saved: str, wanted: str, message: str) -> None:
+    save(build(saved), tmp_path / "w.npz", layout="google")
+    with pytest.raises(CheckpointError, match=message):
+        load(build(wanted), tmp_path / "w.npz")
+
+
+def test_wrong_number_of_classes(tmp_path: Path) -> None:
+    save(scrambled(build("R14x0.25", num_classes=9)), tmp_path / "w.npz", layout="google")
+    with pytest.raises(CheckpointError, match="num_classes=9, or load with head='fresh'"):
+        load(build("R14x0.25"), tmp_path / "w.npz")
+    assert load(build("R14x0.25"), tmp_path / "w.npz", head="fresh").fresh == ("head.fc.bias", "head.fc.weight")
+    assert load(build("R14x0.25", num_classes=0), tmp_path / "w.npz").dropped

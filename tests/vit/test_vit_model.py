@@ -1,0 +1,208 @@
+"""The model itself: shapes, initialisation, positions, pooling, attention."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from vit import encoder, family
+from vit.embed import RelativePosition, sincos_2d
+from vit.model import VisionTransformer
+
+SMALL = {"width": 32, "depth": 2, "heads": 4, "mlp_width": 48}
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def build(
+    name: str = "ViT-nano/7", *, image_size: object = 28, classes: int = 10, **options: object
+) -> VisionTransformer:
+    options.setdefault("generator", seeded())
+    return family.build(name, image_size=image_size, channels=1, num_classes=classes, **options)  # type: ignore[arg-type]
+
+
+def images(model: VisionTransformer, count: int = 3) -> Tensor:
+    return torch.rand(count, model.config.channels, *model.config.image_size, generator=seeded(1)) * 2 - 1
+
+
+COMBINATIONS = list(
+    itertools.product(
+        ("none", "learned-1d", "learned-2d", "sincos-2d", "relative"),
+        ("stem", "every-layer", "shared"),
+        ("cls", "mean"),
+        ("linear", "mlp"),
+    )
+)
+
+
+@pytest.mark.parametrize(("position", "at", "pooling", "head"), COMBINATIONS)
+def test_every_combination_runs_forward_and_backward(position: str, at: str, pooling: str, head: str) -> None:
+    model = build(position=position, position_at=at, pooling=pooling, head=head, image_size=(14, 21), **SMALL)
+    nn.init.normal_(model.head.weight, generator=seeded())  # type: ignore[arg-type]
+    logits = model(images(model))
+    assert logits.shape == (3, 10) and model.features(images(model)).shape == (3, model.num_features)
+    logits.square().sum().backward()
+    without = [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    assert not without
+    with torch.no_grad():  # the fused kernel answers as the plain one did
+        torch.testing.assert_close(model(images(model)), logits.detach(), atol=2e-5, rtol=1e-4)
+
+
+def test_same_seed_same_model_whatever_the_path() -> None:
+    direct = build(position="learned-1d", pooling="cls").state_dict()
+    with torch.device("meta"):
+        later = build(position="learned-1d", pooling="cls", generator=None)
+    later.to_empty(device="cpu")
+    later.init_weights(seeded())
+    assert all(torch.equal(direct[name], tensor) for name, tensor in later.state_dict().items())
+    other = build(position="learned-1d", pooling="cls", generator=seeded(1)).state_dict()
+    assert any(not torch.equal(direct[name], tensor) for name, tensor in other.items())
+
+
+def test_the_seed_alone_decides_also_where_numbers_are_copied() -> None:
+    expected = build(position="learned-1d", pooling="cls").state_dict()
+    torch.set_default_dtype(torch.float64)  # as on another device: drawn in float32 elsewhere, then copied
+    try:
+        double = build(position="learned-1d", pooling="cls").state_dict()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(tensor.dtype == torch.float64 for tensor in double.values())
+    assert all(torch.equal(expected[name].double(), tensor) for name, tensor in double.items())
+
+
+def test_meta_then_real_gives_the_same_output_with_fixed_tables() -> None:
+    direct = build(position="sincos-2d", head="mlp")
+    with torch.device("meta"):
+        later = build(position="sincos-2d", head="mlp", generator=None)
+    later.to_empty(device="cpu")
+    later.init_weights(seeded())
+    x = images(direct)
+    assert torch.equal(direct.features(x), later.features(x))
+
+
+def test_initialisation_is_the_papers() -> None:
+    model = family.build(
+        "ViT-Ti/16", image_size=224, channels=3, num_classes=10, head_bias=-10.0, head="mlp", generator=seeded()
+    )
+    block = model.blocks[0]
+    bound = math.sqrt(6 / (192 + 192))
+    for part in block.attn.qkv.weight.chunk(3):  # each of q, k, v by itself, not the fused matrix
+        assert 0.98 * bound < part.abs().max() <= bound
+        assert part.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.02)
+    assert block.mlp.fc1.weight.abs().max() <= math.sqrt(6 / (192 + 768))
+    assert 0 < block.mlp.fc1.bias.std() < 2e-6
+    assert model.embed.proj.weight.std().item() == pytest.approx(1 / math.sqrt(768), rel=0.02)
+    assert model.positions[0].weight.std().item() == pytest.approx(0.02, rel=0.02)
+    assert model.pre_logits is not None and model.pre_logits.weight.std().item() == pytest.approx(192**-0.5, rel=0.02)
+    assert not model.cls.any() and not model.head.weight.any() and (model.head.bias == -10).all()
+    zero = (block.attn.qkv.bias, block.attn.proj.bias, model.embed.proj.bias, block.norm1.bias, model.norm.bias)
+    assert not any(tensor.any() for tensor in zero) and (block.norm2.weight == 1).all()
+
+
+def test_norms_have_the_papers_epsilon_and_gelu_is_a_choice() -> None:
+    model = build("ViT-nano/7")
+    assert {module.eps for module in model.modules() if isinstance(module, nn.LayerNorm)} == {1e-6}
+    assert model.blocks[0].mlp.act.approximate == "tanh"
+    assert build("ViT-nano/7", gelu="exact").blocks[0].mlp.act.approximate == "none"
+
+
+def test_sincos_table_is_that_of_moco_and_big_vision() -> None:
+    rows, columns, width = 3, 5, 16
+    table = sincos_2d((rows, columns), width)[0].reshape(rows, columns, 4, width // 4)
+    for y, x, k in itertools.product(range(rows), range(columns), range(width // 4)):
+        frequency = 10_000 ** (-k / (width // 4 - 1))
+        expected = [math.sin(x * frequency), math.cos(x * frequency), math.sin(y * frequency), math.cos(y * frequency)]
+        assert table[y, x, :, k].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_relative_logits_equal_the_definition() -> None:
+    model = build(position="relative", **SMALL)
+    relative = model.relatives[0]
+    assert isinstance(relative, RelativePosition) and len(model.relatives) == 2
+    q_BHNE = torch.randn(2, 4, 16, 8, generator=seeded())
+    bias = relative(q_BHNE)
+    for i, j in ((0, 0), (3, 9), (15, 0), (0, 15)):
+        expected = q_BHNE[:, :, i] @ relative.weight[i - j + 15]
+        torch.testing.assert_close(bias[:, :, i, j], expected)
+    assert len(build(position="relative", position_at="shared", **SMALL).relatives) == 1
+
+
+@pytest.mark.parametrize("position", ["none", "sincos-2d"])
+def test_only_positions_tell_patches_apart(position: str) -> None:
+    model = build("ViT-nano/14", position=position)
+    x = images(model)
+    swapped = torch.cat([x[..., 14:], x[..., :14]], dim=-1)
+    same = torch.allclose(model.features(x), model.features(swapped), atol=1e-5)
+    assert same == (position == "none")
+
+
+def test_tables_are_added_where_they_should_be() -> None:
+    assert len(build(position="learned-1d", position_at="every-layer", **SMALL).positions) == 2
+    assert len(build(position="learned-1d", position_at="shared", **SMALL).positions) == 1
+    stem = build(position="learned-1d", position_at="stem", depth=1, heads=4)
+    layer = build(position="learned-1d", position_at="shared", depth=1, heads=4)
+    layer.load_state_dict(stem.state_dict())
+    assert torch.equal(stem.features(images(stem)), layer.features(images(layer)))  # one layer: no difference
+
+
+def test_two_dimensional_table_is_column_and_row() -> None:
+    table = build(position="learned-2d", image_size=(14, 21), pooling="cls", **SMALL).positions[0]
+    full = table()
+    assert full.shape == (1, 7, 32) and not full[:, 0].any()  # the class token has no place in the plane
+    torch.testing.assert_close(full[0, 1 + 1 * 3 + 2], torch.cat([table.columns[2], table.rows[1]]))
+
+
+def test_pooling_and_its_norm() -> None:
+    model = build("ViT-nano/7", pooling="mean")
+    x_BND = model.tokens(images(model))
+    torch.testing.assert_close(model.features(images(model)), model.norm(x_BND).mean(1))
+    after = build("ViT-nano/7", pooling="mean", norm_after_pool=True)
+    torch.testing.assert_close(after.features(images(model)), after.norm(after.tokens(images(model)).mean(1)))
+    both = build("ViT-nano/7", pooling="mean", cls_token=True)
+    assert both.tokens(images(both)).shape[1] == 17
+    torch.testing.assert_close(both.features(images(both)), both.norm(both.tokens(images(both))[:, 1:]).mean(1))
+
+
+def test_hidden_layer_of_the_head_is_what_a_probe_sees() -> None:
+    model = build("ViT-nano/7", head="mlp", head_width=20)
+    assert model.num_features == 20 and model.features(images(model)).abs().max() < 1
+    assert model.head.in_features == 20
+
+
+def test_dropout_only_in_training() -> None:
+    model = build("ViT-nano/7", dropout=0.5, dropout_weights=0.5)
+    x = images(model)
+    assert not torch.equal(model.train().features(x), model.features(x))
+    assert torch.equal(model.eval().features(x), model.features(x))
+
+
+def test_attention_follows_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    q, k, v = torch.randn(3, 2, 4, 9, 8, dtype=torch.float64, generator=seeded()).unbind(0)
+    bias = torch.randn(2, 4, 9, 9, dtype=torch.float64, generator=seeded(2))
+    expected = ((q @ k.mT + bias).exp() / (q @ k.mT + bias).exp().sum(-1, keepdim=True)) @ v
+    for plain in (True, False):
+        monkeypatch.setattr(encoder, "prefers_plain_attention", lambda q, plain=plain: plain)
+        torch.testing.assert_close(encoder.attend(q, k, v, bias_BHNN=bias, dropout=0.0), expected)
+
+
+def test_training_on_cpu_avoids_the_fused_kernel() -> None:
+    q = torch.zeros(1, 1, 2, 2, requires_grad=True)
+    assert encoder.prefers_plain_attention(q) and not encoder.prefers_plain_attention(q.detach())
+    with torch.no_grad():
+        assert not encoder.prefers_plain_attention(q)
+
+
+def test_images_of_another_size_are_refused() -> None:
+    with pytest.raises(ValueError, match="built for"):
+        build("ViT-nano/7")(torch.zeros(1, 1, 35, 35))
+
+
+def test_conv_stem_has_the_tokens_of_the_patch_size() -> None:
+    model = build("ViT-nano/4", stem="conv", conv_stem=((8, 3, 2), (12, 3, 1)))
+    assert model.tokens(images(model)).shape == (3, 49, 64) and model.embed.proj.kernel_size == (2, 2)

@@ -1,0 +1,138 @@
+"""Reading and writing tensors by name. No file is ever unpickled with code in it; what a file is, its content decides.
+
+Formats: NumPy .npz (official checkpoints), safetensors, and torch's .pth / .pt / .bin through `weights_only`.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used, with what would fix it.
+
+    Attributes `missing`, `unexpected` and `misshaped` list keys where the tensors do not match the model.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        missing: tuple[str, ...] = (),
+        unexpected: tuple[str, ...] = (),
+        misshaped: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.missing, self.unexpected, self.misshaped = missing, unexpected, misshaped
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """All tensors of a file, on the CPU.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        CheckpointError: not a checkpoint, damaged, or it holds objects that only unpickling could read.
+    """
+    path = Path(path)
+    kind = sniff(path)
+    reader = {"npz": _read_npz, "safetensors": _read_safetensors, "torch": _read_torch}.get(kind)
+    if reader is None:
+        raise CheckpointError(f"{path} is not a checkpoint: expected .npz, .safetensors, or .pth with plain tensors")
+    return reader(path)
+
+
+def sniff(path: Path) -> str:
+    """What a file is by its first bytes: "npz", "safetensors", "torch" or "unknown"."""
+    with open(path, "rb") as file:
+        start = file.read(16)
+    if start[:2] == b"PK":
+        try:
+            with zipfile.ZipFile(path) as archive:
+                members = archive.namelist()
+        except zipfile.BadZipFile as error:
+            raise CheckpointError(f"{path} is truncated or damaged ({error}): download or save it again") from error
+        return "npz" if all(name.endswith(".npy") for name in members) else "torch"
+    if start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= path.stat().st_size:
+        return "safetensors"
+    # A bare pickle is torch's format of before 2020; under any other name it is something in disguise.
+    return "torch" if start[:1] == b"\x80" and path.suffix in (".pth", ".pt", ".bin", ".tar") else "unknown"
+
+
+def _read_npz(path: Path) -> dict[str, Tensor]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: _to_tensor(archive[name]) for name in archive.files}
+    except (ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, KeyError) as error:
+        raise CheckpointError(
+            f"{path} is damaged or holds more than plain arrays, and was not read: {error}"
+        ) from error
+
+
+def _to_tensor(array: np.ndarray) -> Tensor:
+    """An array as a tensor; bfloat16, which NumPy stores as two-byte void, becomes bfloat16 again."""
+    if array.dtype.kind == "V" and array.dtype.itemsize == 2:
+        return torch.from_numpy(np.ascontiguousarray(array).view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(np.ascontiguousarray(array)).reshape(array.shape)
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is truncated or damaged ({error}): download or save it again") from error
+
+
+def _read_torch(path: Path) -> dict[str, Tensor]:
+    try:
+        content: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError) as error:
+        raise CheckpointError(
+            f"{path} is damaged or holds more than plain tensors, and was refused without running anything in it"
+        ) from error
+    for wrapper in ("state_dict", "model", "model_state_dict"):
+        if isinstance(content, Mapping) and isinstance(content.get(wrapper), Mapping):
+            content = content[wrapper]
+    if not isinstance(content, Mapping):
+        raise CheckpointError(f"{path} holds a {type(content).__name__}, not tensors by name")
+    tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
+    return {re.sub(r"^(module\.|_orig_mod\.)+", "", name): value for name, value in tensors.items()}
+
+
+def write_npz(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> None:
+    """Write named float32 arrays as .npz, atomically."""
+    arrays = {name: tensor.detach().float().cpu().numpy() for name, tensor in tensors.items()}
+    _replace(Path(path), lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+
+
+def write_safetensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> None:
+    """Write named tensors as safetensors, atomically."""
+    from safetensors.torch import save
+
+    copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    _replace(Path(path), lambda file: file.write(save(copies, metadata={"format": "pt"})))
+
+
+def _replace(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """Write a file next to its final name, then move it there: a reader never sees half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

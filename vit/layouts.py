@@ -1,0 +1,231 @@
+"""How other code bases name and lay out the same weights: one list of entries per layout, read in both directions.
+
+Layouts: "google" (official .npz, after `normalise`), "timm", "torchvision", and "own" (the model's own names).
+Position tables are not entries: they may change shape, see vit/checkpoints.py. Key tables: facts of vit_jax.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from vit.model import VisionTransformer
+
+POSITION_KEY = {
+    "google": "Transformer/posembed_input/pos_embedding",
+    "timm": "pos_embed",
+    "torchvision": "encoder.pos_embedding",
+}
+CLASS_KEY = {"google": "cls", "timm": "cls_token", "torchvision": "class_token"}
+PATCH_KEY = {"google": "embedding/kernel", "timm": "patch_embed.proj.weight", "torchvision": "conv_proj.weight"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor of ours and the tensors it is stored as elsewhere.
+
+    Args:
+        ours: name in the model's state_dict.
+        theirs: keys in the file, in the order of the lists below.
+        decode: their tensors -> ours.
+        encode: ours -> their tensors.
+    """
+
+    ours: str
+    theirs: tuple[str, ...]
+    decode: Callable[[list[Tensor]], Tensor]
+    encode: Callable[[Tensor], list[Tensor]]
+
+
+def same(ours: str, theirs: str) -> Entry:
+    """Stored as it is."""
+    return Entry(ours, (theirs,), lambda t: t[0], lambda t: [t])
+
+
+def vector(ours: str, theirs: str) -> Entry:
+    """A vector; old files store GroupNorm's as (1, 1, 1, C)."""
+    return Entry(ours, (theirs,), lambda t: t[0].flatten(), lambda t: [t])
+
+
+def linear(ours: str, theirs: str) -> Entry:
+    """flax keeps (in, out), torch (out, in)."""
+    return Entry(ours, (theirs,), lambda t: t[0].t(), lambda t: [t.t()])
+
+
+def conv(ours: str, theirs: str) -> Entry:
+    """flax keeps HWIO, torch OIHW."""
+    return Entry(ours, (theirs,), lambda t: t[0].permute(3, 2, 0, 1), lambda t: [t.permute(2, 3, 1, 0)])
+
+
+def norm(ours: str, theirs: str, *, scale: str = "scale", bias: str = "bias") -> list[Entry]:
+    """Scale and bias of a normalisation layer."""
+    return [vector(f"{ours}.weight", f"{theirs}/{scale}"), vector(f"{ours}.bias", f"{theirs}/{bias}")]
+
+
+def _dense(ours: str, theirs: str) -> list[Entry]:
+    return [linear(f"{ours}.weight", f"{theirs}/kernel"), vector(f"{ours}.bias", f"{theirs}/bias")]
+
+
+def _attention(ours: str, theirs: str, heads: int) -> Iterator[Entry]:
+    """Kernels (D, H, E) for query, key, value and (H, E, D) for out; ours are one (3 H E, D) and one (D, H E)."""
+    kernels = tuple(f"{theirs}/{part}/kernel" for part in ("query", "key", "value"))
+    biases = tuple(f"{theirs}/{part}/bias" for part in ("query", "key", "value"))
+
+    def encode_qkv(weight: Tensor) -> list[Tensor]:
+        return [part.t().reshape(weight.shape[1], heads, -1) for part in weight.chunk(3)]
+
+    yield Entry(f"{ours}.qkv.weight", kernels, lambda t: torch.cat([k.flatten(1).t() for k in t]), encode_qkv)
+    yield Entry(
+        f"{ours}.qkv.bias",
+        biases,
+        lambda t: torch.cat([b.flatten() for b in t]),
+        lambda t: [part.reshape(heads, -1) for part in t.chunk(3)],
+    )
+    yield Entry(
+        f"{ours}.proj.weight",
+        (f"{theirs}/out/kernel",),
+        lambda t: t[0].flatten(0, 1).t(),
+        lambda t: [t.t().reshape(heads, -1, t.shape[0])],
+    )
+    yield vector(f"{ours}.proj.bias", f"{theirs}/out/bias")
+
+
+def google(model: VisionTransformer) -> list[Entry]:
+    """Entries of the official .npz, in its original numbering (LayerNorm_0, attention 1, LayerNorm_2, MLP 3)."""
+    entries = [conv("embed.proj.weight", "embedding/kernel"), vector("embed.proj.bias", "embedding/bias")]
+    if model.cls is not None:
+        entries.append(same("cls", "cls"))
+    for index in range(model.config.depth):
+        ours, theirs = f"blocks.{index}", f"Transformer/encoderblock_{index}"
+        entries += norm(f"{ours}.norm1", f"{theirs}/LayerNorm_0")
+        entries += _attention(f"{ours}.attn", f"{theirs}/MultiHeadDotProductAttention_1", model.config.heads)
+        entries += norm(f"{ours}.norm2", f"{theirs}/LayerNorm_2")
+        entries += _dense(f"{ours}.mlp.fc1", f"{theirs}/MlpBlock_3/Dense_0")
+        entries += _dense(f"{ours}.mlp.fc2", f"{theirs}/MlpBlock_3/Dense_1")
+    entries += norm("norm", "Transformer/encoder_norm")
+    if model.config.stem == "resnet":
+        inner = model.embed.backbone.checkpoint_entries("google")
+        entries += [dataclasses.replace(entry, ours=f"embed.backbone.{entry.ours}") for entry in inner]
+    if model.pre_logits is not None:
+        entries += _dense("pre_logits", "pre_logits")
+    if model.config.num_classes:
+        entries += _dense("head", "head")
+    return entries
+
+
+def renamed(model: VisionTransformer, rules: list[tuple[str, str]]) -> list[Entry]:
+    """Entries for a layout that differs in names only: the first rule (pattern, replacement) that matches applies."""
+    entries = []
+    for name in model.state_dict():
+        if name.startswith("positions."):
+            continue
+        theirs = name
+        for pattern, replacement in rules:
+            theirs, count = re.subn(pattern, replacement, name)
+            if count:
+                break
+        entries.append(same(name, theirs))
+    return entries
+
+
+def timm(model: VisionTransformer) -> list[Entry]:
+    """Entries of timm's state dict."""
+    stem_only = model.config.stem == "resnet" and not any(".stages." in name for name in model.state_dict())
+    rules = [(r"^embed\.backbone\.stem\.", "patch_embed.backbone.")] if stem_only else []
+    rules += [(r"^embed\.", "patch_embed."), (r"^cls$", "cls_token")]
+    if model.config.norm_after_pool:
+        rules.append((r"^norm\.", "fc_norm."))
+    return renamed(model, rules)
+
+
+def torchvision(model: VisionTransformer) -> list[Entry]:
+    """Entries of torchvision's state dict."""
+    last = "conv_last." if model.config.stem == "conv" else ""
+    block = r"^blocks\.(\d+)\."
+    layer = r"encoder.layers.encoder_layer_\1."
+    rules = [
+        (r"^embed\.backbone\.(\d+)\.", r"conv_proj.conv_bn_relu_\1."),
+        (r"^embed\.proj\.", f"conv_proj.{last}"),
+        (r"^cls$", "class_token"),
+        (rf"{block}norm(\d)\.", rf"{layer}ln_\2."),
+        (rf"{block}attn\.qkv\.", rf"{layer}self_attention.in_proj_"),
+        (rf"{block}attn\.proj\.", rf"{layer}self_attention.out_proj."),
+        (rf"{block}mlp\.fc1\.", rf"{layer}mlp.0."),
+        (rf"{block}mlp\.fc2\.", rf"{layer}mlp.3."),
+        (r"^norm\.", "encoder.ln."),
+        (r"^(pre_logits|head)\.", r"heads.\1."),
+    ]
+    return renamed(model, rules)
+
+
+def own(model: nn.Module) -> list[Entry]:
+    """Entries under the model's own names: what `save(layout="safetensors")` writes."""
+    return [same(name, name) for name in model.state_dict()]
+
+
+def detect(names: set[str]) -> str | None:
+    """The layout a file's keys are in, or None."""
+    if any(re.search(r"(^|/)(embedding|root_block/standardized_conv2d(_\d+)?)/kernel$", name) for name in names):
+        return "google"
+    if "patch_embed.proj.weight" in names:
+        return "timm"
+    if names & {"conv_proj.weight", "conv_proj.conv_last.weight"}:
+        return "torchvision"
+    if names & {"embed.proj.weight", "stem.conv.weight"}:
+        return "own"
+    return None
+
+
+_PREFIXES = ("opt/target/", "params/img/", "params/")
+_BIG_VISION = {
+    "MultiHeadDotProductAttention_0": "MultiHeadDotProductAttention_1",
+    "LayerNorm_1": "LayerNorm_2",
+    "MlpBlock_0": "MlpBlock_3",
+}
+
+
+def normalise(tensors: dict[str, Tensor], layout: str) -> dict[str, Tensor]:
+    """Bring the dialects of a layout to one: prefixes, big_vision's numbering, stacked blocks, old names."""
+    if layout == "torchvision":
+        numbers = {"linear_1": "0", "linear_2": "3"}  # names before torchvision 0.14
+        return _renamed_keys(tensors, r"(?<=\.mlp\.)linear_[12](?=\.)", lambda m: numbers[m[0]])
+    if layout != "google":
+        return tensors
+    for prefix in _PREFIXES:
+        if any(name.startswith(prefix) for name in tensors):
+            tensors = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+            break
+    tensors = _renamed_keys(tensors, r"standardized_conv2d_\d+", lambda m: "standardized_conv2d")
+    if "root_block/standardized_conv2d/kernel" in tensors:
+        tensors = {f"resnet/{name}": tensor for name, tensor in tensors.items()}
+    tensors = _unstacked(tensors)
+    if any("/MlpBlock_0/" in name for name in tensors):
+        pattern = rf"(?<=\d/)({'|'.join(_BIG_VISION)})(?=/)"
+        tensors = _renamed_keys(tensors, pattern, lambda m: _BIG_VISION[m[0]])
+    if "pos_embedding" in tensors:
+        tensors[POSITION_KEY["google"]] = tensors.pop("pos_embedding")
+    return tensors
+
+
+def _renamed_keys(tensors: dict[str, Tensor], pattern: str, new: Callable[[re.Match[str]], str]) -> dict[str, Tensor]:
+    return {re.sub(pattern, new, name): tensor for name, tensor in tensors.items()}
+
+
+def _unstacked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Blocks that were scanned over are stored as one array with a leading depth axis."""
+    stacked = "Transformer/encoderblock/"
+    single: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if name.startswith(stacked):
+            rest = name.removeprefix(stacked)
+            single |= {f"Transformer/encoderblock_{i}/{rest}": part for i, part in enumerate(tensor)}
+        else:
+            single[name] = tensor
+    return single
