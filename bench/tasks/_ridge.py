@@ -11,6 +11,7 @@ All in float64.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import linalg
@@ -40,9 +41,15 @@ class SupportSet:
     eigenvalues_R: np.ndarray
     vectors_DD: np.ndarray | None
 
-    @property
+    @cached_property
     def projected_RK(self) -> np.ndarray:
+        """The targets in the eigenbasis; every ridge strength only rescales its rows."""
         return self.basis_NR.T @ self.targets_NK
+
+    @cached_property
+    def squared_basis_NR(self) -> np.ndarray:
+        """Its products with the shrinkages are the leverages."""
+        return self.basis_NR**2
 
     def weights(self, ridge: float) -> np.ndarray:
         """float64 weights of shape (D + 1, K) for standardised features; the last row belongs to the constant 100."""
@@ -69,11 +76,11 @@ class SupportSet:
         if self.vectors_DD is None:
             kept_R = ridge / (self.eigenvalues_R + ridge)  # 1 - shrinkage, without cancellation
             residual_NK = self.basis_NR @ (self.projected_RK * kept_R[:, None])
-            remaining_N = (self.basis_NR**2) @ kept_R
+            remaining_N = self.squared_basis_NR @ kept_R
         else:
             shrink_R = 1.0 / (self.eigenvalues_R + ridge)
             residual_NK = self.targets_NK - self.basis_NR @ (self.projected_RK * shrink_R[:, None])
-            remaining_N = 1.0 - (self.basis_NR**2) @ shrink_R
+            remaining_N = 1.0 - self.squared_basis_NR @ shrink_R
         remaining_N = np.maximum(remaining_N - bias, 1e-12)
         return (residual_NK - bias_fit_K) / remaining_N[:, None]
 

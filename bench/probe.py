@@ -1,0 +1,239 @@
+"""`python -m bench.probe`: evaluate a frozen model, or features from anywhere, by one of the tasks."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import json
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from bench import discover
+from bench.data.images import ImageSet
+from bench.errors import EXIT_OK, UserError, command
+from bench.tasks._contract import Score, TaskContext
+
+EXAMPLES = """examples:
+  python -m bench.probe --model ViT-B/16 --checkpoint B_16.npz --data fashion-mnist --shots 1,5,10,25
+  python -m bench.probe --model ViT-nano/7 --image-size 28 --channels 1 --data scripts    (an untrained network)
+  python -m bench.probe --model pixels --image-size 28 --channels 1 --data digits --json
+  python -m bench.probe --features features.npz --shots 5,10 --draws 5
+
+A features file holds train_x (N, D), train_y (N), test_x (M, D), test_y (M). Metrics: "accuracy" picks the ridge
+strength on the support set by leave-one-out, "accuracy_fixed_ridge" is the published protocol with 2^10."""
+
+FEATURE_KEYS = ("train_x", "train_y", "test_x", "test_y")
+Load = Callable[[str, str], ImageSet]
+Features = Callable[[np.ndarray], np.ndarray]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    result = argparse.ArgumentParser(
+        prog="python -m bench.probe",
+        description="Evaluate a frozen model, or features that were extracted elsewhere, on a downstream data set.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument("--model", help="a model's name, such as ViT-B/16")
+    result.add_argument("--checkpoint", type=Path, help="its weights (.npz, .safetensors, .pth); default: untrained")
+    result.add_argument("--features", type=Path, help="an .npz of features, instead of --model and --data")
+    result.add_argument("--data", help="a downstream data set, such as fashion-mnist")
+    result.add_argument("--data-root", type=Path, help="folder with data sets that are not installed")
+    result.add_argument("--task", default="fewshot", help="a task (default fewshot)")
+    result.add_argument("--shots", type=_numbers, help="labelled images per class, such as 1,5,10,25")
+    result.add_argument("--draws", type=int, help="independent support sets")
+    result.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task, repeatable")
+    result.add_argument("--image-size", type=int, default=224, help="pixels per side the model takes (default 224)")
+    result.add_argument("--channels", type=int, default=3, help="1 for grey, 3 for RGB (default 3)")
+    result.add_argument("--device", default="cpu", help="such as cpu, cuda (default cpu)")
+    result.add_argument("--seed", type=int, default=0, help="of an untrained network's weights (default 0)")
+    result.add_argument("--json", action="store_true", help="machine-readable: every score")
+    return result
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    task = discover.load("task", args.task)
+    options = _options(args)
+    if args.features is not None:
+        if args.model or args.data or args.checkpoint:
+            raise UserError("--features comes with its own data.", "Leave out --model, --checkpoint and --data.")
+        features, load, data = read_features(args.features)
+    else:
+        if not args.model or not args.data:
+            raise UserError("Nothing to probe.", "Give --model and --data, or --features; see --help.")
+        from bench.data.load import load as load_set
+
+        discover.load("data set", args.data)  # a wrong name is said before a model is built
+        features = model_features(args)
+        load, data = partial(load_set, root=args.data_root), args.data
+    scores = _evaluate(task, TaskContext(features=features, load=load, seed=args.seed), data, options)
+    if args.json:
+        print(json.dumps([dataclasses.asdict(s) | {"detail": dict(s.detail)} for s in scores], indent=2))
+    else:
+        print(table(scores, title=f"{args.model or args.features} on {data}"))
+    return EXIT_OK
+
+
+def model_features(args: argparse.Namespace) -> Features:
+    """The model asked for, with its weights, as a function from images to features."""
+    from bench import models
+    from bench.tasks._features import extractor
+
+    models.family_of(args.model)  # an unknown name is said before torch is imported
+    import torch
+
+    if args.checkpoint is not None and not args.checkpoint.is_file():
+        raise UserError(f"There is no checkpoint {args.checkpoint}.")
+    torch.manual_seed(args.seed)
+    model = models.build(args.model, image_size=args.image_size, channels=args.channels, num_classes=2)
+    if args.checkpoint is not None:
+        load_weights(model, args.checkpoint)
+    try:
+        model.to(args.device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"Device {args.device!r} cannot be used: {error}") from error
+    return extractor(model, image_size=args.image_size, channels=args.channels, device=args.device)
+
+
+def load_weights(model: Any, path: Path) -> None:
+    """Fill all of a model but its head from published weights, or from a checkpoint that a run here wrote."""
+    from vit import checkpoints
+
+    own = _run_weights(path) if path.suffix == ".safetensors" else {}
+    try:
+        if own:
+            result = model.load_state_dict({k: v for k, v in own.items() if not k.startswith("head.")}, strict=False)
+            wrong = [k for k in (*result.missing_keys, *result.unexpected_keys) if not k.startswith("head.")]
+            if wrong:
+                raise UserError(f"{path} does not fit the model: {', '.join(wrong[:5])} …", "Is it another model's?")
+        else:
+            checkpoints.load(model, path, head="fresh")
+    except (checkpoints.CheckpointError, RuntimeError) as error:
+        raise UserError(f"{path} cannot be loaded: {error}", "Check --model, --image-size and --channels.") from error
+
+
+def _run_weights(path: Path) -> dict[str, Any]:
+    """The model's tensors of a run's checkpoint (`live/model.…`); empty for any other safetensors file."""
+    from safetensors import SafetensorError, safe_open
+
+    prefix = "live/model."
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118 (not a dict: no iteration)
+            return {key.removeprefix(prefix): file.get_tensor(key) for key in names}
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} is not a readable safetensors file: {error}") from error
+
+
+def read_features(path: Path) -> tuple[Features, Load, str]:
+    """Features that exist already, behind the same interface as a model: an "image" holds its row number as 8 bytes."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            missing = [key for key in FEATURE_KEYS if key not in stored]
+            if missing:
+                raise UserError(f"{path} lacks {', '.join(missing)}.", f"It must hold {', '.join(FEATURE_KEYS)}.")
+            parts = {key: stored[key] for key in FEATURE_KEYS}
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{path} is not a readable .npz of arrays: {error}") from error
+    _check_features(path, parts)
+    features_ND = np.concatenate([parts["train_x"], parts["test_x"]]).astype(np.float32)
+    num_classes = int(max(parts["train_y"].max(), parts["test_y"].max())) + 1
+    starts = {"train": 0, "test": len(parts["train_x"])}
+    name = path.stem
+
+    def load(data: str, split: str) -> ImageSet:
+        labels_N = parts[f"{split}_y"].astype(np.int64)
+        rows_N = np.arange(starts[split], starts[split] + len(labels_N), dtype="<u8")
+        return ImageSet(
+            name=name,
+            split=split,
+            images_NHWC=rows_N.view(np.uint8).reshape(-1, 1, 1, 8),
+            labels_N=labels_N,
+            class_names=tuple(str(label) for label in range(num_classes)),
+            kind="features",
+        )
+
+    def features(rows_NHWC: np.ndarray) -> np.ndarray:
+        return features_ND[np.ascontiguousarray(rows_NHWC).reshape(-1, 8).view("<u8")[:, 0]]
+
+    return features, load, name
+
+
+def _check_features(path: Path, parts: dict[str, np.ndarray]) -> None:
+    for split in ("train", "test"):
+        x, y = parts[f"{split}_x"], parts[f"{split}_y"]
+        if x.ndim != 2 or y.ndim != 1 or len(x) != len(y) or not len(x):
+            raise UserError(
+                f"{path}: {split}_x has shape {x.shape} and {split}_y {y.shape}.", "They must be (N, D) and (N), N > 0."
+            )
+        if x.dtype.kind not in "fiu" or y.dtype.kind not in "iu" or int(y.min()) < 0:
+            raise UserError(f"{path}: {split}_x must be numbers and {split}_y integers from 0.")
+    if parts["train_x"].shape[1] != parts["test_x"].shape[1]:
+        raise UserError(f"{path}: train_x and test_x have different numbers of features.")
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    options = {name: value for name in ("shots", "draws") if (value := getattr(args, name)) is not None}
+    for text in args.option:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UserError(f"--option {text!r} is not NAME=VALUE.", "For example --option test_limit=None.")
+        try:
+            options[name.replace("-", "_")] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            options[name.replace("-", "_")] = value
+    return options
+
+
+def _evaluate(task: ModuleType, context: TaskContext, data: str, options: dict[str, Any]) -> Sequence[Score]:
+    import inspect
+
+    known = set(inspect.signature(task.evaluate).parameters) - {"context", "data"}
+    for name in options:
+        if name not in known:
+            raise UserError(f"The task has no option {name!r}.", f"Known: {', '.join(sorted(known))}.")
+    return task.evaluate(context, data=data, **options)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list such as 1,5,10") from None
+
+
+def table(scores: Sequence[Score], *, title: str) -> str:
+    """One line per metric and shots: mean over draws, standard error over test images and spread over draws."""
+    first = scores[0]
+    lines = [
+        f"{title}: {first.num_classes} classes, {first.num_test:,} test images, chance {first.chance:.1%}",
+        f"  {'metric':24}{'shots':>6}{'draws':>6}{'value':>9}{'± test images':>15}{'± draws (std)':>15}",
+    ]
+    groups: dict[tuple[str, int | None], list[Score]] = {}
+    for score in scores:
+        groups.setdefault((score.metric, score.shots), []).append(score)
+    for (metric, shots), group in sorted(groups.items(), key=lambda item: (item[0][0], item[0][1] or 0)):
+        values = [s.value for s in group if s.value is not None]
+        if not values:
+            lines.append(f"  {metric:24}{shots or '-':>6}{len(group):>6}{'no score':>9}  {dict(group[0].detail)}")
+            continue
+        error = statistics.mean(s.stderr for s in group if s.stderr is not None)
+        spread = f"{statistics.stdev(values):.1%}" if len(values) > 1 else "-"
+        mean = f"{statistics.mean(values):.1%}"
+        lines.append(f"  {metric:24}{shots or '-':>6}{len(group):>6}{mean:>9}{error:>15.1%}{spread:>15}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
