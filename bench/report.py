@@ -1,4 +1,4 @@
-"""Build tables, figures and the report of a study from its records alone. Needs no torch; equal records, equal bytes."""
+"""Build a study's tables, figures and report from its records alone. Needs no torch; equal records, equal bytes."""
 
 from __future__ import annotations
 
@@ -112,10 +112,14 @@ def to_json(paths: ReportPaths) -> dict[str, Any]:
 
 def say(paths: ReportPaths, console: Console) -> None:
     """Print what was found, what cannot be told, and where the report is."""
+    from rich.padding import Padding
+    from rich.text import Text
+
     for line in paths.findings.lines():
-        heading = not line.startswith(" ")
-        console.print(line, style="bold" if heading else None, highlight=False, markup=False)
-    console.print(f"Report: {paths.html}", highlight=False, markup=False)
+        indent = len(line) - len(line.lstrip())
+        text = Text(line.strip(), style="" if indent else "bold")
+        console.print(Padding(text, (0, 0, 0, indent)), highlight=False)
+    console.print(Text(f"Report: {paths.html}"), soft_wrap=True)
 
 
 def _draw(evidence: Evidence, suite: ModuleType | None) -> tuple[list[Saved], list[tuple[str, str]]]:
@@ -184,7 +188,8 @@ def _refuse(suite: str, results: Path) -> None:
     if suite not in discover.names("suite"):
         raise unknown("suite", suite, {*discover.names("suite"), *there})
     has = f" It has: {', '.join(there)}." if there else ""
-    raise UserError(f"There are no results of {suite!r} in {results}.{has}", f"Run python -m bench.run --suite {suite} first.")
+    what = f"There are no results of {suite!r} in {results}.{has}"
+    raise UserError(what, f"Run python -m bench.run --suite {suite} first.")
 
 
 if __name__ == "__main__":

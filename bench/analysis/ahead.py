@@ -1,10 +1,12 @@
-"""Which family is ahead at equal compute, and whether the order changes: best model against best model, no extrapolation."""
+"""Which family is ahead at equal compute, and whether the order changes. Best model against best, no extrapolation."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -49,7 +51,7 @@ class Duel:
         """Where the order changes, as an interval of x: the last place where one family is ahead beyond the interval
         and the next where the other is. None unless the first and the last decided places differ."""
         decided = [gap for gap in self.gaps if gap.verdict != "cannot tell"]
-        for before, after in zip(decided, decided[1:], strict=False):
+        for before, after in pairwise(decided):
             if before.verdict != after.verdict:
                 return (before.x, after.x) if decided[0].verdict != decided[-1].verdict else None
         return None
@@ -65,7 +67,8 @@ def at_compute(evidence: Evidence, series: Sequence[Series], first: str, second:
     if not 0 < low < high:
         return None
     grid = np.geomspace(low, high, GRID)
-    return _duel(evidence, grid, first, second, measure, [lambda x, side=side: _best(evidence, side, x, measure) for side in sides])  # fmt: skip
+    best = [partial(_best, evidence, side, measure) for side in sides]
+    return _duel(evidence, grid, first, second, measure, best)
 
 
 def at_images(evidence: Evidence, curves: Sequence[SizeCurve], first: str, second: str, measure: str) -> Duel | None:
@@ -76,19 +79,20 @@ def at_images(evidence: Evidence, curves: Sequence[SizeCurve], first: str, secon
     if len(shared) < 2:
         return None
 
-    def at(x: float, side: Sequence[SizeCurve]) -> tuple[str, Samples] | None:
+    def at(side: Sequence[SizeCurve], x: float) -> tuple[str, Samples] | None:
         found = [(c.label, s) for c in side for p in c.points
                  if p.unique_images == x and (s := evidence.samples(p, measure)) is not None]  # fmt: skip
         return max(found, key=lambda pair: pair[1].mean) if found else None
 
-    return _duel(evidence, shared, first, second, measure, [lambda x, side=side: at(x, side) for side in sides])
+    return _duel(evidence, shared, first, second, measure, [partial(at, side) for side in sides])
 
 
 Side = Callable[[float], tuple[str, Samples] | None]
 
 
 def _duel(
-    evidence: Evidence, places: Sequence[float] | np.ndarray, first: str, second: str, measure: str, sides: Sequence[Side]
+    evidence: Evidence, places: Sequence[float] | np.ndarray, first: str, second: str, measure: str,
+    sides: Sequence[Side],
 ) -> Duel | None:
     gaps, samples = [], []
     for x in places:
@@ -103,11 +107,11 @@ def _duel(
     return Duel(first=first, second=second, gaps=tuple(gaps), mean=mean) if mean else None
 
 
-def _best(evidence: Evidence, side: Sequence[Series], flops: float, measure: str) -> tuple[str, Samples] | None:
+def _best(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> tuple[str, Samples] | None:
     """The family's best model at this compute, interpolated in log compute between its horizons."""
     found = []
     for series in side:
-        for a, b in zip(series.points, series.points[1:], strict=False):
+        for a, b in pairwise(series.points):
             if a.train_flops * (1 - 1e-9) <= flops <= b.train_flops * (1 + 1e-9):
                 weight = math.log(flops / a.train_flops) / math.log(b.train_flops / a.train_flops)
                 at_a, at_b = evidence.samples(a, measure), evidence.samples(b, measure)

@@ -12,6 +12,10 @@ from bench.analysis.words import join, plural, significant
 
 MIN_DECADES = 1.5
 MAX_EPOCHS = 4.0
+MIXTURES = (
+    ("commit", "commits"), ("cpu", "processors"), ("device", "devices"), ("threads", "thread counts"),
+    ("dtype", "precisions"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +67,9 @@ def one_seed(evidence: Evidence) -> list[Check]:
         text = ("Every model was trained once. Intervals leave training noise out, and differences under 3 points "
                 "are read as nothing. More seeds: --seeds 3.")  # fmt: skip
     else:
-        text = (f"Trained once: {join(single[:6]) + (' and others' if len(single) > 6 else '')}. Their intervals borrow "
-                "the variance of the repeated models, or leave training noise out.")  # fmt: skip
+        names = join(single[:6]) + (" and others" if len(single) > 6 else "")
+        text = (f"Trained once: {names}. Their intervals borrow the variance of the repeated models, or leave training "
+                "noise out.")  # fmt: skip
     return [Check(name="one seed", level="warning", text=text)]
 
 
@@ -73,19 +78,20 @@ def narrow_compute(evidence: Evidence) -> list[Check]:
     for family, (low, high) in _flops_by_family(evidence).items():
         decades = math.log10(high / low)
         if decades < MIN_DECADES:
-            text = (f"{family} spans {significant(decades, 2)} decades of compute (a factor of {significant(high / low, 2)}); "
-                    f"a trend needs at least {MIN_DECADES}.")  # fmt: skip
+            span = f"{significant(decades, 2)} decades of compute (a factor of {significant(high / low, 2)})"
+            text = f"{family} spans {span}; a trend needs at least {MIN_DECADES}."
             found.append(Check(name="narrow compute", level="warning", text=text))
     return found
 
 
 def narrow_data(evidence: Evidence) -> list[Check]:
-    short = [c for c in size_curves(evidence) if c.decades < MIN_DECADES]
-    return [
-        Check(name="narrow data", level="warning",
-              text=f"{c.label}: distinct images span {significant(c.decades, 2)} decades; a trend needs at least {MIN_DECADES}.")
-        for c in short
-    ]  # fmt: skip
+    found = []
+    for curve in size_curves(evidence):
+        if curve.decades < MIN_DECADES:
+            span = f"distinct images span {significant(curve.decades, 2)} decades"
+            text = f"{curve.label}: {span}; a trend needs at least {MIN_DECADES}."
+            found.append(Check(name="narrow data", level="warning", text=text))
+    return found
 
 
 def repeated_data(evidence: Evidence) -> list[Check]:
@@ -94,8 +100,10 @@ def repeated_data(evidence: Evidence) -> list[Check]:
         repeated = [p for s in evidence.on_axis(axis) for p in s.points if p.epochs > MAX_EPOCHS]
         if repeated:
             most = max(p.epochs for p in repeated)
-            text = (f"On {purpose}, {plural(len(repeated), 'point')} saw each image more than {MAX_EPOCHS:.0f} times (up to "
-                    f"{significant(most, 2)} epochs): there, more compute and more data are not the same thing.")  # fmt: skip
+            text = (
+                f"On {purpose}, {plural(len(repeated), 'point')} saw each image more than {MAX_EPOCHS:.0f} times "
+                f"(up to {significant(most, 2)} epochs): more compute and more data are not the same there."
+            )
             found.append(Check(name="repeated data", level="warning" if axis == "compute" else "note", text=text))
     return found
 
@@ -104,8 +112,7 @@ def mixed(evidence: Evidence) -> list[Check]:
     """Records of several commits, machines, precisions or dirty trees in one table."""
     found = []
     table = evidence.horizons
-    for column, what in (("commit", "commits"), ("cpu", "processors"), ("device", "devices"), ("threads", "thread counts"),
-                         ("dtype", "precisions")):  # fmt: skip
+    for column, what in MIXTURES:
         values = sorted({str(v) for v in table[column].dropna()}) if column in table else []
         if len(values) > 1:
             shown = join([v[:10] if column == "commit" else v for v in values])
@@ -137,9 +144,12 @@ def different_recipes(evidence: Evidence) -> list[Check]:
             for name, value in (record["cell"].get("recipe") or {}).items():
                 fields.setdefault(name, set()).add(str(value))
                 by_family.setdefault(name, set()).add(f"{family} {value}")
-    differing = [name for name, values in fields.items() if len(values) > 1]
-    text = "Recipes differ: " + "; ".join(f"{n.replace('_', ' ')} ({', '.join(sorted(by_family[n]))})" for n in sorted(differing))
-    return [Check(name="recipes", level="note", text=text + ". They were not tuned to the same effort unless the suite says so.")] if differing else []
+    differing = sorted(name for name, values in fields.items() if len(values) > 1)
+    if not differing:
+        return []
+    listed = "; ".join(f"{name.replace('_', ' ')} ({', '.join(sorted(by_family[name]))})" for name in differing)
+    text = f"Recipes differ: {listed}. Part of a difference between families may be theirs."
+    return [Check(name="recipes", level="note", text=text)]
 
 
 def _flops_by_family(evidence: Evidence) -> dict[str, tuple[float, float]]:

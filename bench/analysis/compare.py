@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 from bench.analysis.evidence import Evidence, Point, Series
@@ -70,7 +71,7 @@ def compute_ends(evidence: Evidence, series: Iterable[Series], measure: str) -> 
 
 def compute_steps(evidence: Evidence, series: Iterable[Series], measure: str) -> list[Comparison]:
     """Every horizon minus the one before it, within a trunk."""
-    pairs = [(s.label, _horizons(a, b), b, a) for s in series for a, b in zip(s.points, s.points[1:], strict=False)]
+    pairs = [(s.label, _horizons(a, b), b, a) for s in series for a, b in pairwise(s.points)]
     return _compare(evidence, pairs, measure)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -130,7 +131,7 @@ class Evidence:
             untrained = next((p for p in points if not p.trained), None)
             if trained:
                 made.append(Series(variant=variant, label=trained[-1].series, points=trained, untrained=untrained))
-        return tuple(sorted(made, key=lambda s: (family_rank(s.family), s.last.forward_macs, s.label, s.last.num_images, s.variant)))
+        return tuple(sorted(made, key=_order))
 
     def on_axis(self, axis: str) -> tuple[Series, ...]:
         """Series whose cells name `axis`. Without any: all for "data_size", the largest data sets for "compute"."""
@@ -211,6 +212,10 @@ class Evidence:
         return dict(_all_samples(self.horizons, self.scores))
 
 
+def _order(s: Series) -> tuple[Any, ...]:
+    return family_rank(s.family), s.last.forward_macs, s.label, s.last.num_images, s.variant
+
+
 def family_rank(family: str) -> tuple[int, str]:
     """Order of families in tables and legends: the subject, its hybrids, what it is compared with."""
     lowered = family.lower()
@@ -249,15 +254,15 @@ def _all_samples(
     keys = ["variant", "images_seen", "measure", "shots"]
     table = table.sort_values([*keys, "seed", "draw", "directory"], kind="stable")
     table = table.drop_duplicates([*keys, "seed", "draw"])
-    columns = {name: table[name].to_numpy() for name in (*keys, "seed", "draw", "value", "stderr", "num_test", "family")}
+    names = (*keys, "seed", "draw", "value", "stderr", "num_test", "family")
+    columns = {name: table[name].to_numpy() for name in names}
     ends = np.flatnonzero((table[keys].ne(table[keys].shift())).any(axis=1).to_numpy())
     for start, stop in zip(ends, [*ends[1:], len(table)], strict=True):
         part = {name: column[start:stop] for name, column in columns.items()}
-        shots = int(part["shots"][0])
-        key = (str(part["variant"][0]), int(part["images_seen"][0]), str(part["measure"][0]), None if shots < 0 else shots)
+        variant, seen, measure, shots = (part[name][0] for name in keys)
         made = _rectangle(part)
         if made is not None:
-            yield key, made
+            yield (str(variant), int(seen), str(measure), None if shots < 0 else int(shots)), made
 
 
 def _rectangle(part: Mapping[str, np.ndarray]) -> Samples | None:

@@ -15,7 +15,7 @@ from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Series, f
 from bench.analysis.intervals import Estimate
 from bench.analysis.sizes import size_curves
 from bench.analysis.spent import Spent, spent
-from bench.analysis.words import count, flops, join, plural, points
+from bench.analysis.words import count, flops, join, points
 
 AHEAD = "Which family is ahead at equal compute?"
 
@@ -72,9 +72,8 @@ def find(evidence: Evidence) -> Findings:
         made += _more_compute(evidence, series)
         made += _more_images(evidence)
         made += _families(evidence, series)
-    return Findings(
-        findings=tuple(made), limits=limits.limits(evidence), checks=run_checks(evidence), cost=spent(evidence.records.records)
-    )
+    cost = spent(evidence.records.records)
+    return Findings(findings=tuple(made), limits=limits.limits(evidence), checks=run_checks(evidence), cost=cost)
 
 
 def _baselines(evidence: Evidence, series: Sequence[Series]) -> list[Finding]:
@@ -94,7 +93,8 @@ def _baselines(evidence: Evidence, series: Sequence[Series]) -> list[Finding]:
                 per_task = [c for task in evidence.parts(measure) for c in comparison(evidence, series, task)
                             if c.point.variant in members]  # fmt: skip
                 if found:
-                    made.append(_about(question, family, found, extra=_by_task(evidence, measure, per_task), rows=per_task))
+                    extra = _by_task(evidence, measure, per_task)
+                    made.append(_about(question, family, found, extra=extra, rows=per_task))
     return made
 
 
@@ -188,8 +188,10 @@ def _ahead(evidence: Evidence, duel: ahead.Duel) -> Finding:
         verdict, answer = "cannot tell", f"The order changes within the range: {text}"
     else:
         verdict, answer = "yes", f"{leader} is ahead of {behind}: {text}"
-    return Finding(question=AHEAD, subject=f"{duel.first} or {duel.second}", verdict=verdict,
-                   answer=answer + _without_training_noise(duel.mean), evidence=tuple(_gap_row(g) for g in duel.gaps))  # fmt: skip
+    return Finding(
+        question=AHEAD, subject=f"{duel.first} or {duel.second}", verdict=verdict,
+        answer=answer + _without_training_noise(duel.mean), evidence=tuple(_gap_row(g) for g in duel.gaps),
+    )  # fmt: skip
 
 
 def _crossing(subject: tuple[str, str], axis: str, duel: ahead.Duel | None) -> Finding:
@@ -204,7 +206,8 @@ def _crossing(subject: tuple[str, str], axis: str, duel: ahead.Duel | None) -> F
         answer = f"The order changes between {show(duel.crossing[0])} and {show(duel.crossing[1])}."
     elif duel.crossing:
         verdict = "no"
-        answer = f"The other way round: {first} overtakes between {show(duel.crossing[0])} and {show(duel.crossing[1])}."
+        between = f"between {show(duel.crossing[0])} and {show(duel.crossing[1])}"
+        answer = f"The other way round: {first} overtakes {between}."
     else:
         verdict = "cannot tell"
         ahead_of = {g.verdict for g in duel.gaps}
@@ -260,7 +263,8 @@ def _by_task(evidence: Evidence, measure: str, found: Sequence[Comparison]) -> s
 
 
 def _list(found: Sequence[Comparison]) -> str:
-    return f"{join([f'{c.subject}: {c.what}' for c in found])}."
+    whats = list(dict.fromkeys(c.what for c in found))
+    return f"{whats[0]}." if len(whats) == 1 else f"{join([f'{c.subject}: {c.what}' for c in found])}."
 
 
 def _without_training_noise(e: Estimate) -> str:
@@ -278,13 +282,8 @@ def _row(c: Comparison) -> dict[str, Any]:
 
 def _gap_row(g: ahead.Gap) -> dict[str, Any]:
     return {
-        "x": g.x, "first": g.first_model, "second": g.second_model, "difference": g.estimate.value, "low": g.estimate.low,
-        "high": g.estimate.high, "verdict": g.verdict, "seeds": g.estimate.num_seeds, "draws": g.estimate.num_draws,
-        "test_images": g.estimate.num_test, "excluded": list(g.estimate.excluded),
+        "x": g.x, "first": g.first_model, "second": g.second_model, "difference": g.estimate.value,
+        "low": g.estimate.low, "high": g.estimate.high, "verdict": g.verdict, "seeds": g.estimate.num_seeds,
+        "draws": g.estimate.num_draws, "test_images": g.estimate.num_test, "excluded": list(g.estimate.excluded),
     }  # fmt: skip
 
-
-def summary(findings: Findings) -> str:
-    """One line: how many of each verdict."""
-    verdicts = [f.verdict for f in findings.findings]
-    return ", ".join(f"{verdicts.count(v)} {v}" for v in ("yes", "no", "cannot tell")) + f" of {plural(len(verdicts), 'answer')}"

@@ -4,7 +4,7 @@ Accuracies of one point form a table seeds × draws. Three sources of chance mov
 
 - training seeds: the spread of the seeds' means; Student's t with (seeds - 1) degrees of freedom. Two seeds alone give
   t = 12.7, so where several cells of a study were repeated their variances are pooled (more degrees of freedom), unless
-  this cell's own variance contradicts the pooled one (F test, 1 %). A single run borrows the pooled variance when at
+  this cell's own variance contradicts the pooled one (F test, 0.1 %). A single run borrows the pooled variance when at
   least `BORROW_DF` repeats support it; otherwise its interval excludes training noise, and says so;
 - few-shot draws: the spread of the draws' means; Student's t with (draws - 1);
 - test images: the binomial error of a finite test set. Draws and seeds share the test images, so it does not shrink
@@ -26,6 +26,8 @@ from typing import TypeVar
 import numpy as np
 from scipy import stats
 
+from bench.analysis.words import plural
+
 LEVEL = 0.95
 BORROW_DF = 3
 SEEDS, DRAWS, IMAGES = "training seeds", "few-shot draws", "test images"
@@ -42,6 +44,7 @@ class Samples:
         draws: () where the task draws nothing (upstream accuracy).
         image_error: standard error from the finite test set.
         num_test: images of the test set (the smallest, for an average).
+        tasks: how many tasks were averaged.
     """
 
     values_SD: np.ndarray
@@ -49,6 +52,7 @@ class Samples:
     draws: tuple[int, ...]
     image_error: float
     num_test: int
+    tasks: int = 1
 
     @property
     def mean(self) -> float:
@@ -74,6 +78,7 @@ class Estimate:
     num_seeds: int
     num_draws: int
     num_test: int
+    tasks: int = 1
     level: float = LEVEL
 
     @property
@@ -91,8 +96,9 @@ class Estimate:
     @property
     def counts(self) -> str:
         """n as it is printed: "2 seeds × 3 draws, 2,000 test images"."""
-        runs = [f"{n} {noun}{'s' if n > 1 else ''}" for n, noun in ((self.num_seeds, "seed"), (self.num_draws, "draw")) if n]
-        return ", ".join([*([" × ".join(runs)] if runs else []), f"{self.num_test:,} test images"])
+        runs = [plural(n, noun) for n, noun in ((self.num_seeds, "seed"), (self.num_draws, "draw")) if n]
+        tests = f"{self.tasks} tasks of at least " if self.tasks > 1 else ""
+        return ", ".join([*([" × ".join(runs)] if runs else []), f"{tests}{self.num_test:,} test images"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +168,8 @@ def estimate(samples: Samples, *, pooled: Pool | None = None, level: float = LEV
     margins[IMAGES] = z_quantile(level) * samples.image_error
     return Estimate(
         value=samples.mean, margins=margins, excluded=tuple(excluded), pooled=used_pool, num_seeds=len(samples.seeds),
-        num_draws=len(samples.draws), num_test=samples.num_test, level=level,
+        num_draws=len(samples.draws), num_test=samples.num_test, tasks=samples.tasks,
+        level=level,
     )  # fmt: skip
 
 
@@ -172,7 +179,7 @@ def _seed_variance_to_use(samples: Samples, pooled: Pool | None) -> tuple[float,
         return own, df
     if df == 0:
         return (pooled.variance, pooled.df) if pooled.df >= BORROW_DF else (math.nan, 0)
-    contradicted = pooled.variance > 0 and stats.f.sf(own / pooled.variance, df, pooled.df) < 0.01
+    contradicted = pooled.variance > 0 and stats.f.sf(own / pooled.variance, df, pooled.df) < 0.001
     return (own, df) if contradicted else (pooled.variance, pooled.df)
 
 
@@ -195,7 +202,7 @@ def average(parts: Sequence[Samples]) -> Samples | None:
     values, seeds, draws = matched
     return Samples(
         values_SD=np.mean(values, axis=0), seeds=seeds, draws=draws, num_test=min(p.num_test for p in parts),
-        image_error=math.sqrt(sum(p.image_error**2 for p in parts)) / len(parts),
+        image_error=math.sqrt(sum(p.image_error**2 for p in parts)) / len(parts), tasks=len(parts),
     )  # fmt: skip
 
 
@@ -212,7 +219,7 @@ def difference(a: Samples, b: Samples) -> Samples | None:
     error = math.hypot(a.image_error, b.image_error)
     return Samples(
         values_SD=values[0] - values[1], seeds=seeds, draws=draws, image_error=error,
-        num_test=min(a.num_test, b.num_test),
+        num_test=min(a.num_test, b.num_test), tasks=a.tasks,
     )  # fmt: skip
 
 
@@ -225,6 +232,7 @@ def mix(a: Samples, b: Samples, weight_b: float) -> Samples | None:
     return Samples(
         values_SD=(1 - weight_b) * values[0] + weight_b * values[1], seeds=seeds, draws=draws,
         image_error=(1 - weight_b) * a.image_error + weight_b * b.image_error, num_test=min(a.num_test, b.num_test),
+        tasks=a.tasks,
     )  # fmt: skip
 
 

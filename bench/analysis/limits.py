@@ -13,7 +13,8 @@ def limits(evidence: Evidence) -> tuple[str, ...]:
     trained = [p for s in evidence.series for p in s.points]
     if not trained:
         return ("No model was trained to the end.",)
-    return tuple(text for text in (_range(evidence), _data(evidence), _noise(evidence), _tests(evidence), _method(evidence)) if text)
+    sentences = (_range(evidence), _data(evidence), _noise(evidence), _tests(evidence), _method(evidence))
+    return tuple(text for text in sentences if text)
 
 
 def _range(evidence: Evidence) -> str:
@@ -60,8 +61,9 @@ def _noise(evidence: Evidence) -> str:
 def _tests(evidence: Evidence) -> str:
     number = sum(1 for s in evidence.on_axis("compute") for _ in s.points)
     return (
-        f"Each interval stands alone at {evidence.level:.0%}: among {number} model-horizons some differences are beyond "
-        "theirs by luck. The best model of a family is picked from noisy scores, which flatters families with more models."
+        f"Each interval stands alone at {evidence.level:.0%}: among {number} model-horizons some differences are "
+        "beyond theirs by luck. The best model of a family is picked from noisy scores, which flatters families with "
+        "more models."
     )
 
 

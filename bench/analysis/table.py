@@ -14,6 +14,7 @@ HORIZON_NUMBERS = (
     "images_seen", "unique_images", "epochs", "steps", "batch", "train_seconds", "images_per_second",
     "flops_per_second", "utilisation", "core_days", "final_train_loss",
 )  # fmt: skip
+EMPTY = ("directory", "images_seen", "variant", "series", "status")
 NOT_A_VARIANT = ("seed", "axes", "tasks", "horizons")
 """Fields of a cell that do not make it another experiment: repeats of a variant differ in the seed alone."""
 
@@ -39,7 +40,7 @@ def horizon_table(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
             seconds = horizon.get("seconds") or {}
             row |= {f"{part}_s": _number(seconds.get(part)) for part in ("train", "evaluate", "save", "wait")}
             rows.append(row)
-    table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=["directory", "images_seen", "series", "status"])
+    table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=EMPTY)
     table["images_seen"] = table["images_seen"].astype("int64")
     return _with_series(table).sort_values(["directory", "images_seen"], kind="stable").reset_index(drop=True)
 

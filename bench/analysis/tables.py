@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,7 +145,7 @@ def scores_csv(evidence: Evidence) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["series", "family", "data", "num_images", "images_seen", "train_flops", "measure", "shots",
                      *("accuracy" + end if not end else end[1:] for end in ESTIMATE_ENDS)])  # fmt: skip
-    all_shots = sorted({int(s) for s in evidence.scores["shots"].dropna()}) or [None]
+    all_shots: list[int | None] = [*sorted({int(s) for s in evidence.scores["shots"].dropna()})] or [None]
     order = {p.key: p for s in evidence.series for p in ((s.untrained,) if s.untrained else ()) + s.points}
     if evidence.pixels:
         order[evidence.pixels.key] = evidence.pixels
@@ -184,8 +184,8 @@ SPEED = (
 
 def _point_row(p: Point, label: str) -> dict[str, Any]:
     return {
-        "series": label, "family": p.family, "params": p.params, "forward_macs": p.forward_macs, "num_images": p.num_images,
-        "images_seen": p.images_seen, "epochs": p.epochs, "train_flops": p.train_flops,
+        "series": label, "family": p.family, "params": p.params, "forward_macs": p.forward_macs,
+        "num_images": p.num_images, "images_seen": p.images_seen, "epochs": p.epochs, "train_flops": p.train_flops,
     }  # fmt: skip
 
 
@@ -196,7 +196,8 @@ def _costs(evidence: Evidence) -> dict[tuple[str, int], dict[str, float]]:
     if done.empty:
         return {}
     means = done.groupby(["variant", "images_seen"])[names].mean()
-    return {(str(v), int(s)): dict(zip(names, row, strict=True)) for (v, s), row in zip(means.index, means.to_numpy().tolist(), strict=True)}
+    rows = zip(means.index, means.to_numpy().tolist(), strict=True)
+    return {(str(variant), int(seen)): dict(zip(names, row, strict=True)) for (variant, seen), row in rows}
 
 
 def _scores(evidence: Evidence, point: Point) -> dict[str, Estimate]:
@@ -210,15 +211,14 @@ def _score_columns(evidence: Evidence) -> list[Column]:
     return averages + [Column(key=m, heading=f"{m} [%]") for m in evidence.measures]
 
 
-def _note(evidence: Evidence, rows: Iterable[Mapping[str, Any]]) -> str:
+def _note(evidence: Evidence, rows: Sequence[Mapping[str, Any]]) -> str:
     estimates = [v for row in rows for v in row.values() if isinstance(v, Estimate)]
     if not estimates:
         return ""
     shots = f"{evidence.shots}-shot accuracies; " if evidence.shots else ""
     n = words.join(sorted({" × ".join(_runs(e)) for e in estimates if _runs(e)}), "or")
-    tests = [f"{m} {max((e.num_test for row in rows for k, e in row.items() if k == m and isinstance(e, Estimate)), default=0):,}"
-             for m in evidence.measures]  # fmt: skip
-    tests = [text for text in tests if not text.endswith(" 0")]
+    by_measure = {m: [e.num_test for row in rows if isinstance(e := row.get(m), Estimate)] for m in evidence.measures}
+    tests = [f"{measure} {max(sizes):,}" for measure, sizes in by_measure.items() if sizes]
     return f"{shots}n: {n}; test images: {', '.join(tests)}. {contents(estimates)}"
 
 
@@ -229,8 +229,8 @@ def _runs(e: Estimate) -> list[str]:
 def _split(value: Any) -> list[Any]:
     if not isinstance(value, Estimate):
         return [""] * len(ESTIMATE_ENDS)
-    numbers: Sequence[float] = (value.value, value.low, value.high)
-    return [*(repr(float(n)) for n in numbers), value.num_seeds, value.num_draws, value.num_test, "; ".join(value.excluded)]
+    numbers = [repr(float(number)) for number in (value.value, value.low, value.high)]
+    return [*numbers, value.num_seeds, value.num_draws, value.num_test, "; ".join(value.excluded)]
 
 
 def _raw(value: Any) -> Any:

@@ -16,16 +16,16 @@ def render(content: Content) -> str:
         lines += [f"**{plain(question)}**", ""]
         lines += [f"- {plain(f.subject)}: **{f.verdict}**. {plain(f.answer)}" for f in members]
         lines.append("")
-    lines += ["## What this study cannot tell", "", *(f"- {plain(limit)}" for limit in content.findings.limits), ""]
-    if content.findings.checks:
-        lines += ["## Warnings and notes", ""]
-        lines += [f"- {c.level.capitalize()}: {plain(c.text)}" for c in content.findings.checks] + [""]
     lines += ["## Figures", ""]
     for figure in content.figures:
         lines += [f"### {plain(figure.title)}", "", f"![{plain(figure.alt)}](figures/{figure.name}.png)", ""]
         lines += [plain(figure.caption), ""]
     lines += [f"Not drawn: {plain(title)} ({plain(reason)})." for title, reason in content.not_drawn]
-    lines += ["", "## Tables", ""]
+    lines += ["", "## What this study cannot tell", "", *(f"- {plain(limit)}" for limit in content.findings.limits), ""]
+    if content.findings.checks:
+        lines += ["## Warnings and notes", ""]
+        lines += [f"- {c.level.capitalize()}: {plain(c.text)}" for c in content.findings.checks] + [""]
+    lines += ["## Tables", ""]
     for table in content.tables:
         lines += [table.markdown(), ""]
     lines += ["## Provenance", "", *(f"- {plain(label)}: {plain(text)}" for label, text in content.provenance), ""]
@@ -35,4 +35,4 @@ def render(content: Content) -> str:
 
 def plain(text: str) -> str:
     """Text that means itself in Markdown: one line, no markup of its own."""
-    return re.sub(r"([\\`*\[\]<|])", r"\\\1", text.replace("\n", " "))
+    return re.sub(r"([\\`*\[\]|])", r"\\\1", text.replace("\n", " ")).replace("<", "&lt;")

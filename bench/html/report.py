@@ -23,8 +23,8 @@ def render(content: Content) -> str:
     """The page. Equal content gives equal text."""
     sections = [
         ("answers", "What was found", _answers(content)),
-        ("limits", "What this study cannot tell", _limits(content)),
         ("figures", "Figures", _figures(content)),
+        ("limits", "What this study cannot tell", _limits(content)),
         ("tables", "Tables", "".join(_table(table) for table in content.tables if table.name != "coverage")),
         ("coverage", "Coverage and cost", _coverage(content)),
         ("provenance", "Provenance", _provenance(content)),
@@ -36,7 +36,8 @@ def render(content: Content) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{escape(content.title)}</title>\n<style>\n{(HERE / '_style.css').read_text()}</style>\n</head>\n<body>\n"
+        f"<title>{escape(content.title)}</title>\n<style>\n{(HERE / '_style.css').read_text()}</style>\n</head>\n"
+        "<body>\n"
         f'<header><h1>{escape(content.title)}</h1><p class="lead">{escape(content.question)}</p>'
         f'<p class="small">{escape(content.coverage)} {escape(content.findings.cost.sentence)}</p>'
         f"<nav>{links}</nav></header>\n<main>\n{body}</main>\n"
@@ -106,7 +107,8 @@ def _table(table: Table) -> str:
     if not table.rows:
         return f'<h3>{escape(table.title)}</h3><p class="note">No rows.</p>'
     head = "".join(
-        f'<th scope="col"{_number_class(c)}><button type="button">{escape(c.heading)}</button></th>' for c in table.columns
+        f'<th scope="col"{_number_class(c)}><button type="button">{escape(c.heading)}</button></th>'
+        for c in table.columns
     )
     rows = "".join("<tr>" + "".join(_cell(c, row.get(c.key)) for c in table.columns) + "</tr>" for row in table.rows)
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
@@ -135,14 +137,17 @@ def _coverage(content: Content) -> str:
 
 
 def _provenance(content: Content) -> str:
-    rows = "".join(f'<tr><th scope="row">{escape(k)}</th><td class="wrap">{escape(v)}</td></tr>' for k, v in content.provenance)
+    rows = "".join(
+        f'<tr><th scope="row">{escape(label)}</th><td class="wrap">{escape(text)}</td></tr>'
+        for label, text in content.provenance
+    )
     return f'<div class="scroll"><table><tbody>{rows}</tbody></table></div>'
 
 
 def _reproduce(content: Content) -> str:
     return (
-        f"<p>Run the study (finished cells are kept), or rebuild this report from its records alone:</p>"
+        "<p>Run the study (finished cells are kept), or rebuild this report from its records alone:</p>"
         f"<pre>{escape(chr(10).join(content.commands))}</pre>"
-        "<p>Beside this file: <code>tables/</code> (CSV, Markdown), <code>figures/</code> (PNG, SVG, and the plotted numbers "
-        "as CSV), <code>findings.json</code> (every answer with the comparisons behind it).</p>"
+        "<p>Beside this file: <code>tables/</code> (CSV, Markdown), <code>figures/</code> (PNG, SVG, and the plotted "
+        "numbers as CSV), <code>findings.json</code> (every answer with the comparisons behind it).</p>"
     )

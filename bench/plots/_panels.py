@@ -50,10 +50,15 @@ def panel_measures(evidence: Evidence) -> list[str]:
 
 
 def draw(
-    evidence: Evidence, lines: Sequence[Line], *, x_label: str, x_name: str, caption: str, alt: str
+    evidence: Evidence, lines: Sequence[Line], *, x_label: str, x_name: str, caption: str, alt: str,
+    dodge: bool = False,
 ) -> Drawing:  # fmt: skip
-    """Panels of accuracy against x with intervals and baselines, a legend, and a caption that says what they hold."""
-    measures = [m for m in panel_measures(evidence) if any(evidence.estimate(p, m) for line in lines for p in line.points)]
+    """Panels of accuracy against x with intervals and baselines, a legend, and a caption that says what they hold.
+
+    With `dodge`, lines that share their x values are drawn a hair apart, so that no interval hides another.
+    """
+    points = [p for line in lines for p in line.points]
+    measures = [m for m in panel_measures(evidence) if any(evidence.estimate(p, m) for p in points)]
     if not measures:
         raise NothingToDraw("no scores at any trained point")
     collected = _Collected()
@@ -61,8 +66,9 @@ def draw(
         figure, axes_list, legend_axes = _grid(len(measures), legend_lines=min(len(lines), MAX_NAMED) + 4)
         families = tuple(dict.fromkeys(line.family for line in lines))
         xs = [x for line in lines for x in line.x]
+        shift = _dodge(len(lines), max(xs) / min(xs)) if dodge else [1.0] * len(lines)
         for axes, measure in zip(axes_list, measures, strict=True):
-            _panel(axes, evidence, lines, measure, families, collected, x_name)
+            _panel(axes, evidence, lines, measure, families, collected, x_name, shift)
             _style.plain_log_x(axes, xs)
             axes.set_title(_title(evidence, measure), fontweight="bold" if measure == HEADLINE else "normal")
             axes.set_ylabel(_y_label(evidence, measure))
@@ -89,7 +95,7 @@ def _grid(panels: int, *, legend_lines: int) -> tuple[Figure, list[Axes], Axes]:
 
 def _panel(
     axes: Axes, evidence: Evidence, lines: Sequence[Line], measure: str, families: tuple[str, ...],
-    collected: _Collected, x_name: str,
+    collected: _Collected, x_name: str, shift: Sequence[float],
 ) -> None:  # fmt: skip
     tops: list[float] = []
     for order, line in enumerate(lines):
@@ -97,7 +103,7 @@ def _panel(
         found = [(x, p, e) for x, p in zip(line.x, line.points, strict=True) if (e := evidence.estimate(p, measure))]
         if not found:
             continue
-        x = [x for x, _, _ in found]
+        x = [x * shift[order] for x, _, _ in found]
         y = [100 * e.value for _, _, e in found]
         axes.plot(x, y, color=colour, linewidth=1.1, alpha=0.45, zorder=2)
         axes.errorbar(
@@ -113,6 +119,11 @@ def _panel(
     low = _untrained_lines(axes, evidence, lines, measure, families, collected, x_name, low, high)
     margin = 0.05 * (high - low)
     axes.set_ylim(max(0, low - margin), min(100.5, high + margin))
+
+
+def _dodge(lines: int, span: float) -> list[float]:
+    """Factors on x that set lines 1 % of the axis apart."""
+    return [span ** (0.011 * (i - (lines - 1) / 2)) for i in range(lines)]
 
 
 def _pixel_line(
@@ -135,8 +146,8 @@ def _untrained_lines(
     below, lowest = [], low
     for family in families:
         variants = {p.variant for line in lines if line.family == family for p in line.points}
-        found = {s.untrained.model: e for s in evidence.series
-                 if s.variant in variants and s.untrained and (e := evidence.estimate(s.untrained, measure))}  # fmt: skip
+        blank = [s.untrained for s in evidence.series if s.variant in variants and s.untrained]
+        found = {p.model: e for p in blank if (e := evidence.estimate(p, measure))}
         if not found:
             continue
         value = 100 * float(np.mean([e.value for e in found.values()]))
@@ -206,7 +217,8 @@ def _what_is_shown(
     tests = []
     for measure in measures:
         if measure not in (HEADLINE, FAR):
-            sizes = sorted({int(r["test_images"]) for r in collected.rows if r["measure"] == measure and "test_images" in r})
+            rows = [r for r in collected.rows if r["measure"] == measure]
+            sizes = sorted({int(r["test_images"]) for r in rows if "test_images" in r})
             tests.append(f"{measure} {sizes[0]:,}" if sizes else measure)
     upstream_kinds = sorted({f"{p.data} ({p.kind})" for line in lines for p in line.points})
     shots = f"{evidence.shots}-shot linear probe; " if evidence.shots else ""

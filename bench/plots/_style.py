@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import matplotlib
@@ -57,7 +58,8 @@ def context() -> Iterator[None]:
     """The house's settings on top of matplotlib's defaults, whatever the user's own configuration says."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(RC)
+        for name, value in RC.items():
+            matplotlib.rcParams[name] = value  # type: ignore[index]
         yield
 
 
@@ -92,7 +94,7 @@ def plain_log_x(axes: Axes, values: Sequence[float]) -> None:
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     distinct = sorted(set(values))
-    spaced = all(b / a > (high / low) ** 0.14 for a, b in zip(distinct, distinct[1:], strict=False))
+    spaced = all(b / a > (high / low) ** 0.14 for a, b in pairwise(distinct))
     ticks = distinct if len(distinct) <= 6 and spaced else _round_ticks(low, high)
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())

@@ -68,16 +68,19 @@ class World:
                     truth -= 0.12 * np.log10(10 / shots)
                     for draw in self.draws:
                         noise = self.draw_offsets[task, draw] + offsets[task] + self.image_offsets[task]
-                        scores.append(score(task, float(np.clip(truth + noise + self.rng.normal(0, self.noise_sd), 0.01, 0.99)), shots, draw))
+                        value = np.clip(truth + noise + self.rng.normal(0, self.noise_sd), 0.01, 0.99)
+                        scores.append(score(task, float(value), shots, draw))
             if seen:
-                scores.append(score(UPSTREAM, self.accuracy(family, flops, size, UPSTREAM) + offsets[UPSTREAM], None, None))
+                value = self.accuracy(family, flops, size, UPSTREAM) + offsets[UPSTREAM]
+                scores.append(score(UPSTREAM, float(value), None, None))
             seconds = flops / 4e10
             rows.append({
                 "images_seen": seen, "unique_images": min(seen, size), "epochs": seen / size, "steps": seen // 64,
                 "batch": 64, "train_flops": {"dense": flops * 1.02, "paper": flops},
                 "spent_flops": {"dense": (flops - 0.8 * spent) * 1.02, "paper": flops - 0.8 * spent},
-                "seconds": {"train": seconds * 0.6, "evaluate": 1.5, "save": 0.2, "wait": 0.0}, "train_seconds": seconds,
-                "images_per_second": seen / seconds if seen else None, "flops_per_second": 4e10 if seen else None,
+                "seconds": {"train": seconds * 0.6, "evaluate": 1.5, "save": 0.2, "wait": 0.0},
+                "train_seconds": seconds, "images_per_second": seen / seconds if seen else None,
+                "flops_per_second": 4e10 if seen else None,
                 "utilisation": 0.31 if seen else None, "core_days": 2 * seconds / 86400,
                 "final_train_loss": 3.0 - 0.2 * np.log10(flops / 1e9) if seen else None, "scores": scores,
             })  # fmt: skip

@@ -1,0 +1,13 @@
+"""A study with a known truth, read once."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.analysis.evidence import Evidence
+from tests.analysis._study import study
+
+
+@pytest.fixture(scope="package")
+def evidence() -> Evidence:
+    return study()
