@@ -1,0 +1,215 @@
+"""Measures speed: interleaved windows, medians with spread, out-of-memory as a result.
+
+How it differs from timing a loop: a window runs many calls and waits for the device once, so launch overhead overlaps
+as in real use; windows of all workloads take turns, so a slow minute of the machine falls on all of them; what is
+reported is the median of the windows with their quartiles and extremes; nothing is made or copied inside a window but
+what the workload itself needs; first calls (allocation, compilation, autotuning) are timed apart.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+OOM_TEXTS = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How long to measure.
+
+    Attributes:
+        windows: per workload. seconds: length of one window; a window is at least one call.
+        slowest_call: seconds of one call beyond which no larger batch is tried.
+        latency_calls: timed one by one at batch 1.
+    """
+
+    windows: int = 7
+    seconds: float = 0.5
+    slowest_call: float = 2.0
+    latency_calls: int = 100
+
+
+CPU_PACE = Pace(windows=5, seconds=0.15, slowest_call=0.35, latency_calls=20)
+
+
+@dataclass(kw_only=True)
+class Workload:
+    """One thing to time: `call` does it once on `images` images; the rest is found out by measuring."""
+
+    name: str
+    call: Callable[[], object]
+    images: int
+    calls_per_window: int = 1
+    first_call_seconds: float | None = None
+    call_seconds: float | None = None
+    windows: list[float] = field(default_factory=list)  # images per second of each
+
+    def summary(self) -> dict[str, Any]:
+        """As it stands in a record."""
+        return {
+            "batch": self.images,
+            "images_per_second": spread(self.windows),
+            "windows": self.windows,
+            "calls_per_window": self.calls_per_window,
+            "first_call_seconds": self.first_call_seconds,
+        }
+
+
+class OutOfMemory(Exception):
+    """The device has no room for a workload; its memory has been given back."""
+
+
+def synchronise(device: str) -> None:
+    """Wait until the device has done what it was given."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out, on any device."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in OOM_TEXTS)
+
+
+def release(device: str) -> None:
+    """Give back cached memory."""
+    gc.collect()
+    if device.startswith("cuda"):
+        torch.cuda.empty_cache()
+
+
+def timed(call: Callable[[], object], *, device: str, calls: int = 1) -> float:
+    """Seconds of `calls` calls, waiting for the device before and after, not between.
+
+    Raises:
+        OutOfMemory: instead of whatever the device raised.
+    """
+    try:
+        synchronise(device)
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        synchronise(device)
+        return time.perf_counter() - start
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+    # Outside the handler the traceback, which holds the tensors, is gone.
+    release(device)
+    raise OutOfMemory
+
+
+def warm_up(workload: Workload, *, device: str, pace: Pace) -> None:
+    """First call apart, then until two calls in a row agree within 10 % (at most 10), then set the window's length."""
+    workload.first_call_seconds = timed(workload.call, device=device)
+    previous = float("inf")
+    for _ in range(10):
+        seconds = timed(workload.call, device=device)
+        if abs(seconds - previous) <= 0.1 * previous or seconds > pace.slowest_call:
+            break
+        previous = seconds
+    workload.call_seconds = seconds
+    workload.calls_per_window = max(1, round(pace.seconds / max(seconds, 1e-6)))
+
+
+def interleave(
+    workloads: Sequence[Workload], *, device: str, windows: int, should_stop: Callable[[], bool] = lambda: False
+) -> None:
+    """Give every workload `windows` windows, taking turns; odd rounds go backwards, so that no one always follows the
+    same neighbour."""
+    for number in range(windows):
+        for workload in workloads if number % 2 == 0 else reversed(workloads):
+            if should_stop():
+                return
+            seconds = timed(workload.call, device=device, calls=workload.calls_per_window)
+            workload.windows.append(workload.calls_per_window * workload.images / seconds)
+
+
+def spread(values: Sequence[float]) -> dict[str, float | int | None]:
+    """Median, quartiles, extremes and number of values."""
+    if not values:
+        return {"median": None, "q1": None, "q3": None, "min": None, "max": None, "n": 0}
+    quartiles = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
+    return {
+        "median": statistics.median(values),
+        "q1": quartiles[0],
+        "q3": quartiles[2],
+        "min": min(values),
+        "max": max(values),
+        "n": len(values),
+    }
+
+
+def latency(call: Callable[[], object], *, device: str, calls: int) -> dict[str, float | int | None]:
+    """Milliseconds of single calls, each waited for: percentiles over `calls` of them, after a warm-up."""
+    for _ in range(3):
+        timed(call, device=device)
+    found = sorted(1e3 * timed(call, device=device) for _ in range(calls))
+
+    def percentile(share: float) -> float:
+        return found[min(len(found) - 1, round(share * (len(found) - 1)))]
+
+    return {
+        "p50_ms": percentile(0.5),
+        "p90_ms": percentile(0.9),
+        "p99_ms": percentile(0.99) if calls >= 100 else None,  # fewer calls say nothing about the slowest hundredth
+        "min_ms": found[0],
+        "max_ms": found[-1],
+        "n": calls,
+    }
+
+
+def scan_batches(
+    make: Callable[[int], Workload], *, device: str, pace: Pace, largest: int = 4096, should_stop: Callable[[], bool]
+) -> tuple[list[Workload], str]:
+    """Workloads of batch 1, 2, 4, … that were warmed up, and why the last was the last.
+
+    Stops where memory ends, where one call takes longer than `pace.slowest_call`, or at `largest`.
+    """
+    found: list[Workload] = []
+    batch = 1
+    while batch <= largest:
+        if should_stop():
+            return found, "stopped"
+        workload = make(batch)
+        try:
+            warm_up(workload, device=device, pace=pace)
+        except OutOfMemory:
+            return found, f"out of memory at batch {batch}"
+        found.append(workload)
+        assert workload.call_seconds is not None
+        if 2 * workload.call_seconds > pace.slowest_call:
+            return found, f"a call at batch {2 * batch} would take more than {pace.slowest_call:g} s"
+        batch *= 2
+    return found, f"batch {largest} is the largest tried"
+
+
+def fastest(workloads: Sequence[Workload], *, count: int) -> list[Workload]:
+    """The workloads with the highest rate while warming up, best first."""
+    return sorted(workloads, key=lambda w: (w.call_seconds or float("inf")) / w.images)[:count]
+
+
+def search_largest(fits: Callable[[int], bool], *, start: int, precision: float = 0.02) -> int:
+    """The largest batch that fits, within `precision`, by doubling or halving from `start` and then bisection."""
+    low, high = 0, max(1, start)
+    if fits(high):
+        low = high
+        while fits(2 * low):
+            low *= 2
+        high = 2 * low
+    else:
+        while high > 1 and not fits(high // 2):
+            high //= 2
+        low = high // 2
+    while high - low > max(1, precision * low):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

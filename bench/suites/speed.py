@@ -1,0 +1,49 @@
+"""Inference and training speed against input size: the paper's Figure 12 on the machine at hand. Trains nothing."""
+
+from __future__ import annotations
+
+from bench.spec import Cell, Recipe
+from bench.suites._contract import SuiteOptions, pick
+
+QUESTION = "how fast is each model, and how large a batch fits, at each input size?"
+FIGURES = ("throughput",)
+HEADLINE: tuple[str, ...] = ()
+
+DATA = "noise"
+MODELS = {
+    "cpu": ("ViT-Ti/16", "ViT-S/32", "ViT-S/16", "R26+ViT-S/32", "R50x1"),
+    "gpu": ("R50x1", "R50x2", "ViT-B/32", "ViT-L/32", "ViT-B/16", "ViT-L/16", "ViT-H/14", "R152x4", "R50+ViT-B/16"),
+    "paper": ("R50x1", "R50x2", "ViT-B/32", "ViT-L/32", "ViT-B/16", "ViT-L/16", "ViT-H/14", "R152x4"),
+}
+SIZES = {"cpu": (64, 128, 224), "gpu": (64, 128, 224, 384, 512), "paper": (64, 128, 224, 384, 512)}
+TRAIN_BATCH = {"cpu": 4, "gpu": 256, "paper": 256}
+
+
+def cells(options: SuiteOptions) -> list[Cell]:
+    """Models × input sizes, repeated in as many rounds as there are seeds: each round visits every model once."""
+    models = options.models or pick("models", options.scale, MODELS)
+    sizes = pick("input sizes", options.scale, SIZES)
+    recipe = Recipe(batch=pick("training batch", options.scale, TRAIN_BATCH))  # type: ignore[arg-type]
+    return [
+        Cell(
+            model=model,
+            data=DATA,
+            image_size=_fitting(model, size),
+            channels=3,
+            recipe=recipe,
+            seed=number,
+            job="speed",
+            axes=("speed",),
+        )
+        for number in range(options.seeds or 1)
+        for size in sizes  # type: ignore[attr-defined]
+        for model in models  # type: ignore[attr-defined]
+    ]
+
+
+def _fitting(model: str, size: int) -> int:
+    """The multiple of the model's patch size nearest to `size`: 14 px patches do not divide 64, 128, 384 or 512."""
+    patch = int(model.rpartition("/")[2]) if "/" in model else 1
+    if model.startswith("R+"):
+        patch = 32  # the stem-only hybrid: its name is not its down-sampling
+    return max(patch, round(size / patch) * patch)
