@@ -8,6 +8,7 @@ import dataclasses
 import json
 import statistics
 import sys
+import zipfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -144,7 +145,7 @@ def read_features(path: Path) -> tuple[Features, Load, str]:
             if missing:
                 raise UserError(f"{path} lacks {', '.join(missing)}.", f"It must hold {', '.join(FEATURE_KEYS)}.")
             parts = {key: stored[key] for key in FEATURE_KEYS}
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"{path} is not a readable .npz of arrays: {error}") from error
     _check_features(path, parts)
     features_ND = np.concatenate([parts["train_x"], parts["test_x"]]).astype(np.float32)
