@@ -122,6 +122,12 @@ def z_quantile(level: float = LEVEL) -> float:
     return float(stats.norm.ppf(0.5 + level / 2))
 
 
+@lru_cache(maxsize=4096)
+def f_limit(df: int, pooled_df: int) -> float:
+    """Ratio of variances that chance exceeds once in a thousand."""
+    return float(stats.f.isf(0.001, df, pooled_df))
+
+
 def seed_variance(samples: Samples) -> tuple[float, int]:
     """Variance of single seeds' means, and its degrees of freedom (0 when there is one seed)."""
     if len(samples.seeds) < 2:
@@ -179,7 +185,7 @@ def _seed_variance_to_use(samples: Samples, pooled: Pool | None) -> tuple[float,
         return own, df
     if df == 0:
         return (pooled.variance, pooled.df) if pooled.df >= BORROW_DF else (math.nan, 0)
-    contradicted = pooled.variance > 0 and stats.f.sf(own / pooled.variance, df, pooled.df) < 0.001
+    contradicted = own > pooled.variance * f_limit(df, pooled.df) > 0
     return (own, df) if contradicted else (pooled.variance, pooled.df)
 
 

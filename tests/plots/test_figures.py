@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
 
 from bench import discover
 from bench.analysis.evidence import Evidence
@@ -43,11 +44,11 @@ def test_every_number_drawn_is_in_the_data(drawn: tuple[Drawing, Saved]) -> None
     known = set((100 * drawing.data["accuracy"]).round(6))
     plotted = 0
     for axes in drawing.figure.axes:
-        for line in axes.get_lines():
-            values = np.asarray(line.get_ydata(), dtype=float)
-            assert {round(v, 6) for v in values} <= known
-            plotted += len(values)
-    assert plotted >= len(drawing.data[drawing.data["kind"] == "trained"])
+        lines = [np.asarray(line.get_ydata(), dtype=float) for line in axes.get_lines()]
+        marks = [np.asarray(c.get_offsets())[:, 1] for c in axes.collections if isinstance(c, PathCollection)]
+        assert {round(float(v), 6) for values in [*lines, *marks] for v in values} <= known
+        plotted += sum(len(values) for values in marks)
+    assert plotted == len(drawing.data[drawing.data["kind"] == "trained"])
 
 
 def test_data_agrees_with_the_evidence(evidence: Evidence) -> None:
