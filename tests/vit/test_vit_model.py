@@ -182,6 +182,17 @@ def test_dropout_only_in_training() -> None:
     assert torch.equal(model.eval().features(x), model.features(x))
 
 
+@pytest.mark.parametrize("site", ["embed", "attention", "mlp_hidden", "mlp_out", "weights"])
+def test_each_dropout_site_acts_by_itself(site: str) -> None:
+    x = images(build("ViT-nano/7"))
+    model = build("ViT-nano/7", **{f"dropout_{site}": 0.5}).train()
+    assert not torch.equal(model.features(x), model.features(x))
+    off = build(
+        "ViT-nano/7", dropout=0.5, **{f"dropout_{s}": 0.0 for s in ("embed", "attention", "mlp_hidden", "mlp_out")}
+    )
+    assert torch.equal(off.train().features(x), off.features(x))
+
+
 def test_attention_follows_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     q, k, v = torch.randn(3, 2, 4, 9, 8, dtype=torch.float64, generator=seeded()).unbind(0)
     bias = torch.randn(2, 4, 9, 9, dtype=torch.float64, generator=seeded(2))
