@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -161,15 +161,14 @@ class Evidence:
         """Single measures that an average is made of."""
         return {HEADLINE: self.headline, FAR: self.far}.get(measure, (measure,))
 
-    def name(self, measure: str) -> str:
-        """A measure as a title: what it is, and what its images are."""
+    def name(self, measure: str, points: Iterable[Point] | None = None) -> str:
+        """A measure as a title: what it is, and what its images are. Upstream sets are those of `points`."""
         if measure in (HEADLINE, FAR):
             parts = self.parts(measure)
             return f"Average of {len(parts)} {measure} tasks" if len(parts) > 1 else self.name(parts[0])
         if measure == UPSTREAM:
-            upstream = sorted({s.last.data for s in self.series})
-            kinds = sorted({s.last.kind for s in self.series})
-            return f"Upstream: {', '.join(upstream)} ({', '.join(kinds)})" if len(upstream) == 1 else "Upstream"
+            used = {(p.data, p.kind) for p in (points or (s.last for s in self.series))}
+            return "Upstream: {} ({})".format(*next(iter(used))) if len(used) == 1 else "Upstream"
         kind = self.data_kinds.get(measure.split(" ")[0].split(":")[-1])
         return f"{measure} ({kind})" if kind else measure
 

@@ -114,7 +114,7 @@ def _with_series(table: pd.DataFrame) -> pd.DataFrame:
     if table.empty:
         return table
     variants = table.drop_duplicates("variant").set_index("variant")
-    upstreams = variants.loc[variants["family"] != "Pixels", "data"].nunique()
+    upstreams = _most_upstreams_on_an_axis(variants[variants["family"] != "Pixels"])
     names: dict[str, str] = {}
     for (model, data, _), group in variants.groupby(["model", "data", "num_images"], sort=True, dropna=False):
         label = f"{model} on {data}" if upstreams > 1 else str(model)
@@ -122,6 +122,15 @@ def _with_series(table: pd.DataFrame) -> pd.DataFrame:
             names[str(variant)] = label if len(group) == 1 else f"{label} ({_difference(row, group)})"
     table["series"] = table["variant"].map(names)
     return table
+
+
+def _most_upstreams_on_an_axis(variants: pd.DataFrame) -> int:
+    """Upstream sets that share one axis: if each axis has its own, a model's name need not say which."""
+    sets: dict[str, set[str]] = {}
+    for axes, data in zip(variants["axes"], variants["data"], strict=True):
+        for axis in axes or ("",):
+            sets.setdefault(axis, set()).add(data)
+    return max((len(found) for found in sets.values()), default=0)
 
 
 def _difference(row: pd.Series, group: pd.DataFrame) -> str:

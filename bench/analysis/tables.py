@@ -169,6 +169,7 @@ SIZE = (
     Column(key="forward_macs", heading="MACs/image", text=words.short_count),
 )
 BUDGET = (
+    Column(key="data", heading="Upstream", numeric=False),
     Column(key="num_images", heading="Images", text=words.count),
     Column(key="images_seen", heading="Images seen", text=words.count),
     Column(key="epochs", heading="Epochs", text=lambda v: words.significant(v, 2)),
@@ -184,7 +185,7 @@ SPEED = (
 
 def _point_row(p: Point, label: str) -> dict[str, Any]:
     return {
-        "series": label, "family": p.family, "params": p.params, "forward_macs": p.forward_macs,
+        "series": label, "family": p.family, "data": p.data, "params": p.params, "forward_macs": p.forward_macs,
         "num_images": p.num_images, "images_seen": p.images_seen, "epochs": p.epochs, "train_flops": p.train_flops,
     }  # fmt: skip
 

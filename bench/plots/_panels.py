@@ -71,7 +71,7 @@ def draw(
         for axes, measure in zip(axes_list, measures, strict=True):
             _panel(axes, evidence, lines, measure, families, collected, x_name, shift)
             _style.plain_log_x(axes, xs)
-            axes.set_title(_title(evidence, measure), fontweight="bold" if measure == HEADLINE else "normal")
+            axes.set_title(_title(evidence, measure, points), fontweight="bold" if measure == HEADLINE else "normal")
             axes.set_ylabel(_y_label(evidence, measure))
             axes.set_xlabel(x_label)
         _legend(legend_axes, evidence, lines, families)
@@ -199,8 +199,8 @@ def _legend(axes: Axes, evidence: Evidence, lines: Sequence[Line], families: tup
                 labelspacing=0.45)  # fmt: skip
 
 
-def _title(evidence: Evidence, measure: str) -> str:
-    title = evidence.name(measure)
+def _title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:
+    title = evidence.name(measure, points)
     return f"{title}, far" if measure in evidence.far and FAR not in title else title
 
 
