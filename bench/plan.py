@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 
+from bench.cli import parser
 from bench.errors import command
-from bench.run import add_study_options, execute, parser
+from bench.run import add_study_options, execute
 
 EXAMPLES = """\
 examples:
   python -m bench.plan --suite scaling
-  python -m bench.plan --suite scaling --scale gpu --device cpu   cost a larger study from here
+  python -m bench.plan --suite scaling --scale paper              cost the grid of the paper
   python -m bench.plan --suite scaling --json | python -m json.tool
 """
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import estimate
+from bench import discover, estimate
 from bench.estimate import START_SECONDS, DataSize, Rates
 from bench.spec import Cell
 from bench.store import checkpoints, records
@@ -125,9 +125,10 @@ def make(
     sizes: dict[str, DataSize] = {}
     if missing:
         say("Looking at the data …")
-        sizes = estimate.data_sizes(missing, root=data_root)
+        training = [cell for cell in missing if cell.job == "train"]
+        sizes = estimate.data_sizes(training, root=data_root)
         say("Calibrating on this machine …")
-        rates = estimate.calibrate(missing, sizes, device=device, threads=threads, workers=workers)
+        rates = estimate.calibrate(training, sizes, device=device, threads=threads, workers=workers)
     planned = [_planned(cell, name, state, rates, sizes) for cell, name, state in found]
     return Plan(
         suite=suite, scale=scale, store=store, cells=tuple(planned), device=device, workers=workers, threads=threads,
@@ -146,6 +147,8 @@ def _planned(
     common: dict[str, Any] = {"cell": cell, "name": name, "state": state[0], "fraction": state[1], "note": state[2]}
     if state[0] == "done":
         return PlannedCell(**common, images=images)
+    if cell.job != "train":  # says itself how long it takes
+        return PlannedCell(**common, images=0, seconds=discover.load("job", cell.job).expected_seconds(cell))
     rate = rates[estimate.model_key(cell, sizes[cell.data].classes)]
     evaluations = len(cell.horizons) * estimate.evaluation_images(cell, sizes) / rate.eval_images_per_second
     overhead = 0.5 + len(cell.horizons) * sum(0.25 for _ in cell.tasks)  # opening data; solving the probes

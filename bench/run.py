@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from bench import discover, env, models
+from bench.cli import names_list, parser, positive
 from bench.errors import EXIT_FAILED, EXIT_OK, UserError, command, nearest
 from bench.spec import Cell, TaskSpec, to_json
 from bench.suites._contract import SCALES, SuiteOptions
@@ -30,37 +31,6 @@ examples:
 
 A run that was stopped, by whatever cause, is continued by the same command.
 """
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse that suggests the nearest option for a mistyped one and exits like every other mistake."""
-
-    def error(self, message: str) -> Any:
-        if "unrecognized arguments" in message:
-            wrong = message.split(":", 1)[1].split()[0]
-            close = nearest(wrong, [o for a in self._actions for o in a.option_strings if o.startswith("--")])
-            hint = f"Did you mean {close[0]}? " if close else ""
-            raise UserError(f"Unknown option {wrong!r}.", f"{hint}See `{self.prog} --help`.")
-        raise UserError(message[0].upper() + message[1:] + ".", f"See `{self.prog} --help`.")
-
-
-def parser(prog: str, description: str, examples: str = EXAMPLES) -> Parser:
-    """A parser with the examples at its end."""
-    return Parser(
-        prog=prog, description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-
-
-def names_list(text: str) -> tuple[str, ...]:
-    """A comma-separated list."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def positive(text: str) -> int:
-    """A whole number of at least 1."""
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
 
 
 def add_study_options(p: argparse.ArgumentParser) -> None:
@@ -166,7 +136,8 @@ def make_plan(arguments: argparse.Namespace, console: Console) -> Any:
     cells = cells_of(arguments.suite, options, arguments.only, arguments.tasks)
     if arguments.data_root is not None and not arguments.data_root.is_dir():
         raise UserError(f"--data-root {arguments.data_root} is not a folder.", "Create it, or give another.")
-    workers = arguments.workers or (env.cores() if device == "cpu" else 1)
+    alone = getattr(discover.load("suite", arguments.suite), "ALONE", False)  # measures time: no neighbours
+    workers = arguments.workers or (env.cores() if device == "cpu" and not alone else 1)
     workers = min(workers, len(cells))
     threads = max(1, env.cores() // workers)
     return planner.make(
@@ -209,7 +180,7 @@ def show_plan(plan: Any, console: Console, *, question: str) -> None:
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    p = parser("python -m bench.run", __doc__ or "")
+    p = parser("python -m bench.run", __doc__ or "", EXAMPLES)
     add_study_options(p)
     p.add_argument("--plan", action="store_true", help="print the plan and stop")
     p.add_argument("--profile", action="store_true", help="write a torch.profiler trace of each cell's first steps")

@@ -112,9 +112,9 @@ def to_json(value: Any, *, omit_defaults: bool = False) -> Any:
                 continue
             item = getattr(value, entry.name)
             written = to_json(item, omit_defaults=omit_defaults)
-            if omit_defaults and entry.default is not dataclasses.MISSING:
-                if written == to_json(entry.default, omit_defaults=True):
-                    continue
+            has_default = entry.default is not dataclasses.MISSING
+            if omit_defaults and has_default and written == to_json(entry.default, omit_defaults=True):
+                continue
             result[entry.name] = written
         return result
     if isinstance(value, tuple | list):

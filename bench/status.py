@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import planner
+from bench.cli import parser
 from bench.errors import EXIT_OK, UserError, command
-from bench.run import parser
 from bench.store.cells import CellDirectory, Study
 from bench.store.lease import holder_is_alive
 

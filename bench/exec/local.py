@@ -130,5 +130,6 @@ def run(
         raise Interrupted("every running cell was saved")
     undone = [c for c in plan.todo if not Study(plan.store).cell(c.cell).record.exists()]
     if complaints and len(undone) > len(failures):
-        raise UserError(complaints[0].removeprefix("error: "), "Run the same command to continue; nothing done is lost.")
+        cause = complaints[0].removeprefix("error: ")
+        raise UserError(cause, "Run the same command to continue; nothing done is lost.")
     return failures

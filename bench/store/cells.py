@@ -55,7 +55,12 @@ class CellDirectory:
             atomic.write_json(self.spec, {"schema": SCHEMA_VERSION, "cell": to_json(cell)})
 
     def new_attempt(self) -> Path:
-        """Create the folder of the next attempt."""
+        """Create the folder of the next attempt, and remove what a killed one left half-written.
+
+        Only for the holder of the lease: nobody else writes here then.
+        """
+        for leftover in [*self.path.glob(".*.tmp"), *self.path.glob("attempts/*/.*.tmp"), *self.weights.glob(".*.tmp")]:
+            leftover.unlink(missing_ok=True)
         number = 1 + (int(self.attempts()[-1].name) if self.attempts() else 0)
         return atomic.make_directory(self.path / "attempts" / f"{number:03d}")
 

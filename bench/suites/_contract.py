@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from bench.errors import UserError
 from bench.spec import Cell
 
 SCALES = ("cpu", "gpu", "paper")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +36,7 @@ def merge(cells: Iterable[Cell]) -> list[Cell]:
     return list(merged.values())
 
 
-def pick(kind: str, scale: str, table: dict) -> object:
+def pick(kind: str, scale: str, table: Mapping[str, T]) -> T:
     """The entry of a table for a scale.
 
     Raises:

@@ -1,0 +1,91 @@
+"""The grid that the scaling and data suites share: what is trained at each scale, on what, and how it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bench.spec import Cell, Recipe, TaskSpec
+from bench.suites._contract import SuiteOptions
+from bench.suites._recipes import recipe_for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """One scale of a study.
+
+    Attributes:
+        compute: model -> horizons in images seen, on all images of `compute_data`: the paper's Figure 5.
+        size_models: model -> horizon; each trained on the nested subsets `sizes` of `size_data`: its Figure 4.
+        tasks: how every horizon is judged.
+        recipe: what differs from the suites' recipe.
+    """
+
+    compute_data: str
+    compute: Mapping[str, tuple[int, ...]]
+    size_data: str
+    size_models: Mapping[str, int]
+    sizes: tuple[int, ...]
+    tasks: tuple[TaskSpec, ...]
+    seeds: int
+    image_size: int
+    channels: int
+    recipe: Mapping[str, Any]
+
+
+def fewshot(*names: str, **options: Any) -> tuple[TaskSpec, ...]:
+    """The probe on several downstream sets."""
+    return tuple(TaskSpec(task="fewshot", data=name, options=tuple(options.items())) for name in names)
+
+
+def budgets(largest: int, count: int) -> tuple[int, ...]:
+    """The untrained network, and `count` budgets spaced x2 up to `largest` images seen."""
+    return (0, *(largest >> k for k in range(count - 1, -1, -1)))
+
+
+def compute_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
+    """Every model at its budgets, on all upstream images. A model the grid does not know gets the median's budgets."""
+    usual = sorted(grid.compute.values())[len(grid.compute) // 2]
+    return [
+        replace(
+            _cell(grid, model, seed), data=data, horizons=grid.compute.get(model, usual), axes=("compute",)
+        )
+        for seed in range(options.seeds or grid.seeds)
+        for data in options.data or (grid.compute_data,)
+        for model in options.models or grid.compute
+    ]  # fmt: skip
+
+
+def size_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
+    """The models of the data-size axis on every nested subset, for the same number of steps whatever the size."""
+    usual = sorted(grid.size_models.values())[len(grid.size_models) // 2]
+    return [
+        replace(
+            _cell(grid, model, seed), data=data, num_images=size, horizons=(0, grid.size_models.get(model, usual)),
+            axes=("data_size",),
+        )
+        for seed in range(options.seeds or grid.seeds)
+        for data in options.data or (grid.size_data,)
+        for model in options.models or grid.size_models
+        for size in grid.sizes
+    ]  # fmt: skip
+
+
+def pixel_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
+    """The raw-pixel baseline, once: it has no seed, and sees no upstream images."""
+    base = _cell(grid, "pixels", 0)
+    data = (options.data or (grid.compute_data,))[0]
+    return [replace(base, data=data, recipe=Recipe(), axes=("compute", "data_size"))] if grid.tasks else []
+
+
+def _cell(grid: Grid, model: str, seed: int) -> Cell:
+    return Cell(
+        model=model,
+        data=grid.compute_data,
+        image_size=grid.image_size,
+        channels=grid.channels,
+        recipe=recipe_for(model, **grid.recipe),
+        seed=seed,
+        tasks=grid.tasks,
+    )

@@ -1,0 +1,80 @@
+"""The three scales of the scaling and data suites.
+
+cpu: minutes on two cores. The compute axis is trained on rendered glyphs, the data-size axis on photographs
+(Fashion-MNIST). gpu: the same questions with larger models and budgets, about an hour on one data-centre GPU. paper: the
+paper's own grid (Tables 3 and 6, Figure 4), to be costed here and run where the data are.
+"""
+
+from __future__ import annotations
+
+from bench.suites._grid import Grid, budgets, fewshot
+
+DOWNSTREAM = ("scripts", "mnist", "fashion-mnist", "digits")
+JFT = 303_000_000  # images in one epoch of JFT-300M
+
+CPU = Grid(
+    compute_data="glyphs",
+    compute={
+        "ViT-pico/7": budgets(64_000, 4),
+        "ViT-nano/7": budgets(64_000, 4),
+        "ViT-micro/7": budgets(32_000, 3),
+        "R5+ViT-pico/14": budgets(48_000, 4),
+        "R8+ViT-pico/7": budgets(24_000, 3),
+        "R8x0.125-s2": budgets(64_000, 4),
+        "R8x0.25-s2": budgets(48_000, 4),
+        "R11x0.25-s2": budgets(32_000, 3),
+    },
+    size_data="fashion-mnist",
+    size_models={"ViT-pico/7": 32_000, "R5+ViT-pico/14": 16_000, "R8x0.25-s2": 16_000},
+    sizes=(100, 300, 1_000, 3_000, 10_000),
+    tasks=fewshot(*DOWNSTREAM, shots=(1, 5, 10), draws=3, test_limit=2_000, ridge="loo"),
+    seeds=2,
+    image_size=28,
+    channels=1,
+    recipe={"batch": 64},
+)
+
+GPU = Grid(
+    compute_data="glyphs",
+    compute={
+        "ViT-Ti/4": budgets(2_000_000, 4),
+        "ViT-S/4": budgets(2_000_000, 4),
+        "ViT-B/4": budgets(1_000_000, 4),
+        "R8+ViT-Ti/4": budgets(2_000_000, 4),
+        "R8+ViT-S/4": budgets(1_000_000, 4),
+        "R26x1-s2": budgets(2_000_000, 4),
+        "R50x1-s2": budgets(2_000_000, 4),
+        "R101x1-s2": budgets(1_000_000, 4),
+    },
+    size_data="fashion-mnist",
+    size_models={"ViT-S/4": 500_000, "R8+ViT-S/4": 500_000, "R50x1-s2": 500_000},
+    sizes=(100, 300, 1_000, 3_000, 10_000),
+    tasks=fewshot(*DOWNSTREAM, shots=(1, 5, 10, 25), draws=5, test_limit=None),
+    seeds=2,
+    image_size=28,
+    channels=1,
+    recipe={"batch": 512, "lr": 1e-3, "warmup_images": 20_000},
+)
+
+PAPER = Grid(
+    compute_data="jft-300m",
+    compute={
+        **{name: (7 * JFT,) for name in ("ViT-B/32", "ViT-B/16", "ViT-L/32", "R50x1", "R50x2", "R101x1", "R152x1")},
+        **{name: (7 * JFT, 14 * JFT) for name in ("ViT-L/16", "R152x2", "R50+ViT-L/16")},
+        **{name: (14 * JFT,) for name in ("ViT-H/14", "R200x3")},
+        **{name: (7 * JFT,) for name in ("R50+ViT-B/32", "R50+ViT-B/16", "R50+ViT-L/32")},
+    },
+    size_data="jft-300m",
+    size_models=dict.fromkeys(("ViT-b/32", "ViT-B/32", "ViT-L/32", "ViT-L/16", "R50x1", "R152x2"), 7 * JFT),
+    sizes=(9_000_000, 30_000_000, 90_000_000, 303_000_000),
+    tasks=(),
+    seeds=1,
+    image_size=224,
+    channels=3,
+    recipe={
+        "batch": 4096, "weight_decay": 0.1, "betas": (0.9, 0.999), "warmup_images": 10_000 * 4096, "flip": True,
+        "schedule": "separate", "cooldown": 1.0, "cooldown_shape": "linear",
+    },
+)  # fmt: skip
+
+SCALES = {"cpu": CPU, "gpu": GPU, "paper": PAPER}

@@ -1,0 +1,19 @@
+"""The data-size question alone: accuracy against number of distinct pre-training images, as in the paper's Figure 4."""
+
+from __future__ import annotations
+
+from bench.spec import Cell
+from bench.suites._contract import SuiteOptions, merge, pick
+from bench.suites._grid import pixel_cells, size_cells
+from bench.suites._scales import SCALES
+
+QUESTION = "how many pre-training images does each family need?"
+FIGURES = ("data-size",)
+HEADLINE = ("fashion-mnist",)
+FAR = ("scripts", "mnist", "digits")
+
+
+def cells(options: SuiteOptions) -> list[Cell]:
+    """The models of the data-size axis on nested subsets, and raw pixels."""
+    grid = pick("grid", options.scale, SCALES)
+    return merge([*size_cells(grid, options), *pixel_cells(grid, options)])
