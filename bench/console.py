@@ -10,26 +10,29 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from bench.cost import units
 from bench.planner import Plan, PlannedCell
 
 LOG_EVERY = 15.0  # seconds between plain lines
+LARGE = 1e18  # FLOPs from which a plan is also given in accelerator time
+CLUSTER_UTILISATION = 0.4  # what well-tuned ViT training reaches; assumed, and said so
 
 
 def duration(seconds: float | None) -> str:
     """Seconds as people say them: "45 s", "3.2 min", "5.1 h", "12 days"."""
     if seconds is None:
         return "?"
-    for limit, divisor, unit in ((90, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h")):
+    for limit, divisor, unit in ((90, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h"), (6.3e7, 86_400, "days")):
         if seconds < limit:
             return f"{seconds / divisor:.0f} {unit}" if divisor == 1 else f"{seconds / divisor:.1f} {unit}"
-    return f"{seconds / 86_400:.1f} days"
+    return f"{seconds / 31_557_600:,.0f} years"
 
 
 def flops(value: float | None) -> str:
     """FLOPs with an SI prefix: "3.2 TFLOP", "224 EFLOP"."""
     if value is None:
         return "?"
-    for factor, prefix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+    for factor, prefix in ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
         if value >= factor:
             return f"{value / factor:.3g} {prefix}FLOP"
     return f"{value:.3g} FLOP"
@@ -86,6 +89,12 @@ def plan_summary(plan: Plan) -> list[str]:
         low, high = 0.85 * plan.seconds, 1.25 * plan.seconds
         basis = "calibrated on this machine" if plan.measured else "partly assumed; see --json"
         lines.append(f"Expected: {duration(low)} to {duration(high)} on {plan.device}, {how} ({basis}).")
+        if total > LARGE:
+            hours, proxy = units.gpu_hours(total, "H100", CLUSTER_UTILISATION), units.tpuv3_core_days(total)
+            lines.append(
+                f"On a cluster: about {hours.value:,.0f} H100-hours at {CLUSTER_UTILISATION:.0%} of its bfloat16 peak "
+                f"(assumed), or {proxy.value:,.0f} TPUv3-core-days (proxy, at the paper's own {proxy.assumed:.0%})."
+            )
     for cell in plan.cells:
         if cell.note:
             lines.append(f"Note: {cell.name}: {cell.note}")

@@ -175,7 +175,7 @@ def show_plan(plan: Any, console: Console, *, question: str) -> None:
     console.print(f"[bold]{plan.suite}[/bold] at scale {plan.scale}: {question}", highlight=False)
     console.print(views.plan_table(plan))
     for line in views.plan_summary(plan):
-        console.print(line, highlight=False, markup=False)
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @command

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -95,14 +96,6 @@ class Subject:
                 batch //= 2
         return None
 
-    def predicted_batches(self) -> dict[str, int]:
-        """The largest batch of inference and of training within BUDGET, from the shapes of tensors alive at once."""
-        model, shape = self.build("meta"), (self.channels, self.image_size, self.image_size)
-        return {
-            mode: memory.largest_batch(model, shape, budget=BUDGET, training=mode == "training")
-            for mode in ("inference", "training")
-        }
-
     def largest_inference(self, *, start: int, should_stop: Callable[[], bool]) -> int:
         """The largest batch of inference that the device takes, found by trying."""
         model = self.build()
@@ -119,6 +112,16 @@ class Subject:
             return True
 
         return speed.search_largest(fits, start=start)
+
+
+@functools.lru_cache(maxsize=64)  # the rounds of a study ask again
+def predicted_batches(subject: Subject) -> dict[str, int]:
+    """The largest batch of inference and of training within BUDGET, from the shapes of tensors alive at once."""
+    model, shape = subject.build("meta"), (subject.channels, subject.image_size, subject.image_size)
+    return {
+        mode: memory.largest_batch(model, shape, budget=BUDGET, training=mode == "training")
+        for mode in ("inference", "training")
+    }
 
 
 def reference(device: str, dtype: str) -> Workload:

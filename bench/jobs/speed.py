@@ -173,7 +173,7 @@ class SpeedJob:
 
         from bench.cost import workloads
 
-        predicted = self.subject.predicted_batches()
+        predicted = dict(workloads.predicted_batches(self.subject))
         how = f"float32 tensors alive at once, from shapes; {workloads.BUDGET_NAME}"
         result: dict[str, Any] = {"predicted": predicted, "budget_bytes": workloads.BUDGET, "how": how, "found": None}
         if self.on_gpu:

@@ -238,8 +238,8 @@ def _what_is_shown(
     return (
         f"Pre-training images: {', '.join(upstream_kinds)}. {shots}{average}n: {seeds}"
         + (f" × {draws}" if draws else "")
-        + f"; test images: {', '.join(tests)}. {contents(estimates)} Models share draws and test images, so differences "
-        "between them are surer than overlapping bars suggest."
+        + f"; test images: {', '.join(tests)}. {contents(estimates)} Models share draws and test images, so "
+        "differences between them are surer than overlapping bars suggest."
     )
 
 

@@ -1,8 +1,8 @@
 """The three scales of the scaling and data suites.
 
 cpu: minutes on two cores. The compute axis is trained on rendered glyphs, the data-size axis on photographs
-(Fashion-MNIST). gpu: the same questions with larger models and budgets, about an hour on one data-centre GPU. paper: the
-paper's own grid (Tables 3 and 6, Figure 4), to be costed here and run where the data are.
+(Fashion-MNIST). gpu: the same questions with larger models and budgets, about an hour on one data-centre GPU.
+paper: the paper's own grid (Tables 3 and 6, Figure 4), to be costed here and run where the data are.
 """
 
 from __future__ import annotations

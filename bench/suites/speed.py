@@ -16,11 +16,13 @@ MODELS = {
     "paper": ("R50x1", "R50x2", "ViT-B/32", "ViT-L/32", "ViT-B/16", "ViT-L/16", "ViT-H/14", "R152x4"),
 }
 SIZES = {"cpu": (64, 128, 224), "gpu": (64, 128, 224, 384, 512), "paper": (64, 128, 224, 384, 512)}
+ROUNDS = {"cpu": 2, "gpu": 2, "paper": 3}
 TRAIN_BATCH = {"cpu": 4, "gpu": 256, "paper": 256}
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Models × input sizes, repeated in as many rounds as there are seeds: each round visits every model once."""
+    """Models × input sizes, in rounds (one per seed): each round visits every model at every size, so that the rounds
+    of one model lie far apart in time and a slow spell of the machine shows as spread."""
     models = options.models or pick("models", options.scale, MODELS)
     sizes = pick("input sizes", options.scale, SIZES)
     recipe = Recipe(batch=pick("training batch", options.scale, TRAIN_BATCH))  # type: ignore[arg-type]
@@ -35,7 +37,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
             job="speed",
             axes=("speed",),
         )
-        for number in range(options.seeds or 1)
+        for number in range(options.seeds or ROUNDS[options.scale])
         for size in sizes  # type: ignore[attr-defined]
         for model in models  # type: ignore[attr-defined]
     ]
