@@ -1,0 +1,56 @@
+"""Memory from shapes against memory really allocated."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from bench import models
+from bench.cost.memory import LiveBytes, largest_batch, peak_bytes
+
+
+def test_live_bytes_follow_allocation_and_release() -> None:
+    with LiveBytes() as tracker:
+        a = torch.empty(1000, device="meta")
+        b = a.view(10, 100)  # no memory of its own
+        assert tracker.live == 4000
+        c = a + 1
+        assert tracker.live == 8000
+        del a, b
+        assert tracker.live == 4000
+        del c
+    assert (tracker.live, tracker.peak) == (0, 8000)
+
+
+def test_a_chain_of_layers_keeps_two_at_a_time() -> None:
+    layers = nn.Sequential(*(nn.ReLU() for _ in range(10))).to("meta")
+    images = torch.empty(1000, device="meta")
+    assert peak_bytes(layers, images, training=False) == 4000 + 2 * 4000
+
+
+@pytest.mark.parametrize("name", ["ViT-nano/7", "R8x0.25-s2"])
+@pytest.mark.parametrize("training", [False, True])
+def test_shapes_alone_give_what_real_tensors_take(name: str, training: bool) -> None:
+    """The same bookkeeping over real CPU tensors; attention is spelled out there, so it is compared without."""
+    sizes = {"image_size": 28, "channels": 3, "num_classes": 10}
+    real = models.build(name, **sizes)  # type: ignore[arg-type]
+    with torch.device("meta"):
+        meta = models.build(name, **sizes)  # type: ignore[arg-type]
+    images = torch.zeros(8, 3, 28, 28)
+    predicted = peak_bytes(meta, images.to("meta"), training=training)
+    found = peak_bytes(real, images, training=training)
+    assert predicted == pytest.approx(found, rel=0.15)
+
+
+def test_largest_batch_is_the_last_that_fits() -> None:
+    with torch.device("meta"):
+        model = models.build("ViT-nano/7", image_size=28, channels=3, num_classes=10)
+    budget = 2**28
+    for training in (False, True):
+        batch = largest_batch(model, (3, 28, 28), budget=budget, training=training)
+
+        def peak(count: int, training: bool = training) -> int:
+            return peak_bytes(model, torch.empty(count, 3, 28, 28, device="meta"), training=training)
+
+        assert peak(batch) <= 1.01 * budget < 1.03 * peak(batch + 1)

@@ -1,0 +1,221 @@
+"""How speed is measured, on workloads whose speed is known, and the speed job on a tiny model."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bench import models
+from bench.cost import speed
+from bench.cost.speed import CPU_PACE, OutOfMemory, Pace, Workload
+from bench.errors import Interrupted, UserError
+from bench.jobs import speed as job
+from bench.jobs._contract import JobContext
+from bench.spec import Cell, Recipe, cell_id, revisions_of
+from bench.store.cells import CellDirectory
+from bench.suites import speed as suite
+from bench.suites._contract import SuiteOptions
+
+QUICK = Pace(windows=3, seconds=0.01, slowest_call=0.02, latency_calls=5)
+
+
+def sleeper(name: str, seconds: float, images: int = 1, log: list[str] | None = None) -> Workload:
+    def call() -> None:
+        time.sleep(seconds)
+        if log is not None:
+            log.append(name)
+
+    return Workload(name=name, call=call, images=images)
+
+
+def test_windows_take_turns() -> None:
+    log: list[str] = []
+    workloads = [sleeper(name, 0.0, log=log) for name in "abc"]
+    speed.interleave(workloads, device="cpu", windows=3)
+    assert "".join(log) == "abc" + "cba" + "abc"
+    assert all(len(workload.windows) == 3 for workload in workloads)
+
+
+def test_a_window_holds_many_calls_and_the_first_call_is_apart() -> None:
+    slow_start = iter([0.05] + [0.001] * 1000)
+    workload = Workload(name="compiles", call=lambda: time.sleep(next(slow_start)), images=10)
+    speed.warm_up(workload, device="cpu", pace=QUICK)
+    assert workload.first_call_seconds is not None and workload.first_call_seconds >= 0.05
+    assert 2 <= workload.calls_per_window <= 10
+    speed.interleave([workload], device="cpu", windows=3)
+    assert min(workload.windows) > 1_000 and max(workload.windows) <= 10_000
+
+
+def test_spread_of_windows() -> None:
+    found = speed.spread([5.0, 1.0, 3.0, 2.0, 4.0])
+    assert found == {"median": 3.0, "q1": 2.0, "q3": 4.0, "min": 1.0, "max": 5.0, "n": 5}
+    assert speed.spread([])["median"] is None
+    assert speed.spread([2.0])["q1"] == 2.0
+
+
+def test_latency_percentiles_are_of_single_calls() -> None:
+    found = speed.latency(lambda: time.sleep(0.002), device="cpu", calls=5)
+    assert found["n"] == 5 and found["p99_ms"] is None  # five calls have no 99th percentile
+    assert 2.0 <= found["min_ms"] <= found["p50_ms"] <= found["p90_ms"] <= found["max_ms"]  # type: ignore[operator]
+
+
+def full_above(limit: int):
+    def make(batch: int) -> Workload:
+        def call() -> None:
+            if batch > limit:
+                raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+
+        return Workload(name=str(batch), call=call, images=batch)
+
+    return make
+
+
+def test_out_of_memory_ends_the_scan_and_is_said() -> None:
+    found, why = speed.scan_batches(full_above(9), device="cpu", pace=QUICK, should_stop=lambda: False)
+    assert [workload.images for workload in found] == [1, 2, 4, 8]
+    assert why == "out of memory at batch 16"
+    found, why = speed.scan_batches(full_above(0), device="cpu", pace=QUICK, should_stop=lambda: False)
+    assert (found, why) == ([], "out of memory at batch 1")
+
+
+def test_a_slow_batch_ends_the_scan() -> None:
+    def make(batch: int) -> Workload:
+        return sleeper(str(batch), 0.004 * batch, images=batch)
+
+    found, why = speed.scan_batches(make, device="cpu", pace=QUICK, should_stop=lambda: False)
+    assert found[-1].images <= 4 and "more than 0.02 s" in why
+
+
+def test_other_errors_are_not_taken_for_out_of_memory() -> None:
+    def call() -> None:
+        raise RuntimeError("shapes do not match")
+
+    with pytest.raises(RuntimeError, match="shapes"):
+        speed.timed(call, device="cpu")
+    assert speed.is_out_of_memory(torch.OutOfMemoryError("x")) and speed.is_out_of_memory(MemoryError())
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 37, 100, 1000])
+@pytest.mark.parametrize("start", [1, 64, 5000])
+def test_search_for_the_largest_batch(limit: int, start: int) -> None:
+    tried: list[int] = []
+
+    def fits(batch: int) -> bool:
+        tried.append(batch)
+        return batch <= limit
+
+    found = speed.search_largest(fits, start=start)
+    assert found <= limit and limit - found <= max(1, 0.03 * limit)
+    assert len(tried) < 30
+
+
+# -- the job and the suite -------------------------------------------------------------------------------------------
+
+
+def context(folder: Path, *, stop: bool = False, profile: bool = False) -> JobContext:
+    return JobContext(
+        directory=CellDirectory(folder),
+        attempt=folder,
+        device="cpu",
+        threads=1,
+        progress=lambda values: None,
+        should_stop=lambda: stop,
+        log=lambda text: None,
+        profile=profile,
+    )
+
+
+def cell(model: str = "ViT-pico/14", size: int = 28) -> Cell:
+    return Cell(model=model, data="noise", image_size=size, channels=3, recipe=Recipe(batch=4), job="speed")
+
+
+@pytest.fixture(autouse=True)
+def _restore_threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "CPU_PACE", QUICK)
+
+
+def test_job_measures_everything(tmp_path: Path, quick: None) -> None:
+    body = job.run(cell(), context(tmp_path))
+    json.dumps(body, allow_nan=False)
+    found = body["speed"]
+    assert body["status"] == "complete" and body["horizons"] == []
+    assert found["inference"]["images_per_second"]["n"] == QUICK.windows
+    rates = [entry["images_per_second"]["median"] for entry in found["batches"]]
+    assert found["inference"]["images_per_second"]["median"] == max(rate for rate in rates if rate is not None)
+    assert found["inference"]["limit"] and found["compiled"] is None
+    assert found["training"]["images_per_second"]["median"] < found["inference"]["images_per_second"]["median"]
+    assert found["latency"]["batch"] == 1 and found["reference"]["model"] == "ViT-nano/7"
+    largest = found["largest_batch"]
+    assert largest["predicted"]["inference"] > largest["predicted"]["training"] > 0 and largest["found"] is None
+    for key in ("device", "threads", "dtype", "windows", "allow_tf32", "load_before"):
+        assert key in found["environment"]
+    assert 0 < found["inference"]["utilisation"] < 1.5
+    assert body["peak_source"].startswith("measured")
+    assert body["cost"]["seconds"]["total"] > 0
+
+
+def test_a_model_that_does_not_fit_is_a_result(tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*args: Any, **options: Any) -> tuple[list[Workload], str]:
+        return [], "out of memory at batch 1"
+
+    monkeypatch.setattr(speed, "scan_batches", none)
+    body = job.run(cell(), context(tmp_path))
+    assert body["status"] == "oom" and "does not fit" in body["reason"]
+    assert body["speed"]["environment"]["threads"] == 1
+
+
+def test_training_that_does_not_fit_leaves_inference(
+    tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bench.cost.workloads import Subject
+
+    monkeypatch.setattr(Subject, "training", lambda self, model, batch: full_above(1)(max(2, batch)))
+    body = job.run(cell(), context(tmp_path))
+    assert body["status"] == "complete" and body["speed"]["training"] is None
+
+
+def test_a_signal_stops_it(tmp_path: Path, quick: None) -> None:
+    with pytest.raises((Interrupted, OutOfMemory)):
+        job.run(cell(), context(tmp_path, stop=True))
+
+
+def test_impossible_sizes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="28"):
+        job.run(cell(size=29), context(tmp_path))
+
+
+@pytest.mark.parametrize("scale", ["cpu", "gpu", "paper"])
+def test_every_cell_of_the_suite_can_be_built(scale: str) -> None:
+    cells = suite.cells(SuiteOptions(scale=scale))
+    assert len({c.model for c in cells}) >= 4 and len({c.image_size for c in cells}) >= 3
+    assert len({cell_id(c, revisions_of(c)) for c in cells}) == len(cells)
+    for c in {(c.model, c.image_size) for c in cells}:
+        with torch.device("meta"):
+            models.build(c[0], image_size=c[1], channels=3, num_classes=1000)
+
+
+def test_rounds_visit_every_model_before_any_comes_again() -> None:
+    cells = suite.cells(SuiteOptions(scale="cpu", seeds=3))
+    third = len(cells) // 3
+    keys = [(c.model, c.image_size) for c in cells]
+    assert keys[:third] == keys[third : 2 * third] == keys[2 * third :]
+    assert [c.seed for c in cells] == sorted(c.seed for c in cells)
+
+
+def test_suite_fits_its_time(tmp_path: Path) -> None:
+    """Windows have a fixed length: the sum over cells, on two workers, stays below four minutes."""
+    cells = suite.cells(SuiteOptions(scale="cpu"))
+    assert len(cells) * job.expected_seconds(cells[0], device="cpu") / 2 < 240
+    assert CPU_PACE.windows >= 5
