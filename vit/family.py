@@ -14,12 +14,11 @@ if TYPE_CHECKING:
 FAMILY = "ViT"
 REVISION = 1
 
-_REGISTERED = {
+_PATCHES = {  # of the registered names; a row that is not listed is registered with patch 16
     "pico": (4, 7, 14),
     "nano": (4, 7, 14),
     "micro": (4, 7, 14),
     "mini": (4, 7, 14),
-    "Ti": (16,),
     "S": (8, 16, 32),
     "b": (32,),
     "B": (8, 16, 32),
@@ -32,7 +31,7 @@ _REGISTERED = {
 
 def names() -> tuple[str, ...]:
     """The registered names; the grammar accepts every row with every patch size."""
-    return tuple(f"ViT-{row}/{patch}" for row, patches in _REGISTERED.items() for patch in patches)
+    return tuple(f"ViT-{row}/{patch}" for row in vit_config.VARIANTS for patch in _PATCHES.get(row, (16,)))
 
 
 def accepts(name: str) -> bool:
