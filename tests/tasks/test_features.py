@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from bench.tasks._features import extractor, to_input  # noqa: E402
 
 
-class Recorder(torch.nn.Module):
+class Recorder(torch.nn.Module):  # type: ignore[name-defined]
     """Features are the flattened input; remembers batch sizes and modes."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 def features(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(4, 16))
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     for split, count in (("train", 200), ("test", 120)):
         y = rng.integers(0, 4, count)
         arrays |= {f"{split}_x": (centres[y] + 0.5 * rng.normal(size=(count, 16))), f"{split}_y": y}
