@@ -14,14 +14,14 @@ its class from, so 1-shot uses 2^10 in both metrics.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from bench.data.images import ImageSet
-from bench.data.subset import first_per_class, nested
+from bench.data.subset import first_per_class
 from bench.errors import UserError
+from bench.tasks._common import accuracy_score, balanced_part
 from bench.tasks._contract import Score, TaskContext
 from bench.tasks._ridge import choose_ridge, decompose
 
@@ -58,8 +58,8 @@ def evaluate(
     Raises:
         UserError: options out of range, or data that is not on this machine.
     """
-    train = _part(context.load(data, "train"), support_pool)
-    test = _part(context.load(data, "test"), test_limit)
+    train = balanced_part(context.load(data, "train"), support_pool)
+    test = balanced_part(context.load(data, "test"), test_limit)
     picks = draw_support(train, data=data, shots=shots, draws=draws)
     wanted_M = np.unique(np.concatenate([indices for indices, _ in picks]))
     support_MD = context.features(train.images_NHWC[wanted_M])
@@ -124,15 +124,13 @@ def score_features(
     predicted_MH = scores_MC.reshape(len(test_MD), len(heads), num_classes).argmax(-1)
     accuracy_H = (predicted_MH == np.asarray(test_labels_M)[:, None]).mean(0)
     return [
-        Score(
+        accuracy_score(
+            float(value),
             task="fewshot",
             data=data,
-            metric=metric,
-            value=float(value),
-            stderr=math.sqrt(value * (1.0 - value) / len(test_labels_M)),
             num_test=len(test_labels_M),
             num_classes=num_classes,
-            chance=1.0 / num_classes,
+            metric=metric,
             shots=k,
             draw=draw,
             detail=(("ridge", strength), ("num_support", num_support)),
@@ -151,12 +149,6 @@ def check_shots(shots: Sequence[int], draws: int) -> None:
         )
 
 
-def _part(images: ImageSet, limit: int | None) -> ImageSet:
-    if limit is None or limit >= len(images):
-        return images
-    return images.take(nested(images.labels_N, limit, keys_N=images.content_keys_N))
-
-
 def _missing(
     picks: Sequence[object],
     shots: Sequence[int],
@@ -167,15 +159,13 @@ def _missing(
     reason: str,
 ) -> list[Score]:
     return [
-        Score(
+        accuracy_score(
+            None,
             task="fewshot",
             data=data,
-            metric=metric,
-            value=None,
-            stderr=None,
             num_test=num_test,
             num_classes=num_classes,
-            chance=1.0 / num_classes,
+            metric=metric,
             shots=k,
             draw=draw,
             detail=(("reason", reason),),
@@ -184,17 +174,3 @@ def _missing(
         for k in sorted(set(shots))
         for metric in metrics
     ]
-
-
-def num_images(
-    *,
-    num_train: int,
-    num_test: int,
-    num_classes: int,
-    shots: Sequence[int] = SHOTS,
-    draws: int = 3,
-    test_limit: int | None = 2_000,
-    **_: object,
-) -> int:
-    """Images that pass through the network for one evaluation, for the planner."""
-    return min(num_train, max(shots) * draws * num_classes) + min(num_test, test_limit or num_test)

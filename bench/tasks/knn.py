@@ -1,0 +1,74 @@
+"""k nearest neighbours on frozen features: cosine similarity, votes weighted by exp(similarity / temperature).
+
+As in DINO (Caron et al. 2021, arXiv:2104.14294, section 4.1: k = 20, temperature 0.07). Nothing is fitted or chosen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bench.errors import UserError
+from bench.tasks._common import accuracy_score, balanced_part
+from bench.tasks._contract import Score, TaskContext
+
+REVISION = 1
+CHUNK = 1_000  # test images scored at a time: bounds the memory of the similarities
+
+
+def evaluate(
+    context: TaskContext,
+    *,
+    data: str,
+    neighbours: int = 20,
+    temperature: float = 0.07,
+    train_limit: int | None = 10_000,
+    test_limit: int | None = 2_000,
+) -> list[Score]:
+    """Classify each test image by its nearest training images; both splits are nested, class-balanced parts.
+
+    Raises:
+        UserError: options out of range, or data that is not on this machine.
+    """
+    if neighbours < 1 or temperature <= 0:
+        raise UserError(f"k-NN needs neighbours >= 1 and temperature > 0, not {neighbours} and {temperature}.")
+    train = balanced_part(context.load(data, "train"), train_limit)
+    test = balanced_part(context.load(data, "test"), test_limit)
+    train_ND, test_MD = context.features(train.images_NHWC), context.features(test.images_NHWC)
+    head: dict[str, Any] = {"task": "knn", "data": data, "num_test": len(test), "num_classes": test.num_classes}
+    detail = (("neighbours", neighbours), ("temperature", temperature), ("num_train", len(train)))
+    if not (np.isfinite(train_ND).all() and np.isfinite(test_MD).all()):
+        return [accuracy_score(None, **head, detail=(("reason", "features are not finite"),))]
+    predicted_M = predict(
+        train_ND, train.labels_N, test_MD, num_classes=train.num_classes, neighbours=neighbours, temperature=temperature
+    )
+    return [accuracy_score(float((predicted_M == test.labels_N).mean()), **head, detail=detail)]
+
+
+def predict(
+    train_ND: np.ndarray,
+    labels_N: np.ndarray,
+    test_MD: np.ndarray,
+    *,
+    num_classes: int,
+    neighbours: int,
+    temperature: float,
+) -> np.ndarray:
+    """Predicted class of every test row (M,)."""
+    train_ND, test_MD = _unit(train_ND), _unit(test_MD)
+    count = min(neighbours, len(train_ND))
+    predicted = []
+    for start in range(0, len(test_MD), CHUNK):
+        similarity_BN = test_MD[start : start + CHUNK] @ train_ND.T
+        nearest_BK = np.argpartition(-similarity_BN, count - 1, axis=1)[:, :count]
+        weight_BK = np.exp((np.take_along_axis(similarity_BN, nearest_BK, axis=1) - 1.0) / temperature)
+        votes_BC = np.zeros((len(similarity_BN), num_classes))
+        np.add.at(votes_BC, (np.arange(len(votes_BC))[:, None], labels_N[nearest_BK]), weight_BK)
+        predicted.append(votes_BC.argmax(1))
+    return np.concatenate(predicted)
+
+
+def _unit(features_ND: np.ndarray) -> np.ndarray:
+    features_ND = np.asarray(features_ND, dtype=np.float64)
+    return features_ND / np.maximum(np.linalg.norm(features_ND, axis=1, keepdims=True), 1e-12)

@@ -1,0 +1,74 @@
+"""Linear probe: multinomial logistic regression on frozen, standardised features.
+
+The regularisation strength is chosen by cross-validation inside the training part, never on the test images.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bench.errors import UserError
+from bench.tasks._common import accuracy_score, balanced_part
+from bench.tasks._contract import Score, TaskContext
+
+REVISION = 1
+STRENGTHS = tuple(10.0**power for power in range(-4, 3))  # scikit-learn's C: the inverse of the penalty
+
+
+def evaluate(
+    context: TaskContext,
+    *,
+    data: str,
+    train_limit: int | None = 2_000,
+    test_limit: int | None = 2_000,
+    folds: int = 3,
+    max_iter: int = 300,
+) -> list[Score]:
+    """Fit on a nested, class-balanced part of the training split, score on one of the test split.
+
+    Raises:
+        UserError: options out of range, or data that is not on this machine.
+    """
+    train = balanced_part(context.load(data, "train"), train_limit)
+    test = balanced_part(context.load(data, "test"), test_limit)
+    smallest = int(np.bincount(train.labels_N, minlength=train.num_classes).min())
+    if not 2 <= folds <= smallest:
+        raise UserError(
+            f"{folds} folds cannot be made from {data}: its smallest class has {smallest} of {len(train):,} images.",
+            "Use folds between 2 and that number, or a larger train_limit.",
+        )
+    train_ND, test_MD = context.features(train.images_NHWC), context.features(test.images_NHWC)
+    head: dict[str, Any] = {"task": "linear", "data": data, "num_test": len(test), "num_classes": test.num_classes}
+    if not (np.isfinite(train_ND).all() and np.isfinite(test_MD).all()):
+        return [accuracy_score(None, **head, detail=(("reason", "features are not finite"),))]
+    predicted_M, strength = fit_predict(train_ND, train.labels_N, test_MD, folds=folds, max_iter=max_iter)
+    value = float((predicted_M == test.labels_N).mean())
+    detail = (("inverse_penalty", strength), ("num_train", len(train)), ("folds", folds))
+    return [accuracy_score(value, **head, detail=detail)]
+
+
+def fit_predict(
+    train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, *, folds: int, max_iter: int
+) -> tuple[np.ndarray, float]:
+    """(predicted class of every test row, the chosen C). Standardised by the training part; ties take the smaller C."""
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
+
+    mean_D, std_D = train_ND.mean(0, dtype=np.float64), train_ND.std(0, dtype=np.float64) + 1e-5
+    x_ND, x_MD = (train_ND - mean_D) / std_D, (test_MD - mean_D) / std_D
+    splits = StratifiedKFold(folds, shuffle=True, random_state=0)
+    with warnings.catch_warnings():
+        # A weak penalty on separable data never converges; its cross-validated accuracy then speaks for itself.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        means = [
+            cross_val_score(LogisticRegression(C=c, max_iter=max_iter), x_ND, labels_N, cv=splits).mean()
+            for c in STRENGTHS
+        ]
+        best = STRENGTHS[int(np.argmax(means))]
+        model = LogisticRegression(C=best, max_iter=max_iter).fit(x_ND, labels_N)
+    return model.predict(x_MD), best

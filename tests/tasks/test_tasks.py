@@ -1,0 +1,83 @@
+"""The contract of every task: each file in bench/tasks/ that evaluates a frozen model is found by name and checked."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+
+from bench import discover
+from bench.errors import UserError
+from bench.tasks import knn, linear
+from bench.tasks._contract import Score, TaskContext
+from tests.tasks.test_fewshot import CLASSES, Counting, image_set
+
+NAMES = discover.names("task")
+FROZEN = ("fewshot", "knn", "linear")
+
+
+def context(features: object = None) -> TaskContext:
+    return TaskContext(features=features or Counting(), load=lambda name, split: image_set(split))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_interface(name: str) -> None:
+    module = discover.load("task", name)
+    assert isinstance(module.REVISION, int) and module.REVISION >= 1
+    parameters = inspect.signature(module.evaluate).parameters
+    assert next(iter(parameters)) == "context" and "data" in parameters
+    for parameter in list(parameters.values())[1:]:
+        assert parameter.kind is parameter.KEYWORD_ONLY, "options are keywords"
+        assert parameter.name == "data" or parameter.default is not parameter.empty, "options have defaults"
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_scores_are_complete_and_repeatable(name: str) -> None:
+    evaluate = discover.load("task", name).evaluate
+    scores: list[Score] = evaluate(context(), data="toy", test_limit=200)
+    assert scores and scores == evaluate(context(), data="toy", test_limit=200)
+    for score in scores:
+        assert (score.task, score.data, score.num_test, score.num_classes) == (name, "toy", 200, CLASSES)
+        assert score.value is not None and 0 <= score.value <= 1 and score.stderr is not None
+        assert score.chance == 1 / CLASSES
+    assert max(s.value for s in scores if s.value is not None) > 0.6
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_a_diverged_model_has_no_score(name: str) -> None:
+    scores = discover.load("task", name).evaluate(
+        context(lambda images: np.full((len(images), 3), np.inf, dtype=np.float32)), data="toy"
+    )
+    assert scores and all(s.value is None and s.stderr is None and s.detail for s in scores)
+
+
+def test_knn_equals_scikit_learn() -> None:
+    rng = np.random.default_rng(0)
+    train, labels, test = rng.normal(size=(300, 16)), rng.integers(0, 5, 300), rng.normal(size=(2500, 16))
+    unit = lambda x: x / np.linalg.norm(x, axis=1, keepdims=True)  # noqa: E731
+    weights = lambda distance: np.exp(-(distance**2) / 2 / 0.07)  # noqa: E731 (1 - cosine, for unit vectors)
+    reference = KNeighborsClassifier(20, weights=weights, algorithm="brute").fit(unit(train), labels)
+    found = knn.predict(train, labels, test, num_classes=5, neighbours=20, temperature=0.07)
+    np.testing.assert_array_equal(found, reference.predict(unit(test)))
+
+
+def test_linear_equals_scikit_learn_at_the_chosen_strength() -> None:
+    train, test = image_set("train"), image_set("test")
+    x, z = (s.images_NHWC.reshape(len(s), -1).astype(np.float64) for s in (train, test))
+    found, strength = linear.fit_predict(x, train.labels_N, z, folds=3, max_iter=300)
+    assert strength in linear.STRENGTHS
+    mean, std = x.mean(0), x.std(0) + 1e-5
+    model = LogisticRegression(C=strength, max_iter=300).fit((x - mean) / std, train.labels_N)
+    np.testing.assert_array_equal(found, model.predict((z - mean) / std))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("knn", {"neighbours": 0}), ("knn", {"temperature": 0}), ("linear", {"folds": 1}), ("linear", {"train_limit": 8})],
+)
+def test_options_out_of_range(name: str, options: dict) -> None:
+    with pytest.raises(UserError):
+        discover.load("task", name).evaluate(context(), data="toy", **options)
