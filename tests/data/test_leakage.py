@@ -79,7 +79,7 @@ def drawing(font: Path, char: str, *, rotation: float = 0.0, shear: float = 0.0,
     numbers_1U[0, :4] = [0.5 + 0.5 * np.sign(value) for value in (rotation, shear, 0.0, aspect)]
     image_HW = next(draw([(font, char)], numbers_1U, variation)).astype(float)
     for axis in (0, 1):
-        image_HW = sum(np.roll(image_HW, shift, axis) * weight for shift, weight in ((-1, 0.25), (0, 0.5), (1, 0.25)))
+        image_HW = 0.5 * image_HW + 0.25 * (np.roll(image_HW, 1, axis) + np.roll(image_HW, -1, axis))
     flat = image_HW.ravel() - image_HW.mean()
     return flat / np.linalg.norm(flat)
 
@@ -104,8 +104,8 @@ def test_no_look_alikes() -> None:
     greek_cyrillic = {c: bank(matplotlib_fonts("DejaVuSerif", "STIXGeneral"), c) for c in scripts.CLASSES}
     digits = {c: bank(matplotlib_fonts("DejaVuSans", "DejaVuSerif", "STIXGeneral"), c) for c in string.digits}
     assert alike({"O": bank(sans, "O")}, digits, 0.9), "the measure does not see that O is like 0"
-    assert alike(upstream, digits, 0.9) == []
-    assert alike(upstream, greek_cyrillic, 0.9) == []
+    assert alike(upstream, digits, 0.87) == []
+    assert alike(upstream, greek_cyrillic, 0.87) == []
     assert alike(upstream, upstream, 0.92) == []
     assert alike(greek_cyrillic, greek_cyrillic, 0.92) == []
 

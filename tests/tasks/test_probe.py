@@ -28,7 +28,7 @@ def features(tmp_path: Path) -> Path:
         y = rng.integers(0, 4, count)
         arrays |= {f"{split}_x": (centres[y] + 0.5 * rng.normal(size=(count, 16))), f"{split}_y": y}
     path = tmp_path / "mine.npz"
-    np.savez(path, **arrays)
+    np.savez(path, **arrays)  # type: ignore[arg-type]
     return path
 
 

@@ -29,8 +29,8 @@ DESCRIPTION = "28 px rendered letters and symbols, 100 classes, 30,000 + 2,500"
 # looks like a digit, and none looks like a class of `scripts`; tests/data/test_leakage.py measures it.
 _TABLE = (
     "Cc F H J K L M N P R T Vv Ww Xx d f k m n r t u y ɐ ɔ ɬ ɮ ɲ ɶ ʁ ʇ ʌ ʍ ʎ ʞ ʡ ʤ "
-    "Բ Դ Է Ը Թ Ի Խ Ծ Կ Հ Մ Ն Շ Պ Ռ Ր Ֆ թ ժ լ խ ռ և ო ჟ ტ ფ ჩ ჭ ჯ ჱ æ Æ Þ "
-    "# $ % & @ § ¶ © ¥ £ € ¤ ± ≠ « √ ∞ ∴ ‡ → ♪ ♫ ♂ ☿ ♄ ♃ ♠ ⌘ ⇄"
+    "Բ Դ Է Ը Թ Ի Խ Հ Մ Ն Շ Պ Ռ Ր Ֆ թ ժ լ խ ռ և ო ჟ ფ ჩ ჭ ჯ ჱ æ Æ Þ "
+    "# $ % & @ § ¶ © ¥ £ € ¤ ± ≠ « √ ∞ ∴ ‡ → ♪ ♫ ♂ ☿ ♄ ♃ ♠ ⌘ ⇄ ⊞ ▲ ⌂"
 )
 CLASSES = tuple(_TABLE.split())
 PER_CLASS = {"train": 300, "test": 25}
