@@ -62,8 +62,9 @@ def size_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
     usual = sorted(grid.size_models.values())[len(grid.size_models) // 2]
     return [
         replace(
-            _cell(grid, model, seed), data=data, num_images=size, horizons=(0, grid.size_models.get(model, usual)),
-            axes=("data_size",),
+            _cell(grid, model, seed), data=data, num_images=size, axes=("data_size",),
+            # the untrained network does not depend on the number of images: it is read once
+            horizons=(*((0,) if size == max(grid.sizes) else ()), grid.size_models.get(model, usual)),
         )
         for seed in range(options.seeds or grid.seeds)
         for data in options.data or (grid.size_data,)

@@ -76,6 +76,20 @@ def evaluate(
     )
 
 
+def num_images(
+    *,
+    num_train: int,
+    num_test: int,
+    num_classes: int,
+    shots: Sequence[int] = SHOTS,
+    draws: int = 3,
+    test_limit: int | None = 2_000,
+    **_: object,
+) -> int:
+    """Images that pass through the network for one evaluation: the planner's question."""
+    return min(num_train, max(shots) * draws * num_classes) + min(num_test, test_limit or num_test)
+
+
 def draw_support(
     train: ImageSet, *, data: str, shots: Sequence[int], draws: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
