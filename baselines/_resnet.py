@@ -63,11 +63,13 @@ class StdConv(nn.Conv2d):
     def standardised_weight(self) -> Tensor:
         """Mean 0 and deviation 1 over each output channel's inputs (biased variance)."""
         flat = self.weight.flatten(1)
-        if self.eps_on_std:
-            variance, mean = torch.var_mean(flat, dim=1, correction=0, keepdim=True)
-            return ((flat - mean) / (variance.sqrt() + self.eps)).view_as(self.weight)
-        # Batch statistics over one "image" of O channels are the same thing, in one kernel: 3x faster on a CPU.
-        return F.batch_norm(flat[None], None, None, training=True, momentum=0.0, eps=self.eps).view_as(self.weight)
+        if not (self.eps_on_std or flat.is_meta):
+            # Batch statistics over one "image" of O channels are the same thing, in one kernel: 3x faster on a CPU.
+            # Operation counters would have to take that kernel apart each time, so not where only counting happens.
+            return F.batch_norm(flat[None], None, None, training=True, momentum=0.0, eps=self.eps).view_as(self.weight)
+        variance, mean = torch.var_mean(flat, dim=1, correction=0, keepdim=True)
+        deviation = variance.sqrt() + self.eps if self.eps_on_std else (variance + self.eps).sqrt()
+        return ((flat - mean) / deviation).view_as(self.weight)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         weight = self.standardised_weight()
