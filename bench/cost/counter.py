@@ -47,11 +47,24 @@ class MacCounter(TorchDispatchMode):
         self._path: list[str] = []
         self._padded: Any = WeakTensorKeyDictionary()  # tensor -> zeros that were put around it by F.pad
         self._exit = contextlib.ExitStack()
+        self._depth = 0
 
     def total(self, convention: str) -> int:
         return sum(self.by_module[convention].values())
 
     def __enter__(self) -> MacCounter:
+        self._depth += 1
+        if self._depth == 1:  # it enters itself again to look inside composite operations
+            self._prepare()
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._depth -= 1
+        if self._depth == 0:
+            self._exit.close()
+
+    def _prepare(self) -> None:
         # A compiled module would run kernels that no formula knows: make it run as written.
         self._exit.enter_context(torch.compiler.set_stance("force_eager"))
         for name, module in self._model.named_modules() if self._model is not None else ():
@@ -60,11 +73,6 @@ class MacCounter(TorchDispatchMode):
             leave = module.register_forward_hook(lambda *_: self._leave(), always_call=True)
             self._exit.callback(enter.remove)
             self._exit.callback(leave.remove)
-        return super().__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        self._exit.close()
 
     def _leave(self) -> None:
         self._path.pop()

@@ -95,6 +95,26 @@ def test_by_module_adds_up_and_names_the_parts() -> None:
     assert modules["embed.proj"] == 196 * 768 * 768
 
 
+@pytest.mark.parametrize("name", ["R50x1", "R26+ViT-S/32"])
+def test_every_layer_is_billed_to_itself(name: str) -> None:
+    """Each layer's own bill is its kernel times its outputs, also after composite operations."""
+    with torch.device("meta"):
+        model = models.build(name, image_size=64, channels=3, num_classes=10).eval()
+    expected: dict[str, int] = {}
+
+    def bill(path: str, layer: nn.Module, output: torch.Tensor) -> None:
+        expected[path] = output.numel() * layer.weight[0].numel()  # type: ignore[index,operator]
+
+    for path, layer in model.named_modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            layer.register_forward_hook(lambda m, _, output, path=path: bill(path, m, output))
+    counter = count_forward(model, torch.empty(1, 3, 64, 64, device="meta"))
+    found = counter.by_module["dense"]
+    assert {path: macs for path, macs in found.items() if path in expected} == expected
+    assert all(path.endswith("attn") for path in set(found) - set(expected))
+    assert not any(module._forward_pre_hooks for module in model.modules())  # nothing is left behind
+
+
 def test_body_leaves_out_head_and_embeddings_only() -> None:
     plain, hybrid, resnet = cost_of("ViT-B/16"), cost_of("R50+ViT-B/16"), cost_of("R50x1")
     d = 768

@@ -217,5 +217,5 @@ def test_rounds_visit_every_model_before_any_comes_again() -> None:
 def test_suite_fits_its_time(tmp_path: Path) -> None:
     """Windows have a fixed length: the sum over cells, on two workers, stays below four minutes."""
     cells = suite.cells(SuiteOptions(scale="cpu"))
-    assert len(cells) * job.expected_seconds(cells[0], device="cpu") / 2 < 240
+    assert len(cells) * job.expected_seconds(cells[0]) / 2 < 240
     assert CPU_PACE.windows >= 5
