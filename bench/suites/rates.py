@@ -1,0 +1,44 @@
+"""Which learning rate does each family train best with? Read by held-out upstream accuracy alone, nothing downstream.
+
+The answer is written by hand into `_recipes.py`, with what it rests on in results/reference/rates-cpu/.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bench.spec import Cell
+from bench.suites._contract import SuiteOptions, merge, pick
+from bench.suites._recipes import recipe_for
+from bench.suites._scales import SCALES
+
+QUESTION = "which learning rate does each family train best with, by held-out upstream accuracy?"
+FIGURES: tuple[str, ...] = ()
+HEADLINE: tuple[str, ...] = ()
+FAR: tuple[str, ...] = ()
+
+RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
+IMAGES = {"cpu": 16_000, "gpu": 250_000}
+
+
+def cells(options: SuiteOptions) -> list[Cell]:
+    """Models × rates at one short budget."""
+    grid = pick("grid", options.scale, SCALES)
+    horizon = pick("budget", options.scale, IMAGES)
+    found = [
+        Cell(
+            model=model,
+            data=data,
+            image_size=grid.image_size,
+            channels=grid.channels,
+            horizons=(horizon,),
+            recipe=replace(recipe_for(model, **grid.recipe), lr=rate),
+            seed=seed,
+            axes=("compute",),
+        )
+        for seed in range(options.seeds or 1)
+        for data in options.data or (grid.compute_data,)
+        for model in options.models or grid.compute
+        for rate in RATES
+    ]
+    return merge(found)
