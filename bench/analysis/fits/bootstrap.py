@@ -1,8 +1,8 @@
 """Intervals of fits by a bootstrap that resamples trunks, not points: horizons of one trunk share its luck.
 
 With many trunks, trunks are drawn with replacement. With few, that would lose most of the range of x, so residuals are
-redrawn instead: all residuals of a trunk keep or change their sign together (a wild bootstrap), enlarged for the degrees
-of freedom that the fit used up.
+redrawn instead: all residuals of a trunk keep or change their sign together (a wild bootstrap), enlarged for the
+degrees of freedom that the fit used up.
 """
 
 from __future__ import annotations
@@ -11,91 +11,86 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
-from bench.analysis.fits.fit import Fit, Points, fit
+from bench.analysis.fits.fit import QUICK, Fit, Points, descend, fit, objective_sums
 from bench.analysis.fits.forms import Form
 from bench.errors import UserError
 
 LEVEL = 0.9
 MANY_CLUSTERS = 40
+TRUNKS, RESIDUALS = "trunks drawn with replacement", "residuals redrawn, signs by trunk"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resampled:
-    """Refits of one form. `method` is "trunks" or "residual signs by trunk"."""
+    """Refits of one form. `thetas` holds one row of internal parameters per refit; `method` is TRUNKS or RESIDUALS."""
 
     fit: Fit
-    refits: tuple[Fit, ...]
+    thetas: np.ndarray
     method: str
-    failed: int
-
-    def interval(self, values: Sequence[float], *, level: float = LEVEL) -> tuple[float, float]:
-        """Percentile interval of a quantity computed from every refit."""
-        return _quantiles(np.asarray(values, dtype=float), level)
 
     def parameters(self, *, level: float = LEVEL) -> dict[str, tuple[float, float]]:
         """Interval of every parameter."""
-        return {n: self.interval([f.parameters[n] for f in self.refits], level=level) for n in self.fit.parameters}
+        every = [self.fit.form.natural(theta, self.fit.scale) for theta in self.thetas]
+        return {name: self.interval(np.array([p[name] for p in every]), level=level) for name in self.fit.parameters}
 
     def predictions(self, x: np.ndarray) -> np.ndarray:
         """y of every refit at x: (refits, points)."""
-        return np.stack([f.predict(x) for f in self.refits])
+        inputs = np.atleast_2d(x) / self.fit.scale[:, None]
+        with np.errstate(all="ignore"):
+            predicted = self.fit.form.log_predict(self.thetas.T[:, :, None], inputs)
+            return np.exp(np.broadcast_to(predicted, (len(self.thetas), inputs.shape[1])))
+
+    def interval(self, values: np.ndarray, *, level: float = LEVEL) -> tuple[float, float]:
+        """Percentile interval of a quantity computed from every refit. Where residuals were redrawn it is stretched
+        about its middle by Student's t against the normal, for few trunks."""
+        low, high = _quantiles(values, level)
+        middle = float(np.nanmedian(values))
+        return middle - (middle - low) * self.stretch(level), middle + (high - middle) * self.stretch(level)
+
+    def stretch(self, level: float = LEVEL) -> float:
+        """t(trunks - parameters) / z, or 1 where trunks were drawn."""
+        if self.method == TRUNKS:
+            return 1.0
+        freedom = max(2, len(np.unique(self.fit.points.cluster)) - self.fit.form.size)
+        return float(stats.t.ppf(0.5 + level / 2, freedom) / stats.norm.ppf(0.5 + level / 2))
 
 
-def resample(main: Fit, *, draws: int = 200, seed: int = 0) -> Resampled:
-    """Refit `main` to `draws` resamples of its points, starting from its optimum.
-
-    Raises:
-        UserError: more than half of the resamples could not be fitted.
-    """
+def resample(main: Fit, *, draws: int = 400, seed: int = 0) -> Resampled:
+    """Refit `main` to `draws` resamples of its points, from its optimum and from two points of the form's grid."""
     rng = np.random.default_rng(seed)
     clusters = np.unique(main.points.cluster)
-    by_trunk = len(clusters) >= MANY_CLUSTERS
-    make = _draw_trunks if by_trunk else _flip_residuals
-    refits, failed = [], 0
-    for _ in range(draws):
-        points = make(main, clusters, rng)
-        try:
-            refits.append(_refit(main, points))
-        except UserError:
-            failed += 1
-    if len(refits) < draws / 2:
-        raise UserError(f"{failed} of {draws} resamples could not be fitted with {main.form.name!r}.", "Add runs.")
-    method = "trunks" if by_trunk else "residual signs by trunk"
-    return Resampled(fit=main, refits=tuple(refits), method=method, failed=failed)
+    x, log_y = main.points.x / main.scale[:, None], np.log(main.points.y)
+    many = len(clusters) >= MANY_CLUSTERS
+    weight = _draw_trunks(main, clusters, draws, rng) if many else np.ones((1, len(log_y)))
+    targets = log_y[None] if many else _redraw_residuals(main, clusters, draws, rng)
+    grid = list(main.form.starts(x, main.points.y))
+    best, least = np.tile(main.theta, (draws, 1)), np.full(draws, np.inf)
+    for start in (main.theta, grid[0], grid[len(grid) // 2]):
+        ends = descend(main.form, x, targets, np.tile(start, (draws, 1)), loss=main.loss, delta=main.delta,
+                       weight=weight, relative=QUICK)  # fmt: skip
+        sums = objective_sums(main.form, x, targets, ends, weight=weight, loss=main.loss, delta=main.delta)
+        better = sums < least
+        best[better], least = ends[better], np.minimum(sums, least)
+    return Resampled(fit=main, thetas=best, method=TRUNKS if many else RESIDUALS)
 
 
-def _refit(main: Fit, points: Points) -> Fit:
-    """From the main optimum and a few points around it: resampled surfaces can have their minimum elsewhere."""
-    scale = np.exp(np.log(points.x).mean(axis=1))
-    form, theta = main.form, _rescale(main, scale)
-    grid = list(form.starts(points.x / scale[:, None], points.y))
-    extra = [grid[0], grid[len(grid) // 2]] if form.size <= 3 else []
-    return fit(points, form, loss=main.loss, delta=main.delta, starts=[theta, *extra])
+def _draw_trunks(main: Fit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
+    """How often each point is in each resample."""
+    times = rng.multinomial(len(clusters), np.full(len(clusters), 1 / len(clusters)), size=draws)
+    return times[:, np.searchsorted(clusters, main.points.cluster)].astype(float)
 
 
-def _rescale(main: Fit, scale: np.ndarray) -> np.ndarray:
-    """The main optimum, expressed for data of another geometric mean (nearly the same: a start, not a result)."""
-    del scale
-    return main.theta
-
-
-def _draw_trunks(main: Fit, clusters: np.ndarray, rng: np.random.Generator) -> Points:
-    drawn = rng.choice(clusters, size=len(clusters), replace=True)
-    members = {c: np.flatnonzero(main.points.cluster == c) for c in clusters}
-    return main.points.take(np.concatenate([members[c] for c in drawn]))
-
-
-def _flip_residuals(main: Fit, clusters: np.ndarray, rng: np.random.Generator) -> Points:
-    freedom = max(1, len(main.points) - main.form.size)
-    enlarge = np.sqrt(len(main.points) / freedom)
-    signs = dict(zip(clusters.tolist(), rng.choice([-1.0, 1.0], size=len(clusters)), strict=True))
-    flip = np.array([signs[c] for c in main.points.cluster.tolist()])
-    if len(clusters) == len(main.points):  # no shared luck: shuffle the residuals too, for more distinct resamples
-        residuals = rng.choice(main.residuals, size=len(main.points), replace=True) * flip
-    else:
-        residuals = main.residuals * flip
-    return main.points.with_y(np.exp(main.log_predict(main.points.x) + enlarge * residuals))
+def _redraw_residuals(main: Fit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
+    """log y of each resample: the fit plus residuals that were enlarged, shuffled and turned over."""
+    number = len(main.points)
+    enlarge = np.sqrt(number / max(1, number - main.form.size))
+    signs = rng.choice([-1.0, 1.0], size=(draws, len(clusters)))[:, np.searchsorted(clusters, main.points.cluster)]
+    residuals = np.broadcast_to(main.residuals, (draws, number))
+    if len(clusters) == number:  # no shared luck: shuffle as well, for more distinct resamples
+        residuals = main.residuals[rng.integers(0, number, size=(draws, number))]
+    return main.log_predict(main.points.x) + enlarge * residuals * signs
 
 
 def _quantiles(values: np.ndarray, level: float) -> tuple[float, float]:
@@ -108,7 +103,7 @@ def _quantiles(values: np.ndarray, level: float) -> tuple[float, float]:
 
 def total(
     points: Points, forms: Sequence[Form], x: np.ndarray, *, losses: Sequence[str] = ("huber", "squares", "absolute"),
-    draws: int = 40, seed: int = 0, level: float = LEVEL,
+    draws: int = 100, seed: int = 0, level: float = LEVEL,
 ) -> list[tuple[float, float]]:  # fmt: skip
     """Intervals of predictions at x over resamples, forms and losses together: what an honest reader should expect."""
     pooled = []

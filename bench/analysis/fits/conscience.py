@@ -28,9 +28,9 @@ def warnings(made: Fit, *, predict_at: np.ndarray | None = None, repeated: bool 
     if made.form.inputs == 2:
         ratio = made.points.x[1] / made.points.x[0]
         if math.log10(float(ratio.max() / ratio.min())) < 1.0:
-            found.append("The ratio of the two inputs spans less than a decade: their exponents are not told apart.")
+            found.append("The ratio of the inputs spans less than a decade: their exponents are not told apart.")
     if not repeated:
-        found.append("No run was repeated: the noise between seeds is unknown and only seen as scatter about the curve.")
+        found.append("No run was repeated: the noise between seeds is only seen as scatter about the curve.")
     if made.starts > 1 and made.agree < min(MIN_AGREE, made.starts):
         found.append(f"Only {made.agree} of {made.starts} starts reached this optimum; it may not be the global one.")
     if made.objective_at_start <= made.objective * (1 + 1e-12) and made.starts > 1:
@@ -40,8 +40,8 @@ def warnings(made: Fit, *, predict_at: np.ndarray | None = None, repeated: bool 
         low, high = made.range
         factor = max(float(np.max(predict_at)) / high, low / float(np.min(predict_at)))
         if factor > MAX_EXTRAPOLATION:
-            found.append(f"Predictions reach {significant(factor, 2)} times beyond the data; over {MAX_EXTRAPOLATION:.0f} "
-                         "times they are guesses.")  # fmt: skip
+            reach = f"Predictions reach {significant(factor, 2)} times beyond the data"
+            found.append(f"{reach}; over {MAX_EXTRAPOLATION:.0f} times they are guesses.")
     return found
 
 
@@ -66,7 +66,7 @@ def check_schedules(annealed: np.ndarray) -> None:
     values = sorted({str(v).strip().lower() for v in annealed})
     if len(values) > 1:
         raise UserError(
-            f"These points mix schedules ({', '.join(values[:5])}): a point in mid-schedule is not the loss at that budget.",
+            f"These points mix schedules ({', '.join(values[:5])}): in mid-schedule it is not the loss at that budget.",
             "Keep only points whose learning rate was annealed to the end, or fit each kind on its own (--group).",
         )
 

@@ -1,7 +1,7 @@
 """One fit and its card: sum (never mean) of a robust loss over log residuals, from many starts.
 
 A mean-reduced objective is small, so an optimiser with an absolute tolerance stops before it has moved; published fits
-have been lost that way. Here the sum is minimised by a trust-region least-squares method whose tolerances are relative.
+have been lost that way. Here the sum is minimised by least-squares methods whose tolerances are relative.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from scipy.optimize import least_squares
 from bench.analysis.fits.forms import Form
 from bench.errors import UserError
 
+RELATIVE = 1e-12  # a step that improves less than this, relatively, three times in a row, ends a descent
+QUICK = 1e-6  # the same for refits of a bootstrap, whose own scatter is far larger
 AGREE = 1e-6  # two starts agree if their objectives differ by less than this, relatively
 HUBER_K = 1.345  # Huber's constant: 95 % efficiency under normal noise
 CHINCHILLA_DELTA = 1e-3
@@ -118,7 +120,7 @@ def fit(
     Args:
         loss: "huber", "squares" or "absolute".
         delta: Huber's threshold; by default 1.345 robust standard deviations of a pilot fit's residuals.
-        starts: internal starting points instead of the form's own grid (a bootstrap starts from the main fit).
+        starts: internal starting points instead of the form's own grid.
 
     Raises:
         UserError: as many parameters as points or more, or values that are not positive.
@@ -132,19 +134,19 @@ def fit(
     if loss == "huber" and delta is None:
         delta = _pilot_delta(form, x, log_y, grid)
     threshold = delta if loss == "huber" and delta else 1e-6 if loss == "absolute" else 1.0
-    ends = [_descend(form, x, log_y, start, loss=loss, delta=threshold) for start in grid]
-    objectives = np.array([loss_sum(form.log_predict(end, x) - log_y, loss=loss, delta=threshold) for end in ends])
-    objectives = np.where(np.isfinite(objectives), objectives, np.inf)
+    ends = descend(form, x, log_y[None], np.stack(grid), loss=loss, delta=threshold)
+    objectives = np.array([loss_sum(_residuals(form, x, log_y, end), loss=loss, delta=threshold) for end in ends])
     best = int(np.argmin(objectives))
-    if not np.isfinite(objectives[best]):
+    if not np.isfinite(ends[best]).all():
         raise UserError(f"The form {form.name!r} could not be fitted to these points.", "Try --form power.")
-    theta, least = ends[best], float(objectives[best])
+    theta = _polish(form, x, log_y, ends[best], loss=loss, delta=threshold)
     residuals = form.log_predict(theta, x) - log_y
+    least = loss_sum(residuals, loss=loss, delta=threshold)
     begin = loss_sum(form.log_predict(grid[best], x) - log_y, loss=loss, delta=threshold)
     return Fit(
         form=form, theta=theta, scale=scale, parameters=form.natural(theta, scale), loss=loss, delta=threshold,
         objective=least, objective_at_start=begin, starts=len(grid),
-        agree=int((objectives <= least + AGREE * max(least, 1e-300)).sum()),
+        agree=max(1, int((objectives <= least + AGREE * max(least, 1e-300)).sum())),
         gradient=_gradient(form, theta, x, residuals, loss=loss, delta=threshold),
         rms=float(np.sqrt((residuals**2).mean())), points=points,
     )  # fmt: skip
@@ -169,45 +171,117 @@ def check(points: Points, form: Form) -> None:
 
 
 def _pilot_delta(form: Form, x: np.ndarray, log_y: np.ndarray, grid: Sequence[np.ndarray]) -> float:
-    ends = [_descend(form, x, log_y, start, loss="squares", delta=1.0) for start in grid[:: max(1, len(grid) // 16)]]
-    residuals = min((form.log_predict(end, x) - log_y for end in ends), key=lambda r: float((r**2).sum()))
+    ends = descend(form, x, log_y[None], np.stack(grid), loss="squares", delta=1.0)
+    residuals = min((_residuals(form, x, log_y, end) for end in ends), key=lambda r: float((r**2).sum()))
     freedom = max(1, len(log_y) - form.size)
     spread = 1.4826 * float(np.median(np.abs(residuals))) * np.sqrt(len(log_y) / freedom)
     return max(HUBER_K * spread, 1e-9)
 
 
-def _descend(
-    form: Form, x: np.ndarray, log_y: np.ndarray, start: np.ndarray, *, loss: str, delta: float
-) -> np.ndarray:
-    def residuals(t: np.ndarray) -> np.ndarray:
-        return np.clip(np.nan_to_num(form.log_predict(t, x) - log_y, nan=1e3), -1e3, 1e3)
+def descend(
+    form: Form, x: np.ndarray, log_y: np.ndarray, start: np.ndarray, *, loss: str, delta: float,
+    weight: np.ndarray | None = None, relative: float = RELATIVE, steps: int = 250,
+) -> np.ndarray:  # fmt: skip
+    """Levenberg-Marquardt on iteratively re-weighted residuals, for a batch of problems at once.
 
-    jacobian = form.jacobian
-    options = {} if jacobian is None else {"jac": lambda t: np.nan_to_num(jacobian(t, x), posinf=1e6, neginf=-1e6)}
+    Args:
+        x: (inputs, n), shared. log_y: (batch or 1, n). start: (batch, parameters). weight: (batch or 1, n), of points.
+        relative: a descent ends after three steps in a row that improve its sum by less than this fraction. There is no
+            absolute tolerance.
+
+    Returns: (batch, parameters).
+    """
+    theta = np.array(start, dtype=float)
+    batch, size = theta.shape
+    importance = np.ones((1, x.shape[1])) if weight is None else weight
+    damping, quiet = np.full(batch, 1e-3), np.zeros(batch, dtype=int)
+    residuals = _residuals(form, x, log_y, theta)
+    value = _sums(residuals, importance, loss=loss, delta=delta)
+    active = np.ones(batch, dtype=bool)
+    for _ in range(steps):
+        if not active.any():
+            break
+        irls = importance if loss == "squares" else importance * delta / np.maximum(np.abs(residuals), delta)
+        jacobian = _jacobian(form, x, theta)
+        weighted = jacobian * np.broadcast_to(irls, residuals.shape)[..., None]
+        slope = np.einsum("bnp,bn->bp", weighted, residuals)
+        bend = np.einsum("bnp,bnq->bpq", weighted, jacobian)
+        diagonal = np.einsum("bpp->bp", bend)
+        ridge = damping[:, None] * diagonal + 1e-12 * (1e-3 + diagonal.max(axis=1, keepdims=True))
+        trial = theta - np.linalg.solve(bend + ridge[:, :, None] * np.eye(size), slope[..., None])[..., 0]
+        trial_residuals = _residuals(form, x, log_y, trial)
+        trial_value = _sums(trial_residuals, importance, loss=loss, delta=delta)
+        better = active & (trial_value < value)
+        small = value - trial_value <= relative * value
+        quiet = np.where(better, np.where(small, quiet + 1, 0), quiet)
+        theta[better], residuals[better] = trial[better], trial_residuals[better]
+        value = np.where(better, trial_value, value)
+        damping = np.where(better, np.maximum(damping / 5, 1e-12), damping * 4)
+        active &= (quiet < 3) & (damping < 1e12)
+    return theta
+
+
+def objective_sums(
+    form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray, *, weight: np.ndarray, loss: str, delta: float
+) -> np.ndarray:
+    """Objective of every problem of a batch."""
+    return _sums(_residuals(form, x, log_y, theta), weight, loss=loss, delta=delta)
+
+
+def _sums(residuals: np.ndarray, weight: np.ndarray, *, loss: str, delta: float) -> np.ndarray:
+    size = np.abs(residuals)
+    if loss == "squares":
+        return (weight * size**2 / 2).sum(axis=-1)
+    return (weight * np.where(size <= delta, size**2 / 2, delta * size - delta**2 / 2)).sum(axis=-1)
+
+
+def _polish(form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray, *, loss: str, delta: float) -> np.ndarray:
+    """A trust-region method from the best end: re-weighting converges slowly when most residuals exceed delta."""
     try:
-        with np.errstate(all="ignore"):  # a start may wander far off; it then loses to the others
+        with np.errstate(all="ignore"):
             found = least_squares(
-                residuals, start, loss="linear" if loss == "squares" else "huber", f_scale=delta, x_scale="jac",
-                xtol=1e-13, ftol=1e-13, gtol=1e-15, max_nfev=300, **options,
+                lambda t: _residuals(form, x, log_y, t), theta, jac=lambda t: _jacobian(form, x, t), f_scale=delta,
+                loss="linear" if loss == "squares" else "huber", x_scale="jac", xtol=1e-15, ftol=1e-15, gtol=1e-15,
+                max_nfev=300,
             )  # fmt: skip
     except (ValueError, np.linalg.LinAlgError):
-        return np.full(form.size, np.nan)
-    return found.x
+        return theta
+    before, after = (loss_sum(_residuals(form, x, log_y, t), loss=loss, delta=delta) for t in (theta, found.x))
+    return found.x if after <= before else theta
+
+
+def _parameters_first(theta: np.ndarray) -> np.ndarray:
+    """(p,) as it is; (batch, p) -> (p, batch, 1), as forms take it."""
+    return theta if theta.ndim == 1 else theta.T[:, :, None]
+
+
+def _residuals(form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """log predicted - log observed, clipped: a start may wander far off, and then loses to the others."""
+    with np.errstate(all="ignore"):
+        predicted = form.log_predict(_parameters_first(theta), x)
+        return np.clip(np.nan_to_num(predicted - log_y, nan=1e3), -1e3, 1e3)
+
+
+def _jacobian(form: Form, x: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """Derivatives of log y, (..., n, parameters); by central differences where the form gives none."""
+    with np.errstate(all="ignore"):
+        if form.jacobian is not None:
+            found = form.jacobian(_parameters_first(theta), x)
+        else:
+            slopes = []
+            for i in range(theta.shape[-1]):
+                shift = np.zeros(theta.shape[-1])
+                shift[i] = 1e-6
+                ends = [form.log_predict(_parameters_first(theta + sign * shift), x) for sign in (1, -1)]
+                slopes.append((ends[0] - ends[1]) / 2e-6)
+            found = np.stack(slopes, axis=-1)
+        found = np.clip(np.nan_to_num(found, nan=0.0), -1e6, 1e6)
+        return np.broadcast_to(found, (*theta.shape[:-1], x.shape[1], theta.shape[-1]))
 
 
 def _gradient(
     form: Form, theta: np.ndarray, x: np.ndarray, residuals: np.ndarray, *, loss: str, delta: float
 ) -> float:
-    if form.jacobian is not None:
-        jacobian = form.jacobian(theta, x)
-    else:
-        steps = 1e-6 * np.maximum(1.0, np.abs(theta))
-        columns = []
-        for i, step in enumerate(steps):
-            shift = np.zeros_like(theta)
-            shift[i] = step
-            columns.append((form.log_predict(theta + shift, x) - form.log_predict(theta - shift, x)) / (2 * step))
-        jacobian = np.stack(columns, axis=1)
     influence = {"squares": residuals, "absolute": np.sign(residuals)}
     slope = influence.get(loss, np.clip(residuals, -delta, delta))
-    return float(np.abs(jacobian.T @ slope).max())
+    return float(np.abs(_jacobian(form, x, theta).T @ slope).max())

@@ -3,6 +3,9 @@
 Fitting log(prediction) is well-posed; fitting log(y - floor) is not: its global minimum is often floor = 0. Every
 positive parameter is fitted as its logarithm, so no constraint can be violated.
 
+A form computes one curve (theta of shape (p,), x of shape (inputs, n)) or a batch of them (theta (p, batch, 1)): it
+indexes theta by its first axis and leaves the rest to broadcasting.
+
 x is divided by `scale` (the geometric mean of the data) before a form sees it; `natural` gives parameters in the
 user's units back.
 """
@@ -24,8 +27,8 @@ class Form:
 
     Attributes:
         name, formula: as printed. `parameters` are the natural names, in the order of theta.
-        log_predict: (theta, x of shape (inputs, n)) -> log y, shape (n,).
-        jacobian: the same -> (n, parameters); None for finite differences.
+        log_predict: (theta, x) -> log y, shape (n,) or (batch, n).
+        jacobian: the same -> (..., n, parameters); None for finite differences.
         starts: (x, y) -> starting points, a grid.
         natural: (theta, scale per input) -> parameters in the user's units.
         inputs: number of independent variables.
@@ -52,6 +55,11 @@ def log_sum(*terms: np.ndarray) -> np.ndarray:
     return top + np.log(np.exp(stacked - top).sum(axis=0))
 
 
+def columns(*derivatives: np.ndarray) -> np.ndarray:
+    """Derivatives by parameter, along a new last axis."""
+    return np.stack(np.broadcast_arrays(*derivatives), axis=-1)
+
+
 def _slope(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """Least-squares line through (log x, log y): intercept, slope."""
     lx, ly = np.log(x[0]), np.log(y)
@@ -68,7 +76,7 @@ def _power_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
 POWER = Form(
     name="power", formula="y = b x^-c", parameters=("b", "c"), starts=_power_starts,
     log_predict=lambda t, x: t[0] - t[1] * np.log(x[0]),
-    jacobian=lambda t, x: np.stack([np.ones_like(x[0]), -np.log(x[0])], axis=1),
+    jacobian=lambda t, x: columns(np.ones_like(x[0]), -np.log(x[0]) + 0 * t[0]),
     natural=lambda t, s: {"b": float(np.exp(t[0] + t[1] * np.log(s[0]))), "c": float(t[1])},
 )  # fmt: skip
 
@@ -88,13 +96,13 @@ def _floor_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
 def _floor_jacobian(t: Theta, x: np.ndarray) -> np.ndarray:
     c = np.exp(t[2])
     tail = t[1] - c * np.log(x[0])
-    weight = np.exp(tail - log_sum(np.full_like(tail, t[0]), tail))
-    return np.stack([1 - weight, weight, -weight * c * np.log(x[0])], axis=1)
+    weight = np.exp(tail - log_sum(t[0], tail))
+    return columns(1 - weight, weight, -weight * c * np.log(x[0]))
 
 
 POWER_FLOOR = Form(
     name="power-floor", formula="y = e + b x^-c", parameters=("e", "b", "c"), starts=_floor_starts,
-    log_predict=lambda t, x: log_sum(np.full_like(x[0], t[0]), t[1] - np.exp(t[2]) * np.log(x[0])),
+    log_predict=lambda t, x: log_sum(t[0], t[1] - np.exp(t[2]) * np.log(x[0])),
     jacobian=_floor_jacobian,
     natural=lambda t, s: {"e": float(np.exp(t[0])), "b": float(np.exp(t[1] + np.exp(t[2]) * np.log(s[0]))),
                           "c": float(np.exp(t[2]))},
@@ -111,14 +119,14 @@ def _zhai_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
 def _zhai_jacobian(t: Theta, x: np.ndarray) -> np.ndarray:
     d, b = np.exp(t[2]), np.exp(t[3])
     tail = t[1] - b * np.log(x[0] + d)
-    weight = np.exp(tail - log_sum(np.full_like(tail, t[0]), tail))
-    return np.stack([1 - weight, weight, -weight * b * d / (x[0] + d), -weight * b * np.log(x[0] + d)], axis=1)
+    weight = np.exp(tail - log_sum(t[0], tail))
+    return columns(1 - weight, weight, -weight * b * d / (x[0] + d), -weight * b * np.log(x[0] + d))
 
 
 ZHAI = Form(
     name="zhai", formula="y = c + a (x + d)^-b", parameters=("c", "a", "d", "b"), starts=_zhai_starts,
     log_predict=lambda t, x: log_sum(
-        np.full_like(x[0], t[0]), t[1] - np.exp(t[3]) * np.log(x[0] + np.exp(t[2]))
+        t[0], t[1] - np.exp(t[3]) * np.log(x[0] + np.exp(t[2]))
     ),
     jacobian=_zhai_jacobian,
     natural=lambda t, s: {"c": float(np.exp(t[0])), "a": float(np.exp(t[1] + np.exp(t[3]) * np.log(s[0]))),
@@ -135,7 +143,7 @@ def _m3_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
 def _m3_jacobian(t: Theta, x: np.ndarray) -> np.ndarray:
     g, c = np.exp(t[1]), np.exp(t[2])
     base = 1 / x[0] + g
-    return np.stack([np.ones_like(base), c * g / base, c * np.log(base)], axis=1)
+    return columns(np.ones_like(base), c * g / base, c * np.log(base))
 
 
 M3 = Form(
@@ -155,9 +163,9 @@ def _break_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
 
 
 def _break_predict(t: Theta, x: np.ndarray) -> np.ndarray:
-    f = np.exp(t[5])
+    f = np.exp(np.clip(t[5], -6.0, 6.0))  # a sharper bend than this cannot be told from a corner
     bend = np.logaddexp(0.0, (np.log(x[0]) - t[4]) / f)
-    return log_sum(np.full_like(x[0], t[0]), t[1] - t[2] * np.log(x[0]) - t[3] * f * bend)
+    return log_sum(t[0], t[1] - t[2] * np.log(x[0]) - t[3] * f * bend)
 
 
 BROKEN = Form(
@@ -176,22 +184,23 @@ def _chinchilla_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
 
 
 def _chinchilla_terms(t: Theta, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return t[0] - t[3] * np.log(x[0]), t[1] - t[4] * np.log(x[1]), np.full_like(x[0], t[2])
+    return t[0] - t[3] * np.log(x[0]), t[1] - t[4] * np.log(x[1]), t[2]
 
 
 def _chinchilla_jacobian(t: Theta, x: np.ndarray) -> np.ndarray:
     terms = _chinchilla_terms(t, x)
     total = log_sum(*terms)
     n, d, e = (np.exp(term - total) for term in terms)
-    return np.stack([n, d, e, -n * np.log(x[0]), -d * np.log(x[1])], axis=1)
+    return columns(n, d, e, -n * np.log(x[0]), -d * np.log(x[1]))
 
 
 CHINCHILLA = Form(
     name="chinchilla", formula="L = E + A N^-alpha + B D^-beta", parameters=("A", "B", "E", "alpha", "beta"), inputs=2,
     starts=_chinchilla_starts, log_predict=lambda t, x: log_sum(*_chinchilla_terms(t, x)),
     jacobian=_chinchilla_jacobian,
-    natural=lambda t, s: {"A": float(np.exp(t[0] + t[3] * np.log(s[0]))), "B": float(np.exp(t[1] + t[4] * np.log(s[1]))),
-                          "E": float(np.exp(t[2])), "alpha": float(t[3]), "beta": float(t[4])},
+    natural=lambda t, s: {"A": float(np.exp(t[0] + t[3] * np.log(s[0]))), "alpha": float(t[3]),
+                          "B": float(np.exp(t[1] + t[4] * np.log(s[1]))), "beta": float(t[4]),
+                          "E": float(np.exp(t[2]))},
 )  # fmt: skip
 
 CURVES = (POWER, POWER_FLOOR, ZHAI, M3, BROKEN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy.interpolate import Akima1DInterpolator
@@ -28,7 +29,7 @@ class Minimum:
 
 @dataclass(frozen=True, kw_only=True)
 class IsoFlop:
-    """size* = coefficient × budget^exponent, with the interval of the exponent under seed noise and residual scatter."""
+    """size* = coefficient × budget^exponent, with the interval of the exponent under seed noise."""
 
     exponent: float
     low: float
@@ -101,7 +102,7 @@ def _one_per_size(log_n: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.n
 
 def _minimum(log_n: np.ndarray, log_loss: np.ndarray) -> tuple[float, float, bool]:
     grid = np.concatenate(
-        [np.linspace(a, b, SUBDIVISIONS, endpoint=False) for a, b in zip(log_n[:-1], log_n[1:], strict=True)]
+        [np.linspace(a, b, SUBDIVISIONS, endpoint=False) for a, b in pairwise(log_n)]
         + [log_n[-1:]]
     )
     curve = Akima1DInterpolator(log_n, log_loss)(grid)

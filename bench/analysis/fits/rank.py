@@ -1,4 +1,4 @@
-"""Which form to believe: fit the small, predict the large. In-sample error picks the most flexible form, not the best."""
+"""Which form to believe: fit the small, predict the large. In-sample error picks the most flexible, not the best."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Ranked:
 
 
 def rank(points: Points, forms: Sequence[Form]) -> list[Ranked]:
-    """Score forms by ordered extrapolation in the first input, best first; a form with no split to fit scores infinity."""
+    """Score forms by ordered extrapolation in the first input, best first; one that no split fits scores infinity."""
     order = np.argsort(points.x[0], kind="stable")
     values = points.x[0][order]
     distinct = np.unique(values)
