@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import nn
 from bench import discover, models
 from bench.cost import flops, peaks, units
 from bench.cost.flops import ModelCost
+from bench.cost.profile import profile
 from bench.data.images import ImageSet
 from bench.data.load import load
 from bench.errors import UserError
@@ -41,14 +43,19 @@ def run(cell: Cell, context: JobContext) -> dict[str, Any]:
     torch.set_num_threads(context.threads)
     job = TrainJob(cell, context)
     waited = time.perf_counter() - started
-    trainer = job.trainer()
-    resumed = trainer.resume()
-    trainer.position.seconds["wait"] += waited
+    with profile(context.attempt / "trace", enabled=context.profile, device=context.device) as trace:
+        trainer = job.trainer(on_step=trace.step)
+        trainer.resume()
+        trainer.position.seconds["wait"] += waited
+        return _run(job, trainer)
+
+
+def _run(job: TrainJob, trainer: Trainer) -> dict[str, Any]:
+    """Train; divergence and lack of memory are results."""
     status, reason = "complete", None
     try:
         rows = trainer.run()
-        if not resumed or cell.horizons != (0,):
-            job.keep_weights()
+        job.keep_weights()
     except Diverged as error:
         status, reason, rows = "diverged", str(error), trainer.position.rows
     except torch.OutOfMemoryError as error:
@@ -97,7 +104,7 @@ class TrainJob:
         """Put the initial weights back."""
         self.model.load_state_dict(self._fresh_model().state_dict())
 
-    def trainer(self) -> Trainer:
+    def trainer(self, *, on_step: Callable[[], None]) -> Trainer:
         recipe, context = self.cell.recipe, self.context
         batches = (
             Batches(self.train, recipe=recipe, seed=self.cell.seed, device=context.device) if self.trains else None
@@ -115,6 +122,7 @@ class TrainJob:
             progress=context.progress,
             should_stop=context.should_stop,
             log=context.log,
+            on_step=on_step,
         )
 
     # -- evaluation ------------------------------------------------------------------------------------------------

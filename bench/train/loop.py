@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from bench.cost.profile import label
 from bench.errors import Interrupted
 from bench.spec import Recipe
 from bench.store import checkpoints, faults
@@ -55,7 +56,7 @@ class Trainer:
         model: on its device. initialise: sets its initial weights, a pure function of the seed.
         batches: step -> batch; None if nothing is trained. recipe, horizons, seed: the cell's.
         evaluate: called with (horizon, mean loss of the last steps) at each horizon; returns the row to keep.
-        folder: where checkpoints go. save_every: seconds between them.
+        folder: where checkpoints go. save_every: seconds between them. on_step: called after every step.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Trainer:
         progress: Callable[[dict[str, Any]], None],
         should_stop: Callable[[], bool],
         log: Callable[[str], None],
+        on_step: Callable[[], None] = lambda: None,
         save_every: float = 20.0,
     ) -> None:
         self.model, self.batches, self.recipe, self.seed, self.device = model, batches, recipe, seed, device
@@ -84,7 +86,7 @@ class Trainer:
             should_stop,
             log,
         )
-        self.save_every = save_every
+        self.on_step, self.save_every = on_step, save_every
         self.dtype = precision.resolve(recipe.dtype, device)
         self.segments = schedule.segments(recipe, horizons)
         self.warmup = schedule.warmup_steps(recipe, horizons)
@@ -205,6 +207,7 @@ class Trainer:
         while p.step < segment.end:
             faults.reach("training-step")
             self.step(segment)
+            self.on_step()
             p.step += 1
             p.work += 1
             if p.work % CHECK_EVERY == 0 or p.step == segment.end:
@@ -232,15 +235,18 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = schedule.learning_rate(self.recipe, step=step, warmup=self.warmup, segment=segment)
         torch.manual_seed(stream(self.seed, "dropout", step))
-        x_BCHW, labels_B = self.batches(step)
-        with precision.autocast(self.dtype, self.device):
+        with label("data"):
+            x_BCHW, labels_B = self.batches(step)
+        with label("forward"), precision.autocast(self.dtype, self.device):
             logits_BK = self.model(x_BCHW)
-        loss = F.cross_entropy(logits_BK.float(), labels_B, label_smoothing=self.recipe.label_smoothing)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        if self.recipe.clip:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip, foreach=True)
-        self.optimizer.step()
+            loss = F.cross_entropy(logits_BK.float(), labels_B, label_smoothing=self.recipe.label_smoothing)
+        with label("backward"):
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+        with label("optimizer"):
+            if self.recipe.clip:
+                nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip, foreach=True)
+            self.optimizer.step()
         self.losses.append(loss.detach())
         del self.losses[:-CHECK_EVERY]
 
@@ -259,7 +265,8 @@ class Trainer:
         loss = torch.stack(self.losses).mean().item() if horizon and self.losses else None
         started = time.perf_counter()
         self._report(phase="evaluating")
-        row = self.evaluate(horizon, loss, p)
+        with label("evaluate"):
+            row = self.evaluate(horizon, loss, p)
         p.seconds["evaluate"] += time.perf_counter() - started
         p.rows.append(row)
         faults.reach("after-evaluation")

@@ -1,4 +1,4 @@
-"""JFT-300M, the paper's largest upstream set. Not public: its size is known here so that the paper's grid can be costed.
+"""JFT-300M, the paper's largest upstream set. Not public: its size stands here so that the paper's grid can be costed.
 
 `python -m bench.plan --suite scaling --scale paper` counts what the grid takes. To run it, name a set of your own with
 --data.
