@@ -249,9 +249,9 @@ def lines(result: dict[str, Any]) -> list[str]:
         rms = f"rms of log residuals {card['rms_log_residual']:.3g}"
         text.append(f"  objective {card['objective']:.6g}, {agree}, {rms}")
         for p in answer.get("predictions", []):
-            ends = [f"[{significant(a, 4)}, {significant(b, 4)}]" for a, b in (p["within"], p["total"])]
+            within, total = (f"[{significant(a, 4)}, {significant(b, 4)}]" for a, b in (p["within"], p["total"]))
             value = f"y = {significant(p['y'], 4)}"
-            text.append(f"  x = {p['x']}: {value}, {ends[0]} within this analysis, {ends[1]} in total")
+            text.append(f"  x = {p['x']}: {value}, {within} within this analysis, {total} in total")
         text += [f"  warning: {item}" for item in answer["warnings"]]
     for c in result.get("crossings", []):
         where = ""

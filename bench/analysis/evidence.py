@@ -151,11 +151,16 @@ class Evidence:
 
     @cached_property
     def measures(self) -> tuple[str, ...]:
-        """Everything that was scored: headline tasks, other tasks, far tasks, then upstream."""
-        found = [str(m) for m in dict.fromkeys(self.scores["measure"])]
+        """Every accuracy: headline tasks, other tasks, far tasks, then upstream. Other metrics: `all_measures`."""
+        found = [m for m in self.all_measures if is_accuracy(m)]
         middle = sorted(m for m in found if m not in (*self.headline, *self.far, UPSTREAM))
         ordered = [*self.headline, *middle, *self.far, UPSTREAM]
         return tuple(m for m in dict.fromkeys(ordered) if m in found)
+
+    @cached_property
+    def all_measures(self) -> tuple[str, ...]:
+        """Everything that was scored, whatever the metric, in alphabetical order."""
+        return tuple(sorted({str(m) for m in self.scores["measure"]}))
 
     def parts(self, measure: str) -> tuple[str, ...]:
         """Single measures that an average is made of."""
@@ -211,6 +216,11 @@ class Evidence:
         return dict(_all_samples(self.horizons, self.scores))
 
 
+def is_accuracy(measure: str) -> bool:
+    """Whether a measure is an accuracy; the name of any other ends with its metric (see `table.measure_of`)."""
+    return " " not in measure
+
+
 def _order(s: Series) -> tuple[Any, ...]:
     return family_rank(s.family), s.last.forward_macs, s.label, s.last.num_images, s.variant
 
@@ -228,7 +238,7 @@ def build(
 ) -> Evidence:  # fmt: skip
     """Arrange records. Headline tasks that were not scored are left out; without any, all that are not far count."""
     scores = score_table(records.records)
-    scored = [str(m) for m in dict.fromkeys(scores["measure"]) if m != UPSTREAM]
+    scored = [str(m) for m in dict.fromkeys(scores["measure"]) if m != UPSTREAM and is_accuracy(m)]
     far_found = tuple(m for m in far if m in scored)
     headline_found = tuple(m for m in headline if m in scored) or tuple(sorted(set(scored) - set(far_found)))
     shots = sorted({int(s) for s in scores["shots"].dropna()})

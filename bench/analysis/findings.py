@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -12,12 +12,17 @@ from bench.analysis.checks import Check
 from bench.analysis.checks import run as run_checks
 from bench.analysis.compare import Comparison, Verdict
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Series, family_rank
-from bench.analysis.intervals import Estimate
+from bench.analysis.intervals import SEEDS, Estimate
 from bench.analysis.sizes import size_curves
 from bench.analysis.spent import Spent, spent
 from bench.analysis.words import count, flops, join, points
 
 AHEAD = "Which family is ahead at equal compute?"
+NO_TRAINING_NOISE = " Training noise is not in the interval."
+ONE_SEED = (
+    "Every model was trained once: no interval below contains training noise, and differences under "
+    f"{100 * compare.UNREPLICATED:.0f} points are read as nothing."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +48,17 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """Everything a report says in words."""
+    """Everything a report says in words. `note` holds for every finding and is said once, before them."""
 
     findings: tuple[Finding, ...]
     limits: tuple[str, ...]
     checks: tuple[Check, ...]
     cost: Spent
+    note: str = ""
 
     def lines(self) -> list[str]:
         """Plain text for a console: main findings by question, what cannot be told, warnings, cost."""
-        text = []
+        text = [self.note] if self.note else []
         main = [f for f in self.findings if f.main]
         for question in dict.fromkeys(f.question for f in main):
             text.append(question)
@@ -72,8 +78,13 @@ def find(evidence: Evidence) -> Findings:
         made += _more_compute(evidence, series)
         made += _more_images(evidence)
         made += _families(evidence, series)
+    note = ""
+    if made and all(len(p.seeds) < 2 for p in evidence.points.values()):  # then every answer would say the same
+        note = ONE_SEED
+        made = [replace(f, answer=f.answer.replace(NO_TRAINING_NOISE, "")) for f in made]
     cost = spent(evidence.records.records)
-    return Findings(findings=tuple(made), limits=limits.limits(evidence), checks=run_checks(evidence), cost=cost)
+    limits_found, checks = limits.limits(evidence), run_checks(evidence)
+    return Findings(findings=tuple(made), limits=limits_found, checks=checks, cost=cost, note=note)
 
 
 def _baselines(evidence: Evidence, series: Sequence[Series]) -> list[Finding]:
@@ -268,7 +279,7 @@ def _list(found: Sequence[Comparison]) -> str:
 
 
 def _without_training_noise(e: Estimate) -> str:
-    return " Training noise is not in the interval." if "training seeds" in e.excluded else ""
+    return NO_TRAINING_NOISE if SEEDS in e.excluded else ""
 
 
 def _row(c: Comparison) -> dict[str, Any]:

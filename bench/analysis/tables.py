@@ -140,7 +140,7 @@ def coverage(evidence: Evidence) -> Table:
 
 
 def scores_csv(evidence: Evidence) -> str:
-    """Every measure at every number of shots, long: one row per (point, measure, shots)."""
+    """Every measure, whatever its metric, at every number of shots, long: one row per (point, measure, shots)."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["series", "family", "data", "num_images", "images_seen", "train_flops", "measure", "shots",
@@ -149,7 +149,7 @@ def scores_csv(evidence: Evidence) -> str:
     order = {p.key: p for s in evidence.series for p in ((s.untrained,) if s.untrained else ()) + s.points}
     if evidence.pixels:
         order[evidence.pixels.key] = evidence.pixels
-    for measure in evidence.measures:
+    for measure in evidence.all_measures:
         drawn = evidence.scores.loc[evidence.scores["measure"] == measure, "shots"].notna().any()
         for shots in all_shots if drawn else [None]:
             estimates = evidence.estimates(measure, shots=shots)

@@ -12,6 +12,7 @@ def render(content: Content) -> str:
     lines = [f"# {plain(content.title)}", ""]
     lines += [plain(content.question), ""] if content.question else []
     lines += [f"{plain(content.coverage)} {plain(content.findings.cost.sentence)}", "", "## What was found", ""]
+    lines += [plain(content.findings.note), ""] if content.findings.note else []
     for question, members in by_question(content.findings.findings).items():
         lines += [f"**{plain(question)}**", ""]
         lines += [f"- {plain(f.subject)}: **{f.verdict}**. {plain(f.answer)}" for f in members]

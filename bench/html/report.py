@@ -48,7 +48,8 @@ def render(content: Content) -> str:
 def _answers(content: Content) -> str:
     main = [f for f in content.findings.findings if f.main]
     more = [f for f in content.findings.findings if not f.main]
-    text = _list(main) if main else "<p>No questions could be asked of these records.</p>"
+    text = f'<p class="warning">{escape(content.findings.note)}</p>' if content.findings.note else ""
+    text += _list(main) if main else "<p>No questions could be asked of these records.</p>"
     if more:
         text += f"<details><summary>{len(more)} more answers</summary>{_list(more)}</details>"
     return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+TITLE_WIDTH = 34  # characters that fit above a panel
 MAX_NAMED = 14  # lines a legend can name; beyond that it names families and sizes
 
 
@@ -82,14 +84,19 @@ def draw(
 
 
 def _grid(panels: int, *, legend_lines: int) -> tuple[Figure, list[Axes], Axes]:
-    """Panels three to a row; the legend takes the first free place, or a column of its own."""
+    """Panels three to a row; the legend takes the first free place, or a strip below."""
     columns = min(3, panels + 1)
-    rows = math.ceil((panels + 1) / columns)
-    figure = _style.figure(height=max(3.35, 0.235 * legend_lines + 0.7) if rows == 1 else 3.3 * rows)
-    grid = figure.add_gridspec(rows, columns)
-    places = [grid[i // columns, i % columns] for i in range(rows * columns)]
-    axes = [figure.add_subplot(place) for place in places[:panels]]
-    legend = figure.add_subplot(places[panels])
+    rows = math.ceil(panels / columns)
+    strip = panels % columns == 0
+    legend_height = 0.24 * math.ceil(legend_lines / columns) + 0.1
+    height = 3.3 * rows + (legend_height if strip else 0)
+    if rows == 1 and not strip:
+        height = max(height, 0.24 * legend_lines + 0.7)
+    figure = _style.figure(height=height)
+    ratios = [3.3] * rows + ([legend_height] if strip else [])
+    grid = figure.add_gridspec(len(ratios), columns, height_ratios=ratios)
+    axes = [figure.add_subplot(grid[i // columns, i % columns]) for i in range(panels)]
+    legend = figure.add_subplot(grid[rows, :] if strip else grid[panels // columns, panels % columns])
     legend.axis("off")
     return figure, axes, legend
 
@@ -195,13 +202,16 @@ def _legend(axes: Axes, evidence: Evidence, lines: Sequence[Line], families: tup
         handles.append(Line2D([], [], color=_style.PIXELS_COLOUR, linestyle="-.", linewidth=1.2, label="raw pixels"))
     handles.append(Line2D([], [], color="#777777", linestyle=(0, (4, 2.5)), linewidth=1.2,
                           label="untrained, mean of the family"))  # fmt: skip
-    axes.legend(handles=handles, loc="center left", bbox_to_anchor=(0.0, 0.5), borderaxespad=0.0, handlelength=2.2,
-                labelspacing=0.45)  # fmt: skip
+    place = axes.get_subplotspec()
+    wide = place is not None and len(place.colspan) > 1
+    axes.legend(handles=handles, loc="center" if wide else "center left", ncols=3 if wide else 1, borderaxespad=0.0,
+                bbox_to_anchor=(0.5, 0.5) if wide else (0.0, 0.5), handlelength=2.2, labelspacing=0.45)  # fmt: skip
 
 
 def _title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:
     title = evidence.name(measure, points)
-    return f"{title}, far" if measure in evidence.far and FAR not in title else title
+    title = f"{title}, far" if measure in evidence.far and FAR not in title else title
+    return textwrap.fill(title, TITLE_WIDTH)
 
 
 def _y_label(evidence: Evidence, measure: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.analysis import checks, records, table
+from bench.analysis.tables import scores_csv
 from bench.errors import UserError
 from tests.analysis._records import World, write
 from tests.analysis._study import read
@@ -103,3 +104,16 @@ def test_checks_speak_up() -> None:
 
 def test_a_clean_study_gets_no_warning_about_seeds_or_commits(evidence) -> None:
     assert not {"one seed", "mixed commits", "diverged"} & {check.name for check in checks.run(evidence)}
+
+
+def test_other_metrics_are_kept_apart_from_accuracy() -> None:
+    """A second metric of the same task goes to scores.csv; it is neither averaged nor drawn."""
+    found = World().records()
+    for record in found:
+        for horizon in record["horizons"]:
+            extra = [dict(s, metric="accuracy_fixed", value=0.1) for s in horizon["scores"] if s["task"] == "fewshot"]
+            horizon["scores"] += extra
+    evidence = read(found)
+    assert evidence.measures == ("fashion-mnist", "mnist", "digits", "upstream")
+    assert "mnist accuracy_fixed" in evidence.all_measures and "mnist accuracy_fixed" in scores_csv(evidence)
+    assert evidence.estimate(evidence.series[0].last, "mnist").value > 0.3
