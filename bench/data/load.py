@@ -17,7 +17,8 @@ def load(name: str, split: str, *, root: Path | None = None, num_images: int | N
     """One split of a data set; `num_images` takes the nested, class-balanced subset of that size.
 
     Args:
-        name: public name of a file in bench/data/sets/, for example "fashion-mnist".
+        name: public name of a file in bench/data/sets/, for example "fashion-mnist"; after a colon what the set leaves
+            open, where it does: "emnist:letters", "folder:flowers" (the file's `OPTIONS` says what is allowed).
         split: "train" or "test".
         root: folder with data sets that do not come with the installation.
         num_images: None for the whole split in its own order. Subsets come in the order of `subset.nested`.
@@ -26,10 +27,14 @@ def load(name: str, split: str, *, root: Path | None = None, num_images: int | N
     Raises:
         UserError: unknown name, data not on this machine (says how to get it), more images asked for than there are.
     """
-    module = discover.load("data set", name)
+    base, _, option = name.partition(":")
+    module = discover.load("data set", base)
     if split not in SPLITS:
         raise UserError(f"Data set {name!r} has no split {split!r}.", f"Known: {', '.join(SPLITS)}.")
-    images: ImageSet = module.load(split, root=Path(root) if root is not None else None)
+    if option and not hasattr(module, "OPTIONS"):
+        raise UserError(f"Data set {base!r} takes nothing after a colon, but {option!r} was given.", f"Write {base!r}.")
+    options = {"option": option} if option else {}
+    images: ImageSet = module.load(split, root=Path(root) if root is not None else None, **options)
     if num_images is None:
         return images
     if not 1 <= num_images <= len(images):

@@ -1,6 +1,6 @@
 """The recipe that the suites share: the same for every model but for its learning rate.
 
-Rates were chosen per model at scale `cpu` on held-out upstream accuracy, never on a downstream set: the best of five,
+Rates were chosen per model at scale `cpu` on held-out upstream accuracy, never on a downstream set: the best of six,
 spaced x2, by `python -m bench.run --suite rates`; what they rest on is in results/reference/rates-cpu/. A model that
 was not swept gets its family's.
 """

@@ -17,7 +17,7 @@ FIGURES: tuple[str, ...] = ()
 HEADLINE: tuple[str, ...] = ()
 FAR: tuple[str, ...] = ()
 
-RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
+RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
 IMAGES = {"cpu": 16_000, "gpu": 250_000}
 
 

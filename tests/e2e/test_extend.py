@@ -114,7 +114,7 @@ TITLE = "Accuracy against width"
 def draw(evidence):
     rows = [(r["model"]["num_features"], r["horizons"][-1]["scores"][-1]["value"]) for r in evidence.records.records]
     data = pd.DataFrame(sorted(rows), columns=["width", "accuracy"])
-    figure = _style.figure(4, 3)
+    figure = _style.figure(width=4, height=3)
     axes = figure.subplots()
     axes.plot(data.width, data.accuracy, "o-")
     axes.set(xlabel="width", ylabel="accuracy")
