@@ -47,13 +47,13 @@ def count(value: float) -> str:
 
 
 def plan_table(plan: Plan) -> Table:
-    """One row per (model, data set): cells, horizons, images, FLOPs, time on one worker."""
+    """One row per (model, data set): seeds, budgets (images seen), images, FLOPs, time on one worker."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name, justify in (
-        ("model", "left"), ("upstream", "left"), ("seeds", "right"), ("horizons (images seen)", "left"),
+        ("model", "left"), ("upstream", "left"), ("seeds", "right"), ("budgets", "left"),
         ("images", "right"), ("FLOPs", "right"), ("one worker", "right"), ("done", "right"),
     ):  # fmt: skip
-        table.add_column(name, justify=justify, no_wrap=name != "horizons (images seen)")  # type: ignore[arg-type]
+        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     groups: dict[tuple, list[PlannedCell]] = {}
     for planned in plan.cells:
         cell = planned.cell
@@ -65,13 +65,19 @@ def plan_table(plan: Plan) -> Table:
             model,
             data,
             str(len(members)),
-            ", ".join(f"{h:,}" for h in horizons),
+            _budgets(horizons),
             count(sum(m.images for m in members)),
             flops(sum((m.flops or {}).get("dense", 0) for m in left)) if left else "",
             duration(sum(m.seconds or 0 for m in left)) if left else "",
             f"{done / len(members):.0%}",
         )
     return table
+
+
+def _budgets(horizons: tuple[int, ...]) -> str:
+    """Compute budgets in images seen, short: "5 to 64,000"."""
+    trained = [h for h in horizons if h > 0]
+    return f"{len(trained)} to {count(max(trained))}" if trained else "untrained"
 
 
 def plan_summary(plan: Plan) -> list[str]:

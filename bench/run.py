@@ -132,7 +132,9 @@ def make_plan(arguments: argparse.Namespace, console: Console) -> Any:
 
     device = resolve_device(arguments.device)
     scale = resolve_scale(arguments.scale, device)
-    options = SuiteOptions(scale=scale, models=arguments.models, data=arguments.data, seeds=arguments.seeds)
+    options = SuiteOptions(
+        scale=scale, models=arguments.models, data=arguments.data, seeds=arguments.seeds, data_root=arguments.data_root
+    )
     cells = cells_of(arguments.suite, options, arguments.only, arguments.tasks)
     if arguments.data_root is not None and not arguments.data_root.is_dir():
         raise UserError(f"--data-root {arguments.data_root} is not a folder.", "Create it, or give another.")
@@ -168,12 +170,17 @@ def to_json_rates(rates: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"model": json.loads(key)[0], **to_json(rate)} for key, rate in rates.items()]
 
 
-def show_plan(plan: Any, console: Console, *, question: str) -> None:
+def show_plan(plan: Any, console: Console, *, suite: Any) -> None:
     """Print the plan."""
     from bench import console as views
 
-    console.print(f"[bold]{plan.suite}[/bold] at scale {plan.scale}: {question}", highlight=False)
+    console.print(f"[bold]{plan.suite}[/bold] at scale {plan.scale}: {suite.QUESTION}", highlight=False, soft_wrap=True)
     console.print(views.plan_table(plan))
+    judged = {task.data for planned in plan.cells for task in planned.cell.tasks}
+    for name in (*suite.HEADLINE, *suite.FAR) if judged else ():
+        if name not in judged:
+            how = discover.load("data set", name).HOW_TO_GET
+            console.print(f"Not judged on {name}, which is not on this machine. {how}", highlight=False, soft_wrap=True)
     for line in views.plan_summary(plan):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
@@ -193,7 +200,7 @@ def execute(arguments: argparse.Namespace) -> int:
     console = Console(stderr=arguments.json)
     suite = discover.load("suite", arguments.suite)
     plan = make_plan(arguments, console)
-    show_plan(plan, console, question=suite.QUESTION)
+    show_plan(plan, console, suite=suite)
     if arguments.plan:
         if arguments.json:
             print(json.dumps(plan_json(plan)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
 from bench.errors import UserError
@@ -22,6 +23,7 @@ class SuiteOptions:
     models: tuple[str, ...] | None = None
     data: tuple[str, ...] | None = None
     seeds: int | None = None
+    data_root: Path | None = None
 
 
 def merge(cells: Iterable[Cell]) -> list[Cell]:

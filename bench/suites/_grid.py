@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bench import discover
 from bench.spec import Cell, Recipe, TaskSpec
 from bench.suites._contract import SuiteOptions
 from bench.suites._recipes import recipe_for
@@ -78,6 +79,12 @@ def pixel_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
     base = _cell(grid, "pixels", 0)
     data = (options.data or (grid.compute_data,))[0]
     return [replace(base, data=data, recipe=Recipe(), axes=("compute", "data_size"))] if grid.tasks else []
+
+
+def on_this_machine(grid: Grid, options: SuiteOptions) -> Grid:
+    """The grid without the downstream sets that are not here; the plan says which and how to get them."""
+    here = {task.data: discover.load("data set", task.data).available(options.data_root) for task in grid.tasks}
+    return replace(grid, tasks=tuple(task for task in grid.tasks if here[task.data]))
 
 
 def _cell(grid: Grid, model: str, seed: int) -> Cell:

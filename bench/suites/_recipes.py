@@ -13,7 +13,10 @@ from bench import models
 from bench.spec import Recipe
 
 FAMILY_RATES = {"ViT": 2e-3, "Hybrid": 8e-3, "ResNet": 8e-3}
-MODEL_RATES = {"ViT-pico/14": 4e-3, "ViT-nano/14": 4e-3, "ViT-pico/7": 4e-3}
+MODEL_RATES = {
+    **dict.fromkeys(("ViT-pico/14", "ViT-nano/14", "ViT-pico/7"), 4e-3),
+    **dict.fromkeys(("R5+ViT-nano/14", "R11x0.25-s2"), 1.6e-2),
+}
 DEFAULT_RATE = 1e-3  # for a family that nobody has swept yet
 
 

@@ -26,7 +26,7 @@ CPU = Grid(
         "R11x0.25-s2": budgets(32_000, 4),
     },
     size_data="fashion-mnist",
-    size_models={"ViT-pico/14": 32_000, "R5+ViT-pico/14": 16_000, "R8x0.25-s2": 16_000},
+    size_models={"ViT-pico/14": 64_000, "R5+ViT-pico/14": 24_000, "R8x0.25-s2": 24_000},
     sizes=(100, 300, 1_000, 3_000, 10_000),
     tasks=fewshot(*DOWNSTREAM, shots=(1, 5, 10), draws=5, test_limit=2_000, ridge="loo"),
     seeds=2,

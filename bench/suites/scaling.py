@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bench.spec import Cell
 from bench.suites._contract import SuiteOptions, merge, pick
-from bench.suites._grid import compute_cells, pixel_cells, size_cells
+from bench.suites._grid import compute_cells, on_this_machine, pixel_cells, size_cells
 from bench.suites._scales import SCALES
 
 QUESTION = "how do ViT, hybrids and ResNets scale with pre-training compute and with number of images?"
@@ -20,5 +20,5 @@ FAR = ("fashion-mnist", "digits")
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """The compute axis, the data-size axis, and raw pixels."""
-    grid = pick("grid", options.scale, SCALES)
+    grid = on_this_machine(pick("grid", options.scale, SCALES), options)
     return merge([*compute_cells(grid, options), *size_cells(grid, options), *pixel_cells(grid, options)])

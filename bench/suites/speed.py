@@ -8,6 +8,7 @@ from bench.suites._contract import SuiteOptions, pick
 QUESTION = "how fast is each model, and how large a batch fits, at each input size?"
 FIGURES = ("throughput",)
 HEADLINE: tuple[str, ...] = ()
+FAR: tuple[str, ...] = ()
 ALONE = True  # one worker with all cores: a neighbour would be measured too
 
 DATA = "noise"
