@@ -119,3 +119,25 @@ def test_another_writer_may_win_the_race(folder: Path) -> None:
 
     _check(_cache.arrays("key", slow_build))
     assert sorted(path.name for path in folder.iterdir()) == ["key"]
+
+
+def test_pieces_are_stored_as_one_array(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = np.random.default_rng(0).permutation(1000)
+    pieces = _cache.rows(X, order, at_once=300)
+    np.testing.assert_array_equal(_cache.arrays("key", lambda: {"x": pieces})["x"], X[order])
+    short = _cache.Chunks(shape=(9,), dtype="uint8", make=lambda: iter([X[:4]]))
+    with pytest.raises(ValueError, match="4 rows were made of 9"):
+        _cache.arrays("short", lambda: {"x": short})
+    monkeypatch.setenv("VIT_BENCH_CACHE", str(folder / "key" / "x.npy"))
+    with pytest.warns(UserWarning, match="cannot be written"):
+        np.testing.assert_array_equal(_cache.arrays("key", lambda: {"x": pieces})["x"], X[order])
+
+
+def test_the_key_of_files_follows_their_bytes_or_their_times(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"one")
+    keys = {_cache.fingerprint(1, [path]), _cache.fingerprint(2, [path]), _cache.fingerprint(1, [path], read_up_to=2)}
+    path.touch()
+    assert _cache.fingerprint(1, [path]) in keys  # the bytes are the same
+    path.write_bytes(b"two")
+    assert not {_cache.fingerprint(1, [path]), _cache.fingerprint(1, [path], read_up_to=2)} & keys

@@ -1,0 +1,235 @@
+"""Encoded images to uint8 arrays of one size: bounded memory, unreadable ones counted and named, bombs refused."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import struct
+import sys
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from bench.data import _cache
+from bench.data.images import content_key
+from bench.errors import UserError
+
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM")  # readers of rarer formats are where the holes are found
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm")
+MAX_PIXELS = 89_478_485  # Pillow's own limit, at which it only warns; the largest image of ImageNet has 32 million
+MAX_FILE_BYTES = 256 << 20
+MAX_UNREADABLE = 0.001  # of all images; more than this is a damaged copy
+NAMED = 5  # unreadable images whose names are said
+BATCH = 64  # images per task of the pool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """How images are kept.
+
+    Attributes:
+        size: pixels per side: the central square, resized. None keeps them as they are; all must then be of one size.
+        channels: 1 grey, 3 RGB. None keeps them as they are; all must then be of one kind.
+    """
+
+    size: int | None = None
+    channels: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One image to decode.
+
+    Attributes:
+        name: what a message calls it, for example "train/cat/1.jpg".
+        label: its class.
+        read: gives the encoded file, or pixels (H, W, C) that need no decoding. Called once, in any thread.
+    """
+
+    name: str
+    label: int
+    read: Callable[[], bytes | np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoded:
+    """Decoded images in the order of the items, those that could not be read left out.
+
+    Attributes:
+        images_NHWC: uint8; may be larger than memory. labels_N: int64. keys_N: uint64, see `ImageSet.content_keys_N`.
+        unreadable: name and reason of those left out.
+    """
+
+    images_NHWC: np.ndarray
+    labels_N: np.ndarray
+    keys_N: np.ndarray
+    unreadable: tuple[str, ...]
+
+
+class _Unreadable(Exception):
+    """One image cannot be decoded; the others may be."""
+
+
+def decode_all(items: Iterable[Item], *, count: int, storage: Storage, where: str) -> Decoded:
+    """Decode `count` items on all cores, with progress on stderr when it takes long.
+
+    Args:
+        items: may be lazy; at most a few hundred are held at once.
+        count: how many there are.
+        storage: the size and channels to keep.
+        where: what a message calls the whole ("/data/flowers, train").
+
+    Raises:
+        UserError: sizes or grey and colour are mixed and `storage` does not say what to do; more than MAX_UNREADABLE
+            of the images cannot be read; an image is too large to be one.
+    """
+    images_NHWC: np.ndarray | None = None
+    labels: list[int] = []
+    keys: list[int] = []
+    unreadable: list[str] = []
+    first = ""
+    progress = Progress(f"decoding {where}", count)
+    for item, pixels in _results(items, storage):
+        progress.step()
+        if isinstance(pixels, _Unreadable):
+            unreadable.append(f"{item.name} ({pixels})")
+            if len(unreadable) > MAX_UNREADABLE * count + 10 * NAMED:
+                break
+            continue
+        if images_NHWC is None:
+            images_NHWC, first = _cache.scratch((count, *pixels.shape)), item.name
+        elif pixels.shape != images_NHWC.shape[1:]:
+            raise _mixed(where, first, images_NHWC.shape[1:], item.name, pixels.shape)
+        images_NHWC[len(labels)] = pixels
+        labels.append(item.label)
+        keys.append(content_key(pixels))
+    _judge(unreadable, count=count, where=where)
+    if images_NHWC is None:
+        raise UserError(f"{where} holds no images.", "Is it the right folder, and was the copy finished?")
+    return Decoded(
+        images_NHWC=images_NHWC[: len(labels)],
+        labels_N=np.array(labels, dtype=np.int64),
+        keys_N=np.array(keys, dtype=np.uint64),
+        unreadable=tuple(unreadable),
+    )
+
+
+def pixels_of(data: bytes | np.ndarray, *, name: str, storage: Storage) -> np.ndarray:
+    """uint8 (H, W, C) of one encoded image (or of pixels, to be resized).
+
+    Raises:
+        UserError: it claims more than MAX_PIXELS.
+        _Unreadable: it cannot be decoded.
+    """
+    if isinstance(data, np.ndarray):
+        if storage == Storage():
+            return data
+        return _stored(Image.fromarray(data[..., 0] if data.shape[-1] == 1 else data), storage)
+    if len(data) > MAX_FILE_BYTES:
+        raise UserError(f"{name} is {len(data):,} bytes long.", f"An image may be {MAX_FILE_BYTES:,}.")
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise _bomb(name, f"{image.width:,} × {image.height:,} pixels")
+            if image.mode.startswith(("I", "F")):
+                raise _Unreadable(f"pixels of kind {image.mode}, not 8 bits")
+            if storage.size is not None:
+                image.draft(None, (2 * storage.size, 2 * storage.size))  # JPEG: skip detail that is averaged away
+            return _stored(image, storage)
+    except Image.DecompressionBombError as error:
+        raise _bomb(name, str(error)) from error
+    except (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, struct.error, zlib.error) as error:
+        raise _Unreadable(" ".join(str(error).split()) or type(error).__name__) from error
+
+
+def _stored(image: Image.Image, storage: Storage) -> np.ndarray:
+    channels = storage.channels or (1 if image.mode in ("L", "1", "LA") else 3)
+    mode = "L" if channels == 1 else "RGB"
+    image = image if image.mode == mode else image.convert(mode)
+    if storage.size is not None and image.size != (storage.size, storage.size):
+        short = min(image.size)
+        left, top = (image.width - short) / 2, (image.height - short) / 2
+        side, box = (storage.size, storage.size), (left, top, left + short, top + short)
+        image = image.resize(side, Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)
+    pixels = np.asarray(image)
+    return pixels[..., None] if channels == 1 else pixels
+
+
+def _results(items: Iterable[Item], storage: Storage) -> Iterator[tuple[Item, np.ndarray | _Unreadable]]:
+    """Items with their pixels, in order; decoded by a pool with a bounded number of batches under way."""
+
+    def work(batch: tuple[Item, ...]) -> list[tuple[Item, np.ndarray | _Unreadable]]:
+        done: list[tuple[Item, np.ndarray | _Unreadable]] = []
+        for item in batch:
+            try:
+                done.append((item, pixels_of(item.read(), name=item.name, storage=storage)))
+            except _Unreadable as reason:
+                done.append((item, reason))
+            except OSError as error:
+                done.append((item, _Unreadable(str(error))))
+        return done
+
+    threads = min(8, os.cpu_count() or 1)
+    source = iter(items)
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: list[Future[list[tuple[Item, np.ndarray | _Unreadable]]]] = []
+        while batch := tuple(itertools.islice(source, BATCH)):
+            waiting.append(pool.submit(work, batch))
+            if len(waiting) > 2 * threads:
+                yield from waiting.pop(0).result()
+        for future in waiting:
+            yield from future.result()
+
+
+def _judge(unreadable: list[str], *, count: int, where: str) -> None:
+    if not unreadable:
+        return
+    named = "; ".join(unreadable[:NAMED]) + ("; …" if len(unreadable) > NAMED else "")
+    said = f"{where}: {len(unreadable):,} of {count:,} images cannot be read: {named}"
+    if len(unreadable) > MAX_UNREADABLE * count:
+        raise UserError(said, f"Get them again, or delete them; up to {MAX_UNREADABLE:.1%} would be left out.")
+    warnings.warn(f"{said}. They are left out.", stacklevel=3)
+
+
+def _mixed(where: str, one: str, shape: tuple[int, ...], other: str, shape_2: tuple[int, ...]) -> UserError:
+    if shape[-1] != shape_2[-1]:
+        kind = {1: "grey", 3: "colour"}
+        what = f"{where} mixes grey and colour: {one} is {kind[shape[-1]]}, {other} is {kind[shape_2[-1]]}."
+        return UserError(what, "Add :rgb or :grey to the name of the set to have all of one kind.")
+    sizes = [f"{height} × {width}" for height, width, _ in (shape, shape_2)]
+    return UserError(
+        f"{where} mixes sizes: {one} has {sizes[0]} pixels, {other} {sizes[1]}.",
+        "Add a size to the name of the set, such as :64px, to have the central square of each resized to it.",
+    )
+
+
+def _bomb(name: str, size: str) -> UserError:
+    return UserError(
+        f"{name} claims to be too large to be an image of a data set: {size}.",
+        f"At most {MAX_PIXELS:,} pixels are decoded. Remove it or make it smaller.",
+    )
+
+
+class Progress:
+    """A line on stderr every few seconds of long work; nothing for short work."""
+
+    def __init__(self, what: str, total: int, *, every_s: float = 5.0) -> None:
+        self.what, self.total, self.every_s = what, total, every_s
+        self.done = 0
+        self._start = self._said = time.monotonic()
+
+    def step(self, count: int = 1) -> None:
+        self.done += count
+        now = time.monotonic()
+        if now - self._said >= self.every_s:
+            self._said = now
+            left = (now - self._start) / self.done * (self.total - self.done)
+            line = f"{self.what}: {self.done:,} of {self.total:,} images, about {left:,.0f} s left"
+            print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,145 @@
+"""WebDataset tar shards: members that share a name up to its first dot are one example, "x.jpg" + "x.cls".
+
+Shards are read in place, never unpacked. Labels come from `.cls` (a number) or `.json` (`{"label": 3}`).
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import numpy as np
+
+from bench.data.decode import MAX_FILE_BYTES, SUFFIXES, Item
+from bench.data.formats._source import Found, Source, by_split, class_names_of, names_beside, read_bytes
+from bench.data.formats.images import ascii_name
+from bench.errors import UserError
+
+NAME = "tar shards"
+MAX_LABEL_BYTES = 1 << 20
+BLOCK, MAX_PADDING = 512, 1 << 20  # a tar ends in at least one block of zeros
+
+
+class Place(NamedTuple):
+    """Where an image's bytes lie."""
+
+    shard: int
+    offset: int
+    size: int
+    name: str
+
+
+@dataclass
+class _Example:
+    place: Place | None = None
+    labels: list[int] = field(default_factory=list)
+
+
+def recognises(names: set[str]) -> bool:
+    return any(name.endswith((".tar", ".tar.gz", ".tgz")) for name in names)
+
+
+def find(folder: Path) -> Found:
+    """All shards in `folder` and one level below, by split.
+
+    Raises:
+        UserError: compressed, damaged or hostile shards; examples without an image or a label.
+    """
+    packed = next((path for path in folder.rglob("*") if path.name.endswith((".tar.gz", ".tgz"))), None)
+    if packed:
+        raise UserError(f"{packed} is compressed; its images cannot be read in place.", f"Run: gunzip {packed.name}")
+    groups = by_split([*folder.glob("*.tar"), *folder.glob("*/*.tar")], below=folder)
+    sources = {split: _source(paths) for split, paths in groups.items()}
+    labels = {split: source.labels_N for split, source in sources.items()}
+    return Found(sources=sources, class_names=class_names_of(labels, names_beside(folder), where=folder), format=NAME)
+
+
+def _source(shards: list[Path]) -> Source:
+    places: list[Place] = []
+    labels: list[int] = []
+    for number, shard in enumerate(shards):
+        for key, example in _examples(number, shard).items():
+            if example.place is None:
+                raise UserError(f"{shard}: {key!r} has no image.", f"Images end in {', '.join(SUFFIXES)}.")
+            if len(example.labels) != 1:
+                raise UserError(f"{shard}: {key!r} has {len(example.labels)} labels.", "One .cls or .json is needed.")
+            places.append(example.place)
+            labels += example.labels
+
+    def items() -> Iterator[Item]:
+        for place, label in zip(places, labels, strict=True):
+            shard = shards[place.shard]
+            read = partial(read_bytes, shard, place.offset, place.size)
+            yield Item(name=f"{shard.name}:{place.name}", label=label, read=read)
+
+    return Source(items=items, labels_N=np.array(labels, dtype=np.int64), files=tuple(shards))
+
+
+def _examples(number: int, shard: Path) -> dict[str, _Example]:
+    """Everything in a shard, by the name that its members share."""
+    examples: dict[str, _Example] = {}
+    try:
+        size = shard.stat().st_size
+        with tarfile.open(shard, "r:") as tar:
+            for member in tar:
+                _check(member, shard=shard, shard_size=size)
+                if member.isfile():
+                    _add(examples, member, number=number, shard=shard)
+            end = read_bytes(shard, tar.offset, MAX_PADDING)  # tarfile takes damage for the end
+        if len(end) < BLOCK or len(end) == MAX_PADDING or any(end):
+            raise UserError(f"{shard} is cut short or damaged after byte {size - len(end):,}.", "Get the file again.")
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+        raise UserError(f"{shard} cannot be read as tar: {error}.", "Get the file again.") from error
+    if not examples:
+        raise UserError(f"{shard} holds no images.", "Get the file again.")
+    return examples
+
+
+def _check(member: tarfile.TarInfo, *, shard: Path, shard_size: int) -> None:
+    name = ascii_name(member.name)
+    path = PurePosixPath(member.name.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts:
+        raise UserError(f"{shard} has a member {name!r} that points out of it.", "Do not use this file.")
+    if not (member.isfile() or member.isdir()):
+        raise UserError(f"{shard}: {name!r} is a link or a device.", "Only plain files are read.")
+    if member.issparse():
+        raise UserError(f"{shard}: {name!r} is stored sparsely.", "Pack the shard again without --sparse.")
+    if member.size > MAX_FILE_BYTES:
+        raise UserError(f"{shard}: {name!r} is {member.size:,} bytes long.", f"It may be {MAX_FILE_BYTES:,}.")
+    if member.offset_data + member.size > shard_size:
+        raise UserError(f"{shard} ends inside {name!r}.", "Get the file again.")
+
+
+def _add(examples: dict[str, _Example], member: tarfile.TarInfo, *, number: int, shard: Path) -> None:
+    folder, _, file = member.name.rpartition("/")
+    if file.startswith("."):
+        return
+    stem, _, ending = file.partition(".")
+    example = examples.setdefault(f"{folder}/{stem}", _Example())
+    ending = f".{ending.lower()}"
+    if ending.endswith(SUFFIXES):
+        if example.place is not None:
+            raise UserError(f"{shard}: {ascii_name(member.name)} is a second image of one example.")
+        example.place = Place(number, member.offset_data, member.size, ascii_name(member.name))
+    elif ending in (".cls", ".json"):
+        text = read_bytes(shard, member.offset_data, min(member.size, MAX_LABEL_BYTES))
+        example.labels += _label(text, ending=ending, name=f"{shard}:{ascii_name(member.name)}")
+
+
+def _label(text: bytes, *, ending: str, name: str) -> list[int]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{name} is not a label: {text[:40]!r}.", "A .cls holds a whole number.") from error
+    if ending == ".json":
+        if not isinstance(value, dict) or "label" not in value:
+            return []  # other facts about the image
+        value = value["label"]
+    if type(value) is not int or abs(value) >= 2**31:
+        raise UserError(f"{name} is not a label: {text[:40]!r}.", "A label is a whole number, counted from 0.")
+    return [value]

@@ -1,0 +1,133 @@
+"""A folder of your own images: `folder:flowers` is <data root>/flowers, in whichever of the formats it is kept.
+
+* a folder of images per class, with or without train/ and test/ (or val/) above them;
+* WebDataset shards, `train-0000.tar` …; * Parquet with embedded images, as the Hugging Face hub ships it;
+* NumPy archives, `train.npz` and `test.npz` (or one with train_images …); * the four IDX files.
+
+Without a test split, a tenth of every class is held out, chosen by content. The images come in an order that follows
+their content alone (that of `subset.nested`), so the same images are the same set, to the hash, in every format.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from bench.data import _cache
+from bench.data.decode import Decoded, Storage, decode_all
+from bench.data.formats import arrays, images, parquet, tars
+from bench.data.formats._source import Found, Source
+from bench.data.images import ImageSet
+from bench.data.subset import mix, nested
+from bench.errors import UserError
+
+REVISION = 1
+KIND = "photographs"
+LICENCE = "that of your images"
+SOURCE = "a folder below --data-root"
+HOW_TO_GET = "Give --data-root, and name a folder in it that holds images: folder:flowers."
+DESCRIPTION = "your own images: a folder per class, tar shards, Parquet, NumPy or IDX files"
+OPTIONS = "folder:NAME[:64px][:rgb|:grey] reads <data root>/NAME; 64px resizes the central square of every image"
+
+FORMATS: tuple[ModuleType, ...] = (parquet, tars, arrays, images)  # the first that recognises a folder reads it
+HELD_OUT = 0.1  # of every class with at least two images, where there is no test split
+MAX_SIDE = 4096
+
+
+def available(root: Path | None) -> bool:
+    return False  # which folder is meant is said by an option
+
+
+def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
+    name, storage = parse_option(option)
+    if root is None:
+        raise UserError("Data set 'folder' needs a place to look in.", HOW_TO_GET)
+    folder = root / name
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}.", HOW_TO_GET)
+    found = _format(folder).find(folder)
+    part = split if split in found.sources else "all"
+    source = found.sources[part]
+    settings = (REVISION, part, storage, found.class_names, [str(path.relative_to(folder)) for path in source.files])
+    key = f"folder-{_cache.fingerprint(settings, source.files)}"
+    stored = _cache.arrays(key, lambda: _build(source, part, storage=storage, where=f"{folder}, {part}"))
+    facts = json.loads(stored["facts"].tobytes())
+    left_out = f"; {facts['unreadable']} unreadable left out" if facts["unreadable"] else ""
+    return ImageSet(
+        name=f"folder:{option}" if option else "folder",
+        split=split,
+        images_NHWC=stored[f"{split}_images"],
+        labels_N=stored[f"{split}_labels"],
+        class_names=found.class_names,
+        kind=KIND,
+        source=_said(found) + left_out,
+    )
+
+
+def parse_option(option: str) -> tuple[str, Storage]:
+    """ "flowers:64px:rgb" -> ("flowers", Storage(size=64, channels=3)); without a name, the data root itself.
+
+    Raises:
+        UserError: a name that is not one plain folder name, a word that is not known.
+    """
+    name, size, channels = ".", None, None
+    for number, word in enumerate(option.split(":") if option else ()):
+        if match := re.fullmatch(r"(\d{1,5})px", word):
+            size = int(match.group(1))
+            if not 1 <= size <= MAX_SIDE:
+                raise UserError(f"folder:{option}: a side of {size} pixels.", f"From 1 to {MAX_SIDE}.")
+        elif word in ("rgb", "grey"):
+            channels = 3 if word == "rgb" else 1
+        elif number == 0 and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", word):
+            name = word
+        else:
+            raise UserError(f"folder:{option}: {word!r} is not understood.", OPTIONS + ".")
+    return name, Storage(size=size, channels=channels)
+
+
+def _format(folder: Path) -> ModuleType:
+    """The reader for what lies in a folder and one level below."""
+    names = {path.name for path in folder.iterdir()}
+    names |= {path.name for pattern in ("*/*.parquet", "*/*.tar") for path in folder.glob(pattern)}
+    return next(reader for reader in FORMATS if reader.recognises(names))
+
+
+def _said(found: Found) -> str:
+    return found.format + ("; a tenth held out for testing" if "all" in found.sources else "")
+
+
+def _build(source: Source, part: str, *, storage: Storage, where: str) -> Mapping[str, np.ndarray | _cache.Chunks]:
+    decoded = decode_all(source.items(), count=len(source.labels_N), storage=storage, where=where)
+    facts = json.dumps({"unreadable": len(decoded.unreadable), "named": decoded.unreadable[:100]})
+    order_N = nested(decoded.labels_N, None, keys_N=decoded.keys_N)
+    rows = {part: order_N}
+    if part == "all":
+        held_out_N = held_out(decoded)
+        rows = {"train": order_N[~held_out_N[order_N]], "test": order_N[held_out_N[order_N]]}
+        if not len(rows["test"]) or not len(rows["train"]):
+            raise UserError(f"{where} has too few images to hold some out for testing.", "Two per class are needed.")
+    built: dict[str, np.ndarray | _cache.Chunks] = {"facts": np.frombuffer(facts.encode(), dtype=np.uint8)}
+    for split, rows_M in rows.items():
+        built[f"{split}_images"] = _cache.rows(decoded.images_NHWC, rows_M)
+        built[f"{split}_labels"] = decoded.labels_N[rows_M]
+    return built
+
+
+def held_out(decoded: Decoded) -> np.ndarray:
+    """Which images are for testing: in every class those that come first in a stream of their own.
+
+    Copies of one image share a key, so they fall on the same side.
+    """
+    place_N = mix(decoded.keys_N, "held-out")
+    chosen_N = np.zeros(len(place_N), dtype=bool)
+    for label in np.unique(decoded.labels_N):
+        of_class_N = decoded.labels_N == label
+        places = np.unique(place_N[of_class_N])
+        if len(places) > 1:
+            chosen_N |= of_class_N & (place_N < places[max(1, round(HELD_OUT * len(places)))])
+    return chosen_N

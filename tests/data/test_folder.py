@@ -1,0 +1,209 @@
+"""A folder of one's own images: the same set in every format; sizes, kinds, held-out parts and names."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bench.data import _cache, decode
+from bench.data.load import load
+from bench.data.sets import folder as folder_set
+from bench.errors import UserError
+from tests.data import writers
+
+PARTS = writers.make(40)
+
+
+@pytest.mark.parametrize("split", writers.SPLITS)
+@pytest.mark.parametrize("name", writers.WRITERS)
+def test_the_same_images_are_the_same_set_in_every_format(tmp_path: Path, name: str, split: str) -> None:
+    writers.WRITERS[name](tmp_path / "mine", PARTS)
+    writers.as_npz(tmp_path / "reference", PARTS)
+    found = load("folder:mine", split, root=tmp_path)
+    assert found.content_hash == load("folder:reference", split, root=tmp_path).content_hash
+    images_NHWC, labels_N = PARTS[split]
+    expected = {(pixels.tobytes(), label) for pixels, label in zip(images_NHWC, labels_N, strict=True)}
+    given = zip(found.images_NHWC, found.labels_N, strict=True)
+    assert {(pixels.tobytes(), int(label)) for pixels, label in given} == expected
+    assert len(found) == len(labels_N) and found.class_names == ("0", "1", "2")
+    assert (found.name, found.split) == ("folder:mine", split)
+
+
+def test_a_real_set_keeps_its_hash(tmp_path: Path) -> None:
+    """`fashion-mnist@200` by its own reader, and the same images as files, shards, rows and arrays."""
+    subset = {split: load("fashion-mnist", split, num_images=200) for split in writers.SPLITS}
+    parts = {split: (images.images_NHWC[::-1], images.labels_N[::-1]) for split, images in subset.items()}
+    for name in [name for name in writers.WRITERS if name != "parquet" or _has_pyarrow()]:
+        writers.WRITERS[name](tmp_path / name, parts)
+        for split in writers.SPLITS:
+            found = load(f"folder:{name}", split, root=tmp_path, num_images=200)
+            assert found.content_hash == subset[split].content_hash, name
+
+
+def _has_pyarrow() -> bool:
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def test_order_and_shards_do_not_matter(tmp_path: Path) -> None:
+    writers.as_tar(tmp_path / "one", PARTS, per_shard=1000)
+    orders = {split: np.random.default_rng(1).permutation(len(y)) for split, (_, y) in PARTS.items()}
+    shuffled = {split: (x[orders[split]], y[orders[split]]) for split, (x, y) in PARTS.items()}
+    writers.as_tar(tmp_path / "many", shuffled, per_shard=3)
+    one, many = (load(f"folder:{name}", "train", root=tmp_path) for name in ("one", "many"))
+    assert one.content_hash == many.content_hash
+
+
+@pytest.mark.parametrize("write", [writers.as_folder, writers.as_tar, writers.as_npz])
+def test_without_a_test_split_a_tenth_is_held_out_by_content(tmp_path: Path, write: Callable[..., None]) -> None:
+    images, labels = writers.make(90)["train"]
+    images = np.concatenate([images, images[:30]])  # copies must not end up on both sides
+    labels = np.concatenate([labels, labels[:30]])
+    write(tmp_path / "mine", {"train": (images, labels)})
+    train, test = (load("folder:mine", split, root=tmp_path) for split in writers.SPLITS)
+    assert len(train) + len(test) == 120
+    assert not set(train.content_keys_N) & set(test.content_keys_N)
+    assert all(3 <= count <= 6 for count in np.bincount(test.labels_N, minlength=3))
+    assert "held out" in test.source
+
+
+def test_class_folders_without_split_folders(tmp_path: Path) -> None:
+    images, labels = writers.make(30)["train"]
+    for row, (pixels, label) in enumerate(zip(images, labels, strict=True)):
+        path = tmp_path / "mine" / ("ant", "bee", "cat")[label] / "deep" / f"{row}.PNG"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(writers.png(pixels))
+    (tmp_path / "mine" / "ant" / "notes.txt").write_text("not an image")
+    (tmp_path / "mine" / ".thumbnails").mkdir()
+    train = load("folder:mine", "train", root=tmp_path)
+    assert train.class_names == ("ant", "bee", "cat")
+    assert len(train) == 27
+    bare = load("folder", "train", root=tmp_path / "mine")  # without a name, the data root itself
+    assert bare.content_hash == train.content_hash
+
+
+def test_imagenet_layout_has_val_and_sizes_and_grey_among_colour(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for split in ("train", "val"):
+        images = [(40, 30, "RGB"), (25, 60, "L"), (50, 50, "CMYK"), (64, 40, "P")]
+        for number, (width, height, mode) in enumerate(images):
+            folder = tmp_path / "net" / split / f"n0000000{number % 2}"
+            folder.mkdir(parents=True, exist_ok=True)
+            image = Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8)).convert(mode)
+            image.save(folder / f"{number}.{'PNG' if mode == 'P' else 'JPEG'}")
+    (tmp_path / "net" / "test").mkdir()  # ImageNet's test images have no labels
+    with pytest.raises(UserError, match=r"mixes (sizes|grey)"):
+        load("folder:net", "train", root=tmp_path)
+    with pytest.raises(UserError, match=r"mixes grey and colour.*\n.*:rgb"):
+        load("folder:net:16px", "train", root=tmp_path)
+    for word, channels in (("rgb", 3), ("grey", 1)):
+        for split in writers.SPLITS:
+            found = load(f"folder:net:16px:{word}", split, root=tmp_path)
+            assert found.images_NHWC.shape == (4, 16, 16, channels)
+
+
+def test_resizing_takes_the_central_square(tmp_path: Path) -> None:
+    pixels = np.zeros((40, 100, 1), dtype=np.uint8)
+    pixels[:, 30:70] = 200  # the central square is all ink
+    writers.as_folder(tmp_path / "wide", {"train": (np.stack([pixels, pixels // 2]), np.array([0, 0]))})
+    found = load("folder:wide:20px", "train", root=tmp_path)
+    assert found.images_NHWC.min() >= 85 and found.images_NHWC.shape[1:] == (20, 20, 1)
+
+
+def test_decoded_once_and_again_when_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writers.as_folder(tmp_path / "mine", PARTS)
+    first = load("folder:mine", "train", root=tmp_path)
+    assert isinstance(first.images_NHWC, np.memmap)
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_set, "decode_all", lambda *_, **__: pytest.fail("decoded twice"))
+        assert load("folder:mine", "train", root=tmp_path).content_hash == first.content_hash
+    (tmp_path / "mine" / "train" / "0" / "00000.png").write_bytes(writers.png(PARTS["test"][0][0]))
+    assert load("folder:mine", "train", root=tmp_path).content_hash != first.content_hash
+
+
+def test_large_sets_go_through_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writers.as_npz(tmp_path / "mine", PARTS)
+    expected = load("folder:mine", "train", root=tmp_path).content_hash
+    monkeypatch.setenv("VIT_BENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(_cache, "IN_MEMORY", 100)
+    kinds = []
+    real = decode._cache.scratch
+    monkeypatch.setattr(decode._cache, "scratch", lambda shape: kinds.append(real(shape)) or kinds[-1])
+    assert load("folder:mine", "train", root=tmp_path).content_hash == expected
+    assert isinstance(kinds[0], np.memmap)
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_a_full_disk_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cache, "IN_MEMORY", 100)
+    with pytest.raises(UserError, match="no room for"):
+        _cache.scratch((1 << 30, 1 << 30))
+
+
+def test_unreadable_images_are_counted_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writers.as_folder(tmp_path / "mine", PARTS)
+    broken = tmp_path / "mine" / "train" / "1" / "00001.png"
+    broken.write_bytes(broken.read_bytes()[:-30])
+    (tmp_path / "mine" / "train" / "2" / "00002.png").write_bytes(b"not an image")
+    with pytest.raises(UserError, match=r"2 of 40 images cannot be read: .*00001.png .*; .*00002.png"):
+        load("folder:mine", "train", root=tmp_path)
+    monkeypatch.setattr(decode, "MAX_UNREADABLE", 0.06)
+    with pytest.warns(UserWarning, match=r"2 of 40 .*00001.png.*left out"):
+        found = load("folder:mine", "train", root=tmp_path)
+    assert len(found) == 38 and "2 unreadable left out" in found.source
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "2 unreadable left out" in load("folder:mine", "train", root=tmp_path).source
+
+
+def test_medmnist_and_keras_archives(tmp_path: Path) -> None:
+    (x, y), (x_test, y_test) = PARTS["train"], PARTS["test"]
+    writers.as_npz(tmp_path / "plain", PARTS)
+    expected = load("folder:plain", "train", root=tmp_path).content_hash
+    for name, arrays in {
+        "med": {"train_images": x[..., 0], "train_labels": y[:, None], "test_images": x_test, "test_labels": y_test},
+        "keras": {"x_train": x[..., 0], "y_train": y.astype(np.uint8), "x_test": x_test[..., 0], "y_test": y_test},
+    }.items():
+        (tmp_path / name).mkdir()
+        np.savez(tmp_path / name / "set.npz", **arrays)
+        assert load(f"folder:{name}", "train", root=tmp_path).content_hash == expected
+
+
+def test_class_names_from_the_hub_and_from_a_file(tmp_path: Path) -> None:
+    writers.as_npz(tmp_path / "a", PARTS)
+    (tmp_path / "a" / "classes.txt").write_text("ant\nbee\ncat\n")
+    assert load("folder:a", "train", root=tmp_path).class_names == ("ant", "bee", "cat")
+    writers.as_parquet(tmp_path / "b" / "data", PARTS, names=["x", "y", "z"])
+    assert load("folder:b", "test", root=tmp_path).class_names == ("x", "y", "z")
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "train.parquet").touch()
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UserError, match="pip install pyarrow"):
+        load("folder:mine", "train", root=tmp_path)
+
+
+@pytest.mark.parametrize("option", ["../x", "a/b", "/etc", ".hidden", "a:b", "a:0px", "a:64", "a\nb", "a:99999px", "é"])
+def test_names_of_folders(tmp_path: Path, option: str) -> None:
+    with pytest.raises(UserError, match="folder:"):
+        load(f"folder:{option}", "train", root=tmp_path)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="There is no folder"):
+        load("folder:absent", "train", root=tmp_path)
+    with pytest.raises(UserError, match="--data-root"):
+        load("folder:absent", "train")
+    with pytest.raises(UserError, match="takes nothing after a colon"):
+        load("glyphs:flowers", "train")
