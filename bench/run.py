@@ -31,6 +31,7 @@ examples:
 
 A run that was stopped, by whatever cause, is continued by the same command.
 """
+LOG_WIDTH = 120  # columns of a log file, where there is no terminal to ask
 
 
 def add_study_options(p: argparse.ArgumentParser) -> None:
@@ -198,6 +199,8 @@ def main(argv: list[str] | None = None) -> int:
 def execute(arguments: argparse.Namespace) -> int:
     """Plan, run, report. Shared by `bench.run` and `bench.plan`."""
     console = Console(stderr=arguments.json)
+    if not console.is_terminal:
+        console = Console(stderr=arguments.json, width=LOG_WIDTH)
     suite = discover.load("suite", arguments.suite)
     plan = make_plan(arguments, console)
     show_plan(plan, console, suite=suite)
