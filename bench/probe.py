@@ -20,11 +20,13 @@ import numpy as np
 from bench import discover
 from bench.data.images import ImageSet
 from bench.errors import EXIT_OK, UserError, command
+from bench.store import weights
 from bench.tasks._contract import Score, TaskContext
 
 EXAMPLES = """examples:
   python -m bench.probe --model ViT-B/16 --checkpoint B_16.npz --data fashion-mnist --shots 1,5,10,25
   python -m bench.probe --model ViT-nano/7 --image-size 28 --channels 1 --data scripts    (an untrained network)
+  python -m bench.probe --checkpoint results/scaling/cells/NAME/weights/final.safetensors --data digits
   python -m bench.probe --model pixels --image-size 28 --channels 1 --data digits --json
   python -m bench.probe --features features.npz --shots 5,10 --draws 5
 
@@ -44,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    result.add_argument("--model", help="a model's name, such as ViT-B/16")
+    result.add_argument("--model", help="a model's name, such as ViT-B/16 (default: what a run's weights say)")
     result.add_argument("--checkpoint", type=Path, help="its weights (.npz, .safetensors, .pth); default: untrained")
     result.add_argument("--features", type=Path, help="an .npz of features, instead of --model and --data")
     result.add_argument("--data", help="a downstream data set, such as fashion-mnist")
@@ -53,8 +55,8 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--shots", type=_numbers, help="labelled images per class, such as 1,5,10,25")
     result.add_argument("--draws", type=int, help="independent support sets")
     result.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task, repeatable")
-    result.add_argument("--image-size", type=int, default=224, help="pixels per side the model takes (default 224)")
-    result.add_argument("--channels", type=int, default=3, help="1 for grey, 3 for RGB (default 3)")
+    result.add_argument("--image-size", type=int, help="pixels per side (default: what a run's weights say, else 224)")
+    result.add_argument("--channels", type=int, help="1 grey, 3 RGB (default: what a run's weights say, else 3)")
     result.add_argument("--device", default="cpu", help="such as cpu, cuda (default cpu)")
     result.add_argument("--seed", type=int, default=0, help="of an untrained network's weights (default 0)")
     result.add_argument("--json", action="store_true", help="machine-readable: every score")
@@ -71,6 +73,7 @@ def main(argv: list[str] | None = None) -> int:
             raise UserError("--features comes with its own data.", "Leave out --model, --checkpoint and --data.")
         features, load, data = read_features(args.features)
     else:
+        _fill_in(args)
         if not args.model or not args.data:
             raise UserError("Nothing to probe.", "Give --model and --data, or --features; see --help.")
         from bench.data.load import load as load_set
@@ -84,6 +87,16 @@ def main(argv: list[str] | None = None) -> int:
     else:
         print(table(scores, title=f"{args.model or args.features} on {data}"))
     return EXIT_OK
+
+
+def _fill_in(args: argparse.Namespace) -> None:
+    """Name and sizes that were not given: from the weights themselves where a run here kept them."""
+    known: dict[str, Any] = {}
+    if args.checkpoint is not None and args.checkpoint.suffix == ".safetensors" and args.checkpoint.is_file():
+        known = weights.about(args.checkpoint) or {}
+    args.model = args.model or known.get("model")
+    args.image_size = args.image_size or known.get("image_size", 224)
+    args.channels = args.channels or known.get("channels", 3)
 
 
 def model_features(args: argparse.Namespace) -> Features:
@@ -125,10 +138,10 @@ def load_weights(model: Any, path: Path) -> None:
 
 
 def _run_weights(path: Path) -> dict[str, Any]:
-    """The model's tensors of a run's checkpoint (`live/model.…`); empty for any other safetensors file."""
+    """The model's tensors of weights that a run kept, or of a run's checkpoint; empty for a file from elsewhere."""
     from safetensors import SafetensorError, safe_open
 
-    prefix = "live/model."
+    prefix = "" if weights.about(path) else "live/model."
     try:
         with safe_open(path, framework="pt") as file:
             names = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118 (not a dict: no iteration)

@@ -37,3 +37,10 @@ def bench(tmp_path: Path):
         )
 
     return call
+
+
+def pytest_collection_modifyitems(items):
+    """Tests that share the smoke run go to one of the parallel processes, so that it is run once."""
+    for item in items:
+        if "smoke" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("smoke"))

@@ -20,7 +20,8 @@ from bench.data.images import ImageSet
 from bench.data.load import load
 from bench.errors import UserError
 from bench.jobs._contract import JobContext
-from bench.spec import Cell, canonical
+from bench.spec import Cell
+from bench.store import weights
 from bench.tasks._contract import Score, TaskContext
 from bench.tasks._features import extractor
 from bench.train import precision, schedule
@@ -171,14 +172,10 @@ class TrainJob:
 
     def keep_weights(self) -> None:
         """Keep the weights of the last horizon, for `bench.probe` and later transfer."""
-        from safetensors.torch import save
-
-        from bench.store import atomic
-
         if not self.trains:
             return
         cell = self.cell
-        about = {
+        facts = {
             "model": cell.model,
             "image_size": cell.image_size,
             "channels": cell.channels,
@@ -186,9 +183,7 @@ class TrainJob:
             "data": cell.data_name,
             "images_seen": cell.horizons[-1],
         }
-        metadata = {"about": canonical(about)}  # one entry: the format keeps several in no particular order
-        folder = atomic.make_directory(self.context.directory.weights)
-        atomic.write_bytes(folder / "final.safetensors", save(_contiguous(self.model.state_dict()), metadata=metadata))
+        weights.write(self.context.directory.weights / "final.safetensors", self.model.state_dict(), facts)
 
     # -- costs -----------------------------------------------------------------------------------------------------
 
@@ -291,10 +286,6 @@ def _data_facts(cell: Cell, train: ImageSet, val: ImageSet) -> dict[str, Any]:
 
 def _score_to_json(score: Score) -> dict[str, Any]:
     return asdict(score) | {"detail": dict(score.detail)}
-
-
-def _contiguous(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 
 def _peak_memory(device: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.spec import Cell
 from bench.suites._contract import SuiteOptions, merge, pick
 from bench.suites._grid import on_this_machine, pixel_cells, size_cells
-from bench.suites._scales import SCALES
+from bench.suites._scales import DATA_SCALES
 
 QUESTION = "how many pre-training images does each family need?"
 FIGURES = ("data-size",)
@@ -15,5 +15,5 @@ FAR = ("scripts", "mnist", "digits")
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """The models of the data-size axis on nested subsets, and raw pixels."""
-    grid = on_this_machine(pick("grid", options.scale, SCALES), options)
+    grid = on_this_machine(pick("grid", options.scale, DATA_SCALES), options)
     return merge([*size_cells(grid, options), *pixel_cells(grid, options)])

@@ -83,11 +83,11 @@ def test_a_kept_model_can_be_probed_from_the_shell(smoke, bench):
     (weights,) = smoke.study.glob("cells/vit-pico*1000*/weights/final.safetensors")
     record = read_record(weights.parent.parent / "record.json")
     done = bench(
-        "probe", "--model", "ViT-pico/14", "--checkpoint", weights, "--data", "digits", "--shots", "1,10",
-        "--draws", "2", "--test-limit", "500", "--json",
+        "probe", "--checkpoint", weights, "--data", "digits", "--shots", "1,10",
+        "--draws", "2", "--option", "test_limit=500", "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    probed = {(s["metric"], s["shots"], s["draw"]): s["value"] for s in json.loads(done.stdout)["scores"]}
+    probed = {(s["metric"], s["shots"], s["draw"]): s["value"] for s in json.loads(done.stdout)}
     for score in record["horizons"][-1]["scores"]:
         if score["data"] == "digits":
             assert abs(probed[score["metric"], score["shots"], score["draw"]] - score["value"]) < 1e-9

@@ -1,0 +1,53 @@
+"""The committed reference studies: their records verify, and their tables, findings and figure data follow from them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bench import report
+from bench.store.records import read_record
+from tests.conftest import PROJECT
+
+STUDIES = sorted(path.parent for path in PROJECT.glob("results/reference/*/cells"))
+
+
+def suite_of(study: Path) -> str:
+    """results/reference/scaling-cpu -> scaling."""
+    return study.name.rpartition("-")[0]
+
+
+def test_there_are_reference_studies():
+    assert {suite_of(study) for study in STUDIES} >= {"scaling", "rates"}
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_every_record_verifies_and_says_where_it_came_from(study):
+    paths = sorted(study.glob("cells/*/record.json"))
+    assert paths
+    for path in paths:
+        record = read_record(path)
+        assert record["suite"] == suite_of(study)
+        assert record["status"] == "complete"
+        assert record["env"]["commit"] and record["env"]["dirty"] is False
+        assert "/" not in record["env"]["cpu"]
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_tables_findings_and_figure_data_follow_from_the_records(study, tmp_path):
+    copy = tmp_path / suite_of(study)
+    shutil.copytree(study / "cells", copy / "cells")
+    report.build(copy, suite=suite_of(study))
+    committed = [*study.glob("tables/*"), *study.glob("figures/*.csv"), study / "findings.json", study / "report.md"]
+    assert len(committed) > 5
+    for path in committed:
+        assert (copy / path.relative_to(study)).read_bytes() == path.read_bytes(), path.name
+
+
+def test_a_new_run_never_takes_the_reference_for_its_own(tmp_path, bench):
+    """A fresh clone has nothing "already done": the reference is not where any run looks."""
+    shutil.copytree(PROJECT / "results", tmp_path / "results", ignore=shutil.ignore_patterns("figures", "smoke"))
+    done = bench("status")
+    assert done.returncode == 2 and "No study" in done.stderr
