@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,17 +32,18 @@ def planes(images_NHWC: np.ndarray) -> np.ndarray:
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The layouts as they are, with fewer rows per file."""
-    for module in (cifar10.LAYOUTS[0], cifar10.LAYOUTS[1], cifar100.BINARY, cifar100.PICKLED):
-        object.__setattr__(module, "rows", {"train": ROWS, "test": ROWS})
+    rows = {"train": ROWS, "test": ROWS}
+    monkeypatch.setattr(cifar10, "LAYOUTS", tuple(replace(layout, rows=rows) for layout in cifar10.LAYOUTS))
+    for name in ("BINARY", "PICKLED"):
+        monkeypatch.setattr(cifar100, name, replace(getattr(cifar100, name), rows=rows))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _restored():
-    layouts = [*cifar10.LAYOUTS, cifar100.BINARY, cifar100.PICKLED]
-    before = [layout.rows for layout in layouts]
-    yield
-    for layout, rows in zip(layouts, before, strict=True):
-        object.__setattr__(layout, "rows", rows)
+def test_the_published_sizes() -> None:
+    """30,730,000 bytes per file of CIFAR-10; 153,700,000 and 30,740,000 of CIFAR-100, as the archives unpack."""
+    reload = importlib.reload
+    ten, hundred = reload(cifar10).LAYOUTS[0], reload(cifar100).BINARY
+    assert [ten.rows[split] * (ten.label_bytes + 3072) for split in writers.SPLITS] == [30_730_000] * 2
+    assert [hundred.rows[split] * (hundred.label_bytes + 3072) for split in writers.SPLITS] == [153_700_000, 30_740_000]
 
 
 def write_cifar10(root: Path, version: str, protocol: int = 2) -> None:
