@@ -5,11 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 PROJECT = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure(config):
+    """One cache of decoded data for all processes of a test run, and not the user's."""
+    if "VIT_BENCH_CACHE" not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="vit-bench-tests-")
+        config.add_cleanup(folder.cleanup)
+        os.environ["VIT_BENCH_CACHE"] = folder.name
 
 
 @pytest.fixture(scope="session")
