@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,9 @@ def read_plain_pickle(path: Path) -> Any:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise UserError(f"{path} is larger than {MAX_BYTES:,} bytes.", "Get the file again.")
-        return _Reader(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+        data = path.read_bytes()
+        _check_memory(data)
+        return _Reader(io.BytesIO(data), encoding="bytes").load()
     except _Refused as error:
         raise UserError(
             f"{path} is a pickle that asks to run {error}; nothing of it was run.",
@@ -40,6 +43,17 @@ def read_plain_pickle(path: Path) -> Any:
         raise
     except Exception as error:  # a damaged program can fail in any way
         raise UserError(f"{path} is not a readable pickle: {error}.", "Get the file again.") from error
+
+
+def _check_memory(data: bytes) -> None:
+    """Refuse steps that claim memory which the file does not have: a note number sizes the reader's table of notes.
+
+    Raises:
+        ValueError: such a step, or one that is cut short.
+    """
+    for step, argument, _ in pickletools.genops(data):
+        if step.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument) > len(data):
+            raise ValueError(f"note number {argument}")
 
 
 class _Refused(Exception):

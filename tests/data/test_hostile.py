@@ -247,6 +247,8 @@ def test_pickles_with_code_in_them(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         b"",
         b".",
         b"garbage",
+        b"K\x01r\xff\xff\xff\x7f.",  # a table of two thousand million entries
+        b"I1\np99999999999\n.",
         b"\x80\x02}U\x04data",
         b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f",
     ],

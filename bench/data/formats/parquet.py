@@ -89,7 +89,9 @@ def _images(reader: Any, path: Path) -> Iterator[Any]:
         column = next(name for name in IMAGE_COLUMNS if name in file.schema_arrow.names)
         batches = iter(file.iter_batches(ROWS_AT_ONCE, columns=[column], use_threads=False))
         while (batch := _guarded(path, partial(next, batches, None))) is not None:
-            yield from batch.column(0).to_pylist()
+            if not batch.num_rows:  # a damaged file can give empty batches for ever
+                raise UserError(f"{path} is damaged: fewer rows than it promises.", "Get the file again.")
+            yield from _guarded(path, batch.column(0).to_pylist)
 
 
 def _bytes(data: Any, name: str) -> bytes:
