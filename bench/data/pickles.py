@@ -52,7 +52,7 @@ def _check_memory(data: bytes) -> None:
         ValueError: such a step, or one that is cut short.
     """
     for step, argument, _ in pickletools.genops(data):
-        if step.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument) > len(data):
+        if step.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(str(argument)) > len(data):
             raise ValueError(f"note number {argument}")
 
 
