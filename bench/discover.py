@@ -35,6 +35,7 @@ def load(kind: str, name: str) -> ModuleType:
     Raises:
         UserError: no such file; suggests the nearest names.
     """
+    name = name.partition(":")[0]  # what follows a colon is for the file itself: "folder:flowers"
     if name not in names(kind):
         raise unknown(kind, name, names(kind))
     return importlib.import_module(f"{FOLDERS[kind]}.{name.replace('-', '_')}")

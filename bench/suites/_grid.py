@@ -18,7 +18,8 @@ class Grid:
 
     Attributes:
         compute: model -> horizons in images seen, on all images of `compute_data`: the paper's Figure 5.
-        size_models: model -> horizon; each trained on the nested subsets `sizes` of `size_data`: its Figure 4.
+        size_models: model -> horizon; each trained on the nested subsets `sizes` of `size_data`: its Figure 4. Where
+            the horizon is one of the model's budgets on the compute axis, that cell is the largest size for both.
         tasks: how every horizon is judged.
         recipe: what differs from the suites' recipe.
     """
@@ -50,7 +51,8 @@ def compute_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
     usual = sorted(grid.compute.values())[len(grid.compute) // 2]
     return [
         replace(
-            _cell(grid, model, seed), data=data, horizons=grid.compute.get(model, usual), axes=("compute",)
+            _cell(grid, model, seed), data=data, horizons=grid.compute.get(model, usual),
+            axes=("compute", "data_size") if data == grid.size_data and model in grid.size_models else ("compute",),
         )
         for seed in range(options.seeds or grid.seeds)
         for data in options.data or (grid.compute_data,)
@@ -58,14 +60,17 @@ def compute_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
     ]  # fmt: skip
 
 
-def size_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
-    """The models of the data-size axis on every nested subset, for the same number of steps whatever the size."""
+def size_cells(grid: Grid, options: SuiteOptions, *, untrained: bool) -> list[Cell]:
+    """The models of the data-size axis on every nested subset, for the same number of steps whatever the size.
+
+    Args:
+        untrained: also read the untrained network, once: it does not depend on the number of images.
+    """
     usual = sorted(grid.size_models.values())[len(grid.size_models) // 2]
     return [
         replace(
             _cell(grid, model, seed), data=data, num_images=size, axes=("data_size",),
-            # the untrained network does not depend on the number of images: it is read once
-            horizons=(*((0,) if size == max(grid.sizes) else ()), grid.size_models.get(model, usual)),
+            horizons=(*((0,) if untrained and size == max(grid.sizes) else ()), grid.size_models.get(model, usual)),
         )
         for seed in range(options.seeds or grid.seeds)
         for data in options.data or (grid.size_data,)

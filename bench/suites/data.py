@@ -16,4 +16,4 @@ FAR = ("scripts", "mnist", "digits")
 def cells(options: SuiteOptions) -> list[Cell]:
     """The models of the data-size axis on nested subsets, and raw pixels."""
     grid = on_this_machine(pick("grid", options.scale, DATA_SCALES), options)
-    return merge([*size_cells(grid, options), *pixel_cells(grid, options)])
+    return merge([*size_cells(grid, options, untrained=True), *pixel_cells(grid, options)])

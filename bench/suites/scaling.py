@@ -21,4 +21,4 @@ FAR = ("fashion-mnist", "digits")
 def cells(options: SuiteOptions) -> list[Cell]:
     """The compute axis, the data-size axis, and raw pixels."""
     grid = on_this_machine(pick("grid", options.scale, SCALES), options)
-    return merge([*compute_cells(grid, options), *size_cells(grid, options), *pixel_cells(grid, options)])
+    return merge([*compute_cells(grid, options), *size_cells(grid, options, untrained=False), *pixel_cells(grid, options)])
