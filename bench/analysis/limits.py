@@ -70,6 +70,7 @@ def _tests(evidence: Evidence) -> str:
 def _method(evidence: Evidence) -> str:
     del evidence
     return (
-        "How models would rank with tuned recipes or fine-tuning: recipes differ in the learning rate alone, and few-shot "
-        "probes read frozen features. A difference between families includes the difference between their recipes."
+        "How models would rank with tuned recipes or fine-tuning: recipes differ in the learning rate alone, and "
+        "few-shot probes read frozen features. A difference between families includes the difference between their "
+        "recipes."
     )

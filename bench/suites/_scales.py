@@ -83,5 +83,9 @@ PAPER = Grid(
 SCALES = {"cpu": CPU, "gpu": GPU, "paper": PAPER}
 
 # The data-size question asked of photographs: a part of Fashion-MNIST comes with the project.
-PHOTOGRAPHS = {"size_data": "fashion-mnist", "sizes": (100, 300, 1_000, 3_000, 10_000)}
-DATA_SCALES = {"cpu": replace(CPU, **PHOTOGRAPHS), "gpu": replace(GPU, **PHOTOGRAPHS), "paper": PAPER}
+PHOTOGRAPHS, NUMBERS = "fashion-mnist", (100, 300, 1_000, 3_000, 10_000)
+DATA_SCALES = {
+    "cpu": replace(CPU, size_data=PHOTOGRAPHS, sizes=NUMBERS),
+    "gpu": replace(GPU, size_data=PHOTOGRAPHS, sizes=NUMBERS),
+    "paper": PAPER,
+}

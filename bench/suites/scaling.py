@@ -21,4 +21,5 @@ FAR = ("fashion-mnist", "digits")
 def cells(options: SuiteOptions) -> list[Cell]:
     """The compute axis, the data-size axis, and raw pixels."""
     grid = on_this_machine(pick("grid", options.scale, SCALES), options)
-    return merge([*compute_cells(grid, options), *size_cells(grid, options, untrained=False), *pixel_cells(grid, options)])
+    subsets = size_cells(grid, options, untrained=False)
+    return merge([*compute_cells(grid, options), *subsets, *pixel_cells(grid, options)])

@@ -1,4 +1,4 @@
-"""The committed reference studies: their records verify, and their tables, findings and figure data follow from them."""
+"""The committed reference studies: records verify; tables, findings and figure data follow from them."""
 
 from __future__ import annotations
 
