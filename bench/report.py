@@ -128,7 +128,7 @@ def _draw(evidence: Evidence, suite: ModuleType | None) -> tuple[list[Saved], li
     from bench.plots._contract import NothingToDraw, render
 
     drawn, missing = [], []
-    for name in getattr(suite, "FIGURES", None) or discover.names("figure"):
+    for name in discover.names("figure") if suite is None else suite.FIGURES:
         module = discover.load("figure", name)
         try:
             drawn.append(render(name, module.TITLE, module.draw(evidence)))

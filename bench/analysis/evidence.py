@@ -134,8 +134,14 @@ class Evidence:
         return tuple(sorted(made, key=_order))
 
     def on_axis(self, axis: str) -> tuple[Series, ...]:
-        """Series whose cells name `axis`. Without any: all for "data_size", the largest data sets for "compute"."""
+        """Series whose cells name `axis`. Without any: all for "data_size", the largest data sets for "compute".
+
+        The largest size of a model on the data-size axis may be its run on the compute axis: it belongs to both.
+        """
         named = tuple(s for s in self.series if any(axis in p.axes for p in s.points))
+        if axis == "data_size":
+            curves = {(s.label, s.last.data) for s in named}
+            named = tuple(s for s in self.series if (s.label, s.last.data) in curves)
         if named or axis != "compute":
             return named or self.series
         largest: dict[tuple[str, str], int] = {}

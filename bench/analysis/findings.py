@@ -19,6 +19,7 @@ from bench.analysis.words import count, flops, join, points
 
 AHEAD = "Which family is ahead at equal compute?"
 NO_TRAINING_NOISE = " Training noise is not in the interval."
+NO_TASKS = "This suite judges nothing downstream: its answer is in the tables."
 ONE_SEED = (
     "Every model was trained once: no interval below contains training noise, and differences under "
     f"{100 * compare.UNREPLICATED:.0f} points are read as nothing."
@@ -73,12 +74,12 @@ def find(evidence: Evidence) -> Findings:
     """Ask the records every question that they may answer."""
     series = evidence.on_axis("compute")
     made: list[Finding] = []
-    if series:
+    if series and evidence.headline:
         made += _baselines(evidence, series)
         made += _more_compute(evidence, series)
         made += _more_images(evidence)
         made += _families(evidence, series)
-    note = ""
+    note = "" if evidence.headline else NO_TASKS
     if made and all(len(p.seeds) < 2 for p in evidence.points.values()):  # then every answer would say the same
         note = ONE_SEED
         made = [replace(f, answer=f.answer.replace(NO_TRAINING_NOISE, "")) for f in made]

@@ -180,11 +180,11 @@ def _untrained_lines(
         axes.axhline(value, color=_style.look(family, families)[0], linestyle=(0, (4, 2.5)), linewidth=1.2, zorder=1)
     if below:
         axes.text(
-            0.98, 0.02, "untrained, below: " + ", ".join(below), transform=axes.transAxes, ha="right", va="bottom",
+            0.98, 0.02, "untrained, below:\n" + ", ".join(below), transform=axes.transAxes, ha="right", va="bottom",
             fontsize=8.5, color="#444444", zorder=5,
             bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.0},
         )  # fmt: skip
-        lowest -= 0.09 * (high - lowest)  # room for the line of text
+        lowest -= 0.14 * (high - lowest)  # room for the text
     return lowest
 
 

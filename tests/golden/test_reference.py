@@ -41,7 +41,7 @@ def test_tables_findings_and_figure_data_follow_from_the_records(study, tmp_path
     shutil.copytree(study / "cells", copy / "cells")
     report.build(copy, suite=suite_of(study))
     committed = [*study.glob("tables/*"), *study.glob("figures/*.csv"), study / "findings.json", study / "report.md"]
-    assert len(committed) > 5
+    assert len(committed) > 5 and {p.name for p in copy.glob("figures/*")} == {p.name for p in study.glob("figures/*")}
     for path in committed:
         assert (copy / path.relative_to(study)).read_bytes() == path.read_bytes(), path.name
 
