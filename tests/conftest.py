@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,35 @@ def bench(tmp_path: Path):
     return call
 
 
+@dataclass(frozen=True)
+class Run:
+    """A finished run: where it wrote, and what it printed."""
+
+    results: Path
+    output: str
+
+    @property
+    def study(self) -> Path:
+        return self.results / "smoke"
+
+
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory) -> Run:
+    """One uninterrupted run of the smoke suite, shared by every test that compares with it."""
+    results = tmp_path_factory.mktemp("smoke") / "results"
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.run", "--suite", "smoke", "--results", str(results)],
+        cwd=results.parent,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Run(results, done.stdout)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Tests that share the smoke run go to one of the parallel processes, so that it is run once."""
     for item in items:

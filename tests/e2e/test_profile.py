@@ -6,7 +6,7 @@ import json
 
 
 def test_a_training_run_can_be_profiled(bench, tmp_path):
-    done = bench("run", "--suite", "smoke", "--only", "vit-pico-14_fashion-mnist-100_s0", "--profile")
+    done = bench("run", "--suite", "smoke", "--models", "ViT-pico/14", "--only", "vit*-100_s0", "--profile")
     assert done.returncode == 0, done.stdout + done.stderr
     (trace,) = (tmp_path / "results/smoke/cells").glob("*/attempts/001/trace/*.pt.trace.json")
     names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
