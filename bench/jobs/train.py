@@ -15,7 +15,7 @@ from torch import nn
 from bench import discover, models
 from bench.cost import flops, peaks, units
 from bench.cost.flops import ModelCost
-from bench.cost.profile import profile
+from bench.cost.profile import ACTIVE, WAIT, WARM_UP, Trace, label, profile
 from bench.data.images import ImageSet
 from bench.data.load import load
 from bench.errors import UserError
@@ -45,7 +45,7 @@ def run(cell: Cell, context: JobContext) -> dict[str, Any]:
     job = TrainJob(cell, context)
     waited = time.perf_counter() - started
     with profile(context.attempt / "trace", enabled=context.profile, device=context.device) as trace:
-        trainer = job.trainer(on_step=trace.step)
+        trainer = job.trainer(on_step=job.traced(trace) if context.profile else trace.step)
         trainer.resume()
         trainer.position.seconds["wait"] += waited
         return _run(job, trainer)
@@ -125,6 +125,21 @@ class TrainJob:
             log=context.log,
             on_step=on_step,
         )
+
+    def traced(self, trace: Trace) -> Callable[[], None]:
+        """What follows each step while a trace is made: a batch of evaluation, so that the trace shows its cost too."""
+        left = iter(range(WAIT + WARM_UP + ACTIVE))
+        sample = self.val.take(np.arange(min(256, len(self.val))))
+
+        def on_step() -> None:
+            if next(left, None) is not None:
+                self.model.eval()
+                with label("evaluate"):
+                    top1(self.model, sample, device=self.context.device)
+                self.model.train()
+            trace.step()
+
+        return on_step
 
     # -- evaluation ------------------------------------------------------------------------------------------------
 

@@ -10,4 +10,4 @@ def test_a_training_run_can_be_profiled(bench, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     (trace,) = (tmp_path / "results/smoke/cells").glob("*/attempts/001/trace/*.pt.trace.json")
     names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
-    assert {"data", "forward", "backward", "optimizer"} <= names
+    assert {"data", "forward", "backward", "optimizer", "evaluate"} <= names
