@@ -121,7 +121,7 @@ def test_baselines_are_drawn_and_far_ones_written() -> None:
     kinds = set(drawing.data["kind"])
     assert kinds == {"trained", "raw pixels", "untrained"}
     written = [text.get_text() for axes in drawing.figure.axes for text in axes.texts]
-    assert any("untrained, below: " in text and "ResNet" in text for text in written)
+    assert any("untrained, below:\n" in text and "ResNet" in text for text in written)
 
 
 def test_many_models_are_named_by_family() -> None:
