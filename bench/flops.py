@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from bench import cli
 from bench.cost import units
 from bench.cost.formulas import CONVENTIONS
 from bench.errors import EXIT_FAILED, EXIT_OK, UserError, command
@@ -31,11 +32,10 @@ the image, as the paper's exaFLOPs do. Norms, softmax and activations are not co
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    result = argparse.ArgumentParser(
-        prog="python -m bench.flops",
-        description="Count parameters, MACs, FLOPs and training memory of any model, without allocating its weights.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    result = cli.parser(
+        "python -m bench.flops",
+        "Count parameters, MACs, FLOPs and training memory of any model, without allocating its weights.",
+        EXAMPLES,
     )
     result.add_argument("model", nargs="?", help="a model's name, such as ViT-B/16, R50x1, R50+ViT-B/16")
     result.add_argument("--paper-table", action="store_true", help="all rows of the paper's Table 6 beside ours")

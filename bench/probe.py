@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import discover
+from bench import cli, discover
 from bench.data.images import ImageSet
 from bench.errors import EXIT_OK, UserError, command
 from bench.store import weights
@@ -40,11 +40,10 @@ Features = Callable[[np.ndarray], np.ndarray]
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    result = argparse.ArgumentParser(
-        prog="python -m bench.probe",
-        description="Evaluate a frozen model, or features that were extracted elsewhere, on a downstream data set.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    result = cli.parser(
+        "python -m bench.probe",
+        "Evaluate a frozen model, or features that were extracted elsewhere, on a downstream data set.",
+        EXAMPLES,
     )
     result.add_argument("--model", help="a model's name, such as ViT-B/16 (default: what a run's weights say)")
     result.add_argument("--checkpoint", type=Path, help="its weights (.npz, .safetensors, .pth); default: untrained")
