@@ -9,13 +9,15 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from bench import models
 from bench.cost import memory, speed
 from bench.cost.profile import label
 from bench.cost.speed import Workload
+from bench.spec import Recipe
 from bench.train import precision
+from bench.train.optim import make_optimizer
+from bench.train.step import Step
 
 CLASSES = 1000
 BUDGET = 16 * 2**30
@@ -63,8 +65,9 @@ class Subject:
         return Workload(name=f"inference {batch}", call=call, images=batch)
 
     def training(self, model: nn.Module, batch: int) -> Workload:
-        """A whole step of the training loop: forward, cross-entropy, backward, clipping, AdamW."""
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
+        """A whole step of the training loop, at a rate that moves nothing far."""
+        recipe = Recipe(batch=batch, lr=1e-6, dtype=self.dtype)
+        step = Step(model=model, optimizer=make_optimizer(model, recipe), recipe=recipe, device=self.device)
         kept: list[torch.Tensor] = []
 
         def call() -> None:
@@ -72,14 +75,7 @@ class Subject:
                 if not kept:
                     kept.extend((self.images(batch), torch.arange(batch, device=self.device) % CLASSES))
                 images, labels = kept
-            with label("forward"), precision.autocast(self.dtype, self.device):
-                loss = F.cross_entropy(model(images).float(), labels)
-            with label("backward"):
-                loss.backward()
-            with label("optimizer"):
-                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
+            step(images, labels, lr=recipe.lr, seed=0)
 
         return Workload(name=f"training {batch}", call=call, images=batch)
 

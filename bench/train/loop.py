@@ -10,17 +10,18 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from bench.cost.profile import label
 from bench.errors import Interrupted
 from bench.spec import Recipe
 from bench.store import checkpoints, faults
 from bench.store.checkpoints import Checkpoint
-from bench.train import precision, schedule
+from bench.train import schedule
 from bench.train.batches import Batches
+from bench.train.optim import make_optimizer
 from bench.train.randomness import stream
 from bench.train.schedule import Segment
+from bench.train.step import Step
 
 CHECK_EVERY = 50  # steps between looks at the loss: each look waits for the device
 
@@ -40,13 +41,6 @@ class Position:
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("train", "evaluate", "save", "wait"), 0.0))
     segment_seconds: list[float] = field(default_factory=list)  # training time of each finished segment
     current_seconds: float = 0.0  # training time of the segment in hand
-
-
-def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """The paper's Adam: decoupled weight decay on every parameter, as flax.optim.Adam had it."""
-    return torch.optim.AdamW(
-        model.parameters(), lr=recipe.lr, betas=recipe.betas, weight_decay=recipe.weight_decay, fused=True
-    )
 
 
 class Trainer:
@@ -87,11 +81,13 @@ class Trainer:
             log,
         )
         self.on_step, self.save_every = on_step, save_every
-        self.dtype = precision.resolve(recipe.dtype, device)
         self.segments = schedule.segments(recipe, horizons)
         self.warmup = schedule.warmup_steps(recipe, horizons)
         self.total_work = sum(s.end - s.start for s in self.segments)
         self.optimizer = make_optimizer(model, recipe) if self.segments else None
+        self.train_step = (
+            Step(model=model, optimizer=self.optimizer, recipe=recipe, device=device) if self.optimizer else None
+        )
         self.position = Position()
         self.trunk: dict[str, torch.Tensor] | None = None  # the trunk's state while a branch runs
         self.losses: list[torch.Tensor] = []
@@ -230,24 +226,12 @@ class Trainer:
     def step(self, segment: Segment | None = None) -> None:
         """One optimizer step at the current position, of `segment` or of the one in hand."""
         segment = segment or self.segments[self.position.segment]
-        assert self.optimizer is not None and self.batches is not None
+        assert self.train_step is not None and self.batches is not None
         step = self.position.step
-        for group in self.optimizer.param_groups:
-            group["lr"] = schedule.learning_rate(self.recipe, step=step, warmup=self.warmup, segment=segment)
-        torch.manual_seed(stream(self.seed, "dropout", step))
         with label("data"):
             x_BCHW, labels_B = self.batches(step)
-        with label("forward"), precision.autocast(self.dtype, self.device):
-            logits_BK = self.model(x_BCHW)
-            loss = F.cross_entropy(logits_BK.float(), labels_B, label_smoothing=self.recipe.label_smoothing)
-        with label("backward"):
-            self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-        with label("optimizer"):
-            if self.recipe.clip:
-                nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip, foreach=True)
-            self.optimizer.step()
-        self.losses.append(loss.detach())
+        lr = schedule.learning_rate(self.recipe, step=step, warmup=self.warmup, segment=segment)
+        self.losses.append(self.train_step(x_BCHW, labels_B, lr=lr, seed=stream(self.seed, "dropout", step)))
         del self.losses[:-CHECK_EVERY]
 
     def _check_loss(self, segment: Segment) -> None:
