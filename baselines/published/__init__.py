@@ -2,7 +2,8 @@
 
 Source: Dosovitskiy et al., "An Image is Worth 16x16 Words", arXiv 2010.11929 v2 (ICLR 2021); v1 has other exaFLOPs.
 Values are as printed: accuracies in percent, "+-" for the standard deviation, "*" for a number the paper itself quotes
-from elsewhere, empty where it prints none. `parameter_counts` counts the official checkpoints with 1000 classes.
+from elsewhere, empty where it prints none. `parameter_counts` counts the official checkpoints with 1000 classes;
+`table6_sizes` counts Table 6's models as built here, with 1000 classes, with and without head and embeddings.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ FILES: Mapping[str, str] = MappingProxyType(
         "table4": "table4_finetuning.csv",
         "table5": "table5_by_pretraining_dataset.csv",
         "table6": "table6_scaling.csv",
+        "table6_sizes": "table6_sizes.csv",
         "table7": "table7_adam_vs_sgd.csv",
         "table8": "table8_position_embedding.csv",
         "table9": "table9_vtab.csv",

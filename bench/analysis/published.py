@@ -1,0 +1,19 @@
+"""The paper's own scaling study as evidence, so that every question and figure can be put to it as well."""
+
+from __future__ import annotations
+
+from baselines.published import scaling
+from bench.analysis import evidence as evidence_module
+from bench.analysis.evidence import Evidence
+from bench.analysis.records import Records
+
+SUITE = "paper"
+
+
+def evidence() -> Evidence:
+    """Table 6: 15 models, 18 runs, one seed each; the headline is Figure 5's Average-5."""
+    found = tuple(sorted(scaling.records(), key=lambda record: record["directory"]))
+    kinds = {data: "photographs" for data, _, _ in scaling.TESTS.values()}
+    return evidence_module.build(
+        Records(suite=SUITE, records=found), headline=scaling.HEADLINE, question=scaling.QUESTION, data_kinds=kinds
+    )
