@@ -17,7 +17,7 @@ from rich.console import Console
 from bench import discover, env, models
 from bench.cli import names_list, parser, positive
 from bench.errors import EXIT_FAILED, EXIT_OK, UserError, command, nearest
-from bench.spec import Cell, TaskSpec, to_json
+from bench.spec import Cell, TaskSpec, directory_name, to_json
 from bench.suites._contract import SCALES, SuiteOptions
 
 EXAMPLES = """\
@@ -127,15 +127,31 @@ def _matches(name: str, pattern: str) -> bool:
     return fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(name, f"*{pattern}*")
 
 
+def suite_options(arguments: argparse.Namespace, scale: str) -> SuiteOptions:
+    """What parsed study options change about a suite."""
+    return SuiteOptions(
+        scale=scale, models=arguments.models, data=arguments.data, seeds=arguments.seeds, data_root=arguments.data_root
+    )
+
+
+def note_wanted_cells(arguments: argparse.Namespace, plan: Any) -> None:
+    """Keep the names of the whole grid, whatever --only leaves out of this run: a report names what is missing."""
+    from bench.store import plan as plan_file
+    from bench.store.cells import Study
+
+    cells = cells_of(arguments.suite, suite_options(arguments, plan.scale), tasks=arguments.tasks)
+    Study(plan.store).create()
+    names = tuple(directory_name(cell) for cell in cells)
+    plan_file.write(plan.store, plan_file.WantedCells(suite=plan.suite, scale=plan.scale, names=names))
+
+
 def make_plan(arguments: argparse.Namespace, console: Console) -> Any:
     """The plan for parsed study options."""
     from bench import planner
 
     device = resolve_device(arguments.device)
     scale = resolve_scale(arguments.scale, device)
-    options = SuiteOptions(
-        scale=scale, models=arguments.models, data=arguments.data, seeds=arguments.seeds, data_root=arguments.data_root
-    )
+    options = suite_options(arguments, scale)
     cells = cells_of(arguments.suite, options, arguments.only, arguments.tasks)
     if arguments.data_root is not None and not arguments.data_root.is_dir():
         raise UserError(f"--data-root {arguments.data_root} is not a folder.", "Create it, or give another.")
@@ -211,6 +227,7 @@ def execute(arguments: argparse.Namespace) -> int:
     from bench.console import Progress
     from bench.exec import local
 
+    note_wanted_cells(arguments, plan)
     with Progress(plan, console) as progress:
         failures = local.run(
             plan,

@@ -14,6 +14,7 @@ from rich.table import Table
 from bench import planner
 from bench.cli import parser
 from bench.errors import EXIT_OK, UserError, command
+from bench.store import plan as plan_file
 from bench.store.cells import CellDirectory, Study
 from bench.store.lease import holder_is_alive
 
@@ -23,6 +24,8 @@ examples:
   python -m bench.status --suite scaling       one study, cell by cell
   python -m bench.status --suite scaling --json
 """
+NEVER = {"state": "never started", "fraction": 0.0, "note": None, "attempts": 0, "last": None}
+"""A cell of the grid asked for last (plan.json) that has no folder yet."""
 
 
 def describe(directory: CellDirectory) -> dict[str, Any]:
@@ -56,7 +59,9 @@ def main(argv: list[str] | None = None) -> int:
     found = {}
     for study in studies:
         study.check()
-        found[study.path.name] = [describe(directory) for directory in study.directories()]
+        cells = [describe(directory) for directory in study.directories()]
+        absent = plan_file.never_started(plan_file.read(study.path), [cell["name"] for cell in cells])
+        found[study.path.name] = cells + [NEVER | {"name": name} for name in absent]
     if arguments.json:
         print(json.dumps(found))
         return EXIT_OK

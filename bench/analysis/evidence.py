@@ -166,7 +166,7 @@ class Evidence:
     @cached_property
     def all_measures(self) -> tuple[str, ...]:
         """Everything that was scored, whatever the metric, in alphabetical order."""
-        return tuple(sorted({str(m) for m in self.scores["measure"]}))
+        return tuple(str(m) for m in self.scores["measure"].cat.categories)
 
     def parts(self, measure: str) -> tuple[str, ...]:
         """Single measures that an average is made of."""
@@ -243,8 +243,8 @@ def build(
     data_kinds: Mapping[str, str] | None = None, level: float = LEVEL,
 ) -> Evidence:  # fmt: skip
     """Arrange records. Headline tasks that were not scored are left out; without any, all that are not far count."""
-    scores = score_table(records.records)
-    scored = [str(m) for m in dict.fromkeys(scores["measure"]) if m != UPSTREAM and is_accuracy(m)]
+    scores = score_table(records.records) if records.scores is None else records.scores
+    scored = [str(m) for m in scores["measure"].cat.categories if m != UPSTREAM and is_accuracy(m)]
     far_found = tuple(m for m in far if m in scored)
     headline_found = tuple(m for m in headline if m in scored) or tuple(sorted(set(scored) - set(far_found)))
     shots = sorted({int(s) for s in scores["shots"].dropna()})
@@ -255,49 +255,79 @@ def build(
     )  # fmt: skip
 
 
-def _all_samples(
-    horizons: pd.DataFrame, scores: pd.DataFrame
-) -> Iterator[tuple[tuple[str, int, str, int | None], Samples]]:
-    """Scores of complete cells, grouped by (variant, images seen, measure, shots)."""
+SampleKey = tuple[str, int, str, int | None]
+"""(variant, images seen, measure, shots)."""
+
+
+def _all_samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[SampleKey, Samples]]:
+    """Scores of complete cells, grouped. Works on integer codes: a study may have millions of scores."""
     if horizons.empty or scores.empty:
         return
     cells = horizons.loc[horizons["status"] == "complete", ["directory", "images_seen", "variant", "seed", "family"]]
-    table = scores[scores["value"].notna()].merge(cells, on=["directory", "images_seen"], how="inner")
-    table["shots"] = table["shots"].fillna(-1).astype("int64")
-    table["draw"] = table["draw"].fillna(-1).astype("int64")
-    table["stderr"] = table["stderr"].fillna(np.sqrt(table["value"] * (1 - table["value"]) / table["num_test"]))
-    keys = ["variant", "images_seen", "measure", "shots"]
-    table = table.sort_values([*keys, "seed", "draw", "directory"], kind="stable")
-    table = table.drop_duplicates([*keys, "seed", "draw"])
-    names = (*keys, "seed", "draw", "value", "stderr", "num_test", "family")
-    columns = {name: table[name].to_numpy() for name in names}
-    ends = np.flatnonzero((table[keys].ne(table[keys].shift())).any(axis=1).to_numpy())
-    for start, stop in zip(ends, [*ends[1:], len(table)], strict=True):
-        part = {name: column[start:stop] for name, column in columns.items()}
-        variant, seen, measure, shots = (part[name][0] for name in keys)
-        made = _rectangle(part)
+    rows, at = _matched(scores, cells)
+    variants, names = sorted(set(cells["variant"])), tuple(scores["measure"].cat.categories)
+    numbers = {name: scores[name].to_numpy()[rows] for name in ("value", "stderr", "num_test")}
+    keys = np.stack([
+        np.searchsorted(variants, cells["variant"].to_numpy(dtype=object))[at], cells["images_seen"].to_numpy()[at],
+        scores["measure"].cat.codes.to_numpy()[rows], _whole(scores["shots"])[rows],
+        cells["seed"].to_numpy(dtype=np.int64)[at], _whole(scores["draw"])[rows],
+    ])  # fmt: skip
+    order = np.lexsort((scores["directory"].cat.codes.to_numpy()[rows], *keys[::-1]))
+    keys = keys[:, order]
+    first = np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0))  # a repeat of the same seed and draw adds nothing
+    keys, order = keys[:, first], order[first]
+    value, error, tests = (numbers[name][order] for name in ("value", "stderr", "num_test"))
+    error = np.where(np.isnan(error), np.sqrt(value * (1 - value) / tests), error)
+    pixels = (cells["family"] == PIXELS).to_numpy()[at][order]
+    starts = np.flatnonzero(np.append(True, (np.diff(keys[:4], axis=1) != 0).any(axis=0)))
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), keys.shape[1]], strict=True):
+        variant, seen, measure, shots = keys[:4, start].tolist()
+        made = _rectangle(
+            value[start:stop], seeds=keys[4, start:stop], draws=keys[5, start:stop], trained=not pixels[start],
+            image_error=float(error[start:stop].mean()), num_test=int(tests[start:stop].min()),
+        )  # fmt: skip
         if made is not None:
-            yield (str(variant), int(seen), str(measure), None if shots < 0 else int(shots)), made
+            yield (variants[variant], seen, names[measure], None if shots < 0 else shots), made
 
 
-def _rectangle(part: Mapping[str, np.ndarray]) -> Samples | None:
+def _matched(scores: pd.DataFrame, cells: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of `scores` that have a value and a row in `cells`, and which row that is."""
+    seen = np.unique(np.concatenate([scores["images_seen"].to_numpy(), cells["images_seen"].to_numpy()]))
+    place = pd.Index(scores["directory"].cat.categories).get_indexer(pd.Index(cells["directory"]))
+    wanted = place * len(seen) + np.searchsorted(seen, cells["images_seen"].to_numpy())
+    wanted[place < 0] = -1
+    given = scores["directory"].cat.codes.to_numpy().astype(np.int64) * len(seen)
+    given += np.searchsorted(seen, scores["images_seen"].to_numpy())
+    sorter = np.argsort(wanted, kind="stable")
+    found = sorter[np.searchsorted(wanted, given, sorter=sorter).clip(max=len(wanted) - 1)]
+    rows = np.flatnonzero((wanted[found] == given) & scores["value"].notna().to_numpy())
+    return rows, found[rows]
+
+
+def _whole(column: pd.Series) -> np.ndarray:
+    return column.fillna(-1).to_numpy(dtype=np.int64)
+
+
+def _rectangle(
+    value: np.ndarray, *, seeds: np.ndarray, draws: np.ndarray, trained: bool, image_error: float, num_test: int
+) -> Samples | None:
     """Seeds × draws without holes: draws that a seed lacks are dropped, or else seeds that lack a draw."""
-    seeds, draws = sorted(set(part["seed"].tolist())), sorted(set(part["draw"].tolist()))
-    grid = np.full((len(seeds), len(draws)), math.nan)
-    rows = np.searchsorted(seeds, part["seed"])
-    grid[rows, np.searchsorted(draws, part["draw"])] = part["value"]
-    if np.isnan(grid).any():
+    all_seeds, all_draws = sorted(set(seeds.tolist())), sorted(set(draws.tolist()))
+    if len(value) == len(all_seeds) * len(all_draws):  # whole, and in order
+        grid = value.reshape(len(all_seeds), len(all_draws))
+    else:
+        grid = np.full((len(all_seeds), len(all_draws)), math.nan)
+        grid[np.searchsorted(all_seeds, seeds), np.searchsorted(all_draws, draws)] = value
         whole_draws, whole_seeds = ~np.isnan(grid).any(axis=0), ~np.isnan(grid).any(axis=1)
         if whole_draws.any():
-            grid, draws = grid[:, whole_draws], [d for d, keep in zip(draws, whole_draws, strict=True) if keep]
+            grid, all_draws = grid[:, whole_draws], [d for d, w in zip(all_draws, whole_draws, strict=True) if w]
         elif whole_seeds.any():
-            grid, seeds = grid[whole_seeds], [s for s, keep in zip(seeds, whole_seeds, strict=True) if keep]
+            grid, all_seeds = grid[whole_seeds], [s for s, w in zip(all_seeds, whole_seeds, strict=True) if w]
         else:
             return None
     return Samples(
-        values_SD=grid, seeds=() if part["family"][0] == PIXELS else tuple(seeds),
-        draws=() if draws == [-1] else tuple(draws), image_error=float(part["stderr"].mean()),
-        num_test=int(part["num_test"].min()),
+        values_SD=grid, seeds=tuple(all_seeds) if trained else (), draws=() if all_draws == [-1] else tuple(all_draws),
+        image_error=image_error, num_test=num_test,
     )  # fmt: skip
 
 

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from bench.analysis.table import ScoreRows
 from bench.errors import UserError
+from bench.store import plan
 from bench.store.records import DamagedRecord, read_record
 
 
@@ -18,7 +22,7 @@ class Damaged:
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Records:
     """What a results folder holds.
 
@@ -27,12 +31,23 @@ class Records:
         records: one dictionary per finished cell, ordered by directory name.
         damaged: records that were left out, with reasons.
         unfinished: directories of cells that were begun and have no record.
+        wanted: the grid that was asked for last; None where no run has written it down.
+        scores: the records' scores as `table.score_table` gives them. `load` moves them here, out of the dictionaries:
+            ten thousand records would not fit in memory otherwise. None: the dictionaries hold them.
     """
 
     suite: str
     records: tuple[dict[str, Any], ...]
     damaged: tuple[Damaged, ...] = ()
     unfinished: tuple[str, ...] = ()
+    wanted: plan.WantedCells | None = None
+    scores: pd.DataFrame | None = None
+
+    @property
+    def never_started(self) -> tuple[str, ...]:
+        """Cells of the grid that left nothing on disk."""
+        present = [record["directory"] for record in self.records] + [d.directory for d in self.damaged]
+        return plan.never_started(self.wanted, [*present, *self.unfinished])
 
 
 def load(directory: Path, *, suite: str | None = None) -> Records:
@@ -52,6 +67,7 @@ def load(directory: Path, *, suite: str | None = None) -> Records:
             "Run the suite first (python -m bench.run), or name the folder that holds its results with --results.",
         )
     records, damaged, unfinished = [], [], []
+    scores, shared = ScoreRows(), _Shared()
     for folder in sorted(path for path in cells.iterdir() if path.is_dir()):
         path = folder / "record.json"
         if not path.exists():
@@ -59,13 +75,36 @@ def load(directory: Path, *, suite: str | None = None) -> Records:
                 unfinished.append(folder.name)
             continue
         try:
-            records.append(_complete(read_record(path), folder.name))
+            record = _complete(read_record(path), folder.name)
         except DamagedRecord as error:
             reason = error.what.split(" is damaged: ", 1)[-1]  # without the path: a report names no machine's folders
             damaged.append(Damaged(directory=folder.name, reason=reason))
+            continue
+        scores.take(record)
+        records.append(shared.of(record))
     return Records(
-        suite=suite or directory.name, records=tuple(records), damaged=tuple(damaged), unfinished=tuple(unfinished)
-    )
+        suite=suite or directory.name, records=tuple(records), damaged=tuple(damaged), unfinished=tuple(unfinished),
+        wanted=plan.read(directory), scores=scores.table(),
+    )  # fmt: skip
+
+
+SHARED = ("revisions", "model", "data")
+SHARED_OF_CELL = ("recipe", "tasks", "horizons", "axes")
+
+
+class _Shared:
+    """Makes equal parts of different records one object: a study repeats its recipes, tasks and data sets."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}
+
+    def of(self, record: dict[str, Any]) -> dict[str, Any]:
+        """The record, its repeated parts replaced by the equal ones that were seen first."""
+        for holder, names in ((record, SHARED), (record["cell"], SHARED_OF_CELL)):
+            for name in names:
+                if name in holder:
+                    holder[name] = self._known.setdefault(repr(holder[name]), holder[name])
+        return record
 
 
 def _complete(record: dict[str, Any], directory: str) -> dict[str, Any]:
@@ -84,3 +123,4 @@ def _complete(record: dict[str, Any], directory: str) -> dict[str, Any]:
         if not isinstance(horizon, dict) or "images_seen" not in horizon:
             raise DamagedRecord(f"{directory} is damaged: a horizon does not say how many images were seen.")
     return record
+

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
+from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bench.spec import canonical
@@ -45,23 +48,62 @@ def horizon_table(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return _with_series(table).sort_values(["directory", "images_seen"], kind="stable").reset_index(drop=True)
 
 
-def score_table(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """One row per score. `measure` names what was measured: "upstream", a few-shot set, or "task:set"."""
-    columns: dict[str, list[Any]] = {name: [] for name in (
-        "directory", "images_seen", "task", "data", "measure", "metric", "shots", "draw", "value", "stderr",
-        "num_test", "num_classes", "chance",
-    )}  # fmt: skip
-    for record in records:
+NAMED = ("directory", "task", "data", "measure", "metric", "group")
+NUMBERED = ("images_seen", "shots", "draw", "value", "stderr", "num_test", "num_classes", "chance")
+
+
+class ScoreRows:
+    """Collects scores as columns: a study may have millions."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, array[int]] = {name: array("l") for name in NAMED}
+        self._names: dict[str, dict[str | None, int]] = {name: {} for name in NAMED}
+        self._numbers = {name: array("d") for name in NUMBERED}
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Every score of a record."""
         for horizon in record["horizons"]:
             for score in horizon.get("scores") or ():
-                columns["directory"].append(record["directory"])
-                columns["images_seen"].append(int(horizon["images_seen"]))
-                columns["measure"].append(measure_of(score["task"], score["data"], score["metric"]))
-                for name in ("task", "data", "metric"):
-                    columns[name].append(score[name])
-                for name in ("shots", "draw", "value", "stderr", "num_test", "num_classes", "chance"):
-                    columns[name].append(_number(score.get(name)))
-    return pd.DataFrame(columns)
+                detail = score.get("detail") or {}
+                named = (record["directory"], score["task"], score["data"],
+                         measure_of(score["task"], score["data"], score["metric"]), score["metric"],
+                         detail.get("group"))  # fmt: skip
+                for name, text in zip(NAMED, named, strict=True):
+                    known = self._names[name]
+                    self._codes[name].append(known.setdefault(text, len(known)))
+                self._numbers["images_seen"].append(horizon["images_seen"])
+                for name in NUMBERED[1:]:
+                    value = score.get(name)
+                    self._numbers[name].append(math.nan if value is None else value)
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """`add`, and leave the record without its scores."""
+        self.add(record)
+        for horizon in record["horizons"]:
+            horizon.pop("scores", None)
+
+    def table(self) -> pd.DataFrame:
+        """One row per score; names are categories in alphabetical order, missing numbers NaN."""
+        columns: dict[str, Any] = {}
+        for name in NAMED:
+            known = self._names[name]
+            texts = sorted(text for text in known if text is not None)
+            place = {text: number for number, text in enumerate(texts)}
+            renamed = np.array([place.get(text, -1) for text in known], dtype=np.int64)
+            codes = renamed[np.array(self._codes[name], dtype=np.int64)] if known else np.array([], dtype=np.int64)
+            columns[name] = pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype=object))
+        columns |= {name: np.array(values, dtype=np.float64) for name, values in self._numbers.items()}
+        columns["images_seen"] = columns["images_seen"].astype(np.int64)
+        return pd.DataFrame(columns)
+
+
+def score_table(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row per score. `measure` names what was measured: "upstream", a few-shot set, or "task:set"; `group` is the
+    group of tasks that a score belongs to, where its task has groups."""
+    rows = ScoreRows()
+    for record in records:
+        rows.add(record)
+    return rows.table()
 
 
 def measure_of(task: str, data: str, metric: str = "accuracy") -> str:

@@ -25,6 +25,17 @@ def digest(body: dict[str, Any]) -> str:
     return hashlib.sha256(canonical({k: v for k, v in body.items() if k != "digest"}).encode()).hexdigest()
 
 
+def written_digest(data: bytes, stated: str) -> str | None:
+    """`digest` of a record from its file's bytes, several times faster: what `write_record` wrote is the canonical text
+    but for line ends, indentation, the space after a key's colon, and the digest itself. None where that cannot be told
+    from text alone (a quotation mark inside a string)."""
+    if b'\\"' in data:
+        return None
+    text = b"".join([line.lstrip() for line in data.splitlines()]).replace(b'": ', b'":')
+    entry = f'"digest":"{stated}",'.encode()
+    return hashlib.sha256(text.replace(entry, b"")).hexdigest() if text.count(entry) == 1 else None
+
+
 def write_record(path: Path, body: dict[str, Any]) -> None:
     """Write a record atomically, with its schema version and digest. This is the last act of a cell."""
     full = {"schema": SCHEMA_VERSION, **body}
@@ -41,14 +52,16 @@ def read_record(path: Path) -> dict[str, Any]:
         UserError: written by a newer version of the project.
         DamagedRecord: not JSON, a changed byte, a missing field.
     """
+    data = path.read_bytes()
     try:
-        body = json.loads(path.read_bytes())
+        body = json.loads(data.decode())
     except (ValueError, UnicodeDecodeError) as error:
         raise DamagedRecord(f"{path} is damaged: not valid JSON ({error}).", MEND) from error
     if not isinstance(body, dict) or not isinstance(body.get("schema"), int):
         raise DamagedRecord(f"{path} is damaged: it has no schema version.", MEND)
     check_schema(path, body["schema"])
-    if body.get("digest") != digest(body):
+    stated = str(body.get("digest"))
+    if written_digest(data, stated) != stated and digest(body) != stated:
         raise DamagedRecord(f"{path} is damaged: its contents do not match its digest.", MEND)
     missing = [key for key in REQUIRED if key not in body]
     if missing or body["status"] not in STATUSES:
