@@ -1,9 +1,11 @@
-"""What the probing tasks share: bounded parts of a split, and a score with its standard error."""
+"""What the tasks share: bounded parts of a split, and scores with their standard errors."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
+
+import numpy as np
 
 from bench.data.images import ImageSet
 from bench.data.subset import nested
@@ -43,3 +45,23 @@ def accuracy_score(
         draw=draw,
         detail=detail,
     )
+
+
+def judged(
+    right_M: np.ndarray, *, copies_M: np.ndarray | None, detail: tuple[tuple[str, Any], ...] = (), **head: Any
+) -> Score:
+    """An accuracy from which test images were classified right; in `detail` also without copies of upstream images.
+
+    Args:
+        right_M: bool, one per test image.
+        copies_M: bool, which test images upstream holds a copy of (`TaskContext.copies`); None: upstream is unknown.
+        head: as for `accuracy_score`.
+
+    Returns:
+        A score with `num_duplicates` and `value_without_duplicates` (None when every image is a copy) in its detail.
+    """
+    if copies_M is not None:
+        kept_M = right_M[~copies_M]
+        value = float(kept_M.mean()) if len(kept_M) else None
+        detail = (*detail, ("num_duplicates", int(copies_M.sum())), ("value_without_duplicates", value))
+    return accuracy_score(float(right_M.mean()), detail=detail, **head)

@@ -21,7 +21,7 @@ import numpy as np
 from bench.data.images import ImageSet
 from bench.data.subset import first_per_class
 from bench.errors import UserError
-from bench.tasks._common import accuracy_score, balanced_part
+from bench.tasks._common import accuracy_score, balanced_part, judged
 from bench.tasks._contract import Score, TaskContext
 from bench.tasks._ridge import choose_ridge, decompose
 
@@ -73,6 +73,7 @@ def evaluate(
         num_classes=train.num_classes,
         shots=shots,
         ridge=ridge,
+        copies_M=context.copies(test),
     )
 
 
@@ -113,6 +114,7 @@ def score_features(
     num_classes: int,
     shots: Sequence[int],
     ridge: str = "both",
+    copies_M: np.ndarray | None = None,
 ) -> list[Score]:
     """Scores from features; `picks` as `draw_support` gives them. All predictions come from one matrix product.
 
@@ -136,10 +138,11 @@ def score_features(
     w_DC = np.concatenate([w for w, _ in columns], axis=1)
     scores_MC = np.asarray(test_MD, dtype=np.float64) @ w_DC + np.concatenate([b for _, b in columns])
     predicted_MH = scores_MC.reshape(len(test_MD), len(heads), num_classes).argmax(-1)
-    accuracy_H = (predicted_MH == np.asarray(test_labels_M)[:, None]).mean(0)
+    right_HM = (predicted_MH == np.asarray(test_labels_M)[:, None]).T
     return [
-        accuracy_score(
-            float(value),
+        judged(
+            right_M,
+            copies_M=copies_M,
             task="fewshot",
             data=data,
             num_test=len(test_labels_M),
@@ -149,7 +152,7 @@ def score_features(
             draw=draw,
             detail=(("ridge", strength), ("num_support", num_support)),
         )
-        for (draw, k, metric, strength, num_support), value in zip(heads, accuracy_H, strict=True)
+        for (draw, k, metric, strength, num_support), right_M in zip(heads, right_HM, strict=True)
     ]
 
 

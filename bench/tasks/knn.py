@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bench.errors import UserError
-from bench.tasks._common import accuracy_score, balanced_part
+from bench.tasks._common import accuracy_score, balanced_part, judged
 from bench.tasks._contract import Score, TaskContext
 
 REVISION = 1
@@ -43,7 +43,7 @@ def evaluate(
     predicted_M = predict(
         train_ND, train.labels_N, test_MD, num_classes=train.num_classes, neighbours=neighbours, temperature=temperature
     )
-    return [accuracy_score(float((predicted_M == test.labels_N).mean()), **head, detail=detail)]
+    return [judged(predicted_M == test.labels_N, copies_M=context.copies(test), **head, detail=detail)]
 
 
 def predict(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bench.errors import UserError
-from bench.tasks._common import accuracy_score, balanced_part
+from bench.tasks._common import accuracy_score, balanced_part, judged
 from bench.tasks._contract import Score, TaskContext
 
 REVISION = 1
@@ -44,9 +44,8 @@ def evaluate(
     if not (np.isfinite(train_ND).all() and np.isfinite(test_MD).all()):
         return [accuracy_score(None, **head, detail=(("reason", "features are not finite"),))]
     predicted_M, strength = fit_predict(train_ND, train.labels_N, test_MD, folds=folds, max_iter=max_iter)
-    value = float((predicted_M == test.labels_N).mean())
     detail = (("inverse_penalty", strength), ("num_train", len(train)), ("folds", folds))
-    return [accuracy_score(value, **head, detail=detail)]
+    return [judged(predicted_M == test.labels_N, copies_M=context.copies(test), **head, detail=detail)]
 
 
 def fit_predict(
