@@ -64,12 +64,13 @@ class Decoded:
 
     Attributes:
         images_NHWC: uint8; may be larger than memory. labels_N: int64. keys_N: uint64, see `ImageSet.content_keys_N`.
-        unreadable: name and reason of those left out.
+        kept_N: int64, the number of each image among the items. unreadable: name and reason of those left out.
     """
 
     images_NHWC: np.ndarray
     labels_N: np.ndarray
     keys_N: np.ndarray
+    kept_N: np.ndarray
     unreadable: tuple[str, ...]
 
 
@@ -93,10 +94,11 @@ def decode_all(items: Iterable[Item], *, count: int, storage: Storage, where: st
     images_NHWC: np.ndarray | None = None
     labels: list[int] = []
     keys: list[int] = []
+    kept: list[int] = []
     unreadable: list[str] = []
     first = ""
     progress = Progress(f"decoding {where}", count)
-    for item, pixels in _results(items, storage):
+    for number, (item, pixels) in enumerate(_results(items, storage)):
         progress.step()
         if isinstance(pixels, _Unreadable):
             unreadable.append(f"{item.name} ({pixels})")
@@ -110,6 +112,7 @@ def decode_all(items: Iterable[Item], *, count: int, storage: Storage, where: st
         images_NHWC[len(labels)] = pixels
         labels.append(item.label)
         keys.append(content_key(pixels))
+        kept.append(number)
     _judge(unreadable, count=count, where=where)
     if images_NHWC is None:
         raise UserError(f"{where} holds no images.", "Is it the right folder, and was the copy finished?")
@@ -117,6 +120,7 @@ def decode_all(items: Iterable[Item], *, count: int, storage: Storage, where: st
         images_NHWC=images_NHWC[: len(labels)],
         labels_N=np.array(labels, dtype=np.int64),
         keys_N=np.array(keys, dtype=np.uint64),
+        kept_N=np.array(kept, dtype=np.int64),
         unreadable=tuple(unreadable),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +20,7 @@ class ImageSet:
         class_names: one per class, in label order.
         kind: "photographs" or "rendered"; said in every figure that uses the set.
         source: which copy was read, where there are several ("embedded part", "IDX files", …); for people, not hashed.
+        multi_labels: all classes that are in each image, where somebody has said (`bench.data.real`), else None.
     """
 
     name: str
@@ -29,6 +30,7 @@ class ImageSet:
     class_names: tuple[str, ...]
     kind: str
     source: str = ""
+    multi_labels: tuple[tuple[int, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         if self.images_NHWC.dtype != np.uint8 or self.images_NHWC.ndim != 4:
@@ -38,6 +40,8 @@ class ImageSet:
             raise ValueError(f"{self.name}: {len(self.images_NHWC)} images but {len(self.labels_N)} labels")
         if len(self.labels_N) and not 0 <= int(self.labels_N.min()) <= int(self.labels_N.max()) < self.num_classes:
             raise ValueError(f"{self.name}: labels outside 0..{self.num_classes - 1}")
+        if self.multi_labels is not None and len(self.multi_labels) != len(self.labels_N):
+            raise ValueError(f"{self.name}: {len(self.multi_labels)} lists of classes for {len(self.labels_N)} images")
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -62,14 +66,12 @@ class ImageSet:
 
     def take(self, indices_M: np.ndarray) -> ImageSet:
         """The images at `indices_M`, in that order."""
-        return ImageSet(
-            name=self.name,
-            split=self.split,
+        several = self.multi_labels
+        return replace(
+            self,
             images_NHWC=self.images_NHWC[indices_M],
             labels_N=self.labels_N[indices_M],
-            class_names=self.class_names,
-            kind=self.kind,
-            source=self.source,
+            multi_labels=None if several is None else tuple(several[i] for i in np.asarray(indices_M).tolist()),
         )
 
 

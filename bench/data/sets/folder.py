@@ -6,6 +6,8 @@
 
 Without a test split, a tenth of every class is held out, chosen by content. The images come in an order that follows
 their content alone (that of `subset.nested`), so the same images are the same set, to the hash, in every format.
+
+Where ImageNet's reassessed labels lie beside it (`real.json`, see bench/data/real.py), the test images carry them too.
 """
 
 from __future__ import annotations
@@ -13,12 +15,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 
-from bench.data import _cache
+from bench.data import _cache, real
 from bench.data.decode import Decoded, Storage, decode_all
 from bench.data.formats import arrays, images, parquet, tars
 from bench.data.formats._source import Found, Source
@@ -53,9 +56,11 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
     found = _format(folder).find(folder)
     part = split if split in found.sources else "all"
     source = found.sources[part]
+    several = _several(folder, found, source) if part == "test" else None
     settings = (REVISION, part, storage, found.class_names, [str(path.relative_to(folder)) for path in source.files])
-    key = f"folder-{_cache.fingerprint(settings, source.files)}"
-    stored = _cache.arrays(key, lambda: _build(source, part, storage=storage, where=f"{folder}, {part}"))
+    key = f"folder-{_cache.fingerprint((*settings, several) if several else settings, source.files)}"
+    build = partial(_build, source, part, storage=storage, where=f"{folder}, {part}", several=several)
+    stored = _cache.arrays(key, build)
     facts = json.loads(stored["facts"].tobytes())
     left_out = f"; {facts['unreadable']} unreadable left out" if facts["unreadable"] else ""
     return ImageSet(
@@ -66,7 +71,17 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
         class_names=found.class_names,
         kind=KIND,
         source=_said(found) + left_out,
+        multi_labels=real.from_arrays(stored) if several else None,
     )
+
+
+def _several(folder: Path, found: Found, source: Source) -> real.MultiLabels | None:
+    """All classes of each test image, where `real.json` lies beside ImageNet."""
+    path = folder / real.FILE
+    if not path.is_file():
+        return None
+    labels = real.read_real(path, num_classes=len(found.class_names))
+    return real.by_name(labels, [item.name for item in source.items()], path=path)
 
 
 def parse_option(option: str) -> tuple[str, Storage]:
@@ -101,7 +116,9 @@ def _said(found: Found) -> str:
     return found.format + ("; a tenth held out for testing" if "all" in found.sources else "")
 
 
-def _build(source: Source, part: str, *, storage: Storage, where: str) -> Mapping[str, np.ndarray | _cache.Chunks]:
+def _build(
+    source: Source, part: str, *, storage: Storage, where: str, several: real.MultiLabels | None = None
+) -> Mapping[str, np.ndarray | _cache.Chunks]:
     decoded = decode_all(source.items(), count=len(source.labels_N), storage=storage, where=where)
     facts = json.dumps({"unreadable": len(decoded.unreadable), "named": decoded.unreadable[:100]})
     order_N = nested(decoded.labels_N, None, keys_N=decoded.keys_N)
@@ -115,6 +132,8 @@ def _build(source: Source, part: str, *, storage: Storage, where: str) -> Mappin
     for split, rows_M in rows.items():
         built[f"{split}_images"] = _cache.rows(decoded.images_NHWC, rows_M)
         built[f"{split}_labels"] = decoded.labels_N[rows_M]
+    if several:
+        built |= real.to_arrays(tuple(several[i] for i in decoded.kept_N[order_N].tolist()))
     return built
 
 

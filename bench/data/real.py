@@ -1,0 +1,91 @@
+"""ReaL: ImageNet's validation images labelled again, each with every class that is in it (Beyer et al., 2020).
+
+`real.json` (https://github.com/google-research/reassessed-imagenet, Apache-2.0) is a list of 50,000 lists of classes,
+in the order of the images' numbers, ILSVRC2012_val_00000001 first; the list is empty where the annotators agreed on
+nothing. Put beside ImageNet's folders it is read with them: `folder:imagenet` is <data root>/imagenet.
+
+A prediction is right when its class is one of the image's. Images without a class do not count (arXiv:2006.07159).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bench.errors import UserError
+
+FILE = "real.json"
+MAX_BYTES = 64 << 20  # the published file has 1.3 MB
+NUMBER = re.compile(r"_val_(\d{8})(?:\D|$)")  # in the name of an image
+
+MultiLabels = tuple[tuple[int, ...], ...]
+
+
+def read_real(path: Path, *, num_classes: int) -> MultiLabels:
+    """The classes of every image, in the order of the images' numbers.
+
+    Raises:
+        UserError: it is not a list of lists of classes.
+    """
+    expected = "Expected a list with a list of classes per image, as real.json of reassessed-imagenet has."
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise UserError(f"{path} is larger than {MAX_BYTES:,} bytes.", expected)
+        rows = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} cannot be read as JSON: {error}.", expected) from error
+    if not isinstance(rows, list) or not rows:
+        raise UserError(f"{path} holds no list of images.", expected)
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, list) or any(type(label) is not int for label in row):
+            raise UserError(f"{path}, image {number}: {str(row)[:60]} is no list of whole numbers.", expected)
+        if any(not 0 <= label < num_classes for label in row):
+            raise UserError(f"{path}, image {number}: classes {row}; there are 0 to {num_classes - 1}.", expected)
+    return tuple(tuple(sorted(set(row))) for row in rows)
+
+
+def by_name(labels: MultiLabels, names: Sequence[str], *, path: Path) -> MultiLabels:
+    """The classes of the images with these names, found by the number in each name.
+
+    Raises:
+        UserError: a name without a number, or with one that the file does not go up to.
+    """
+    found = []
+    for name in names:
+        match = NUMBER.search(name)
+        if match is None or not 1 <= int(match.group(1)) <= len(labels):
+            raise UserError(
+                f"{name} is none of the {len(labels):,} images of {path}.",
+                f"Images keep their published names, ILSVRC2012_val_00000001.JPEG; take {FILE} away if they do not.",
+            )
+        found.append(labels[int(match.group(1)) - 1])
+    return tuple(found)
+
+
+def real_accuracy(predictions_N: np.ndarray, labels: MultiLabels) -> tuple[float | None, int]:
+    """(fraction of images whose predicted class is one of theirs, number of images that have a class).
+
+    None where no image has one.
+    """
+    if len(predictions_N) != len(labels):
+        raise ValueError(f"{len(predictions_N)} predictions for {len(labels)} images")
+    right = [int(guess) in row for guess, row in zip(predictions_N, labels, strict=True) if row]
+    return (sum(right) / len(right) if right else None), len(right)
+
+
+def to_arrays(labels: MultiLabels) -> dict[str, np.ndarray]:
+    """As flat arrays, for the cache: all classes one after another, and where each image's begin."""
+    counts = [len(row) for row in labels]
+    flat = [label for row in labels for label in row]
+    return {"real_classes": np.array(flat, dtype=np.int64), "real_starts": np.cumsum([0, *counts], dtype=np.int64)}
+
+
+def from_arrays(stored: dict[str, np.ndarray]) -> MultiLabels:
+    """What `to_arrays` was given."""
+    flat, starts = stored["real_classes"].tolist(), stored["real_starts"].tolist()
+    return tuple(tuple(flat[start:stop]) for start, stop in itertools.pairwise(starts))
