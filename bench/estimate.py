@@ -77,7 +77,8 @@ def evaluation_images(cell: Cell, sizes: dict[str, DataSize]) -> int:
     total = sizes[cell.data].test
     for task in cell.tasks:
         size = sizes[task.data]
-        asked = {"num_train": size.train, "num_test": size.test, "num_classes": size.classes, **task.kwargs}
+        asked = {"num_train": size.train, "num_test": size.test, "num_classes": size.classes}
+        asked |= {"own_size": cell.image_size, **task.kwargs}
         num_images = getattr(discover.load("task", task.task), "num_images", None)  # a task may say; else all of them
         total += num_images(**asked) if num_images else size.train + size.test
     return total

@@ -52,3 +52,22 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
         return module.build(name, image_size=image_size, channels=channels, num_classes=num_classes, **options)
     except ValueError as error:
         raise UserError(f"Model {name!r} cannot be built at {image_size} px: {error}") from error
+
+
+def transferred(
+    model: nn.Module, name: str, *, image_size: int, channels: int, num_classes: int, **options: Any
+) -> nn.Module:
+    """A copy of a trained model for another image size and other classes: its body, and a classifier of zeros.
+
+    Raises:
+        UserError: a size the model cannot take, or a family whose weights depend on the size.
+    """
+    from vit.transfer import carry_over
+
+    if getattr(model, "pre_logits", None) is not None:
+        options["head"] = "linear"  # the hidden layer in the head goes with the old classes
+    fresh = build(name, image_size=image_size, channels=channels, num_classes=num_classes, **options)
+    try:
+        return carry_over(model, fresh)
+    except ValueError as error:
+        raise UserError(f"Model {name!r} cannot be fine-tuned at {image_size} px: {error}.") from error

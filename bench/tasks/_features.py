@@ -48,9 +48,18 @@ def extractor(
 
 def to_input(images_BHWC: Any, *, image_size: int, channels: int) -> Any:
     """uint8 torch images_BHWC -> float32 x_BCHW in [-1, 1] at the model's size and number of channels."""
+    x_BCHW = images_BHWC.permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
+    return fit_input(x_BCHW, image_size=image_size, channels=channels)
+
+
+def fit_input(x_BCHW: Any, *, image_size: int, channels: int) -> Any:
+    """float32 images at the model's size and number of channels: bilinear, anti-aliased when shrinking.
+
+    Raises:
+        ValueError: neither grey nor RGB where the other is needed.
+    """
     from torch.nn import functional
 
-    x_BCHW = images_BHWC.permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
     if x_BCHW.shape[1] != channels:
         if {x_BCHW.shape[1], channels} != {1, 3}:
             raise ValueError(f"images of {x_BCHW.shape[1]} channels for a model that takes {channels}")

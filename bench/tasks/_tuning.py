@@ -1,0 +1,234 @@
+"""The fine-tuning protocol (the paper's Table 4 and appendix B.1.1): a rate chosen on a held-out part of the training
+set, then a fit on all of it with that rate. The test split is looked at once, after everything is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bench.data.images import ImageSet
+from bench.data.real import real_accuracy
+from bench.data.subset import nested
+from bench.errors import UserError
+from bench.spec import Recipe
+from bench.tasks._common import accuracy_score, judged
+from bench.tasks._contract import FineTuned, Score, TaskContext
+
+# By number of training images, as BiT's HyperRule has it (its section 3.3), which gives Table 4 row by row; the parts
+# held out are those of the paper's appendix B.1.1, which follow the same sizes.
+SMALL, LARGE = 20_000, 500_000
+STEPS = (500, 10_000, 20_000)
+HELD_OUT = (0.10, 0.02, 0.01)
+RATES, RATES_LARGE = (0.001, 0.003, 0.01, 0.03), (0.003, 0.01, 0.03, 0.06)
+BATCH = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """How a model is fine-tuned; build it with `tuning`.
+
+    Attributes:
+        steps, batch, rates: of every run; the rates are tried in this order. num_held_out: images they are judged on.
+        image_size: pixels per side; None for the model's own. shift, flip: augmentation.
+        average: Polyak averaging of the weights, decay per step; 0 for none (the paper: 0.9999, Table 2's ImageNet).
+    """
+
+    steps: int
+    batch: int
+    rates: tuple[float, ...]
+    num_held_out: int
+    image_size: int | None = None
+    shift: int = 0
+    flip: bool = False
+    average: float = 0.0
+
+    @property
+    def warmup_steps(self) -> int:
+        """500 steps, fewer in short runs (big_vision's transfer: 100 of 500)."""
+        return min(500, self.steps // 5)
+
+    def recipe(self, rate: float) -> Recipe:
+        """SGD with momentum 0.9, cosine to zero, gradients clipped at norm 1, no weight decay."""
+        return Recipe(
+            optimizer="sgd", lr=rate, batch=self.batch, weight_decay=0.0, clip=1.0, schedule="separate", cooldown=1.0,
+            cooldown_shape="cosine", warmup_images=self.warmup_steps * self.batch, shift=self.shift, flip=self.flip,
+            average=self.average,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The rate that was chosen and what for: accuracies on the held-out part, None where training diverged."""
+
+    rate: float | None
+    accuracies: tuple[float | None, ...] = ()
+    at_edge: bool = False
+    train_flops: int = 0
+    seconds: float = 0.0
+
+
+def tuning(
+    num_train: int,
+    *,
+    steps: int | None = None,
+    batch: int | None = None,
+    rates: Sequence[float] | None = None,
+    held_out: float | int | None = None,
+    **more: Any,
+) -> Tuning:
+    """Table 4's settings for a training set of this size, where nothing else is said.
+
+    The batch is 512, or the whole training set where that is smaller. Rates are used as they are given, whatever the
+    batch. `held_out` is a fraction, or a number of images.
+
+    Raises:
+        UserError: options out of range.
+    """
+    size = int(num_train >= SMALL) + int(num_train >= LARGE)
+    part = HELD_OUT[size] if held_out is None else held_out
+    number = round(part * num_train) if isinstance(part, float) else part
+    made = Tuning(
+        steps=STEPS[size] if steps is None else steps,
+        batch=min(BATCH, num_train) if batch is None else batch,
+        rates=tuple(rates) if rates is not None else RATES_LARGE if size == 2 else RATES,
+        num_held_out=max(1, number) if held_out is None else number,
+        **more,
+    )
+    _check(made, num_train)
+    return made
+
+
+def _check(made: Tuning, num_train: int) -> None:
+    """Raises UserError where a run of these settings cannot be made."""
+    if made.steps < 1 or made.batch < 1:
+        raise UserError(f"Fine-tuning needs at least one step of one image, not {made.steps} of {made.batch}.")
+    if not made.rates or min(made.rates) <= 0:
+        raise UserError(f"Learning rates {made.rates} are not positive numbers.", "For example rates=(0.01,0.03).")
+    if len(made.rates) > 1 and not 0 < made.num_held_out < num_train:
+        raise UserError(
+            f"{made.num_held_out} images cannot be held out of {num_train:,} to choose a learning rate.",
+            "Give held_out as a fraction such as 0.1, as a number of images, or a single rate.",
+        )
+    if not 0 <= made.average < 1:
+        raise UserError(f"average={made.average} is not a decay.", "Give 0 for none, or such as 0.999.")
+
+
+def split(train: ImageSet, num_held_out: int) -> tuple[ImageSet, ImageSet]:
+    """(training part, held-out part), both class-balanced: the head and the tail of the nested order."""
+    order_N = nested(train.labels_N, None, keys_N=train.content_keys_N)
+    return train.take(order_N[: len(train) - num_held_out]), train.take(order_N[len(train) - num_held_out :])
+
+
+def choose(context: TaskContext, train: ImageSet, settings: Tuning, *, purpose: str) -> Choice:
+    """Try every rate on one part of the training set and judge it on the other; of equal ones the lowest. A single
+    rate is taken as it is."""
+    assert context.fine_tune is not None
+    if len(settings.rates) == 1:
+        return Choice(rate=settings.rates[0])
+    part, held_out = split(train, settings.num_held_out)
+    accuracies: list[float | None] = []
+    flops, seconds = 0, 0.0
+    for rate in settings.rates:
+        tuned = context.fine_tune(
+            part, recipe=settings.recipe(rate), steps=settings.steps, image_size=settings.image_size,
+            purpose=f"{purpose}/choose",
+        )  # fmt: skip
+        accuracies.append(accuracy(tuned, held_out))
+        flops, seconds = flops + tuned.train_flops["dense"], seconds + tuned.seconds
+    worth = {rate: found for rate, found in zip(settings.rates, accuracies, strict=True) if found is not None}
+    best = min(worth, key=lambda rate: (-worth[rate], rate)) if worth else None
+    at_edge = best in (min(settings.rates), max(settings.rates))
+    return Choice(rate=best, accuracies=tuple(accuracies), at_edge=at_edge, train_flops=flops, seconds=seconds)
+
+
+def accuracy(tuned: FineTuned, images: ImageSet) -> float | None:
+    """Accuracy on labelled images; None where training diverged."""
+    if tuned.diverged:
+        return None
+    return float((tuned.logits(images.images_NHWC).argmax(1) == images.labels_N).mean())
+
+
+def evaluate(
+    context: TaskContext,
+    train: ImageSet,
+    test: ImageSet,
+    settings: Tuning,
+    *,
+    task: str,
+    data: str,
+    draws: Sequence[int],
+    detail: tuple[tuple[str, Any], ...] = (),
+) -> list[Score]:
+    """Choose once, fit on all of `train` for every draw, score on `test`: one score per draw.
+
+    Where the test images have several labels each, a second score, of `<data>-real`, takes any of them as right.
+
+    Raises:
+        UserError: there is no model to train.
+    """
+    if context.fine_tune is None:
+        raise UserError(f"The task {task} trains the network, and there are only features.", "Give --model.")
+    purpose = f"{task}/{data}"
+    choice = choose(context, train, settings, purpose=purpose)
+    copies_M = context.copies(test)
+    scores = []
+    for draw in draws:
+        head: dict[str, Any] = {
+            "task": task, "data": data, "num_test": len(test), "num_classes": test.num_classes, "draw": draw,
+        }  # fmt: skip
+        facts = (*detail, ("num_train", len(train)), *_facts(settings, choice))
+        tuned = None
+        if choice.rate is not None:
+            tuned = context.fine_tune(
+                train, recipe=settings.recipe(choice.rate), steps=settings.steps, image_size=settings.image_size,
+                purpose=f"{purpose}/{draw}",
+            )  # fmt: skip
+            facts += _costs(choice, tuned, len(draws))
+        if tuned is None or tuned.diverged:
+            reason = "the loss was not finite" if tuned else "the loss was not finite at any of the rates"
+            scores.append(accuracy_score(None, **head, detail=(*facts, ("reason", reason))))
+            continue
+        predicted_M = tuned.logits(test.images_NHWC).argmax(1)
+        scores.append(judged(predicted_M == test.labels_N, copies_M=copies_M, **head, detail=facts))
+        if test.multi_labels is not None:
+            value, counted = real_accuracy(predicted_M, test.multi_labels)
+            scores.append(accuracy_score(value, **head | {"data": f"{data}-real", "num_test": counted}, detail=facts))
+    return scores
+
+
+def _facts(settings: Tuning, choice: Choice) -> tuple[tuple[str, Any], ...]:
+    """What was chosen from what; `rate_at_edge` says that a wider sweep might find a better one."""
+    return (
+        ("steps", settings.steps),
+        ("batch", settings.batch),
+        ("rates", list(settings.rates)),
+        ("rate", choice.rate),
+        ("rate_at_edge", choice.at_edge),
+        ("held_out_accuracies", list(choice.accuracies)),
+        ("num_held_out", settings.num_held_out if len(settings.rates) > 1 else 0),
+    )
+
+
+def _costs(choice: Choice, tuned: FineTuned, repeats: int) -> tuple[tuple[str, Any], ...]:
+    """FLOPs and seconds of one repeat and its share of the choice. They count as evaluation, not as pre-training."""
+    return (
+        ("image_size", tuned.image_size),
+        ("final_loss", float(np.mean(tuned.losses_T[-50:]))),
+        ("train_flops", round(tuned.train_flops["dense"] + choice.train_flops / repeats)),
+        ("seconds", tuned.seconds + choice.seconds / repeats),
+    )
+
+
+def forward_images(settings: Tuning, *, num_test: int, repeats: int, own_size: int | None) -> int:
+    """What this costs in images that pass forward through the network at its own size: the planner's question.
+
+    Training counts three times; another image size by its number of pixels.
+    """
+    pixels = (settings.image_size / own_size) ** 2 if settings.image_size and own_size else 1.0
+    tried = len(settings.rates) if len(settings.rates) > 1 else 0
+    trained = 3 * settings.steps * settings.batch * (tried + repeats)
+    return round(pixels * (trained + tried * settings.num_held_out + repeats * num_test))

@@ -1,0 +1,90 @@
+"""VTAB-1k: how well a model adapts to a task from 1,000 examples; the benchmark's score is the plain mean over tasks.
+
+The protocol (Zhai et al. 2019, section 3): 1,000 examples of the training split, of which 800 train and 200 judge every
+choice; then a fit on all 1,000 with what was chosen, and the whole test split once. Every task has the same settings:
+the ViT paper's (Table 4: the whole network is fine-tuned for 2,500 steps of 512 at rate 0.01), unless a study says
+otherwise. One rate leaves nothing to choose; of several, each task chooses one: the same sweep for all.
+
+One data set is one task of the benchmark. `detail` names its group; means over tasks and groups belong to the analysis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.data.subset import nested
+from bench.errors import UserError
+from bench.tasks import _tuning, _vtab
+from bench.tasks._common import balanced_part
+from bench.tasks._contract import Score, TaskContext
+
+REVISION = 1
+EXAMPLES, HELD_OUT = 1_000, 200
+STEPS, BATCH, RATES = 2_500, 512, (0.01,)
+
+
+def evaluate(
+    context: TaskContext,
+    *,
+    data: str,
+    image_size: int | None = None,
+    steps: int = STEPS,
+    batch: int = BATCH,
+    rates: Sequence[float] = RATES,
+    repeats: int = 1,
+    test_limit: int | None = None,
+    shift: int = 0,
+    flip: bool = False,
+) -> list[Score]:
+    """Fine-tune the model of `context` on 1,000 examples of one data set, and score it on the test split.
+
+    Args:
+        image_size: pixels per side; None for the model's own.
+        steps, batch, rates: the same for every task. Of several rates one is chosen on the 200 examples.
+        repeats: other 1,000 examples each: the draws of the scores.
+        test_limit: score the nested, class-balanced part of this size; None scores the whole test split.
+        shift, flip: augmentation, left out of the tasks whose answer it would change (`_vtab.NO_SHIFT`, `NO_FLIP`).
+
+    Raises:
+        UserError: options out of range, fewer than 1,000 training examples, data that is not on this machine.
+        Interrupted: a signal asked for a stop.
+    """
+    if repeats < 1:
+        raise UserError(f"repeats={repeats}: at least one fit is needed.")
+    train, test = context.load(data, "train"), balanced_part(context.load(data, "test"), test_limit)
+    if len(train) < EXAMPLES:
+        raise UserError(
+            f"VTAB takes {EXAMPLES:,} training examples, and {data} has {len(train):,}.", "Use the task finetune."
+        )
+    settings = _tuning.tuning(
+        EXAMPLES, steps=steps, batch=batch, rates=rates, held_out=HELD_OUT, image_size=image_size,
+        shift=0 if data in _vtab.NO_SHIFT else shift, flip=flip and data not in _vtab.NO_FLIP,
+    )  # fmt: skip
+    detail = (("group", _vtab.group_of(data)),)
+    scores = []
+    for draw in range(repeats):
+        chosen_N = nested(train.labels_N, EXAMPLES, draw, keys_N=train.content_keys_N)
+        scores += _tuning.evaluate(
+            context, train.take(chosen_N), test, settings, task="vtab", data=data, draws=(draw,), detail=detail
+        )
+    return scores
+
+
+def num_images(
+    *,
+    num_test: int,
+    own_size: int | None = None,
+    repeats: int = 1,
+    test_limit: int | None = None,
+    image_size: int | None = None,
+    steps: int = STEPS,
+    batch: int = BATCH,
+    rates: Sequence[float] = RATES,
+    **_: object,
+) -> int:
+    """The cost in forward passes of one image; see `_tuning.forward_images`."""
+    settings = _tuning.tuning(
+        EXAMPLES, steps=steps, batch=batch, rates=rates, held_out=HELD_OUT, image_size=image_size
+    )
+    num_test = min(num_test, test_limit or num_test)
+    return repeats * _tuning.forward_images(settings, num_test=num_test, repeats=1, own_size=own_size)
