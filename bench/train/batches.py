@@ -38,7 +38,7 @@ class Batches:
             else images.images_NHWC
         )
         self.images_NHWC = torch.from_numpy(np.ascontiguousarray(padded)).to(device)
-        self.labels_N = torch.from_numpy(np.asarray(images.labels_N, dtype=np.int64)).to(device)
+        self.labels_N = torch.from_numpy(np.array(images.labels_N, dtype=np.int64)).to(device)
         self._permutation = lru_cache(maxsize=2)(self._shuffle)
 
     def _shuffle(self, epoch: int) -> np.ndarray:
