@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from bench.analysis.intervals import LEVEL, Estimate, Pool, Samples, average, estimate_all, pool
 from bench.analysis.records import Records
-from bench.analysis.table import horizon_table, score_table
+from bench.analysis.samples import SampleKey, all_samples
+from bench.analysis.table import PIXELS, horizon_table, score_table
 
 HEADLINE, FAR, UPSTREAM = "headline", "far", "upstream"
 DEFAULT_SHOTS = 10
-PIXELS = "Pixels"
 PointKey = tuple[str, int]
 """(variant, images seen)."""
 
@@ -81,6 +80,8 @@ class Evidence:
         shots: labelled images per class for every few-shot number that is shown.
         convention: which FLOP count is the compute axis, "paper" or "dense".
         data_kinds: "photographs" or "rendered" per data set, as far as known.
+        published: the numbers are quoted from a publication, not measured here; figures show such points hollow.
+        reference: published evidence that figures lay under these points.
     """
 
     records: Records
@@ -93,6 +94,8 @@ class Evidence:
     convention: str = "paper"
     question: str = ""
     data_kinds: Mapping[str, str] = field(default_factory=dict)
+    published: bool = False
+    reference: Evidence | None = None
     _estimates: dict[tuple[str, int | None], dict[PointKey, Estimate]] = field(default_factory=dict, repr=False)
     _pools: dict[str, Pool | None] = field(default_factory=dict, repr=False)
 
@@ -149,6 +152,15 @@ class Evidence:
             key = (s.last.model, s.last.data)
             largest[key] = max(largest.get(key, 0), s.last.num_images)
         return tuple(s for s in self.series if s.last.num_images == largest[s.last.model, s.last.data])
+
+    @cached_property
+    def cells(self) -> dict[str, tuple[str, ...]]:
+        """Names of the complete cells of each variant: one per seed."""
+        done = self.horizons[self.horizons["status"] == "complete"].drop_duplicates("directory")
+        found: dict[str, list[str]] = {}
+        for variant, name in zip(done["variant"], done["directory"], strict=True):
+            found.setdefault(variant, []).append(name)
+        return {variant: tuple(names) for variant, names in found.items()}
 
     @cached_property
     def pixels(self) -> Point | None:
@@ -218,8 +230,8 @@ class Evidence:
         return None if point is None else self.estimates(measure).get(point.key)
 
     @cached_property
-    def _samples(self) -> dict[tuple[str, int, str, int | None], Samples]:
-        return dict(_all_samples(self.horizons, self.scores))
+    def _samples(self) -> dict[SampleKey, Samples]:
+        return dict(all_samples(self.horizons, self.scores))
 
 
 def is_accuracy(measure: str) -> bool:
@@ -252,82 +264,6 @@ def build(
         records=records, horizons=horizon_table(records.records), scores=scores, headline=headline_found,
         far=far_found, shots=DEFAULT_SHOTS if DEFAULT_SHOTS in shots else (shots[-1] if shots else None), level=level,
         question=question, data_kinds=data_kinds or {},
-    )  # fmt: skip
-
-
-SampleKey = tuple[str, int, str, int | None]
-"""(variant, images seen, measure, shots)."""
-
-
-def _all_samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[SampleKey, Samples]]:
-    """Scores of complete cells, grouped. Works on integer codes: a study may have millions of scores."""
-    if horizons.empty or scores.empty:
-        return
-    cells = horizons.loc[horizons["status"] == "complete", ["directory", "images_seen", "variant", "seed", "family"]]
-    rows, at = _matched(scores, cells)
-    variants, names = sorted(set(cells["variant"])), tuple(scores["measure"].cat.categories)
-    numbers = {name: scores[name].to_numpy()[rows] for name in ("value", "stderr", "num_test")}
-    keys = np.stack([
-        np.searchsorted(variants, cells["variant"].to_numpy(dtype=object))[at], cells["images_seen"].to_numpy()[at],
-        scores["measure"].cat.codes.to_numpy()[rows], _whole(scores["shots"])[rows],
-        cells["seed"].to_numpy(dtype=np.int64)[at], _whole(scores["draw"])[rows],
-    ])  # fmt: skip
-    order = np.lexsort((scores["directory"].cat.codes.to_numpy()[rows], *keys[::-1]))
-    keys = keys[:, order]
-    first = np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0))  # a repeat of the same seed and draw adds nothing
-    keys, order = keys[:, first], order[first]
-    value, error, tests = (numbers[name][order] for name in ("value", "stderr", "num_test"))
-    error = np.where(np.isnan(error), np.sqrt(value * (1 - value) / tests), error)
-    pixels = (cells["family"] == PIXELS).to_numpy()[at][order]
-    starts = np.flatnonzero(np.append(True, (np.diff(keys[:4], axis=1) != 0).any(axis=0)))
-    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), keys.shape[1]], strict=True):
-        variant, seen, measure, shots = keys[:4, start].tolist()
-        made = _rectangle(
-            value[start:stop], seeds=keys[4, start:stop], draws=keys[5, start:stop], trained=not pixels[start],
-            image_error=float(error[start:stop].mean()), num_test=int(tests[start:stop].min()),
-        )  # fmt: skip
-        if made is not None:
-            yield (variants[variant], seen, names[measure], None if shots < 0 else shots), made
-
-
-def _matched(scores: pd.DataFrame, cells: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of `scores` that have a value and a row in `cells`, and which row that is."""
-    seen = np.unique(np.concatenate([scores["images_seen"].to_numpy(), cells["images_seen"].to_numpy()]))
-    place = pd.Index(scores["directory"].cat.categories).get_indexer(pd.Index(cells["directory"]))
-    wanted = place * len(seen) + np.searchsorted(seen, cells["images_seen"].to_numpy())
-    wanted[place < 0] = -1
-    given = scores["directory"].cat.codes.to_numpy().astype(np.int64) * len(seen)
-    given += np.searchsorted(seen, scores["images_seen"].to_numpy())
-    sorter = np.argsort(wanted, kind="stable")
-    found = sorter[np.searchsorted(wanted, given, sorter=sorter).clip(max=len(wanted) - 1)]
-    rows = np.flatnonzero((wanted[found] == given) & scores["value"].notna().to_numpy())
-    return rows, found[rows]
-
-
-def _whole(column: pd.Series) -> np.ndarray:
-    return column.fillna(-1).to_numpy(dtype=np.int64)
-
-
-def _rectangle(
-    value: np.ndarray, *, seeds: np.ndarray, draws: np.ndarray, trained: bool, image_error: float, num_test: int
-) -> Samples | None:
-    """Seeds × draws without holes: draws that a seed lacks are dropped, or else seeds that lack a draw."""
-    all_seeds, all_draws = sorted(set(seeds.tolist())), sorted(set(draws.tolist()))
-    if len(value) == len(all_seeds) * len(all_draws):  # whole, and in order
-        grid = value.reshape(len(all_seeds), len(all_draws))
-    else:
-        grid = np.full((len(all_seeds), len(all_draws)), math.nan)
-        grid[np.searchsorted(all_seeds, seeds), np.searchsorted(all_draws, draws)] = value
-        whole_draws, whole_seeds = ~np.isnan(grid).any(axis=0), ~np.isnan(grid).any(axis=1)
-        if whole_draws.any():
-            grid, all_draws = grid[:, whole_draws], [d for d, w in zip(all_draws, whole_draws, strict=True) if w]
-        elif whole_seeds.any():
-            grid, all_seeds = grid[whole_seeds], [s for s, w in zip(all_seeds, whole_seeds, strict=True) if w]
-        else:
-            return None
-    return Samples(
-        values_SD=grid, seeds=tuple(all_seeds) if trained else (), draws=() if all_draws == [-1] else tuple(all_draws),
-        image_error=image_error, num_test=num_test,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ HORIZON_NUMBERS = (
     "flops_per_second", "utilisation", "core_days", "final_train_loss",
 )  # fmt: skip
 EMPTY = ("directory", "images_seen", "variant", "series", "status")
+PIXELS = "Pixels"
 NOT_A_VARIANT = ("seed", "axes", "tasks", "horizons")
 """Fields of a cell that do not make it another experiment: repeats of a variant differ in the seed alone."""
 
@@ -58,23 +59,38 @@ class ScoreRows:
     def __init__(self) -> None:
         self._codes: dict[str, array[int]] = {name: array("l") for name in NAMED}
         self._names: dict[str, dict[str | None, int]] = {name: {} for name in NAMED}
+        self._coded: dict[tuple[str, str, str, str | None], tuple[int, ...]] = {}
         self._numbers = {name: array("d") for name in NUMBERED}
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Every score of a record."""
+        directory = self._code("directory", record["directory"])
         for horizon in record["horizons"]:
-            for score in horizon.get("scores") or ():
-                detail = score.get("detail") or {}
-                named = (record["directory"], score["task"], score["data"],
-                         measure_of(score["task"], score["data"], score["metric"]), score["metric"],
-                         detail.get("group"))  # fmt: skip
-                for name, text in zip(NAMED, named, strict=True):
-                    known = self._names[name]
-                    self._codes[name].append(known.setdefault(text, len(known)))
-                self._numbers["images_seen"].append(horizon["images_seen"])
-                for name in NUMBERED[1:]:
-                    value = score.get(name)
-                    self._numbers[name].append(math.nan if value is None else value)
+            scores = horizon.get("scores") or ()
+            coded = [self._kind(score) for score in scores]
+            self._codes["directory"].extend([directory] * len(scores))
+            self._numbers["images_seen"].extend([horizon["images_seen"]] * len(scores))
+            for number, name in enumerate(NAMED[1:]):
+                self._codes[name].extend([codes[number] for codes in coded])
+            for name in NUMBERED[1:]:
+                values = [score.get(name) for score in scores]
+                self._numbers[name].extend([math.nan if value is None else value for value in values])
+
+    def _kind(self, score: Mapping[str, Any]) -> tuple[int, ...]:
+        """Codes of what a score measures, in the order of NAMED."""
+        detail = score.get("detail")
+        key = score["task"], score["data"], score["metric"], detail.get("group") if detail else None
+        found = self._coded.get(key)
+        if found is None:
+            task, data, metric, group = key
+            named = (task, data, measure_of(task, data, metric), metric, group)
+            found = tuple(self._code(name, text) for name, text in zip(NAMED[1:], named, strict=True))
+            self._coded[key] = found
+        return found
+
+    def _code(self, name: str, text: str | None) -> int:
+        known = self._names[name]
+        return known.setdefault(text, len(known))
 
     def take(self, record: Mapping[str, Any]) -> None:
         """`add`, and leave the record without its scores."""
@@ -88,7 +104,7 @@ class ScoreRows:
         for name in NAMED:
             known = self._names[name]
             texts = sorted(text for text in known if text is not None)
-            place = {text: number for number, text in enumerate(texts)}
+            place: dict[str | None, int] = {text: number for number, text in enumerate(texts)}
             renamed = np.array([place.get(text, -1) for text in known], dtype=np.int64)
             codes = renamed[np.array(self._codes[name], dtype=np.int64)] if known else np.array([], dtype=np.int64)
             columns[name] = pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype=object))
@@ -156,7 +172,7 @@ def _with_series(table: pd.DataFrame) -> pd.DataFrame:
     if table.empty:
         return table
     variants = table.drop_duplicates("variant").set_index("variant")
-    upstreams = _most_upstreams_on_an_axis(variants[variants["family"] != "Pixels"])
+    upstreams = _most_upstreams_on_an_axis(variants[variants["family"] != PIXELS])
     names: dict[str, str] = {}
     for (model, data, _), group in variants.groupby(["model", "data", "num_images"], sort=True, dropna=False):
         label = f"{model} on {data}" if upstreams > 1 else str(model)

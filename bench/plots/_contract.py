@@ -21,11 +21,29 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
 class NothingToDraw(Exception):
     """The records hold nothing for this figure; the message says what is missing."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Mark:
+    """A mark that the report explains when it is pointed at.
+
+    Attributes:
+        axes, x, y: where it was drawn, in data coordinates.
+        text: what is shown: lines about the run and its score.
+        cells: names of the cells behind it; a click shows their records.
+    """
+
+    axes: Axes
+    x: float
+    y: float
+    text: str
+    cells: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,12 +55,24 @@ class Drawing:
         data: every number that is plotted, one row per mark; written beside the figure as CSV.
         caption: what is shown, n, shots, what the intervals contain, the kinds of images. Plain text.
         alt: one sentence for those who cannot see the figure.
+        marks: what can be pointed at.
     """
 
     figure: Figure
     data: pd.DataFrame
     caption: str
     alt: str
+    marks: tuple[Mark, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spot:
+    """A mark's place on the finished picture, as shares of its width and height from the top left."""
+
+    x: float
+    y: float
+    text: str
+    cells: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +86,7 @@ class Saved:
     png: bytes
     svg: str
     csv: str
+    spots: tuple[Spot, ...] = ()
 
     def files(self, folder: Path) -> dict[Path, bytes]:
         """File name to content."""
@@ -74,11 +105,22 @@ def render(name: str, title: str, drawing: Drawing) -> Saved:
         png, svg = io.BytesIO(), io.StringIO()
         drawing.figure.savefig(png, format="png", dpi=_style.DPI, metadata={"Software": None})
         drawing.figure.set_layout_engine("none")  # arranged once; both files are the same picture
+        spots = _spots(drawing)
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         drawing.figure.savefig(svg, format="svg", metadata=nothing)
     text = re.sub(r"<!--.*?-->\s*", "", svg.getvalue(), flags=re.DOTALL)
     text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
     return Saved(
         name=name, title=title, caption=drawing.caption, alt=drawing.alt, png=png.getvalue(), svg=text,
-        csv=drawing.data.to_csv(index=False, lineterminator="\n"),
+        csv=drawing.data.to_csv(index=False, lineterminator="\n"), spots=spots,
     )  # fmt: skip
+
+
+def _spots(drawing: Drawing) -> tuple[Spot, ...]:
+    """Where the marks are on the picture, once everything has its place."""
+    width, height = drawing.figure.bbox.width, drawing.figure.bbox.height
+    found = []
+    for mark in drawing.marks:
+        x, y = mark.axes.transData.transform((mark.x, mark.y))
+        found.append(Spot(x=round(x / width, 4), y=round(1 - y / height, 4), text=mark.text, cells=mark.cells))
+    return tuple(found)

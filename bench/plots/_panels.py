@@ -16,8 +16,9 @@ from matplotlib.lines import Line2D
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point
 from bench.analysis.intervals import Estimate, contents
 from bench.analysis.words import plural, short_count
-from bench.plots import _style
-from bench.plots._contract import Drawing, NothingToDraw
+from bench.plots import _reference, _style
+from bench.plots._contract import Drawing, Mark, NothingToDraw
+from bench.plots._marks import point_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 TITLE_WIDTH = 34  # characters that fit above a panel
 MAX_NAMED = 14  # lines a legend can name; beyond that it names families and sizes
+CROWDED = 400  # marks in a panel above which they are drawn small and without intervals' full strength
+RASTER = 1_500  # marks in a panel above which the SVG holds them as a picture: it stays small and quick to show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +47,7 @@ class _Collected:
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     estimates: list[Estimate] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
 
 
 def panel_measures(evidence: Evidence) -> list[str]:
@@ -54,11 +58,12 @@ def panel_measures(evidence: Evidence) -> list[str]:
 
 def draw(
     evidence: Evidence, lines: Sequence[Line], *, x_label: str, x_name: str, caption: str, alt: str,
-    dodge: bool = False,
+    dodge: bool = False, reference: Sequence[Line] = (),
 ) -> Drawing:  # fmt: skip
     """Panels of accuracy against x with intervals and baselines, a legend, and a caption that says what they hold.
 
     With `dodge`, lines that share their x values are drawn a hair apart, so that no interval hides another.
+    `reference` are lines of `evidence.reference`: published points, drawn hollow under the measured ones.
     """
     points = [p for line in lines for p in line.points]
     measures = [m for m in panel_measures(evidence) if any(evidence.estimate(p, m) for p in points)]
@@ -66,21 +71,33 @@ def draw(
         raise NothingToDraw("no scores at any trained point")
     collected = _Collected()
     with _style.context():
-        figure, axes_list, legend_axes = _grid(len(measures), legend_lines=min(len(lines), MAX_NAMED) + 4)
+        legend_lines = min(len(lines), MAX_NAMED) + 4 + 3 * bool(reference)
+        figure, axes_list, legend_axes = _grid(len(measures), legend_lines=legend_lines)
         families = tuple(dict.fromkeys(line.family for line in lines))
         xs = [x for line in lines for x in line.x]
         shift = _dodge(len(lines), max(xs) / min(xs)) if dodge else [1.0] * len(lines)
         for axes, measure in zip(axes_list, measures, strict=True):
             _panel(axes, evidence, lines, measure, families, collected, x_name, shift)
-            _style.plain_log_x(axes, xs)
+            laid = _reference.overlay(axes, evidence, reference, measure, families, x_name)
+            collected.rows += laid.rows
+            collected.marks += laid.marks
+            _style.plain_log_x(axes, [*xs, *laid.x])
             axes.set_title(_title(evidence, measure, points), fontweight="bold" if measure == HEADLINE else "normal")
             axes.set_ylabel(_y_label(evidence, measure))
             axes.set_xlabel(x_label)
-        _legend(legend_axes, evidence, lines, families)
+        _legend(legend_axes, evidence, lines, families, reference)
+    shown = _what_is_shown(evidence, measures, collected, lines)
     return Drawing(
-        figure=figure, data=pd.DataFrame(collected.rows), alt=alt,
-        caption=f"{caption} {_what_is_shown(evidence, measures, collected, lines)}",
+        figure=figure, data=pd.DataFrame(collected.rows), alt=alt, marks=tuple(collected.marks),
+        caption=" ".join([caption, shown, *_reference.sentences(evidence, measures, reference)]),
     )  # fmt: skip
+
+
+def baselines(evidence: Evidence) -> str:
+    """The lines that are there for comparison, for the sentence that replaces a picture."""
+    lines = [*(["raw pixels"] if evidence.pixels else []),
+             *(["untrained networks"] if any(s.untrained for s in evidence.series) else [])]  # fmt: skip
+    return f", with {' and '.join(lines)} as baselines" if lines else ""
 
 
 def _grid(panels: int, *, legend_lines: int) -> tuple[Figure, list[Axes], Axes]:
@@ -117,11 +134,15 @@ def _panel(
             mine = [(x * factor, 100 * e.value, 100 * e.half, line.size) for x, _, e in found]
             paths.append([(x, y) for x, y, _, _ in mine])
             marks += mine
+            kind = "published" if evidence.published else "trained"
             for mark_x, point, e in found:
-                collected.rows.append(_row(measure, "trained", line.label, point, e) | {x_name: mark_x})
+                collected.rows.append(_row(measure, kind, line.label, point, e) | {x_name: mark_x})
                 collected.estimates.append(e)
+                text = point_text(evidence, point, measure, e, label=line.label)
+                cells = evidence.cells.get(point.variant, ())
+                collected.marks.append(Mark(axes=axes, x=mark_x * factor, y=100 * e.value, text=text, cells=cells))
         if marks:
-            _marks(axes, paths, np.asarray(marks), _style.look(family, families), order)
+            _marks(axes, paths, np.asarray(marks), _style.look(family, families), order, hollow=evidence.published)
             tops += [y + sign * half for _, y, half, _ in marks for sign in (-1, 1)]
     low, high = min(tops), max(tops)
     low, high = _pixel_line(axes, evidence, measure, collected, x_name, low, high)
@@ -130,14 +151,23 @@ def _panel(
     axes.set_ylim(max(0, low - margin), min(100.5, high + margin))
 
 
-def _marks(axes: Axes, paths: list[Any], marks: np.ndarray, look: tuple[str, str], order: int) -> None:
+def _marks(
+    axes: Axes, paths: list[Any], marks: np.ndarray, look: tuple[str, str], order: int, *, hollow: bool
+) -> None:
     """Faint lines, intervals and markers of one family."""
     colour, marker = look
     x, y, half, size = marks.T
     above = 3 + 0.01 * order
-    axes.add_collection(LineCollection(paths, colors=colour, linewidths=1.1, alpha=0.45, zorder=2))
-    axes.vlines(x, y - half, y + half, colors=colour, linewidth=1.1, zorder=above)
-    axes.scatter(x, y, s=size**2, c=colour, marker=marker, edgecolors="white", linewidths=0.7, zorder=above + 0.005)
+    crowded, raster = len(marks) > CROWDED, len(marks) > RASTER
+    axes.add_collection(LineCollection(paths, colors=colour, linewidths=0.5 if crowded else 1.1,
+                                       alpha=0.2 if crowded else 0.45, zorder=2, rasterized=raster))  # fmt: skip
+    axes.vlines(x, y - half, y + half, colors=colour, linewidth=0.5 if crowded else 1.1,
+                alpha=0.35 if crowded else 1.0, zorder=above, rasterized=raster)  # fmt: skip
+    axes.scatter(
+        x, y, s=(size * (0.6 if crowded else 1.0)) ** 2, c="white" if hollow else colour, marker=marker,
+        edgecolors=colour if hollow else "white", linewidths=1.3 if hollow else 0.3 if crowded else 0.7,
+        zorder=above + 0.005, rasterized=raster,
+    )  # fmt: skip
 
 
 def _dodge(lines: int, span: float) -> list[float]:
@@ -188,7 +218,9 @@ def _untrained_lines(
     return lowest
 
 
-def _legend(axes: Axes, evidence: Evidence, lines: Sequence[Line], families: tuple[str, ...]) -> None:
+def _legend(
+    axes: Axes, evidence: Evidence, lines: Sequence[Line], families: tuple[str, ...], reference: Sequence[Line]
+) -> None:
     handles = []
     named = len(lines) <= MAX_NAMED
     for family in families:
@@ -196,12 +228,17 @@ def _legend(axes: Axes, evidence: Evidence, lines: Sequence[Line], families: tup
         members = [line for line in lines if line.family == family]
         sizes = [(line.size, f"{line.label}, {short_count(line.points[-1].params_body)} params") for line in members]
         for size, label in sizes if named else [(7.0, f"{family} ({plural(len(members), 'model')})")]:
-            handles.append(Line2D([], [], color=colour, marker=marker, markersize=size, markeredgecolor="white",
-                                  linewidth=1.1, label=label))  # fmt: skip
+            handles.append(Line2D(
+                [], [], color=colour, marker=marker, markersize=size, linewidth=1.1, label=label,
+                markerfacecolor="white" if evidence.published else colour,
+                markeredgecolor=colour if evidence.published else "white",
+            ))  # fmt: skip
+    handles += _reference.handles(evidence, reference, families)
     if evidence.pixels:
         handles.append(Line2D([], [], color=_style.PIXELS_COLOUR, linestyle="-.", linewidth=1.2, label="raw pixels"))
-    handles.append(Line2D([], [], color="#777777", linestyle=(0, (4, 2.5)), linewidth=1.2,
-                          label="untrained, mean of the family"))  # fmt: skip
+    if any(series.untrained for series in evidence.series):
+        handles.append(Line2D([], [], color="#777777", linestyle=(0, (4, 2.5)), linewidth=1.2,
+                              label="untrained, mean of the family"))  # fmt: skip
     place = axes.get_subplotspec()
     wide = place is not None and len(place.colspan) > 1
     axes.legend(handles=handles, loc="center" if wide else "center left", ncols=3 if wide else 1, borderaxespad=0.0,
@@ -218,6 +255,8 @@ def _y_label(evidence: Evidence, measure: str) -> str:
     if measure == UPSTREAM:
         return "Upstream accuracy [%]"
     few_shot = evidence.shots and not any(":" in part for part in evidence.parts(measure))
+    if all(part.startswith("finetune:") for part in evidence.parts(measure)):
+        return "Fine-tuned accuracy [%]"
     return f"{evidence.shots}-shot accuracy [%]" if few_shot else "Accuracy [%]"
 
 
@@ -234,6 +273,8 @@ def _what_is_shown(
     evidence: Evidence, measures: Sequence[str], collected: _Collected, lines: Sequence[Line]
 ) -> str:
     estimates = collected.estimates
+    if evidence.published:
+        return _reference.what_is_quoted(evidence, measures, estimates)
     seeds = _span([e.num_seeds for e in estimates], "training seed")
     draws = _span([e.num_draws for e in estimates if e.num_draws], "few-shot draw")
     tests = []

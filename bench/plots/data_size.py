@@ -25,5 +25,5 @@ def draw(evidence: Evidence) -> Drawing:
     return _panels.draw(
         evidence, lines, x_label="Distinct pre-training images", x_name="distinct_images", dodge=True,
         caption=f"Every point of a line was trained on equally many presentations: {seen}.",
-        alt=f"{TITLE}: {len(lines)} models, one panel per task, with raw pixels and untrained networks as baselines.",
+        alt=f"{TITLE}: {len(lines)} models, one panel per task{_panels.baselines(evidence)}.",
     )  # fmt: skip

@@ -1,0 +1,87 @@
+"""Scores as tables seeds × draws, one per (variant, images seen, measure, shots)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from bench.analysis.intervals import Samples
+from bench.analysis.table import PIXELS
+
+SampleKey = tuple[str, int, str, int | None]
+"""(variant, images seen, measure, shots)."""
+
+
+def all_samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[SampleKey, Samples]]:
+    """Scores of complete cells, grouped. Works on integer codes: a study may have millions of scores."""
+    if horizons.empty or scores.empty:
+        return
+    cells = horizons.loc[horizons["status"] == "complete", ["directory", "images_seen", "variant", "seed", "family"]]
+    rows, at = _matched(scores, cells)
+    variants, names = sorted(set(cells["variant"])), tuple(scores["measure"].cat.categories)
+    numbers = {name: scores[name].to_numpy()[rows] for name in ("value", "stderr", "num_test")}
+    keys = np.stack([
+        np.searchsorted(variants, cells["variant"].to_numpy(dtype=object))[at], cells["images_seen"].to_numpy()[at],
+        scores["measure"].cat.codes.to_numpy()[rows], _whole(scores["shots"])[rows],
+        cells["seed"].to_numpy(dtype=np.int64)[at], _whole(scores["draw"])[rows],
+    ])  # fmt: skip
+    order = np.lexsort((scores["directory"].cat.codes.to_numpy()[rows], *keys[::-1]))
+    keys = keys[:, order]
+    first = np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0))  # a repeat of the same seed and draw adds nothing
+    keys, order = keys[:, first], order[first]
+    value, error, tests = (numbers[name][order] for name in ("value", "stderr", "num_test"))
+    error = np.where(np.isnan(error), np.sqrt(value * (1 - value) / tests), error)
+    pixels = (cells["family"] == PIXELS).to_numpy()[at][order]
+    starts = np.flatnonzero(np.append(True, (np.diff(keys[:4], axis=1) != 0).any(axis=0)))
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), keys.shape[1]], strict=True):
+        variant, seen, measure, shots = keys[:4, start].tolist()
+        made = _rectangle(
+            value[start:stop], seeds=keys[4, start:stop], draws=keys[5, start:stop], trained=not pixels[start],
+            image_error=float(error[start:stop].mean()), num_test=int(tests[start:stop].min()),
+        )  # fmt: skip
+        if made is not None:
+            yield (variants[variant], seen, names[measure], None if shots < 0 else shots), made
+
+
+def _matched(scores: pd.DataFrame, cells: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of `scores` that have a value and a row in `cells`, and which row that is."""
+    seen = np.unique(np.concatenate([scores["images_seen"].to_numpy(), cells["images_seen"].to_numpy()]))
+    place = pd.Index(scores["directory"].cat.categories).get_indexer(pd.Index(cells["directory"]))
+    wanted = place * len(seen) + np.searchsorted(seen, cells["images_seen"].to_numpy())
+    wanted[place < 0] = -1
+    given = scores["directory"].cat.codes.to_numpy().astype(np.int64) * len(seen)
+    given += np.searchsorted(seen, scores["images_seen"].to_numpy())
+    sorter = np.argsort(wanted, kind="stable")
+    found = sorter[np.searchsorted(wanted, given, sorter=sorter).clip(max=len(wanted) - 1)]
+    rows = np.flatnonzero((wanted[found] == given) & scores["value"].notna().to_numpy())
+    return rows, found[rows]
+
+
+def _whole(column: pd.Series) -> np.ndarray:
+    return column.fillna(-1).to_numpy(dtype=np.int64)
+
+
+def _rectangle(
+    value: np.ndarray, *, seeds: np.ndarray, draws: np.ndarray, trained: bool, image_error: float, num_test: int
+) -> Samples | None:
+    """Seeds × draws without holes: draws that a seed lacks are dropped, or else seeds that lack a draw."""
+    all_seeds, all_draws = sorted(set(seeds.tolist())), sorted(set(draws.tolist()))
+    if len(value) == len(all_seeds) * len(all_draws):  # whole, and in order
+        grid = value.reshape(len(all_seeds), len(all_draws))
+    else:
+        grid = np.full((len(all_seeds), len(all_draws)), math.nan)
+        grid[np.searchsorted(all_seeds, seeds), np.searchsorted(all_draws, draws)] = value
+        whole_draws, whole_seeds = ~np.isnan(grid).any(axis=0), ~np.isnan(grid).any(axis=1)
+        if whole_draws.any():
+            grid, all_draws = grid[:, whole_draws], [d for d, w in zip(all_draws, whole_draws, strict=True) if w]
+        elif whole_seeds.any():
+            grid, all_seeds = grid[whole_seeds], [s for s, w in zip(all_seeds, whole_seeds, strict=True) if w]
+        else:
+            return None
+    return Samples(
+        values_SD=grid, seeds=tuple(all_seeds) if trained else (), draws=() if all_draws == [-1] else tuple(all_draws),
+        image_error=image_error, num_test=num_test,
+    )  # fmt: skip
