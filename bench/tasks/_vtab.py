@@ -18,8 +18,8 @@ VTAB: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 SMALL: Mapping[str, tuple[str, ...]] = {
-    "natural": ("fashion-mnist", "mnist", "photographs"),
-    "specialised": ("terrain", "specimens"),
+    "natural": ("fashion-mnist", "mnist", "photo-tiles"),
+    "specialised": ("terrain", "specimen-tiles"),
     "structured": ("shapes-count", "shapes-distance", "shapes-position", "shapes-orientation"),
 }
 

@@ -1,0 +1,112 @@
+"""Where on a slope is the centre of this shaded relief? Radar elevations of the Appalachians, six landforms.
+
+Elevations: NASA's Shuttle Radar Topography Mission, 3 arc seconds, around Jacksboro, Tennessee, as matplotlib carries
+them. The image is the relief of 28 x 28 posts (about 2 x 2.6 km) lit from the north-west at 45 degrees. The class is
+Weiss's landform of its centre (2001, "Topographic position and landforms analysis"), from the elevation above the mean
+of a disc and from the slope, neither of which the shading shows directly. Training tiles come from the west, test tiles
+from the east, with no post in common; neighbouring tiles of one split overlap.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+
+from bench.data import _cache
+from bench.data.images import ImageSet
+from bench.errors import UserError
+
+REVISION = 1
+KIND = "photographs"
+LICENCE = "public domain (NASA/USGS, SRTM); shipped by matplotlib"
+SOURCE = "https://www.usgs.gov/centers/eros (SRTM) by way of matplotlib's sample data"
+HOW_TO_GET = "It comes with matplotlib: install the package matplotlib."
+DESCRIPTION = "28 px shaded relief from radar elevations, landform at the centre, 6 classes, 3,000 + 1,500"
+
+CLASSES = ("valley", "lower slope", "flat", "middle slope", "upper slope", "ridge")
+SIZE, STRIDE = 28, 3
+RADIUS = 10  # posts: of the disc that a place is compared with
+COUNTS = {"train": 3_000, "test": 1_500}
+METRES_PER_DEGREE = 111_320.0
+LIGHT_AZIMUTH, LIGHT_ALTITUDE = np.radians(315.0), np.radians(45.0)
+
+
+def available(root: Path | None) -> bool:
+    return _file() is not None
+
+
+def load(split: str, *, root: Path | None) -> ImageSet:
+    path = _file()
+    if path is None:
+        raise UserError("Data set 'terrain' is not on this machine.", HOW_TO_GET)
+    key = f"terrain-{split}-{_cache.fingerprint((REVISION, split), [path])}"
+    stored = _cache.arrays(key, lambda: _build(path, split))
+    return ImageSet(
+        name="terrain",
+        split=split,
+        images_NHWC=stored["images"],
+        labels_N=stored["labels"],
+        class_names=CLASSES,
+        kind=KIND,
+        source="matplotlib",
+    )
+
+
+def _file() -> Path | None:
+    """The elevations inside matplotlib, found without importing it."""
+    found = importlib.util.find_spec("matplotlib")
+    if found is None or not found.submodule_search_locations:
+        return None
+    path = Path(found.submodule_search_locations[0]) / "mpl-data" / "sample_data" / "jacksboro_fault_dem.npz"
+    return path if path.is_file() else None
+
+
+def _build(path: Path, split: str) -> dict[str, np.ndarray]:
+    """Tiles on a grid, thinned evenly to the number wanted."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            height_RC = file["elevation"].astype(np.float64)
+            step, latitude = float(file["dx"]), float(file["ymin"] + file["ymax"]) / 2
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{path} cannot be read: {error}.", "Install the package matplotlib again.") from error
+    north = step * METRES_PER_DEGREE
+    spacing = (north, north * float(np.cos(np.radians(latitude))))
+    relief_RC, landform_RC = shade(height_RC, spacing), landforms(height_RC, spacing)
+    rows, columns = height_RC.shape
+    border = columns * 2 // 3
+    west, east = (0, border - SIZE), (border, columns - SIZE)
+    low, high = west if split == "train" else east
+    corners = [(r, c) for r in range(0, rows - SIZE + 1, STRIDE) for c in range(low, high + 1, STRIDE)]
+    kept = np.linspace(0, len(corners) - 1, min(COUNTS[split], len(corners))).round().astype(int)
+    chosen = [corners[index] for index in kept]
+    half = SIZE // 2
+    return {
+        "images": np.stack([relief_RC[r : r + SIZE, c : c + SIZE] for r, c in chosen])[..., None],
+        "labels": np.array([landform_RC[r + half, c + half] for r, c in chosen], dtype=np.int64),
+    }
+
+
+def shade(height_RC: np.ndarray, spacing: tuple[float, float]) -> np.ndarray:
+    """uint8 relief: the cosine between the ground's normal and the light, 0 where it faces away. North is up."""
+    south_RC, east_RC = np.gradient(height_RC, *spacing)
+    length_RC = np.sqrt(1 + south_RC**2 + east_RC**2)
+    flat = np.cos(LIGHT_ALTITUDE)
+    to_east, to_south, up = np.sin(LIGHT_AZIMUTH) * flat, -np.cos(LIGHT_AZIMUTH) * flat, np.sin(LIGHT_ALTITUDE)
+    cosine_RC = (up - east_RC * to_east - south_RC * to_south) / length_RC
+    return np.clip(np.rint(255 * cosine_RC), 0, 255).astype(np.uint8)
+
+
+def landforms(height_RC: np.ndarray, spacing: tuple[float, float]) -> np.ndarray:
+    """Weiss's six classes: by the standardised height above the mean of a disc, flat and middle slope by 5 degrees."""
+    from scipy import ndimage
+
+    reach = np.arange(-RADIUS, RADIUS + 1)
+    disc = (reach[:, None] ** 2 + reach**2 <= RADIUS**2).astype(np.float64)
+    above_RC = height_RC - ndimage.convolve(height_RC, disc / disc.sum(), mode="nearest")
+    above_RC /= above_RC.std()
+    slope_RC = np.degrees(np.arctan(np.hypot(*np.gradient(height_RC, *spacing))))
+    between_RC = np.where(slope_RC <= 5.0, 2, 3)
+    levels = [above_RC <= -1, above_RC <= -0.5, above_RC < 0.5, above_RC <= 1]
+    return np.select(levels, [np.zeros_like(between_RC), np.ones_like(between_RC), between_RC, 4], default=5)
