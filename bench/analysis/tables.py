@@ -123,7 +123,7 @@ def baselines(evidence: Evidence) -> Table:
 
 
 def coverage(evidence: Evidence) -> Table:
-    """Every cell: done, diverged, failed, damaged or not finished."""
+    """Every cell: done, diverged, failed, damaged, not finished or never started."""
     rows = [
         {"cell": record["directory"], "status": record["status"], "reason": record.get("reason") or "",
          "horizons": len(record["horizons"]), "seconds": (record["cost"].get("seconds") or {}).get("total")}
@@ -131,6 +131,7 @@ def coverage(evidence: Evidence) -> Table:
     ]  # fmt: skip
     rows += [{"cell": d.directory, "status": "damaged record", "reason": d.reason} for d in evidence.records.damaged]
     rows += [{"cell": name, "status": "not finished", "reason": ""} for name in evidence.records.unfinished]
+    rows += [{"cell": name, "status": "never started", "reason": ""} for name in evidence.records.never_started]
     columns = (
         Column(key="cell", heading="Cell", numeric=False), Column(key="status", heading="Status", numeric=False),
         Column(key="horizons", heading="Horizons"), Column(key="seconds", heading="Time", text=words.duration),

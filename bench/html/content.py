@@ -11,6 +11,7 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.findings import Finding, Findings
 from bench.analysis.tables import Table
 from bench.analysis.words import join, plural
+from bench.html import embed
 from bench.plots._contract import Saved
 
 ENVIRONMENT = (
@@ -28,6 +29,8 @@ class Content:
         not_drawn: (title, reason) of figures that the records hold nothing for.
         provenance: (label, text) pairs.
         commands: what to type to get the same.
+        page_data: JSON of the marks and of the records behind them, for the page's script.
+        spot_limits: per figure, a sentence where not every mark can be pointed at.
     """
 
     suite: str
@@ -39,6 +42,8 @@ class Content:
     coverage: str
     provenance: tuple[tuple[str, str], ...]
     commands: tuple[str, ...]
+    page_data: str
+    spot_limits: Mapping[str, str]
 
     @property
     def title(self) -> str:
@@ -54,17 +59,25 @@ def gather(
         suite=evidence.suite, question=evidence.question, findings=findings, figures=tuple(figures),
         not_drawn=tuple(not_drawn), tables=tuple(tables), coverage=coverage(evidence), provenance=provenance(evidence),
         commands=(f"python -m bench.run --suite {evidence.suite}", f"python -m bench.report --suite {evidence.suite}"),
+        page_data=embed.page_data(evidence, figures), spot_limits=embed.limits(figures),
     )  # fmt: skip
 
 
 def coverage(evidence: Evidence) -> str:
-    """One sentence: how many cells are done, and what happened to the others."""
-    counts = Counter(record["status"] for record in evidence.records.records)
-    counts["damaged"] = len(evidence.records.damaged)
-    counts["not finished"] = len(evidence.records.unfinished)
+    """One sentence: how many cells of the grid are done, and what happened to the others."""
+    records = evidence.records
+    counts = Counter(record["status"] for record in records.records)
+    counts["damaged"] = len(records.damaged)
+    counts["not finished"] = len(records.unfinished)
+    counts["never started"] = len(records.never_started)
     total = sum(counts.values())
     others = [f"{number} {status}" for status, number in sorted(counts.items()) if number and status != "complete"]
-    return f"{counts['complete']} of {plural(total, 'cell')} complete" + (f"; {join(others)}." if others else ".")
+    text = f"{counts['complete']} of {plural(total, 'cell')} complete" + (f"; {join(others)}." if others else ".")
+    if records.wanted is not None:
+        planned = set(records.wanted.names)
+        beyond = sum(record["directory"] not in planned for record in records.records)
+        text += f" {beyond} of them outside the grid asked for last." if beyond else ""
+    return text
 
 
 def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:

@@ -16,6 +16,7 @@ from bench.html.content import Content, by_question
 from bench.plots._contract import Saved
 
 HERE = Path(__file__).parent
+POINTING = "Point at a mark to see the run; click it (or press Enter; arrow keys move) to see its record."
 CLASSES = {"yes": "yes", "no": "no", "cannot tell": "unsure"}
 
 
@@ -38,10 +39,14 @@ def render(content: Content) -> str:
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{escape(content.title)}</title>\n<style>\n{(HERE / '_style.css').read_text()}</style>\n</head>\n"
         "<body>\n"
-        f'<header><h1>{escape(content.title)}</h1><p class="lead">{escape(content.question)}</p>'
+        '<header><button type="button" id="theme" hidden>Dark</button>'
+        f'<h1>{escape(content.title)}</h1><p class="lead">{escape(content.question)}</p>'
         f'<p class="small">{escape(content.coverage)} {escape(content.findings.cost.sentence)}</p>'
         f"<nav>{links}</nav></header>\n<main>\n{body}</main>\n"
-        f"<script>\n{(HERE / '_sort.js').read_text()}</script>\n</body>\n</html>\n"
+        '<div id="tip" role="status"></div>\n<dialog id="record" aria-label="Record"><form method="dialog">'
+        '<button type="submit">Close</button></form><div></div></dialog>\n'
+        f'<script type="application/json" id="data">{content.page_data}</script>\n'
+        f"<script>\n{(HERE / '_report.js').read_text()}</script>\n</body>\n</html>\n"
     )
 
 
@@ -76,17 +81,18 @@ def _limits(content: Content) -> str:
 
 
 def _figures(content: Content) -> str:
-    text = "".join(_figure(figure) for figure in content.figures)
+    text = f'<p class="note">{POINTING}</p>' if any(figure.spots for figure in content.figures) else ""
+    text += "".join(_figure(figure, content.spot_limits.get(figure.name, "")) for figure in content.figures)
     for title, reason in content.not_drawn:
         text += f'<p class="note">Not drawn: {escape(title)} ({escape(reason)}).</p>'
     return text
 
 
-def _figure(figure: Saved) -> str:
+def _figure(figure: Saved, limit: str) -> str:
     return (
         f'<figure id="figure-{escape(figure.name)}"><h3>{escape(figure.title)}</h3><div class="picture">'
         f"{inline_svg(figure.svg, prefix=figure.name, alt=figure.alt)}</div>"
-        f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
+        f"<figcaption>{escape(' '.join(filter(None, [figure.caption, limit])))}</figcaption></figure>"
     )
 
 
