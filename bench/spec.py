@@ -15,33 +15,73 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.errors import UserError
+from bench.errors import UserError, unknown
 
 RECIPE_REVISION = 1
 """Bump when the training loop gives other results from the same recipe."""
+
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "optimizer": ("adamw", "sgd"),
+    "loss": ("softmax", "sigmoid"),
+    "head_bias": ("zero", "prior"),
+    "schedule": ("branch", "separate"),
+    "decay": ("constant", "rsqrt"),
+    "cooldown_shape": ("1-sqrt", "linear", "cosine"),
+}
+"""Words that a field of a recipe takes. What each means is said where it is done: optim, loss, schedule."""
+FRACTIONS = ("cooldown", "label_smoothing", "average", "momentum")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How a model is trained. Rates are per step; lengths are fractions of the horizon unless a unit is named.
 
-    `schedule` "branch": the trunk runs at constant rate and each horizon cools down from it (Hägele et al. 2024);
-    "separate": every horizon is trained on its own.
+    `schedule` "branch": the trunk is shared and each horizon cools down from it (Hägele et al. 2024); "separate": every
+    horizon is trained on its own. Linear or cosine decay over the whole training, as in the paper, is a cool-down of 1.
+
+    Raises:
+        UserError: a word or a number that means nothing.
     """
 
     lr: float = 1e-3
     batch: int = 64
+    micro_batch: int = 0  # images that pass through the network at once, gradients added up; 0: the whole batch
+    optimizer: str = "adamw"
     weight_decay: float = 0.05
     betas: tuple[float, float] = (0.9, 0.99)
+    momentum: float = 0.9  # of SGD
     clip: float = 1.0  # global gradient norm; 0 switches it off
+    average: float = 0.0  # Polyak averaging: factor per step of the weights that are evaluated; 0 switches it off
     warmup_images: int = 2_000
+    decay: str = "constant"  # of the rate between warm-up and cool-down
+    timescale_images: int = 0  # of the reciprocal root; 0: as long as the warm-up
     cooldown: float = 0.2  # fraction of a horizon spent going to zero
-    cooldown_shape: str = "1-sqrt"  # or "linear", "cosine"
-    schedule: str = "branch"  # or "separate"
+    cooldown_shape: str = "1-sqrt"
+    schedule: str = "branch"
+    loss: str = "softmax"
+    head_bias: str = "zero"  # at the start; "prior": minus the logarithm of the number of classes
     label_smoothing: float = 0.0
     shift: int = 2  # random translation of every training image by up to this many pixels
     flip: bool = False
     dtype: str = "auto"  # "float32" on a CPU, "bfloat16" on a GPU; see bench/train/precision.py
+
+    def __post_init__(self) -> None:
+        for name, allowed in CHOICES.items():
+            if (value := getattr(self, name)) not in allowed:
+                raise unknown(name.replace("_", " "), str(value), allowed)
+        for entry in dataclasses.fields(Recipe):
+            value = getattr(self, entry.name)
+            if not isinstance(value, str | bool | tuple) and not value >= 0:
+                raise UserError(f"A recipe's {entry.name} cannot be {value}.", "Give a number of at least 0.")
+        for name in FRACTIONS:
+            if getattr(self, name) > 1:
+                raise UserError(f"A recipe's {name} of {getattr(self, name)} is not a fraction.", "Give 0 to 1.")
+        if self.batch < 1 or len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise UserError(
+                f"A recipe cannot have batch {self.batch} and betas {self.betas}.",
+                "A batch holds at least one image; betas are two numbers from 0 to below 1.",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

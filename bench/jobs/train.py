@@ -16,6 +16,7 @@ from bench import discover, models
 from bench.cost import flops, peaks, units
 from bench.cost.flops import ModelCost
 from bench.cost.profile import ACTIVE, WAIT, WARM_UP, Trace, label, profile
+from bench.cost.speed import is_out_of_memory
 from bench.data.images import ImageSet
 from bench.data.load import load
 from bench.errors import UserError
@@ -28,6 +29,7 @@ from bench.train import precision, schedule
 from bench.train.batches import Batches
 from bench.train.evaluate import top1
 from bench.train.loop import Diverged, Position, Trainer
+from bench.train.loss import set_head_bias
 from bench.train.randomness import stream
 
 CONVENTION = "FLOP = 2 MAC; training = 3 forward; dense counts every convolution tap, paper leaves out zero-padded taps"
@@ -56,12 +58,16 @@ def _run(job: TrainJob, trainer: Trainer) -> dict[str, Any]:
     status, reason = "complete", None
     try:
         rows = trainer.run()
-        job.keep_weights()
+        with trainer.average.applied():
+            job.keep_weights()
     except Diverged as error:
         status, reason, rows = "diverged", str(error), trainer.position.rows
-    except torch.OutOfMemoryError as error:
-        status, reason, rows = "oom", str(error).splitlines()[0], trainer.position.rows
-    return job.body(trainer.position, rows, status=status, reason=reason)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        status, reason, rows = "oom", (str(error) or "out of memory").splitlines()[0], trainer.position.rows
+    body = job.body(trainer.position, rows, status=status, reason=reason)
+    return body | {"curve": trainer.curve.points()}
 
 
 class TrainJob:
@@ -99,7 +105,9 @@ class TrainJob:
     def _fresh_model(self) -> nn.Module:
         """The model with its initial weights: a pure function of the cell's seed, for any model whatever."""
         torch.manual_seed(stream(self.cell.seed, "init"))
-        return models.build(self.cell.model, **self._sizes, **dict(self.cell.model_options))
+        model = models.build(self.cell.model, **self._sizes, **dict(self.cell.model_options))
+        set_head_bias(model, self.cell.recipe, self.train.num_classes)
+        return model
 
     def initialise(self) -> None:
         """Put the initial weights back."""
@@ -279,6 +287,7 @@ class TrainJob:
                 "device": self.context.device,
                 "threads": self.context.threads,
                 "dtype": self.dtype,
+                "micro_batches": position.micro_batches,  # where memory ran out: after how many steps, and what fitted
                 "peak_memory_bytes": _peak_memory(self.context.device),
                 "flop_convention": CONVENTION,
             },

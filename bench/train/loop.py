@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -17,7 +17,9 @@ from bench.spec import Recipe
 from bench.store import checkpoints, faults
 from bench.store.checkpoints import Checkpoint
 from bench.train import schedule
+from bench.train.average import Average
 from bench.train.batches import Batches
+from bench.train.curve import Curve
 from bench.train.optim import make_optimizer
 from bench.train.randomness import stream
 from bench.train.schedule import Segment
@@ -41,6 +43,7 @@ class Position:
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("train", "evaluate", "save", "wait"), 0.0))
     segment_seconds: list[float] = field(default_factory=list)  # training time of each finished segment
     current_seconds: float = 0.0  # training time of the segment in hand
+    micro_batches: list[dict[str, int]] = field(default_factory=list)  # {"work", "images"} where memory ran out
 
 
 class Trainer:
@@ -88,6 +91,8 @@ class Trainer:
         self.train_step = (
             Step(model=model, optimizer=self.optimizer, recipe=recipe, device=device) if self.optimizer else None
         )
+        self.average = Average(model, recipe.average)
+        self.curve = Curve(self.segments, batch=recipe.batch, device=device)
         self.position = Position()
         self.trunk: dict[str, torch.Tensor] | None = None  # the trunk's state while a branch runs
         self.losses: list[torch.Tensor] = []
@@ -104,7 +109,7 @@ class Trainer:
         for name, parameter in self.model.named_parameters():
             for key, value in self.optimizer.state.get(parameter, {}).items():
                 tensors[f"optimizer.{key}.{name}"] = value
-        return tensors
+        return tensors | {f"average.{name}": value for name, value in self.average.mean.items()}
 
     def restore(self, tensors: dict[str, torch.Tensor]) -> None:
         """Put `state()` back, exactly."""
@@ -119,6 +124,7 @@ class Trainer:
                 key, _, name = rest.partition(".")
                 device = value.device if key == "step" and self.device == "cpu" else self.device
                 self.optimizer.state[parameters[name]][key] = value.clone().to(device)
+        self.average.restore({k.removeprefix("average."): v for k, v in tensors.items() if k.startswith("average.")})
 
     def save(self) -> None:
         """Write a checkpoint of everything needed to continue."""
@@ -127,11 +133,9 @@ class Trainer:
         tensors |= {f"trunk/{k}": v for k, v in (self.trunk or {}).items()}
         if self.losses:
             tensors["losses"] = torch.stack(self.losses)
+        tensors["curve"] = self.curve.state()
         p = self.position
-        state = {
-            "segment": p.segment, "step": p.step, "work": p.work, "rows": p.rows, "seconds": dict(p.seconds),
-            "segment_seconds": p.segment_seconds, "current_seconds": p.current_seconds, "total_work": self.total_work,
-        }  # fmt: skip
+        state = asdict(p) | {"total_work": self.total_work}
         checkpoints.save(self.folder, Checkpoint(step=p.work, tensors=tensors, state=state))
         self._last_save = time.perf_counter()
         p.seconds["save"] += self._last_save - started
@@ -149,6 +153,10 @@ class Trainer:
         trunk = {k.removeprefix("trunk/"): v for k, v in found.tensors.items() if k.startswith("trunk/")}
         self.trunk = trunk or None
         self.losses = list(found.tensors["losses"].to(self.device)) if "losses" in found.tensors else []
+        if "curve" in found.tensors:
+            self.curve.restore(found.tensors["curve"])
+        if self.train_step and self.position.micro_batches:
+            self.train_step.micro_batch = self.position.micro_batches[-1]["images"]
         self.log(f"continuing from step {self.position.work} of {self.total_work}")
         return True
 
@@ -180,6 +188,7 @@ class Trainer:
             self.initialise()
             if self.optimizer is not None:
                 self.optimizer.state.clear()
+            self.average.restore({})
         if segment.is_branch and p.segment + 1 < len(self.segments) and self.recipe.schedule == "branch":
             self.trunk = {k: v.clone() for k, v in self.state().items()}
         p.step = segment.start
@@ -231,8 +240,18 @@ class Trainer:
         with label("data"):
             x_BCHW, labels_B = self.batches(step)
         lr = schedule.learning_rate(self.recipe, step=step, warmup=self.warmup, segment=segment)
-        self.losses.append(self.train_step(x_BCHW, labels_B, lr=lr, seed=stream(self.seed, "dropout", step)))
+        fitted = self.train_step.micro_batch
+        loss = self.train_step(x_BCHW, labels_B, lr=lr, seed=stream(self.seed, "dropout", step))
+        self.average.update()
+        self.curve.add(loss, segment=self.position.segment, step=step)
+        if self.train_step.micro_batch != fitted:
+            self._note_micro_batch(self.train_step.micro_batch)
+        self.losses.append(loss)
         del self.losses[:-CHECK_EVERY]
+
+    def _note_micro_batch(self, images: int) -> None:
+        self.position.micro_batches.append({"work": self.position.work, "images": images})
+        self.log(f"out of memory at step {self.position.work}: going on with {images} of {self.recipe.batch} at a time")
 
     def _check_loss(self, segment: Segment) -> None:
         self._seen_loss = torch.stack(self.losses).mean().item()
@@ -249,8 +268,12 @@ class Trainer:
         loss = torch.stack(self.losses).mean().item() if horizon and self.losses else None
         started = time.perf_counter()
         self._report(phase="evaluating")
-        with label("evaluate"):
-            row = self.evaluate(horizon, loss, p)
+        try:
+            with label("evaluate"), self.average.applied():
+                row = self.evaluate(horizon, loss, p)
+        except Interrupted:  # a task that takes long looks for signals too
+            self.save()
+            raise
         p.seconds["evaluate"] += time.perf_counter() - started
         p.rows.append(row)
         faults.reach("after-evaluation")

@@ -9,7 +9,9 @@ from bench.spec import Recipe
 
 
 def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """The paper's Adam: decoupled weight decay on every parameter, as flax.optim.Adam had it."""
-    return torch.optim.AdamW(
-        model.parameters(), lr=recipe.lr, betas=recipe.betas, weight_decay=recipe.weight_decay, fused=True
-    )
+    """ "adamw": the paper's Adam, decoupled weight decay on every parameter, biases and norms too, as flax.optim.Adam
+    had it. "sgd": momentum without dampening, weight decay added to the gradient, as BiT was trained."""
+    parameters, lr, decay = model.parameters(), recipe.lr, recipe.weight_decay
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(parameters, lr=lr, momentum=recipe.momentum, weight_decay=decay, fused=True)
+    return torch.optim.AdamW(parameters, lr=lr, betas=recipe.betas, weight_decay=decay, fused=True)

@@ -1,7 +1,9 @@
 """Learning rate and the order of work: a trunk at constant rate, and a cool-down branch for each compute budget.
 
 With branches the trunk is trained once and shared, so K budgets cost far less than K runs (Hägele et al. 2024, with the
-1 − √ shape that they recommend). "separate" trains every budget from the start.
+1 − √ shape that they recommend). "separate" trains every budget from the start. Warm-up comes first in either, then
+the trunk's own decay if any, then the cool-down; a cool-down of 1 follows the warm-up at once, which makes the linear
+and cosine schedules of the paper (as in big_vision/utils.py, `create_learning_rate_schedule`).
 """
 
 from __future__ import annotations
@@ -53,19 +55,16 @@ def segments(recipe: Recipe, horizons: tuple[int, ...]) -> tuple[Segment, ...]:
     """The work of a cell, in order. Horizon 0 (the untrained network) needs none.
 
     Raises:
-        UserError: unknown schedule or cool-down shape, or a cool-down fraction outside [0, 1].
+        UserError: a reciprocal root without a timescale.
     """
-    if recipe.schedule not in ("branch", "separate"):
-        raise UserError(f"Unknown schedule {recipe.schedule!r}.", "Allowed: branch, separate.")
-    if recipe.cooldown_shape not in SHAPES:
-        raise UserError(f"Unknown cool-down shape {recipe.cooldown_shape!r}.", f"Allowed: {', '.join(SHAPES)}.")
-    if not 0 <= recipe.cooldown <= 1:
-        raise UserError(f"Cool-down {recipe.cooldown} is not a fraction.", "Give a number from 0 to 1.")
+    warmup = warmup_steps(recipe, horizons)
+    if recipe.decay == "rsqrt" and not (recipe.timescale_images or warmup):
+        raise UserError("A reciprocal root needs a timescale or a warm-up.", "Set timescale_images, e.g. 10000.")
     work: list[Segment] = []
     position = 0
     for horizon in (h for h in horizons if h > 0):
         end = total_steps(horizon, recipe.batch)
-        branch_at = end - round(end * recipe.cooldown)
+        branch_at = max(warmup, end - round(end * recipe.cooldown))
         if recipe.schedule == "separate":
             work.append(Segment("init", 0, branch_at))
         elif branch_at > position or not work:
@@ -78,6 +77,9 @@ def segments(recipe: Recipe, horizons: tuple[int, ...]) -> tuple[Segment, ...]:
 def learning_rate(recipe: Recipe, *, step: int, warmup: int, segment: Segment) -> float:
     """The rate of one step. `step` counts from the start of training, not of the segment."""
     rate = recipe.lr * min(1.0, (step + 1) / warmup) if warmup else recipe.lr
+    if recipe.decay == "rsqrt" and step > warmup:
+        timescale = recipe.timescale_images / recipe.batch or warmup
+        rate /= math.sqrt(1.0 + (step - warmup) / timescale)
     if segment.is_branch and segment.end > segment.start:
         rate *= SHAPES[recipe.cooldown_shape]((step - segment.start) / (segment.end - segment.start))
     return rate
