@@ -3,6 +3,9 @@
 Started by the executor, once per device or core, on this machine or on any that shares the folder. A worker takes the
 next cell that is neither done nor leased, runs it, writes its record, and goes on until nothing is left. Standard
 output carries one JSON object per line for whoever started it.
+
+Under torchrun (`torchrun --nproc-per-node=4 -m bench.worker ...`) the processes are one worker: they train each cell
+together. The first takes leases, picks cells and writes; the others compute what it tells them.
 """
 
 from __future__ import annotations
@@ -15,16 +18,18 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bench import discover, env
-from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted, UserError, command
+from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, Interrupted, UserError, command
 from bench.jobs._contract import JobContext
 from bench.spec import Cell, cell_from_json, cell_id, revisions_of, to_json
 from bench.store import atomic, checkpoints, records
 from bench.store.cells import CellDirectory, Study
 from bench.store.lease import claim
+from bench.train.ranks import ALONE, Lost, RankError, Ranks, check_cells
 
 WAIT_FOR_OTHERS = 1.0  # seconds between looks at cells that somebody else holds
 
@@ -60,16 +65,66 @@ def now() -> str:
 
 
 class Worker:
-    """One worker process over a list of cells."""
+    """One worker over a list of cells: a process, or one rank of several."""
 
     def __init__(
-        self, study: Study, cells: list[Cell], *, suite: str, options: argparse.Namespace, stop: Signals
+        self,
+        study: Study,
+        cells: list[Cell],
+        *,
+        suite: str,
+        options: argparse.Namespace,
+        stop: Signals,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.study, self.cells, self.suite, self.options, self.stop = study, cells, suite, options, stop
+        self.ranks = ranks
         self.failed = False
 
     def run(self) -> int:
-        """Work until every cell is done, failed here, or a signal stops it. Returns the exit code."""
+        """Work until every cell is done, failed here, or a signal stops it. Returns the exit code.
+
+        Raises:
+            Lost: another rank is gone.
+        """
+        try:
+            if not self.ranks.first:
+                return self._follow()
+            code = self._choose()
+            self.ranks.lead(lambda: None)  # nothing more to do
+            return code
+        except Exception as error:
+            if self.ranks.size == 1 or isinstance(error, Lost):
+                raise
+            raise self.ranks.lost(error) from error
+
+    def _follow(self) -> int:
+        """What every rank but the first does: the same work, writing nothing."""
+        silent: Callable[..., None] = lambda *_: None  # noqa: E731
+        while (order := self.ranks.lead(lambda: None)) is not None:
+            number, attempt = order
+            cell = self.cells[number]
+            context = self._context(self.study.cell(cell), attempt, log=silent, progress=silent)
+            try:
+                self._job(cell, context)
+            except Interrupted:
+                self.stop.stopping = True
+            except RankError:
+                pass  # the first rank says so
+        return EXIT_INTERRUPTED if self.stop() else EXIT_OK
+
+    def _job(self, cell: Cell, context: JobContext) -> dict[str, Any]:
+        """Run the cell's job. What breaks one rank, unknown to the others, ends them all."""
+        try:
+            return discover.load("job", cell.job).run(cell, context)
+        except (Interrupted, RankError):
+            raise
+        except Exception as error:
+            if self.ranks.size == 1:
+                raise
+            raise self.ranks.lost(error) from error
+
+    def _choose(self) -> int:
         pending = list(self.cells)
         while pending and not self.stop():
             held = []
@@ -88,10 +143,11 @@ class Worker:
     def _try(self, cell: Cell) -> bool:
         """Do one cell unless it is done. False if another runner holds it."""
         directory = self.study.cell(cell)
-        directory.prepare(cell)
+        atomic.make_directory(directory.path)
         with claim(directory.lease) as mine:
             if not mine:
                 return False
+            directory.prepare(cell)  # only the holder writes here: it clears away what a killed one left half-written
             if not self._done(directory):
                 self._attempt(cell, directory)
         return True
@@ -121,14 +177,20 @@ class Worker:
 
         name = directory.path.name
         emit("start", cell=name, model=cell.model, data=cell.data_name, seed=cell.seed)
-        context = self._context(directory, attempt, log)
+        context = self._context(directory, attempt, log=log, progress=self._reporter(directory, attempt))
+        self.ranks.lead(lambda: (self.cells.index(cell), attempt))
         try:
-            body = discover.load("job", cell.job).run(cell, context)
+            body = self._job(cell, context)
         except Interrupted as interruption:
+            self.stop.stopping = True  # the signal may have come to another rank
             log(f"interrupted: {interruption}")
             finish("interrupted")
             emit("interrupted", cell=name)
             return
+        except Lost as loss:
+            log(f"failed: {loss}")
+            finish("failed")
+            raise
         except UserError as error:
             self._fail(name, str(error), log, finish)
             return
@@ -162,11 +224,14 @@ class Worker:
         records.write_record(directory.record, identity | body)
         checkpoints.clear(directory.checkpoints)
 
-    def _context(self, directory: CellDirectory, attempt: Path, log: Any) -> JobContext:
+    def _reporter(self, directory: CellDirectory, attempt: Path) -> Callable[[dict[str, Any]], None]:
         def progress(values: dict[str, Any]) -> None:
             emit("progress", cell=directory.path.name, **values)
             atomic.append_line(attempt / "metrics.jsonl", {"time": now(), **values})
 
+        return progress
+
+    def _context(self, directory: CellDirectory, attempt: Path, *, log: Any, progress: Any) -> JobContext:
         return JobContext(
             directory=directory,
             attempt=attempt,
@@ -176,8 +241,24 @@ class Worker:
             should_stop=self.stop,
             log=log,
             data_root=self.options.data_root,
-            profile=self.options.profile,
+            profile=self.options.profile and self.ranks.first,
+            ranks=self.ranks,
         )
+
+
+def join(device: str, cells: list[Cell]) -> Ranks:
+    """This process's place among those that torchrun started; alone if it started none or one.
+
+    Raises:
+        UserError: a batch that the ranks cannot share; a job that cannot be shared; fewer devices than ranks.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        return ALONE
+    check_cells(cells, ranks=size)
+    from bench.train.distributed import Together
+
+    return Together(device=device)
 
 
 @command
@@ -196,7 +277,15 @@ def main(argv: list[str] | None = None) -> int:
     cells = [cell_from_json(item) for item in json.loads(options.cells.read_text())]
     study = Study(options.store)
     study.create()
-    return Worker(study, cells, suite=options.suite, options=options, stop=stop).run()
+    ranks = join(options.device, cells)
+    try:
+        code = Worker(study, cells, suite=options.suite, options=options, stop=stop, ranks=ranks).run()
+    except Lost as loss:
+        if loss.speaks:
+            print(f"error: {loss}\n  The same command continues, with any number of ranks.", file=sys.stderr)
+        ranks.abandon(EXIT_USAGE)
+    ranks.leave()
+    return code
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.store.cells import CellDirectory
+from bench.train.ranks import ALONE, Ranks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,8 @@ class JobContext:
         log: writes one line to the attempt's log.
         data_root: where the user keeps data sets, or None.
         profile: write a torch.profiler trace of a few steps into the attempt's folder.
+        ranks: the processes that run this cell together. Only the first may write, and progress and log of the others
+            go nowhere.
 
     A job is a file in bench/jobs/ with `run(cell: Cell, context: JobContext) -> dict`: the body of the record, namely
     "status", "reason", "model", "data", "horizons", "cost", "peak_flops_per_second", "peak_source" and whatever else
@@ -37,3 +40,4 @@ class JobContext:
     log: Callable[[str], None]
     data_root: Path | None = None
     profile: bool = False
+    ranks: Ranks = ALONE

@@ -69,7 +69,7 @@ def _acquire(path: Path) -> bool:
     try:
         os.link(temporary, path)  # atomic and refuses to replace: two claimants cannot both succeed
         return True
-    except FileExistsError:
+    except (FileExistsError, FileNotFoundError):  # somebody was faster, and may have cleared our temporary file away
         return False
     finally:
         temporary.unlink(missing_ok=True)

@@ -1,0 +1,252 @@
+"""Several processes that train one cell together, under torchrun: data parallel, or with the weights sharded.
+
+The global batch, its order, its augmentation and the dropout of its micro-batches are functions of the seed and the
+step, never of the number of ranks; each rank computes its share. Decisions travel over a group of their own on the CPU,
+so that they make no rank wait for its accelerator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import datetime
+import inspect
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parallel import DistributedDataParallel
+
+from bench.errors import Interrupted, UserError
+from bench.train.ranks import Lost, RankError, Ranks
+
+T = TypeVar("T")
+
+START = datetime.timedelta(minutes=10)  # for all ranks to appear
+STEP = datetime.timedelta(minutes=30)  # for all ranks to reach the exchange of gradients of one step
+WAIT = datetime.timedelta(hours=24)  # for the first rank to read a horizon, while the others wait
+LAST_WORDS = 3.0  # seconds that a rank has, when another is gone, to say that it was its fault
+
+
+class Together(Ranks):
+    """This process as one rank of several.
+
+    Args:
+        device: "cpu" (gloo) or "cuda" (NCCL; each rank takes the device of its local number).
+
+    Raises:
+        UserError: fewer devices than ranks on this machine.
+    """
+
+    def __init__(self, *, device: str) -> None:
+        self.device = device
+        accelerator = None
+        if device != "cpu":
+            local = int(os.environ["LOCAL_RANK"])
+            if local >= torch.cuda.device_count():
+                raise UserError(
+                    f"{os.environ['LOCAL_WORLD_SIZE']} ranks, but {torch.cuda.device_count()} CUDA device(s).",
+                    "Start one rank for each device.",
+                )
+            torch.cuda.set_device(local)
+            accelerator = torch.device("cuda", local)
+        store, self.number, self.size = next(iter(dist.rendezvous("env://", timeout=START)))
+        dist.init_process_group(
+            "gloo" if device == "cpu" else "nccl", store=dist.PrefixStore("group", store), rank=self.number,
+            world_size=self.size, timeout=STEP, device_id=accelerator,
+        )  # fmt: skip
+        self._control: Any = dist.new_group(backend="gloo", timeout=WAIT)
+        self._store = dist.PrefixStore("last words", store)
+        self._vote: tuple[Any, Tensor] | None = None
+
+    # -- decisions -------------------------------------------------------------------------------------------------
+
+    def lead(self, work: Callable[[], T]) -> T:
+        outcome: list[Any] = [None]
+        error: Exception | None = None
+        if self.first:
+            try:
+                outcome[0] = ("done", work())
+            except Interrupted as stop:
+                outcome[0], error = ("interrupted", str(stop)), stop
+            except Exception as caught:
+                what, fix = _explained(caught)
+                outcome[0], error = ("failed", (what, fix)), RankError(what, fix)
+                error.__cause__ = caught
+        dist.broadcast_object_list(outcome, src=0, group=self._control)
+        if error is not None:
+            raise error
+        kind, value = outcome[0]
+        if kind == "interrupted":
+            raise Interrupted(value)
+        if kind == "failed":
+            raise RankError(*value)
+        return value
+
+    def everywhere(self, work: Callable[[], T]) -> T:
+        value, error = None, None
+        try:
+            value = work()
+        except Exception as caught:
+            error = caught
+        problems: list[Any] = [None] * self.size
+        dist.all_gather_object(problems, _explained(error) if error else None, group=self._control)
+        failed = [number for number, problem in enumerate(problems) if problem]
+        if failed:
+            what, fix = problems[failed[0]]
+            where = "" if len(failed) == self.size else f"{self._named(failed[0])}: "
+            raise RankError(where + what, fix) from error
+        return value  # type: ignore[return-value]
+
+    def agree(self, *, stop: bool, save: bool) -> tuple[bool, bool]:
+        """As of the step before: the vote travels while the step is computed, so that nobody waits for it."""
+        decided = [0, 0]
+        if self._vote is not None:
+            work, votes_2 = self._vote
+            work.wait()
+            decided = votes_2.tolist()
+        asked = save and self.first and not decided[1]  # what was just decided is not asked for again
+        votes_2 = torch.tensor([int(stop), int(asked)])
+        self._vote = dist.all_reduce(votes_2, op=dist.ReduceOp.MAX, group=self._control, async_op=True), votes_2
+        return bool(decided[0]), bool(decided[1])
+
+    # -- training --------------------------------------------------------------------------------------------------
+
+    def check(self, model: nn.Module) -> None:
+        for name, module in model.named_modules():
+            if isinstance(module, _BatchNorm):
+                raise RankError(
+                    f"The model normalises over the batch ({name}): its results would depend on the number of ranks.",
+                    "Train it on one rank, or use a norm that looks at single images.",
+                )
+
+    def shard(self, model: nn.Module, *, sharding: str) -> nn.Module:
+        """FSDP2 on a copy, block by block; the model itself stays whole, for reading a horizon."""
+        if sharding != "fsdp":
+            return model
+        model = copy.deepcopy(model)
+        mesh = init_device_mesh(self.device, (self.size,))
+        for block in _blocks(model):
+            fully_shard(block, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        return model
+
+    def replicate(self, model: nn.Module, *, accumulates: bool) -> nn.Module:
+        if isinstance(model, FSDPModule):
+            return model
+        known = inspect.signature(DistributedDataParallel).parameters
+        buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+        options: dict[str, Any] = {buffers: False}  # they are constants here
+        # a static graph cannot begin with a micro-batch whose gradients stay
+        return DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=not accumulates, **options)
+
+    @contextlib.contextmanager
+    def accumulating(self, forward: Any, *, last: bool) -> Any:
+        if isinstance(forward, FSDPModule):
+            forward.set_requires_gradient_sync(last)
+        if isinstance(forward, DistributedDataParallel) and not last:
+            with forward.no_sync():
+                yield
+        else:
+            yield
+
+    def mean(self, value: Tensor) -> Tensor:  # type: ignore[override]
+        total = value.clone()
+        dist.all_reduce(total)
+        return total / self.size
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    def whole(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        found = {}
+        for name, value in tensors.items():
+            if isinstance(value, DTensor):
+                gathered = value.full_tensor()  # one at a time: the device never holds more than one of them whole
+                if self.first:
+                    found[name] = gathered.cpu()
+            else:
+                found[name] = value
+        return found
+
+    def part(self, value: Tensor, *, like: Any) -> Tensor:  # type: ignore[override]
+        if not isinstance(like, DTensor) or isinstance(value, DTensor) or value.shape != like.shape:
+            return value
+        return distribute_tensor(value.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def lost(self, error: Exception) -> Lost:
+        """What to say of an error that the other ranks know nothing of: theirs to find out, ours to explain.
+
+        A rank that fails by itself leaves its last words with the launcher's store. One that finds the connection
+        broken looks for them there; a killed rank leaves none.
+        """
+        try:
+            if not _connection_broke(error):
+                told = json.dumps({"what": _explained(error)[0], "trace": traceback.format_exc()})
+                speaks = self._store.compare_set("words", "", f"{self.number} {told}").startswith(b"%d " % self.number)
+                return Lost(f"{self._named(self.number)} failed: {_explained(error)[0]}", speaks=speaks)
+            self._store.set(f"survived {self.number}", "")
+            deadline = time.monotonic() + LAST_WORDS
+            while time.monotonic() < deadline:
+                if self._store.check(["words"]):
+                    number, _, told = self._store.get("words").decode().partition(" ")
+                    words = json.loads(told)
+                    return Lost(f"{self._named(int(number))} failed: {words['what']}\n{words['trace']}", speaks=False)
+                time.sleep(0.05)
+            silent = [n for n in range(self.size) if not self._store.check([f"survived {n}"])]
+            speaks = self._store.compare_set("spokesman", "", str(self.number)) == str(self.number).encode()
+        except RuntimeError:  # the launcher is gone too
+            silent, speaks = [], self.first
+        who = " or ".join(self._named(n) for n in silent) or "A rank"
+        return Lost(f"{who} ended without a word (killed, or crashed; is memory short?).", speaks=speaks)
+
+    def _named(self, number: int) -> str:
+        return f"Rank {number} of {self.size}"
+
+    def leave(self) -> None:
+        """Part in peace: when the last rank is here, all go."""
+        dist.barrier(group=self._control)
+        dist.destroy_process_group()
+
+    def abandon(self, code: int) -> NoReturn:
+        """End this process at once: tidying up would wait for ranks that no longer answer."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _explained(error: BaseException) -> tuple[str, str]:
+    """(what, fix) of any error."""
+    if isinstance(error, UserError):
+        return error.what, error.fix
+    return f"{type(error).__name__}: {error}".strip(), ""
+
+
+BROKEN = ("connection closed by peer", "connection reset", "broken pipe", "gloo", "nccl", "timed out", "socket")
+
+
+def _connection_broke(error: Exception) -> bool:
+    """Whether an error came from the exchange between ranks rather than from this rank's own work."""
+    if isinstance(error, dist.DistError):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in BROKEN)
+
+
+def _blocks(model: nn.Module) -> list[nn.Module]:
+    """What is gathered at once for its forward and backward pass: each member of the model's module lists."""
+    lists = [m for m in model.modules() if isinstance(m, nn.ModuleList | nn.Sequential)]
+    members = [member for parent in lists for member in parent if any(True for _ in member.parameters())]
+    inner = {id(m) for member in members for m in member.modules() if m is not member}
+    return [member for member in members if id(member) not in inner]
