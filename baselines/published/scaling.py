@@ -1,6 +1,6 @@
 """The paper's scaling study (Table 6, Figure 5) in the form of this project's records, one per printed model.
 
-What the paper prints is taken as printed: exaFLOPs, epochs, accuracies. Added from elsewhere: sizes of the test sets and
+What the paper prints is taken as printed: exaFLOPs, epochs, accuracies. Added from elsewhere: sizes of the test sets,
 numbers of classes (the data sets' own), and parameters, counted on this project's models with 1000 classes. Forward
 multiply-adds follow from the exaFLOPs: compute = 6 x MACs x epochs x 303 million images. Nothing else is known: no
 seeds, no seconds, no core-days.

@@ -1,8 +1,7 @@
 """Intervals of fits by a bootstrap that resamples trunks, not points: horizons of one trunk share its luck.
 
-With many trunks, trunks are drawn with replacement. With few, that would lose most of the range of x, so residuals are
-redrawn instead: all residuals of a trunk keep or change their sign together (a wild bootstrap), enlarged for the
-degrees of freedom that the fit used up.
+With many trunks, trunks are drawn with replacement. With few, that would lose most of the range of x, so the study is
+repeated instead: the fit plus new luck of every trunk and of every point, as large as the residuals allow (see noise).
 """
 
 from __future__ import annotations
@@ -11,20 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
+from bench.analysis.fits import noise
 from bench.analysis.fits.fit import QUICK, Fit, Points, descend, fit, objective_sums
 from bench.analysis.fits.forms import Form
 from bench.errors import UserError
 
 LEVEL = 0.9
 MANY_CLUSTERS = 40
-TRUNKS, RESIDUALS = "trunks drawn with replacement", "residuals redrawn, signs by trunk"
+TRUNKS, NOISE = "trunks drawn with replacement", "luck of trunks and points redrawn"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resampled:
-    """Refits of one form. `thetas` holds one row of internal parameters per refit; `method` is TRUNKS or RESIDUALS."""
+    """Refits of one form. `thetas` holds one row of internal parameters per refit; `method` is TRUNKS or NOISE."""
 
     fit: Fit
     thetas: np.ndarray
@@ -43,18 +42,8 @@ class Resampled:
             return np.exp(np.broadcast_to(predicted, (len(self.thetas), inputs.shape[1])))
 
     def interval(self, values: np.ndarray, *, level: float = LEVEL) -> tuple[float, float]:
-        """Percentile interval of a quantity computed from every refit. Where residuals were redrawn it is stretched
-        about its middle by Student's t against the normal, for few trunks."""
-        low, high = _quantiles(values, level)
-        middle = float(np.nanmedian(values))
-        return middle - (middle - low) * self.stretch(level), middle + (high - middle) * self.stretch(level)
-
-    def stretch(self, level: float = LEVEL) -> float:
-        """t(trunks - parameters) / z, or 1 where trunks were drawn."""
-        if self.method == TRUNKS:
-            return 1.0
-        freedom = max(2, len(np.unique(self.fit.points.cluster)) - self.fit.form.size)
-        return float(stats.t.ppf(0.5 + level / 2, freedom) / stats.norm.ppf(0.5 + level / 2))
+        """Percentile interval of a quantity computed from every refit."""
+        return _quantiles(values, level)
 
 
 def resample(main: Fit, *, draws: int = 400, seed: int = 0) -> Resampled:
@@ -64,7 +53,7 @@ def resample(main: Fit, *, draws: int = 400, seed: int = 0) -> Resampled:
     x, log_y = main.points.x / main.scale[:, None], np.log(main.points.y)
     many = len(clusters) >= MANY_CLUSTERS
     weight = _draw_trunks(main, clusters, draws, rng) if many else np.ones((1, len(log_y)))
-    targets = log_y[None] if many else _redraw_residuals(main, clusters, draws, rng)
+    targets = log_y[None] if many else _repeat(main, clusters, draws, rng)
     grid = list(main.form.starts(x, main.points.y))
     best, least = np.tile(main.theta, (draws, 1)), np.full(draws, np.inf)
     for start in (main.theta, grid[0], grid[len(grid) // 2]):
@@ -73,7 +62,7 @@ def resample(main: Fit, *, draws: int = 400, seed: int = 0) -> Resampled:
         sums = objective_sums(main.form, x, targets, ends, weight=weight, loss=main.loss, delta=main.delta)
         better = sums < least
         best[better], least = ends[better], np.minimum(sums, least)
-    return Resampled(fit=main, thetas=best, method=TRUNKS if many else RESIDUALS)
+    return Resampled(fit=main, thetas=best, method=TRUNKS if many else NOISE)
 
 
 def _draw_trunks(main: Fit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
@@ -82,15 +71,10 @@ def _draw_trunks(main: Fit, clusters: np.ndarray, draws: int, rng: np.random.Gen
     return times[:, np.searchsorted(clusters, main.points.cluster)].astype(float)
 
 
-def _redraw_residuals(main: Fit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
-    """log y of each resample: the fit plus residuals that were enlarged, shuffled and turned over."""
-    number = len(main.points)
-    enlarge = np.sqrt(number / max(1, number - main.form.size))
-    signs = rng.choice([-1.0, 1.0], size=(draws, len(clusters)))[:, np.searchsorted(clusters, main.points.cluster)]
-    residuals = np.broadcast_to(main.residuals, (draws, number))
-    if len(clusters) == number:  # no shared luck: shuffle as well, for more distinct resamples
-        residuals = main.residuals[rng.integers(0, number, size=(draws, number))]
-    return main.log_predict(main.points.x) + enlarge * residuals * signs
+def _repeat(main: Fit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
+    """log y of each resample: the fit plus noise as large as the residuals allow."""
+    cluster = np.searchsorted(clusters, main.points.cluster)
+    return main.log_predict(main.points.x) + noise.estimate(main).draw(rng, cluster, draws)
 
 
 def _quantiles(values: np.ndarray, level: float) -> tuple[float, float]:

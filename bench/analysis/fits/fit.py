@@ -279,6 +279,11 @@ def _jacobian(form: Form, x: np.ndarray, theta: np.ndarray) -> np.ndarray:
         return np.broadcast_to(found, (*theta.shape[:-1], x.shape[1], theta.shape[-1]))
 
 
+def slopes(made: Fit) -> np.ndarray:
+    """Derivatives of log y by the internal parameters at every point, (points, parameters)."""
+    return _jacobian(made.form, made.points.x / made.scale[:, None], made.theta)
+
+
 def _gradient(
     form: Form, theta: np.ndarray, x: np.ndarray, residuals: np.ndarray, *, loss: str, delta: float
 ) -> float:
