@@ -31,6 +31,8 @@ class StdConv(nn.Conv2d):
         same: TensorFlow's SAME padding, which on even sizes puts the odd pixel at the bottom right.
     """
 
+    standardises_weight = True  # in float32, whatever the activations are: see bench/train/precision.py
+
     def __init__(
         self,
         in_channels: int,
@@ -72,7 +74,7 @@ class StdConv(nn.Conv2d):
         return ((flat - mean) / deviation).view_as(self.weight)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        weight = self.standardised_weight()
+        weight = self.standardised_weight().to(x_BCHW.dtype)
         padding = self.padding
         if self.same:
             needed = [

@@ -98,11 +98,11 @@ class VisionTransformer(nn.Module):
             x_BND = torch.cat([self.cls.expand(x_BND.shape[0], -1, -1).to(x_BND.dtype), x_BND], dim=1)
         at_stem = self.config.position_at == "stem"
         if at_stem and len(self.positions):
-            x_BND = x_BND + self.positions[0]()
+            x_BND = x_BND + self.positions[0]().to(x_BND.dtype)
         x_BND = self.drop(x_BND)
         for index, block in enumerate(self.blocks):
             if not at_stem and len(self.positions):
-                x_BND = x_BND + self.positions[min(index, len(self.positions) - 1)]()
+                x_BND = x_BND + self.positions[min(index, len(self.positions) - 1)]().to(x_BND.dtype)
             relative = self.relatives[min(index, len(self.relatives) - 1)] if len(self.relatives) else None
             x_BND = block(x_BND, relative)
         return x_BND

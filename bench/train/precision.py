@@ -1,37 +1,115 @@
 """The precision policy, in one place.
 
-Weights, gradients, optimizer state and the loss are float32 everywhere. On a GPU the forward pass runs under bfloat16
-autocast (no loss scaling needed). On a CPU it stays float32: at the widths and batches of the `cpu` scale bfloat16
-gains nothing, and it disturbs the gradients of weight-standardised networks with group normalisation. Probes are
-float64.
+Weights, optimizer state, gradients where they add up, the loss and weight standardisation are float32 everywhere. In
+"bfloat16" the network computes with a copy of its weights that is made once per step, and not with a cast before every
+operation as under autocast; activations, and with them the residual stream, are bfloat16. LayerNorm, GroupNorm and
+softmax take bfloat16 in and give it back, but find their sums in float32 (torch's kernels do). No loss scaling is
+needed: bfloat16 has float32's exponent. Probes are float64.
+
+"auto" means bfloat16 on a GPU. On a CPU it means bfloat16 where that is faster: the processor multiplies bfloat16 in
+hardware, and most weights are in matrix products or convolutions at least WIDE wide. The narrow models of the `cpu`
+scale spend their time elsewhere and stay float32.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 
 import torch
+from torch import Tensor, nn
 
 from bench.errors import UserError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+WIDE = 192  # columns of a product (channels of a convolution) from which bfloat16 pays on a CPU
 
 
-def resolve(dtype: str, device: str) -> str:
-    """The dtype that "auto" means on a device.
+def resolve(dtype: str, device: str, model: nn.Module | None = None) -> str:
+    """The dtype that "auto" means on a device for a model; without one, what is safe for every model.
 
     Raises:
         UserError: unknown dtype.
     """
     if dtype == "auto":
-        return "bfloat16" if device.startswith("cuda") else "float32"
+        fast = not device.startswith("cpu") or (multiplies_bfloat16() and model is not None and mostly_wide(model))
+        return "bfloat16" if fast else "float32"
     if dtype not in DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}.", f"Allowed: auto, {', '.join(DTYPES)}.")
     return dtype
 
 
+def multiplies_bfloat16() -> bool:
+    """Whether this processor has matrix or dot-product units for bfloat16 (AMX, AVX512-BF16)."""
+    checks = (getattr(torch.cpu, f"_is_{name}_supported", bool) for name in ("amx_tile", "avx512_bf16"))
+    return any(check() for check in checks)
+
+
+def mostly_wide(model: nn.Module) -> bool:
+    """Whether most weights are those of matrix products or convolutions that read and write at least WIDE columns."""
+    products = (m.weight for m in model.modules() if isinstance(m, nn.Linear | nn.Conv2d))
+    wide = sum(weight.numel() for weight in products if min(weight.shape[:2]) >= WIDE)
+    return 2 * wide > sum(p.numel() for p in model.parameters())
+
+
 def autocast(dtype: str, device: str) -> contextlib.AbstractContextManager:
-    """The context in which forward passes run."""
+    """The context of forward passes that use the float32 weights themselves: evaluation."""
     if dtype == "float32":
         return contextlib.nullcontext()
     return torch.autocast(device.split(":")[0], dtype=DTYPES[dtype])
+
+
+class Working:
+    """The network that a training step computes with: the model itself, or its copy in lower precision.
+
+    One step is `refresh()`, then for every micro-batch a call, backward and `collect()`.
+
+    Args:
+        model: whose weights are trained; buffers, and what stays float32, are shared with the copy.
+        dtype: a key of DTYPES.
+    """
+
+    def __init__(self, model: nn.Module, dtype: str) -> None:
+        self.model, self.dtype = model, DTYPES[dtype]
+        self.network, self.weights, self.copies = model, list[Tensor](), list[Tensor]()
+        if self.dtype == torch.float32:
+            return
+        kept = {id(p) for m in model.modules() if _stays_float32(m) for p in m.parameters(recurse=False)}
+        shared = [*model.buffers(), *(p for p in model.parameters() if id(p) in kept)]
+        self.network = copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
+        pairs = zip(model.parameters(), self.network.parameters(), strict=True)
+        for weight, twin in ((w, t) for w, t in pairs if w is not t and w.is_floating_point()):
+            twin.data, twin.grad = twin.data.to(self.dtype), None
+            self.weights.append(weight)
+            self.copies.append(twin)
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Take over the weights as they are now, and forget gradients that were not collected."""
+        if self.copies:
+            torch._foreach_copy_(self.copies, self.weights)
+            if self.network.training != self.model.training:
+                self.network.train(self.model.training)
+        for twin in self.copies:
+            twin.grad = None
+
+    def __call__(self, x_BCHW: Tensor) -> Tensor:
+        """The network's output, in `dtype`."""
+        return self.network(x_BCHW.to(self.dtype))
+
+    @torch.no_grad()
+    def collect(self) -> None:
+        """Add the gradients found since the last call to the weights' own, in float32."""
+        for weight, twin in zip(self.weights, self.copies, strict=True):
+            if twin.grad is None:
+                continue
+            if weight.grad is None:
+                weight.grad = twin.grad.to(weight.dtype)
+            else:
+                weight.grad.add_(twin.grad)
+            twin.grad = None
+
+
+def _stays_float32(module: nn.Module) -> bool:
+    """Batch statistics, and weights that are standardised before use."""
+    return isinstance(module, nn.modules.batchnorm._BatchNorm) or getattr(module, "standardises_weight", False)

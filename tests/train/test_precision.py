@@ -1,0 +1,119 @@
+"""The precision policy: where bfloat16 is used, and that what it trains are the float32 weights."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from bench import models
+from bench.errors import UserError
+from bench.spec import Recipe
+from bench.train import precision
+from bench.train.optim import make_optimizer
+from bench.train.precision import Working
+from bench.train.step import Step
+
+CASES = {
+    "ViT-nano/7": {},
+    "R5+ViT-pico/14": {},
+    "R8x0.125-s2": {},
+    "ViT-pico/7": {"stem": "conv", "conv_stem": ((8, 3, 1),)},  # batch normalisation
+}
+
+
+def made(name):
+    torch.manual_seed(0)
+    model = models.build(name, image_size=28, channels=1, num_classes=10, **CASES.get(name, {})).train()
+    with torch.no_grad():
+        for parameter in model.parameters():  # layers that start at zero pass no gradient on
+            parameter.add_(0.02 * torch.randn_like(parameter))
+    return model
+
+
+def batch(size=16):
+    generator = torch.Generator().manual_seed(1)
+    return torch.rand((size, 1, 28, 28), generator=generator) * 2 - 1, torch.arange(size) % 10
+
+
+def gradient(model, dtype, parts=1):
+    """The gradient that a step would see, as one vector."""
+    working = Working(model, dtype)
+    working.refresh()
+    for x_bCHW, labels_b in zip(*(tensor.chunk(parts) for tensor in batch()), strict=True):
+        (F.cross_entropy(working(x_bCHW).float(), labels_b) / parts).backward()
+        working.collect()
+    assert all(p.grad.dtype == torch.float32 for p in model.parameters())
+    return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_in_bfloat16_are_those_in_float32_up_to_its_rounding(name):
+    model = made(name)
+    wanted, found = (gradient(copy.deepcopy(model), dtype) for dtype in ("float32", "bfloat16"))
+    assert (found - wanted).norm() < 0.1 * wanted.norm()
+    assert not torch.equal(found, wanted)
+
+
+def test_gradients_of_micro_batches_add_up_in_float32():
+    model = made("ViT-nano/7")
+    whole, parts = gradient(copy.deepcopy(model), "bfloat16"), gradient(copy.deepcopy(model), "bfloat16", parts=4)
+    assert (whole - parts).norm() < 0.02 * whole.norm()
+
+
+def test_what_must_stay_float32_is_shared_with_the_copy_and_the_rest_is_not():
+    for name in ("ViT-pico/7", "R8x0.125-s2"):
+        model = made(name)
+        network = Working(model, "bfloat16").network
+        for module, twin in zip(model.modules(), network.modules(), strict=True):
+            kept = isinstance(module, nn.BatchNorm2d) or getattr(module, "standardises_weight", False)
+            for weight, copied in zip(module.parameters(False), twin.parameters(False), strict=True):
+                assert (weight is copied) == kept
+                assert copied.dtype == (torch.float32 if kept else torch.bfloat16)
+        assert all(a is b for a, b in zip(model.buffers(), network.buffers(), strict=True))
+
+
+def test_updates_smaller_than_a_bfloat16_step_add_up():
+    model = made("ViT-nano/7")
+    recipe = Recipe(dtype="bfloat16", batch=16)
+    step = Step(model=model, optimizer=make_optimizer(model, recipe), recipe=recipe, device="cpu")
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    losses = [float(step(*batch(), lr=2e-5, seed=0)) for _ in range(20)]
+    assert losses[-1] < losses[0]
+    for name, p in model.named_parameters():
+        assert p.dtype == torch.float32
+        assert not torch.equal(p, before[name])
+
+
+def test_a_step_in_float32_is_the_model_itself():
+    model = made("ViT-nano/7")
+    assert Working(model, "float32").network is model
+
+
+def test_the_copy_follows_the_model_into_training_mode():
+    model = made("ViT-nano/7").eval()
+    working = Working(model, "bfloat16")
+    model.train()
+    working.refresh()
+    assert all(module.training for module in working.network.modules())
+
+
+def test_auto_on_a_cpu_is_bfloat16_only_where_it_pays(monkeypatch):
+    with torch.device("meta"):
+        wide = [models.build(name, image_size=28, channels=1, num_classes=10) for name in ("ViT-Ti/4", "R26x1-s2")]
+        narrow = models.build("ViT-micro/14", image_size=28, channels=1, num_classes=10)
+        convolutional = models.build("R11x0.25-s2", image_size=28, channels=1, num_classes=10)
+    for units, expected in ((True, "bfloat16"), (False, "float32")):
+        monkeypatch.setattr(precision, "multiplies_bfloat16", lambda units=units: units)
+        assert [precision.resolve("auto", "cpu", model) for model in wide] == [expected] * 2
+        assert precision.resolve("auto", "cpu", narrow) == "float32"
+        assert precision.resolve("auto", "cpu", convolutional) == "float32"
+        assert precision.resolve("auto", "cpu") == "float32"
+        assert precision.resolve("auto", "cuda") == "bfloat16"
+        assert precision.resolve("float32", "cpu", wide[0]) == "float32"
+
+
+def test_an_unknown_dtype_is_named_with_those_that_are_allowed():
+    with pytest.raises(UserError, match="float16"):
+        precision.resolve("float16", "cpu")
