@@ -76,6 +76,7 @@ def build(suite_directory: Path, *, suite: str) -> ReportPaths:
     for table in made:
         files[table_folder / f"{table.name}.csv"] = table.csv().encode()
         files[table_folder / f"{table.name}.md"] = table.markdown().encode()
+        files[table_folder / f"{table.name}.tex"] = table.latex().encode()
     files[table_folder / "scores.csv"] = tables.scores_csv(evidence).encode()
     for figure in figures:
         files |= figure.files(figure_folder)

@@ -1,86 +1,22 @@
-"""Tables of a report: raw numbers as CSV, formatted text as Markdown (and, elsewhere, HTML)."""
+"""Tables of a report."""
 
 from __future__ import annotations
 
 import csv
 import io
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.analysis import words
+from bench.analysis import comparison, words
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point
 from bench.analysis.intervals import Estimate, contents
-
-Text = Callable[[Any], str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """One column. `text` shows a raw value to people; `numeric` columns are aligned right."""
-
-    key: str
-    heading: str
-    text: Text = str
-    numeric: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Rows of raw values. Accuracies are `Estimate`s: CSV splits them into value, low, high and n."""
-
-    name: str
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[Mapping[str, Any], ...]
-    note: str = ""
-
-    def cells(self) -> list[list[str]]:
-        """Text of every cell, row by row."""
-        return [[shown(column, row.get(column.key)) for column in self.columns] for row in self.rows]
-
-    def markdown(self) -> str:
-        """A pipe table with its title and note."""
-        lines = [
-            "| " + " | ".join(_pipe(c.heading) for c in self.columns) + " |",
-            "| " + " | ".join("---:" if c.numeric else ":---" for c in self.columns) + " |",
-            *("| " + " | ".join(_pipe(cell) for cell in row) + " |" for row in self.cells()),
-        ]
-        note = f"\n{self.note}\n" if self.note else ""
-        return f"### {self.title}\n\n" + "\n".join(lines) + "\n" + note
-
-    def csv(self) -> str:
-        """Raw numbers, one row per row; missing values are empty."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        wide = {c.key for c in self.columns if any(isinstance(row.get(c.key), Estimate) for row in self.rows)}
-        heads: list[str] = []
-        for column in self.columns:
-            heads += [column.key + end for end in ESTIMATE_ENDS] if column.key in wide else [column.key]
-        writer.writerow(heads)
-        for row in self.rows:
-            values: list[Any] = []
-            for column in self.columns:
-                value = row.get(column.key)
-                values += _split(value) if column.key in wide else [_raw(value)]
-            writer.writerow(values)
-        return out.getvalue()
-
-
-ESTIMATE_ENDS = ("", "_low", "_high", "_seeds", "_draws", "_test_images", "_excludes")
-
-
-def shown(column: Column, value: Any) -> str:
-    """One cell as text; a dash for what is missing."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return words.MISSING
-    return words.interval(value.value, value.half) if isinstance(value, Estimate) else column.text(value)
+from bench.analysis.layout import ESTIMATE_ENDS, Column, Table, split
 
 
 def build(evidence: Evidence) -> tuple[Table, ...]:
     """Every table, in the order of the report."""
-    return (models(evidence), baselines(evidence), horizons(evidence), coverage(evidence))
+    compared = comparison.build(evidence, _costs(evidence))
+    return (models(evidence), *compared, baselines(evidence), horizons(evidence), coverage(evidence))
 
 
 def models(evidence: Evidence) -> Table:
@@ -92,7 +28,7 @@ def models(evidence: Evidence) -> Table:
         rows.append(_point_row(p, series.label) | costs.get(p.key, {}) | _scores(evidence, p))
     return Table(
         name="models", title="Models at their longest horizon", rows=tuple(rows),
-        columns=(*NAMES, *SIZE, *BUDGET, *SPEED, *_score_columns(evidence)), note=_note(evidence, rows),
+        columns=(*NAMES, *SIZE, *BUDGET, *SPEED, *_score_columns(evidence)), best="column", note=_note(evidence, rows),
     )  # fmt: skip
 
 
@@ -157,7 +93,7 @@ def scores_csv(evidence: Evidence) -> str:
             for key, p in order.items():
                 if key in estimates:
                     writer.writerow([p.series, p.family, p.data, p.num_images, p.images_seen, p.train_flops, measure,
-                                     shots or "", *_split(estimates[key])])  # fmt: skip
+                                     shots or "", *split(estimates[key])])  # fmt: skip
     return out.getvalue()
 
 
@@ -226,21 +162,3 @@ def _note(evidence: Evidence, rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _runs(e: Estimate) -> list[str]:
     return [words.plural(n, noun) for n, noun in ((e.num_seeds, "seed"), (e.num_draws, "draw")) if n]
-
-
-def _split(value: Any) -> list[Any]:
-    if not isinstance(value, Estimate):
-        return [""] * len(ESTIMATE_ENDS)
-    numbers = [repr(float(number)) for number in (value.value, value.low, value.high)]
-    return [*numbers, value.num_seeds, value.num_draws, value.num_test, "; ".join(value.excluded)]
-
-
-def _raw(value: Any) -> Any:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return repr(value) if isinstance(value, float) else value
-
-
-def _pipe(text: str) -> str:
-    """Text that cannot break out of a Markdown table cell."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")

@@ -9,11 +9,12 @@ from typing import Any
 
 from bench.analysis.evidence import Evidence
 from bench.analysis.findings import Finding, Findings
-from bench.analysis.tables import Table
+from bench.analysis.layout import Table
 from bench.analysis.words import join, plural
 from bench.html import embed
 from bench.plots._contract import Saved
 
+MAX_ROWS = 500  # of a table, in the page and in report.md; the CSV has all
 ENVIRONMENT = (
     ("project_version", "Version"), ("commit", "Commit"), ("python", "Python"), ("torch", "PyTorch"), ("timm", "timm"),
     ("numpy", "NumPy"), ("platform", "System"), ("cpu", "Processor"), ("gpu", "GPU"), ("threads", "Threads per cell"),

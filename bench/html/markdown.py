@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bench.html.content import Content, by_question
+from bench.html.content import MAX_ROWS, Content, by_question
 
 
 def render(content: Content) -> str:
@@ -28,7 +28,7 @@ def render(content: Content) -> str:
         lines += [f"- {c.level.capitalize()}: {plain(c.text)}" for c in content.findings.checks] + [""]
     lines += ["## Tables", ""]
     for table in content.tables:
-        lines += [table.markdown(), ""]
+        lines += [table.markdown(rows=MAX_ROWS), ""]
     lines += ["## Provenance", "", *(f"- {plain(label)}: {plain(text)}" for label, text in content.provenance), ""]
     lines += ["## How to reproduce", "", "```", *content.commands, "```", ""]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"

@@ -11,8 +11,8 @@ from typing import Any
 
 from bench.analysis.findings import Finding
 from bench.analysis.intervals import Estimate
-from bench.analysis.tables import Column, Table, shown
-from bench.html.content import Content, by_question
+from bench.analysis.layout import Column, Table, shown
+from bench.html.content import MAX_ROWS, Content, by_question
 from bench.plots._contract import Saved
 
 HERE = Path(__file__).parent
@@ -117,20 +117,25 @@ def _table(table: Table) -> str:
         f'<th scope="col"{_number_class(c)}><button type="button">{escape(c.heading)}</button></th>'
         for c in table.columns
     )
-    rows = "".join("<tr>" + "".join(_cell(c, row.get(c.key)) for c in table.columns) + "</tr>" for row in table.rows)
-    note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
+    rows = "".join(
+        "<tr>" + "".join(_cell(c, row.get(c.key), bold=(number, c.key) in table.bold) for c in table.columns) + "</tr>"
+        for number, row in enumerate(table.rows[:MAX_ROWS])
+    )
+    notes = [text for text in (table.left_out(MAX_ROWS), table.note) if text]
+    note = f'<p class="note">{escape(" ".join(notes))}</p>' if notes else ""
     return (
         f'<h3>{escape(table.title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>{note}"
     )
 
 
-def _cell(column: Column, value: Any) -> str:
+def _cell(column: Column, value: Any, *, bold: bool) -> str:
     raw = value.value if isinstance(value, Estimate) else value
     missing = raw is None or (isinstance(raw, float) and math.isnan(raw))
     key = "" if missing else repr(raw) if isinstance(raw, float | int) else str(raw)
     style = ' class="wrap"' if column.key == "reason" else _number_class(column)
-    return f'<td{style} data-sort="{escape(key)}">{escape(shown(column, value))}</td>'
+    text = escape(shown(column, value))
+    return f'<td{style} data-sort="{escape(key)}">{f"<strong>{text}</strong>" if bold else text}</td>'
 
 
 def _number_class(column: Column) -> str:
@@ -155,6 +160,6 @@ def _reproduce(content: Content) -> str:
     return (
         "<p>Run the study (finished cells are kept), or rebuild this report from its records alone:</p>"
         f"<pre>{escape(chr(10).join(content.commands))}</pre>"
-        "<p>Beside this file: <code>tables/</code> (CSV, Markdown), <code>figures/</code> (PNG, SVG, and the plotted "
-        "numbers as CSV), <code>findings.json</code> (every answer with the comparisons behind it).</p>"
+        "<p>Beside this file: <code>tables/</code> (CSV, Markdown, LaTeX), <code>figures/</code> (PNG, SVG, and the "
+        "plotted numbers as CSV), <code>findings.json</code> (every answer with the comparisons behind it).</p>"
     )

@@ -151,7 +151,7 @@ def test_hostile_names_are_escaped_everywhere(tmp_path: Path) -> None:
 def test_markdown_tables_are_rectangular(built: Path) -> None:
     text = (built / "synthetic" / "report.md").read_text()
     blocks = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
     assert "![" in text and "(figures/compute.png)" in text

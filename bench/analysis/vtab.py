@@ -1,0 +1,34 @@
+"""Means over the groups of a many-task benchmark (VTAB: natural, specialised, structured), and over all its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.analysis.evidence import Evidence, PointKey
+from bench.analysis.intervals import Estimate, Samples, average, estimate_all
+
+GROUP_ORDER = ("natural", "specialised", "structured")
+
+
+def groups_of(evidence: Evidence) -> dict[str, tuple[str, ...]]:
+    """Group to its measures, in order of name; {} where no score names a group."""
+    named = evidence.scores[["group", "measure"]].dropna(subset="group").drop_duplicates()
+    found: dict[str, list[str]] = {}
+    for group, measure in zip(named["group"], named["measure"], strict=True):
+        if measure in evidence.measures:
+            found.setdefault(str(group), []).append(str(measure))
+    known = [group for group in GROUP_ORDER if group in found]
+    return {group: tuple(sorted(found[group])) for group in [*known, *sorted(set(found) - set(known))]}
+
+
+def means(evidence: Evidence, measures: Sequence[str]) -> dict[PointKey, Estimate]:
+    """The plain mean over tasks at every trained point that has them all. Seeds are averaged task by task, so that the
+    noise that tasks share stays; their variance is pooled over the points."""
+    found: dict[PointKey, Samples] = {}
+    for point in evidence.points.values():
+        parts = [evidence.samples(point, measure) for measure in measures]
+        known = [part for part in parts if part is not None]
+        mean = average(known) if point.trained and known and len(known) == len(parts) else None
+        if mean is not None:
+            found[point.key] = mean
+    return estimate_all(found, trunk={key: key[0] for key in found}, level=evidence.level)
