@@ -29,7 +29,8 @@ class SupportSet:
     Attributes:
         mean_D, std_D: what features are standardised with (std already floored).
         x_ND: standardised features. targets_NK: +1 for the class, -1 elsewhere.
-        basis_NR, eigenvalues_R: N < D: eigenvectors of X X^T; else X times the eigenvectors of X^T X.
+        eigenvalues_R: of X X^T where N < D, else of X^T X.
+        vectors_NN: eigenvectors of X X^T where N < D, else None.
         vectors_DD: eigenvectors of X^T X where N >= D, else None.
     """
 
@@ -37,13 +38,20 @@ class SupportSet:
     std_D: np.ndarray
     x_ND: np.ndarray
     targets_NK: np.ndarray
-    basis_NR: np.ndarray
     eigenvalues_R: np.ndarray
+    vectors_NN: np.ndarray | None
     vectors_DD: np.ndarray | None
+
+    @cached_property
+    def basis_NR(self) -> np.ndarray:
+        """The examples in the eigenbasis: the eigenvectors of X X^T, or X times those of X^T X."""
+        return self.vectors_NN if self.vectors_NN is not None else self.x_ND @ self.vectors_DD
 
     @cached_property
     def projected_RK(self) -> np.ndarray:
         """The targets in the eigenbasis; every ridge strength only rescales its rows."""
+        if self.vectors_DD is not None:
+            return self.vectors_DD.T @ (self.x_ND.T @ self.targets_NK)
         return self.basis_NR.T @ self.targets_NK
 
     @cached_property
@@ -95,18 +103,17 @@ def decompose(features_ND: np.ndarray, labels_N: np.ndarray, *, num_classes: int
     x_ND = (raw_ND - mean_D) / std_D
     x_ND -= x_ND.mean(0)  # takes the rounding of the mean out, so that the constant feature is orthogonal
     targets_NK = np.where(np.asarray(labels_N)[:, None] == np.arange(num_classes), 1.0, -1.0)
-    vectors_DD = None
+    vectors_NN = vectors_DD = None
     if len(x_ND) < x_ND.shape[1]:
-        eigenvalues_R, basis_NR = linalg.eigh(x_ND @ x_ND.T, driver="evd", check_finite=False)
+        eigenvalues_R, vectors_NN = linalg.eigh(x_ND @ x_ND.T, driver="evd", check_finite=False)
     else:
         eigenvalues_R, vectors_DD = linalg.eigh(x_ND.T @ x_ND, driver="evd", check_finite=False)
-        basis_NR = x_ND @ vectors_DD
     return SupportSet(
         mean_D=mean_D,
         std_D=std_D,
         x_ND=x_ND,
         targets_NK=targets_NK,
-        basis_NR=basis_NR,
+        vectors_NN=vectors_NN,
         eigenvalues_R=np.maximum(eigenvalues_R, 0.0),  # positive semi-definite: negative ones are rounding
         vectors_DD=vectors_DD,
     )

@@ -6,6 +6,8 @@ Two metrics come from the same features, draws and decompositions:
   models of different widths by: narrow features want ridges near 1, raw pixels near 1000.
 - "accuracy_fixed_ridge": the published protocol with its one ridge, 2^10, for every model.
 
+On request ("each") one metric per ridge strength instead, to see what the choice costs (`_sweep.py`).
+
 The protocol (paper section 4.1; big_vision's fewshot_lsr): see `_ridge.py`. Draws come from a stream of the data set
 and the draw alone, so every model sees the same images; the k-shot support set lies inside every larger one. Classes
 with fewer than k examples contribute what they have. With one image per class leaving one out leaves nothing to learn
@@ -23,13 +25,19 @@ from bench.data.subset import first_per_class
 from bench.errors import UserError
 from bench.tasks._common import accuracy_score, balanced_part, judged
 from bench.tasks._contract import Score, TaskContext
-from bench.tasks._ridge import choose_ridge, decompose
+from bench.tasks._ridge import SupportSet, choose_ridge, decompose
+from bench.tasks._sweep import Sweep
 
 REVISION = 1
 PUBLISHED_RIDGE = 2.0**10
 RIDGES = tuple(2.0**power for power in range(-4, 21))
 SHOTS = (1, 5, 10, 25)
-MODES = {"both": ("accuracy", "accuracy_fixed_ridge"), "loo": ("accuracy",), "published": ("accuracy_fixed_ridge",)}
+MODES = {
+    "both": ("accuracy", "accuracy_fixed_ridge"),
+    "loo": ("accuracy",),
+    "published": ("accuracy_fixed_ridge",),
+    "each": tuple(f"accuracy_ridge_{strength:g}" for strength in RIDGES),
+}
 
 
 def evaluate(
@@ -47,7 +55,7 @@ def evaluate(
     Args:
         data: downstream set; its training split gives the support sets, its test split is scored.
         shots: labelled images per class, any order. draws: independent support sets.
-        ridge: "loo", "published" or "both" (see the module).
+        ridge: "loo", "published", "both" or "each" (see the module).
         test_limit: score the nested, class-balanced part of this size of the test split; None scores all of it.
         support_pool: draw from the nested part of this size of the training split, so that a set and its embedded part
             give the same draws; None draws from all of it.
@@ -124,21 +132,10 @@ def score_features(
         raise UserError(f"ridge={ridge!r} is not a mode of the few-shot probe.", f"Known: {', '.join(MODES)}.")
     if not (np.isfinite(train_ND).all() and np.isfinite(test_MD).all()):
         return _missing(picks, shots, MODES[ridge], data, num_classes, len(test_labels_M), "features are not finite")
-    columns: list[tuple[np.ndarray, np.ndarray]] = []
-    heads: list[tuple[int, int, str, float, int]] = []
-    for draw, (indices, ranks) in enumerate(picks):
-        for k in sorted(set(shots)):
-            chosen = indices[ranks < k]
-            support = decompose(train_ND[chosen], train_labels_N[chosen], num_classes=num_classes)
-            for metric in MODES[ridge]:
-                loo = metric == "accuracy" and k > 1
-                strength = choose_ridge(support, RIDGES) if loo else PUBLISHED_RIDGE
-                columns.append(support.predictor(strength))
-                heads.append((draw, k, metric, strength, len(chosen)))
-    w_DC = np.concatenate([w for w, _ in columns], axis=1)
-    scores_MC = np.asarray(test_MD, dtype=np.float64) @ w_DC + np.concatenate([b for _, b in columns])
-    predicted_MH = scores_MC.reshape(len(test_MD), len(heads), num_classes).argmax(-1)
-    right_HM = (predicted_MH == np.asarray(test_labels_M)[:, None]).T
+    heads, predicted_HM = _predict(
+        train_ND, train_labels_N, test_MD, picks=picks, num_classes=num_classes, shots=shots, ridge=ridge
+    )
+    right_HM = predicted_HM == np.asarray(test_labels_M)
     return [
         judged(
             right_M,
@@ -154,6 +151,51 @@ def score_features(
         )
         for (draw, k, metric, strength, num_support), right_M in zip(heads, right_HM, strict=True)
     ]
+
+
+Head = tuple[int, int, str, float, int]  # draw, shots, metric, ridge strength, size of the support set
+
+
+def _predict(
+    train_ND: np.ndarray,
+    train_labels_N: np.ndarray,
+    test_MD: np.ndarray,
+    *,
+    picks: Sequence[tuple[np.ndarray, np.ndarray]],
+    num_classes: int,
+    shots: Sequence[int],
+    ridge: str,
+) -> tuple[list[Head], np.ndarray]:
+    """What was solved, and the predicted class of every test image by each, (heads, M)."""
+    heads: list[Head] = []
+    columns: list[tuple[np.ndarray, np.ndarray]] = []
+    swept: list[np.ndarray] = []
+    sweep = Sweep(test_MD) if ridge == "each" else None
+    for draw, (indices, ranks) in enumerate(picks):
+        for k in sorted(set(shots)):
+            chosen = indices[ranks < k]
+            support = decompose(train_ND[chosen], train_labels_N[chosen], num_classes=num_classes)
+            for metric, strength in zip(MODES[ridge], _strengths(support, ridge=ridge, shots=k), strict=True):
+                heads.append((draw, k, metric, strength, len(chosen)))
+                if sweep is None:
+                    columns.append(support.predictor(strength))
+            if sweep is not None:
+                swept.append(sweep.predict(support, RIDGES))
+    if sweep is not None:
+        return heads, np.concatenate(swept)
+    w_DC = np.concatenate([w for w, _ in columns], axis=1)
+    scores_MC = np.asarray(test_MD, dtype=np.float64) @ w_DC + np.concatenate([b for _, b in columns])
+    return heads, scores_MC.reshape(len(test_MD), len(heads), num_classes).argmax(-1).T
+
+
+def _strengths(support: SupportSet, *, ridge: str, shots: int) -> tuple[float, ...]:
+    """The ridge strength of every metric of a mode."""
+    if ridge == "each":
+        return RIDGES
+    return tuple(
+        choose_ridge(support, RIDGES) if metric == "accuracy" and shots > 1 else PUBLISHED_RIDGE
+        for metric in MODES[ridge]
+    )
 
 
 def check_shots(shots: Sequence[int], draws: int) -> None:
