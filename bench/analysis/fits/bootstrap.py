@@ -13,7 +13,7 @@ import numpy as np
 
 from bench.analysis.fits import noise
 from bench.analysis.fits.fit import QUICK, Fit, Points, descend, fit, objective_sums
-from bench.analysis.fits.forms import Form
+from bench.analysis.fits.form import Form
 from bench.errors import UserError
 
 LEVEL = 0.9

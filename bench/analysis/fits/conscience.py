@@ -11,7 +11,7 @@ from bench.analysis.words import significant
 from bench.errors import UserError
 
 MIN_SIZES, MIN_DECADES, MAX_EXTRAPOLATION, MIN_AGREE = 5, 1.5, 10.0, 3
-FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a"}
+FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a", "m4": "e"}
 EDGE = 0.02
 UNIT_FACTORS = {2: "MACs beside FLOPs", 3: "forward beside forward + backward", 6: "MACs, forward only, beside FLOPs"}
 

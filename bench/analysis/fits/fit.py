@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 from scipy.optimize import least_squares
 
-from bench.analysis.fits.forms import Form
+from bench.analysis.fits.form import Form
 from bench.errors import UserError
 
 RELATIVE = 1e-12  # a step that improves less than this, relatively, three times in a row, ends a descent
@@ -126,7 +126,7 @@ def fit(
         UserError: as many parameters as points or more, or values that are not positive.
     """
     check(points, form)
-    scale = np.exp(np.log(points.x).mean(axis=1))
+    scale = np.exp(np.log(points.x).mean(axis=1))[list(form.scaled_like) or slice(None)]
     x, log_y = points.x / scale[:, None], np.log(points.y)
     grid = list(form.starts(x, points.y)) if starts is None else list(starts)
     if len(grid) > max_starts:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.analysis.fits.fit import Points, fit
-from bench.analysis.fits.forms import Form
+from bench.analysis.fits.form import Form
 from bench.errors import UserError
 
 FRACTIONS = (0.5, 0.6, 0.7, 0.8, 0.9)

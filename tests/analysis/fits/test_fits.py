@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import brentq
 
 from bench.analysis.fits import bootstrap, conscience, fit, forms, isoflop, rank
 from bench.analysis.fits.crossing import Crossing, crossing, frontier_bias, pareto
@@ -14,11 +15,19 @@ from bench.errors import UserError
 
 FIXTURES = Path(__file__).resolve().parents[4] / "shared" / "fixtures"
 X = np.geomspace(1, 1000, 14)
+
+
+def m4(x: float) -> float:
+    """(y - .2) / (.95 - y)^.7 = 1.5 x^-.5, by bisection."""
+    return brentq(lambda y: np.log(y - 0.2) - 0.7 * np.log(0.95 - y) - np.log(1.5 * x**-0.5), 0.2 + 1e-12, 0.95 - 1e-12)
+
+
 TRUTHS = {
     "power": lambda x: 2 * x**-0.3,
     "power-floor": lambda x: 0.2 + 0.7 * x**-0.4,
     "zhai": lambda x: 0.2 + 0.7 * (x + 3) ** -0.4,
     "m3": lambda x: 0.9 * (1 / x + 0.01) ** 0.3,
+    "m4": lambda x: np.array([m4(v) for v in np.atleast_1d(x)]),
     "bnsl1": lambda x: 0.1 + 0.9 * x**-0.1 * (1 + (x / 40) ** 2) ** -0.15,
 }
 
@@ -45,10 +54,12 @@ def test_noise_free_truth_is_recovered(name: str) -> None:
     assert made.predict(np.array([2000.0]))[0] == pytest.approx(TRUTHS[name](2000.0), rel=1e-3)
 
 
-@pytest.mark.parametrize("form", [f for f in (*forms.CURVES, forms.CHINCHILLA) if f.jacobian], ids=lambda f: f.name)
+@pytest.mark.parametrize("form", [f for f in forms.FORMS.values() if f.jacobian], ids=lambda f: f.name)
 def test_analytic_derivatives_agree_with_differences(form: forms.Form) -> None:
     rng = np.random.default_rng(0)
     x = rng.uniform(0.1, 10, (form.inputs, 7))
+    if form is forms.REPEATED:
+        x[1] = x[2] * rng.uniform(1.1, 30, 7)  # at least one epoch
     theta = next(iter(form.starts(x, rng.uniform(0.3, 0.9, 7)))) + 0.1
     assert form.jacobian is not None
     found = np.broadcast_to(form.jacobian(theta, x), (7, form.size))
@@ -68,6 +79,18 @@ def test_chinchilla_reaches_the_published_optimum() -> None:
     assert made.agree > made.starts / 2 and made.gradient < 1e-8
     low, high = bootstrap.resample(made, draws=100).parameters()["alpha"]
     assert low < 0.3426 < high and 0.01 < high - low < 0.1
+
+
+def test_the_worth_of_repeats_is_recovered() -> None:
+    """Muennighoff et al. 2023: 80 epochs are worth little more than 40; their R* is about 15."""
+    rng = np.random.default_rng(0)
+    n, u, epochs = (part.ravel() for part in np.meshgrid(np.geomspace(1e6, 1e8, 4), np.geomspace(1e6, 1e9, 4),
+                                                         [1.0, 4.0, 20.0, 80.0]))  # fmt: skip
+    worth = u * (1 + 15 * (1 - np.exp((1 - epochs) / 15)))
+    y = (1.7 + 400 * n**-0.34 + 400 * worth**-0.28) * np.exp(rng.normal(0, 1e-3, len(n)))
+    data = fit.Points(x=np.stack([n, u * epochs, u]), y=y, cluster=np.arange(len(n)))
+    made = fit.fit(data, forms.REPEATED, loss="squares", max_starts=30)
+    assert made.parameters["R"] == pytest.approx(15, abs=1) and made.parameters["beta"] == pytest.approx(0.28, abs=0.01)
 
 
 def test_isoflop_exponent_of_porian() -> None:
