@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bench.spec import canonical
+from bench.spec import Recipe, canonical, to_json
 
 HORIZON_NUMBERS = (
     "images_seen", "unique_images", "epochs", "steps", "batch", "train_seconds", "images_per_second",
@@ -21,11 +21,14 @@ EMPTY = ("directory", "images_seen", "variant", "series", "status")
 PIXELS = "Pixels"
 NOT_A_VARIANT = ("seed", "axes", "tasks", "horizons")
 """Fields of a cell that do not make it another experiment: repeats of a variant differ in the seed alone."""
+RECIPE_DEFAULTS = to_json(Recipe())
 
 
 def variant_of(record: Mapping[str, Any]) -> str:
     """A hash of everything that defines the experiment apart from its seed: cells that share it are repeats."""
     cell = {key: value for key, value in record["cell"].items() if key not in NOT_A_VARIANT}
+    recipe = cell.get("recipe") or {}  # a field added since an older record was written stands at its default there
+    cell["recipe"] = {k: v for k, v in recipe.items() if k not in RECIPE_DEFAULTS or v != RECIPE_DEFAULTS[k]}
     revisions = {k: v for k, v in (record.get("revisions") or {}).items() if not k.startswith("task:")}
     return hashlib.sha256(canonical([cell, revisions]).encode()).hexdigest()[:10]
 
