@@ -28,6 +28,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "schedule": ("branch", "separate"),
     "decay": ("constant", "rsqrt"),
     "cooldown_shape": ("1-sqrt", "linear", "cosine"),
+    "sharding": ("replicate", "fsdp"),
 }
 """Words that a field of a recipe takes. What each means is said where it is done: optim, loss, schedule."""
 FRACTIONS = ("cooldown", "label_smoothing", "average", "momentum")
@@ -64,6 +65,7 @@ class Recipe:
     label_smoothing: float = 0.0
     shift: int = 2  # random translation of every training image by up to this many pixels
     flip: bool = False
+    sharding: str = "replicate"  # of weights and optimizer among ranks; "fsdp" for models that do not fit one device
     dtype: str = "auto"  # "float32" on a CPU, "bfloat16" on a GPU; see bench/train/precision.py
 
     def __post_init__(self) -> None:

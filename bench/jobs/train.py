@@ -44,7 +44,7 @@ def run(cell: Cell, context: JobContext) -> dict[str, Any]:
     """
     started = time.perf_counter()
     torch.set_num_threads(context.threads)
-    job = TrainJob(cell, context)
+    job = context.ranks.everywhere(lambda: TrainJob(cell, context))
     waited = time.perf_counter() - started
     with profile(context.attempt / "trace", enabled=context.profile, device=context.device) as trace:
         trainer = job.trainer(on_step=job.traced(trace) if context.profile else trace.step)
@@ -63,7 +63,7 @@ def _run(job: TrainJob, trainer: Trainer) -> dict[str, Any]:
     except Diverged as error:
         status, reason, rows = "diverged", str(error), trainer.position.rows
     except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
+        if job.ranks.size > 1 or not is_out_of_memory(error):
             raise
         status, reason, rows = "oom", (str(error) or "out of memory").splitlines()[0], trainer.position.rows
     body = job.body(trainer.position, rows, status=status, reason=reason)
@@ -74,7 +74,7 @@ class TrainJob:
     """The parts of one training cell: data, model, costs, and how a horizon becomes a row."""
 
     def __init__(self, cell: Cell, context: JobContext) -> None:
-        self.cell, self.context = cell, context
+        self.cell, self.context, self.ranks = cell, context, context.ranks
         self.train = load(cell.data, "train", root=context.data_root, num_images=cell.num_images)
         self.val = load(cell.data, "test", root=context.data_root)
         self._check_images()
@@ -86,6 +86,8 @@ class TrainJob:
         self.cost: ModelCost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
         self._sizes = sizes
         self.model = self._fresh_model().to(context.device)
+        self.ranks.check(self.model)
+        self.trained = self.model  # what the steps change; another module where it is spread over ranks
         self.dtype = precision.resolve(cell.recipe.dtype, context.device)
         self.peak = peaks.peak(self.dtype, device=context.device, threads=context.threads)
 
@@ -111,15 +113,18 @@ class TrainJob:
 
     def initialise(self) -> None:
         """Put the initial weights back."""
-        self.model.load_state_dict(self._fresh_model().state_dict())
+        own, fresh = self.trained.state_dict(), self._fresh_model().state_dict()
+        self.trained.load_state_dict({name: self.ranks.part(value, like=own[name]) for name, value in fresh.items()})
 
     def trainer(self, *, on_step: Callable[[], None]) -> Trainer:
         recipe, context = self.cell.recipe, self.context
-        batches = (
-            Batches(self.train, recipe=recipe, seed=self.cell.seed, device=context.device) if self.trains else None
-        )
+        batches = None
+        if self.trains:
+            batches = Batches(self.train, recipe=recipe, seed=self.cell.seed, device=context.device, ranks=self.ranks)
+        dtype = precision.resolve(recipe.dtype, context.device, self.model)
+        self.trained = self.ranks.shard(self.model, sharding=recipe.sharding, dtype=dtype)
         return Trainer(
-            model=self.model,
+            model=self.trained,
             initialise=self.initialise,
             batches=batches,
             recipe=recipe,
@@ -132,6 +137,7 @@ class TrainJob:
             should_stop=context.should_stop,
             log=context.log,
             on_step=on_step,
+            ranks=self.ranks,
         )
 
     def traced(self, trace: Trace) -> Callable[[], None]:
@@ -152,11 +158,23 @@ class TrainJob:
     # -- evaluation ------------------------------------------------------------------------------------------------
 
     def row(self, horizon: int, loss: float | None, position: Position) -> dict[str, Any]:
-        """What is known of the model at one horizon: its costs and its scores."""
-        started = time.perf_counter()
-        scores = [_score_to_json(score) for score in self.scores()]
-        evaluated = time.perf_counter() - started
-        return self._costs(horizon, position, evaluated) | {"final_train_loss": loss, "scores": scores}
+        """What is known of the model at one horizon: its costs and its scores. The first rank reads it."""
+        self._put_together()
+
+        def read() -> dict[str, Any]:
+            started = time.perf_counter()
+            scores = [_score_to_json(score) for score in self.scores()]
+            evaluated = time.perf_counter() - started
+            return self._costs(horizon, position, evaluated) | {"final_train_loss": loss, "scores": scores}
+
+        return self.ranks.lead(read)
+
+    def _put_together(self) -> None:
+        """Give the model that is read the weights of one that is spread over ranks."""
+        if self.trained is not self.model:
+            weights_now = self.ranks.whole(self.trained.state_dict())
+            if self.ranks.first:
+                self.model.load_state_dict(weights_now)
 
     def scores(self) -> list[Score]:
         """Upstream accuracy with the model's own head, then every downstream task on the frozen features."""
@@ -183,15 +201,10 @@ class TrainJob:
             right = top1(self.model, self.val, device=self.context.device)
         value, n = right / len(self.val), len(self.val)
         return Score(
-            task="upstream",
-            data=self.cell.data,
-            metric="accuracy",
-            value=value,
-            stderr=float(np.sqrt(value * (1 - value) / n)),
-            num_test=n,
-            num_classes=self.val.num_classes,
+            task="upstream", data=self.cell.data, metric="accuracy", value=value,
+            stderr=float(np.sqrt(value * (1 - value) / n)), num_test=n, num_classes=self.val.num_classes,
             chance=1 / self.val.num_classes,
-        )
+        )  # fmt: skip
 
     def keep_weights(self) -> None:
         """Keep the weights of the last horizon, for `bench.probe` and later transfer."""
@@ -206,7 +219,9 @@ class TrainJob:
             "data": cell.data_name,
             "images_seen": cell.horizons[-1],
         }
-        weights.write(self.context.directory.weights / "final.safetensors", self.model.state_dict(), facts)
+        self._put_together()
+        path = self.context.directory.weights / "final.safetensors"
+        self.ranks.lead(lambda: weights.write(path, self.model.state_dict(), facts))
 
     # -- costs -----------------------------------------------------------------------------------------------------
 
@@ -217,6 +232,7 @@ class TrainJob:
         own_seconds = self._own_seconds(position) if horizon else 0.0
         rate = seen / own_seconds if own_seconds else None
         flops_per_second = rate * per_image["dense"] if rate else None
+        peak = self.peak.flops_per_second * self.ranks.size
         return {
             "images_seen": horizon,
             "images_trained": seen,
@@ -231,14 +247,14 @@ class TrainJob:
             "evaluate_seconds": evaluated,
             "images_per_second": rate,
             "flops_per_second": flops_per_second,
-            "utilisation": flops_per_second / self.peak.flops_per_second if flops_per_second else None,
+            "utilisation": flops_per_second / peak if flops_per_second else None,
             "core_days": units.core_days(own_seconds, devices=self.devices),
         }
 
     @property
     def devices(self) -> int:
-        """What core-days count: CPU threads, or accelerators."""
-        return self.context.threads if self.context.device == "cpu" else 1
+        """What core-days count: CPU threads, or accelerators, of all ranks."""
+        return self.ranks.size * (self.context.threads if self.context.device == "cpu" else 1)
 
     def _spent(self, position: Position) -> int:
         return sum(row["spent_images"] for row in position.rows)
@@ -284,6 +300,8 @@ class TrainJob:
                 "spent_flops": {c: f * spent for c, f in per_image.items()},
                 "core_days": units.core_days(seconds["train"], devices=self.devices),
                 "devices": self.devices,
+                "ranks": self.ranks.size,
+                "sharding": cell.recipe.sharding if self.ranks.size > 1 else None,
                 "device": self.context.device,
                 "threads": self.context.threads,
                 "dtype": self.dtype,

@@ -124,6 +124,14 @@ def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     return None, messages
 
 
+def load(folder: Path, step: int) -> Checkpoint:
+    """A checkpoint that another process has just verified."""
+    from safetensors.torch import load_file
+
+    path = folder / f"{PREFIX}{step:09d}"
+    return Checkpoint(step=step, tensors=load_file(path / TENSORS), state=json.loads((path / STATE).read_bytes()))
+
+
 def newest_state(folder: Path) -> dict[str, Any] | None:
     """JSON state of the newest checkpoint, unverified and without its tensors: for showing progress only."""
     for path in _steps(folder):

@@ -10,6 +10,7 @@ import torch
 from bench.data.images import ImageSet
 from bench.spec import Recipe
 from bench.train.randomness import generator
+from bench.train.ranks import ALONE, Ranks
 
 
 def to_input(images_BHWC: torch.Tensor) -> torch.Tensor:
@@ -25,9 +26,11 @@ class Batches:
         recipe: batch size and augmentation.
         seed: the cell's seed.
         device: where the images live and the batches are made.
+        ranks: each gets its share of the batch; order and augmentation are those of the whole.
     """
 
-    def __init__(self, images: ImageSet, *, recipe: Recipe, seed: int, device: str) -> None:
+    def __init__(self, images: ImageSet, *, recipe: Recipe, seed: int, device: str, ranks: Ranks = ALONE) -> None:
+        self.share = ranks.share(recipe.batch)
         self.recipe, self.seed, self.device = recipe, seed, device
         self.num_images = len(images)
         self.height, self.width = images.images_NHWC.shape[1:3]
@@ -51,16 +54,18 @@ class Batches:
         return np.concatenate([self._permutation(int(e))[offsets[epochs == e]] for e in np.unique(epochs)])
 
     def __call__(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Batch `step`: (x_BCHW float32 in [-1, 1], labels_B)."""
-        index_B = self._tensor(self.indices(step))
+        """Batch `step`, or this rank's share of it: (x_BCHW float32 in [-1, 1], labels_B)."""
+        index_B = self._tensor(self.indices(step)[self.share])
         x_BHWC = self._shifted(index_B, step) if self.recipe.shift else self.images_NHWC[index_B]
         if self.recipe.flip:
-            mirrored_B = self._tensor(generator(self.seed, "flip", step).random(len(index_B)) < 0.5)
+            mirrored = generator(self.seed, "flip", step).random(self.recipe.batch) < 0.5
+            mirrored_B = self._tensor(mirrored[self.share])
             x_BHWC = torch.where(mirrored_B[:, None, None, None], x_BHWC.flip(2), x_BHWC)
         return to_input(x_BHWC), self.labels_N[index_B]
 
     def _shifted(self, index_B: torch.Tensor, step: int) -> torch.Tensor:
-        offsets = generator(self.seed, "shift", step).integers(0, 2 * self.recipe.shift + 1, (2, len(index_B)))
+        shape = (2, self.recipe.batch)
+        offsets = generator(self.seed, "shift", step).integers(0, 2 * self.recipe.shift + 1, shape)[:, self.share]
         rows_BH = self._tensor(offsets[0])[:, None] + torch.arange(self.height, device=self.device)
         columns_BW = self._tensor(offsets[1])[:, None] + torch.arange(self.width, device=self.device)
         return self.images_NHWC[index_B[:, None, None], rows_BH[:, :, None], columns_BW[:, None, :]]

@@ -23,12 +23,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from bench.errors import Interrupted, UserError
+from bench.train import precision
 from bench.train.ranks import Lost, RankError, Ranks
 
 T = TypeVar("T")
@@ -131,19 +132,23 @@ class Together(Ranks):
                     "Train it on one rank, or use a norm that looks at single images.",
                 )
 
-    def shard(self, model: nn.Module, *, sharding: str) -> nn.Module:
+    def shard(self, model: nn.Module, *, sharding: str, dtype: str) -> nn.Module:
         """FSDP2 on a copy, block by block; the model itself stays whole, for reading a horizon."""
         if sharding != "fsdp":
             return model
         model = copy.deepcopy(model)
         mesh = init_device_mesh(self.device, (self.size,))
+        policy = MixedPrecisionPolicy(param_dtype=precision.DTYPES[dtype], reduce_dtype=torch.float32)
         for block in _blocks(model):
-            fully_shard(block, mesh=mesh)
-        fully_shard(model, mesh=mesh)
+            fully_shard(block, mesh=mesh, mp_policy=policy)
+        fully_shard(model, mesh=mesh, mp_policy=policy)
         return model
 
+    def shards(self, model: nn.Module) -> bool:
+        return isinstance(model, FSDPModule)
+
     def replicate(self, model: nn.Module, *, accumulates: bool) -> nn.Module:
-        if isinstance(model, FSDPModule):
+        if self.shards(model):
             return model
         known = inspect.signature(DistributedDataParallel).parameters
         buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
@@ -160,6 +165,13 @@ class Together(Ranks):
                 yield
         else:
             yield
+
+    def average(self, model: nn.Module) -> None:
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        dist.all_reduce(flat)
+        parts = (flat / self.size).split([gradient.numel() for gradient in gradients])
+        torch._foreach_copy_(gradients, [part.view_as(g) for part, g in zip(parts, gradients, strict=True)])
 
     def mean(self, value: Tensor) -> Tensor:  # type: ignore[override]
         total = value.clone()

@@ -22,6 +22,7 @@ from bench.train.batches import Batches
 from bench.train.curve import Curve
 from bench.train.optim import make_optimizer
 from bench.train.randomness import stream
+from bench.train.ranks import ALONE, Ranks
 from bench.train.schedule import Segment
 from bench.train.step import Step
 
@@ -54,6 +55,7 @@ class Trainer:
         batches: step -> batch; None if nothing is trained. recipe, horizons, seed: the cell's.
         evaluate: called with (horizon, mean loss of the last steps) at each horizon; returns the row to keep.
         folder: where checkpoints go. save_every: seconds between them. on_step: called after every step.
+        ranks: the processes that train together: each has a Trainer, and the first of them writes.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Trainer:
         log: Callable[[str], None],
         on_step: Callable[[], None] = lambda: None,
         save_every: float = 20.0,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.model, self.batches, self.recipe, self.seed, self.device = model, batches, recipe, seed, device
         self.horizons, self.initialise = horizons, initialise
@@ -83,13 +86,15 @@ class Trainer:
             should_stop,
             log,
         )
-        self.on_step, self.save_every = on_step, save_every
+        self.on_step, self.save_every, self.ranks = on_step, save_every, ranks
         self.segments = schedule.segments(recipe, horizons)
         self.warmup = schedule.warmup_steps(recipe, horizons)
         self.total_work = sum(s.end - s.start for s in self.segments)
         self.optimizer = make_optimizer(model, recipe) if self.segments else None
         self.train_step = (
-            Step(model=model, optimizer=self.optimizer, recipe=recipe, device=device) if self.optimizer else None
+            Step(model=model, optimizer=self.optimizer, recipe=recipe, device=device, ranks=ranks)
+            if self.optimizer
+            else None
         )
         self.average = Average(model, recipe.average)
         self.curve = Curve(self.segments, batch=recipe.batch, device=device)
@@ -113,7 +118,9 @@ class Trainer:
 
     def restore(self, tensors: dict[str, torch.Tensor]) -> None:
         """Put `state()` back, exactly."""
-        self.model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+        parts = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+        own = self.model.state_dict()
+        self.model.load_state_dict({name: self.ranks.part(value, like=own[name]) for name, value in parts.items()})
         if self.optimizer is None:
             return
         self.optimizer.state.clear()
@@ -123,8 +130,10 @@ class Trainer:
             if kind == "optimizer":
                 key, _, name = rest.partition(".")
                 device = value.device if key == "step" and self.device == "cpu" else self.device
+                value = self.ranks.part(value, like=parameters[name])
                 self.optimizer.state[parameters[name]][key] = value.clone().to(device)
-        self.average.restore({k.removeprefix("average."): v for k, v in tensors.items() if k.startswith("average.")})
+        mean = {k.removeprefix("average."): v for k, v in tensors.items() if k.startswith("average.")}
+        self.average.restore({name: self.ranks.part(value, like=parameters[name]) for name, value in mean.items()})
 
     def save(self) -> None:
         """Write a checkpoint of everything needed to continue."""
@@ -135,30 +144,55 @@ class Trainer:
             tensors["losses"] = torch.stack(self.losses)
         tensors["curve"] = self.curve.state()
         p = self.position
-        state = asdict(p) | {"total_work": self.total_work}
-        checkpoints.save(self.folder, Checkpoint(step=p.work, tensors=tensors, state=state))
+        state = asdict(p) | {"total_work": self.total_work, "ranks": self.ranks.size}
+        whole = Checkpoint(step=p.work, tensors=self.ranks.whole(tensors), state=state)
+        self.ranks.lead(lambda: checkpoints.save(self.folder, whole))
         self._last_save = time.perf_counter()
         p.seconds["save"] += self._last_save - started
 
     def resume(self) -> bool:
         """Continue from the newest checkpoint that verifies; False if there is none."""
-        found, messages = checkpoints.load_newest(self.folder)
-        for message in messages:
-            self.log(message)
+        found = self._newest()
         if found is None:
             return False
-        state = {k: v for k, v in found.state.items() if k != "total_work"}
+        state = {k: v for k, v in found.state.items() if k not in ("total_work", "ranks")}
         self.position = Position(**state)
+        self._count_time_of(found.state.get("ranks", 1))
         self.restore({k.removeprefix("live/"): v for k, v in found.tensors.items() if k.startswith("live/")})
         trunk = {k.removeprefix("trunk/"): v for k, v in found.tensors.items() if k.startswith("trunk/")}
         self.trunk = trunk or None
         self.losses = list(found.tensors["losses"].to(self.device)) if "losses" in found.tensors else []
         if "curve" in found.tensors:
             self.curve.restore(found.tensors["curve"])
-        if self.train_step and self.position.micro_batches:
+        if self.train_step and self.position.micro_batches and self.ranks.size == 1:
             self.train_step.micro_batch = self.position.micro_batches[-1]["images"]
         self.log(f"continuing from step {self.position.work} of {self.total_work}")
         return True
+
+    def _newest(self) -> Checkpoint | None:
+        """The newest checkpoint that verifies: found by the first rank, read by all."""
+        found: list[Checkpoint | None] = []
+
+        def look() -> int | None:
+            checkpoint, messages = checkpoints.load_newest(self.folder)
+            for message in messages:
+                self.log(message)
+            found.append(checkpoint)
+            return checkpoint.step if checkpoint else None
+
+        step = self.ranks.lead(look)
+        if step is None or found:
+            return found[0] if found else None
+        return checkpoints.load(self.folder, step)
+
+    def _count_time_of(self, ranks: int) -> None:
+        """Put seconds on `ranks` ranks in terms of the ranks of now, so that devices × seconds stays what was spent."""
+        factor, p = ranks / self.ranks.size, self.position
+        if factor != 1:
+            p.seconds = {kind: seconds * factor for kind, seconds in p.seconds.items()}
+            p.segment_seconds = [seconds * factor for seconds in p.segment_seconds]
+            p.current_seconds *= factor
+            self.log(f"{self.ranks.size} rank(s) continue what {ranks} began")
 
     # -- work ----------------------------------------------------------------------------------------------------
 
@@ -217,8 +251,8 @@ class Trainer:
             p.work += 1
             if p.work % CHECK_EVERY == 0 or p.step == segment.end:
                 self._check_loss(segment)
-            stop = self.should_stop()
             due = time.perf_counter() - self._last_save > self.save_every
+            stop, due = self.ranks.agree(stop=self.should_stop(), save=due)
             if p.step == segment.end or due or stop or p.work % CHECK_EVERY == 0:
                 if self.device != "cpu":
                     torch.cuda.synchronize()

@@ -69,9 +69,13 @@ class Ranks:
     def check(self, model: Any) -> None:
         """Refuse a model whose results would depend on the number of ranks (RankError)."""
 
-    def shard(self, model: Any, *, sharding: str) -> Any:
+    def shard(self, model: Any, *, sharding: str, dtype: str) -> Any:
         """A copy of the model that training spreads over the ranks, or the model itself where each holds all of it."""
         return model
+
+    def shards(self, model: Any) -> bool:
+        """Whether a model is spread over the ranks; it then sees to its precision by itself."""
+        return False
 
     def replicate(self, model: Any, *, accumulates: bool) -> Any:
         """The callable whose backward pass leaves the mean gradient of all ranks; the model itself if it does."""
@@ -80,6 +84,9 @@ class Ranks:
     def accumulating(self, forward: Any, *, last: bool) -> contextlib.AbstractContextManager:
         """Around one micro-batch: gradients travel between ranks after the last one only."""
         return contextlib.nullcontext()
+
+    def average(self, model: Any) -> None:
+        """Make the gradients of a model's parameters their mean over the ranks."""
 
     def mean(self, value: T) -> T:
         """A tensor's mean over the ranks, without waiting for the device."""

@@ -10,6 +10,8 @@ from bench.cost.speed import is_out_of_memory, release
 from bench.spec import Recipe
 from bench.train import precision
 from bench.train.loss import make_loss
+from bench.train.randomness import stream
+from bench.train.ranks import ALONE, Ranks
 
 
 class Step:
@@ -17,6 +19,7 @@ class Step:
 
     Where memory runs out the micro-batch is halved and the step done again from the weights before it: nothing is
     changed before all gradients are there. Then `micro_batch` says what fitted, and stays for the steps that follow.
+    Not so among ranks, where the others are waiting for these very gradients.
 
     Args:
         model: on `device`, in training mode.
@@ -24,6 +27,8 @@ class Step:
         recipe: precision, loss and clipping.
         micro_batch: images that pass through the network at once; None for the recipe's. Gradients add up to those of
             the whole batch, within rounding; but dropout draws differ, as would statistics over a batch.
+        ranks: the processes that share each batch. Dropout follows the micro-batch's place in the global batch, so
+            that draws do not depend on the number of ranks where `micro_batch` divides every rank's share.
     """
 
     def __init__(
@@ -34,18 +39,23 @@ class Step:
         recipe: Recipe,
         device: str,
         micro_batch: int | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
-        self.model, self.optimizer, self.recipe, self.device = model, optimizer, recipe, device
+        self.model, self.optimizer, self.recipe, self.device, self.ranks = model, optimizer, recipe, device, ranks
         self.micro_batch = micro_batch or recipe.micro_batch or recipe.batch
         self.dtype = precision.resolve(recipe.dtype, device, model)
-        self.working = precision.Working(model, self.dtype)
+        self.working = precision.Working(model, "float32" if ranks.shards(model) else self.dtype)
+        accumulates = self.micro_batch * ranks.size < recipe.batch
+        self.adds_up_apart = accumulates and self.working.network is not model  # in the weights, not in the network
+        if not self.adds_up_apart:
+            self.working.network = ranks.replicate(self.working.network, accumulates=accumulates)
         self.loss = make_loss(recipe)
 
     def __call__(self, x_BCHW: Tensor, labels_B: Tensor, *, lr: float, seed: int) -> Tensor:
-        """Update the model once, at rate `lr`; dropout draws from `seed`.
+        """Update the model once, at rate `lr`; dropout draws from `seed`. Ranks get their own share of the batch.
 
         Returns:
-            The mean loss over the batch, detached and on the device: reading it is what waits for the device.
+            The mean loss over the global batch, detached and on the device: reading it is what waits for the device.
 
         Raises:
             RuntimeError, MemoryError: not even one image at a time fits.
@@ -62,30 +72,35 @@ class Step:
     def _gradients_that_fit(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> Tensor:
         while True:
             try:
-                torch.manual_seed(seed)
                 self.optimizer.zero_grad(set_to_none=True)
                 self.working.refresh()
-                return self._gradients(x_BCHW, labels_B)
+                return self._gradients(x_BCHW, labels_B, seed)
             except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error) or min(self.micro_batch, len(labels_B)) == 1:
+                smallest = self.ranks.size > 1 or min(self.micro_batch, len(labels_B)) == 1
+                if smallest or not is_out_of_memory(error):
                     raise
             # outside the handler the traceback, which holds the activations, is gone
             self.micro_batch = min(self.micro_batch, len(labels_B)) // 2
             self.optimizer.zero_grad(set_to_none=True)
             release(self.device)
 
-    def _gradients(self, x_BCHW: Tensor, labels_B: Tensor) -> Tensor:
+    def _gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> Tensor:
         """Accumulate the gradient of the batch's mean loss, one micro-batch after another."""
         batch = len(labels_B)
-        parts = zip(x_BCHW.split(self.micro_batch), labels_B.split(self.micro_batch), strict=True)
+        parts = list(zip(x_BCHW.split(self.micro_batch), labels_B.split(self.micro_batch), strict=True))
         total = torch.zeros((), device=self.device)
-        for x_bCHW, labels_b in parts:
-            with label("forward"):
-                loss = self.loss(self.working(x_bCHW), labels_b)
-            with label("backward"):
-                # each image weighs 1 / batch, whatever the size of the micro-batch it is in
-                loss = loss * (len(labels_b) / batch)
-                loss.backward()
-                self.working.collect()
+        for index, (x_bCHW, labels_b) in enumerate(parts):
+            place = self.ranks.number * len(parts) + index  # in the global batch
+            torch.manual_seed(stream(seed, "micro-batch", place) if place else seed)
+            with self.ranks.accumulating(self.working.network, last=index == len(parts) - 1):
+                with label("forward"):
+                    loss = self.loss(self.working(x_bCHW), labels_b)
+                with label("backward"):
+                    # each image weighs 1 / batch, whatever the size of the micro-batch it is in
+                    loss = loss * (len(labels_b) / batch)
+                    loss.backward()
+                    self.working.collect()
             total += loss.detach()
-        return total
+        if self.adds_up_apart:
+            self.ranks.average(self.model)
+        return self.ranks.mean(total)
