@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from bench import overrides
 from bench.cli import parser
 from bench.errors import command
 from bench.run import add_study_options, execute
@@ -18,7 +19,7 @@ examples:
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    p = parser("python -m bench.plan", __doc__ or "", EXAMPLES)
+    p = parser("python -m bench.plan", __doc__ or "", EXAMPLES + overrides.listing())
     add_study_options(p)
     arguments = p.parse_args(argv)
     arguments.plan, arguments.profile = True, False

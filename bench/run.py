@@ -14,9 +14,10 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import discover, env, models
+from bench import discover, env, models, overrides
 from bench.cli import names_list, parser, positive
 from bench.errors import EXIT_FAILED, EXIT_OK, UserError, command, nearest
+from bench.overrides import Overrides
 from bench.spec import Cell, TaskSpec, directory_name, to_json
 from bench.suites._contract import SCALES, SuiteOptions
 
@@ -28,9 +29,12 @@ examples:
   python -m bench.run --suite scaling --models ViT-nano/7,R8x0.25-s2 --seeds 3
   python -m bench.run --suite data --data fashion-mnist    accuracy against number of images, on photographs
   python -m bench.run --suite scaling --only 'vit-*'       only some cells; the rest can follow later
+  python -m bench.run --suite scaling --ranks 4            each cell on four GPUs (torchrun); same results, same command
+  python -m bench.run --suite scaling --sweep lr=1e-3,2e-3 --horizons 2epochs
 
 A run that was stopped, by whatever cause, is continued by the same command.
 """
+NO_CHANGES = Overrides()
 LOG_WIDTH = 120  # columns of a log file, where there is no terminal to ask
 
 
@@ -42,11 +46,13 @@ def add_study_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--data", type=names_list, help="comma-separated upstream data sets instead of the suite's own")
     p.add_argument("--tasks", type=names_list, help="comma-separated tasks instead of the suite's own")
     p.add_argument("--seeds", type=positive, help="number of training seeds")
+    overrides.add_options(p)
     p.add_argument("--only", action="append", default=[], help="only cells whose name matches this pattern; repeatable")
     p.add_argument("--results", type=Path, default=Path("results"), help="where results go (default: results)")
     p.add_argument("--data-root", type=Path, help="where your data sets are")
     p.add_argument("--device", default="auto", help="cpu, cuda, or auto")
     p.add_argument("--workers", type=positive, help="cells to run at once (default: one per core; one per GPU)")
+    p.add_argument("--ranks", type=positive, default=1, help="processes that train each cell together (one per GPU)")
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
 
 
@@ -67,6 +73,24 @@ def resolve_device(wanted: str) -> str:
     if wanted == "cuda":
         raise UserError("No usable CUDA device on this machine.", "Use --device cpu, or check the driver.")
     return "cpu"
+
+
+def check_ranks(ranks: int, device: str, cells: Sequence[Cell]) -> None:
+    """Refuse a number of ranks that the cells or the machine cannot serve.
+
+    Raises:
+        UserError: a batch that they do not divide, a job for one process, fewer GPUs than ranks.
+    """
+    if ranks == 1:
+        return
+    from bench.train.ranks import check_cells
+
+    check_cells(cells, ranks=ranks)
+    if device == "cuda":
+        import torch
+
+        if ranks > (count := torch.cuda.device_count()):
+            raise UserError(f"--ranks {ranks}, but this machine has {count} GPU(s).", f"Use --ranks {count} at most.")
 
 
 def resolve_scale(wanted: str, device: str) -> str:
@@ -92,7 +116,11 @@ def with_tasks(cell: Cell, tasks: Sequence[str]) -> Cell:
 
 
 def cells_of(
-    suite: str, options: SuiteOptions, only: Sequence[str] = (), tasks: Sequence[str] | None = None
+    suite: str,
+    options: SuiteOptions,
+    only: Sequence[str] = (),
+    tasks: Sequence[str] | None = None,
+    changes: Overrides = NO_CHANGES,
 ) -> list[Cell]:
     """The cells that a suite asks for, every name in them checked.
 
@@ -106,7 +134,7 @@ def cells_of(
         discover.load("data set", name)
     for name in tasks or ():
         discover.load("task", name)
-    cells: list[Cell] = module.cells(options)
+    cells = changes.apply(module.cells(options), data_root=options.data_root)
     if tasks:
         cells = [with_tasks(cell, tasks) for cell in cells]
     for cell in cells:
@@ -139,7 +167,8 @@ def note_wanted_cells(arguments: argparse.Namespace, plan: Any) -> None:
     from bench.store import plan as plan_file
     from bench.store.cells import Study
 
-    cells = cells_of(arguments.suite, suite_options(arguments, plan.scale), tasks=arguments.tasks)
+    cells = cells_of(arguments.suite, suite_options(arguments, plan.scale), tasks=arguments.tasks,
+                     changes=Overrides.parsed(arguments))  # fmt: skip
     Study(plan.store).create()
     names = tuple(directory_name(cell) for cell in cells)
     plan_file.write(plan.store, plan_file.WantedCells(suite=plan.suite, scale=plan.scale, names=names))
@@ -152,16 +181,18 @@ def make_plan(arguments: argparse.Namespace, console: Console) -> Any:
     device = resolve_device(arguments.device)
     scale = resolve_scale(arguments.scale, device)
     options = suite_options(arguments, scale)
-    cells = cells_of(arguments.suite, options, arguments.only, arguments.tasks)
+    cells = cells_of(arguments.suite, options, arguments.only, arguments.tasks, Overrides.parsed(arguments))
     if arguments.data_root is not None and not arguments.data_root.is_dir():
         raise UserError(f"--data-root {arguments.data_root} is not a folder.", "Create it, or give another.")
     alone = getattr(discover.load("suite", arguments.suite), "ALONE", False)  # measures time: no neighbours
-    workers = arguments.workers or (env.cores() if device == "cpu" and not alone else 1)
+    check_ranks(arguments.ranks, device, cells)
+    spare = max(1, env.cores() // arguments.ranks)
+    workers = arguments.workers or (spare if device == "cpu" and not alone else 1)
     workers = min(workers, len(cells))
-    threads = max(1, env.cores() // workers)
+    threads = max(1, spare // workers)
     return planner.make(
         cells, suite=arguments.suite, scale=scale, store=arguments.results / arguments.suite, device=device,
-        workers=workers, threads=threads, data_root=arguments.data_root,
+        workers=workers, threads=threads, ranks=arguments.ranks, data_root=arguments.data_root,
         say=lambda text: console.print(text, style="dim", highlight=False),
     )  # fmt: skip
 
@@ -170,7 +201,7 @@ def plan_json(plan: Any) -> dict[str, Any]:
     """A plan as JSON types."""
     return {
         "suite": plan.suite, "scale": plan.scale, "device": plan.device, "workers": plan.workers,
-        "threads": plan.threads, "expected_seconds": plan.seconds, "calibrated": plan.measured,
+        "threads": plan.threads, "ranks": plan.ranks, "expected_seconds": plan.seconds, "calibrated": plan.measured,
         "cells": [
             {
                 "name": c.name, "state": c.state, "fraction": c.fraction, "images": c.images, "flops": c.flops,
@@ -204,7 +235,7 @@ def show_plan(plan: Any, console: Console, *, suite: Any) -> None:
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    p = parser("python -m bench.run", __doc__ or "", EXAMPLES)
+    p = parser("python -m bench.run", __doc__ or "", EXAMPLES + overrides.listing())
     add_study_options(p)
     p.add_argument("--plan", action="store_true", help="print the plan and stop")
     p.add_argument("--profile", action="store_true", help="write a torch.profiler trace of each cell's first steps")

@@ -1,0 +1,181 @@
+"""What a user changes about a suite's trainings: horizons, a recipe by name, single fields, sweeps of fields.
+
+    --horizons 8000,100steps,2epochs      --recipe paper:ViT-B/16:imagenet
+    --set clip=0 --set warmup=5%          --sweep lr=1e-4,3e-4,1e-3 --sweep weight_decay=0.03,0.1
+
+Every field of `bench.spec.Recipe` can be set; an option of the model as model.<option>. Lengths take a unit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import itertools
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from bench.errors import UserError, unknown
+from bench.spec import CHOICES, Cell, Recipe
+from bench.suites import _paper
+from bench.suites._contract import merge
+
+LENGTH = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*(images?|steps?|epochs?|%)?")
+MODEL = "model."  # before the name of an option of the model
+DEFAULTS = {entry.name: getattr(Recipe(), entry.name) for entry in fields(Recipe)}
+Setting = tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overrides:
+    """Changes as they were typed; `apply` turns them into cells."""
+
+    recipe: str | None = None
+    horizons: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    sweeps: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @classmethod
+    def parsed(cls, arguments: argparse.Namespace) -> Overrides:
+        """From a parsed command line.
+
+        Raises:
+            UserError: an unknown recipe or field, or a setting without a value.
+        """
+        if arguments.recipe:
+            _paper.row(arguments.recipe)
+        sweeps = tuple((key, tuple(v for v in text.split(",") if v)) for key, text in map(_pair, arguments.sweep))
+        settings = tuple(map(_pair, arguments.set))
+        twice = {key for key, _ in settings} & {key for key, _ in sweeps}
+        if twice:
+            raise UserError(f"{sorted(twice)[0]} is both set and swept.", "Give one of --set and --sweep.")
+        return cls(recipe=arguments.recipe, horizons=arguments.horizons or (), settings=settings, sweeps=sweeps)
+
+    def apply(self, cells: Sequence[Cell], *, data_root: Path | None = None) -> list[Cell]:
+        """The cells that train, changed; what trains nothing (raw pixels) stays.
+
+        Raises:
+            UserError: a value that its field does not take, or horizons that are no ascending list.
+        """
+        if self == Overrides():
+            return list(cells)
+        changed = (self._changed(cell, data_root) if cell.horizons != (0,) or cell.job != "train" else [cell]
+                   for cell in cells)  # fmt: skip
+        return merge(itertools.chain.from_iterable(changed))
+
+    def _changed(self, cell: Cell, data_root: Path | None) -> Iterator[Cell]:
+        """One cell for each combination of swept values."""
+        for values in itertools.product(*(texts for _, texts in self.sweeps)):
+            swept = tuple((key, text) for (key, _), text in zip(self.sweeps, values, strict=True))
+            yield self._one(cell, dict(self.settings + swept), data_root)
+
+    def _one(self, cell: Cell, settings: dict[str, str], data_root: Path | None) -> Cell:
+        batch = _value("batch", settings["batch"], cell) if "batch" in settings else cell.recipe.batch
+        trains = cell.job == "train"
+        if self.horizons and trains:
+            base = replace(cell, recipe=replace(cell.recipe, batch=batch))
+            ends = {duration(text, base, data_root=data_root) for text in self.horizons}
+            cell = replace(cell, horizons=tuple(sorted(ends | ({0} & set(cell.horizons)))))
+        if self.recipe and trains:
+            cell = _paper.scaled(cell, _paper.row(self.recipe), batch=batch)
+        cell = replace(cell, recipe=replace(cell.recipe, batch=batch))
+        for key, text in settings.items():
+            if key.startswith(MODEL):
+                options = dict(cell.model_options) | {key.removeprefix(MODEL): _literal(text)}
+                cell = replace(cell, model_options=tuple(options.items()))
+            else:
+                value = _value(key, text, cell, data_root=data_root)
+                cell = replace(cell, recipe=replace(cell.recipe, **{key: value}))
+        return cell
+
+
+def add_options(p: argparse.ArgumentParser) -> None:
+    """The options that make `Overrides`."""
+    p.add_argument("--horizons", type=_split, help="compute budgets instead of the suite's: 8000,16000 images seen, or "
+                   "with a unit: 500steps, 2epochs")  # fmt: skip
+    p.add_argument("--recipe", help="train as in a row of the paper's Table 3, scaled down to this batch and budget")
+    p.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE",
+                   help="change one field of every recipe, e.g. clip=0, warmup=100steps, model.dropout=0.1; "
+                   "repeatable")  # fmt: skip
+    p.add_argument("--sweep", action="append", default=[], metavar="FIELD=V1,V2,…",
+                   help="train every cell with each of these values; repeat for all combinations")  # fmt: skip
+
+
+def listing() -> str:
+    """Fields and recipes, for --help."""
+    words = "; ".join(f"{name} ({', '.join(CHOICES[name])})" if name in CHOICES else name for name in DEFAULTS)
+    parts = (f"fields of a recipe: {words}", f"recipes of the paper: {', '.join(_paper.rows())}")
+    return "\n" + "\n".join(textwrap.fill(part, 110, break_on_hyphens=False) for part in parts) + "\n"
+
+
+def duration(text: str, cell: Cell, *, data_root: Path | None = None) -> int:
+    """A length of training in images: "8000", "8000images", "100steps", "2epochs", or "5%" of the longest horizon.
+
+    Raises:
+        UserError: anything else.
+    """
+    match = LENGTH.fullmatch(text.replace("_", ""))
+    if match is None:
+        raise UserError(
+            f"{text!r} is not a length of training.", "Give images (8000), 100steps, 2epochs, or 5% for a warm-up."
+        )
+    number, unit = float(match[1]), (match[2] or "image").rstrip("s")
+    if unit == "step":
+        return round(number * cell.recipe.batch)
+    if unit == "epoch":
+        return round(number * _images_of(cell, data_root))
+    return round(number / 100 * cell.horizons[-1]) if unit == "%" else round(number)
+
+
+def _images_of(cell: Cell, data_root: Path | None) -> int:
+    """Images of one epoch."""
+    from bench import estimate
+
+    if cell.num_images is not None:
+        return cell.num_images
+    return estimate.data_sizes([replace(cell, tasks=())], root=data_root)[cell.data].train
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _pair(text: str) -> Setting:
+    """ "lr=1e-3" -> the field's name in full, and the value as typed."""
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not value:
+        raise UserError(f"{text!r} is no setting.", "Give field=value, e.g. lr=1e-3.")
+    key = key.replace("-", "_") if not key.startswith(MODEL) else key
+    key = f"{key}_images" if f"{key}_images" in DEFAULTS else key
+    if key not in DEFAULTS and not (key.startswith(MODEL) and key != MODEL):
+        raise unknown("field of a recipe", key, DEFAULTS)
+    return key, value
+
+
+def _value(key: str, text: str, cell: Cell, *, data_root: Path | None = None) -> Any:
+    """What was typed, as the type that the field has."""
+    default = DEFAULTS[key]
+    if key.endswith("_images"):
+        return duration(text, cell, data_root=data_root)
+    if isinstance(default, str):
+        return text
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
+        if isinstance(default, tuple):
+            return tuple(float(part) for part in text.replace("/", ",").split(","))
+        return int(text) if isinstance(default, int) else float(text)
+    except (ValueError, KeyError):
+        kind = {bool: "yes or no", tuple: "two numbers as 0.9/0.999", int: "a whole number", float: "a number"}
+        raise UserError(f"{key} cannot be {text!r}.", f"Give {kind[type(default)]}.") from None
+
+
+def _literal(text: str) -> Any:
+    """A number, yes/no word of Python, or the text itself."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text

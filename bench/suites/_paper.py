@@ -1,0 +1,102 @@
+"""Table 3 of the ViT paper as recipes by name, and the rules that scale one down to another batch and budget.
+
+    paper:ViT-L/16:imagenet          paper:ViT-L/16:jft-300m:14epochs
+
+What the paper trains all its models with: batch 4096, 10,000 steps of warm-up, linear (ImageNet: cosine) decay to zero
+over the whole training, Adam with betas 0.9 and 0.999, decay of every weight; on ImageNet clipping at norm 1 (Table 3
+and its caption, appendix B.1). Losses are those of the public configurations: a sigmoid per class, the head's bias
+starting at −log of the number of classes.
+
+The rules, for a cell with batch b and longest horizon H:
+
+- budget: the suite's horizons (or --horizons) stand for the paper's epochs; each is a training of its own;
+- learning rate: × √(b / 4096), the rule for Adam (Malladi et al. 2022, arXiv 2205.10287; the linear rule of Goyal et
+  al. 2017 is for SGD). Betas are kept;
+- warm-up: the same fraction of the training as in the paper, 10,000 · 4096 / (epochs · images) of H;
+- weight decay, dropout, clipping: as published.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+from baselines import published
+from bench.errors import unknown
+from bench.spec import Cell
+
+BATCH, WARMUP_STEPS = 4096, 10_000
+IMAGES = {"JFT-300M": 303_000_000, "ImageNet-21k": 14_197_122, "ImageNet": 1_281_167}
+EVERY_VIT = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")  # what "ViT-*" of the last row stands for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One training of Table 3."""
+
+    model: str
+    data: str
+    epochs: int
+    lr: float
+    shape: str
+    weight_decay: float
+    dropout: float
+
+    @property
+    def warmup(self) -> float:
+        """Fraction of the training."""
+        return WARMUP_STEPS * BATCH / (self.epochs * IMAGES[self.data])
+
+
+@cache
+def rows() -> Mapping[str, Row]:
+    """Name to row. Where the paper trains a model twice, the name says for how long."""
+    found = {}
+    for printed in published.table("table3"):
+        lengths = printed["epochs"].split("/")
+        for model in _models(printed["models"]):
+            for epochs in lengths:
+                row = Row(
+                    model=model, data=printed["dataset"], epochs=int(epochs), lr=float(printed["base_lr"]),
+                    shape=printed["lr_decay"], weight_decay=float(printed["weight_decay"]),
+                    dropout=float(printed["dropout"]),
+                )  # fmt: skip
+                end = f":{epochs}epochs" if len(lengths) > 1 else ""
+                found[f"paper:{model}:{row.data.lower()}{end}"] = row
+    return found
+
+
+def _models(printed: str) -> tuple[str, ...]:
+    """ "ViT-B/{16,32}" -> both."""
+    if printed == "ViT-*":
+        return EVERY_VIT
+    before, braces, after = re.fullmatch(r"([^{]*)(?:\{(.*)\})?(.*)", printed).groups()  # type: ignore[union-attr]
+    return tuple(f"{before}{choice}{after}" for choice in (braces or "").split(","))
+
+
+def row(name: str) -> Row:
+    """The row of a name.
+
+    Raises:
+        UserError: no such row; suggests the nearest.
+    """
+    known = {key.lower(): value for key, value in rows().items()}
+    if name.lower() not in known:
+        raise unknown("recipe", name, rows())
+    return known[name.lower()]
+
+
+def scaled(cell: Cell, row: Row, *, batch: int) -> Cell:
+    """The cell trained as the row was, by the rules above; augmentation and precision stay the suite's."""
+    recipe = replace(
+        cell.recipe, batch=batch, lr=row.lr * math.sqrt(batch / BATCH), optimizer="adamw", betas=(0.9, 0.999),
+        weight_decay=row.weight_decay, clip=1.0 if row.data == "ImageNet" else 0.0, schedule="separate",
+        warmup_images=round(row.warmup * cell.horizons[-1]), decay="constant", cooldown=1.0, cooldown_shape=row.shape,
+        loss="sigmoid", head_bias="prior", label_smoothing=0.0,
+    )  # fmt: skip
+    options = tuple((name, value) for name, value in cell.model_options if name != "dropout")
+    dropout = (("dropout", row.dropout),) if row.dropout else ()
+    return replace(cell, recipe=recipe, model_options=options + dropout)

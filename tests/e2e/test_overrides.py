@@ -1,0 +1,144 @@
+"""What the command line changes about a suite: lengths with units, fields, sweeps, and the paper's Table 3 by name."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+
+import pytest
+
+from baselines import published
+from bench import discover, overrides
+from bench.errors import UserError
+from bench.overrides import Overrides, duration
+from bench.run import cells_of
+from bench.spec import Cell, Recipe, directory_name
+from bench.suites import _paper
+from bench.suites._contract import SuiteOptions
+from bench.train import schedule
+
+CELL = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=1000, horizons=(0, 640, 12_800),
+            recipe=Recipe(batch=32))  # fmt: skip
+
+
+def parsed(*words: str) -> Overrides:
+    p = argparse.ArgumentParser()
+    overrides.add_options(p)
+    return Overrides.parsed(p.parse_args(words))
+
+
+def changed(*words: str, cell: Cell = CELL) -> list[Cell]:
+    return parsed(*words).apply([cell])
+
+
+@pytest.mark.parametrize(
+    "text, images",
+    [("8000", 8000), ("8_000images", 8000), ("1e4", 10_000), ("100steps", 3200), ("1 step", 32), ("2epochs", 2000),
+     ("0.5epochs", 500), ("5%", 640)],
+)  # fmt: skip
+def test_lengths_in_any_unit(text, images):
+    assert duration(text, CELL) == images
+
+
+def test_an_epoch_of_a_whole_data_set_is_as_long_as_the_set():
+    whole = Cell(model="ViT-pico/14", data="digits", horizons=(100,))
+    from bench.data.load import load
+
+    assert duration("3epochs", whole) == 3 * len(load("digits", "train"))
+
+
+def test_nothing_asked_nothing_changed():
+    for suite in discover.names("suite"):
+        plain = discover.load("suite", suite).cells(SuiteOptions())
+        assert [directory_name(c) for c in parsed().apply(plain)] == [directory_name(c) for c in plain]
+
+
+def test_horizons_replace_the_budgets_and_keep_the_untrained_network():
+    assert changed("--horizons", "2epochs,100steps,8000")[0].horizons == (0, 2000, 3200, 8000)
+    assert changed("--horizons", "100steps", "--set", "batch=64")[0].horizons == (0, 6400)
+
+
+def test_fields_are_set_in_their_own_type():
+    (cell,) = changed("--set", "clip=0", "--set", "warmup=10steps", "--set", "betas=0.9/0.95", "--set", "flip=yes",
+                      "--set", "optimizer=sgd", "--set", "model.dropout=0.1", "--set", "batch=64")  # fmt: skip
+    assert cell.recipe == Recipe(batch=64, clip=0.0, warmup_images=640, betas=(0.9, 0.95), flip=True, optimizer="sgd")
+    assert cell.model_options == (("dropout", 0.1),)
+
+
+def test_sweeps_are_combined_and_each_is_a_cell_of_its_own():
+    found = changed("--sweep", "lr=1e-4,3e-4,1e-3", "--sweep", "weight_decay=0,0.1")
+    assert [(c.recipe.lr, c.recipe.weight_decay) for c in found] == [
+        (lr, wd) for lr in (1e-4, 3e-4, 1e-3) for wd in (0.0, 0.1)
+    ]
+    assert len({directory_name(c) for c in found}) == 6
+
+
+def test_raw_pixels_have_no_recipe_to_change():
+    cells = cells_of("smoke", SuiteOptions(), changes=parsed("--set", "lr=1", "--horizons", "64"))
+    assert {c.recipe.lr for c in cells if c.model == "pixels"} == {Recipe().lr}
+    assert {c.horizons for c in cells} == {(0,), (0, 64)}
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("--set", "learning=1"), "Unknown field of a recipe 'learning'"),
+        (("--set", "weight_deacy=1"), "Did you mean 'weight_decay'"),
+        (("--set", "lr"), "field=value"),
+        (("--set", "lr=fast"), "lr cannot be 'fast'"),
+        (("--set", "batch=1.5"), "a whole number"),
+        (("--set", "schedule=seperate"), "Did you mean 'separate'"),
+        (("--set", "cooldown=2"), "not a fraction"),
+        (("--set", "warmup=2miles"), "not a length"),
+        (("--horizons", "tomorrow"), "not a length"),
+        (("--set", "lr=1", "--sweep", "lr=1,2"), "both set and swept"),
+        (("--recipe", "paper:ViT-L/16:imagnet"), "Did you mean 'paper:ViT-L/16:imagenet'"),
+    ],
+)
+def test_mistakes_say_what_is_allowed(words, said):
+    with pytest.raises(UserError, match=said):
+        changed(*words)
+
+
+def test_every_row_of_the_papers_table_3_has_a_name():
+    assert {(r.data, r.lr, r.shape, r.weight_decay, r.dropout) for r in _paper.rows().values()} == {
+        (r["dataset"], float(r["base_lr"]), r["lr_decay"], float(r["weight_decay"]), float(r["dropout"]))
+        for r in published.table("table3")
+    }
+    some = {"paper:ViT-L/16:imagenet", "paper:R152x2:jft-300m", "paper:ViT-L/16:jft-300m:14epochs"}
+    assert some <= set(_paper.rows())
+
+
+def test_at_the_papers_own_size_a_row_is_the_papers_recipe():
+    """ViT-B/16 on ImageNet: 300 epochs, batch 4096, rate 3e-3 with cosine decay, decay 0.3, dropout 0.1."""
+    images = 300 * _paper.IMAGES["ImageNet"]
+    cell = Cell(model="ViT-B/16", data="imagenet", horizons=(images,), recipe=Recipe(batch=4096))
+    (trained,) = changed("--recipe", "paper:ViT-B/16:imagenet", cell=cell)
+    recipe = trained.recipe
+    assert (recipe.lr, recipe.weight_decay, recipe.clip, recipe.betas) == (3e-3, 0.3, 1.0, (0.9, 0.999))
+    assert trained.model_options == (("dropout", 0.1),)
+    assert schedule.warmup_steps(recipe, trained.horizons) == 10_000
+    work = schedule.segments(recipe, trained.horizons)
+    assert [s.start for s in work] == [0, 10_000]
+    half = schedule.learning_rate(recipe, step=(10_000 + work[1].end) // 2, warmup=10_000, segment=work[1])
+    assert half == pytest.approx(1.5e-3, rel=1e-3)
+
+
+def test_a_row_scaled_down_follows_the_stated_rules():
+    (trained,) = changed("--recipe", "paper:ViT-B/32:jft-300m", "--set", "batch=64", "--set", "clip=1")
+    assert trained.recipe.lr == pytest.approx(8e-4 * math.sqrt(64 / 4096))
+    assert trained.recipe.warmup_images / 12_800 == pytest.approx(10_000 * 4096 / (7 * 303e6), rel=1e-2)
+    assert (trained.recipe.clip, trained.recipe.loss, trained.model_options) == (1.0, "sigmoid", ())
+
+
+def test_the_plan_shows_a_sweep_and_help_lists_what_can_be_asked(bench):
+    done = bench("plan", "--suite", "smoke", "--models", "ViT-pico/14", "--sweep", "lr=1e-3,2e-3", "--horizons",
+                 "64,2steps", "--json", check=True)  # fmt: skip
+    cells = [c["cell"] for c in json.loads(done.stdout)["cells"] if c["cell"]["model"] != "pixels"]
+    assert {c["recipe"]["lr"] for c in cells} == {1e-3, 2e-3}
+    assert {tuple(c["horizons"]) for c in cells} == {(0, 64, 128)}
+    text = " ".join(bench("run", "--help", check=True).stdout.split())
+    assert "paper:ViT-H/14:imagenet" in text and "cooldown_shape (1-sqrt, linear, cosine)" in text
+    wrong = bench("run", "--suite", "smoke", "--recipe", "paper:ViT-Q/16:imagenet")
+    assert wrong.returncode == 2 and "Did you mean" in wrong.stderr and "Traceback" not in wrong.stderr
