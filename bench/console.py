@@ -91,6 +91,8 @@ def plan_summary(plan: Plan) -> list[str]:
     ]
     if todo:
         how = f"{plan.workers} worker{'s' * (plan.workers > 1)} with {plan.threads} thread{'s' * (plan.threads > 1)}"
+        if plan.ranks > 1:
+            how = how.replace(" with ", f" of {plan.ranks} ranks, each with ")
         lines.append(f"To do: {count(images)} training images, {flops(total)} (forward and backward, dense count).")
         low, high = 0.85 * plan.seconds, 1.25 * plan.seconds
         basis = "calibrated on this machine" if plan.measured else "partly assumed; see --json"

@@ -48,6 +48,7 @@ class Plan:
     device: str
     workers: int
     threads: int
+    ranks: int  # processes that make up a worker
     rates: dict[str, Rates]
     sizes: dict[str, DataSize]
 
@@ -68,7 +69,8 @@ class Plan:
 
     @property
     def measured(self) -> bool:
-        return all(rate.measured for rate in self.rates.values())
+        """Whether the time is: what ranks lose to each other is not."""
+        return self.ranks == 1 and all(rate.measured for rate in self.rates.values())
 
 
 def state_of(directory: CellDirectory) -> tuple[str, float, str | None]:
@@ -106,6 +108,7 @@ def make(
     device: str,
     workers: int,
     threads: int,
+    ranks: int = 1,
     data_root: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Plan:
@@ -128,11 +131,11 @@ def make(
         training = [cell for cell in missing if cell.job == "train"]
         sizes = estimate.data_sizes(training, root=data_root)
         say("Calibrating on this machine …")
-        rates = estimate.calibrate(training, sizes, device=device, threads=threads, workers=workers)
-    planned = [_planned(cell, name, state, rates, sizes) for cell, name, state in found]
+        rates = estimate.calibrate(training, sizes, device=device, threads=threads, workers=workers * ranks)
+    planned = [_planned(cell, name, state, rates, sizes, ranks) for cell, name, state in found]
     return Plan(
         suite=suite, scale=scale, store=store, cells=tuple(planned), device=device, workers=workers, threads=threads,
-        rates=rates, sizes=sizes,
+        ranks=ranks, rates=rates, sizes=sizes,
     )  # fmt: skip
 
 
@@ -142,6 +145,7 @@ def _planned(
     state: tuple[str, float, str | None],
     rates: dict[str, Rates],
     sizes: dict[str, DataSize],
+    ranks: int,
 ) -> PlannedCell:
     images = images_trained(cell.recipe, cell.horizons)
     common: dict[str, Any] = {"cell": cell, "name": name, "state": state[0], "fraction": state[1], "note": state[2]}
@@ -152,6 +156,7 @@ def _planned(
     rate = rates[estimate.model_key(cell, sizes[cell.data].classes)]
     evaluations = len(cell.horizons) * estimate.evaluation_images(cell, sizes) / rate.eval_images_per_second
     overhead = 0.5 + len(cell.horizons) * sum(0.25 for _ in cell.tasks)  # opening data; solving the probes
-    seconds = (images / rate.train_images_per_second + evaluations) * (1 - state[1]) + overhead
+    training = images / (rate.train_images_per_second * ranks)  # exchanging gradients is taken to cost nothing
+    seconds = (training + evaluations) * (1 - state[1]) + overhead
     flops = {convention: per_image * images for convention, per_image in rate.train_flops_per_image.items()}
     return PlannedCell(**common, images=images, flops=flops, seconds=seconds)

@@ -29,7 +29,7 @@ examples:
   python -m bench.run --suite scaling --models ViT-nano/7,R8x0.25-s2 --seeds 3
   python -m bench.run --suite data --data fashion-mnist    accuracy against number of images, on photographs
   python -m bench.run --suite scaling --only 'vit-*'       only some cells; the rest can follow later
-  python -m bench.run --suite scaling --ranks 4            each cell on four GPUs (torchrun); same results, same command
+  python -m bench.run --suite scaling --ranks 4            each cell trained by four processes together
   python -m bench.run --suite scaling --sweep lr=1e-3,2e-3 --horizons 2epochs
 
 A run that was stopped, by whatever cause, is continued by the same command.

@@ -282,7 +282,8 @@ def main(argv: list[str] | None = None) -> int:
         code = Worker(study, cells, suite=options.suite, options=options, stop=stop, ranks=ranks).run()
     except Lost as loss:
         if loss.speaks:
-            print(f"error: {loss}\n  The same command continues, with any number of ranks.", file=sys.stderr)
+            advice = "Run the same command to continue, with any number of ranks; nothing saved is lost."
+            print(f"error: {loss}\n  {advice}", file=sys.stderr)
         ranks.abandon(EXIT_USAGE)
     ranks.leave()
     return code

@@ -1,4 +1,7 @@
-"""Runs a plan on this machine: a few worker processes, their events to the display, their logs to files."""
+"""Runs a plan on this machine: a few worker processes, their events to the display, their logs to files.
+
+A worker of several ranks is started through torchrun.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +36,9 @@ class Pool:
         self._cells = tempfile.NamedTemporaryFile("w", suffix=".json", prefix="vit-bench-cells-")  # noqa: SIM115
         json.dump([to_json(planned.cell) for planned in ordered], self._cells)
         self._cells.flush()
+        program = ["bench.worker"] if plan.ranks == 1 else ["bench.exec.torchrun", "--ranks", str(plan.ranks)]
         command = [
-            sys.executable, "-m", "bench.worker", "--store", str(plan.store), "--cells", self._cells.name,
+            sys.executable, "-m", *program, "--store", str(plan.store), "--cells", self._cells.name,
             "--suite", plan.suite, "--device", plan.device, "--threads", str(plan.threads),
             "--parent", str(os.getpid()),
         ]  # fmt: skip
@@ -82,7 +86,7 @@ class Pool:
             if code < 0:
                 complaints.append(f"A worker process was killed by signal {-code}; is memory short?")
             elif code not in (EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED):
-                complaints.append(text or f"A worker process ended with exit code {code}.")
+                complaints.append(_last_error(text) or f"A worker process ended with exit code {code}.")
         return complaints
 
 
@@ -130,6 +134,11 @@ def run(
         raise Interrupted("every running cell was saved")
     undone = [c for c in plan.todo if not Study(plan.store).cell(c.cell).record.exists()]
     if complaints and len(undone) > len(failures):
-        cause = complaints[0].removeprefix("error: ")
-        raise UserError(cause, "Run the same command to continue; nothing done is lost.")
+        what, _, advice = complaints[0].partition("\n  ")
+        raise UserError(what, advice or "Run the same command to continue; nothing done is lost.")
     return failures
+
+
+def _last_error(text: str) -> str:
+    """What a worker said when it ended: the last of its errors, without what libraries printed before it."""
+    return f"\n{text}".rpartition("\nerror: ")[2].strip()

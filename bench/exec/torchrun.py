@@ -40,9 +40,10 @@ def outcome(failures: Mapping[int, Any], *, ranks: int) -> int:
     killed = {number: code for number, code in codes.items() if code < 0}
     if killed:
         number, code = min(killed.items())
+        name = signal.Signals(-code).name
         raise UserError(
-            f"Rank {number} of {ranks} was killed by {signal.Signals(-code).name}; the other ranks were stopped.",
-            "Is memory short? The same command continues, with any number of ranks.",
+            f"Rank {number} of {ranks} was killed by {name}; is memory short? All ranks have ended.",
+            "Run the same command to continue, with any number of ranks; nothing saved is lost.",
         )
     return EXIT_USAGE if EXIT_USAGE in codes.values() else EXIT_FAILED
 

@@ -16,6 +16,7 @@ import os
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
@@ -52,6 +53,8 @@ class Together(Ranks):
 
     def __init__(self, *, device: str) -> None:
         self.device = device
+        # a convolution of one channel: its gradient's strides are spelt in two ways
+        warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
         accelerator = None
         if device != "cpu":
             local = int(os.environ["LOCAL_RANK"])
