@@ -13,18 +13,20 @@ from bench import SCHEMA_VERSION, discover
 from bench.errors import EXIT_OK, UserError, command
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from rich.console import Console
 
     from bench.analysis.evidence import Evidence
     from bench.analysis.findings import Findings
     from bench.plots._contract import Saved
 
+PAPER = "paper"
 EXAMPLES = """\
 examples:
   python -m bench.report                              the scaling study's report, from results/scaling
   python -m bench.report --suite data --results out   another suite, another folder
+  python -m bench.report --reference paper            the paper's published points under the measured ones
+  python -m bench.report --suite paper                the paper's own tables: its figures, and its claims tested
+  python -m bench.report --suite data --into kept     the records of the grid and their report in a folder of their own
   python -m bench.report --suite scaling --json       paths and findings for machines
 """
 
@@ -41,32 +43,28 @@ class ReportPaths:
     findings: Findings
 
 
-def build(suite_directory: Path, *, suite: str) -> ReportPaths:
+def build(suite_directory: Path, *, suite: str, reference: str | None = None) -> ReportPaths:
     """Write `suite_directory`/{report.html, report.md, findings.json, tables/, figures/}, report.html last.
 
     Args:
         suite_directory: `results/<suite>`, with records under cells/.
         suite: the suite's name. A suite file of that name says which tasks are headlines and which figures to draw;
-            without one, all tasks are headlines and every figure is tried.
+            without one, all tasks are headlines and every figure is tried. "paper": the paper's own tables.
+        reference: "paper" lays its published points under the measured ones.
 
     Raises:
         UserError: no results there, a record from a newer version, a disk that cannot be written.
     """
-    from bench.analysis import evidence as evidence_module
     from bench.analysis import findings as findings_module
-    from bench.analysis import records, tables
+    from bench.analysis import tables
     from bench.html import content as content_module
     from bench.html import markdown
     from bench.html import report as page
     from bench.store import atomic, faults
 
-    module = discover.load("suite", suite) if suite in discover.names("suite") else None
-    evidence = evidence_module.build(
-        records.load(suite_directory, suite=suite), headline=getattr(module, "HEADLINE", ()),
-        far=getattr(module, "FAR", ()), question=getattr(module, "QUESTION", ""), data_kinds=_data_kinds(),
-    )  # fmt: skip
+    evidence, by_figure = _published() if suite == PAPER else _measured(suite_directory, suite, reference)
     findings = findings_module.find(evidence)
-    figures, not_drawn = _draw(evidence, module)
+    figures, not_drawn = _draw(by_figure)
     made = tables.build(evidence)
     content = content_module.gather(evidence, findings, figures=figures, not_drawn=not_drawn, tables=made)
 
@@ -92,6 +90,28 @@ def build(suite_directory: Path, *, suite: str) -> ReportPaths:
         tables=tuple(p for p in files if p.parent == table_folder),
         figures=tuple(p for p in files if p.parent == figure_folder),
     )  # fmt: skip
+
+
+def _measured(directory: Path, suite: str, reference: str | None) -> tuple[Evidence, dict[str, Evidence]]:
+    """Evidence from the records of a suite, and the figures to try on it: the suite's, or every figure there is."""
+    from bench.analysis import evidence as evidence_module
+    from bench.analysis import records
+
+    module = discover.load("suite", suite) if suite in discover.names("suite") else None
+    evidence = evidence_module.build(
+        records.load(directory, suite=suite), headline=getattr(module, "HEADLINE", ()), far=getattr(module, "FAR", ()),
+        question=getattr(module, "QUESTION", ""), data_kinds=_data_kinds(),
+        reference=_published()[0] if reference else None,
+    )  # fmt: skip
+    return evidence, dict.fromkeys(discover.names("figure") if module is None else module.FIGURES, evidence)
+
+
+def _published() -> tuple[Evidence, dict[str, Evidence]]:
+    """The paper's Table 6 as evidence, and the figures that its tables allow."""
+    from bench.analysis import published
+
+    figures = published.figures()
+    return figures["compute"], figures
 
 
 def findings_json(evidence: Evidence, findings: Findings) -> dict[str, Any]:
@@ -124,12 +144,12 @@ def say(paths: ReportPaths, console: Console) -> None:
     console.print(Text(f"Report: {paths.html}"), soft_wrap=True)
 
 
-def _draw(evidence: Evidence, suite: ModuleType | None) -> tuple[list[Saved], list[tuple[str, str]]]:
-    """The suite's figures, or every figure there is."""
+def _draw(wanted: dict[str, Evidence]) -> tuple[list[Saved], list[tuple[str, str]]]:
+    """Figures, each from its evidence, and what could not be drawn, with the reason."""
     from bench.plots._contract import NothingToDraw, render
 
     drawn, missing = [], []
-    for name in discover.names("figure") if suite is None else suite.FIGURES:
+    for name, evidence in wanted.items():
         module = discover.load("figure", name)
         try:
             drawn.append(render(name, module.TITLE, module.draw(evidence)))
@@ -167,12 +187,18 @@ def main(argv: list[str] | None = None) -> int:
     p = parser("python -m bench.report", __doc__ or "", EXAMPLES)
     p.add_argument("--suite", default="scaling", help="which study (default: scaling)")
     p.add_argument("--results", type=Path, default=Path("results"), help="where results are (default: results)")
+    p.add_argument("--reference", choices=[PAPER], help="lay the paper's published points under the measured ones")
+    p.add_argument("--into", type=Path, help="copy the records of the study's grid to this folder, and report there")
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
     arguments = p.parse_args(argv)
     directory = arguments.results / arguments.suite
-    if not directory.is_dir():
+    if not directory.is_dir() and arguments.suite != PAPER:
         _refuse(arguments.suite, arguments.results)
-    paths = build(directory, suite=arguments.suite)
+    if arguments.into and arguments.suite != PAPER:
+        from bench.store.collect import collect
+
+        collect(directory, arguments.into)
+    paths = build(arguments.into or directory, suite=arguments.suite, reference=arguments.reference)
     if arguments.json:
         print(json.dumps(to_json(paths)))
     else:

@@ -25,7 +25,7 @@ def build(evidence: Evidence, costs: Costs) -> tuple[Table, ...]:
 
 def tasks_by_models(evidence: Evidence, costs: Costs) -> Table | None:
     """Rows: per upstream set its tasks, then core-days and compute; columns: models at their longest horizon."""
-    chosen = _longest(evidence)
+    chosen = longest(evidence)
     if not chosen or not evidence.headline:
         return None
     columns = list(dict.fromkeys(series.last.model for series in chosen))
@@ -41,13 +41,13 @@ def tasks_by_models(evidence: Evidence, costs: Costs) -> Table | None:
             known = {model: number for model, p in at.items() if (number := _cost(costs, p, key)) == number}
             if known:
                 rows.append({"data": data, "task": title} | known)
-    heads = (Column(key="data", heading="Upstream", numeric=False), Column(key="task", heading="Task", numeric=False))
-    heads += tuple(Column(key=model, heading=model, text=_number) for model in columns)
+    heads = [Column(key="data", heading="Upstream", numeric=False), Column(key="task", heading="Task", numeric=False)]
+    heads += [Column(key=model, heading=model, text=_number) for model in columns]
     dropped = len({s.last.model for s in evidence.on_axis("compute")} - set(columns))
     note = f"The {len(columns)} models with most compute, of {len(columns) + dropped}. " if dropped else ""
     return Table(
         name="comparison", title="Tasks by models, with core-days", rows=tuple(rows), best="row",
-        note=note + _note(rows), columns=heads,
+        note=note + _note(rows), columns=tuple(heads),
     )  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def many_tasks(evidence: Evidence) -> Table | None:
     tasks = [m for group in groups for m in groups[group]]
     averages = {name: means(evidence, members) for name, members in (*groups.items(), ("all", tasks))}
     rows = []
-    for series in _longest(evidence, limit=None):
+    for series in longest(evidence, limit=None):
         key = series.last.key
         found: dict[str, Any] = {m: e for m in tasks if (e := evidence.estimate(series.last, m)) is not None}
         if found:
@@ -72,7 +72,7 @@ def many_tasks(evidence: Evidence) -> Table | None:
                  columns=tuple(columns), best="column", note=_note(rows)) if rows else None  # fmt: skip
 
 
-def _longest(evidence: Evidence, *, limit: int | None = MAX_MODELS) -> list[Series]:
+def longest(evidence: Evidence, *, limit: int | None = MAX_MODELS) -> list[Series]:
     """Per model and upstream set its series with most compute; at most `limit` models, those with most compute."""
     best: dict[tuple[str, str], Series] = {}
     for series in evidence.on_axis("compute"):

@@ -98,6 +98,7 @@ class Evidence:
     reference: Evidence | None = None
     _estimates: dict[tuple[str, int | None], dict[PointKey, Estimate]] = field(default_factory=dict, repr=False)
     _pools: dict[str, Pool | None] = field(default_factory=dict, repr=False)
+    cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def suite(self) -> str:
@@ -252,7 +253,8 @@ def family_rank(family: str) -> tuple[int, str]:
 
 def build(
     records: Records, *, headline: Sequence[str] = (), far: Sequence[str] = (), question: str = "",
-    data_kinds: Mapping[str, str] | None = None, level: float = LEVEL,
+    data_kinds: Mapping[str, str] | None = None, level: float = LEVEL, published: bool = False,
+    reference: Evidence | None = None,
 ) -> Evidence:  # fmt: skip
     """Arrange records. Headline tasks that were not scored are left out; without any, all that are not far count."""
     scores = score_table(records.records) if records.scores is None else records.scores
@@ -263,7 +265,7 @@ def build(
     return Evidence(
         records=records, horizons=horizon_table(records.records), scores=scores, headline=headline_found,
         far=far_found, shots=DEFAULT_SHOTS if DEFAULT_SHOTS in shots else (shots[-1] if shots else None), level=level,
-        question=question, data_kinds=data_kinds or {},
+        question=question, data_kinds=data_kinds or {}, published=published, reference=reference,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from bench.analysis.curves import curve_of
 from bench.analysis.table import ScoreRows
 from bench.errors import UserError
 from bench.store import plan
@@ -28,7 +29,7 @@ class Records:
 
     Attributes:
         suite: the suite's name.
-        records: one dictionary per finished cell, ordered by directory name.
+        records: one dictionary per finished cell, ordered by directory name. `load` packs their learning curves.
         damaged: records that were left out, with reasons.
         unfinished: directories of cells that were begun and have no record.
         wanted: the grid that was asked for last; None where no run has written it down.
@@ -81,6 +82,7 @@ def load(directory: Path, *, suite: str | None = None) -> Records:
             damaged.append(Damaged(directory=folder.name, reason=reason))
             continue
         scores.take(record)
+        record["curve"] = curve_of(record)
         records.append(shared.of(record))
     return Records(
         suite=suite or directory.name, records=tuple(records), damaged=tuple(damaged), unfinished=tuple(unfinished),

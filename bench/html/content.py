@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from baselines.published import SOURCE
 from bench.analysis.evidence import Evidence
 from bench.analysis.findings import Finding, Findings
 from bench.analysis.layout import Table
@@ -28,6 +29,7 @@ class Content:
 
     Attributes:
         not_drawn: (title, reason) of figures that the records hold nothing for.
+        cost: one sentence on what was spent; "" where nothing was run.
         provenance: (label, text) pairs.
         commands: what to type to get the same.
         page_data: JSON of the marks and of the records behind them, for the page's script.
@@ -41,6 +43,7 @@ class Content:
     not_drawn: tuple[tuple[str, str], ...]
     tables: tuple[Table, ...]
     coverage: str
+    cost: str
     provenance: tuple[tuple[str, str], ...]
     commands: tuple[str, ...]
     page_data: str
@@ -56,10 +59,13 @@ def gather(
     tables: Sequence[Table],
 ) -> Content:  # fmt: skip
     """Put a report together."""
+    run = () if evidence.published else (f"python -m bench.run --suite {evidence.suite}",)
+    quoted = " --reference paper" if evidence.reference else ""
     return Content(
         suite=evidence.suite, question=evidence.question, findings=findings, figures=tuple(figures),
         not_drawn=tuple(not_drawn), tables=tuple(tables), coverage=coverage(evidence), provenance=provenance(evidence),
-        commands=(f"python -m bench.run --suite {evidence.suite}", f"python -m bench.report --suite {evidence.suite}"),
+        cost="" if evidence.published else findings.cost.sentence,
+        commands=(*run, f"python -m bench.report --suite {evidence.suite}{quoted}"),
         page_data=embed.page_data(evidence, figures), spot_limits=embed.limits(figures),
     )  # fmt: skip
 
@@ -67,6 +73,8 @@ def gather(
 def coverage(evidence: Evidence) -> str:
     """One sentence: how many cells of the grid are done, and what happened to the others."""
     records = evidence.records
+    if evidence.published:
+        return f"Quoted from {SOURCE}: {plural(len(records.records), 'model')}; nothing was run here."
     counts = Counter(record["status"] for record in records.records)
     counts["damaged"] = len(records.damaged)
     counts["not finished"] = len(records.unfinished)
@@ -108,7 +116,8 @@ def _distinct(sources: Sequence[Mapping[str, Any]], key: str) -> list[str]:
 def _data(data: Mapping[str, Any]) -> str:
     digest = str(data.get("content_hash") or "")[:12]
     images = f"{int(data['num_images']):,} images" if data.get("num_images") else "unknown number of images"
-    return (f"{data.get('name')} revision {data.get('revision')}: {images}, {data.get('num_classes')} classes, "
+    revision = f" revision {data['revision']}" if data.get("revision") is not None else ""
+    return (f"{data.get('name')}{revision}: {images}, {data.get('num_classes')} classes, "
             f"{data.get('kind')}" + (f", sha256 {digest}…" if digest else ""))  # fmt: skip
 
 

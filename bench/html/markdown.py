@@ -11,7 +11,7 @@ def render(content: Content) -> str:
     """report.md; figures and tables are referred to by their place beside it."""
     lines = [f"# {plain(content.title)}", ""]
     lines += [plain(content.question), ""] if content.question else []
-    lines += [f"{plain(content.coverage)} {plain(content.findings.cost.sentence)}", "", "## What was found", ""]
+    lines += [f"{plain(content.coverage)} {plain(content.cost)}".rstrip(), "", "## What was found", ""]
     lines += [plain(content.findings.note), ""] if content.findings.note else []
     for question, members in by_question(content.findings.findings).items():
         lines += [f"**{plain(question)}**", ""]

@@ -41,7 +41,7 @@ def render(content: Content) -> str:
         "<body>\n"
         '<header><button type="button" id="theme" hidden>Dark</button>'
         f'<h1>{escape(content.title)}</h1><p class="lead">{escape(content.question)}</p>'
-        f'<p class="small">{escape(content.coverage)} {escape(content.findings.cost.sentence)}</p>'
+        f'<p class="small">{escape(content.coverage)} {escape(content.cost)}</p>'
         f"<nav>{links}</nav></header>\n<main>\n{body}</main>\n"
         '<div id="tip" role="status"></div>\n<dialog id="record" aria-label="Record"><form method="dialog">'
         '<button type="submit">Close</button></form><div></div></dialog>\n'
@@ -145,7 +145,7 @@ def _number_class(column: Column) -> str:
 def _coverage(content: Content) -> str:
     table = next((t for t in content.tables if t.name == "coverage"), None)
     listed = f"<details><summary>Every cell</summary>{_table(table)}</details>" if table else ""
-    return f"<p>{escape(content.coverage)}</p><p>{escape(content.findings.cost.sentence)}</p>{listed}"
+    return f"<p>{escape(content.coverage)}</p><p>{escape(content.cost)}</p>{listed}"
 
 
 def _provenance(content: Content) -> str:
@@ -158,7 +158,7 @@ def _provenance(content: Content) -> str:
 
 def _reproduce(content: Content) -> str:
     return (
-        "<p>Run the study (finished cells are kept), or rebuild this report from its records alone:</p>"
+        "<p>Run the study (finished cells are kept), or rebuild this report alone:</p>"
         f"<pre>{escape(chr(10).join(content.commands))}</pre>"
         "<p>Beside this file: <code>tables/</code> (CSV, Markdown, LaTeX), <code>figures/</code> (PNG, SVG, and the "
         "plotted numbers as CSV), <code>findings.json</code> (every answer with the comparisons behind it).</p>"

@@ -12,7 +12,8 @@ def point_text(evidence: Evidence, point: Point, measure: str, e: Estimate, *, l
     size = f" ({short_count(point.params_body)} parameters)" if point.params_body == point.params_body else ""
     lines = [
         f"{label}{size}",
-        f"{count(point.unique_images)} images of {point.data}, {count(point.images_seen)} seen",
+        f"{count(point.unique_images)} images of {point.data}"
+        + (f", {count(point.images_seen)} seen" if point.epochs == point.epochs else ""),
         f"{flops(point.train_flops)} of training" if point.train_flops > 0 else "",
         f"{evidence.name(measure, [point])}: {interval(e.value, e.half)} %",
         "published" if evidence.published else e.counts,

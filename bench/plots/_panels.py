@@ -72,7 +72,7 @@ def draw(
     collected = _Collected()
     with _style.context():
         legend_lines = min(len(lines), MAX_NAMED) + 4 + 3 * bool(reference)
-        figure, axes_list, legend_axes = _grid(len(measures), legend_lines=legend_lines)
+        figure, axes_list, legend_axes = grid(len(measures), legend_lines=legend_lines)
         families = tuple(dict.fromkeys(line.family for line in lines))
         xs = [x for line in lines for x in line.x]
         shift = _dodge(len(lines), max(xs) / min(xs)) if dodge else [1.0] * len(lines)
@@ -83,7 +83,7 @@ def draw(
             collected.marks += laid.marks
             _style.plain_log_x(axes, [*xs, *laid.x])
             axes.set_title(_title(evidence, measure, points), fontweight="bold" if measure == HEADLINE else "normal")
-            axes.set_ylabel(_y_label(evidence, measure))
+            axes.set_ylabel(y_label(evidence, measure))
             axes.set_xlabel(x_label)
         _legend(legend_axes, evidence, lines, families, reference)
     shown = _what_is_shown(evidence, measures, collected, lines)
@@ -100,7 +100,7 @@ def baselines(evidence: Evidence) -> str:
     return f", with {' and '.join(lines)} as baselines" if lines else ""
 
 
-def _grid(panels: int, *, legend_lines: int) -> tuple[Figure, list[Axes], Axes]:
+def grid(panels: int, *, legend_lines: int) -> tuple[Figure, list[Axes], Axes]:
     """Panels three to a row; the legend takes the first free place, or a strip below."""
     columns = min(3, panels + 1)
     rows = math.ceil(panels / columns)
@@ -139,7 +139,7 @@ def _panel(
                 collected.rows.append(_row(measure, kind, line.label, point, e) | {x_name: mark_x})
                 collected.estimates.append(e)
                 text = point_text(evidence, point, measure, e, label=line.label)
-                cells = evidence.cells.get(point.variant, ())
+                cells = () if evidence.published else evidence.cells.get(point.variant, ())
                 collected.marks.append(Mark(axes=axes, x=mark_x * factor, y=100 * e.value, text=text, cells=cells))
         if marks:
             _marks(axes, paths, np.asarray(marks), _style.look(family, families), order, hollow=evidence.published)
@@ -239,6 +239,11 @@ def _legend(
     if any(series.untrained for series in evidence.series):
         handles.append(Line2D([], [], color="#777777", linestyle=(0, (4, 2.5)), linewidth=1.2,
                               label="untrained, mean of the family"))  # fmt: skip
+    place_legend(axes, handles)
+
+
+def place_legend(axes: Axes, handles: Sequence[Line2D]) -> None:
+    """A legend in the free place or strip that `grid` left for it."""
     place = axes.get_subplotspec()
     wide = place is not None and len(place.colspan) > 1
     axes.legend(handles=handles, loc="center" if wide else "center left", ncols=3 if wide else 1, borderaxespad=0.0,
@@ -251,7 +256,8 @@ def _title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:
     return textwrap.fill(title, TITLE_WIDTH)
 
 
-def _y_label(evidence: Evidence, measure: str) -> str:
+def y_label(evidence: Evidence, measure: str) -> str:
+    """What an accuracy axis shows."""
     if measure == UPSTREAM:
         return "Upstream accuracy [%]"
     few_shot = evidence.shots and not any(":" in part for part in evidence.parts(measure))

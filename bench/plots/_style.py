@@ -26,6 +26,7 @@ FAMILIES = {  # Okabe-Ito colours: told apart with any colour vision, and by mar
     "ResNet": ("#D55E00", "s"),
 }
 SPARE = (("#CC79A7", "D"), ("#E69F00", "v"), ("#56B4E9", "P"), ("#F0E442", "X"), ("#7F7F7F", "<"))
+DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 3)))
 ALIASES = (
     ("hybrid", "Hybrid"), ("r+vit", "Hybrid"), ("resnet+vit", "Hybrid"), ("bit", "ResNet"), ("resnet", "ResNet"),
     ("vit", "ViT"),

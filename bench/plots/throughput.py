@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Inference speed and largest batch versus input size"
-DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 3)))
 NOT_ENOUGH = "out of memory"
 
 
@@ -123,7 +122,7 @@ def _looks(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[str, di
     looks, rank = {}, dict.fromkeys(family.values(), 0)
     for name in names:
         colour, marker = _style.look(family[name], family.values())
-        dash = DASHES[rank[family[name]] % len(DASHES)]
+        dash = _style.DASHES[rank[family[name]] % len(_style.DASHES)]
         rank[family[name]] += 1
         looks[name] = {"color": colour, "marker": marker, "linestyle": dash}
     return looks

@@ -1,0 +1,77 @@
+"""plan.json and collected results: what is missing is known, what is kept is whole."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench.errors import UserError
+from bench.store import plan
+from bench.store.cells import Study
+from bench.store.collect import collect
+from tests.analysis._records import World, write
+
+
+@pytest.fixture
+def study(tmp_path):
+    """Three cells of which two are in the grid; a third of the grid was never started."""
+    world = World(seed=1)
+    world.models = {"ViT-nano/7": world.models["ViT-nano/7"]}
+    world.sizes, world.seeds, world.draws, world.shots = (30_000,), (0, 1), (0,), (1,)
+    path = write(world.records(), tmp_path / "scaling")
+    names = [directory.path.name for directory in Study(path).directories()]
+    wanted = plan.WantedCells(suite="scaling", scale="cpu", names=(*names[1:], "never-0000000000"))
+    plan.write(path, wanted)
+    return path, names
+
+
+def test_what_was_written_is_read(study):
+    path, names = study
+    found = plan.read(path)
+    assert found is not None and set(found.names) == {*names[1:], "never-0000000000"} and found.scale == "cpu"
+    assert plan.never_started(found, names) == ("never-0000000000",)
+    assert plan.read(path / "cells") is None and plan.never_started(None, names) == ()
+
+
+@pytest.mark.parametrize("text, message", [("{", "damaged"), ("[]", "damaged"), ('{"schema": 1}', "damaged"),
+    ('{"schema": 99, "suite": "a", "scale": "b", "cells": []}', "newer version")])  # fmt: skip
+def test_a_damaged_or_newer_plan_is_one_message(study, text, message):
+    (study[0] / plan.PLAN_FILE).write_text(text)
+    with pytest.raises(UserError, match=message):
+        plan.read(study[0])
+
+
+def test_the_report_and_status_name_cells_that_were_never_started(study, capsys):
+    from bench import report, status
+
+    path, _ = study
+    text = report.build(path, suite="scaling").markdown.read_text()
+    assert "3 of 4 cells complete; 1 never started" in text and "1 of them outside the grid" in text
+    assert status.main(["--results", str(path.parent), "--suite", "scaling", "--json"]) == 0
+    listed = {cell["name"]: cell["state"] for cell in json.loads(capsys.readouterr().out)["scaling"]}
+    assert listed["never-0000000000"] == "never started" and sum(s == "done" for s in listed.values()) == 3
+
+
+def test_collecting_keeps_the_records_of_the_grid_byte_for_byte(study, tmp_path):
+    path, names = study
+    target = tmp_path / "kept" / "scaling-cpu"
+    for _ in range(2):  # a second time replaces the first
+        assert collect(path, target) == 2
+        files = sorted(str(p.relative_to(target)) for p in target.rglob("*") if p.is_file())
+        assert files == sorted([*(f"cells/{name}/record.json" for name in names[1:]), "plan.json"])
+        for name in names[1:]:
+            assert (target / "cells" / name / "record.json").read_bytes() == (
+                path / "cells" / name / "record.json").read_bytes()  # fmt: skip
+        (target / "figures").mkdir()
+        (target / "figures" / "old.png").write_text("of an earlier report")
+
+
+def test_collecting_never_removes_what_is_not_its_own(study, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("x")
+    with pytest.raises(UserError, match=r"thesis\.tex"):
+        collect(study[0], tmp_path / "mine")
+    with pytest.raises(UserError, match="where the results are"):
+        collect(study[0], study[0])
+    assert (tmp_path / "mine" / "thesis.tex").exists() and Study(study[0]).directories()
