@@ -2,9 +2,9 @@
 
 The same question is answered twice per support set, in turn: which class does every test image get under each of 25
 ridge strengths? Once by one decomposition (`bench.tasks`), once by solving and scoring each strength separately with
-scikit-learn's Ridge. Both must give the same classes. Two ratios: against solutions that each standardise the images for
-themselves, and against solutions that find their design matrices ready made. Time is that of the processor, so that a
-busy machine changes little. Features are made up, with a spectrum that decays as a power law.
+scikit-learn's Ridge. Both must give the same classes. Two ratios: against solutions that each standardise the images
+for themselves, and against solutions that find their design matrices ready made. Time is that of the processor, so that
+a busy machine changes little. Features are made up, with a spectrum that decays as a power law.
 """
 
 from __future__ import annotations

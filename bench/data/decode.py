@@ -35,12 +35,14 @@ class Storage:
     """How images are kept.
 
     Attributes:
-        size: pixels per side: the central square, resized. None keeps them as they are; all must then be of one size.
+        size: pixels per side, after resizing. None keeps images as they are; all must then be of one size.
         channels: 1 grey, 3 RGB. None keeps them as they are; all must then be of one kind.
+        whole: resize the whole image, whatever its shape, instead of its central square.
     """
 
     size: int | None = None
     channels: int | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,9 +160,9 @@ def _stored(image: Image.Image, storage: Storage) -> np.ndarray:
     mode = "L" if channels == 1 else "RGB"
     image = image if image.mode == mode else image.convert(mode)
     if storage.size is not None and image.size != (storage.size, storage.size):
-        short = min(image.size)
-        left, top = (image.width - short) / 2, (image.height - short) / 2
-        side, box = (storage.size, storage.size), (left, top, left + short, top + short)
+        width, height = image.size if storage.whole else (min(image.size),) * 2
+        left, top = (image.width - width) / 2, (image.height - height) / 2
+        side, box = (storage.size, storage.size), (left, top, left + width, top + height)
         image = image.resize(side, Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)
     pixels = np.asarray(image)
     return pixels[..., None] if channels == 1 else pixels

@@ -1,0 +1,108 @@
+"""TFRecord files of `tf.train.Example`: enough of both formats to read images and labels, without TensorFlow.
+
+A record is its length (8 bytes), a checksum of that (4), the message, a checksum (4). The message is a protocol buffer:
+features (field 1) hold entries (1) of a key (1) and a value (2), which is a list of bytes (1), floats (2) or
+integers (3).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.data.decode import MAX_FILE_BYTES
+from bench.errors import UserError
+
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+
+
+class Record(NamedTuple):
+    """Where a record's message lies in its file."""
+
+    offset: int
+    size: int
+
+
+def records(path: Path) -> Iterator[Record]:
+    """Where every record of a file lies.
+
+    Raises:
+        UserError: the file is cut short, or is no TFRecord.
+    """
+    total = path.stat().st_size
+    with open(path, "rb") as file:
+        offset = 0
+        while offset < total:
+            file.seek(offset)
+            head = file.read(12)
+            size = struct.unpack("<Q", head[:8])[0] if len(head) == 12 else total
+            if size > MAX_FILE_BYTES or offset + 16 + size > total:
+                raise UserError(f"{path} is cut short or damaged after byte {offset:,}.", "Get the file again.")
+            yield Record(offset + 12, size)
+            offset += 16 + size
+
+
+def example(message: bytes) -> dict[str, list[bytes] | list[int]]:
+    """The features of an example that are bytes or integers, by name.
+
+    Raises:
+        ValueError: it is no example.
+    """
+    found: dict[str, list[bytes] | list[int]] = {}
+    for features in _of(message, 1):
+        for entry in _of(features, 1):
+            (key,), (value,) = _of(entry, 1), _of(entry, 2)
+            for one in _of(value, 1):
+                found[key.decode()] = _of(one, 1)
+            for one in _of(value, 3):
+                found[key.decode()] = _integers(one)
+    return found
+
+
+def _of(message: bytes, wanted: int) -> list[bytes]:
+    """The values with a length under one field number."""
+    return [value for number, value in _fields(message) if number == wanted and isinstance(value, bytes)]
+
+
+def _integers(message: bytes) -> list[int]:
+    numbers: list[int] = []
+    for number, value in _fields(message):
+        if number == 1 and isinstance(value, bytes):  # packed
+            place = 0
+            while place < len(value):
+                one, place = _varint(value, place)
+                numbers.append(one)
+        elif number == 1:
+            numbers.append(int(value))
+    return numbers
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
+    place = 0
+    while place < len(message):
+        tag, place = _varint(message, place)
+        kind = tag & 7
+        if kind == VARINT:
+            value, place = _varint(message, place)
+            yield tag >> 3, value
+            continue
+        size, place = _varint(message, place) if kind == LENGTH else ({FIXED64: 8, FIXED32: 4}.get(kind, -1), place)
+        if size < 0 or place + size > len(message):
+            raise ValueError("not a protocol buffer of an example")
+        yield tag >> 3, message[place : place + size]
+        place += size
+
+
+def _varint(message: bytes, place: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if place >= len(message):
+            break
+        byte = message[place]
+        place += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, place
+    raise ValueError("not a protocol buffer of an example")
