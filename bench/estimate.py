@@ -11,6 +11,7 @@ from typing import Any
 
 from bench import discover
 from bench.data.load import load
+from bench.data.published import SIZES
 from bench.errors import UserError
 from bench.exec.environment import child_environment
 from bench.spec import Cell, canonical, to_json
@@ -48,8 +49,11 @@ def model_key(cell: Cell, classes: int) -> str:
     return canonical([*shape, cell.recipe.batch, cell.recipe.dtype])
 
 
-def data_sizes(cells: list[Cell], *, root: Path | None) -> dict[str, DataSize]:
+def data_sizes(cells: list[Cell], *, root: Path | None, absent_too: bool = False) -> dict[str, DataSize]:
     """Sizes of every data set that the cells read. Loads (and caches) them: a missing one is reported here.
+
+    Args:
+        absent_too: take the published sizes of sets that are not here: a study can be costed before they are fetched.
 
     Raises:
         UserError: a data set is missing, with how to get it; or too small for what a cell asks.
@@ -58,8 +62,8 @@ def data_sizes(cells: list[Cell], *, root: Path | None) -> dict[str, DataSize]:
     sizes = {}
     for name in sorted(names):
         module = discover.load("data set", name)
-        if hasattr(module, "SIZE"):  # declared, for sets too large to look into (or not public)
-            sizes[name] = DataSize(**module.SIZE)
+        if (known := _known_size(name, module, root, absent_too=absent_too)) is not None:
+            sizes[name] = known
             continue
         train, test = load(name, "train", root=root), load(name, "test", root=root)
         sizes[name] = DataSize(train=len(train), test=len(test), classes=train.num_classes)
@@ -70,6 +74,17 @@ def data_sizes(cells: list[Cell], *, root: Path | None) -> dict[str, DataSize]:
                 f"Ask for at most {cell.data}@{sizes[cell.data].train}.",
             )
     return sizes
+
+
+def _known_size(name: str, module: Any, root: Path | None, *, absent_too: bool) -> DataSize | None:
+    """What needs no look: declared by a set that is too large for one (or not public), or published."""
+    declared = getattr(module, "SIZE", None)
+    if not isinstance(declared, dict):
+        base = name.partition(":")[0]
+        if not absent_too or module.available(root) or base not in SIZES:
+            return None
+        declared = dict(zip(("train", "test", "classes"), SIZES[base], strict=True))
+    return DataSize(**declared)
 
 
 def evaluation_images(cell: Cell, sizes: dict[str, DataSize]) -> int:

@@ -51,6 +51,7 @@ class Plan:
     ranks: int  # processes that make up a worker
     rates: dict[str, Rates]
     sizes: dict[str, DataSize]
+    data_root: Path | None = None
 
     @property
     def todo(self) -> tuple[PlannedCell, ...]:
@@ -129,13 +130,13 @@ def make(
     if missing:
         say("Looking at the data …")
         training = [cell for cell in missing if cell.job == "train"]
-        sizes = estimate.data_sizes(training, root=data_root)
+        sizes = estimate.data_sizes(training, root=data_root, absent_too=scale == "paper")
         say("Calibrating on this machine …")
         rates = estimate.calibrate(training, sizes, device=device, threads=threads, workers=workers * ranks)
     planned = [_planned(cell, name, state, rates, sizes, ranks) for cell, name, state in found]
     return Plan(
         suite=suite, scale=scale, store=store, cells=tuple(planned), device=device, workers=workers, threads=threads,
-        ranks=ranks, rates=rates, sizes=sizes,
+        ranks=ranks, rates=rates, sizes=sizes, data_root=data_root,
     )  # fmt: skip
 
 

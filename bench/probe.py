@@ -1,4 +1,4 @@
-"""`python -m bench.probe`: evaluate a frozen model, or features from anywhere, by one of the tasks."""
+"""`python -m bench.probe`: evaluate a model, frozen or fine-tuned, or features from anywhere, by one of the tasks."""
 
 from __future__ import annotations
 
@@ -29,9 +29,13 @@ EXAMPLES = """examples:
   python -m bench.probe --checkpoint results/scaling/cells/NAME/weights/final.safetensors --data digits
   python -m bench.probe --model pixels --image-size 28 --channels 1 --data digits --json
   python -m bench.probe --features features.npz --shots 5,10 --draws 5
+  python -m bench.probe --checkpoint final.safetensors --data fashion-mnist --task finetune --option image_size=42
+      --option steps=500 --option batch=64 --option rates=0.01,0.03,0.1
+  python -m bench.probe --model ViT-B/16 --checkpoint B_16.npz --data eurosat --task vtab --device cuda
 
 A features file holds train_x (N, D), train_y (N), test_x (M, D), test_y (M). Metrics: "accuracy" picks the ridge
-strength on the support set by leave-one-out, "accuracy_fixed_ridge" is the published protocol with 2^10."""
+strength on the support set by leave-one-out, "accuracy_fixed_ridge" is the published protocol with 2^10. Fine-tuning
+follows the paper's Table 4 and chooses its rate on a part of the training set: see bench/tasks/finetune.py."""
 
 FEATURE_KEYS = ("train_x", "train_y", "test_x", "test_y")
 Load = Callable[[str, str], ImageSet]
@@ -42,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     result = cli.parser(
         "python -m bench.probe",
-        "Evaluate a frozen model, or features that were extracted elsewhere, on a downstream data set.",
+        "Evaluate a model, frozen or fine-tuned, or features that were extracted elsewhere, on a downstream data set.",
         EXAMPLES,
     )
     result.add_argument("--model", help="a model's name, such as ViT-B/16 (default: what a run's weights say)")
@@ -71,6 +75,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.model or args.data or args.checkpoint:
             raise UserError("--features comes with its own data.", "Leave out --model, --checkpoint and --data.")
         features, load, data = read_features(args.features)
+        context = TaskContext(features=features, load=load, seed=args.seed)
     else:
         _fill_in(args)
         if not args.model or not args.data:
@@ -78,9 +83,8 @@ def main(argv: list[str] | None = None) -> int:
         from bench.data.load import load as load_set
 
         discover.load("data set", args.data)  # a wrong name is said before a model is built
-        features = model_features(args)
-        load, data = partial(load_set, root=args.data_root), args.data
-    scores = _evaluate(task, TaskContext(features=features, load=load, seed=args.seed), data, options)
+        context, data = model_context(args, partial(load_set, root=args.data_root)), args.data
+    scores = _evaluate(task, context, data, options)
     if args.json:
         print(json.dumps([dataclasses.asdict(s) | {"detail": dict(s.detail)} for s in scores], indent=2))
     else:
@@ -98,25 +102,35 @@ def _fill_in(args: argparse.Namespace) -> None:
     args.channels = args.channels or known.get("channels", 3)
 
 
-def model_features(args: argparse.Namespace) -> Features:
-    """The model asked for, with its weights, as a function from images to features."""
+def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
+    """The model asked for, with its weights, as a task sees it."""
     from bench import models
     from bench.tasks._features import extractor
 
     models.family_of(args.model)  # an unknown name is said before torch is imported
     import torch
 
+    from bench.train.finetune import FineTuner
+
     if args.checkpoint is not None and not args.checkpoint.is_file():
         raise UserError(f"There is no checkpoint {args.checkpoint}.")
     torch.manual_seed(args.seed)
-    model = models.build(args.model, image_size=args.image_size, channels=args.channels, num_classes=2)
+    sizes = {"image_size": args.image_size, "channels": args.channels}
+    model = models.build(args.model, **sizes, num_classes=2)
     if args.checkpoint is not None:
         load_weights(model, args.checkpoint)
     try:
         model.to(args.device)
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"Device {args.device!r} cannot be used: {error}") from error
-    return extractor(model, image_size=args.image_size, channels=args.channels, device=args.device)
+    return TaskContext(
+        features=extractor(model, **sizes, device=args.device),
+        load=load,
+        seed=args.seed,
+        model=model,
+        fine_tune=FineTuner(model, name=args.model, **sizes, device=args.device, seed=args.seed),
+        data_root=args.data_root,
+    )
 
 
 def load_weights(model: Any, path: Path) -> None:
@@ -235,7 +249,8 @@ def table(scores: Sequence[Score], *, title: str) -> str:
     ]
     groups: dict[tuple[str, int | None], list[Score]] = {}
     for score in scores:
-        groups.setdefault((score.metric, score.shots), []).append(score)
+        metric = score.metric if score.data == first.data else f"{score.metric}, {score.data}"
+        groups.setdefault((metric, score.shots), []).append(score)
     for (metric, shots), group in sorted(groups.items(), key=lambda item: (item[0][0], item[0][1] or 0)):
         values = [s.value for s in group if s.value is not None]
         if not values:
@@ -245,7 +260,19 @@ def table(scores: Sequence[Score], *, title: str) -> str:
         spread = f"{statistics.stdev(values):.1%}" if len(values) > 1 else "-"
         mean = f"{statistics.mean(values):.1%}"
         lines.append(f"  {metric:24}{shots or '-':>6}{len(group):>6}{mean:>9}{error:>15.1%}{spread:>15}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_choice(first)])
+
+
+def _choice(score: Score) -> list[str]:
+    """How a fine-tuned score's learning rate was chosen, and whether a wider sweep might find a better one."""
+    facts = dict(score.detail)
+    if facts.get("rate") is None or not facts["held_out_accuracies"]:
+        return []
+    rates, found = facts["rates"], facts["held_out_accuracies"]
+    tried = (f"{r:g} ({'diverged' if a is None else f'{a:.1%}'})" for r, a in zip(rates, found, strict=True))
+    edge = "; it is at the edge of these: a wider sweep may find a better one" if facts["rate_at_edge"] else ""
+    chosen = f"  learning rate {facts['rate']:g}, by {facts['num_held_out']:,} images held out of the training set"
+    return [f"{chosen}, from {', '.join(tried)}{edge}"]
 
 
 if __name__ == "__main__":

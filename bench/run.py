@@ -218,17 +218,30 @@ def to_json_rates(rates: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"model": json.loads(key)[0], **to_json(rate)} for key, rate in rates.items()]
 
 
+def _absent(plan: Any, suite: Any) -> list[str]:
+    """What the study asks of data sets that are not here: a task left out, or one that is costed all the same."""
+    judged = {task.data for planned in plan.cells for task in planned.cell.tasks}
+    found = []
+    for name in getattr(suite, "DOWNSTREAM", (*suite.HEADLINE, *suite.FAR)) if judged else ():
+        if name not in judged and plan.scale != "paper":
+            how = discover.load("data set", name).HOW_TO_GET
+            found.append(f"Not judged on {name}, which is not on this machine. {how}")
+    if plan.scale == "paper":  # see `estimate.data_sizes`
+        for name in sorted(judged):
+            module = discover.load("data set", name)
+            if not module.available(plan.data_root):
+                found.append(f"Costed, but not on this machine: {name}. {module.HOW_TO_GET}")
+    return found
+
+
 def show_plan(plan: Any, console: Console, *, suite: Any) -> None:
     """Print the plan."""
     from bench import console as views
 
     console.print(f"[bold]{plan.suite}[/bold] at scale {plan.scale}: {suite.QUESTION}", highlight=False, soft_wrap=True)
     console.print(views.plan_table(plan))
-    judged = {task.data for planned in plan.cells for task in planned.cell.tasks}
-    for name in (*suite.HEADLINE, *suite.FAR) if judged else ():
-        if name not in judged:
-            how = discover.load("data set", name).HOW_TO_GET
-            console.print(f"Not judged on {name}, which is not on this machine. {how}", highlight=False, soft_wrap=True)
+    for line in _absent(plan, suite):
+        console.print(line, highlight=False, soft_wrap=True)
     for line in views.plan_summary(plan):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 

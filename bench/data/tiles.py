@@ -1,10 +1,14 @@
 """Tiles of the pictures that scikit-image carries: which picture is a tile from? Training and test tiles come from
 different parts of each picture, so that nothing is recognised by having been seen.
+
+Tiles are 28 px and do not overlap. `name:56px` cuts larger ones at the same distance, which do overlap within a split:
+images that hold more than a network of 28 px sees, as photographs do for fine-tuning at a higher resolution.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,7 +19,8 @@ from bench.data import _cache
 from bench.data.images import ImageSet
 from bench.errors import UserError
 
-SIZE = 28
+STEP = 28  # pixels from one tile to the next
+OPTIONS = "name:56px cuts tiles of 56 px, or of any size from 8 to 128 px"
 TRAIN_SHARE = 2 / 3  # of every picture's columns of tiles, from the left
 PLAIN = 2.0  # grey levels: a tile that varies less shows nothing
 HOW_TO_GET = (
@@ -25,32 +30,42 @@ HOW_TO_GET = (
 
 
 def image_set(
-    name: str, split: str, *, files: Mapping[str, str], kind: str, revision: int, root: Path | None, level: bool = False
+    name: str,
+    split: str,
+    *,
+    files: Mapping[str, str],
+    kind: str,
+    revision: int,
+    root: Path | None,
+    option: str = "",
+    level: bool = False,
 ) -> ImageSet:
-    """Grey tiles of 28 px that do not overlap, the left two thirds of each picture to train, the right third to test.
+    """Grey tiles, the left two thirds of each picture to train, the right third to test, no pixel in common.
 
     Args:
         files: class name -> file of scikit-image.
+        option: "" for 28 px, or a size such as "56px".
         level: give every tile the same mean and contrast, so that only its texture tells.
 
     Raises:
-        UserError: a file is missing or cannot be read.
+        UserError: a file is missing or cannot be read, or an option that is no size.
     """
+    side = side_of(option, name)
     folder = folder_with(tuple(files.values()), root)
     if folder is None:
         raise UserError(f"Data set {name!r} is not on this machine.", HOW_TO_GET)
     paths = [folder / file for file in files.values()]
 
     def build() -> dict[str, np.ndarray]:
-        tiles = [_tiles(_read(path), split) for path in paths]
+        tiles = [_tiles(_read(path), split, side) for path in paths]
         tiles = [_levelled(part) for part in tiles] if level else tiles
         labels = [np.full(len(part), label) for label, part in enumerate(tiles)]
         return {"images": np.concatenate(tiles)[..., None], "labels": np.concatenate(labels)}
 
-    key = _cache.fingerprint((revision, split, level, SIZE, TRAIN_SHARE, PLAIN), paths)
+    key = _cache.fingerprint((revision, split, level, side, STEP, TRAIN_SHARE, PLAIN), paths)
     stored = _cache.arrays(f"{name}-{split}-{key}", build)
     return ImageSet(
-        name=name,
+        name=f"{name}:{option}" if option else name,
         split=split,
         images_NHWC=stored["images"],
         labels_N=stored["labels"],
@@ -78,13 +93,27 @@ def _read(path: Path) -> np.ndarray:
         raise UserError(f"{path} cannot be read: {error}.", "Install the package scikit-image again.") from error
 
 
-def _tiles(picture_HW: np.ndarray, split: str) -> np.ndarray:
-    """uint8 tiles (N, 28, 28) of one split, those that show nothing left out."""
-    rows, columns = (side // SIZE for side in picture_HW.shape)
-    border = round(columns * TRAIN_SHARE)
-    chosen = range(border) if split == "train" else range(border, columns)
+def side_of(option: str, name: str) -> int:
+    """Pixels per side of a tile: "56px" -> 56, "" -> 28."""
+    if not option:
+        return STEP
+    match = re.fullmatch(r"(\d{1,3})px", option)
+    if match is None or not 8 <= int(match.group(1)) <= 128:
+        raise UserError(f"Data set {name!r} has no option {option!r}.", f"{OPTIONS}.")
+    return int(match.group(1))
+
+
+def _tiles(picture_HW: np.ndarray, split: str, side: int) -> np.ndarray:
+    """uint8 tiles (N, side, side) of one split, those that show nothing left out."""
+    height, width = picture_HW.shape
+    border = round(width // STEP * TRAIN_SHARE) * STEP
+    first, end = (0, border) if split == "train" else (border, width)
     tiles_NHW = np.stack(
-        [picture_HW[r * SIZE : (r + 1) * SIZE, c * SIZE : (c + 1) * SIZE] for c in chosen for r in range(rows)]
+        [
+            picture_HW[top : top + side, left : left + side]
+            for left in range(first, end - side + 1, STEP)
+            for top in range(0, height - side + 1, STEP)
+        ]
     )
     return tiles_NHW[tiles_NHW.std(axis=(1, 2)) >= PLAIN]
 

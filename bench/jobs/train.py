@@ -28,6 +28,7 @@ from bench.tasks._features import extractor
 from bench.train import precision, schedule
 from bench.train.batches import Batches
 from bench.train.evaluate import top1
+from bench.train.finetune import FineTuner
 from bench.train.loop import Diverged, Position, Trainer
 from bench.train.loss import set_head_bias
 from bench.train.randomness import stream
@@ -188,6 +189,7 @@ class TrainJob:
             load=lambda name, split: load(name, split, root=root),
             seed=self.cell.seed,
             model=self.model,
+            fine_tune=self._fine_tuner(),
             upstream=self.train,
             data_root=root,
         )
@@ -195,6 +197,13 @@ class TrainJob:
         for spec in self.cell.tasks:
             found += discover.load("task", spec.task).evaluate(task_context, data=spec.data, **spec.kwargs)
         return found
+
+    def _fine_tuner(self) -> FineTuner:
+        cell, context = self.cell, self.context
+        return FineTuner(
+            self.model, name=cell.model, options=cell.model_options, image_size=cell.image_size,
+            channels=cell.channels, device=context.device, seed=cell.seed, should_stop=context.should_stop,
+        )  # fmt: skip
 
     def _upstream_score(self) -> Score:
         with precision.autocast(self.dtype, self.context.device):

@@ -40,7 +40,7 @@ class Batches:
             if pad
             else images.images_NHWC
         )
-        self.images_NHWC = torch.from_numpy(np.require(padded, requirements="CW")).to(device)
+        self.images_NHWC = torch.from_numpy(np.require(padded, requirements=["C", "W"])).to(device)
         self.labels_N = torch.from_numpy(np.array(images.labels_N, dtype=np.int64)).to(device)
         self._permutation = lru_cache(maxsize=2)(self._shuffle)
 

@@ -22,6 +22,7 @@ from bench.spec import Recipe
 from bench.tasks._contract import FineTuned
 from bench.tasks._features import fit_input, to_input
 from bench.train import precision, schedule
+from bench.train.average import Average
 from bench.train.batches import Batches
 from bench.train.optim import make_optimizer
 from bench.train.randomness import stream
@@ -89,9 +90,10 @@ class FineTuner:
     ) -> tuple[np.ndarray, bool]:
         """(the loss of every step done, whether all were finite)."""
         horizon = (steps * recipe.batch,)
-        segment, warmup = schedule.segments(recipe, horizon)[-1], schedule.warmup_steps(recipe, horizon)
+        segments, warmup = schedule.segments(recipe, horizon), schedule.warmup_steps(recipe, horizon)
         batches = Batches(images, recipe=recipe, seed=stream(self.seed, "fine-tune", purpose), device=self.device)
         step = Step(model=model, optimizer=make_optimizer(model, recipe), recipe=recipe, device=self.device)
+        average = Average(model, recipe.average)
         size, channels = sizes["image_size"], sizes["channels"]
         losses: list[torch.Tensor] = []
         model.train()
@@ -99,11 +101,15 @@ class FineTuner:
             if self.should_stop():
                 raise Interrupted(f"fine-tuning stopped at step {number} of {steps}; it starts anew")
             x_BCHW, labels_B = batches(number)
+            segment = next(part for part in segments if part.start <= number < part.end)
             rate = schedule.learning_rate(recipe, step=number, warmup=warmup, segment=segment)
             seed = stream(self.seed, "fine-tune", purpose, "dropout", number)
             losses.append(step(fit_input(x_BCHW, image_size=size, channels=channels), labels_B, lr=rate, seed=seed))
+            average.update()
             if (number + 1) % CHECK_EVERY == 0 and not math.isfinite(losses[-1].item()):
                 break
+        if average.mean:
+            model.load_state_dict(average.mean, strict=False)  # it is never trained again: the mean may take its place
         losses_T = torch.stack(losses).float().cpu().numpy()
         return losses_T, bool(np.isfinite(losses_T).all())
 

@@ -12,6 +12,7 @@ KIND = "photographs"
 LICENCE = "CC0 or public domain, each said in skimage/data/_fetchers.py; coins: no known restrictions"
 SOURCE = "https://scikit-image.org, skimage.data"
 HOW_TO_GET = tiles.HOW_TO_GET
+OPTIONS = tiles.OPTIONS
 DESCRIPTION = "28 px grey tiles of nine photographs, 9 classes"
 
 FILES = {
@@ -24,5 +25,7 @@ def available(root: Path | None) -> bool:
     return tiles.folder_with(tuple(FILES.values()), root) is not None
 
 
-def load(split: str, *, root: Path | None) -> ImageSet:
-    return tiles.image_set("photo-tiles", split, files=FILES, kind=KIND, revision=REVISION, root=root)
+def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
+    return tiles.image_set(
+        "photo-tiles", split, files=FILES, kind=KIND, revision=REVISION, root=root, option=option
+    )

@@ -16,6 +16,7 @@ KIND = "photographs"
 LICENCE = "CC0 or public domain, each said in skimage/data/_fetchers.py; tissue: no known restrictions"
 SOURCE = "https://scikit-image.org, skimage.data"
 HOW_TO_GET = tiles.HOW_TO_GET
+OPTIONS = tiles.OPTIONS
 DESCRIPTION = "28 px grey tiles of medical, microscopic and astronomical pictures, 5 classes"
 
 FILES = {
@@ -28,7 +29,7 @@ def available(root: Path | None) -> bool:
     return tiles.folder_with(tuple(FILES.values()), root) is not None
 
 
-def load(split: str, *, root: Path | None) -> ImageSet:
+def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
     return tiles.image_set(
-        "specimen-tiles", split, files=FILES, kind=KIND, revision=REVISION, root=root, level=True
+        "specimen-tiles", split, files=FILES, kind=KIND, revision=REVISION, root=root, option=option, level=True
     )

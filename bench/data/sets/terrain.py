@@ -26,7 +26,7 @@ HOW_TO_GET = "It comes with matplotlib: install the package matplotlib."
 DESCRIPTION = "28 px shaded relief from radar elevations, landform at the centre, 6 classes, 3,000 + 1,500"
 
 CLASSES = ("valley", "lower slope", "flat", "middle slope", "upper slope", "ridge")
-SIZE, STRIDE = 28, 3
+SIDE, STRIDE = 28, 3
 RADIUS = 10  # posts: of the disc that a place is compared with
 COUNTS = {"train": 3_000, "test": 1_500}
 METRES_PER_DEGREE = 111_320.0
@@ -76,14 +76,14 @@ def _build(path: Path, split: str) -> dict[str, np.ndarray]:
     relief_RC, landform_RC = shade(height_RC, spacing), landforms(height_RC, spacing)
     rows, columns = height_RC.shape
     border = columns * 2 // 3
-    west, east = (0, border - SIZE), (border, columns - SIZE)
+    west, east = (0, border - SIDE), (border, columns - SIDE)
     low, high = west if split == "train" else east
-    corners = [(r, c) for r in range(0, rows - SIZE + 1, STRIDE) for c in range(low, high + 1, STRIDE)]
+    corners = [(r, c) for r in range(0, rows - SIDE + 1, STRIDE) for c in range(low, high + 1, STRIDE)]
     kept = np.linspace(0, len(corners) - 1, min(COUNTS[split], len(corners))).round().astype(int)
     chosen = [corners[index] for index in kept]
-    half = SIZE // 2
+    half = SIDE // 2
     return {
-        "images": np.stack([relief_RC[r : r + SIZE, c : c + SIZE] for r, c in chosen])[..., None],
+        "images": np.stack([relief_RC[r : r + SIDE, c : c + SIDE] for r, c in chosen])[..., None],
         "labels": np.array([landform_RC[r + half, c + half] for r, c in chosen], dtype=np.int64),
     }
 

@@ -1,0 +1,132 @@
+"""What the transfer and VTAB suites judge: models pre-trained on several upstream sets, at each scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bench import discover
+from bench.data.published import SIZES
+from bench.spec import Cell, TaskSpec
+from bench.suites._contract import SuiteOptions
+from bench.suites._recipes import recipe_for
+from bench.suites._scales import JFT
+
+Tasks = Callable[[str], tuple[TaskSpec, ...]]
+"""The tasks that a model is judged by: its name decides which image sizes its patches divide."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upstream:
+    """Pre-training on one set.
+
+    Attributes:
+        images: model -> images seen. recipe: what differs from the suites' recipe. model_options: of every model.
+    """
+
+    data: str
+    images: Mapping[str, int]
+    recipe: Mapping[str, Any]
+    model_options: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """One scale of a suite. `untrained`: also judge each network as it was before the first upstream set."""
+
+    upstream: tuple[Upstream, ...]
+    tasks: Tasks
+    seeds: int
+    image_size: int = 28
+    channels: int = 1
+    untrained: bool = True
+
+
+def small(models: tuple[str, ...], *names: str, images: int, **recipe: Any) -> tuple[Upstream, ...]:
+    """The same models and budget on each of several sets."""
+    return tuple(Upstream(data=name, images=dict.fromkeys(models, images), recipe=recipe) for name in names)
+
+
+_PAPER = {"batch": 4096, "betas": (0.9, 0.999), "warmup_images": 10_000 * 4096, "flip": True, "shift": 0}
+_PAPER |= {"schedule": "separate", "cooldown": 1.0, "cooldown_shape": "linear"}
+_B, _L = ("ViT-B/32", "ViT-B/16"), ("ViT-L/32", "ViT-L/16")
+_IMAGENET, _21K = SIZES["imagenet"][0], SIZES["imagenet-21k"][0]
+_DROPOUT = (("dropout", 0.1),)
+
+# Table 3, for the rows of Tables 2, 5 and 9; ImageNet-21k's ViT-H/14 has no row there.
+PAPER: tuple[Upstream, ...] = (
+    Upstream(
+        data="imagenet", images=dict.fromkeys((*_B, *_L), 300 * _IMAGENET), model_options=_DROPOUT,
+        recipe=_PAPER | {"lr": 3e-3, "weight_decay": 0.3, "cooldown_shape": "cosine"},
+    ),
+    Upstream(
+        data="imagenet-21k", images=dict.fromkeys((*_B, *_L), 90 * _21K), model_options=_DROPOUT,
+        recipe=_PAPER | {"lr": 1e-3, "weight_decay": 0.03},
+    ),
+    *(
+        Upstream(data="jft-300m", images={model: epochs * JFT}, recipe=_PAPER | {"lr": rate, "weight_decay": 0.1})
+        for model, epochs, rate in (
+            ("ViT-B/32", 7, 8e-4), ("ViT-B/16", 7, 8e-4), ("ViT-L/32", 7, 6e-4), ("ViT-L/16", 14, 4e-4),
+            ("ViT-H/14", 14, 3e-4),
+        )
+    ),
+)  # fmt: skip
+
+
+def pretrained_cells(study: Study, options: SuiteOptions) -> list[Cell]:
+    """Models × upstream sets × seeds, each judged once, at the end; the untrained networks beside the first set's."""
+    found = []
+    for seed in range(options.seeds or study.seeds):
+        for number, upstream in enumerate(_chosen(study, options)):
+            for model, images in _models(upstream, options).items():
+                found.append(
+                    Cell(
+                        model=model,
+                        data=upstream.data,
+                        image_size=study.image_size,
+                        channels=study.channels,
+                        recipe=recipe_for(model, **upstream.recipe),
+                        horizons=(0, images) if study.untrained and number == 0 else (images,),
+                        seed=seed,
+                        tasks=study.tasks(model),
+                        model_options=upstream.model_options,
+                        axes=("compute",),
+                    )
+                )
+    return found
+
+
+def _chosen(study: Study, options: SuiteOptions) -> tuple[Upstream, ...]:
+    """The upstream sets asked for; one that the study does not know is trained on as the first is."""
+    if not options.data:
+        return study.upstream
+    known = {upstream.data for upstream in study.upstream}
+    asked = [u for u in study.upstream if u.data in options.data]
+    return (*asked, *(replace(study.upstream[0], data=name) for name in options.data if name not in known))
+
+
+def _models(upstream: Upstream, options: SuiteOptions) -> dict[str, int]:
+    """Model -> images seen; a model that the study does not know gets the largest budget."""
+    most = max(upstream.images.values())
+    return {model: upstream.images.get(model, most) for model in options.models or upstream.images}
+
+
+def here(names: tuple[str, ...], options: SuiteOptions) -> tuple[str, ...]:
+    """The downstream sets that are on this machine. At scale `paper` all: it is costed before they are fetched."""
+    found = [name for name in names if name.partition(":")[0] in discover.names("data set")]
+    if options.scale == "paper":
+        return tuple(found)
+    return tuple(name for name in found if discover.load("data set", name).available(options.data_root))
+
+
+def stored_at(name: str, size: int) -> str:
+    """The set's name with the size to store its images at, where they are larger: "pets" -> "pets:384px"."""
+    side = getattr(discover.load("data set", name), "SIZE", None)
+    return f"{name}:{size}px" if name == "imagenet" or (isinstance(side, int) and side >= 224) else name
+
+
+def fitting(model: str, size: int) -> int:
+    """The multiple of the model's patch size nearest to `size`: 14 px patches do not divide 384."""
+    patch = int(model.rpartition("/")[2]) if "/" in model else 1
+    return max(patch, round(size / patch) * patch)

@@ -1,0 +1,96 @@
+"""How well do pre-trained models transfer? Fine-tuning at their own and at a higher resolution, and frozen features.
+
+The layout of the paper's Tables 2 and 5: models by upstream set, tasks beside each other, core-days beneath. At a
+higher resolution the position tables are interpolated; `finetune@56px` stands beside `finetune`, on the same images,
+with a learning rate of its own, so that the two can be compared pair by pair. It is asked where the images hold more
+than the network saw in pre-training (`photo-tiles:56px`), and where they are only enlarged, as the paper does CIFAR's.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from bench.spec import Cell, TaskSpec
+from bench.suites._contract import SuiteOptions, pick
+from bench.suites._pretraining import PAPER, Study, fitting, here, pretrained_cells, small, stored_at
+
+QUESTION = "how well do pre-trained models transfer, and is fine-tuning better at a higher resolution?"
+FIGURES = ("compute",)
+DOWNSTREAM = ("fashion-mnist", "photo-tiles:56px", "mnist")
+HIGHER = ("fashion-mnist", "photo-tiles:56px")  # also fine-tuned at a higher resolution
+HEADLINE = tuple(f"finetune:{name}" for name in DOWNSTREAM)
+FAR: tuple[str, ...] = ()
+
+PUBLIC = ("imagenet", "cifar10", "cifar100", "pets", "flowers102")  # Tables 2 and 5
+
+
+def cells(options: SuiteOptions) -> list[Cell]:
+    """Models × upstream sets × seeds, judged on every downstream set that is here."""
+    study = pick("study", options.scale, {"cpu": _cpu, "gpu": _gpu, "paper": _paper})
+    return pretrained_cells(study(options), options)
+
+
+def _cpu(options: SuiteOptions) -> Study:
+    tuning = {"steps": 80, "batch": 64, "rates": (0.05, 0.2), "train_limit": 2_000, "test_limit": 1_000}
+    return Study(
+        upstream=small(
+            ("ViT-pico/14", "ViT-nano/14", "R8x0.125-s2"), "glyphs", "fashion-mnist", images=16_000, batch=32, shift=1
+        ),
+        tasks=partial(
+            _tasks, names=here(DOWNSTREAM, options), higher=56, tuning={**tuning, "held_out": 0.2},
+            probe={"shots": (5, 10), "draws": 3, "test_limit": 1_000, "ridge": "loo"},
+            linear={"train_limit": 500, "test_limit": 1_000},
+        ),
+        seeds=2,
+        untrained=False,
+    )  # fmt: skip
+
+
+def _gpu(options: SuiteOptions) -> Study:
+    tuning = {"steps": 1_000, "batch": 512, "rates": (0.01, 0.03, 0.1), "held_out": 0.1}
+    return Study(
+        upstream=small(
+            ("ViT-Ti/4", "ViT-S/4", "R26x1-s2", "R50x1-s2"), "glyphs", "fashion-mnist", images=1_000_000, batch=512,
+            lr=1e-3, warmup_images=20_000,
+        ),
+        tasks=partial(
+            _tasks, names=here((*DOWNSTREAM, "kmnist", "emnist"), options), higher=40, tuning=tuning,
+            probe={"shots": (1, 5, 10, 25), "draws": 5, "test_limit": None}, linear={"train_limit": 10_000},
+        ),
+        seeds=3,
+    )  # fmt: skip
+
+
+def _paper(options: SuiteOptions) -> Study:
+    """Table 4's settings by themselves, 384 px, three repeats; ImageNet also at 512 px with averaged weights."""
+
+    def tasks(model: str) -> tuple[TaskSpec, ...]:
+        found = [_task("finetune", name, image_size=fitting(model, 384), flip=True, repeats=3) for name in stored]
+        large = {"image_size": fitting(model, 512), "average": 0.9999}
+        return (*found, _task("finetune", "imagenet", flip=True, repeats=3, **large))
+
+    stored = tuple(stored_at(name, 384) for name in here(PUBLIC, options))
+    return Study(upstream=PAPER, tasks=tasks, seeds=1, image_size=224, channels=3, untrained=False)
+
+
+def _tasks(
+    model: str,
+    *,
+    names: tuple[str, ...],
+    higher: int,
+    tuning: dict[str, Any],
+    probe: dict[str, Any],
+    linear: dict[str, Any],
+) -> tuple[TaskSpec, ...]:
+    """Fine-tuning and both probes on every downstream set; the higher resolution where it is asked."""
+    found = []
+    for name in names:
+        found += [_task("finetune", name, **tuning), _task("fewshot", name, **probe), _task("linear", name, **linear)]
+        if name in HIGHER:
+            found.append(_task("finetune", name, image_size=fitting(model, higher), **tuning))
+    return tuple(found)
+
+
+def _task(task: str, data: str, **options: Any) -> TaskSpec:
+    return TaskSpec(task=task, data=data, options=tuple(options.items()))

@@ -1,0 +1,62 @@
+"""How do pre-trained models adapt to tasks of three kinds, from 1,000 examples each? For Figure 2 and Table 9.
+
+At scale `cpu` a small VTAB: the same three groups from data that ships in packages or is drawn, by short fine-tuning
+with one sweep of rates for all tasks, and the same networks untrained. At scale `paper` the 19 tasks with the paper's
+one setting. Both lists are in bench/tasks/_vtab.py. The score is the plain mean over tasks, so a missing data set
+changes it: the plan says which are missing, and how to get them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.spec import Cell, TaskSpec
+from bench.suites._contract import SuiteOptions, pick
+from bench.suites._pretraining import PAPER, Study, Upstream, fitting, here, pretrained_cells, small, stored_at
+from bench.tasks._vtab import SMALL, VTAB, names
+
+QUESTION = "how do pre-trained models adapt to natural, specialised and structured tasks from 1,000 examples?"
+FIGURES = ("groups", "compute")
+DOWNSTREAM = names(SMALL)
+HEADLINE = tuple(f"vtab:{name}{size}" for name in (*names(VTAB), *DOWNSTREAM) for size in ("", ":384px"))
+FAR: tuple[str, ...] = ()
+
+IN_TABLE_9 = {("jft-300m", "ViT-H/14"), ("jft-300m", "ViT-L/16"), ("imagenet-21k", "ViT-L/16")}
+
+
+def cells(options: SuiteOptions) -> list[Cell]:
+    """Models × upstream sets × seeds, judged on every task whose data are here."""
+    study = pick("study", options.scale, {"cpu": _cpu, "gpu": _gpu, "paper": _paper})
+    return pretrained_cells(study(options), options)
+
+
+def _cpu(options: SuiteOptions) -> Study:
+    tasks = _tasks(here(DOWNSTREAM, options), steps=100, batch=64, rates=(0.05, 0.2), test_limit=1_000)
+    models = ("ViT-pico/14", "ViT-nano/14", "R8x0.125-s2")
+    return Study(upstream=small(models, "glyphs", images=16_000, batch=32, shift=1), tasks=lambda _: tasks, seeds=2)
+
+
+def _gpu(options: SuiteOptions) -> Study:
+    tasks = _tasks(here(DOWNSTREAM, options), steps=500, batch=256, rates=(0.01, 0.03, 0.1), repeats=3)
+    models, recipe = ("ViT-Ti/4", "ViT-S/4", "R26x1-s2", "R50x1-s2"), {"batch": 512, "lr": 1e-3}
+    upstream = small(models, "glyphs", "fractaldb", images=1_000_000, warmup_images=20_000, **recipe)
+    return Study(upstream=upstream, tasks=lambda _: tasks, seeds=2)
+
+
+def _paper(options: SuiteOptions) -> Study:
+    """The 19 tasks at 384 px, three repeats; rows of Table 9."""
+    wanted = tuple(stored_at(name, 384) for name in here(names(VTAB), options))
+
+    def tasks(model: str) -> tuple[TaskSpec, ...]:
+        return _tasks(wanted, image_size=fitting(model, 384), repeats=3, flip=True)
+
+    rows = [
+        Upstream(data=u.data, images=images, recipe=u.recipe, model_options=u.model_options)
+        for u in PAPER
+        if (images := {model: n for model, n in u.images.items() if (u.data, model) in IN_TABLE_9})
+    ]
+    return Study(upstream=tuple(rows), tasks=tasks, seeds=1, image_size=224, channels=3, untrained=False)
+
+
+def _tasks(data: tuple[str, ...], **options: Any) -> tuple[TaskSpec, ...]:
+    return tuple(TaskSpec(task="vtab", data=name, options=tuple(options.items())) for name in data)

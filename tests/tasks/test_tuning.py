@@ -1,0 +1,235 @@
+"""The fine-tuning protocol without a network: what is chosen from what, and nothing on the test split."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from baselines import published
+from bench import discover
+from bench.data.images import ImageSet
+from bench.errors import UserError
+from bench.tasks import _tuning, _vtab, finetune, vtab
+from bench.tasks._contract import FineTuned, TaskContext
+from tests.tasks.test_fewshot import CLASSES, image_set
+
+# The training images of Table 4's sets; of Flowers those of the official train and validation splits together.
+SIZES = {
+    "ImageNet": 1_281_167, "CIFAR-100": 50_000, "CIFAR-10": 50_000, "Oxford-IIIT-Pets": 3_680,
+    "Oxford-Flowers-102": 2_040,
+}  # fmt: skip
+
+
+class Fake:
+    """Stands for training: its accuracy is a given function of the rate, in every draw other mistakes.
+
+    Remembers what it was trained on and asked to classify.
+    """
+
+    def __init__(self, accuracy_of: dict[float, float | None], labels: dict[int, int]) -> None:
+        self.accuracy_of, self.labels = accuracy_of, labels
+        self.trained: list[tuple[str, float, np.ndarray]] = []
+        self.asked: list[tuple[str, np.ndarray]] = []
+        self.forward = 0  # passes of one image; training counts three
+
+    def __call__(self, images, *, recipe, steps, image_size=None, purpose="") -> FineTuned:
+        self.trained.append((purpose, recipe.lr, images.content_keys_N))
+        self.forward += 3 * steps * recipe.batch
+        accuracy = self.accuracy_of[recipe.lr]
+
+        def logits(images_NHWC: np.ndarray) -> np.ndarray:
+            keys_N = ImageSet(
+                name="", split="", images_NHWC=images_NHWC, labels_N=np.zeros(len(images_NHWC), np.int64),
+                class_names=("",), kind="",
+            ).content_keys_N  # fmt: skip
+            self.asked.append((purpose, keys_N))
+            self.forward += len(images_NHWC)
+            truth_N = np.array([self.labels[int(key)] for key in keys_N])
+            wrong_N = np.arange(len(truth_N)) >= (accuracy or 0.0) * len(truth_N)
+            return np.eye(CLASSES)[(truth_N + wrong_N) % CLASSES]
+
+        losses = np.full(steps, np.nan if accuracy is None else 1.0)
+        return FineTuned(
+            logits=logits, losses_T=losses, diverged=accuracy is None, image_size=image_size or 6, seconds=1.0,
+            train_flops={"dense": 10 * steps * recipe.batch},
+        )  # fmt: skip
+
+
+def context(accuracy_of: dict[float, float | None], *, test: ImageSet | None = None) -> tuple[TaskContext, Fake]:
+    splits = {"train": image_set("train", 1_200), "test": test or image_set("test")}
+    labels = {int(k): int(y) for s in splits.values() for k, y in zip(s.content_keys_N, s.labels_N, strict=True)}
+    fake = Fake(accuracy_of, labels)
+    return TaskContext(features=lambda x: x, load=lambda _, split: splits[split], fine_tune=fake), fake
+
+
+RATES = {0.01: 0.5, 0.03: 0.7, 0.1: 0.7, 0.3: None}
+
+
+@pytest.mark.parametrize("row", published.table("table4"), ids=lambda row: row["dataset"])
+def test_settings_are_those_of_table_4(row) -> None:
+    rates = tuple(map(float, row["base_lrs"].split(",")))
+    if row["dataset"] == "VTAB-19":
+        assert (int(row["steps"]), 512, rates) == (vtab.STEPS, vtab.BATCH, vtab.RATES)
+        return
+    found = _tuning.tuning(SIZES[row["dataset"]])
+    assert (found.steps, found.batch, found.rates) == (int(row["steps"]), 512, rates)
+    recipe = found.recipe(0.01)
+    assert (recipe.optimizer, recipe.momentum, recipe.weight_decay, recipe.clip) == ("sgd", 0.9, 0.0, 1.0)
+    assert (recipe.cooldown, recipe.cooldown_shape, recipe.schedule) == (1.0, "cosine", "separate")
+
+
+@pytest.mark.parametrize(("name", "share"), [("CIFAR-10", 0.02), ("ImageNet", 0.01), ("Oxford-IIIT-Pets", 0.1)])
+def test_the_paper_s_share_is_held_out(name: str, share: float) -> None:
+    assert _tuning.tuning(SIZES[name]).num_held_out == pytest.approx(share * SIZES[name], abs=1)
+
+
+def test_the_best_rate_is_chosen_and_everything_is_said() -> None:
+    given_context, fake = context(RATES)
+    scores = finetune.evaluate(given_context, data="toy", steps=4, batch=8, rates=tuple(RATES), repeats=2)
+    assert [score.draw for score in scores] == [0, 1]
+    for score in scores:
+        facts = dict(score.detail)
+        assert facts["rate"] == 0.03, "of equal ones the lowest"
+        assert facts["held_out_accuracies"] == pytest.approx([0.5, 0.7, 0.7, None], abs=0.01)
+        assert facts["rates"] == list(RATES) and not facts["rate_at_edge"]
+        assert (facts["num_train"], facts["num_held_out"]) == (1_200, 120)
+        assert score.value == pytest.approx(0.7, abs=0.01) and score.num_test == 600
+        assert facts["train_flops"] == 10 * 4 * 8 * (1 + 4 / 2) and facts["seconds"] == 1 + 4 / 2
+    assert [len(keys) for _, _, keys in fake.trained] == [1_080] * 4 + [1_200] * 2
+    assert len({purpose for purpose, _, _ in fake.trained}) == 3, "repeats differ, rates are tried alike"
+
+
+@pytest.mark.parametrize("accuracies", [(0.9, 0.5, 0.4), (0.4, 0.5, 0.9)])
+def test_a_choice_at_the_edge_is_said(accuracies) -> None:
+    given_context, _ = context(dict(zip((0.01, 0.03, 0.1), accuracies, strict=True)))
+    (score,) = finetune.evaluate(given_context, data="toy", steps=1, batch=1, rates=(0.01, 0.03, 0.1))
+    assert dict(score.detail)["rate_at_edge"]
+
+
+def test_divergence_is_no_score() -> None:
+    given_context, fake = context({0.1: None, 0.3: None})
+    scores = finetune.evaluate(given_context, data="toy", steps=1, batch=1, rates=(0.1, 0.3), repeats=2)
+    assert [s.value for s in scores] == [None, None] and all("reason" in dict(s.detail) for s in scores)
+    assert len(fake.trained) == 2, "what never worked is not tried on everything"
+    (alone,) = finetune.evaluate(given_context, data="toy", steps=1, batch=1, rates=(0.1,))
+    assert alone.value is None and alone.stderr is None
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32), task=st.sampled_from([finetune, vtab]))
+def test_nothing_is_chosen_on_the_test_split(seed: int, task) -> None:
+    """Other test images and labels, whatever they are, leave training and choice as they were; and the test images
+    are seen by the last fits alone."""
+    plain_context, plain = context(RATES)
+    rng = np.random.default_rng(seed)
+    test = image_set("test", 300, seed=seed)
+    other_context, other = context(RATES, test=replace(test, labels_N=rng.permutation(test.labels_N)))
+    options = {"data": "toy", "steps": 2, "batch": 4, "rates": tuple(RATES), "repeats": 2}
+    for one, two in zip(task.evaluate(plain_context, **options), task.evaluate(other_context, **options), strict=True):
+        facts, others = dict(one.detail), dict(two.detail)
+        assert facts["rate"] == others["rate"] and facts["held_out_accuracies"] == others["held_out_accuracies"]
+    test_keys = set(test.content_keys_N.tolist())
+    for (purpose, rate, keys), (_, other_rate, other_keys) in zip(plain.trained, other.trained, strict=True):
+        assert rate == other_rate and np.array_equal(keys, other_keys) and purpose
+        assert not test_keys & set(other_keys.tolist())
+    for purpose, keys in other.asked:
+        assert bool(test_keys & set(keys.tolist())) == (not purpose.endswith("choose"))
+
+
+@settings(max_examples=30, deadline=None)
+@given(held_out=st.integers(1, 599), limit=st.integers(20, 600))
+def test_the_two_parts_are_balanced_and_share_nothing(held_out: int, limit: int) -> None:
+    train = image_set("train").take(np.arange(limit))
+    held_out = min(held_out, limit - 1)
+    part, rest = _tuning.split(train, held_out)
+    assert len(rest) == held_out and len(part) == limit - held_out
+    keys = [s.content_keys_N for s in (part, rest, train)]
+    assert not np.intersect1d(keys[0], keys[1]).size
+    np.testing.assert_array_equal(np.sort(np.concatenate(keys[:2])), np.sort(keys[2]))
+    most = np.bincount(train.labels_N, minlength=CLASSES).min()
+    if len(part) <= most * CLASSES:
+        counts = np.bincount(part.labels_N, minlength=CLASSES)
+        assert counts.max() - counts.min() <= 1
+
+
+def test_vtab_takes_800_and_200_then_all_1000() -> None:
+    given_context, fake = context(RATES)
+    scores = vtab.evaluate(given_context, data="toy", steps=2, batch=4, rates=tuple(RATES), repeats=2)
+    assert [len(keys) for _, _, keys in fake.trained] == ([800] * 4 + [1_000]) * 2
+    assert [len(keys) for purpose, keys in fake.asked if purpose.endswith("choose")] == [200] * 6  # one rate diverges
+    first, second = fake.trained[4][2], fake.trained[9][2]
+    assert set(fake.trained[0][2]) < set(first) != set(second), "other examples in every repeat"
+    assert [(s.task, s.draw, s.num_test) for s in scores] == [("vtab", 0, 600), ("vtab", 1, 600)]
+
+
+def test_one_rate_is_taken_as_it_is() -> None:
+    given_context, fake = context({0.01: 0.6})
+    (score,) = vtab.evaluate(given_context, data="toy", steps=2, batch=4)
+    assert [len(keys) for _, _, keys in fake.trained] == [1_000]
+    assert dict(score.detail)["num_held_out"] == 0 and not dict(score.detail)["rate_at_edge"]
+
+
+def test_any_of_several_labels_is_right() -> None:
+    """ReaL: images without a label do not count, and either of two is right."""
+    test = image_set("test", 100)
+    several = tuple(() if i < 20 else (int(y), (int(y) + 1) % CLASSES) for i, y in enumerate(test.labels_N))
+    given_context, _ = context({0.1: 0.5}, test=replace(test, multi_labels=several))
+    plain, real = finetune.evaluate(given_context, data="toy", steps=1, batch=1, rates=(0.1,))
+    assert (plain.data, plain.value, plain.num_test) == ("toy", 0.5, 100)
+    assert (real.data, real.value, real.num_test) == ("toy-real", 1.0, 80)
+
+
+@pytest.mark.parametrize("task", [finetune, vtab])
+@pytest.mark.parametrize("rates", [(0.01,), (0.01, 0.03, 0.1)])
+def test_the_plan_counts_what_is_done(task, rates) -> None:
+    given_context, fake = context(dict.fromkeys(rates, 0.5))
+    options = {"steps": 5, "batch": 16, "rates": rates, "repeats": 2, "test_limit": 100}
+    task.evaluate(given_context, data="toy", **options)
+    assert task.num_images(num_train=1_200, num_test=600, num_classes=CLASSES, **options) == fake.forward
+    larger = task.num_images(num_train=1_200, num_test=600, own_size=28, image_size=56, **options)
+    assert larger == 4 * fake.forward
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "answer"),
+    [
+        (finetune, {"rates": ()}, "not positive"),
+        (finetune, {"rates": (0.1, -1)}, "not positive"),
+        (finetune, {"steps": 0}, "at least one step"),
+        (finetune, {"batch": 0}, "at least one step"),
+        (finetune, {"held_out": 1_200}, "held out of 1,200"),
+        (finetune, {"held_out": 0}, "held out of 1,200"),
+        (finetune, {"average": 1.0}, "not a decay"),
+        (finetune, {"repeats": 0}, "at least one fit"),
+        (vtab, {"repeats": 0}, "at least one fit"),
+    ],
+)
+def test_options_out_of_range(task, options, answer: str) -> None:
+    given_context, _ = context(RATES)
+    with pytest.raises(UserError, match=answer):
+        task.evaluate(given_context, data="toy", **options)
+
+
+def test_too_few_examples_and_no_network() -> None:
+    given_context, _ = context(RATES)
+    small = replace(given_context, load=lambda _, split: image_set(split))
+    with pytest.raises(UserError, match="has 600"):
+        vtab.evaluate(small, data="toy")
+    for task in (finetune, vtab):
+        with pytest.raises(UserError, match="--model"):
+            task.evaluate(replace(given_context, fine_tune=None), data="toy")
+
+
+def test_the_groups_are_those_of_the_paper() -> None:
+    rows = published.table("table9")
+    assert len(_vtab.names(_vtab.VTAB)) == 19 == len(set(_vtab.names(_vtab.VTAB)))
+    assert len(rows[0]) == 1 + 19 + 1  # model, tasks, mean
+    assert [len(group) for group in _vtab.VTAB.values()] == [7, 4, 8]
+    assert tuple(_vtab.VTAB) == tuple(_vtab.SMALL) == ("natural", "specialised", "structured")
+    assert not set(_vtab.names(_vtab.VTAB)) & set(_vtab.names(_vtab.SMALL))
+    assert set(_vtab.names(_vtab.SMALL)) <= set(discover.names("data set"))
+    assert _vtab.group_of("terrain") == "specialised" and _vtab.group_of("glyphs") is None
