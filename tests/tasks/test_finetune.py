@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from vit.checkpoints import export
 FAMILIES = ("ViT-pico/7", "R5+ViT-pico/14", "R8x0.125-s2")
 PLAIN = Recipe(
     optimizer="sgd", lr=0.05, batch=24, weight_decay=0.0, clip=1.0, schedule="separate", cooldown=1.0,
-    cooldown_shape="cosine", warmup_images=2 * 24, shift=0,
+    cooldown_shape="cosine", warmup_images=2 * 24, shift=0, dtype="float32",
 )  # fmt: skip
 
 
@@ -64,7 +65,7 @@ def tuner(model: nn.Module, name: str, *, channels: int = 1, **more) -> FineTune
 def test_every_family_learns_and_the_model_stays_as_it_was(name: str, size: int | None) -> None:
     model, data = build(name).eval(), images()
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    tuned = tuner(model, name)(data, recipe=PLAIN, steps=25, image_size=size)
+    tuned = tuner(model, name)(data, recipe=replace(PLAIN, lr=0.2), steps=25, image_size=size)
     assert tuned.losses_T[0] == pytest.approx(np.log(3), abs=1e-6), "the classifier starts at zero"
     assert tuned.losses_T[-5:].mean() < tuned.losses_T[0] - 0.1 and not tuned.diverged
     assert tuned.image_size == (size or 28) and tuned.train_flops["dense"] > 0
@@ -99,9 +100,9 @@ def test_timm_s_model_on_the_same_batches_has_the_same_losses() -> None:
     optimizer = torch.optim.SGD(peer.parameters(), lr=PLAIN.lr, momentum=0.9)
     batches = Batches(data, recipe=PLAIN, seed=stream(0, "fine-tune", ""), device="cpu")
     for step in range(steps):
-        warmup = min(1.0, (step + 1) / 2)
+        rising, falling = (step + 1) / 2, 0.5 * (1 + np.cos(np.pi * (step - 2) / (steps - 2)))
         for group in optimizer.param_groups:
-            group["lr"] = PLAIN.lr * warmup * 0.5 * (1 + np.cos(np.pi * step / steps))
+            group["lr"] = PLAIN.lr * (rising if step < 2 else falling)
         x, y = batches(step)
         loss = F.cross_entropy(peer(x), y)
         optimizer.zero_grad()
@@ -137,11 +138,10 @@ def test_a_classifier_alone_converges_to_scikit_learn_s(monkeypatch: pytest.Monk
     )  # fmt: skip
     monkeypatch.setattr(engine.models, "transferred", lambda model, name, **_: Linear(3))
     monkeypatch.setattr(engine.flops, "count", lambda *_, **__: type("Cost", (), {"train_flops_per_image": {}}))
-    settings = tuning(240, steps=1_500, rates=(0.5,))
+    settings = tuning(240, steps=1_000, rates=(0.5,))
     assert settings.batch == 240, "all of a set that is smaller than 512"
-    tuned = FineTuner(Linear(3), name="linear", image_size=3, channels=1)(
-        data, recipe=settings.recipe(0.5), steps=1_500
-    )
+    recipe = replace(settings.recipe(0.5), dtype="float32")
+    tuned = FineTuner(Linear(3), name="linear", image_size=3, channels=1)(data, recipe=recipe, steps=1_000)
     x = pixels / 127.5 - 1
     reference = LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000).fit(x, labels)
     expected = log_loss(labels, reference.predict_proba(x))
@@ -217,7 +217,7 @@ def test_divergence_is_noticed_and_ends_early() -> None:
     [
         ("ViT-pico/14", {}, 30, "28 or 42"),
         ("R5+ViT-pico/14", {}, 30, "28 or 42"),
-        ("R8x0.125-s2", {}, 8, "at least 16 px|smaller than"),
+        ("R8x0.125-s2", {}, 2, "smaller than the total down-sampling"),
         ("ViT-pico/14", {"position": "relative"}, 42, "relatives"),
     ],
 )
@@ -235,7 +235,7 @@ def test_raw_pixels_have_nothing_to_tune() -> None:
 
 
 def test_from_the_shell(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
-    options = ("steps=30", "batch=32", "rates=0.03,0.1", "train_limit=300", "test_limit=200", "image_size=42")
+    options = ("steps=20", "batch=32", "rates=0.03,0.1", "train_limit=300", "test_limit=200", "image_size=42")
     arguments = ["--model", "ViT-pico/14", "--image-size", "28", "--channels", "1", "--data", "digits"]
     arguments += ["--task", "finetune", *(text for option in options for text in ("--option", option))]
     assert probe.main([*arguments, "--json"]) == 0
