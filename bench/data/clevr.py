@@ -8,10 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from bench.data import named
+from bench.data.fetch import File
 from bench.data.formats._source import Source
 
 FOLDER = "clevr/CLEVR_v1.0"  # as torchvision unpacks it
-HOW_TO_GET = "Unpack CLEVR_v1.0.zip from https://cs.stanford.edu/people/jcjohns/clevr into <data root>/clevr/."
+HOW_TO_GET = (
+    "Unpack CLEVR_v1.0.zip from https://cs.stanford.edu/people/jcjohns/clevr into <data root>/clevr/. "
+    "Or run: python -m bench.data clevr-count --download --data-root <data root>"
+)
+DOWNLOADS = (  # checksums as torchvision pins them
+    File(
+        url="https://dl.fbaipublicfiles.com/clevr/CLEVR_v1.0.zip",
+        checksum="md5:b11922020e72d0cd9154779b2d3d07d2",
+        folder="clevr",
+        makes=("CLEVR_v1.0",),
+    ),
+)
 PARTS = {"train": "train", "test": "val"}  # the published test part has no scenes; VTAB judges on "val"
 
 

@@ -14,7 +14,7 @@ from bench.data.images import ImageSet
 NAME, REVISION, KIND = "clevr-count", 1, "rendered"
 LICENCE = "CC-BY-4.0"
 SOURCE = "https://cs.stanford.edu/people/jcjohns/clevr (Stanford University and Facebook AI Research)"
-HOW_TO_GET = clevr.HOW_TO_GET
+HOW_TO_GET, DOWNLOADS = clevr.HOW_TO_GET, clevr.DOWNLOADS
 DESCRIPTION = "drawn scenes by their number of things, 8 classes, 70,000 + 15,000"
 SIDE, CHANNELS = 224, 3
 OPTIONS = named.options(NAME, SIDE)

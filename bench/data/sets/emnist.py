@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.data.fetch import File
 from bench.data.idx import read_idx_pair
 from bench.data.images import ImageSet
 from bench.errors import UserError, unknown
@@ -21,10 +22,19 @@ LICENCE = "public domain (NIST Special Database 19)"
 SOURCE = "https://www.nist.gov/itl/products-and-services/emnist-dataset"
 HOW_TO_GET = (
     "Put the IDX files (emnist-letters-train-images-idx3-ubyte.gz, …, from "
-    "https://www.nist.gov/itl/products-and-services/emnist-dataset) into <data root>/emnist/."
+    "https://www.nist.gov/itl/products-and-services/emnist-dataset) into <data root>/emnist/. "
+    "Or run: python -m bench.data emnist --download --data-root <data root>"
 )
 DESCRIPTION = "28 px scanned handwritten letters and digits, 10 to 62 classes"
 OPTIONS = "emnist:SPLIT with SPLIT one of balanced (default), letters, digits, mnist, bymerge, byclass"
+DOWNLOADS = (  # checksums as torchvision pins them
+    File(
+        url="https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",
+        checksum="md5:58c8d27c78d21e728a6bc7b3cc06412e",
+        folder="emnist",
+        makes=("gzip",),
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

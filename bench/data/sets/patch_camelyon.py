@@ -29,11 +29,11 @@ DESCRIPTION = "96 px microscope pictures of tissue, 2 classes, 294,912 (train an
 SIDE, CHANNELS = 96, 3
 OPTIONS = named.options(NAME, SIDE)
 CLASSES = ("no tumour", "tumour")
-FILES = "camelyonpatch_level_2_split_{}_{}.h5"
+PATTERN = "camelyonpatch_level_2_split_{}_{}.h5"
 
 
 def available(root: Path | None) -> bool:
-    names = (FILES.format(part, what) for part in ("train", "valid", "test") for what in "xy")
+    names = (PATTERN.format(part, what) for part in ("train", "valid", "test") for what in "xy")
     return named.all_below(root, *(f"pcam/{name}" for name in names))
 
 
@@ -50,7 +50,7 @@ def _part(root: Path, part: str) -> Source:
 
     data = PCAM(root, part)
     stem = {"val": "valid"}.get(part, part)
-    paths = tuple(root / "pcam" / FILES.format(stem, what) for what in "xy")
+    paths = tuple(root / "pcam" / PATTERN.format(stem, what) for what in "xy")
     import h5py
 
     with h5py.File(paths[1]) as file:

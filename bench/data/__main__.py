@@ -1,0 +1,122 @@
+"""Data sets: which there are, which are on this machine, what their licences are, and how to get the others."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench import discover
+from bench.cli import parser
+from bench.data import fetch
+from bench.data.load import SPLITS, load
+from bench.errors import EXIT_OK, UserError, command
+
+EXAMPLES = """\
+examples:
+  python -m bench.data                                                all data sets, and whether they are here
+  python -m bench.data fashion-mnist glyphs                           images, classes, content hash
+  python -m bench.data kmnist --download --data-root data             get it from its authors' server
+  python -m bench.data --json
+"""
+
+
+def about(name: str, root: Path | None) -> dict[str, Any]:
+    """What a set's file says of it, and whether it is here. Opens no image."""
+    module = discover.load("data set", name)
+    return {
+        "name": name,
+        "available": module.available(root),
+        "kind": module.KIND,
+        "description": module.DESCRIPTION,
+        "options": getattr(module, "OPTIONS", None),
+        "licence": module.LICENCE,
+        "source": module.SOURCE,
+        "how_to_get": module.HOW_TO_GET,
+        "download": bool(getattr(module, "DOWNLOADS", ())),
+        "revision": module.REVISION,
+    }
+
+
+def counted(name: str, root: Path | None) -> dict[str, Any]:
+    """The same, and what is in it: loads the set."""
+    facts = about(name.partition(":")[0], root) | {"name": name}
+    for split in SPLITS:
+        images = load(name, split, root=root)
+        facts[split] = {
+            "images": len(images),
+            "shape": list(images.images_NHWC.shape[1:]),
+            "classes": images.num_classes,
+            "read_from": images.source,
+            "content_hash": images.content_hash,
+        }
+    return facts
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    p = parser("python -m bench.data", __doc__ or "", EXAMPLES)
+    p.add_argument("names", nargs="*", metavar="NAME", help="a data set, to look into (default: list all)")
+    p.add_argument("--data-root", type=Path, help="folder with data sets that are not installed")
+    p.add_argument("--download", action="store_true", help="get the named sets into the data root first")
+    p.add_argument("--json", action="store_true", help="machine-readable output")
+    arguments = p.parse_args(argv)
+    if arguments.download:
+        download(arguments)
+    if not arguments.names:
+        rows = [about(name, arguments.data_root) for name in discover.names("data set")]
+        print(json.dumps(rows, indent=1)) if arguments.json else _show_list(rows)
+        return EXIT_OK
+    found = [counted(name, arguments.data_root) for name in arguments.names]
+    if arguments.json:
+        print(json.dumps(found, indent=1))
+    else:
+        for facts in found:
+            _show(facts)
+    return EXIT_OK
+
+
+def download(arguments: argparse.Namespace) -> None:
+    """Fetch the files of every set named on the command line.
+
+    Raises:
+        UserError: no set, no data root, or a set that has to be fetched by hand.
+    """
+    if not arguments.names or arguments.data_root is None:
+        raise UserError("--download needs the names of data sets, and --data-root.", "See --help for an example.")
+    modules = {name: discover.load("data set", name) for name in arguments.names}
+    for name, module in modules.items():
+        if not getattr(module, "DOWNLOADS", ()):
+            what = f"Data set {name!r} is not fetched for you: no licence that allows it, or no published checksum."
+            raise UserError(what, module.HOW_TO_GET)
+    for name, module in modules.items():
+        print(f"{name}: licence {module.LICENCE}; from {module.SOURCE}", file=sys.stderr)
+        for file in module.DOWNLOADS:
+            new = fetch.fetch(file, arguments.data_root)
+            print(f"  {file.name}: {'fetched, checksum right' if new else 'there already'}", file=sys.stderr)
+
+
+def _show_list(rows: list[dict[str, Any]]) -> None:
+    width = max(len(row["name"]) for row in rows)
+    print(f"{'data set':{width}}  {'here':10}  what it holds (licence)")
+    for row in rows:
+        here = "yes" if row["available"] else "--download" if row["download"] else "no"
+        print(f"{row['name']:{width}}  {here:10}  {row['description']} ({row['licence']})")
+    print("How to get one: python -m bench.data NAME")
+
+
+def _show(facts: dict[str, Any]) -> None:
+    print(f"{facts['name']}: {facts['description']}\n  {facts['kind']}; licence: {facts['licence']}; {facts['source']}")
+    if facts["options"]:
+        print(f"  options: {facts['options']}")
+    for split in SPLITS:
+        one = facts[split]
+        shape = " x ".join(map(str, one["shape"]))
+        print(f"  {split:5} {one['images']:>9,} images, {shape}, {one['classes']} classes, {one['content_hash'][:16]}")
+        print(f"        {one['read_from']}") if one["read_from"] else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

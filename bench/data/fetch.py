@@ -1,0 +1,176 @@
+"""Files of data sets from their authors' servers: only when asked to, checked, resumed, never half there.
+
+A set whose licence allows it names its files as `DOWNLOADS`, with the checksums that torchvision pins. A file is
+written under another name beside its place, continued there after an interruption, and takes its name when its checksum
+is right. An archive is unpacked beside its place too; each folder in it appears there whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import shutil
+import stat
+import sys
+import tarfile
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+from bench.errors import UserError
+
+PIECE = 1 << 20
+PATIENCE = 60  # seconds without a byte
+SCHEMES = ("https", "http", "file")
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """One file to fetch.
+
+    Attributes:
+        url: where it is.
+        checksum: "md5:…" or "sha256:…", as published.
+        folder: where it goes, below the data root.
+        makes: for an archive, what it unpacks to in that folder; empty for a file that is used as it is.
+    """
+
+    url: str
+    checksum: str
+    folder: str
+    makes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(urlsplit(self.url).path).name
+
+
+def fetch(file: File, root: Path) -> bool:
+    """Have a file, or what its archive unpacks to, below the data root. False when it was there already.
+
+    Raises:
+        UserError: the server does not answer or sends something else, the disk is full or read-only, the archive is
+            damaged or hostile. What was fetched of a file is kept, and continued next time.
+    """
+    folder = root / file.folder
+    target = folder / file.name
+    if file.makes and all((folder / name).exists() for name in file.makes):
+        return False
+    try:
+        if not target.is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            _download(file, target)
+        elif not _matches(target, file.checksum):
+            raise UserError(f"{target} is not the published file: its checksum differs.", "Move it away.")
+        elif not file.makes:
+            return False
+        if file.makes:
+            _unpack(target, folder, makes=file.makes)
+    except OSError as error:
+        raise UserError(f"{file.url} cannot be kept in {folder}: {error}.", "Run the same command again.") from error
+    return True
+
+
+def _download(file: File, target: Path) -> None:
+    part = target.with_name(f".{target.name}.part")
+    have = part.stat().st_size if part.is_file() else 0
+    if urlsplit(file.url).scheme not in SCHEMES:
+        raise UserError(f"{file.url} is not on the web.", f"Allowed: {', '.join(SCHEMES)}.")
+    request = urllib.request.Request(file.url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            continued = have > 0 and getattr(answer, "status", None) == 206
+            _receive(answer, part, start=have if continued else 0)
+    except urllib.error.HTTPError as error:
+        if error.code != 416:  # nothing after what is there: it may be whole
+            raise UserError(f"{file.url} cannot be had: {error}.", "Try later, or get it by hand.") from error
+    except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise UserError(f"{file.url} cannot be had: {reason}.", "Run the same command again to continue.") from error
+    if not _matches(part, file.checksum):
+        part.unlink()
+        raise UserError(f"What {file.url} sent is not the published file: its checksum differs.", "Try again later.")
+    os.replace(part, target)
+    _sync(target.parent)
+
+
+def _receive(answer: Any, part: Path, *, start: int) -> None:
+    length = int(answer.headers.get("Content-Length") or 0)
+    if length > shutil.disk_usage(part.parent).free:
+        raise UserError(f"{part.parent} has no room for {length:,} bytes.", "Free some space, or use another folder.")
+    done, said = start, time.monotonic()
+    with open(part, "r+b" if start else "wb") as out:
+        out.seek(start)
+        while piece := answer.read(PIECE):
+            out.write(piece)
+            done += len(piece)
+            if time.monotonic() - said > 5:
+                said = time.monotonic()
+                whole = f" of {(start + length) / 1e6:,.0f}" if length else ""
+                print(f"{part.name[1:-5]}: {done / 1e6:,.0f}{whole} MB", file=sys.stderr, flush=True)
+        out.flush()
+        os.fsync(out.fileno())
+    if length and done < start + length:
+        raise ConnectionError(f"it stopped after {done:,} of {start + length:,} bytes")
+
+
+def _matches(path: Path, checksum: str) -> bool:
+    kind, _, expected = checksum.partition(":")
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest() == expected
+
+
+def _unpack(archive: Path, folder: Path, *, makes: tuple[str, ...]) -> None:
+    """Unpack beside, move what it makes into its place, and remove the archive.
+
+    Raises:
+        UserError: it is damaged, points out of its folder, or lacks what it should make.
+    """
+    beside = Path(tempfile.mkdtemp(prefix=f".{archive.name}-", dir=folder))
+    try:
+        if archive.name.endswith(".zip"):
+            with zipfile.ZipFile(archive) as packed:
+                for member in packed.infolist():
+                    _check(member, archive)
+                if (size := sum(member.file_size for member in packed.infolist())) > shutil.disk_usage(folder).free:
+                    raise UserError(f"{folder} has no room for {size:,} bytes of {archive.name}.", "Free some space.")
+                for member in packed.infolist():
+                    packed.extract(member, beside)
+        else:
+            with tarfile.open(archive) as tar:
+                tar.extractall(beside, filter="data")
+        for name in makes:
+            if not (beside / name).exists():
+                raise UserError(f"{archive} holds no {name!r}.", "Get the file again.")
+            if not (folder / name).exists():
+                os.replace(beside / name, folder / name)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError, NotImplementedError) as error:
+        raise UserError(f"{archive} cannot be unpacked: {error}.", "Remove it and get it again.") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    _sync(folder)
+    archive.unlink()
+
+
+def _check(member: zipfile.ZipInfo, archive: Path) -> None:
+    path = PurePosixPath(member.filename.replace("\\", "/"))
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    if path.is_absolute() or ".." in path.parts or kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise UserError(f"{archive} has a member {member.filename!r} that points out of it.", "Do not use this file.")
+
+
+def _sync(folder: Path) -> None:
+    """Make a change of names last."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
