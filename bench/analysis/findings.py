@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from bench.analysis import ahead, compare, limits
+from bench.analysis.answers import Answer, Claim, answers, claims
 from bench.analysis.checks import Check
 from bench.analysis.checks import run as run_checks
 from bench.analysis.compare import Comparison, Verdict
@@ -49,13 +50,15 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """Everything a report says in words. `note` holds for every finding and is said once, before them."""
+    """Everything a report says in words. `note` holds for every finding and is said once, before them. `claims`: the
+    paper's, beside the verdict from these records and from the paper's own table; () where no law could be fitted."""
 
     findings: tuple[Finding, ...]
     limits: tuple[str, ...]
     checks: tuple[Check, ...]
     cost: Spent
     note: str = ""
+    claims: tuple[Claim, ...] = ()
 
     def lines(self) -> list[str]:
         """Plain text for a console: main findings by question, what cannot be told, warnings, cost."""
@@ -64,6 +67,9 @@ class Findings:
         for question in dict.fromkeys(f.question for f in main):
             text.append(question)
             text += [f"  {f.subject}: {f.verdict}. {f.answer}" for f in main if f.question == question]
+        if self.claims:
+            text.append("The paper's claims, in these records")
+            text += [f"  {c.claim} {c.verdict}. {c.sentence}" for c in self.claims]
         text += ["What this study cannot tell", *(f"  - {limit}" for limit in self.limits)]
         warnings = [f"  - {c.text}" for c in self.checks if c.level == "warning"]
         text += ["Warnings", *warnings] if warnings else []
@@ -74,18 +80,23 @@ def find(evidence: Evidence) -> Findings:
     """Ask the records every question that they may answer."""
     series = evidence.on_axis("compute")
     made: list[Finding] = []
+    judged: tuple[Claim, ...] = ()
     if series and evidence.headline:
         made += _baselines(evidence, series)
         made += _more_compute(evidence, series)
         made += _more_images(evidence)
         made += _families(evidence, series)
+        found = answers(evidence)
+        made += [_answered(answer) for answer in found]
+        judged = tuple(claims(evidence)) if found else ()
     note = "" if evidence.headline else NO_TASKS
     if made and all(len(p.seeds) < 2 for p in evidence.points.values()):  # then every answer would say the same
         note = ONE_SEED
         made = [replace(f, answer=f.answer.replace(NO_TRAINING_NOISE, "")) for f in made]
     cost = spent(evidence.records.records)
     limits_found, checks = limits.limits(evidence), run_checks(evidence)
-    return Findings(findings=tuple(made), limits=limits_found, checks=checks, cost=cost, note=note)
+    return Findings(findings=tuple(made), limits=limits_found, checks=checks, cost=cost, note=note,
+                    claims=judged)  # fmt: skip
 
 
 def _baselines(evidence: Evidence, series: Sequence[Series]) -> list[Finding]:
@@ -165,6 +176,13 @@ def _families(evidence: Evidence, series: Sequence[Series]) -> list[Finding]:
         )
         made += [_crossing(subject, axis, duel) for axis, duel in duels]
     return made
+
+
+def _answered(a: Answer) -> Finding:
+    """An answer from fitted laws; its interval holds seeds, scatter, forms and losses."""
+    row = {"subject": a.subject, "estimate": a.estimate, "low": a.low, "high": a.high, "unit": a.unit, "n": a.n,
+           "extrapolated": a.extrapolated, "basis": a.basis, "verdict": a.verdict}  # fmt: skip
+    return Finding(question=a.question, subject=a.subject, verdict=a.verdict, answer=a.sentence, evidence=(row,))
 
 
 def _about(

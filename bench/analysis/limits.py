@@ -7,6 +7,8 @@ import math
 from bench.analysis.evidence import Evidence
 from bench.analysis.words import flops, join, short_count, significant
 
+PAPER_BEGINS = 50e18
+
 
 def limits(evidence: Evidence) -> tuple[str, ...]:
     """Sentences on range, size, data, noise and method; only those that apply."""
@@ -23,11 +25,14 @@ def _range(evidence: Evidence) -> str:
         return ""
     low, high = min(p.train_flops for p in points), max(p.train_flops for p in points)
     largest = max(p.params_body for p in points)
-    return (
+    text = (
         f"Anything outside {flops(low)} to {flops(high)} ({significant(math.log10(high / low), 2)} decades) or above "
-        f"{short_count(largest)} parameters: nothing is extrapolated. The ViT paper's Figure 5 starts at 50 exaFLOPs, "
-        f"{_times(50e18 / high)} this study's largest budget."
+        f"{short_count(largest)} parameters: an answer that reaches beyond says by how much."
     )
+    if evidence.published or high >= PAPER_BEGINS:
+        return text
+    begins = f"The ViT paper's Figure 5 starts at {flops(PAPER_BEGINS)}"
+    return f"{text} {begins}, {_times(PAPER_BEGINS / high)} this study's largest budget."
 
 
 def _times(ratio: float) -> str:

@@ -92,5 +92,5 @@ def test_untrained_better_than_trained_is_a_no() -> None:
 
 def test_console_lines_answer_and_admit(evidence: Evidence) -> None:
     text = "\n".join(findings.find(evidence).lines())
-    for part in ("What this study cannot tell", "Cost", "core-days", "nothing is extrapolated", "2 seeds × 3 draws"):
+    for part in ("What this study cannot tell", "Cost", "core-days", "says by how much", "2 seeds × 3 draws"):
         assert part in text

@@ -43,11 +43,11 @@ class Resampled:
 
     def interval(self, values: np.ndarray, *, level: float = LEVEL) -> tuple[float, float]:
         """Percentile interval of a quantity computed from every refit."""
-        return _quantiles(values, level)
+        return quantiles(values, level)
 
 
-def resample(main: Fit, *, draws: int = 400, seed: int = 0) -> Resampled:
-    """Refit `main` to `draws` resamples of its points, from its optimum and from two points of the form's grid."""
+def resample(main: Fit, *, draws: int = 400, seed: int = 0, restarts: int = 2) -> Resampled:
+    """Refit `main` to `draws` resamples, from its optimum and from `restarts` points of the form's grid."""
     rng = np.random.default_rng(seed)
     clusters = np.unique(main.points.cluster)
     x, log_y = main.points.x / main.scale[:, None], np.log(main.points.y)
@@ -55,8 +55,9 @@ def resample(main: Fit, *, draws: int = 400, seed: int = 0) -> Resampled:
     weight = _draw_trunks(main, clusters, draws, rng) if many else np.ones((1, len(log_y)))
     targets = log_y[None] if many else _repeat(main, clusters, draws, rng)
     grid = list(main.form.starts(x, main.points.y))
+    others = grid[:: -(-len(grid) // restarts)] if restarts else []
     best, least = np.tile(main.theta, (draws, 1)), np.full(draws, np.inf)
-    for start in (main.theta, grid[0], grid[len(grid) // 2]):
+    for start in (main.theta, *others):
         ends = descend(main.form, x, targets, np.tile(start, (draws, 1)), loss=main.loss, delta=main.delta,
                        weight=weight, relative=QUICK)  # fmt: skip
         sums = objective_sums(main.form, x, targets, ends, weight=weight, loss=main.loss, delta=main.delta)
@@ -77,7 +78,8 @@ def _repeat(main: Fit, clusters: np.ndarray, draws: int, rng: np.random.Generato
     return main.log_predict(main.points.x) + noise.estimate(main).draw(rng, cluster, draws)
 
 
-def _quantiles(values: np.ndarray, level: float) -> tuple[float, float]:
+def quantiles(values: np.ndarray, level: float) -> tuple[float, float]:
+    """The middle `level` of the finite values."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return float("nan"), float("nan")
@@ -100,4 +102,4 @@ def total(
     if not pooled:
         raise UserError("No form could be fitted.", "Add runs.")
     every = np.concatenate(pooled)
-    return [_quantiles(every[:, i], level) for i in range(every.shape[1])]
+    return [quantiles(every[:, i], level) for i in range(every.shape[1])]

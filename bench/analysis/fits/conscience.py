@@ -10,7 +10,7 @@ from bench.analysis.fits.fit import Fit, Points
 from bench.analysis.words import significant
 from bench.errors import UserError
 
-MIN_SIZES, MIN_DECADES, MAX_EXTRAPOLATION, MIN_AGREE = 5, 1.5, 10.0, 3
+MIN_SIZES, MIN_DECADES, MAX_EXTRAPOLATION, MIN_AGREE, MAX_EPOCHS = 5, 1.5, 10.0, 3, 4.0
 FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a", "m4": "e"}
 EDGE = 0.02
 UNIT_FACTORS = {2: "MACs beside FLOPs", 3: "forward beside forward + backward", 6: "MACs, forward only, beside FLOPs"}

@@ -87,21 +87,21 @@ def pareto(x: Sequence[float], y: Sequence[float]) -> list[int]:
 
 
 def frontier_bias(
-    y: np.ndarray, noise: float, members: Sequence[Sequence[int]], *, draws: int = 2000, seed: int = 0
+    y: np.ndarray, noise: float | np.ndarray, members: Sequence[Sequence[int]], *, draws: int = 2000, seed: int = 0
 ) -> np.ndarray:
     """How much too good the best of each group looks, because it was picked from noisy runs.
 
     Args:
-        y: observed values. noise: standard deviation of one run. members: indices competing at each place.
+        y: observed values. noise: standard deviation of each, or of all. members: indices competing at each place.
 
     Returns: for each place, the mean of (noisy minimum - true value of the run picked), taking the observed values as
         true; negative. Subtract it from the observed minimum.
     """
     rng = np.random.default_rng(seed)
-    biases = []
+    biases, spread = [], np.broadcast_to(noise, y.shape)
     for group in members:
         values = y[list(group)]
-        again = values + rng.normal(0, noise, (draws, len(values)))
+        again = values + rng.normal(0, 1, (draws, len(values))) * spread[list(group)]
         picked = again.argmin(axis=1)
         biases.append(float((again.min(axis=1) - values[picked]).mean()))
     return np.asarray(biases)

@@ -113,7 +113,7 @@ def loss_sum(residuals: np.ndarray, *, loss: str, delta: float) -> float:
 
 def fit(
     points: Points, form: Form, *, loss: str = "huber", delta: float | None = None,
-    starts: Sequence[np.ndarray] | None = None, max_starts: int = 400,
+    starts: Sequence[np.ndarray] | None = None, max_starts: int = 400, relative: float = RELATIVE,
 ) -> Fit:  # fmt: skip
     """Fit a form.
 
@@ -121,6 +121,7 @@ def fit(
         loss: "huber", "squares" or "absolute".
         delta: Huber's threshold; by default 1.345 robust standard deviations of a pilot fit's residuals.
         starts: internal starting points instead of the form's own grid.
+        relative: where a descent ends; see `descend`.
 
     Raises:
         UserError: as many parameters as points or more, or values that are not positive.
@@ -134,17 +135,19 @@ def fit(
     if loss == "huber" and delta is None:
         delta = _pilot_delta(form, x, log_y, grid)
     threshold = delta if loss == "huber" and delta else 1e-6 if loss == "absolute" else 1.0
-    ends = descend(form, x, log_y[None], np.stack(grid), loss=loss, delta=threshold)
+    ends = descend(form, x, log_y[None], np.stack(grid), loss=loss, delta=threshold, relative=relative)
     objectives = np.array([loss_sum(_residuals(form, x, log_y, end), loss=loss, delta=threshold) for end in ends])
     best = int(np.argmin(objectives))
     if not np.isfinite(ends[best]).all():
         raise UserError(f"The form {form.name!r} could not be fitted to these points.", "Try --form power.")
-    theta = _polish(form, x, log_y, ends[best], loss=loss, delta=threshold)
+    theta = ends[best]
+    if relative < QUICK:
+        theta = _polish(form, x, log_y, theta, loss=loss, delta=threshold)
     residuals = form.log_predict(theta, x) - log_y
     least = loss_sum(residuals, loss=loss, delta=threshold)
     begin = loss_sum(form.log_predict(grid[best], x) - log_y, loss=loss, delta=threshold)
     return Fit(
-        form=form, theta=theta, scale=scale, parameters=form.natural(theta, scale), loss=loss, delta=threshold,
+        form=form, theta=theta, scale=scale, parameters=_natural(form, theta, scale), loss=loss, delta=threshold,
         objective=least, objective_at_start=begin, starts=len(grid),
         agree=max(1, int((objectives <= least + AGREE * max(least, 1e-300)).sum())),
         gradient=_gradient(form, theta, x, residuals, loss=loss, delta=threshold),
@@ -170,8 +173,13 @@ def check(points: Points, form: Form) -> None:
         raise UserError("All points lie at fewer than three values of x.", "Vary x.")
 
 
+def _natural(form: Form, theta: np.ndarray, scale: np.ndarray) -> Mapping[str, float]:
+    with np.errstate(over="ignore"):  # a flat law's factor on x may be anything
+        return form.natural(theta, scale)
+
+
 def _pilot_delta(form: Form, x: np.ndarray, log_y: np.ndarray, grid: Sequence[np.ndarray]) -> float:
-    ends = descend(form, x, log_y[None], np.stack(grid), loss="squares", delta=1.0)
+    ends = descend(form, x, log_y[None], np.stack(grid), loss="squares", delta=1.0, relative=QUICK)
     residuals = min((_residuals(form, x, log_y, end) for end in ends), key=lambda r: float((r**2).sum()))
     freedom = max(1, len(log_y) - form.size)
     spread = 1.4826 * float(np.median(np.abs(residuals))) * np.sqrt(len(log_y) / freedom)
@@ -186,39 +194,42 @@ def descend(
 
     Args:
         x: (inputs, n), shared. log_y: (batch or 1, n). start: (batch, parameters). weight: (batch or 1, n), of points.
-        relative: a descent ends after three steps in a row that improve its sum by less than this fraction. There is no
-            absolute tolerance.
+        relative: a descent ends after three steps in a row (one, if only QUICK is asked) that improve its sum by less
+            than this fraction. There is no absolute tolerance.
 
     Returns: (batch, parameters).
     """
-    theta = np.array(start, dtype=float)
-    batch, size = theta.shape
-    importance = np.ones((1, x.shape[1])) if weight is None else weight
+    end = np.array(start, dtype=float)
+    batch, size = end.shape
+    importance = np.broadcast_to(np.ones((1, 1)) if weight is None else weight, (batch, x.shape[1]))
+    targets = np.broadcast_to(log_y, (batch, x.shape[1]))
     damping, quiet = np.full(batch, 1e-3), np.zeros(batch, dtype=int)
-    residuals = _residuals(form, x, log_y, theta)
+    residuals = _residuals(form, x, targets, end)
     value = _sums(residuals, importance, loss=loss, delta=delta)
-    active = np.ones(batch, dtype=bool)
+    active = np.arange(batch)  # problems that have not converged; the others are left alone
+    patience = 3 if relative < QUICK else 1
     for _ in range(steps):
-        if not active.any():
+        if not len(active):
             break
-        irls = importance if loss == "squares" else importance * delta / np.maximum(np.abs(residuals), delta)
+        theta, errors, weights = end[active], residuals[active], importance[active]
+        irls = weights if loss == "squares" else weights * delta / np.maximum(np.abs(errors), delta)
         jacobian = _jacobian(form, x, theta)
-        weighted = jacobian * np.broadcast_to(irls, residuals.shape)[..., None]
-        slope = np.einsum("bnp,bn->bp", weighted, residuals)
-        bend = np.einsum("bnp,bnq->bpq", weighted, jacobian)
+        weighted = (jacobian * irls[..., None]).transpose(0, 2, 1)
+        slope, bend = weighted @ errors[..., None], weighted @ jacobian
         diagonal = np.einsum("bpp->bp", bend)
-        ridge = damping[:, None] * diagonal + 1e-12 * (1e-3 + diagonal.max(axis=1, keepdims=True))
-        trial = theta - np.linalg.solve(bend + ridge[:, :, None] * np.eye(size), slope[..., None])[..., 0]
-        trial_residuals = _residuals(form, x, log_y, trial)
-        trial_value = _sums(trial_residuals, importance, loss=loss, delta=delta)
-        better = active & (trial_value < value)
-        small = value - trial_value <= relative * value
-        quiet = np.where(better, np.where(small, quiet + 1, 0), quiet)
-        theta[better], residuals[better] = trial[better], trial_residuals[better]
-        value = np.where(better, trial_value, value)
-        damping = np.where(better, np.maximum(damping / 5, 1e-12), damping * 4)
-        active &= (quiet < 3) & (damping < 1e12)
-    return theta
+        ridge = damping[active, None] * diagonal + 1e-12 * (1e-3 + diagonal.max(axis=1, keepdims=True))
+        trial = theta - np.linalg.solve(bend + ridge[:, :, None] * np.eye(size), slope)[..., 0]
+        trial_residuals = _residuals(form, x, targets[active], trial)
+        trial_value = _sums(trial_residuals, weights, loss=loss, delta=delta)
+        better = trial_value < value[active]
+        small = value[active] - trial_value <= relative * value[active]
+        quiet[active] = np.where(better, np.where(small, quiet[active] + 1, 0), quiet[active])
+        damping[active] *= np.where(better, 0.2, 4.0)
+        damping[active] = np.maximum(damping[active], 1e-12)
+        moved = active[better]
+        end[moved], residuals[moved], value[moved] = trial[better], trial_residuals[better], trial_value[better]
+        active = active[(quiet[active] < patience) & (damping[active] < 1e12)]
+    return end
 
 
 def objective_sums(
@@ -259,7 +270,8 @@ def _residuals(form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray) 
     """log predicted - log observed, clipped: a start may wander far off, and then loses to the others."""
     with np.errstate(all="ignore"):
         predicted = form.log_predict(_parameters_first(theta), x)
-        return np.clip(np.nan_to_num(predicted - log_y, nan=1e3), -1e3, 1e3)
+        errors = predicted - log_y
+    return np.clip(errors if np.isfinite(errors).all() else np.nan_to_num(errors, nan=1e3), -1e3, 1e3)
 
 
 def _jacobian(form: Form, x: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -275,7 +287,7 @@ def _jacobian(form: Form, x: np.ndarray, theta: np.ndarray) -> np.ndarray:
                 ends = [form.log_predict(_parameters_first(theta + sign * shift), x) for sign in (1, -1)]
                 slopes.append((ends[0] - ends[1]) / 2e-6)
             found = np.stack(slopes, axis=-1)
-        found = np.clip(np.nan_to_num(found, nan=0.0), -1e6, 1e6)
+        found = np.clip(found if np.isfinite(found).all() else np.nan_to_num(found, nan=0.0), -1e6, 1e6)
         return np.broadcast_to(found, (*theta.shape[:-1], x.shape[1], theta.shape[-1]))
 
 

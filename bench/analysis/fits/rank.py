@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.analysis.fits.fit import Points, fit
+from bench.analysis.fits.fit import QUICK, Points, fit
 from bench.analysis.fits.form import Form
 from bench.errors import UserError
 
@@ -25,7 +25,7 @@ class Ranked:
     rollouts: int
 
 
-def rank(points: Points, forms: Sequence[Form]) -> list[Ranked]:
+def rank(points: Points, forms: Sequence[Form], *, max_starts: int = 400) -> list[Ranked]:
     """Score forms by ordered extrapolation in the first input, best first; one that no split fits scores infinity."""
     order = np.argsort(points.x[0], kind="stable")
     values = points.x[0][order]
@@ -38,7 +38,7 @@ def rank(points: Points, forms: Sequence[Form]) -> list[Ranked]:
             continue
         for form in forms:
             try:
-                made = fit(small, form, loss="squares")
+                made = fit(small, form, loss="squares", relative=QUICK, max_starts=max_starts)
             except UserError:
                 continue
             error = np.log(large.y) - made.log_predict(large.x)

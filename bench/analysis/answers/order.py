@@ -1,0 +1,89 @@
+"""Where one family overtakes another, and where hybrids stop helping. Nothing is extrapolated."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+from bench.analysis.answers.answer import Answer
+from bench.analysis.compare import Verdict
+from bench.analysis.fits import bootstrap
+from bench.analysis.fits.crossing import Crossing, crossing
+from bench.analysis.laws import COMPUTE, Law
+from bench.analysis.words import count, flops
+
+OVERTAKES = {COMPUTE: "At what compute does {0} overtake {1}?", "images": "At how many images does {0} overtake {1}?"}
+SHRINKS = "Does the hybrids' advantage shrink with compute?"
+STOPS = "Where do hybrids stop helping?"
+MIN_LEADS = 4
+
+
+def overtakes(first: Law, second: Law) -> Answer:
+    """Where the first (ViT) begins to be ahead of the second (ResNet)."""
+    found = crossing(first.within, second.within, names=(first.family, second.family))
+    question = OVERTAKES[first.axis].format(first.family, second.family)
+    return _crossed(question, f"{first.family} and {second.family}", first, second, found, wanted=first.family)
+
+
+def stops(vit: Law, hybrid: Law) -> Answer:
+    """Where plain ViT catches up with the hybrid."""
+    found = crossing(vit.within, hybrid.within, names=(vit.family, hybrid.family))
+    return _crossed(STOPS, f"{hybrid.family} and {vit.family}", vit, hybrid, found, wanted=vit.family)
+
+
+def _crossed(question: str, subject: str, first: Law, second: Law, found: Crossing, *, wanted: str) -> Answer:
+    basis, n = f"{first.basis}; {second.basis}; inside the common range", first.runs + second.runs
+    show = flops if first.axis == COMPUTE else (lambda x: f"{count(x)} images")
+    if found.x is None or found.low is None or found.high is None:
+        sentence = f"{found.reason[:1].upper()}{found.reason[1:]}."
+        return Answer(question=question, subject=subject, verdict="cannot tell", sentence=sentence, n=n, basis=basis)
+    verdict: Verdict = "yes" if found.overtakes == wanted else "no"
+    sentence = f"At {show(found.x)} [{show(found.low)}, {show(found.high)}]; beyond, {found.overtakes} is ahead."
+    if verdict == "no":
+        sentence = f"The other way round. {sentence}"
+    return Answer(
+        question=question, subject=subject, verdict=verdict, sentence=sentence, estimate=found.x, low=found.low,
+        high=found.high, unit="FLOP" if first.axis == COMPUTE else "images", n=n, basis=basis,
+    )  # fmt: skip
+
+
+def shrinks(vit: Law, hybrid: Law) -> Answer:
+    """The trend of the hybrids' lead over compute: every hybrid on the frontier against ViT's frontier at its compute.
+
+    ViT's frontier is interpolated between its points (in log compute); hybrids outside its range are left out.
+    """
+    subject = f"{hybrid.family} and {vit.family}"
+    x, leads = _leads(vit, hybrid)
+    if len(x) < MIN_LEADS:
+        sentence = f"{len(x)} hybrids lie in {vit.family}'s range of compute; a trend needs {MIN_LEADS}."
+        return Answer(question=SHRINKS, subject=subject, verdict="cannot tell", sentence=sentence)
+    line = stats.linregress(np.log10(x), leads)
+    noise = 0.0 if vit.noise is None or hybrid.noise is None else np.hypot(vit.noise, hybrid.noise)
+    known = noise / (np.log10(x).std() * np.sqrt(len(x)))  # what the noise of single points makes of the slope
+    half = stats.t.ppf(0.5 + bootstrap.LEVEL / 2, len(x) - 2) * max(float(line.stderr), known)
+    low, high = -line.slope - half, -line.slope + half
+    verdict: Verdict = "yes" if low > 0 else "no" if high < 0 else "cannot tell"
+    first, last = int(np.argmin(x)), int(np.argmax(x))
+    shown = f"{_signed(leads[first])} points at {flops(x[first])}, {_signed(leads[last])} at {flops(x[last])}"
+    change = f"{_signed(line.slope)} points per tenfold compute [{_signed(-high)}, {_signed(-low)}]"
+    sentence = f"{hybrid.family} − {vit.family}: {shown}; {change}."
+    if verdict == "cannot tell":
+        sentence = f"No change beyond the interval. {sentence}"
+    return Answer(
+        question=SHRINKS, subject=subject, verdict=verdict, sentence=sentence, estimate=float(-line.slope), low=low,
+        high=high, unit="accuracy per tenfold compute", n=len(x),
+        basis=f"line through {len(x)} hybrids' leads over {vit.family}'s interpolated frontier; t interval",
+    )  # fmt: skip
+
+
+def _leads(vit: Law, hybrid: Law) -> tuple[np.ndarray, np.ndarray]:
+    """Compute and lead in accuracy of every hybrid inside ViT's range."""
+    (x, y), (at, own) = vit.frontier, hybrid.frontier
+    inside = (at >= x[0]) & (at <= x[-1])
+    between = np.interp(np.log(at[inside]), np.log(x), y)
+    return at[inside], between - own[inside]
+
+
+def _signed(share: float) -> str:
+    text = f"{100 * share:+.1f}"
+    return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "−")

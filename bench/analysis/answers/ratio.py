@@ -1,0 +1,99 @@
+"""How much more compute one family needs than another for the same accuracy: one law for both, shifted by a factor.
+
+Inverting two laws apart magnifies what is uncertain where they are flat; one shape for both spends the points on the
+factor. Shapes with and without a floor are ranked by extrapolation like all laws.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+
+from bench.analysis.answers.answer import Answer
+from bench.analysis.compare import Verdict
+from bench.analysis.fits import bootstrap, fit, rank
+from bench.analysis.fits.shared import FIRST, SECOND, SHARED, SHARED_FLOOR
+from bench.analysis.laws import COMPUTE, DRAWS, LOSSES, STARTS, Law
+from bench.analysis.words import percent, significant
+from bench.errors import UserError
+
+LIMIT = math.log(1e4)  # of log k, where laws are so flat that any factor fits
+UNDETERMINED = 1e4
+QUESTION = "How much compute does one family need to match another?"
+
+
+def ratios(laws: dict[str, Law]) -> list[Answer]:
+    """One answer per pair of families. "yes": their needs differ beyond the interval."""
+    return [ratio(laws[a], laws[b]) for a, b in combinations(laws, 2)]
+
+
+@lru_cache(maxsize=16)
+def ratio(first: Law, second: Law) -> Answer:
+    """Compute of the second family over the first's at equal error."""
+    subject = f"{first.family} and {second.family}"
+    sides = [law.within.fit.points.y for law in (first, second)]
+    if max(y.min() for y in sides) >= min(y.max() for y in sides):
+        return _cannot(subject, "No accuracy was reached by both.")
+    try:
+        resampled = factors(first, second)
+    except UserError as error:
+        return _cannot(subject, error.what)
+    log_k = [np.clip(r.thetas[:, -1], -LIMIT, LIMIT) for r in resampled]
+    low, high = (math.exp(end) for end in bootstrap.quantiles(np.concatenate(log_k), bootstrap.LEVEL))
+    ends = bootstrap.quantiles(log_k[0], bootstrap.LEVEL)
+    within = math.exp(ends[0]), math.exp(ends[1])
+    value = float(np.exp(np.clip(resampled[0].fit.theta[-1], -LIMIT, LIMIT)))
+    if high / low > UNDETERMINED:
+        return _cannot(subject, "Accuracy hardly changes with compute: any factor fits.")
+    less, more = first, second
+    if value < 1:
+        less, more, value = second, first, 1 / value
+        low, high, within = 1 / high, 1 / low, (1 / within[1], 1 / within[0])
+    verdict: Verdict = "yes" if low > 1 else "cannot tell"
+    what = "compute" if first.axis == COMPUTE else "distinct images"
+    errors = max(float(y.min()) for y in sides), min(float(y.max()) for y in sides)
+    sentence = (
+        f"{more.family} needs {significant(value, 2)} times {less.family}'s {what} for the same accuracy "
+        f"{_range(low, high)}, {_range(*within)} within one analysis; both reached "
+        f"{percent(1 - errors[1])} to {percent(1 - errors[0])} %."
+    )
+    if verdict == "cannot tell":
+        sentence = f"No difference beyond the interval: {sentence}"
+    forms = ", ".join(sorted({r.fit.form.name for r in resampled}))
+    return Answer(
+        question=QUESTION, subject=subject, verdict=verdict, sentence=sentence, estimate=value,
+        low=low, high=high,
+        unit=f"{more.family} / {less.family}", n=first.runs + second.runs,
+        basis=f"one law for both, shifted in {what} ({forms}; losses {', '.join(LOSSES)}); "
+              f"{first.basis}; {second.basis}",
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=16)
+def factors(first: Law, second: Law) -> list[bootstrap.Resampled]:
+    """Refits of the shared law: the chosen form first, then other credible forms and losses."""
+    a, b = first.within.fit.points, second.within.fit.points
+    family = np.concatenate([np.full(len(a), FIRST), np.full(len(b), SECOND)])
+    points = fit.Points(
+        x=np.stack([np.concatenate([a.x[0], b.x[0]]), family]), y=np.concatenate([a.y, b.y]),
+        cluster=np.concatenate([a.cluster, b.cluster + a.cluster.max() + 1]),
+    )  # fmt: skip
+    ranked = rank.rank(points, (SHARED, SHARED_FLOOR), max_starts=STARTS)
+    chosen = rank.choose(ranked)
+    made: list[bootstrap.Resampled] = []
+    for form, loss in [(chosen, LOSSES[0]), *((f, o) for f in rank.credible(ranked) for o in LOSSES)]:
+        if not made or (form, loss) != (chosen, LOSSES[0]):
+            law = fit.fit(points, form, loss=loss, max_starts=STARTS, relative=fit.QUICK)
+            made.append(bootstrap.resample(law, draws=DRAWS, restarts=0))
+    return made
+
+
+def _range(low: float, high: float) -> str:
+    return f"[{significant(low, 2)}, {significant(high, 2)}]"
+
+
+def _cannot(subject: str, why: str) -> Answer:
+    return Answer(question=QUESTION, subject=subject, verdict="cannot tell", sentence=why)

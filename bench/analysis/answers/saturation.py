@@ -1,0 +1,50 @@
+"""Whether a family has stopped improving at the top of its range: the slope of its largest points alone.
+
+A law fitted to the whole range cannot answer this: a power law always improves. So a power law is fitted to the upper
+part of the frontier, and the interval of its exponent tells.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bench.analysis.answers.answer import Answer
+from bench.analysis.compare import Verdict
+from bench.analysis.fits import bootstrap, fit
+from bench.analysis.fits.forms import POWER
+from bench.analysis.laws import DRAWS, Law
+from bench.analysis.words import flops, percent, significant
+from bench.errors import UserError
+
+QUESTION = "Has the largest model stopped improving with compute?"
+PLACES = 4  # distinct budgets at the top: two parameters, and two more to see the noise
+MATTERS = 0.02
+"""A slope under which doubling compute lowers error by less than 1.4 % of itself counts as stopped."""
+
+
+def saturation(law: Law) -> Answer:
+    """ "no": error still falls at the top, beyond the interval. "yes": it falls by less than `MATTERS`, surely."""
+    data = law.within.fit.points
+    best = np.unique(law.frontier[0])
+    top = (best if len(best) >= PLACES else np.unique(data.x[0]))[-PLACES:]
+    part = data.take(np.isin(data.x[0], top))
+    try:
+        made = fit.fit(part, POWER, loss="squares")
+    except UserError as error:
+        return Answer(question=QUESTION, subject=law.family, verdict="cannot tell", sentence=error.what)
+    low, high = bootstrap.resample(made, draws=2 * DRAWS, restarts=0).parameters()["c"]
+    slope = made.parameters["c"]
+    verdict: Verdict = "no" if low > 0 else "yes" if high < MATTERS else "cannot tell"
+    each = [1 - 2.0**-c for c in (slope, low, high)]
+    text = f"per doubling of compute between {flops(top[0])} and {flops(top[-1])} its error falls by "
+    text += f"{percent(each[0])} % of itself [{_percent(each[1])}, {_percent(each[2])}]"
+    text += f" (exponent {significant(slope, 2)})"
+    begin = {"no": "Still improving", "yes": "It has", "cannot tell": "The interval holds both"}[verdict]
+    return Answer(
+        question=QUESTION, subject=law.family, verdict=verdict, sentence=f"{begin}: {text}.", estimate=slope, low=low,
+        high=high, unit="exponent", n=len(part), basis=f"power law through the {len(top)} largest budgets",
+    )  # fmt: skip
+
+
+def _percent(share: float) -> str:
+    return percent(share).replace("-", "−")

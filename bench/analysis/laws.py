@@ -1,0 +1,221 @@
+"""A law per family through its frontier in a study's own records: error against compute, or against distinct images.
+
+The frontier holds a family's best points: no point with as little compute beats them by much. The best of several noisy
+runs looks better than it is; every best point is corrected for that before it is fitted (`frontier_bias`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
+from bench.analysis.fits import bootstrap, fit, rank
+from bench.analysis.fits.crossing import frontier_bias, pareto
+from bench.analysis.fits.form import Form
+from bench.analysis.fits.forms import POWER, POWER_FLOOR
+from bench.analysis.sizes import size_curves
+from bench.errors import UserError
+
+COMPUTE, IMAGES = "compute", "images"
+FORMS: tuple[Form, ...] = (POWER, POWER_FLOOR)
+LOSSES = ("squares", "huber")
+"""The first is the analysis that is shown; few points, none far off, are spent best by least squares."""
+DRAWS, STARTS = 200, 12
+MIN_PLACES = 4
+"""Distinct x that a law needs here: two parameters, and two more to see how noisy the points are."""
+NEAR = 0.1
+"""A point within a tenth of the frontier's error counts as well: a design that one would use, and less to pick from."""
+FAR_OFF = 6.0  # standard errors: a point this much worse than the best cannot have been picked by luck
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Law:
+    """Error (1 - accuracy) of one family against `axis`.
+
+    Attributes:
+        within: refits of the chosen form. every: refits of all credible forms and losses, for total intervals.
+        bias: mean correction for picking the best, in accuracy.
+        noise: standard deviation of one point's accuracy (mean over its seeds), mean over the frontier.
+        places: points on or near the frontier. best: (x, corrected error) of those on it. tried: points of the family.
+    """
+
+    family: str
+    axis: str
+    measure: str
+    within: bootstrap.Resampled
+    every: tuple[bootstrap.Resampled, ...]
+    ranked: tuple[rank.Ranked, ...]
+    places: tuple[Point, ...]
+    tried: int
+    bias: float
+    noise: float
+    best: tuple[tuple[float, float], ...]
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return self.within.fit.range
+
+    @property
+    def runs(self) -> int:
+        return len(self.within.fit.points)
+
+    @property
+    def frontier(self) -> tuple[np.ndarray, np.ndarray]:
+        """x and error of the strictly best points, corrected for being picked."""
+        x, y = np.array(self.best).T
+        return x, y
+
+    def errors(self, x: np.ndarray) -> np.ndarray:
+        """Error at x of every refit of every credible analysis, (refits, x)."""
+        return np.concatenate([r.predictions(x) for r in self.every])
+
+    @cached_property
+    def grid(self) -> np.ndarray:
+        """Compute (or images) from a tenth of the range's low end to ten times its high end."""
+        low, high = self.range
+        return np.geomspace(low / 10, high * 10, 241)
+
+    @cached_property
+    def _on_grid(self) -> np.ndarray:
+        return np.log(self.errors(self.grid))
+
+    def inverse(self, errors: np.ndarray) -> np.ndarray:
+        """log x at which every refit reaches `errors`, (refits, errors); NaN where it does not within ten times."""
+        return _invert(np.log(self.grid), self._on_grid, np.log(errors))
+
+    def inverse_of_fit(self, errors: np.ndarray) -> np.ndarray:
+        """The same for the fit itself, (errors,)."""
+        line = np.log(self.within.fit.predict(self.grid))[None]
+        return _invert(np.log(self.grid), line, np.log(errors))[0]
+
+    @property
+    def basis(self) -> str:
+        """What the law is, in a clause."""
+        forms = sorted({r.fit.form.name for r in self.every})
+        over = f"forms {', '.join(forms)}; losses {', '.join(LOSSES)}"
+        return f"{self.family}: {len(self.places)} frontier points of {self.tried}, {self.runs} runs ({over})"
+
+
+def _invert(log_x: np.ndarray, curves: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """log x where falling curves (rows) reach `wanted`, by linear interpolation."""
+    found = np.full((len(curves), len(wanted)), np.nan)
+    for row, curve in enumerate(curves):
+        falling = -np.maximum.accumulate(-curve)  # log error never rises again
+        if np.isfinite(falling).all():
+            found[row] = np.interp(-wanted, -falling, log_x, left=np.nan, right=np.nan)
+    return found
+
+
+def laws(evidence: Evidence, *, axis: str = COMPUTE, measure: str = HEADLINE) -> dict[str, Law]:
+    """A law for every family whose points allow one; `why_not` says what the others lack."""
+    found = {}
+    for family, points in _points(evidence, axis).items():
+        law = _law(evidence, family, points, axis, measure)
+        if isinstance(law, Law):
+            found[family] = law
+    return found
+
+
+def why_not(evidence: Evidence, *, axis: str = COMPUTE, measure: str = HEADLINE) -> dict[str, str]:
+    """Families without a law, and why."""
+    made = {name: _law(evidence, name, points, axis, measure) for name, points in _points(evidence, axis).items()}
+    return {name: reason for name, reason in made.items() if isinstance(reason, str)}
+
+
+def _points(evidence: Evidence, axis: str) -> dict[str, list[Point]]:
+    by_family: dict[str, list[Point]] = {}
+    if axis == COMPUTE:
+        for series in evidence.on_axis("compute"):
+            by_family.setdefault(series.family, []).extend(p for p in series.points if p.train_flops > 0)
+    else:
+        for curve in size_curves(evidence):
+            by_family.setdefault(curve.family, []).extend(curve.points)
+    return dict(sorted(by_family.items(), key=lambda item: family_rank(item[0])))
+
+
+def _x(point: Point, axis: str) -> float:
+    return point.train_flops if axis == COMPUTE else float(point.unique_images)
+
+
+def _law(evidence: Evidence, family: str, points: Sequence[Point], axis: str, measure: str) -> Law | str:
+    cache = evidence.cache.setdefault("laws", {})
+    key = (family, axis, measure)
+    if key not in cache:
+        try:
+            cache[key] = _fit(evidence, family, points, axis, measure)
+        except UserError as error:
+            cache[key] = error.what
+    return cache[key]
+
+
+def _fit(evidence: Evidence, family: str, points: Sequence[Point], axis: str, measure: str) -> Law | str:
+    known = [p for p in points if (e := evidence.estimate(p, measure)) is not None and 0 < e.value < 1]
+    x = np.array([_x(p, axis) for p in known])
+    errors = np.array([1 - evidence.estimate(p, measure).value for p in known])  # type: ignore[union-attr]
+    strict = pareto(x.tolist(), errors.tolist())
+    best = np.minimum.accumulate(errors[strict])[np.searchsorted(x[strict], x, side="right") - 1]
+    front = [int(i) for i in np.argsort(x, kind="stable") if errors[i] <= (1 + NEAR) * best[i]]
+    if len(np.unique(x[front])) < MIN_PLACES:
+        return f"{len(front)} points on or near its frontier; a law needs {MIN_PLACES}"
+    noise = _noise(evidence, measure, known, x[front], errors[front])
+    biases = np.where(np.isin(front, strict), _biases(x, errors, noise, front), 0.0)
+    data = _runs(evidence, measure, [known[i] for i in front], x[front], biases)
+    ranked = tuple(rank.rank(data, FORMS, max_starts=STARTS))
+    chosen = rank.choose(ranked)
+    main = bootstrap.resample(fit.fit(data, chosen, loss=LOSSES[0], max_starts=STARTS), draws=DRAWS, restarts=0)
+    others = [(form, loss) for form in rank.credible(ranked) for loss in LOSSES if (form, loss) != (chosen, LOSSES[0])]
+    every = [main]
+    for form, loss in others:
+        try:
+            rival = fit.fit(data, form, loss=loss, max_starts=STARTS, relative=fit.QUICK)
+            every.append(bootstrap.resample(rival, draws=DRAWS, restarts=0))
+        except UserError:
+            continue
+    return Law(
+        family=family, axis=axis, measure=measure, within=main, every=tuple(every), ranked=ranked,
+        places=tuple(known[i] for i in front), tried=len(known), bias=float(-biases.mean()),
+        noise=float(noise[front].mean()),
+        best=tuple((float(x[i]), float(errors[i] - b)) for i, b in zip(front, biases, strict=True) if i in strict),
+    )  # fmt: skip
+
+
+def _noise(evidence: Evidence, measure: str, known: Sequence[Point], x: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """Standard error of every point: training seeds where some were repeated, else the scatter about a law."""
+    pool = evidence.pool(measure)
+    seeds = np.array([max(1, len(p.seeds)) for p in known])
+    if pool is not None and pool.variance > 0:
+        return np.sqrt(pool.variance / seeds)
+    data = fit.Points(x=x[None], y=errors, cluster=np.arange(len(x)))
+    forms = [form for form in FORMS if form.size < len(x)]
+    scatter = min(fit.fit(data, form, loss="squares", max_starts=STARTS, relative=fit.QUICK).rms for form in forms)
+    return np.full(len(known), scatter * float(errors.mean()))
+
+
+def _biases(x: np.ndarray, errors: np.ndarray, noise: np.ndarray, front: Sequence[int]) -> np.ndarray:
+    """For every frontier point, how much lower its error looks because it was the lowest so far; negative."""
+    members = []
+    for i in front:
+        rivals = np.flatnonzero(x <= x[i])
+        members.append(rivals[errors[rivals] <= errors[i] + FAR_OFF * noise[rivals]])
+    return frontier_bias(errors, noise, members)
+
+
+def _runs(
+    evidence: Evidence, measure: str, places: Sequence[Point], x: np.ndarray, biases: np.ndarray
+) -> fit.Points:
+    """One value per seed of every frontier point, corrected; the trunk of a point is its variant and seed."""
+    found: list[tuple[float, float, str]] = []
+    for point, at, bias in zip(places, x, biases, strict=True):
+        samples = evidence.samples(point, measure)
+        assert samples is not None
+        for row, value in enumerate(samples.values_SD.mean(axis=1)):
+            seed = samples.seeds[row] if samples.seeds else 0
+            own = f"/{point.images_seen}" if evidence.published else ""  # printed rows were trained one by one
+            found.append((float(at), float(np.clip(1 - value - bias, 1e-6, 1.0)), f"{point.variant}/{seed}{own}"))
+    trunks = [trunk for _, _, trunk in found]
+    return fit.Points(x=np.array([[a for a, _, _ in found]]), y=np.array([b for _, b, _ in found]),
+                      cluster=np.unique(trunks, return_inverse=True)[1])  # fmt: skip
