@@ -89,7 +89,7 @@ class TrainJob:
         self.model = self._fresh_model().to(context.device)
         self.ranks.check(self.model)
         self.trained = self.model  # what the steps change; another module where it is spread over ranks
-        self.dtype = precision.resolve(cell.recipe.dtype, context.device)
+        self.dtype = precision.resolve(cell.recipe.dtype, context.device, self.model)
         self.peak = peaks.peak(self.dtype, device=context.device, threads=context.threads)
 
     def _check_images(self) -> None:

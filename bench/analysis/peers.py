@@ -1,0 +1,133 @@
+"""Training speed beside other libraries: ratios of windows of the same round, with intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from bench.analysis.layout import Column, Table
+from bench.analysis.words import percent, significant
+
+BASE = "timm, defaults"
+OWN = "this project"
+SAME_LOSS = 0.02  # largest relative difference between losses of the first steps that rounding to bfloat16 explains
+
+
+def ratio(windows: Sequence[float], base: Sequence[float], *, level: float = 0.95) -> tuple[float, float, float, int]:
+    """(ratio, low, high, rounds): geometric mean over rounds of window / base of the same round, and its t interval.
+
+    A slow spell of the machine falls on both windows of a round and leaves their ratio alone; rounds are the samples.
+    """
+    logs = np.log(np.asarray(windows, dtype=float) / np.asarray(base, dtype=float))
+    middle, n = float(logs.mean()), len(logs)
+    if n < 2:
+        return math.exp(middle), math.nan, math.nan, n
+    half = float(stats.t.ppf(0.5 + level / 2, n - 1) * logs.std(ddof=1) / math.sqrt(n))
+    return math.exp(middle), math.exp(middle - half), math.exp(middle + half), n
+
+
+def rows(records: Sequence[dict[str, Any]], *, level: float = 0.95) -> list[dict[str, Any]]:
+    """One row per race and contender; what is not known is None."""
+    found = []
+    for record in records:
+        race = record.get("peers")
+        if not isinstance(race, dict):
+            continue
+        by_name = {c["name"]: c for c in race["contenders"]}
+        for contender in race["contenders"]:
+            found.append(_row(record, race, contender, by_name, level))
+    return found
+
+
+def _row(
+    record: dict[str, Any], race: dict[str, Any], contender: dict[str, Any], by_name: dict[str, Any], level: float
+) -> dict[str, Any]:
+    cell, cost = record["cell"], record["cost"]
+    row = {
+        "race": f"{cell['model']} at {cell['image_size']} px", "model": cell["model"], "seed": cell["seed"],
+        "image_size": cell["image_size"], "batch": race["batch"], "contender": contender["name"],
+        "left_out": contender["left_out"], "dtype": contender.get("dtype"),
+        "images_per_second": contender["images_per_second"]["median"],
+        "q1": contender["images_per_second"]["q1"], "q3": contender["images_per_second"]["q3"],
+        "share_of_peak": contender["share_of_peak"], "first_call_seconds": contender.get("first_call_seconds"),
+        "loss_difference": _loss_difference(contender, by_name.get(BASE)),
+        "device": cost["device"], "threads": cost["threads"], "torch": record.get("env", {}).get("torch"),
+    }  # fmt: skip
+    for key, other in (("over_base", BASE), ("own_over_this", OWN)):
+        pair = (contender, by_name.get(other)) if key == "over_base" else (by_name.get(other), contender)
+        row |= dict.fromkeys((key, f"{key}_low", f"{key}_high", f"{key}_rounds"))
+        if all(c and not c["left_out"] and c["windows"] for c in pair):
+            shared = min(len(c["windows"]) for c in pair)  # type: ignore[index]
+            values = ratio(pair[0]["windows"][:shared], pair[1]["windows"][:shared], level=level)  # type: ignore[index]
+            row |= dict(zip((key, f"{key}_low", f"{key}_high", f"{key}_rounds"), values, strict=True))
+    return row
+
+
+def _loss_difference(contender: dict[str, Any], base: dict[str, Any] | None) -> float | None:
+    """The largest relative difference from the base's losses over the first steps; None for another function."""
+    if not base or not base.get("losses") or not contender.get("losses") or not contender.get("same_function"):
+        return None
+    return max(abs(a - b) / abs(b) for a, b in zip(contender["losses"], base["losses"], strict=True))
+
+
+def fastest_peer(race: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The row of the fastest contender that is not this project."""
+    others = [row for row in race if row["contender"] != OWN and row["own_over_this"]]
+    return min(others, key=lambda row: row["own_over_this"], default=None)
+
+
+def sentences(records: Sequence[dict[str, Any]], *, level: float = 0.95) -> list[tuple[str, str, str]]:
+    """(race, verdict, sentence) for each race: beside timm's defaults, and beside the fastest of all peers."""
+    made = []
+    everything = rows(records, level=level)
+    for name in dict.fromkeys((row["race"], row["seed"]) for row in everything):
+        race = [row for row in everything if (row["race"], row["seed"]) == name]
+        own = next((row for row in race if row["contender"] == OWN), None)
+        peer = fastest_peer(race)
+        if own is None or own["left_out"] or peer is None:
+            continue
+        low, high = peer["own_over_this_low"], peer["own_over_this_high"]
+        verdict = "yes" if low > 1 else "no" if high < 1 else "cannot tell"
+        base = next((row for row in race if row["contender"] == BASE and row["own_over_this"]), None)
+        parts = [f"{significant(own['images_per_second'])} images/s in {own['dtype']}, batch {own['batch']}"]
+        if base is not None:
+            parts.append(f"{_times(base)} {BASE}")
+        parts.append(f"{_times(peer)} the fastest peer ({peer['contender']})")
+        used = f"{percent(own['share_of_peak'])} % of the measured matmul peak"
+        made.append((name[0], verdict, f"{'; '.join(parts)}; {used}, {peer['own_over_this_rounds']} rounds."))
+    return made
+
+
+def _times(row: dict[str, Any]) -> str:
+    low, high = significant(row["own_over_this_low"]), significant(row["own_over_this_high"])
+    return f"{significant(row['own_over_this'])} × ({low} to {high})"
+
+
+def table(records: Sequence[dict[str, Any]], *, level: float = 0.95) -> Table | None:
+    """Every contender of every race; None where nothing was raced."""
+    found = rows(records, level=level)
+    if not found:
+        return None
+    columns = (
+        Column(key="race", heading="Model", numeric=False),
+        Column(key="contender", heading="Trained by", numeric=False),
+        Column(key="dtype", heading="dtype", numeric=False),
+        Column(key="images_per_second", heading="Images/s", text=significant),
+        Column(key="over_base", heading=f"× {BASE}", text=significant),
+        Column(key="over_base_low", heading="low", text=significant),
+        Column(key="over_base_high", heading="high", text=significant),
+        Column(key="share_of_peak", heading="% of matmul peak", text=percent),
+        Column(key="first_call_seconds", heading="First step [s]", text=significant),
+        Column(key="loss_difference", heading="Losses differ by", text=lambda v: f"{v:.1e}"),
+        Column(key="left_out", heading="Left out", numeric=False),
+    )  # fmt: skip
+    note = (
+        f"Ratios: geometric means over rounds of windows of the same round, {level:.0%} t intervals. Losses: largest "
+        "relative difference from the base over the first steps, where the function and the weights are the same."
+    )
+    return Table(name="peers", title="Training speed beside other libraries", columns=columns, rows=tuple(found),
+                 note=note)  # fmt: skip

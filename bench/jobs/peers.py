@@ -1,0 +1,200 @@
+"""Trains one model in this project's step and in other libraries' loops, side by side, and times them in turns.
+
+Each contender is a process of its own (`bench.cost.peers.entrant`), so that each has the environment its users have;
+only one works at a time. All train from the same weights on the same batches of the same images, held in memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.spec import Cell, to_json
+
+if TYPE_CHECKING:
+    from bench.cost.peers.contenders import Contender
+    from bench.jobs._contract import JobContext
+
+REVISION = 1
+ROUNDS = {"cpu": 7, "cuda": 9}
+WINDOW_SECONDS = {"cpu": 0.8, "cuda": 1.5}
+PHASES = 3
+
+
+def expected_seconds(cell: Cell) -> float:
+    """About how long one cell takes, for a plan: windows have a fixed length, starting up takes most of the rest."""
+    return 110.0
+
+
+def run(cell: Cell, context: JobContext) -> dict[str, Any]:
+    """Race a cell. A library that is missing, or that has no such model, is part of the result.
+
+    Raises:
+        UserError: the model cannot be built at this size, or the data are missing.
+        Interrupted: a signal asked for a stop; the race starts anew next time.
+    """
+    from bench.cost import flops, peaks
+    from bench.cost.peers.contenders import contenders
+    from bench.data.load import load
+    from bench.errors import Interrupted
+
+    started = time.perf_counter()
+    kind = context.device.partition(":")[0]
+    classes = load(cell.data, "train", root=context.data_root, num_images=cell.num_images).num_classes
+    sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
+    cost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
+    peak = {d: peaks.peak(d, device=context.device, threads=context.threads) for d in ("float32", "bfloat16")}
+    entrants = [Entrant(contender, cell, context) for contender in contenders(kind)]
+    try:
+        race(entrants, cell, context, kind)
+    finally:
+        for entrant in entrants:
+            entrant.stop()
+    if context.should_stop():
+        raise Interrupted("the race was not finished")
+    per_image = cost.train_flops_per_image["dense"]
+    best = max(p.flops_per_second for p in peak.values())
+    found = {
+        "revision": REVISION,
+        "contenders": [entrant.summary(per_image, best) for entrant in entrants],
+        "peaks": {dtype: p.flops_per_second for dtype, p in peak.items()},
+        "window_seconds": WINDOW_SECONDS[kind],
+        "batch": cell.recipe.batch,
+    }
+    return body(cell, context, cost, classes, found, peak["bfloat16"], time.perf_counter() - started)
+
+
+class Entrant:
+    """A contender's process, and what it has shown."""
+
+    def __init__(self, contender: Contender, cell: Cell, context: JobContext) -> None:
+        self.contender, self.context, self.batch = contender, context, cell.recipe.batch
+        self.facts: dict[str, Any] = {}
+        self.rates: list[float] = []
+        self.left_out = contender.missing
+        self.process: subprocess.Popen[str] | None = None
+        self.task = {
+            "cell": to_json(cell), "contender": dataclasses.asdict(contender), "device": context.device,
+            "threads": context.threads, "data_root": str(context.data_root) if context.data_root else None,
+        }  # fmt: skip
+        self.complaints: Path = context.attempt / f"{contender.name.replace(', ', '-').replace(' ', '-')}.txt"
+
+    def start(self) -> None:
+        """Start, train the compared steps, warm up; afterwards it waits."""
+        if self.left_out:
+            return
+        self.context.log(f"starting {self.contender.name}")
+        with open(self.complaints, "w", encoding="utf-8") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "bench.cost.peers.entrant"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=errors, text=True, env=self.contender.environment(self.context.device.partition(":")[0]),
+            )  # fmt: skip
+        self.facts = self.ask(json.dumps(self.task)) or {}
+        self.left_out = self.facts.pop("left_out", self.left_out)
+
+    def window(self, seconds: float) -> None:
+        """Its turn."""
+        if self.left_out:
+            return
+        calls = max(1, round(seconds / self.facts["call_seconds"]))
+        answer = self.ask(str(calls))
+        if answer is not None:
+            self.rates.append(calls * self.batch / answer["seconds"])
+
+    def ask(self, line: str) -> dict[str, Any] | None:
+        """Its answer to a line; None, and it is left out from then on, where it has died."""
+        assert self.process is not None and self.process.stdin is not None and self.process.stdout is not None
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        if answer := self.process.stdout.readline():
+            return dict(json.loads(answer))
+        last = (self.complaints.read_text(encoding="utf-8").strip().splitlines() or ["no message"])[-1]
+        self.left_out = f"failed: {last} (exit code {self.process.wait()})"
+        self.context.log(f"{self.contender.name} {self.left_out}")
+        return None
+
+    def stop(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def summary(self, flops_per_image: int, peak: float) -> dict[str, Any]:
+        """As it stands in the record."""
+        from bench.cost.speed import spread
+
+        rates = spread(self.rates)
+        used = None if rates["median"] is None else rates["median"] * flops_per_image / peak
+        return {
+            "name": self.contender.name,
+            "package": self.contender.package,
+            "left_out": self.left_out,
+            "windows": self.rates,
+            "images_per_second": rates,
+            "share_of_peak": used,
+            **self.facts,
+        }
+
+
+def race(entrants: list[Entrant], cell: Cell, context: JobContext, kind: str) -> None:
+    """Start all, one after the other; then rounds in which each has its turn, every other round backwards."""
+    for number, entrant in enumerate(entrants):
+        context.progress({"done": number, "total": len(entrants) + ROUNDS[kind], "phase": "starting"})
+        if context.should_stop():
+            return
+        entrant.start()
+    for number in range(ROUNDS[kind]):
+        context.progress({"done": len(entrants) + number, "total": len(entrants) + ROUNDS[kind], "phase": "racing"})
+        for entrant in entrants if number % 2 == 0 else reversed(entrants):
+            if context.should_stop():
+                return
+            entrant.window(WINDOW_SECONDS[kind])
+
+
+def body(
+    cell: Cell, context: JobContext, cost: Any, classes: int, found: dict[str, Any], peak: Any, seconds: float
+) -> dict[str, Any]:
+    """The record's body: "peers" holds the findings."""
+    from bench import models
+    from bench.cost import units
+
+    ours = next(c for c in found["contenders"] if c["package"] is None)
+    devices = context.threads if context.device == "cpu" else 1
+    return {
+        "status": "failed" if ours["left_out"] else "complete",
+        "reason": ours["left_out"],
+        "model": {
+            "name": cell.model,
+            "family": models.family_of(cell.model).FAMILY,
+            "params": cost.params,
+            "params_body": cost.params_body,
+            "num_features": cost.num_features,
+            "forward_macs": dict(cost.forward_macs),
+            "train_flops_per_image": cost.train_flops_per_image,
+        },
+        "data": {"name": cell.data, "num_images": cell.num_images, "num_classes": classes},
+        "horizons": [],
+        "peers": found,
+        "peak_flops_per_second": peak.flops_per_second,
+        "peak_source": peak.source,
+        "cost": {
+            "seconds": {"train": 0.0, "evaluate": seconds, "save": 0.0, "wait": 0.0, "total": seconds},
+            "spent_images": 0,
+            "spent_flops": {"dense": 0, "paper": 0},
+            "core_days": units.core_days(seconds, devices),
+            "devices": devices,
+            "device": context.device,
+            "threads": context.threads,
+            "dtype": ours.get("dtype"),
+            "peak_memory_bytes": None,
+            "flop_convention": "FLOP = 2 MAC; training = 3 forward; shares of the peak count dense convolutions",
+        },
+    }

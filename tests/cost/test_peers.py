@@ -1,0 +1,154 @@
+"""The race against other libraries: same function, same work, fair environments, honest ratios."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from bench import models
+from bench.analysis import evidence, peers
+from bench.analysis.records import Records
+from bench.cost.peers import builders, contenders
+from bench.cost.peers.contenders import Contender
+from bench.jobs import peers as job
+from bench.jobs._contract import JobContext
+from bench.plots import peers as figure
+from bench.spec import Cell, Recipe, to_json
+from bench.store.cells import Study
+from bench.suites import peers as suite
+from bench.suites._contract import SuiteOptions
+
+CELL = Cell(
+    model="ViT-pico/14", data="fashion-mnist", num_images=64, image_size=28, channels=3, job="peers",
+    recipe=Recipe(batch=8, shift=0, lr=1e-4), model_options=(("gelu", "exact"),),
+)  # fmt: skip
+
+
+def record(**windows):
+    """A record of a race in which these contenders had these windows."""
+    entrants = [
+        {
+            "name": name.replace("_", ", "), "package": None if name == "this project" else "timm", "left_out": None,
+            "windows": values, "images_per_second": {"median": float(np.median(values)), "q1": 1.0, "q3": 1.0},
+            "share_of_peak": 0.5, "losses": [2.0, 1.0], "same_function": True, "dtype": "float32",
+        }
+        for name, values in windows.items()
+    ]  # fmt: skip
+    entrants.append({
+        "name": "torchvision, defaults", "package": "torchvision", "left_out": "not installed: pip install torchvision",
+        "windows": [], "images_per_second": {"median": None, "q1": None, "q3": None}, "share_of_peak": None,
+    })  # fmt: skip
+    return {
+        "directory": "x", "status": "complete", "reason": None, "cell_id": "x", "cell": to_json(CELL), "horizons": [],
+        "model": {"name": CELL.model, "family": "ViT", "params": 10}, "env": {"torch": "2", "commit": "c"},
+        "peers": {"contenders": entrants, "batch": 8, "peaks": {}},
+        "cost": {"device": "cpu", "threads": 2, "seconds": {"total": 1.0}}, "peak_source": "measured",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("package", contenders.LIBRARIES)
+def test_each_library_computes_our_function_with_our_weights(package):
+    pytest.importorskip(package)
+    torch.manual_seed(0)
+    sizes = {"image_size": 28, "channels": 3, "num_classes": 7}
+    ours = models.build("ViT-b/14", **sizes, gelu="exact", depth=2)
+    torch.nn.init.normal_(ours.head.weight)
+    theirs, same = builders.build(package, ours, name="ViT-b/14", image_size=28, num_classes=7)
+    assert same == (package != "vit_pytorch")
+    x_BCHW = torch.rand(2, 3, 28, 28) * 2 - 1
+    with torch.inference_mode():
+        found, wanted = theirs.eval()(x_BCHW), ours.eval()(x_BCHW)
+    assert found.shape == wanted.shape
+    if same:
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["R50x1", "R26+ViT-S/32"])
+def test_timms_counterparts_of_the_convolutional_models(name):
+    (cell,) = suite.cells(SuiteOptions(models=(name,)))
+    torch.manual_seed(0)
+    ours = models.build(name, image_size=64, channels=3, num_classes=7, **dict(cell.model_options))
+    for parameter_name, parameter in ours.named_parameters():
+        if parameter_name.startswith("head.") or parameter_name.endswith("norm3.weight"):
+            torch.nn.init.normal_(parameter)
+    theirs, _ = builders.build("timm", ours, name=name, image_size=64, num_classes=7)
+    x_BCHW = torch.rand(1, 3, 64, 64) * 2 - 1
+    with torch.inference_mode():
+        torch.testing.assert_close(theirs.eval()(x_BCHW), ours.eval()(x_BCHW), rtol=1e-3, atol=1e-3)
+    with pytest.raises(builders.NoCounterpart, match=name.replace("+", r"\+")):
+        builders.build("torchvision", ours, name=name, image_size=64, num_classes=7)
+
+
+def test_only_what_is_tuned_gets_our_allocator_settings(monkeypatch):
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
+    for contender in contenders.contenders("cpu"):
+        plain = contender.package is not None and not contender.tuned
+        assert ("MALLOC_TRIM_THRESHOLD_" in contender.environment("cpu")) != plain
+        assert ("TIMM_FUSED_ATTN" in contender.environment("cpu")) == (contender.package == "timm" and not plain)
+
+
+def test_names_are_the_same_where_races_are_run_and_read():
+    names = [contender.name for contender in contenders.contenders("cpu")]
+    assert (peers.OWN, peers.BASE) == (contenders.OWN, contenders.BASE) and {peers.OWN, peers.BASE} <= set(names)
+
+
+def test_a_ratio_is_of_windows_of_one_round_with_the_t_interval_of_the_logarithms():
+    noise = np.random.default_rng(0).lognormal(0, 1, 9)  # the machine's slow spells
+    own = np.random.default_rng(1).lognormal(math.log(2), 0.1, 9)
+    middle, low, high, n = peers.ratio(list(own * noise), list(noise))
+    wanted = stats.ttest_1samp(np.log(own), 0).confidence_interval(0.95)
+    assert n == 9
+    assert middle == pytest.approx(stats.gmean(own))
+    assert (low, high) == pytest.approx((math.exp(wanted.low), math.exp(wanted.high)))
+
+
+def test_the_answer_is_about_the_fastest_peer_and_only_beyond_the_interval():
+    ahead = record(**{"this project": [30.0, 31, 29], "timm_defaults": [10.0, 10, 10], "timm_tuned": [20.0, 20, 20]})
+    ((_, verdict, sentence),) = peers.sentences([ahead])
+    assert verdict == "yes" and "3 × (" in sentence and "timm, tuned" in sentence
+    level = record(**{"this project": [21.0, 19, 20], "timm_defaults": [10.0, 10, 10], "timm_tuned": [20.0, 20, 20]})
+    assert peers.sentences([level])[0][1] == "cannot tell"
+    behind = record(**{"this project": [15.0, 15, 15.1], "timm_defaults": [20.0, 20, 20]})
+    assert peers.sentences([behind])[0][1] == "no"
+
+
+def test_figure_and_table_name_who_was_left_out_and_why():
+    found = record(**{"this project": [30.0, 31, 29], "timm_defaults": [10.0, 10, 10]})
+    drawing = figure.draw(evidence.build(Records(suite="peers", records=(found,))))
+    assert "pip install torchvision" in drawing.caption
+    rows = drawing.data.set_index("contender")
+    assert rows.loc["this project", "over_base"] == pytest.approx(3.0, rel=0.01)
+    assert rows.loc["this project", "loss_difference"] == 0
+    assert math.isnan(rows.loc["torchvision, defaults", "over_base"])
+    assert "pip install torchvision" in peers.table([found]).markdown()
+
+
+def test_a_race_of_real_processes_does_the_same_work_in_each(tmp_path, monkeypatch):
+    entrants = (
+        Contender(name=contenders.OWN, package=None),
+        Contender(name=contenders.BASE, package="timm"),
+        Contender(name="absent", package="no_such_library_anywhere"),
+    )
+    monkeypatch.setitem(contenders.LIBRARIES, "no_such_library_anywhere", ("absent", "pip install it"))
+    monkeypatch.setattr(contenders, "contenders", lambda device: entrants)
+    monkeypatch.setitem(job.ROUNDS, "cpu", 2)
+    monkeypatch.setitem(job.WINDOW_SECONDS, "cpu", 0.02)
+    directory = Study(tmp_path).cell(CELL)
+    directory.prepare(CELL)
+    context = JobContext(
+        directory=directory, attempt=directory.new_attempt(), device="cpu", threads=1, progress=lambda _: None,
+        should_stop=lambda: False, log=lambda _: None,
+    )  # fmt: skip
+    cell = dataclasses.replace(CELL, model="ViT-b/14", model_options=(("gelu", "exact"), ("depth", 1)))
+    body = job.run(cell, context)
+    assert body["status"] == "complete"
+    ours, theirs, absent = body["peers"]["contenders"]
+    assert absent["left_out"] == "not installed: pip install it"
+    assert len(ours["windows"]) == len(theirs["windows"]) == 2
+    assert len(set(ours["losses"])) == len(ours["losses"]) == 5
+    assert ours["losses"] == pytest.approx(theirs["losses"], rel=peers.SAME_LOSS)
+    json.dumps(body)
