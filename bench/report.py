@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bench.plots._contract import Saved
 
 PAPER = "paper"
+DIGITS = 6
 EXAMPLES = """\
 examples:
   python -m bench.report                              the scaling study's report, from results/scaling
@@ -44,7 +45,7 @@ class ReportPaths:
 
 
 def build(suite_directory: Path, *, suite: str, reference: str | None = None) -> ReportPaths:
-    """Write `suite_directory`/{report.html, report.md, findings.json, tables/, figures/}, report.html last.
+    """Write `suite_directory`/{report.html, report.md, findings.json, fits.json, tables/, figures/}, report.html last.
 
     Args:
         suite_directory: `results/<suite>`, with records under cells/.
@@ -55,8 +56,8 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     Raises:
         UserError: no results there, a record from a newer version, a disk that cannot be written.
     """
+    from bench.analysis import cards, tables
     from bench.analysis import findings as findings_module
-    from bench.analysis import tables
     from bench.html import content as content_module
     from bench.html import markdown
     from bench.html import report as page
@@ -66,7 +67,10 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     findings = findings_module.find(evidence)
     figures, not_drawn = _draw(by_figure)
     made = tables.build(evidence)
-    content = content_module.gather(evidence, findings, figures=figures, not_drawn=not_drawn, tables=made)
+    laws = cards.fit_cards(evidence)
+    content = content_module.gather(
+        evidence, findings, figures=figures, not_drawn=not_drawn, tables=made, cards=laws
+    )
 
     table_folder = atomic.make_directory(suite_directory / "tables")
     figure_folder = atomic.make_directory(suite_directory / "figures")
@@ -79,6 +83,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     for figure in figures:
         files |= figure.files(figure_folder)
     files[suite_directory / "findings.json"] = atomic.dump_json(findings_json(evidence, findings))
+    files[suite_directory / "fits.json"] = atomic.dump_json(_jsonable(laws))
     files[suite_directory / "report.md"] = markdown.render(content).encode()
     files[suite_directory / "report.html"] = page.render(content).encode()
     for path, data in files.items():
@@ -121,6 +126,7 @@ def findings_json(evidence: Evidence, findings: Findings) -> dict[str, Any]:
         "headline": evidence.headline, "far": evidence.far, "shots": evidence.shots,
         "note": findings.note, "findings": [dataclasses.asdict(f) for f in findings.findings],
         "cannot_tell": findings.limits,
+        "claims": [dataclasses.asdict(c) for c in findings.claims],
         "checks": [dataclasses.asdict(c) for c in findings.checks], "cost": dataclasses.asdict(findings.cost),
     })  # fmt: skip
 
@@ -170,13 +176,14 @@ def _data_kinds() -> dict[str, str]:
 
 
 def _jsonable(value: Any) -> Any:
-    """JSON types; a number that is not finite becomes null."""
+    """JSON types. Numbers keep six digits (what optimisers do beyond them differs between machines); one that is not
+    finite becomes null."""
     if isinstance(value, dict):
         return {key: _jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_jsonable(item) for item in value]
     if isinstance(value, float):
-        return float(value) if value - value == 0 else None
+        return float(f"{value:.{DIGITS}g}") if value - value == 0 else None
     return value
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import gc
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +19,9 @@ from bench.analysis.table import ScoreRows
 from bench.errors import UserError
 from bench.store import plan
 from bench.store.records import DamagedRecord, read_record
+
+CHUNK = 250  # folders
+MANY_CHUNKS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,27 +76,72 @@ def load(directory: Path, *, suite: str | None = None) -> Records:
             f"There are no results in {directory}.",
             "Run the suite first (python -m bench.run), or name the folder that holds its results with --results.",
         )
-    records, damaged, unfinished = [], [], []
+    folders = sorted(path for path in cells.iterdir() if path.is_dir())
     scores, shared = ScoreRows(), _Shared()
-    for folder in sorted(path for path in cells.iterdir() if path.is_dir()):
-        path = folder / "record.json"
-        if not path.exists():
-            if (folder / "spec.json").exists():
-                unfinished.append(folder.name)
-            continue
-        try:
-            record = _complete(read_record(path), folder.name)
-        except DamagedRecord as error:
-            reason = error.what.split(" is damaged: ", 1)[-1]  # without the path: a report names no machine's folders
-            damaged.append(Damaged(directory=folder.name, reason=reason))
-            continue
-        scores.take(record)
-        record["curve"] = curve_of(record)
-        records.append(shared.of(record))
+    records: list[dict[str, Any]] = []
+    damaged: list[Damaged] = []
+    unfinished: list[str] = []
+    for part in _parts(folders):
+        scores.join(part.scores)
+        records += [shared.of(record) for record in part.records]
+        damaged += part.damaged
+        unfinished += part.unfinished
     return Records(
         suite=suite or directory.name, records=tuple(records), damaged=tuple(damaged), unfinished=tuple(unfinished),
         wanted=plan.read(directory), scores=scores.table(),
     )  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class _Part:
+    """What some of the folders hold."""
+
+    scores: ScoreRows = field(default_factory=ScoreRows)
+    records: list[dict[str, Any]] = field(default_factory=list)
+    damaged: list[Damaged] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+
+
+def _parts(folders: Sequence[Path]) -> Iterator[_Part]:
+    """Every folder, in order. Thousands are read by as many processes as there are cores: most of the time goes into
+    parsing and digests. They are forked, which is only safe while no library has started threads (torch does)."""
+    chunks = [folders[start : start + CHUNK] for start in range(0, len(folders), CHUNK)]
+    if len(chunks) < MANY_CHUNKS or not hasattr(os, "fork") or "torch" in sys.modules:
+        yield from map(_read, chunks)
+        return
+    workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2, 8)
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
+        yield from pool.map(_read, chunks)
+
+
+def _read(folders: Sequence[Path]) -> _Part:
+    """Some folders. Without the cyclic collector: it would walk every record again and again, and find nothing."""
+    part, collecting = _Part(), gc.isenabled()
+    gc.disable()
+    try:
+        for folder in folders:
+            _read_one(folder, part)
+    finally:
+        if collecting:
+            gc.enable()
+    return part
+
+
+def _read_one(folder: Path, part: _Part) -> None:
+    path = folder / "record.json"
+    if not path.exists():
+        if (folder / "spec.json").exists():
+            part.unfinished.append(folder.name)
+        return
+    try:
+        record = _complete(read_record(path), folder.name)
+    except DamagedRecord as error:
+        reason = error.what.split(" is damaged: ", 1)[-1]  # without the path: a report names no machine's folders
+        part.damaged.append(Damaged(directory=folder.name, reason=reason))
+        return
+    part.scores.take(record)
+    record["curve"] = curve_of(record)
+    part.records.append(record)
 
 
 SHARED = ("revisions", "model", "data")

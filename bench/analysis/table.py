@@ -60,7 +60,7 @@ class ScoreRows:
     """Collects scores as columns: a study may have millions."""
 
     def __init__(self) -> None:
-        self._codes: dict[str, array[int]] = {name: array("l") for name in NAMED}
+        self._codes: dict[str, array[int]] = {name: array("q") for name in NAMED}
         self._names: dict[str, dict[str | None, int]] = {name: {} for name in NAMED}
         self._coded: dict[tuple[str, str, str, str | None], tuple[int, ...]] = {}
         self._numbers = {name: array("d") for name in NUMBERED}
@@ -100,6 +100,15 @@ class ScoreRows:
         self.add(record)
         for horizon in record["horizons"]:
             horizon.pop("scores", None)
+
+    def join(self, other: ScoreRows) -> None:
+        """Append the rows that were collected elsewhere."""
+        for name in NAMED:
+            places = np.array([self._code(name, text) for text in other._names[name]], dtype=np.int64)
+            codes = np.array(other._codes[name], dtype=np.int64)
+            self._codes[name].frombytes((places[codes] if len(codes) else codes).tobytes())
+        for name in NUMBERED:
+            self._numbers[name].extend(other._numbers[name])
 
     def table(self) -> pd.DataFrame:
         """One row per score; names are categories in alphabetical order, missing numbers NaN."""

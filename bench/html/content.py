@@ -29,6 +29,7 @@ class Content:
 
     Attributes:
         not_drawn: (title, reason) of figures that the records hold nothing for.
+        cards: every fitted law, see `bench.analysis.cards`.
         cost: one sentence on what was spent; "" where nothing was run.
         provenance: (label, text) pairs.
         commands: what to type to get the same.
@@ -46,6 +47,7 @@ class Content:
     cost: str
     provenance: tuple[tuple[str, str], ...]
     commands: tuple[str, ...]
+    cards: tuple[Mapping[str, Any], ...]
     page_data: str
     spot_limits: Mapping[str, str]
 
@@ -56,7 +58,7 @@ class Content:
 
 def gather(
     evidence: Evidence, findings: Findings, *, figures: Sequence[Saved], not_drawn: Sequence[tuple[str, str]],
-    tables: Sequence[Table],
+    tables: Sequence[Table], cards: Sequence[Mapping[str, Any]] = (),
 ) -> Content:  # fmt: skip
     """Put a report together."""
     run = () if evidence.published else (f"python -m bench.run --suite {evidence.suite}",)
@@ -66,7 +68,7 @@ def gather(
         not_drawn=tuple(not_drawn), tables=tuple(tables), coverage=coverage(evidence), provenance=provenance(evidence),
         cost="" if evidence.published else findings.cost.sentence,
         commands=(*run, f"python -m bench.report --suite {evidence.suite}{quoted}"),
-        page_data=embed.page_data(evidence, figures), spot_limits=embed.limits(figures),
+        cards=tuple(cards), page_data=embed.page_data(evidence, figures), spot_limits=embed.limits(figures),
     )  # fmt: skip
 
 

@@ -17,6 +17,10 @@ def render(content: Content) -> str:
         lines += [f"**{plain(question)}**", ""]
         lines += [f"- {plain(f.subject)}: **{f.verdict}**. {plain(f.answer)}" for f in members]
         lines.append("")
+    if content.findings.claims:
+        lines += ["**The paper's claims, in these records (and in the paper's own Table 6)**", ""]
+        lines += [f"- {plain(c.claim)} **{c.verdict}**. {plain(c.sentence)} (Table 6: {plain(c.paper_sentence)})"
+                  for c in content.findings.claims] + [""]  # fmt: skip
     lines += ["## Figures", ""]
     for figure in content.figures:
         lines += [f"### {plain(figure.title)}", "", f"![{plain(figure.alt)}](figures/{figure.name}.png)", ""]

@@ -12,6 +12,7 @@ from typing import Any
 from bench.analysis.findings import Finding
 from bench.analysis.intervals import Estimate
 from bench.analysis.layout import Column, Table, shown
+from bench.html import laws
 from bench.html.content import MAX_ROWS, Content, by_question
 from bench.plots._contract import Saved
 
@@ -25,12 +26,14 @@ def render(content: Content) -> str:
     sections = [
         ("answers", "What was found", _answers(content)),
         ("figures", "Figures", _figures(content)),
+        ("laws", "Fitted laws", laws.cards_section(content.cards)),
         ("limits", "What this study cannot tell", _limits(content)),
         ("tables", "Tables", "".join(_table(table) for table in content.tables if table.name != "coverage")),
         ("coverage", "Coverage and cost", _coverage(content)),
         ("provenance", "Provenance", _provenance(content)),
         ("reproduce", "How to reproduce", _reproduce(content)),
     ]
+    sections = [section for section in sections if section[2]]
     links = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title, _ in sections)
     body = "".join(f'<section id="{key}"><h2>{escape(title)}</h2>{text}</section>\n' for key, title, text in sections)
     return (
@@ -55,6 +58,7 @@ def _answers(content: Content) -> str:
     more = [f for f in content.findings.findings if not f.main]
     text = f'<p class="warning">{escape(content.findings.note)}</p>' if content.findings.note else ""
     text += _list(main) if main else "<p>No questions could be asked of these records.</p>"
+    text += laws.claims_section(content.findings.claims)
     if more:
         text += f"<details><summary>{len(more)} more answers</summary>{_list(more)}</details>"
     return text

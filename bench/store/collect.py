@@ -9,7 +9,7 @@ from bench.errors import UserError
 from bench.store import atomic, plan
 from bench.store.cells import Study
 
-OWN = {"cells", "figures", "tables", plan.PLAN_FILE, "findings.json", "report.html", "report.md"}
+OWN = {"cells", "figures", "tables", plan.PLAN_FILE, "findings.json", "fits.json", "report.html", "report.md"}
 
 
 def collect(source: Path, target: Path) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from bench.analysis import checks, records, table
 from bench.analysis.tables import scores_csv
 from bench.errors import UserError
+from bench.store.records import DamagedRecord, read_record, write_record
 from tests.analysis._records import World, write
 from tests.analysis._study import read
 
@@ -117,3 +119,52 @@ def test_other_metrics_are_kept_apart_from_accuracy() -> None:
     assert evidence.measures == ("fashion-mnist", "mnist", "digits", "upstream")
     assert "mnist accuracy_fixed" in evidence.all_measures and "mnist accuracy_fixed" in scores_csv(evidence)
     assert evidence.estimate(evidence.series[0].last, "mnist").value > 0.3
+
+
+def test_many_processes_read_what_one_does(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = sorted(results.glob("cells/*/record.json"))
+    paths[0].unlink()
+    paths[3].write_text("{")
+    alone = records.load(results)
+    monkeypatch.setattr(records, "CHUNK", 1)
+    monkeypatch.setattr(records, "MANY_CHUNKS", 1)
+    monkeypatch.delitem(records.sys.modules, "torch", raising=False)
+    together = records.load(results)
+    assert (together.records, together.damaged, together.unfinished) == (
+        alone.records, alone.damaged, alone.unfinished)  # fmt: skip
+    assert len(together.records) == 4 and together.damaged and together.unfinished
+    assert alone.scores is not None and together.scores is not None
+    pd.testing.assert_frame_equal(together.scores, alone.scores)
+    body = json.loads(paths[1].read_text())
+    paths[1].write_text(json.dumps(body | {"schema": 99}))
+    with pytest.raises(UserError, match="newer version"):
+        records.load(results)
+
+
+def test_scores_move_to_the_table_and_nothing_is_lost(results: Path) -> None:
+    found = records.load(results)
+    raw = [json.loads(path.read_text()) for path in sorted(results.glob("cells/*/record.json"))]
+    assert not any("scores" in horizon for record in found.records for horizon in record["horizons"])
+    assert found.scores is not None
+    pd.testing.assert_frame_equal(found.scores, table.score_table(raw))
+
+
+@pytest.mark.parametrize("change", [lambda text: text.replace('"seed": 0', '"seed": 1', 1),
+    lambda text: text.replace("2030", "2031", 1), lambda text: text.replace('"digest": "', '"digest": "0', 1),
+    lambda text: text.replace('Example CPU', 'Example \\"CPU', 1)])  # fmt: skip
+def test_any_change_is_seen_by_the_digest_of_the_text(results: Path, change) -> None:
+    path = sorted(results.glob("cells/*/record.json"))[1]
+    text = path.read_text()
+    assert change(text) != text
+    path.write_text(change(text))
+    with pytest.raises(DamagedRecord):
+        read_record(path)
+    path.write_text(json.dumps(json.loads(text)))  # the same record, written otherwise, is still whole
+    assert read_record(path) == json.loads(text)
+
+
+def test_a_record_with_quotation_marks_is_whole(results: Path, tmp_path: Path) -> None:
+    body = json.loads(sorted(results.glob("cells/*/record.json"))[0].read_text())
+    body["reason"] = 'it said "a": b, "digest": "x"\nand went'
+    write_record(tmp_path / "record.json", body)
+    assert read_record(tmp_path / "record.json")["reason"] == body["reason"]
