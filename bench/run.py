@@ -163,7 +163,9 @@ def suite_options(arguments: argparse.Namespace, scale: str) -> SuiteOptions:
 
 
 def note_wanted_cells(arguments: argparse.Namespace, plan: Any) -> None:
-    """Keep the names of the whole grid, whatever --only leaves out of this run: a report names what is missing."""
+    """Keep the names of the whole grid, whatever --only leaves out of this run: a report names what is missing. And
+    remove the checkpoints of finished cells that a kill between record and clean-up left."""
+    from bench.store import checkpoints
     from bench.store import plan as plan_file
     from bench.store.cells import Study
 
@@ -172,6 +174,9 @@ def note_wanted_cells(arguments: argparse.Namespace, plan: Any) -> None:
     Study(plan.store).create()
     names = tuple(directory_name(cell) for cell in cells)
     plan_file.write(plan.store, plan_file.WantedCells(suite=plan.suite, scale=plan.scale, names=names))
+    for planned in plan.cells:
+        if planned.state == "done":
+            checkpoints.clear(Study(plan.store).cell(planned.cell).checkpoints)
 
 
 def make_plan(arguments: argparse.Namespace, console: Console) -> Any:

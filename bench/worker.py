@@ -26,7 +26,7 @@ from bench import discover, env
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, Interrupted, UserError, command
 from bench.jobs._contract import JobContext
 from bench.spec import Cell, cell_from_json, cell_id, revisions_of, to_json
-from bench.store import atomic, checkpoints, records
+from bench.store import atomic, checkpoints, records, sealed
 from bench.store.cells import CellDirectory, Study
 from bench.store.lease import claim
 from bench.train.ranks import ALONE, Lost, RankError, Ranks, check_cells
@@ -148,7 +148,9 @@ class Worker:
             if not mine:
                 return False
             directory.prepare(cell)  # only the holder writes here: it clears away what a killed one left half-written
-            if not self._done(directory):
+            if self._done(directory):
+                checkpoints.clear(directory.checkpoints)  # a kill came between the record and this
+            else:
                 self._attempt(cell, directory)
         return True
 
@@ -164,7 +166,7 @@ class Worker:
     def _attempt(self, cell: Cell, directory: CellDirectory) -> None:
         attempt = directory.new_attempt()
         status: dict[str, Any] = {"started": now(), "outcome": "running"}
-        atomic.write_json(attempt / "status.json", status)
+        sealed.write(attempt / "status.json", status)
         atomic.write_json(attempt / "env.json", env.describe())
 
         def log(text: str) -> None:
@@ -173,7 +175,7 @@ class Worker:
 
         def finish(outcome: str) -> None:
             status.update(ended=now(), outcome=outcome)
-            atomic.write_json(attempt / "status.json", status)
+            sealed.write(attempt / "status.json", status)
 
         name = directory.path.name
         emit("start", cell=name, model=cell.model, data=cell.data_name, seed=cell.seed)

@@ -25,6 +25,7 @@ from bench.planner import Plan
 from bench.spec import to_json
 from bench.store.cells import Study
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)  # Ctrl-C; what clusters send before they end a job
 STOP_PATIENCE = 60.0  # seconds that workers get to save after a signal
 
 
@@ -108,7 +109,7 @@ def run(
     if not plan.todo:
         return []
     received: list[int] = []
-    previous = {n: signal.signal(n, lambda number, _: received.append(number)) for n in (signal.SIGINT, signal.SIGTERM)}
+    previous = {n: signal.signal(n, lambda number, _: received.append(number)) for n in SIGNALS}
     failures = []
     pool = Pool(plan, data_root=data_root, profile=profile)
     try:

@@ -11,9 +11,11 @@ from typing import Any
 from bench import SCHEMA_VERSION
 from bench.errors import UserError
 from bench.spec import Cell, directory_name, to_json
-from bench.store import atomic, records
+from bench.store import atomic, records, sealed
 
 STORE_FILE = "store.json"
+SPEC_FIELDS = frozenset(("schema", "cell"))
+STATUS_FIELDS = frozenset(("started", "ended", "outcome"))
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,14 @@ class CellDirectory:
         return sorted(p for p in folder.iterdir() if p.is_dir()) if folder.exists() else []
 
     def prepare(self, cell: Cell) -> None:
-        """Create the folder and write spec.json, once."""
+        """Create the folder and write spec.json, once. A damaged one is kept beside a new one."""
         atomic.make_directory(self.path)
-        if not self.spec.exists():
-            atomic.write_json(self.spec, {"schema": SCHEMA_VERSION, "cell": to_json(cell)})
+        try:
+            sealed.read(self.spec, before=SPEC_FIELDS)
+        except (OSError, ValueError):
+            if self.spec.exists():
+                os.replace(self.spec, self.spec.with_name(f"spec.damaged-{os.getpid()}.json"))
+            sealed.write(self.spec, {"schema": SCHEMA_VERSION, "cell": to_json(cell)})
 
     def new_attempt(self) -> Path:
         """Create the folder of the next attempt, and remove what a killed one left half-written.
@@ -65,11 +71,12 @@ class CellDirectory:
         return atomic.make_directory(self.path / "attempts" / f"{number:03d}")
 
     def attempt_log(self) -> list[dict[str, Any]]:
-        """status.json of every attempt, oldest first; one that was killed before it wrote any says so."""
+        """status.json of every attempt, oldest first; one that was killed before it wrote any, or whose file was
+        damaged, has the outcome "unknown"."""
         log = []
         for folder in self.attempts():
             try:
-                log.append(json.loads((folder / "status.json").read_text()))
+                log.append(sealed.read(folder / "status.json", before=STATUS_FIELDS))
             except (OSError, ValueError):
                 log.append({"outcome": "unknown"})
         return log

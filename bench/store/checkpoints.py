@@ -6,6 +6,7 @@ is moved to `quarantine/` with its reason, never deleted, and the next older one
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -148,7 +149,7 @@ def clear(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     if folder.exists():
         _remove_leftovers(folder)
-        if not any(folder.iterdir()):
+        with contextlib.suppress(OSError):  # not empty, or another runner was quicker
             folder.rmdir()
 
 

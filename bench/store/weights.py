@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 ABOUT = "about"  # one entry of metadata: the format keeps several in no particular order
+SEALED = re.compile(r"[0-9a-f]{64} ")
 
 
 def write(path: Path, tensors: Mapping[str, torch.Tensor], about: Mapping[str, Any]) -> None:
@@ -27,20 +30,50 @@ def write(path: Path, tensors: Mapping[str, torch.Tensor], about: Mapping[str, A
 
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     atomic.make_directory(path.parent)
-    atomic.write_bytes(path, save(whole, metadata={ABOUT: canonical(dict(about))}))
+    text = canonical(dict(about))
+    atomic.write_bytes(path, save(whole, metadata={ABOUT: f"{_digest(text, whole)} {text}"}))
 
 
 def about(path: Path) -> dict[str, Any] | None:
     """What `write` was told of the model, or None for a safetensors file from elsewhere.
 
     Raises:
-        UserError: not a safetensors file.
+        UserError: not a safetensors file, or not as it was written: a changed byte loads silently otherwise.
     """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
-            text = (file.metadata() or {}).get(ABOUT)
+            entries = file.metadata() or {}
+            sealed = {key: value for key, value in entries.items() if SEALED.match(value)}
+            digest, _, text = next(iter(sealed.values()), "").partition(" ")
+            if sealed and (list(sealed) != [ABOUT] or digest != _digest(text, _tensors(file))):
+                raise _altered(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is not a readable safetensors file: {error}") from error
-    return json.loads(text) if text else None
+    try:
+        return json.loads(text or entries[ABOUT])  # the latter in files from before there was a digest
+    except KeyError:
+        return None
+    except ValueError as error:
+        raise _altered(path) from error
+
+
+def _altered(path: Path) -> UserError:
+    return UserError(f"{path} was altered: its sha256 does not match.", "Train again, or use another copy.")
+
+
+def _tensors(file: Any) -> dict[str, torch.Tensor]:
+    return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+
+
+def _digest(text: str, tensors: Mapping[str, torch.Tensor]) -> str:
+    """sha256 over what is said and over every tensor: name, type, shape, bytes."""
+    import torch
+
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,123 @@
+"""One flipped byte in any kind of file that a study leaves is noticed, each time; nothing wrong is used."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from bench.data import _cache
+from bench.errors import UserError
+from bench.spec import Cell, to_json
+from bench.store import checkpoints, records, sealed, weights
+from bench.store.cells import SPEC_FIELDS, STATUS_FIELDS, CellDirectory
+from bench.store.checkpoints import Checkpoint
+
+TENSORS = {"a": torch.arange(40.0).reshape(5, 8), "b": torch.tensor(3), "c": torch.ones(3, dtype=torch.bfloat16)}
+RECORD = {key: {} for key in records.REQUIRED} | {"status": "complete", "suite": "s", "cell_id": "0", "horizons": [1.5]}
+
+
+def checkpoint(folder: Path) -> Path:
+    return checkpoints.save(folder, Checkpoint(step=1, tensors=TENSORS, state={"work": 1}))
+
+
+def write_record(folder: Path) -> Path:
+    records.write_record(folder / "record.json", RECORD)
+    return folder / "record.json"
+
+
+def write_weights(folder: Path) -> Path:
+    weights.write(folder / "w.safetensors", TENSORS, {"model": "ViT-B/16", "image_size": 28})
+    return folder / "w.safetensors"
+
+
+def write_spec(folder: Path) -> Path:
+    CellDirectory(folder).prepare(Cell(model="pixels", data="digits"))
+    return folder / "spec.json"
+
+
+def write_status(folder: Path) -> Path:
+    sealed.write(folder / "status.json", {"started": "2026-01-01", "outcome": "complete"})
+    return folder / "status.json"
+
+
+def write_cache(folder: Path) -> Path:
+    entry = folder / "cache" / "entry"
+    _cache._store(entry, {"x": TENSORS["a"].numpy()})
+    return entry / "x.npy"
+
+
+def read_cache(path: Path) -> None:
+    _cache._verified.clear()
+    if _cache._open(path.parent) is None:
+        raise ValueError("built again")
+
+
+KINDS = {
+    "record": (write_record, records.read_record),
+    "weights": (write_weights, weights.about),
+    "spec": (write_spec, lambda path: sealed.read(path, before=SPEC_FIELDS)),
+    "status": (write_status, lambda path: sealed.read(path, before=STATUS_FIELDS)),
+    "cache": (write_cache, read_cache),
+    **{
+        f"checkpoint {name}": (
+            lambda folder, name=name: checkpoint(folder) / name, lambda path: checkpoints.verify(path.parent)
+        )
+        for name in (checkpoints.MANIFEST, *checkpoints.FILES)
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_flip_is_noticed(tmp_path, kind):
+    write, read = KINDS[kind]
+    path = write(tmp_path)
+    read(path)
+    whole = path.read_bytes()
+    chooser = random.Random(kind)
+    places = range(len(whole)) if len(whole) < 400 else sorted(chooser.sample(range(len(whole)), 400))
+    for place in places:
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << chooser.randrange(8)
+        path.write_bytes(damaged)
+        with pytest.raises((UserError, ValueError)):
+            read(path)
+    for length in {0, 1, len(whole) // 2, len(whole) - 2}:
+        path.write_bytes(whole[:length])
+        with pytest.raises((UserError, ValueError)):
+            read(path)
+    path.write_bytes(whole)
+    read(path)
+
+
+def test_a_damaged_spec_is_kept_beside_a_new_one(tmp_path):
+    cell = Cell(model="pixels", data="digits")
+    path = write_spec(tmp_path)
+    torn = path.read_bytes()[:50]
+    path.write_bytes(torn)
+    CellDirectory(tmp_path).prepare(cell)
+    assert sealed.read(path, before=SPEC_FIELDS)["cell"] == json.loads(json.dumps(to_json(cell)))
+    assert [p.read_bytes() for p in tmp_path.glob("spec.damaged-*")] == [torn]
+
+
+def test_files_from_before_they_were_sealed_are_read(tmp_path):
+    from safetensors.torch import save_file
+
+    (tmp_path / "status.json").write_text('{"started": "x", "ended": "y", "outcome": "complete"}')
+    assert sealed.read(tmp_path / "status.json", before=STATUS_FIELDS)["outcome"] == "complete"
+    save_file(TENSORS, tmp_path / "w.safetensors", metadata={"about": '{"model": "ViT-B/16"}'})
+    assert weights.about(tmp_path / "w.safetensors") == {"model": "ViT-B/16"}
+    save_file(TENSORS, tmp_path / "w.safetensors", metadata={"format": "pt"})
+    assert weights.about(tmp_path / "w.safetensors") is None
+
+
+def test_a_damaged_status_does_not_hide_the_other_attempts(tmp_path):
+    directory = CellDirectory(tmp_path)
+    for _ in range(2):
+        write_status(directory.new_attempt())
+    first = directory.attempts()[0] / "status.json"
+    first.write_bytes(first.read_bytes().replace(b"complete", b"complfte"))
+    assert [a["outcome"] for a in directory.attempt_log()] == ["unknown", "complete"]
