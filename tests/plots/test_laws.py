@@ -1,0 +1,55 @@
+"""The figure of fitted laws: what the cards say, extrapolation set apart, both intervals around the line."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.analysis import published
+from bench.analysis.cards import fit_cards
+from bench.analysis.evidence import Evidence
+from bench.plots import laws
+from bench.plots._contract import Drawing, NothingToDraw
+from tests.analysis._study import study
+
+
+@pytest.fixture(scope="module")
+def evidence() -> Evidence:
+    return published.evidence()
+
+
+@pytest.fixture(scope="module")
+def drawing(evidence: Evidence) -> Drawing:
+    return laws.draw(evidence)
+
+
+def test_the_figure_says_what_the_cards_say(evidence: Evidence, drawing: Drawing) -> None:
+    cards = fit_cards(evidence)
+    assert len(cards) == 3
+    for card in cards:
+        mine = drawing.data[drawing.data["family"] == card["family"]]
+        frontier = mine[mine["kind"] == "frontier"]
+        assert list(frontier["error"]) == pytest.approx([p["error"] for p in card["frontier"]], rel=1e-3)
+        low, high = card["card"]["x_range"]
+        fitted, beyond = mine[mine["kind"] == "fitted"], mine[mine["kind"] == "extrapolated"]
+        assert fitted["x"].max() <= high * 1.001 < beyond["x"].min() * 1.001 and fitted["x"].min() >= low * 0.999
+        assert len(beyond) and card["card"]["form"] in drawing.caption
+
+
+def test_intervals_hold_the_line_and_the_total_is_rarely_narrower(drawing: Drawing) -> None:
+    curve = drawing.data[drawing.data["kind"] != "frontier"]
+    assert (curve["total_low"] <= curve["error"] * 1.001).all()
+    assert (curve["error"] <= curve["total_high"] * 1.001).all()
+    wider = (curve["total_high"] - curve["total_low"]) >= 0.9 * (curve["within_high"] - curve["within_low"])
+    assert wider.mean() > 0.9
+
+
+def test_what_is_extrapolated_is_dashed(drawing: Drawing) -> None:
+    lines = [line for line in drawing.figure.axes[0].get_lines() if len(line.get_xdata()) > 6 or line.is_dashed()]
+    dashed = [line for line in lines if line.is_dashed()]
+    solid = [line for line in lines if not line.is_dashed() and line.get_linestyle() == "-"]
+    assert len(dashed) == len(solid) == 3
+
+
+def test_without_laws_the_reason_is_given() -> None:
+    with pytest.raises(NothingToDraw, match="no law"):
+        laws.draw(study(horizons=(0, 8_000), seeds=(0,), sizes=(30_000,)))
