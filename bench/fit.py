@@ -14,70 +14,111 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from bench.analysis.fits.fit import Points
+    from bench.analysis.fits.bootstrap import Resampled
 
 EXAMPLES = """\
 examples:
-  python -m bench.fit runs.csv --x compute --y error --group family
-  python -m bench.fit runs.csv --x images --y error --form zhai --predict 1e9,1e10 --json
-  python -m bench.fit runs.csv --form chinchilla --x N,D --y loss --delta 1e-3
+  python -m bench.fit runs.csv --x compute --y error --group family      a law per family, and where they cross
+  python -m bench.fit runs.csv --x images --y top1_accuracy --predict 1e9,1e10
+  python -m bench.fit runs.csv --x flops --y loss --where split=val --form zhai --json
+  python -m bench.fit runs.csv --form chinchilla --x N,D --y loss --predict 1e9:2e10
+  python -m bench.fit runs.csv --form chinchilla --x N,D --y loss --delta 1e-3 \\
+      --claimed A=406.4,B=410.7,E=1.69,alpha=0.34,beta=0.28             is somebody else's fit an optimum?
+  python -m bench.fit runs.csv --form repeated --x N,D,U --y loss        D samples of which U are distinct
   python -m bench.fit runs.csv --form isoflop --budget flops --x n_params --y loss --predict 1e21
+columns are found by any usual name (n_params for N, ...); "125M", "1,000" and units in names ("N (millions)") are read
 """
-SCHEDULE_COLUMNS = ("annealed", "schedule", "cooldown")
 SINGLE_FORMS = ("auto", "isoflop")
 
 
-@command
-def main(argv: list[str] | None = None) -> int:
+def arguments_parser() -> argparse.ArgumentParser:
     from bench.run import parser
 
     p = parser("python -m bench.fit", __doc__ or "", EXAMPLES)
     p.add_argument("csv", type=Path, help="a CSV file with one run per row")
-    p.add_argument("--x", required=True, help="column of x; two with a comma for --form chinchilla (N,D)")
-    p.add_argument("--y", required=True, help="column of y: a loss or an error, smaller is better")
-    p.add_argument("--form", default="auto", help="auto, power, power-floor, zhai, m3, bnsl1, chinchilla, isoflop")
+    p.add_argument("--x", required=True, help="column of x; N,D for --form chinchilla; N,D,U for --form repeated")
+    p.add_argument("--y", required=True, help="column of y: a loss or an error; an accuracy is turned into an error")
+    p.add_argument("--form", default="auto",
+                   help="auto (ranked by extrapolation), power, power-floor, zhai, m3, m4, bnsl1, chinchilla, "
+                        "repeated, isoflop")  # fmt: skip
     p.add_argument("--group", help="column of families: one fit each, and where they cross")
+    p.add_argument("--where", action="append", default=[], metavar="COLUMN=VALUE", help="keep these rows (repeatable)")
+    p.add_argument("--accuracy", action=argparse.BooleanOptionalAction, default=None,
+                   help="y is (not) an accuracy (default: by its name)")  # fmt: skip
     p.add_argument("--cluster", help="column that names the trunk of a run; points of one trunk share their luck")
     p.add_argument("--budget", help="column of budgets, for --form isoflop")
     p.add_argument("--loss", default="huber", choices=("huber", "squares", "absolute"), help="loss on log residuals")
     p.add_argument("--delta", type=float, help="Huber threshold (default: from the residuals of a pilot fit)")
-    p.add_argument("--predict", help="comma-separated values of x; for chinchilla N:D pairs")
+    p.add_argument("--predict", help="comma-separated values of x; N:D pairs for chinchilla, N:D:U for repeated")
+    p.add_argument("--claimed", help="parameters to judge, name=value,...: are they an optimum of this objective?")
     p.add_argument("--bootstrap", type=int, default=400, help="resamples (default: 400)")
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
-    arguments = p.parse_args(argv)
+    return p
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    from bench.analysis.fits.text import lines
+
+    arguments = arguments_parser().parse_args(argv)
+    if arguments.bootstrap < 20:
+        raise UserError(f"--bootstrap {arguments.bootstrap} is too few for an interval.", "At least 20.")
     result = run(arguments)
     print(json.dumps(result) if arguments.json else "\n".join(lines(result)))
     return EXIT_OK
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Fit what was asked for; the answer as JSON types."""
+    """Fit what was asked for; the answer as JSON types.
+
+    Raises:
+        UserError: unknown names, points that do not belong together or are too few, in every group.
+    """
+    from bench.analysis.fits import table as reader
     from bench.analysis.fits.forms import FORMS
 
     if arguments.form not in (*FORMS, *SINGLE_FORMS):
         raise unknown("form", arguments.form, (*FORMS, *SINGLE_FORMS))
-    table = read(arguments.csv)
-    guard(table, arguments)
+    table = reader.select(reader.read(arguments.csv), arguments.where)
+    found = reader.guard(table, x=_columns(arguments), y=arguments.y, group=arguments.group)
     if arguments.form == "isoflop":
         return isoflop(table, arguments)
-    groups = [("all", table)] if not arguments.group else list(table.groupby(column(table, arguments.group), sort=True))
-    made = {str(name): one(part, arguments) for name, part in groups}
-    result: dict[str, Any] = {"fits": {name: answer for name, (answer, _) in made.items()}}
-    if len(made) > 1 and arguments.form != "chinchilla":
+    groups = [("all", table)]
+    if arguments.group:
+        groups = list(table.groupby(reader.column(table, arguments.group), sort=True))
+    made: dict[str, tuple[dict[str, Any], Resampled]] = {}
+    refused: dict[str, str] = {}
+    for name, part in groups:
+        try:
+            made[str(name)] = one(part, arguments)
+        except UserError as error:
+            if len(groups) == 1:
+                raise
+            refused[str(name)] = str(error.what)
+    if not made:
+        raise UserError("No group can be fitted: " + " ".join(f"{k}: {v}" for k, v in refused.items()),
+                        "Add runs, or choose a form with fewer parameters (--form power has 2).")  # fmt: skip
+    result: dict[str, Any] = {"fits": {name: answer for name, (answer, _) in made.items()}, "refused": refused,
+                              "warnings": found}  # fmt: skip
+    if len(made) > 1 and len(_columns(arguments)) == 1:
         result["crossings"] = crossings({name: resampled for name, (_, resampled) in made.items()})
     return result
 
 
-def one(table: pd.DataFrame, arguments: argparse.Namespace) -> tuple[dict[str, Any], Any]:
+def one(table: pd.DataFrame, arguments: argparse.Namespace) -> tuple[dict[str, Any], Resampled]:
     """One group's fit: card, intervals within this analysis, predictions with the total interval, warnings."""
     import numpy as np
 
-    from bench.analysis.fits import bootstrap, conscience, fit, forms, rank
+    from bench.analysis.fits import bootstrap, claimed, conscience, fit, forms, rank
+    from bench.analysis.fits import table as reader
 
-    points = points_of(table, arguments)
-    ranked = rank.rank(points, forms.CURVES) if arguments.form == "auto" else []
+    points, notes = reader.points(table, x=_columns(arguments), y=arguments.y, cluster=arguments.cluster,
+                                  accuracy=arguments.accuracy)  # fmt: skip
+    if arguments.form == "auto":
+        fit.check(points, forms.POWER)
+    ranked = rank.rank(points, forms.CURVES, max_starts=60) if arguments.form == "auto" else []
     form = rank.choose(ranked) if ranked else forms.FORMS[arguments.form]
-    if len(arguments.x.split(",")) != form.inputs:
+    if len(_columns(arguments)) != form.inputs:
         raise UserError(f"The form {form.name!r} takes {form.inputs} x columns, not {arguments.x!r}.", form.formula)
     delta = arguments.delta or (fit.CHINCHILLA_DELTA if form.name == "chinchilla" else None)
     main_fit = fit.fit(points, form, loss=arguments.loss, delta=delta)
@@ -89,8 +130,10 @@ def one(table: pd.DataFrame, arguments: argparse.Namespace) -> tuple[dict[str, A
         "intervals": {name: list(ends) for name, ends in resampled.parameters().items()},
         "forms_tried": [{"form": r.form.name, "extrapolation_rms_log": _finite(r.score), "rollouts": r.rollouts}
                         for r in ranked],
+        "notes": notes,
         "warnings": conscience.warnings(main_fit, predict_at=at[0] if at is not None else None, repeated=repeated)
-                    + conscience.check_errors(points),
+                    + conscience.check_errors(points) + conscience.check_direction(points)
+                    + (claimed.judge(main_fit, parse_claimed(arguments.claimed)) if arguments.claimed else []),
     }  # fmt: skip
     if at is not None:
         within = resampled.predictions(at)
@@ -110,16 +153,20 @@ def isoflop(table: pd.DataFrame, arguments: argparse.Namespace) -> dict[str, Any
     import dataclasses
 
     from bench.analysis.fits import isoflop as curves
+    from bench.analysis.fits import table as reader
 
     if not arguments.budget:
         raise UserError("The form 'isoflop' needs the column of budgets.", "Add --budget flops.")
-    found = curves.fit(*(numbers(table, name) for name in (arguments.budget, arguments.x, arguments.y)))
-    result = {"isoflop": dataclasses.asdict(found)}
+    points, notes = reader.points(table, x=(arguments.budget, arguments.x), y=arguments.y, accuracy=arguments.accuracy)
+    found = dataclasses.asdict(curves.fit(points.x[0], points.x[1], points.y))
+    found["dropped"] = [*points.dropped, *found["dropped"]]
     if arguments.predict:
-        result["isoflop"]["predictions"] = [
-            {"budget": c, "size": found.predict(c)} for c in map(number, arguments.predict.split(","))
+        budgets = predict_at(arguments, 1)
+        assert budgets is not None
+        found["predictions"] = [
+            {"budget": c, "size": found["coefficient"] * c ** found["exponent"]} for c in budgets[0].tolist()
         ]
-    return result
+    return {"isoflop": found, "notes": notes}
 
 
 def crossings(resampled: dict[str, Any]) -> list[dict[str, Any]]:
@@ -135,75 +182,6 @@ def crossings(resampled: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def read(path: Path) -> pd.DataFrame:
-    """The CSV.
-
-    Raises:
-        UserError: it is not there, or not a table.
-    """
-    import pandas as pd
-
-    try:
-        table = pd.read_csv(path)
-    except FileNotFoundError:
-        raise UserError(f"There is no file {path}.", "Name a CSV file with one run per row.") from None
-    except (ValueError, OSError) as error:
-        raise UserError(f"{path} cannot be read as CSV: {error}", "Name a CSV file with one run per row.") from error
-    if table.empty:
-        raise UserError(f"{path} has no rows.")
-    return table
-
-
-def guard(table: pd.DataFrame, arguments: argparse.Namespace) -> None:
-    """Refuse mixed schedules and mixed units of compute where the table shows them."""
-    from bench.analysis.fits import conscience
-
-    for name in SCHEDULE_COLUMNS:
-        if name in table.columns and name != arguments.group:
-            conscience.check_schedules(table[name].to_numpy())
-    known = {alias: name for name in table.columns for alias in [name.lower()]}
-    flops = next((known[a] for a in ("flops", "compute", "c") if a in known), None)
-    size = next((known[a] for a in ("n_params", "params", "n") if a in known), None)
-    tokens = next((known[a] for a in ("n_tokens", "tokens", "d") if a in known), None)
-    if flops and size and tokens:
-        conscience.check_units(*(numbers(table, name) for name in (flops, size, tokens)))
-
-
-def points_of(table: pd.DataFrame, arguments: argparse.Namespace) -> Points:
-    """x, y and trunks; rows with missing values are dropped and counted."""
-    import numpy as np
-
-    from bench.analysis.fits.fit import Points
-
-    x = np.stack([numbers(table, name.strip()) for name in arguments.x.split(",")])
-    y = numbers(table, arguments.y)
-    cluster = table[column(table, arguments.cluster)].astype(str).to_numpy() if arguments.cluster else np.arange(len(y))
-    whole = np.isfinite(y) & np.isfinite(x).all(axis=0)
-    dropped = (f"{int((~whole).sum())} rows with missing values",) if not whole.all() else ()
-    return Points(x=x[:, whole], y=y[whole], cluster=cluster[whole], dropped=dropped)
-
-
-def column(table: pd.DataFrame, name: str) -> str:
-    """`name`, if the table has it.
-
-    Raises:
-        UserError: it does not; suggests the nearest.
-    """
-    if name not in table.columns:
-        raise unknown("column", name, map(str, table.columns))
-    return name
-
-
-def numbers(table: pd.DataFrame, name: str) -> np.ndarray:
-    """A column as floats (integers would overflow in products of counts)."""
-    import pandas as pd
-
-    values = pd.to_numeric(table[column(table, name)], errors="coerce")
-    if values.isna().all():
-        raise UserError(f"Column {name!r} holds no numbers.")
-    return values.to_numpy(dtype=float)
-
-
 def predict_at(arguments: argparse.Namespace, inputs: int) -> np.ndarray | None:
     """Values of --predict, (inputs, n)."""
     import numpy as np
@@ -217,48 +195,29 @@ def predict_at(arguments: argparse.Namespace, inputs: int) -> np.ndarray | None:
     return np.array(rows).T
 
 
-def number(text: str) -> float:
+def parse_claimed(text: str) -> dict[str, float]:
+    """"A=406,B=410" -> {"A": 406.0, "B": 410.0}."""
+    found = {}
+    for item in text.split(","):
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise UserError(f"--claimed {item!r} is not NAME=VALUE.", "For example --claimed b=2.1,c=0.3.")
+        found[name.strip()] = number(value, option="--claimed")
+    return found
+
+
+def number(text: str, *, option: str = "--predict") -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not value > 0:
-        raise UserError(f"{text!r} in --predict is not a positive number.")
+    if not 0 < value < float("inf"):
+        raise UserError(f"{text!r} in {option} is not a positive number.")
     return value
 
 
-def lines(result: dict[str, Any]) -> list[str]:
-    """The answer for people."""
-    from bench.analysis.words import significant
-
-    if "isoflop" in result:
-        found = result["isoflop"]
-        ends = f"[{found['low']:.4f}, {found['high']:.4f}] ({found['level']:.0%}, {len(found['minima'])} budgets)"
-        text = [f"size* = {found['coefficient']:.4g} × budget^{found['exponent']:.4f} {ends}"]
-        text += [f"  budget {p['budget']:.4g}: size {p['size']:.4g}" for p in found.get("predictions", [])]
-        return text + [f"  dropped: {item}" for item in found["dropped"]]
-    text = []
-    for name, answer in result["fits"].items():
-        card = answer["card"]
-        text.append(f"{name}: {card['formula']}, {card['points']} points, {card['loss']}")
-        text.append(f"  {answer['level']:.0%} intervals by resampling: {answer['resampling']}")
-        for key, value in card["parameters"].items():
-            low, high = answer["intervals"][key]
-            text.append(f"  {key} = {value:.5g} [{low:.5g}, {high:.5g}]")
-        agree = f"{card['starts_that_agree']} of {card['starts']} starts agree"
-        rms = f"rms of log residuals {card['rms_log_residual']:.3g}"
-        text.append(f"  objective {card['objective']:.6g}, {agree}, {rms}")
-        for p in answer.get("predictions", []):
-            within, total = (f"[{significant(a, 4)}, {significant(b, 4)}]" for a, b in (p["within"], p["total"]))
-            value = f"y = {significant(p['y'], 4)}"
-            text.append(f"  x = {p['x']}: {value}, {within} within this analysis, {total} in total")
-        text += [f"  warning: {item}" for item in answer["warnings"]]
-    for c in result.get("crossings", []):
-        where = ""
-        if c["x"] is not None:
-            where = f" at {c['x']:.4g} [{c['low']:.4g}, {c['high']:.4g}], then {c['overtakes']} is ahead"
-        text.append(f"{c['first']} and {c['second']} cross: {c['verdict']}{where} ({c['reason']})")
-    return text
+def _columns(arguments: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(name.strip() for name in arguments.x.split(","))
 
 
 def _finite(value: float) -> float | None:

@@ -96,7 +96,8 @@ def total(
     for form in forms:
         for loss in losses:
             try:
-                pooled.append(resample(fit(points, form, loss=loss), draws=draws, seed=seed).predictions(x))
+                made = fit(points, form, loss=loss, max_starts=60)
+                pooled.append(resample(made, draws=draws, seed=seed, restarts=1).predictions(x))
             except UserError:
                 continue
     if not pooled:

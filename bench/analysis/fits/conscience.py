@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +15,9 @@ from bench.errors import UserError
 MIN_SIZES, MIN_DECADES, MAX_EXTRAPOLATION, MIN_AGREE, MAX_EPOCHS = 5, 1.5, 10.0, 3, 4.0
 FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a", "m4": "e"}
 EDGE = 0.02
+SCHEDULES = ("annealed", "schedule", "cooldown", "cooleddown", "lrschedule", "decayed", "anneal")
+CHECKPOINTS = ("checkpoint", "checkpointkind", "selection", "earlystopping", "whichcheckpoint")
+"""Columns that say how a point was read, lower case without punctuation."""
 UNIT_FACTORS = {2: "MACs beside FLOPs", 3: "forward beside forward + backward", 6: "MACs, forward only, beside FLOPs"}
 
 
@@ -71,6 +76,55 @@ def check_schedules(annealed: np.ndarray) -> None:
         )
 
 
+def check_checkpoints(kinds: np.ndarray) -> None:
+    """Refuse points of the best checkpoint next to points of the last: the best is picked from noise.
+
+    Raises:
+        UserError: the column holds both.
+    """
+    values = sorted({str(v).strip().lower() for v in kinds})
+    if len(values) > 1:
+        raise UserError(
+            f"These points mix checkpoints ({', '.join(values[:5])}): the best of a run is picked, the last is not.",
+            "Read every run at its last checkpoint, or fit each kind on its own (--group).",
+        )
+
+
+def check_rates(
+    x: np.ndarray, rates: np.ndarray, y: np.ndarray, *, better: Callable[[np.ndarray], Any] = np.argmin,
+    family: np.ndarray | None = None,
+) -> list[str]:  # fmt: skip
+    """A warning where the best learning rate of a place is the lowest or highest tried, or only one was tried beside
+    places with more. Places are values of x (within a family)."""
+    known = np.isfinite(x) & np.isfinite(rates) & np.isfinite(y)
+    names = np.zeros(len(x), dtype=object) if family is None else family
+    edges, places = [], 0
+    for place in sorted({(str(f), float(v)) for f, v in zip(names[known], x[known], strict=True)}):
+        here = known & (x == place[1]) & (names.astype(str) == place[0])
+        tried = np.unique(rates[here])
+        if len(tried) > 1:
+            places += 1
+            best = rates[here][int(better(y[here]))]
+            if best in (tried[0], tried[-1]):
+                edges.append(f"{place[1]:.4g} (best {best:.3g} of {tried[0]:.3g} to {tried[-1]:.3g})")
+    if not edges:
+        return []
+    return [
+        f"At {len(edges)} of {places} values of x the best learning rate is the edge of its sweep: "
+        f"{'; '.join(edges[:4])}{' and others' if len(edges) > 4 else ''}. Such points look worse than they are."
+    ]
+
+
+def check_repeats(epochs: np.ndarray) -> list[str]:
+    """A warning where data were repeated more than four times in a law that has no term for it."""
+    many = int((epochs > MAX_EPOCHS).sum())
+    if not many:
+        return []
+    most = f"(up to {np.nanmax(epochs):.0f})"
+    return [f"{many} points saw their data more than {MAX_EPOCHS:.0f} times {most}: compute and data are not the same "
+            "there. --form repeated has a term for it (x: N,D,U)."]  # fmt: skip
+
+
 def check_units(flops: np.ndarray, params: np.ndarray, tokens: np.ndarray) -> None:
     """Refuse compute that is counted in two ways in one column.
 
@@ -90,6 +144,14 @@ def check_units(flops: np.ndarray, params: np.ndarray, tokens: np.ndarray) -> No
             f"{significant(factor, 2)} from one another relative to 6 N D ({UNIT_FACTORS[nearest]}).",
             "Bring all compute to one convention: FLOPs = 2 × MACs, forward and backward = 3 × forward.",
         )
+
+
+def check_direction(points: Points) -> list[str]:
+    """A warning if y grows with x: it may be an accuracy."""
+    log_x, log_y = np.log(points.x[0]), np.log(points.y)
+    if len(points) > 2 and float(np.corrcoef(log_x, log_y)[0, 1]) > 0.5:
+        return ["y grows with x. If it is an accuracy, add --accuracy; a law of error falls."]
+    return []
 
 
 def check_errors(points: Points) -> list[str]:

@@ -47,6 +47,8 @@ def crossing(
     if at_main is None:
         ahead = names[0] if main.mean() < 0 else names[1]
         share = float(np.mean([(row < 0).all() or (row > 0).all() for row in gaps]))
+        if share < 0.5:
+            return _cannot("the laws cross in some of the resamples and not in others", 1 - share)
         return _cannot(f"{ahead} is ahead throughout the common range in {share:.0%} of the resamples", 1 - share)
     same = [place for place, falls in found if falls == at_main[1]]
     share = len(same) / number
