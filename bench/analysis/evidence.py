@@ -97,6 +97,7 @@ class Evidence:
     published: bool = False
     reference: Evidence | None = None
     _estimates: dict[tuple[str, int | None], dict[PointKey, Estimate]] = field(default_factory=dict, repr=False)
+    _averages: dict[tuple[PointKey, str, int | None], Samples | None] = field(default_factory=dict, repr=False)
     _pools: dict[str, Pool | None] = field(default_factory=dict, repr=False)
     cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -204,7 +205,12 @@ class Evidence:
         if not parts or any(part is None for part in parts):
             return None
         known = [part for part in parts if part is not None]
-        return known[0] if len(known) == 1 else average(known)
+        if len(known) == 1:
+            return known[0]
+        key = (point.key, measure, wanted)
+        if key not in self._averages:
+            self._averages[key] = average(known)
+        return self._averages[key]
 
     def estimates(self, measure: str, *, shots: int | None = None) -> dict[PointKey, Estimate]:
         """Estimates of one measure at every point. Variance between seeds is pooled over trained points, and apart
