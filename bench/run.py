@@ -257,6 +257,7 @@ def main(argv: list[str] | None = None) -> int:
     add_study_options(p)
     p.add_argument("--plan", action="store_true", help="print the plan and stop")
     p.add_argument("--profile", action="store_true", help="write a torch.profiler trace of each cell's first steps")
+    p.add_argument("--reference", choices=["paper"], help="lay the paper's published points under the measured ones")
     arguments = p.parse_args(argv)
     return execute(arguments)
 
@@ -286,7 +287,7 @@ def execute(arguments: argparse.Namespace) -> int:
             profile=arguments.profile,
         )
     report = importlib.import_module("bench.report")
-    paths = report.build(plan.store, suite=arguments.suite)
+    paths = report.build(plan.store, suite=arguments.suite, reference=arguments.reference)
     report.say(paths, console)
     if arguments.json:
         print(json.dumps(report.to_json(paths)))
