@@ -90,6 +90,13 @@ def independent_difference(evidence: Evidence, a: Samples, b: Samples, measure: 
     return None if both is None else estimate(both, pooled=_twice(evidence.pool(measure)), level=evidence.level)
 
 
+def differences(
+    evidence: Evidence, pairs: Sequence[tuple[str, str, Point, Point]], measure: str
+) -> list[Comparison]:
+    """First minus second point of each (subject, what, first, second), on the seeds that both have."""
+    return _compare(evidence, pairs, measure)
+
+
 def _twice(pooled: Pool | None) -> Pool | None:
     return replace(pooled, variance=2 * pooled.variance) if pooled else None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from bench.analysis import ahead, compare, limits
+from bench.analysis import ahead, branching, compare, limits
 from bench.analysis.answers import Answer, Claim, answers, claims
 from bench.analysis.checks import Check
 from bench.analysis.checks import run as run_checks
@@ -89,6 +89,7 @@ def find(evidence: Evidence) -> Findings:
         found = answers(evidence)
         made += [_answered(answer) for answer in found]
         judged = tuple(claims(evidence)) if found else ()
+    made += [_answered(answer) for answer in branching.answers(evidence)]
     note = "" if evidence.headline else NO_TASKS
     if made and all(len(p.seeds) < 2 for p in evidence.points.values()):  # then every answer would say the same
         note = ONE_SEED

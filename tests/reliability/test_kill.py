@@ -82,14 +82,15 @@ def test_sigkill_at_a_named_point(tmp_path, uninterrupted, point):
     assert not list(store.rglob("*.tmp")) and not list(store.rglob("lease.json"))
 
 
-def test_sigterm_saves_at_the_next_step_and_says_so(tmp_path, uninterrupted):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2], ids=lambda n: n.name)
+def test_a_signal_saves_at_the_next_step_and_says_so(tmp_path, uninterrupted, number):
     store = tmp_path / "test"
     process = worker(store)
     for line in process.stdout:
         event = json.loads(line)
         if event["event"] == "progress" and event["done"] > 10:
             break
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode == 130
     (attempt,) = Study(store).cell(CELL).attempts()
@@ -100,6 +101,24 @@ def test_sigterm_saves_at_the_next_step_and_says_so(tmp_path, uninterrupted):
         "interrupted",
         "complete",
     ]
+
+
+def test_a_signal_to_the_command_saves_every_cell_and_says_how_to_go_on(tmp_path):
+    """As a cluster sends it before a job's time is up."""
+    command = [sys.executable, "-m", "bench.run", "--suite", "smoke", "--models", "ViT-pico/14", "--horizons",
+               "100000", "--results", str(tmp_path)]  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("smoke/cells/*/attempts/*/metrics.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGUSR2)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, output + errors
+    assert "Run the same command to continue" in errors
+    statuses = [json.loads(path.read_text()) for path in tmp_path.glob("smoke/cells/*/attempts/*/status.json")]
+    assert "interrupted" in {status["outcome"] for status in statuses}
+    assert list(tmp_path.glob("smoke/cells/*/checkpoints/step-*/manifest.json"))
 
 
 def test_two_workers_share_a_store_and_do_each_cell_once(tmp_path, uninterrupted):

@@ -1,0 +1,75 @@
+"""What do cool-down branches cost in accuracy, and what do they save? The same budgets reached in three ways.
+
+branch: one trunk at constant rate, from which each budget cools down. separate: each budget trained on its own with the
+same shape. cosine: each on its own with cosine decay over the whole training, the usual practice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bench.spec import Cell, TaskSpec
+from bench.suites._contract import SuiteOptions, merge, pick
+from bench.suites._grid import budgets
+from bench.suites._recipes import recipe_for
+
+QUESTION = "what do cool-down branches cost in accuracy, and how much training do they save?"
+FIGURES = ("branching",)
+HEADLINE = ("scripts",)
+FAR: tuple[str, ...] = ()
+
+WAYS: dict[str, dict[str, Any]] = {
+    "branch": {},
+    "separate": {"schedule": "separate"},
+    "cosine": {"schedule": "separate", "cooldown": 1.0, "cooldown_shape": "cosine"},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """Models with their budgets, and what differs from the suites' recipe."""
+
+    models: dict[str, tuple[int, ...]]
+    recipe: dict[str, Any]
+    probe: tuple[tuple[str, Any], ...]
+
+
+SCALES = {
+    "cpu": Scale(
+        models={
+            "ViT-pico/14": budgets(32_000, 5)[1:],
+            "R5+ViT-pico/14": budgets(12_000, 3)[1:],
+            "R11x0.25-s2": budgets(12_000, 3)[1:],
+        },
+        recipe={"batch": 32, "shift": 1},
+        probe=(("shots", (10,)), ("draws", 3), ("test_limit", 500)),
+    ),
+    "gpu": Scale(
+        models={
+            "ViT-S/4": budgets(1_000_000, 5)[1:],
+            "R8+ViT-Ti/4": budgets(1_000_000, 3)[1:],
+            "R26x1-s2": budgets(1_000_000, 3)[1:],
+        },
+        recipe={"batch": 512, "lr": 1e-3, "warmup_images": 20_000},
+        probe=(("shots", (10,)), ("draws", 5)),
+    ),
+}
+
+
+def cells(options: SuiteOptions) -> list[Cell]:
+    """Three models of three families × three ways × seeds. A model that the scale does not know gets three budgets."""
+    scale = pick("grid", options.scale, SCALES)
+    usual = min(scale.models.values(), key=len)
+    return merge(
+        Cell(
+            model=model, data=data, horizons=scale.models.get(model, usual), seed=seed,
+            recipe=recipe_for(model, **scale.recipe, **change),
+            tasks=tuple(TaskSpec(task="fewshot", data=name, options=scale.probe) for name in HEADLINE),
+            axes=("compute", "branching") if way == "branch" else ("branching",),
+        )
+        for seed in range(options.seeds or 3)
+        for data in options.data or ("glyphs",)
+        for model in options.models or scale.models
+        for way, change in WAYS.items()
+    )  # fmt: skip
