@@ -94,6 +94,20 @@ def test_precision(found: tuple) -> None:
     assert (~planted_M).sum() <= KNOWN
 
 
+@pytest.mark.parametrize("levels", [60, 100])
+def test_a_print_makes_another_garment(levels: int) -> None:
+    """The same shirt with a mark of 3 x 6 pixels on its chest is told apart from the one without."""
+    _, test = parts()
+    shirts = test.take(np.flatnonzero(np.isin(test.labels_N, (0, 2, 4, 6)))[:200])
+    printed = shirts.images_NHWC.astype(int)
+    chest = printed[:, 10:13, 11:17]
+    printed[:, 10:13, 11:17] = np.where(chest.mean(axis=(1, 2, 3), keepdims=True) > 127, chest - levels, chest + levels)
+    found = dedup.find(replace(shirts, images_NHWC=np.clip(printed, 0, 255).astype(np.uint8)), shirts)
+    same = np.mean(np.isin(np.arange(len(shirts)), found.upstream_M[found.upstream_M == found.downstream_M]))
+    print(f"{levels} levels: {same:.1%} taken for copies")
+    assert same <= {60: 0.05, 100: 0.0}[levels]
+
+
 def test_mirrored_is_said(found: tuple) -> None:
     duplicates, places, _, _ = found
     for name, flipped in (("exact", False), ("mirrored", True)):
