@@ -94,7 +94,7 @@ def test_precision(found: tuple) -> None:
     assert (~planted_M).sum() <= KNOWN
 
 
-@pytest.mark.parametrize("levels", [60, 100])
+@pytest.mark.parametrize("levels", [50, 100])
 def test_a_print_makes_another_garment(levels: int) -> None:
     """The same shirt with a mark of 3 x 6 pixels on its chest is told apart from the one without."""
     _, test = parts()
@@ -105,7 +105,7 @@ def test_a_print_makes_another_garment(levels: int) -> None:
     found = dedup.find(replace(shirts, images_NHWC=np.clip(printed, 0, 255).astype(np.uint8)), shirts)
     same = np.mean(np.isin(np.arange(len(shirts)), found.upstream_M[found.upstream_M == found.downstream_M]))
     print(f"{levels} levels: {same:.1%} taken for copies")
-    assert same <= {60: 0.05, 100: 0.0}[levels]
+    assert same <= 0.02
 
 
 def test_mirrored_is_said(found: tuple) -> None:
