@@ -55,7 +55,8 @@ def contrasts(evidence: Evidence, measure: str) -> dict[str, list[Comparison]]:
                 for p in ways[BRANCH].points
                 if name != BRANCH and p.images_seen in apart
             )
-    return {name: compare.differences(evidence, pairs, measure) for name, pairs in found.items() if pairs}
+    ordered = sorted(found, key=lambda name: (name != SEPARATE, name))
+    return {name: compare.differences(evidence, found[name], measure) for name in ordered if found[name]}
 
 
 def measures(evidence: Evidence) -> list[str]:
