@@ -45,6 +45,7 @@ class Pool:
         ]  # fmt: skip
         command += ["--data-root", str(data_root)] if data_root else []
         command += ["--profile"] if profile else []
+        self.interrupted = False  # a worker was: somebody sent a signal to it alone
         self.events: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
         self._errors = [
             tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the worker
@@ -82,6 +83,7 @@ class Pool:
             except subprocess.TimeoutExpired:
                 process.kill()
                 code = process.wait()
+            self.interrupted |= code == EXIT_INTERRUPTED
             errors.seek(0)
             text = errors.read().strip()
             if code < 0:
@@ -131,7 +133,7 @@ def run(
         complaints = pool.finish()
         for number, handler in previous.items():
             signal.signal(number, handler)
-    if received:
+    if received or pool.interrupted:
         raise Interrupted("every running cell was saved")
     undone = [c for c in plan.todo if not Study(plan.store).cell(c.cell).record.exists()]
     if complaints and len(undone) > len(failures):

@@ -1,0 +1,119 @@
+"""Several ranks are one worker: what stops one stops all, in one sentence, and any number of ranks continues."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from bench import run
+from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, Interrupted, UserError
+from bench.exec import local, torchrun
+from bench.planner import Plan, PlannedCell
+from bench.spec import Cell
+from bench.store.cells import CellDirectory, Study
+from bench.store.records import read_record
+from bench.suites._recipes import recipe_for
+
+pytestmark = pytest.mark.xdist_group("ranks")
+RECIPE = replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16, micro_batch=4)
+CELL = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 3200), seed=1, recipe=RECIPE)
+
+def train(store: Path, *, ranks: int, at: int | None = None, act: Callable[[], None] = lambda: None) -> list[str]:
+    """Run the cell as `bench.run --ranks` does; `act` once, when it has done `at` steps. Returns its failures."""
+    planned = PlannedCell(cell=CELL, name=CELL.readable_name, state="missing", fraction=0.0, images=3200)
+    plan = Plan(
+        suite="test", scale="cpu", store=store, cells=(planned,), device="cpu", workers=1, threads=1, ranks=ranks,
+        rates={}, sizes={},
+    )  # fmt: skip
+    left = [act]
+
+    def on_event(_: int, event: dict) -> None:
+        if at is not None and event["event"] == "progress" and event["done"] >= at and left:
+            left.pop()()
+
+    return local.run(plan, on_event=on_event, tick=lambda: None)
+
+
+def signal_rank(number: int, what: signal.Signals) -> None:
+    """Send a signal to one rank of the run that this process has started."""
+    listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True).stdout
+    found = 0
+    for line in listed.splitlines():
+        pid, _, arguments = line.strip().partition(" ")
+        if "bench.worker" not in arguments:
+            continue
+        try:
+            variables = Path(f"/proc/{pid}/environ").read_text().split("\0")
+        except OSError:
+            continue
+        if f"RANK={number}" in variables and f"MARK={os.getpid()}" in variables:
+            os.kill(int(pid), what)
+            found += 1
+    assert found == 1
+
+
+def outcomes(directory: CellDirectory) -> list[str]:
+    return [attempt["outcome"] for attempt in directory.attempt_log()]
+
+
+def half_written(store: Path) -> list[Path]:
+    return [*store.rglob("*.tmp"), *store.rglob("record*.json")]
+
+
+def test_whatever_stops_a_rank_stops_all_and_one_rank_finishes_what_two_began(tmp_path, monkeypatch):
+    store = tmp_path / "test"
+    directory = Study(store).cell(CELL)
+    monkeypatch.setenv("MARK", str(os.getpid()))
+
+    with pytest.raises(Interrupted, match="saved"):
+        train(store, ranks=2, at=50, act=lambda: signal_rank(1, signal.SIGTERM))
+    assert outcomes(directory) == ["interrupted"]
+    newest = max(directory.checkpoints.iterdir())
+    saved = json.loads((newest / "state.json").read_text())
+    assert 50 <= saved["work"] < 160 and saved["ranks"] == 2
+    assert not half_written(store) and not directory.lease.exists()
+
+    with pytest.raises(UserError) as failure:
+        train(store, ranks=2, at=saved["work"] + 1, act=lambda: signal_rank(1, signal.SIGKILL))
+    assert failure.value.what == "Rank 1 of 2 was killed by SIGKILL; is memory short? All ranks have ended."
+    assert "same command" in failure.value.fix and "any number of ranks" in failure.value.fix
+    assert outcomes(directory) == ["interrupted", "failed"]
+    assert not half_written(store)
+
+    assert train(store, ranks=1) == []
+    record = read_record(directory.record)
+    assert [a["outcome"] for a in record["attempts"]] == ["interrupted", "failed", "complete"]
+    assert record["status"] == "complete" and record["cost"]["ranks"] == 1
+    assert [row["steps"] for row in record["horizons"]] == [0, 200]
+    assert len(list(store.rglob("record.json"))) == 1 and not list(store.rglob("*.tmp"))
+
+
+def test_ranks_that_cannot_share_a_batch_are_refused_before_anything_is_written(tmp_path, capsys):
+    code = run.main(["--suite", "smoke", "--ranks", "3", "--device", "cpu", "--results", str(tmp_path / "results")])
+    assert code == EXIT_USAGE
+    message = capsys.readouterr().err
+    assert "cannot be shared equally by 3 ranks" in message and "1, 2, 4, 8" in message
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    "codes, expected",
+    [((130,), EXIT_INTERRUPTED), ((1,), EXIT_FAILED), ((2, 130), EXIT_INTERRUPTED), ((2, 1), EXIT_USAGE)],
+)
+def test_the_launcher_hands_on_how_ranks_ended(codes, expected):
+    failures = {number: SimpleNamespace(exitcode=code) for number, code in enumerate(codes)}
+    assert torchrun.outcome(failures, ranks=4) == expected
+
+
+def test_the_launcher_names_the_rank_that_was_killed():
+    failures = {2: SimpleNamespace(exitcode=2), 3: SimpleNamespace(exitcode=-signal.SIGSEGV)}
+    with pytest.raises(UserError, match="Rank 3 of 4 was killed by SIGSEGV"):
+        torchrun.outcome(failures, ranks=4)

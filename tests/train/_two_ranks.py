@@ -1,0 +1,167 @@
+"""What each of two ranks does in test_distributed.py: `torchrun --nproc-per-node=2 -m tests.train._two_ranks FOLDER`.
+
+Every rank writes what it saw to FOLDER/rank<number>.json. Importing this module gives the same training on one rank.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from bench import models
+from bench.data.images import ImageSet
+from bench.errors import Interrupted, UserError
+from bench.jobs._contract import JobContext
+from bench.spec import Cell, Recipe
+from bench.store.cells import CellDirectory
+from bench.train.batches import Batches
+from bench.train.loop import Trainer
+from bench.train.ranks import ALONE, Ranks
+
+STEPS, SAVED, CONTINUED = 50, 8, 20  # all; before which a checkpoint is written; to which it is continued
+FLOAT = Recipe(batch=16, lr=1e-3, warmup_images=160, dtype="float32", cooldown=0.0)
+DROPOUT = (("dropout", 0.2),)
+
+# name: (model, its options, recipe). A micro-batch that divides each rank's share keeps dropout's draws.
+CASES: dict[str, tuple[str, tuple, Recipe]] = {
+    "vit": ("ViT-pico/14", DROPOUT, replace(FLOAT, micro_batch=4, average=0.9)),
+    "vit-fsdp": ("ViT-pico/14", DROPOUT, replace(FLOAT, micro_batch=4, average=0.9, sharding="fsdp")),
+    "bit": ("R8x0.125-s2", (), replace(FLOAT, flip=True)),
+    "bit-micro": ("R8x0.125-s2", (), replace(FLOAT, flip=True, micro_batch=4)),
+    "hybrid-fsdp": ("R5+ViT-pico/4", (), replace(FLOAT, sharding="fsdp")),
+    "low": ("ViT-pico/14", DROPOUT, replace(FLOAT, micro_batch=4, dtype="bfloat16")),
+    "low-whole": ("ViT-pico/14", (), replace(FLOAT, dtype="bfloat16")),
+}
+SHORT = {"vit-fsdp": 20, "bit": 12, "hybrid-fsdp": 6, "low": 6, "low-whole": 6}
+
+
+def images() -> ImageSet:
+    rng = np.random.default_rng(0)
+    labels = np.arange(300) % 3
+    pixels = (rng.integers(0, 120, (300, 28, 28, 1)) + 60 * labels[:, None, None, None]).astype(np.uint8)
+    return ImageSet(
+        name="grey", split="train", images_NHWC=pixels, labels_N=labels, class_names=("a", "b", "c"), kind="rendered"
+    )
+
+
+def trainer(case: str, folder: Path, ranks: Ranks = ALONE) -> Trainer:
+    """A trainer of the case, at its initial weights."""
+    name, options, recipe = CASES[case]
+    torch.manual_seed(3)
+    whole = models.build(name, image_size=28, channels=1, num_classes=3, **dict(options))
+    ranks.check(whole)
+    model = ranks.shard(whole, sharding=recipe.sharding, dtype=recipe.dtype)
+    batches = Batches(images(), recipe=recipe, seed=5, device="cpu", ranks=ranks)
+    made = Trainer(
+        model=model, initialise=lambda: None, batches=batches,
+        recipe=recipe, horizons=(STEPS * recipe.batch,), seed=5, device="cpu", folder=folder, evaluate=lambda *_: {},
+        progress=lambda _: None, should_stop=lambda: False, log=lambda _: None, ranks=ranks,
+    )  # fmt: skip
+    model.train()
+    return made
+
+
+def losses(made: Trainer, steps: int, *, save_at: int | None = None) -> list[float]:
+    """Losses of the steps up to `steps`; a checkpoint is written before step `save_at`."""
+    while made.position.step < steps:
+        if made.position.step == save_at:
+            made.save()
+        made.step()
+        made.position.step += 1
+        made.position.work += 1
+    return [float(loss) for loss in made.losses]
+
+
+def caught(work: Callable[[], Any]) -> str:
+    """How `work` ends."""
+    try:
+        return f"returned {work()}"
+    except (UserError, Interrupted) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def fails_on(number: int, ranks: Ranks) -> int:
+    if ranks.number == number:
+        raise ValueError("a fuse blew")
+    return 7
+
+
+def interrupted() -> None:
+    raise Interrupted("saved at step 3")
+
+
+def decisions(ranks: Ranks) -> dict[str, Any]:
+    """The answers of the calls that ranks decide by."""
+    late = [ranks.agree(stop=ranks.number == 1 and step == 1, save=step == 0) for step in range(4)]
+    return {
+        "lead": caught(lambda: ranks.lead(lambda: {"number": ranks.number})),
+        "lead fails": caught(lambda: ranks.lead(lambda: fails_on(0, ranks))),
+        "lead interrupted": caught(lambda: ranks.lead(interrupted)),
+        "everywhere": caught(lambda: ranks.everywhere(lambda: 7)),
+        "everywhere fails": caught(lambda: ranks.everywhere(lambda: fails_on(1, ranks))),
+        "batch norm": caught(lambda: ranks.check(nn.Sequential(nn.BatchNorm2d(3)))),
+        "agree": late,
+    }
+
+
+JOB = Cell(
+    model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 160, 320), seed=1,
+    recipe=replace(FLOAT, cooldown=0.2, micro_batch=4, sharding="fsdp"),
+)  # fmt: skip
+
+
+def job(folder: Path, ranks: Ranks = ALONE) -> dict[str, Any] | None:
+    """The body of the record that the training job leaves, sharded where there are ranks."""
+    from bench.jobs.train import run
+
+    nothing: Callable[..., None] = lambda *_: None  # noqa: E731
+    context = JobContext(
+        directory=CellDirectory(folder), attempt=folder, device="cpu", threads=1, progress=nothing,
+        should_stop=lambda: False, log=nothing, ranks=ranks,
+    )  # fmt: skip
+    return run(JOB, context)
+
+
+def falls_out(ranks: Ranks) -> str:
+    """What the first rank says when the other has failed and gone."""
+    if ranks.number == 1:
+        ranks.lost(ArithmeticError("a fuse blew"))
+        ranks.abandon(0)
+    try:
+        ranks.lead(lambda: None)
+        for _ in range(100):
+            ranks.mean(torch.ones(()))
+    except Exception as error:
+        return str(ranks.lost(error))
+    return "nothing"
+
+
+def main(folder: Path) -> None:
+    from bench.train.distributed import Together
+
+    torch.set_num_threads(1)
+    ranks = Together(device="cpu")
+    found: dict[str, Any] = {"decisions": decisions(ranks), "losses": {}, "resumed": {}}
+    for case in CASES:
+        made = trainer(case, folder / f"two-{case}", ranks)
+        found["losses"][case] = losses(made, SHORT.get(case, STEPS), save_at=SAVED)
+    for case in ("vit", "vit-fsdp"):  # what one rank began
+        made = trainer(case, folder / "one-vit", ranks)
+        assert made.resume()
+        found["resumed"][case] = losses(made, CONTINUED)
+    found["body"] = job(folder / "job-two", ranks)
+    (folder / f"rank{ranks.number}.json").write_text(json.dumps(found))
+    (folder / "said").write_text(falls_out(ranks))
+    ranks.abandon(0)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

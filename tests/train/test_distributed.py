@@ -1,0 +1,146 @@
+"""Two ranks train what one trains: the same losses, the same checkpoints, whichever of the two continues."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from bench.errors import UserError
+from bench.spec import Cell, Recipe
+from bench.store import checkpoints
+from bench.train.ranks import Ranks, check_cells
+from tests.conftest import PROJECT
+from tests.train._two_ranks import CASES, CONTINUED, SAVED, SHORT, STEPS, job, losses, trainer
+
+pytestmark = pytest.mark.xdist_group("ranks")
+EXACT = ("vit", "vit-fsdp", "bit", "bit-micro", "hybrid-fsdp")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("ranks")
+
+
+@pytest.fixture(scope="module")
+def one(folder) -> dict[str, list[float]]:
+    """Losses on one rank. FSDP of one rank is that rank: the cases differ in nothing else."""
+    found = {}
+    for case in CASES:
+        steps, like = SHORT.get(case, STEPS), case.removesuffix("-fsdp")
+        if like != case and like in found:
+            found[case] = found[like][:steps]
+        else:
+            found[case] = losses(trainer(case, folder / f"one-{case}"), steps, save_at=SAVED)
+    return found
+
+
+@pytest.fixture(scope="module")
+def two(folder, one) -> list[dict]:
+    """What each of two ranks found. It starts after `one`, whose checkpoint it continues."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [sys.executable, *launcher, "-m", "tests.train._two_ranks", str(folder)],
+        env=os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads((folder / f"rank{number}.json").read_text()) for number in range(2)]
+
+
+@pytest.mark.parametrize("case", EXACT)
+def test_two_ranks_have_the_losses_of_one(one, two, case):
+    """Including augmentation, dropout where micro-batches keep their place, clipping, accumulation, sharding."""
+    assert len(one[case]) == SHORT.get(case, STEPS)
+    assert len(set(one[case])) > 5  # it trains
+    assert two[0]["losses"][case] == pytest.approx(one[case], rel=1e-5, abs=0)
+
+
+@pytest.mark.parametrize("case", ["low", "low-whole"])
+def test_in_bfloat16_they_agree_within_its_rounding(one, two, case):
+    assert two[0]["losses"][case] == pytest.approx(one[case], rel=2**-6, abs=0)
+
+
+def test_every_rank_sees_the_loss_of_the_whole_batch(two):
+    assert two[0]["losses"] == two[1]["losses"]
+
+
+@pytest.mark.parametrize("case", ["vit", "vit-fsdp"])
+def test_two_ranks_continue_what_one_began(one, two, case):
+    assert two[0]["resumed"][case] == pytest.approx(one["vit"][:CONTINUED], rel=1e-5, abs=0)
+
+
+@pytest.mark.parametrize("case", ["vit", "vit-fsdp"])
+def test_one_rank_continues_what_two_began(one, two, folder, case):
+    made = trainer("vit", folder / f"two-{case}")
+    assert made.resume() and made.position.step == SAVED
+    assert losses(made, CONTINUED) == pytest.approx(one["vit"][:CONTINUED], rel=1e-5, abs=0)
+
+
+@pytest.mark.parametrize("case", ["vit", "vit-fsdp"])
+def test_a_checkpoint_of_ranks_is_whole(two, one, folder, case):
+    """Weights, both moments of the optimizer, the running average: the tensors of one rank, not shards of them."""
+    mine, theirs = (checkpoints.load_newest(folder / name)[0].tensors for name in ("one-vit", f"two-{case}"))
+    assert {k: v.shape for k, v in mine.items()} == {k: v.shape for k, v in theirs.items()}
+    assert any("average." in k for k in mine) and any("exp_avg_sq" in k for k in mine)
+    head = "live/model.head.weight"
+    torch.testing.assert_close(theirs[head], mine[head], rtol=1e-3, atol=1e-5)
+    assert [p.name for p in (folder / f"two-{case}").iterdir()] == [f"step-{SAVED:09d}"]
+
+
+def test_what_one_rank_decides_or_suffers_all_are_told(two):
+    first, second = (rank["decisions"] for rank in two)
+    assert first == second
+    assert first["lead"] == "returned {'number': 0}"
+    assert first["lead fails"] == "RankError: ValueError: a fuse blew"
+    assert first["lead interrupted"] == "Interrupted: saved at step 3"
+    assert first["everywhere"] == "returned 7"
+    assert first["everywhere fails"] == "RankError: Rank 1 of 2: ValueError: a fuse blew"
+    assert "normalises over the batch" in first["batch norm"]
+
+
+def test_a_wish_of_any_rank_to_stop_is_known_to_all_one_step_later(two):
+    """Saving is the first rank's to decide, and asked for once."""
+    assert two[0]["decisions"]["agree"] == [[False, False], [False, True], [True, False], [False, False]]
+
+
+def test_the_others_know_which_rank_failed_and_why(two, folder):
+    first, _, _ = (folder / "said").read_text().partition("\n")
+    assert first == "Rank 1 of 2 failed: ArithmeticError: a fuse blew"
+
+
+def test_the_record_of_ranks(two, folder):
+    """Sharded and whole: the same rows; devices and core-days of all ranks."""
+    alone, together = job(folder / "job-one"), two[0]["body"]
+    for mine, theirs in zip(together["horizons"], alone["horizons"], strict=True):
+        assert mine["final_train_loss"] == pytest.approx(theirs["final_train_loss"], rel=1e-5)
+        assert mine["scores"] == theirs["scores"]
+        assert mine["train_flops"] == theirs["train_flops"] and mine["images_trained"] == theirs["images_trained"]
+        assert mine["core_days"] == pytest.approx(2 * mine["train_seconds"] / 86_400)
+    cost = together["cost"]
+    assert [cost[key] for key in ("ranks", "sharding", "devices")] == [2, "fsdp", 2]
+    assert [alone["cost"][key] for key in ("ranks", "sharding", "devices")] == [1, None, 1]
+    assert cost["core_days"] == pytest.approx(2 * cost["seconds"]["train"] / 86_400)
+
+
+def test_shares_are_the_batch():
+    class Rank(Ranks):
+        def __init__(self, number):
+            self.number, self.size = number, 4
+
+    batch = list(range(32))
+    assert [image for number in range(4) for image in batch[Rank(number).share(32)]] == batch
+    assert Ranks().share(32) == slice(0, 32)
+
+
+def test_a_batch_that_ranks_cannot_share_is_refused():
+    cell = Cell(model="ViT-pico/14", data="digits", horizons=(640,), recipe=Recipe(batch=64))
+    check_cells([cell], ranks=4)
+    with pytest.raises(UserError, match=r"64 images cannot be shared equally by 3 ranks.*\n.*1, 2, 4, 8, 16, 32, 64"):
+        check_cells([cell], ranks=3)
+    with pytest.raises(UserError, match="speed job is done by one process"):
+        check_cells([Cell(model="ViT-pico/14", data="digits", job="speed")], ranks=2)
