@@ -122,7 +122,7 @@ def here(names: tuple[str, ...], options: SuiteOptions) -> tuple[str, ...]:
 
 def stored_at(name: str, size: int) -> str:
     """The set's name with the size to store its images at, where they are larger: "pets" -> "pets:384px"."""
-    side = getattr(discover.load("data set", name), "SIZE", None)
+    side = getattr(discover.load("data set", name), "SIDE", None)
     return f"{name}:{size}px" if name == "imagenet" or (isinstance(side, int) and side >= 224) else name
 
 

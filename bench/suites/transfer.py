@@ -68,7 +68,7 @@ def _paper(options: SuiteOptions) -> Study:
     def tasks(model: str) -> tuple[TaskSpec, ...]:
         found = [_task("finetune", name, image_size=fitting(model, 384), flip=True, repeats=3) for name in stored]
         large = {"image_size": fitting(model, 512), "average": 0.9999}
-        return (*found, _task("finetune", "imagenet", flip=True, repeats=3, **large))
+        return (*found, _task("finetune", "imagenet:512px", flip=True, repeats=3, **large))
 
     stored = tuple(stored_at(name, 384) for name in here(PUBLIC, options))
     return Study(upstream=PAPER, tasks=tasks, seeds=1, image_size=224, channels=3, untrained=False)
