@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from functools import cache
 from types import ModuleType
 
 from bench.errors import unknown
@@ -22,8 +23,9 @@ FOLDERS = {
 }
 
 
+@cache
 def names(kind: str) -> tuple[str, ...]:
-    """Public names of everything of one kind, sorted."""
+    """Public names of everything of one kind, sorted; listed once per process, a plan asks thousands of times."""
     package = importlib.import_module(FOLDERS[kind])
     found = (m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_") and not m.ispkg)
     return tuple(sorted(name.replace("_", "-") for name in found))
