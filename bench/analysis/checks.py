@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bench.analysis import validity
 from bench.analysis.evidence import PIXELS, Evidence
 from bench.analysis.sizes import size_curves
 from bench.analysis.words import join, plural, significant
@@ -152,6 +153,26 @@ def different_recipes(evidence: Evidence) -> list[Check]:
     return [Check(name="recipes", level="note", text=text)]
 
 
+def unfit(evidence: Evidence) -> list[Check]:
+    """What laws refuse: points read in mid-schedule beside annealed ones, compute in two units."""
+    found = []
+    for family in sorted({s.family for s in evidence.on_axis("compute")}):
+        points = [p for s in evidence.on_axis("compute") if s.family == family for p in s.points]
+        reason = validity.refusal(evidence, points)
+        if reason:
+            found.append(Check(name="refused", level="warning", text=f"No law for {family}: {reason}."))
+    return found
+
+
+def rates(evidence: Evidence) -> list[Check]:
+    """Learning rates whose best is the edge of the sweep; warm-ups that short runs hardly leave."""
+    found = validity.under_swept(evidence)
+    named = "; ".join(found[:4]) + (" and others" if len(found) > 4 else "")
+    text = f"The best learning rate is the edge of its sweep: {named}. Such models look worse than they are."
+    made = [Check(name="learning rate", level="warning", text=text)] if found else []
+    return made + [Check(name="warm-up", level="warning", text=warm) for warm in validity.long_warmup(evidence)]
+
+
 def _flops_by_family(evidence: Evidence) -> dict[str, tuple[float, float]]:
     ranges: dict[str, tuple[float, float]] = {}
     for series in evidence.on_axis("compute"):
@@ -164,5 +185,5 @@ def _flops_by_family(evidence: Evidence) -> dict[str, tuple[float, float]]:
 
 CHECKS: tuple[Callable[[Evidence], list[Check]], ...] = (
     damaged, unsuccessful, unfinished, one_seed, narrow_compute, narrow_data, repeated_data, mixed, no_baseline,
-    different_recipes,
+    different_recipes, unfit, rates,
 )  # fmt: skip

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from bench.analysis import validity
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
 from bench.analysis.fits import bootstrap, fit, rank
 from bench.analysis.fits.crossing import frontier_bias, pareto
@@ -154,6 +155,9 @@ def _law(evidence: Evidence, family: str, points: Sequence[Point], axis: str, me
 
 def _fit(evidence: Evidence, family: str, points: Sequence[Point], axis: str, measure: str) -> Law | str:
     known = [p for p in points if (e := evidence.estimate(p, measure)) is not None and 0 < e.value < 1]
+    refused = validity.refusal(evidence, known)
+    if refused:
+        return refused
     x = np.array([_x(p, axis) for p in known])
     errors = np.array([1 - evidence.estimate(p, measure).value for p in known])  # type: ignore[union-attr]
     strict = pareto(x.tolist(), errors.tolist())

@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
+from scipy import stats
 
 from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Verdict
@@ -22,6 +23,7 @@ from bench.errors import UserError
 
 LIMIT = math.log(1e4)  # of log k, where laws are so flat that any factor fits
 UNDETERMINED = 1e4
+SURELY = 2.5  # standard errors of the difference of two trends in the residuals
 QUESTION = "How much compute does one family need to match another?"
 
 
@@ -60,6 +62,7 @@ def ratio(first: Law, second: Law) -> Answer:
         f"{_range(low, high)}, {_range(*within)} within one analysis; both reached "
         f"{percent(1 - errors[1])} to {percent(1 - errors[0])} %."
     )
+    sentence += _changing(resampled[0].fit)
     if verdict == "cannot tell":
         sentence = f"No difference beyond the interval: {sentence}"
     forms = ", ".join(sorted({r.fit.form.name for r in resampled}))
@@ -89,6 +92,19 @@ def factors(first: Law, second: Law) -> list[bootstrap.Resampled]:
             law = fit.fit(points, form, loss=loss, max_starts=STARTS, relative=fit.QUICK)
             made.append(bootstrap.resample(law, draws=DRAWS, restarts=0))
     return made
+
+
+def _changing(made: fit.Fit) -> str:
+    """Says so where one family gains on the other along the range: one factor is then an average."""
+    log_x, second = np.log(made.points.x[0]), made.points.x[1] > FIRST
+    trends = [stats.linregress(log_x[side], made.residuals[side]) for side in (~second, second) if side.sum() > 2]
+    if len(trends) < 2:
+        return ""
+    gain = trends[1].slope - trends[0].slope
+    if abs(gain) < SURELY * float(np.hypot(trends[0].stderr, trends[1].stderr)):
+        return ""
+    return " It is an average: the gap narrows with compute." if (gain < 0) == (made.theta[-1] > 0) else (
+        " It is an average: the gap widens with compute.")  # fmt: skip
 
 
 def _range(low: float, high: float) -> str:

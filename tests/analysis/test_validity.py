@@ -1,0 +1,61 @@
+"""Studies whose points do not belong in one law are refused; weak ones are warned of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.analysis import cards, checks, validity
+from tests.analysis._records import World
+from tests.analysis._study import read
+
+
+def records(**recipe: Any) -> list[dict[str, Any]]:
+    world = World(seed=1)
+    world.sizes = (30_000,)
+    made = world.records()
+    for record in made:
+        record["cell"]["recipe"] |= {"cooldown": 0.2, "warmup_images": 500, **recipe}
+    return made
+
+
+def said(made: list[dict[str, Any]], name: str) -> list[str]:
+    return [check.text for check in checks.run(read(made)) if check.name == name]
+
+
+def test_mid_schedule_beside_annealed_points_is_refused() -> None:
+    made = records()
+    assert said(made, "refused") == []
+    for record in made:
+        if record["cell"]["model"] == "ViT-mini/7":
+            record["cell"]["recipe"]["cooldown"] = 0.0
+    (text,) = said(made, "refused")
+    assert text.startswith("No law for ViT") and "not cooled down" in text
+    evidence = read(made)
+    assert "ViT" not in {card["family"] for card in cards.fit_cards(evidence)}
+    assert any("ViT" in reason and "cooled down" in reason for reason in cards.missing(evidence))
+
+
+def test_a_flop_unit_mix_up_is_refused_by_model() -> None:
+    made = records()
+    for record in made:
+        if record["cell"]["model"] == "ResNet-base":  # forward alone
+            for horizon in record["horizons"]:
+                horizon["train_flops"] = {name: value / 3 for name, value in horizon["train_flops"].items()}
+    (text,) = said(made, "refused")
+    assert "No law for ResNet" in text and "ResNet-base: compute is 0.33 times" in text
+
+
+def test_an_under_swept_learning_rate_and_a_long_warm_up_are_warned_of() -> None:
+    swept = []
+    for rate, lift in ((1e-3, 0.0), (3e-3, 0.05), (1e-2, 0.1)):
+        for record in records(lr=rate):
+            record["directory"] += f"-{rate}"
+            for horizon in record["horizons"]:
+                for score in (s for s in horizon["scores"] if s["task"] == "upstream"):
+                    score["value"] = min(0.999, score["value"] + lift)
+            swept.append(record)
+    (text,) = said(swept, "learning rate")
+    assert "best 0.01 of 0.001 to 0.01" in text
+    assert said(records(), "learning rate") == [] == said(records(), "warm-up")
+    assert "short runs look worse" in said(records(warmup_images=2_000), "warm-up")[0]
+    assert validity.units(read(records()).points.values()) == []
