@@ -16,7 +16,10 @@ TITLE = "Cool-down branches against trainings of their own"
 @_style.context()
 def draw(evidence: Evidence) -> Drawing:
     """One panel per way of training apart, and one of what was spent."""
-    measure = branching.measures(evidence)[0]
+    measures = branching.measures(evidence)
+    if not measures:
+        raise NothingToDraw("nothing was scored")
+    measure = measures[0]
     contrasts = branching.contrasts(evidence, measure)
     savings = branching.savings(evidence)
     if not contrasts or not savings:
