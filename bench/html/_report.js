@@ -72,7 +72,7 @@
         row.forEach(function (text) { line.insertCell().textContent = text; });
       });
     });
-    if (!spot[3].length) { element("p", "A published point: there is no record of it here.", body); }
+    if (!spot[3].length) { element("p", "No single record lies behind this point.", body); }
     dialog.showModal();
     dialog.scrollTop = 0;
   }

@@ -10,7 +10,6 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.words import MISSING, core_days, count, duration, flops, percent, short_count, significant
 from bench.plots._contract import Saved
 
-MAX_SPOTS = 2_000  # marks of one figure that answer to the pointer
 MAX_RECORDS = 300  # records whose facts are in the page; the others are named, and lie beside it
 
 LABELS = (
@@ -20,28 +19,17 @@ LABELS = (
 HEADS = ("Images seen", "Epochs", "Training FLOPs", "Core-days", "Images/s", "Train loss")
 
 
-def spots(figures: Sequence[Saved]) -> dict[str, list[Any]]:
-    """Per figure, its marks (thinned evenly beyond `MAX_SPOTS`)."""
-    found = {}
-    for figure in figures:
-        step = -(-len(figure.spots) // MAX_SPOTS) or 1
-        found[f"figure-{figure.name}"] = list(figure.spots[::step])
-    return found
-
-
 def limits(figures: Sequence[Saved]) -> dict[str, str]:
     """Per figure, a sentence where not every mark answers to the pointer."""
-    kept = spots(figures)
     return {
-        figure.name: f"{len(kept[f'figure-{figure.name}']):,} of {len(figure.spots):,} marks answer to the pointer."
-        for figure in figures
-        if len(kept[f"figure-{figure.name}"]) < len(figure.spots)
-    }
+        figure.name: f"{len(figure.spots):,} of {figure.marks:,} marks answer to the pointer."
+        for figure in figures if len(figure.spots) < figure.marks
+    }  # fmt: skip
 
 
 def page_data(evidence: Evidence, figures: Sequence[Saved]) -> str:
     """JSON for the page's script, with nothing in it that could end a script element."""
-    kept = spots(figures)
+    kept = {f"figure-{figure.name}": figure.spots for figure in figures}
     names = list(dict.fromkeys(cell for marks in kept.values() for spot in marks for cell in spot.cells))
     number = {name: place for place, name in enumerate(names)}
     means = _means(evidence, set(names[:MAX_RECORDS]))

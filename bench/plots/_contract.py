@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,9 @@ import pandas as pd
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+MAX_SPOTS = 2_000  # marks of one figure that answer to the pointer
 
 
 class NothingToDraw(Exception):
@@ -35,14 +39,14 @@ class Mark:
 
     Attributes:
         axes, x, y: where it was drawn, in data coordinates.
-        text: what is shown: lines about the run and its score.
+        text: what is shown: lines about the run and its score; a function, where there are many marks.
         cells: names of the cells behind it; a click shows their records.
     """
 
     axes: Axes
     x: float
     y: float
-    text: str
+    text: str | Callable[[], str]
     cells: tuple[str, ...] = ()
 
 
@@ -77,7 +81,10 @@ class Spot:
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """Bytes of a figure's files. Equal drawings give equal bytes: no dates, versions or random ids inside."""
+    """Bytes of a figure's files. Equal drawings give equal bytes: no dates, versions or random ids inside.
+
+    `spots` are the marks that answer to the pointer, `marks` is how many there are.
+    """
 
     name: str
     title: str
@@ -87,6 +94,7 @@ class Saved:
     svg: str
     csv: str
     spots: tuple[Spot, ...] = ()
+    marks: int = 0
 
     def files(self, folder: Path) -> dict[Path, bytes]:
         """File name to content."""
@@ -113,14 +121,17 @@ def render(name: str, title: str, drawing: Drawing) -> Saved:
     return Saved(
         name=name, title=title, caption=drawing.caption, alt=drawing.alt, png=png.getvalue(), svg=text,
         csv=drawing.data.to_csv(index=False, lineterminator="\n"), spots=spots,
+        marks=len(drawing.marks),
     )  # fmt: skip
 
 
 def _spots(drawing: Drawing) -> tuple[Spot, ...]:
-    """Where the marks are on the picture, once everything has its place."""
+    """Where the marks are on the picture, once everything has its place; thinned evenly beyond `MAX_SPOTS`."""
+    step = -(-len(drawing.marks) // MAX_SPOTS) or 1
     width, height = drawing.figure.bbox.width, drawing.figure.bbox.height
     found = []
-    for mark in drawing.marks:
+    for mark in drawing.marks[::step]:
+        text = mark.text if isinstance(mark.text, str) else mark.text()
         x, y = mark.axes.transData.transform((mark.x, mark.y))
-        found.append(Spot(x=round(x / width, 4), y=round(1 - y / height, 4), text=mark.text, cells=mark.cells))
+        found.append(Spot(x=round(x / width, 4), y=round(1 - y / height, 4), text=text, cells=mark.cells))
     return tuple(found)

@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,7 +139,7 @@ def _panel(
             for mark_x, point, e in found:
                 collected.rows.append(_row(measure, kind, line.label, point, e) | {x_name: mark_x})
                 collected.estimates.append(e)
-                text = point_text(evidence, point, measure, e, label=line.label)
+                text = partial(point_text, evidence, point, measure, e, label=line.label)
                 cells = () if evidence.published else evidence.cells.get(point.variant, ())
                 collected.marks.append(Mark(axes=axes, x=mark_x * factor, y=100 * e.value, text=text, cells=cells))
         if marks:

@@ -42,7 +42,7 @@ def draw(evidence: Evidence) -> Drawing:
             for card in mine:
                 _law(axes, card, scale, families, hollow=evidence.published)
                 rows += _rows(card)
-                marks += _marks(axes, card, scale)
+                marks += _marks(axes, card, scale, source="published" if evidence.published else "")
             _style.plain_log_x(axes, [x / scale for x in xs])
             _plain_log_y(axes, [row["error"] for row in rows if row["axis"] == name])
             axes.set_xlabel(f"Pre-training compute [{unit}s]" if name == "compute" else "Distinct pre-training images")
@@ -89,11 +89,11 @@ def _rows(card: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def _marks(axes: Axes, card: dict[str, Any], scale: float) -> list[Mark]:
+def _marks(axes: Axes, card: dict[str, Any], scale: float, *, source: str) -> list[Mark]:
     found = []
     for point in card["frontier"]:
         text = f"{card['family']}, on the frontier\nerror {percent(point['error'])} %, corrected for being picked"
-        found.append(Mark(axes=axes, x=point["x"] / scale, y=100 * point["error"], text=text))
+        found.append(Mark(axes=axes, x=point["x"] / scale, y=100 * point["error"], text=f"{text}\n{source}".strip()))
     return found
 
 

@@ -113,7 +113,8 @@ def test_the_page_is_well_formed_and_self_contained(built: Path) -> None:
     assert not re.search(r"https?://|@import|url\((?!#)", text)
     assert len(page.ids) == len(set(page.ids))
     assert set(re.findall(r'(?:href="|url\()#([^")]+)', text)) <= set(page.ids)
-    assert page.tags.count("svg") == 2 and "prefers-color-scheme: dark" in text and 'name="viewport"' in text
+    drawn = list((built / "synthetic" / "figures").glob("*.svg"))
+    assert page.tags.count("svg") == len(drawn) >= 3 and "prefers-color-scheme: dark" in text and 'name="viewport"' in text
 
 
 def test_the_page_answers_admits_and_explains(built: Path) -> None:
@@ -191,3 +192,19 @@ def test_help_has_examples_and_needs_no_torch(project: Path) -> None:
     command = [sys.executable, "-c", BLOCKER, "--help"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=project, timeout=60)
     assert done.returncode == 0 and "examples:" in done.stdout
+
+
+def test_a_large_study_says_what_the_page_leaves_out(built: Path, tmp_path: Path, monkeypatch) -> None:
+    """Marks, records and rows are bounded; what is left out is counted, and named where it lies."""
+    monkeypatch.setattr("bench.plots._contract.MAX_SPOTS", 20)
+    monkeypatch.setattr("bench.html.embed.MAX_RECORDS", 3)
+    monkeypatch.setattr("bench.html.report.MAX_ROWS", 5)
+    shutil.copytree(built / "synthetic" / "cells", tmp_path / "s" / "cells")
+    text = report.build(tmp_path / "s", suite="s").html.read_text()
+    Page(text)
+    whole = (built / "synthetic" / "report.html").read_text()
+    assert re.search(r"\d+ of \d+ marks answer to the pointer", text) and "answer to the pointer" not in whole
+    assert "The first 5 of" in text and "tables/horizons.csv" in text and "The first" not in whole
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, flags=re.DOTALL)[1])
+    assert sum("facts" in cell for cell in data["cells"]) == 3 < len(data["cells"])
+    assert all(len(spots) <= 20 for spots in data["spots"].values()) and len(text) < len(whole)
