@@ -190,7 +190,7 @@ class Worker:
             emit("interrupted", cell=name)
             return
         except Lost as loss:
-            log(f"failed: {loss}")
+            log(f"failed: {loss}\n{traceback.format_exc()}")
             finish("failed")
             raise
         except UserError as error:

@@ -29,6 +29,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
+from bench.cost.speed import is_out_of_memory
 from bench.errors import Interrupted, UserError
 from bench.train import precision
 from bench.train.ranks import Lost, RankError, Ranks
@@ -136,10 +137,12 @@ class Together(Ranks):
                 )
 
     def shard(self, model: nn.Module, *, sharding: str, dtype: str) -> nn.Module:
-        """FSDP2 on a copy, block by block; the model itself stays whole, for reading a horizon."""
+        """FSDP2 on a copy, block by block; the model itself stays whole, on the first rank, for reading a horizon."""
         if sharding != "fsdp":
             return model
-        model = copy.deepcopy(model)
+        whole, model = model, copy.deepcopy(model)
+        if not self.first:
+            whole.cpu()
         mesh = init_device_mesh(self.device, (self.size,))
         policy = MixedPrecisionPolicy(param_dtype=precision.DTYPES[dtype], reduce_dtype=torch.float32)
         for block in _blocks(model):
@@ -211,7 +214,8 @@ class Together(Ranks):
             if not _connection_broke(error):
                 told = json.dumps({"what": _explained(error)[0], "trace": traceback.format_exc()})
                 speaks = self._store.compare_set("words", "", f"{self.number} {told}").startswith(b"%d " % self.number)
-                return Lost(f"{self._named(self.number)} failed: {_explained(error)[0]}", speaks=speaks)
+                advice = " Set a smaller micro_batch, or use more ranks." if is_out_of_memory(error) else ""
+                return Lost(f"{self._named(self.number)} failed: {_explained(error)[0]}{advice}", speaks=speaks)
             self._store.set(f"survived {self.number}", "")
             deadline = time.monotonic() + LAST_WORDS
             while time.monotonic() < deadline:

@@ -23,7 +23,7 @@ from bench.store.records import read_record
 from bench.suites._recipes import recipe_for
 
 pytestmark = pytest.mark.xdist_group("ranks")
-RECIPE = replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16, micro_batch=4)
+RECIPE = replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16)
 CELL = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 3200), seed=1, recipe=RECIPE)
 
 def train(store: Path, *, ranks: int, at: int | None = None, act: Callable[[], None] = lambda: None) -> list[str]:

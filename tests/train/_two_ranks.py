@@ -26,7 +26,7 @@ from bench.train.batches import Batches
 from bench.train.loop import Trainer
 from bench.train.ranks import ALONE, Ranks
 
-STEPS, SAVED, CONTINUED = 50, 8, 20  # all; before which a checkpoint is written; to which it is continued
+STEPS, SAVED, CONTINUED = 50, 6, 14  # all; before which a checkpoint is written; to which it is continued
 FLOAT = Recipe(batch=16, lr=1e-3, warmup_images=160, dtype="float32", cooldown=0.0)
 DROPOUT = (("dropout", 0.2),)
 
@@ -38,9 +38,10 @@ CASES: dict[str, tuple[str, tuple, Recipe]] = {
     "bit-micro": ("R8x0.125-s2", (), replace(FLOAT, flip=True, micro_batch=4)),
     "hybrid-fsdp": ("R5+ViT-pico/4", (), replace(FLOAT, sharding="fsdp")),
     "low": ("ViT-pico/14", DROPOUT, replace(FLOAT, micro_batch=4, dtype="bfloat16")),
+    "low-fsdp": ("ViT-pico/14", DROPOUT, replace(FLOAT, micro_batch=4, dtype="bfloat16", sharding="fsdp")),
     "low-whole": ("ViT-pico/14", (), replace(FLOAT, dtype="bfloat16")),
 }
-SHORT = {"vit-fsdp": 20, "bit": 12, "hybrid-fsdp": 6, "low": 6, "low-whole": 6}
+SHORT = {"vit-fsdp": 14, "low-fsdp": 4, "bit": 12, "hybrid-fsdp": 6, "low": 6, "low-whole": 6}
 
 
 def images() -> ImageSet:
@@ -113,7 +114,7 @@ def decisions(ranks: Ranks) -> dict[str, Any]:
 
 
 JOB = Cell(
-    model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 160, 320), seed=1,
+    model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 96, 192), seed=1,
     recipe=replace(FLOAT, cooldown=0.2, micro_batch=4, sharding="fsdp"),
 )  # fmt: skip
 

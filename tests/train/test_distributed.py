@@ -60,7 +60,7 @@ def test_two_ranks_have_the_losses_of_one(one, two, case):
     assert two[0]["losses"][case] == pytest.approx(one[case], rel=1e-5, abs=0)
 
 
-@pytest.mark.parametrize("case", ["low", "low-whole"])
+@pytest.mark.parametrize("case", ["low", "low-fsdp", "low-whole"])
 def test_in_bfloat16_they_agree_within_its_rounding(one, two, case):
     assert two[0]["losses"][case] == pytest.approx(one[case], rel=2**-6, abs=0)
 
@@ -117,7 +117,8 @@ def test_the_record_of_ranks(two, folder):
     """Sharded and whole: the same rows; devices and core-days of all ranks."""
     alone, together = job(folder / "job-one"), two[0]["body"]
     for mine, theirs in zip(together["horizons"], alone["horizons"], strict=True):
-        assert mine["final_train_loss"] == pytest.approx(theirs["final_train_loss"], rel=1e-5)
+        if mine["images_seen"]:
+            assert mine["final_train_loss"] == pytest.approx(theirs["final_train_loss"], rel=1e-5)
         assert mine["scores"] == theirs["scores"]
         assert mine["train_flops"] == theirs["train_flops"] and mine["images_trained"] == theirs["images_trained"]
         assert mine["core_days"] == pytest.approx(2 * mine["train_seconds"] / 86_400)
