@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from bench.analysis import ahead, branching, compare, limits
+from bench.analysis import ahead, branching, compare, limits, peers
 from bench.analysis.answers import Answer, Claim, answers, claims
 from bench.analysis.checks import Check
 from bench.analysis.checks import run as run_checks
@@ -89,11 +89,13 @@ def find(evidence: Evidence) -> Findings:
         found = answers(evidence)
         made += [_answered(answer) for answer in found]
         judged = tuple(claims(evidence)) if found else ()
+    raced = _races(evidence)
     made += [_answered(answer) for answer in branching.answers(evidence)]
-    note = "" if evidence.headline else NO_TASKS
+    note = "" if evidence.headline or raced else NO_TASKS
     if made and all(len(p.seeds) < 2 for p in evidence.points.values()):  # then every answer would say the same
         note = ONE_SEED
         made = [replace(f, answer=f.answer.replace(NO_TRAINING_NOISE, "")) for f in made]
+    made += raced
     cost = spent(evidence.records.records)
     limits_found, checks = limits.limits(evidence), run_checks(evidence)
     return Findings(findings=tuple(made), limits=limits_found, checks=checks, cost=cost, note=note,
@@ -177,6 +179,13 @@ def _families(evidence: Evidence, series: Sequence[Series]) -> list[Finding]:
         )
         made += [_crossing(subject, axis, duel) for axis, duel in duels]
     return made
+
+
+def _races(evidence: Evidence) -> list[Finding]:
+    """Training speed beside other libraries, where it was raced."""
+    said = peers.sentences(evidence.records.records, level=evidence.level)
+    return [Finding(question=peers.QUESTION, subject=race, verdict=verdict, answer=sentence)
+            for race, verdict, sentence in said]  # fmt: skip
 
 
 def _answered(a: Answer) -> Finding:

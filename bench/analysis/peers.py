@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from bench.analysis.compare import Verdict
 from bench.analysis.layout import Column, Table
 from bench.analysis.words import percent, significant
 
+QUESTION = "Is training here faster than in the fastest peer?"
 BASE = "timm, defaults"
 OWN = "this project"
 SAME_LOSS = 0.02  # largest relative difference between losses of the first steps that rounding to bfloat16 explains
@@ -80,9 +82,9 @@ def fastest_peer(race: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     return min(others, key=lambda row: row["own_over_this"], default=None)
 
 
-def sentences(records: Sequence[dict[str, Any]], *, level: float = 0.95) -> list[tuple[str, str, str]]:
+def sentences(records: Sequence[dict[str, Any]], *, level: float = 0.95) -> list[tuple[str, Verdict, str]]:
     """(race, verdict, sentence) for each race: beside timm's defaults, and beside the fastest of all peers."""
-    made = []
+    made: list[tuple[str, Verdict, str]] = []
     everything = rows(records, level=level)
     for name in dict.fromkeys((row["race"], row["seed"]) for row in everything):
         race = [row for row in everything if (row["race"], row["seed"]) == name]
@@ -91,7 +93,7 @@ def sentences(records: Sequence[dict[str, Any]], *, level: float = 0.95) -> list
         if own is None or own["left_out"] or peer is None:
             continue
         low, high = peer["own_over_this_low"], peer["own_over_this_high"]
-        verdict = "yes" if low > 1 else "no" if high < 1 else "cannot tell"
+        verdict: Verdict = "yes" if low > 1 else "no" if high < 1 else "cannot tell"
         base = next((row for row in race if row["contender"] == BASE and row["own_over_this"]), None)
         parts = [f"{significant(own['images_per_second'])} images/s in {own['dtype']}, batch {own['batch']}"]
         if base is not None:

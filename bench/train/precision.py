@@ -72,6 +72,7 @@ class Working:
     def __init__(self, model: nn.Module, dtype: str) -> None:
         self.model, self.dtype = model, DTYPES[dtype]
         self.network, self.weights, self.copies = model, list[Tensor](), list[Tensor]()
+        self.keeps_gradients = True  # False where a CUDA graph will write the next ones to the same place
         if self.dtype == torch.float32:
             return
         kept = {id(p) for m in model.modules() if _stays_float32(m) for p in m.parameters(recurse=False)}
@@ -100,6 +101,9 @@ class Working:
     @torch.no_grad()
     def collect(self) -> None:
         """Add the gradients found since the last call to the weights' own, in float32."""
+        if not self.keeps_gradients:
+            for parameter in self.model.parameters():  # those that the network shares with the model
+                parameter.grad = None if parameter.grad is None else parameter.grad.clone()
         for weight, twin in zip(self.weights, self.copies, strict=True):
             if twin.grad is None:
                 continue

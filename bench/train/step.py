@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from bench.cost.profile import label
 from bench.cost.speed import is_out_of_memory, release
 from bench.spec import Recipe
-from bench.train import precision
+from bench.train import compiled, precision
 from bench.train.loss import make_loss
 from bench.train.randomness import stream
 from bench.train.ranks import ALONE, Ranks
@@ -45,6 +48,10 @@ class Step:
         self.micro_batch = micro_batch or recipe.micro_batch or recipe.batch
         self.dtype = precision.resolve(recipe.dtype, device, model)
         self.working = precision.Working(model, "float32" if ranks.shards(model) else self.dtype)
+        if not ranks.shards(model):
+            mode = compiled.mode_for(device, ranks=ranks.size)
+            self.working.network = compiled.compiled(self.working.network, mode=mode)
+            self.working.keeps_gradients = mode not in compiled.WITH_GRAPHS
         accumulates = self.micro_batch * ranks.size < recipe.batch
         self.adds_up_apart = accumulates and self.working.network is not model  # in the weights, not in the network
         if not self.adds_up_apart:
@@ -93,7 +100,7 @@ class Step:
             place = self.ranks.number * len(parts) + index  # in the global batch
             torch.manual_seed(stream(seed, "micro-batch", place) if place else seed)
             with self.ranks.accumulating(self.working.network, last=index == len(parts) - 1):
-                with label("forward"):
+                with label("forward"), self._attention(len(labels_b)):
                     loss = self.loss(self.working(x_bCHW), labels_b)
                 with label("backward"):
                     # each image weighs 1 / batch, whatever the size of the micro-batch it is in
@@ -104,3 +111,8 @@ class Step:
         if self.adds_up_apart:
             self.ranks.average(self.model)
         return self.ranks.mean(total)
+
+    def _attention(self, batch: int) -> contextlib.AbstractContextManager[Any]:
+        """The fastest fused kernel for this network, measured when first asked for."""
+        dtype = precision.DTYPES[self.dtype]
+        return compiled.attention(self.model, batch=batch, dtype=dtype, device=self.device)

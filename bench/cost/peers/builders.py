@@ -72,12 +72,13 @@ def _transformers(ours: Any, name: str, image_size: int, num_classes: int) -> tu
     from transformers import ViTConfig, ViTForImageClassification
 
     c = ours.config
-    config = ViTConfig(
-        hidden_size=c.width, num_hidden_layers=c.depth, num_attention_heads=c.heads, intermediate_size=c.mlp_width,
-        image_size=image_size, patch_size=c.patch_size[0], num_channels=c.channels, layer_norm_eps=c.norm_eps,
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=num_classes,
-    )  # fmt: skip
-    model = ViTForImageClassification(config)
+    options: dict[str, Any] = {
+        "hidden_size": c.width, "num_hidden_layers": c.depth, "num_attention_heads": c.heads,
+        "intermediate_size": c.mlp_width, "image_size": image_size, "patch_size": c.patch_size[0],
+        "num_channels": c.channels, "layer_norm_eps": c.norm_eps, "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0, "num_labels": num_classes,
+    }  # fmt: skip
+    model = ViTForImageClassification(ViTConfig(**options))
     given = hugging_face_names(checkpoints.export(ours, "timm"), set(model.state_dict()))
     model.load_state_dict(given)
     return LogitsOnly(model), True

@@ -67,9 +67,7 @@ def plain_step(model: nn.Module, recipe: Recipe, batches: Batches, device: str, 
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=recipe.lr, betas=recipe.betas, weight_decay=recipe.weight_decay, **options
     )
-    forward: Callable[[Tensor], Tensor] = model
-    if contender.compiled:
-        forward = torch.compile(model, mode=None if device == "cpu" else "max-autotune")
+    forward = with_compile(model, device) if contender.compiled else model
 
     def once(number: int) -> Tensor:
         x_BCHW, labels_B = batches(number)
@@ -82,6 +80,23 @@ def plain_step(model: nn.Module, recipe: Recipe, batches: Batches, device: str, 
         return loss.detach()
 
     return once
+
+
+def with_compile(model: nn.Module, device: str) -> Callable[[Tensor], Tensor]:
+    """On a GPU the whole model. On a CPU its Transformer blocks, which share one compilation: nearly all of the gain in
+    seconds instead of minutes.
+
+    Raises:
+        NoCounterpart: on a CPU, a model without such blocks.
+    """
+    if device != "cpu":
+        return torch.compile(model, mode="max-autotune")
+    blocks = getattr(model, "blocks", None)
+    if blocks is None:
+        raise builders.NoCounterpart("has no Transformer blocks; compiling convolutions for a CPU takes minutes")
+    for block in blocks:
+        block.compile()
+    return model
 
 
 def prepare(task: dict[str, Any]) -> tuple[StepOnce, dict[str, Any]]:

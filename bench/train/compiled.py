@@ -1,0 +1,103 @@
+"""torch.compile of the network that trains: on a GPU always, on a CPU only when asked.
+
+"max-autotune" times matrix-product kernels and replays forward and backward as CUDA graphs, which is what small models
+need: their steps are shorter than it takes to launch them. Compiling for a CPU takes minutes and gained at most 5 % in
+training, so "auto" leaves that out. Weights and buffers are inputs of the graph: the next cell of the same shape finds
+it compiled, in this process and, through torch's cache on disk, in the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from bench.errors import UserError
+
+VARIABLE = "VIT_BENCH_COMPILE"  # how a user overrides "auto"
+MODES = ("auto", "off", "default", "reduce-overhead", "max-autotune")
+WITH_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that replay CUDA graphs
+SHAPES = 256  # one process compiles the same classes at the shapes of many cells; torch gives up after 8 by default
+
+
+def mode_for(device: str, *, ranks: int = 1) -> str:
+    """What VARIABLE asks for; without it, the best for a device. Several ranks do without graphs: DDP hooks into the
+    backward pass.
+
+    Raises:
+        UserError: unknown mode.
+    """
+    wanted = os.environ.get(VARIABLE, "auto")
+    if wanted not in MODES:
+        raise UserError(f"Unknown way to compile: {wanted!r}.", f"Allowed in {VARIABLE}: {', '.join(MODES)}.")
+    if wanted == "auto":
+        if not device.startswith("cuda"):
+            return "off"
+        return "max-autotune" if ranks == 1 else "default"
+    return wanted
+
+
+def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any:
+    """`network` compiled at the shapes it is called with; itself where mode is "off"."""
+    if mode == "off":
+        return network
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
+    return torch.compile(network, backend=backend, dynamic=False, mode=mode if backend == "inductor" else None)
+
+
+# -- attention ---------------------------------------------------------------------------------------------------------
+
+Shape = tuple[int, int, int, int]
+_fastest: dict[tuple[Shape, torch.dtype, str], Any] = {}
+
+
+def attention_shape(network: nn.Module, batch: int) -> Shape | None:
+    """(B, H, N, E) of the network's attention, where it has one."""
+    config = getattr(network, "config", None)
+    if config is None or not hasattr(config, "attention_width"):
+        return None
+    return batch, config.heads, config.num_tokens, config.attention_width // config.heads
+
+
+def attention(network: nn.Module, *, batch: int, dtype: torch.dtype, device: str) -> Any:
+    """The context in which fused attention uses the kernel that is fastest for this network, forward and backward.
+
+    Measured once per shape in a process. On a CPU there is nothing to choose: `vit.encoder` knows.
+    """
+    shape = attention_shape(network, batch)
+    if not device.startswith("cuda") or shape is None:
+        return contextlib.nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    key = (shape, dtype, device)
+    if key not in _fastest:
+        kernels = (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)
+        _fastest[key] = fastest_kernel(shape, dtype=dtype, device=device, kernels=kernels)
+    return sdpa_kernel([_fastest[key], SDPBackend.MATH], set_priority=True)
+
+
+def fastest_kernel(shape: Shape, *, dtype: torch.dtype, device: str, kernels: Sequence[Any], calls: int = 10) -> Any:
+    """The kernel with the shortest forward and backward; those that refuse the shape are passed over.
+
+    Returns SDPBackend.MATH where all refuse.
+    """
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    from bench.cost.speed import OutOfMemory, timed
+
+    q_BHNE, k_BHNE, v_BHNE = (torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
+
+    def once() -> None:
+        x_BHNE = nn.functional.scaled_dot_product_attention(q_BHNE, k_BHNE, v_BHNE)
+        torch.autograd.grad(x_BHNE.sum(), (q_BHNE, k_BHNE, v_BHNE))
+
+    seconds: dict[Any, float] = {}
+    for kernel in kernels:
+        with contextlib.suppress(RuntimeError, OutOfMemory), sdpa_kernel(kernel):
+            timed(once, device=device, calls=3)
+            seconds[kernel] = min(timed(once, device=device, calls=calls) for _ in range(3))
+    return min(seconds, key=lambda kernel: seconds[kernel], default=SDPBackend.MATH)

@@ -1,0 +1,96 @@
+"""Compiling the network that trains: the same gradients, once per shape, and the kernel choice."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend
+
+from bench import models
+from bench.errors import UserError
+from bench.train import compiled
+from bench.train.precision import Working
+
+SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
+
+
+def made(seed=0):
+    torch.manual_seed(seed)
+    model = models.build("ViT-pico/14", **SIZES).train()
+    torch.nn.init.normal_(model.head.weight, std=0.1)
+    return model
+
+
+def gradient(model, working):
+    generator = torch.Generator().manual_seed(1)
+    working.refresh()
+    F.cross_entropy(working(torch.rand((4, 1, 28, 28), generator=generator)).float(), torch.arange(4)).backward()
+    working.collect()
+    found = torch.cat([p.grad.flatten() for p in model.parameters()])
+    model.zero_grad()
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_compiled_network_has_the_same_gradients_also_after_its_weights_changed(dtype):
+    plain, other = made(), made()
+    wanted, found = Working(plain, dtype), Working(other, dtype)
+    found.network = compiled.compiled(found.network, mode="default", backend="aot_eager")
+    for _ in range(2):
+        torch.testing.assert_close(gradient(other, found), gradient(plain, wanted), rtol=1e-5, atol=1e-6)
+        with torch.no_grad():
+            for model in (plain, other):
+                for parameter in model.parameters():
+                    parameter.mul_(1.1)
+
+
+def test_another_model_of_the_same_shape_is_not_compiled_again():
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    for seed in range(3):
+        working = Working(made(seed), "bfloat16")
+        working.network = compiled.compiled(working.network, mode="default", backend=counter)
+        gradient(working.model, working)
+    assert counter.frame_count == 1
+
+
+def test_auto_compiles_on_a_gpu_only_and_a_variable_overrides_it(monkeypatch):
+    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    assert compiled.mode_for("cpu") == "off"
+    assert compiled.mode_for("cuda") == "max-autotune"
+    assert compiled.mode_for("cuda", ranks=2) not in compiled.WITH_GRAPHS
+    monkeypatch.setenv(compiled.VARIABLE, "off")
+    assert compiled.mode_for("cuda") == "off"
+    monkeypatch.setenv(compiled.VARIABLE, "fast")
+    with pytest.raises(UserError, match="max-autotune"):
+        compiled.mode_for("cuda")
+    model = made()
+    assert compiled.compiled(model, mode="off") is model
+
+
+def test_kernels_that_refuse_a_shape_are_passed_over():
+    shape = compiled.attention_shape(made(), 2)
+    assert shape == (2, 3, 4, 16)
+    options = {"dtype": torch.float32, "device": "cpu", "calls": 1}
+    only_on_gpus = SDPBackend.CUDNN_ATTENTION
+    both = (only_on_gpus, SDPBackend.FLASH_ATTENTION)
+    assert compiled.fastest_kernel(shape, kernels=both, **options) == SDPBackend.FLASH_ATTENTION
+    assert compiled.fastest_kernel(shape, kernels=(only_on_gpus,), **options) == SDPBackend.MATH
+
+
+def test_gradients_that_a_graph_would_overwrite_are_copied_and_still_add_up():
+    model = made()
+    wanted = 2 * gradient(model, Working(model, "float32"))
+    working = Working(model, "float32")
+    working.keeps_gradients = False
+    generator = torch.Generator().manual_seed(1)
+    x_BCHW = torch.rand((4, 1, 28, 28), generator=generator)
+    working.refresh()
+    for _ in range(2):
+        F.cross_entropy(working(x_BCHW), torch.arange(4)).backward()
+        before = {name: p.grad.data_ptr() for name, p in model.named_parameters()}
+        working.collect()
+        assert all(p.grad.data_ptr() != before[name] for name, p in model.named_parameters())
+    found = torch.cat([p.grad.flatten() for p in model.parameters()])
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
