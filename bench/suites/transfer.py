@@ -32,7 +32,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
 
 
 def _cpu(options: SuiteOptions) -> Study:
-    tuning = {"steps": 60, "batch": 64, "rates": (0.05, 0.15, 0.45), "train_limit": 2_000, "test_limit": 1_000}
+    tuning = {"steps": 50, "batch": 64, "rates": (0.05, 0.15, 0.45), "train_limit": 2_000, "test_limit": 1_000}
     return Study(
         upstream=small(
             ("ViT-pico/14", "ViT-nano/14", "R8x0.125-s2"), "glyphs", "fashion-mnist", images=16_000, batch=32, shift=1

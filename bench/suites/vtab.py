@@ -31,7 +31,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
 
 
 def _cpu(options: SuiteOptions) -> Study:
-    tasks = _tasks(here(DOWNSTREAM, options), steps=100, batch=64, rates=(0.05, 0.15, 0.45), test_limit=1_000)
+    tasks = _tasks(here(DOWNSTREAM, options), steps=60, batch=64, rates=(0.05, 0.15, 0.45), test_limit=1_000)
     models = ("ViT-pico/14", "ViT-nano/14", "R8x0.125-s2")
     return Study(upstream=small(models, "glyphs", images=16_000, batch=32, shift=1), tasks=lambda _: tasks, seeds=2)
 
