@@ -30,6 +30,7 @@ MIN_PLACES = 4
 """Distinct x that a law needs here: two parameters, and two more to see how noisy the points are."""
 NEAR = 0.1
 """A point within a tenth of the frontier's error counts as well: a design that one would use, and less to pick from."""
+MAX_PLACES = 30  # the nearest are kept: more points of one family add time, not knowledge
 FAR_OFF = 6.0  # standard errors: a point this much worse than the best cannot have been picked by luck
 
 
@@ -162,7 +163,8 @@ def _fit(evidence: Evidence, family: str, points: Sequence[Point], axis: str, me
     errors = np.array([1 - evidence.estimate(p, measure).value for p in known])  # type: ignore[union-attr]
     strict = pareto(x.tolist(), errors.tolist())
     best = np.minimum.accumulate(errors[strict])[np.searchsorted(x[strict], x, side="right") - 1]
-    front = [int(i) for i in np.argsort(x, kind="stable") if errors[i] <= (1 + NEAR) * best[i]]
+    nearest = np.argsort(errors / best, kind="stable")[:MAX_PLACES]
+    front = sorted((int(i) for i in nearest if errors[i] <= (1 + NEAR) * best[i]), key=lambda i: (x[i], i))
     if len(np.unique(x[front])) < MIN_PLACES:
         return f"{len(front)} points on or near its frontier; a law needs {MIN_PLACES}"
     noise = _noise(evidence, measure, known, x[front], errors[front])
