@@ -16,9 +16,10 @@ pytestmark = [
     pytest.mark.xdist_group("browser"),
 ]
 PHONE, DESKTOP = (390, 844), (1280, 1000)
-PLACE = """(() => {
+PLACE = """(async () => {
   const spot = JSON.parse(document.getElementById("data").textContent).spots["figure-compute"][%d];
   document.querySelector("#figure-compute svg").scrollIntoView();
+  for (let n = 0; n < 3; n++) { await new Promise(requestAnimationFrame); }  // the scroll event, which hides the tip
   const box = document.querySelector("#figure-compute svg").getBoundingClientRect();
   return [box.left + spot[0] * box.width, box.top + spot[1] * box.height];
 })()"""

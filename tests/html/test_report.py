@@ -114,7 +114,8 @@ def test_the_page_is_well_formed_and_self_contained(built: Path) -> None:
     assert len(page.ids) == len(set(page.ids))
     assert set(re.findall(r'(?:href="|url\()#([^")]+)', text)) <= set(page.ids)
     drawn = list((built / "synthetic" / "figures").glob("*.svg"))
-    assert page.tags.count("svg") == len(drawn) >= 3 and "prefers-color-scheme: dark" in text and 'name="viewport"' in text
+    assert page.tags.count("svg") == len(drawn) >= 3
+    assert "prefers-color-scheme: dark" in text and 'name="viewport"' in text
 
 
 def test_the_page_answers_admits_and_explains(built: Path) -> None:
