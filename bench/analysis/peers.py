@@ -76,9 +76,14 @@ def _loss_difference(contender: dict[str, Any], base: dict[str, Any] | None) -> 
     return max(abs(a - b) / abs(b) for a, b in zip(contender["losses"], base["losses"], strict=True))
 
 
+def is_own(row: dict[str, Any]) -> bool:
+    """Whether a row is this project's, however it was run."""
+    return str(row["contender"]).partition(", ")[0] == OWN
+
+
 def fastest_peer(race: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """The row of the fastest contender that is not this project."""
-    others = [row for row in race if row["contender"] != OWN and row["own_over_this"]]
+    others = [row for row in race if not is_own(row) and row["own_over_this"]]
     return min(others, key=lambda row: row["own_over_this"], default=None)
 
 
@@ -99,6 +104,11 @@ def sentences(records: Sequence[dict[str, Any]], *, level: float = 0.95) -> list
         if base is not None:
             parts.append(f"{_times(base)} {BASE}")
         parts.append(f"{_times(peer)} the fastest peer ({peer['contender']})")
+        parts += [
+            f"{row['contender'].partition(', ')[2]}: {significant(row['over_base'])} × {BASE}"
+            for row in race
+            if is_own(row) and row is not own and row["over_base"]
+        ]
         used = f"{percent(own['share_of_peak'])} % of the measured matmul peak"
         made.append((name[0], verdict, f"{'; '.join(parts)}; {used}, {peer['own_over_this_rounds']} rounds."))
     return made

@@ -6,6 +6,7 @@ only one works at a time. All train from the same weights on the same batches of
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import subprocess
@@ -49,7 +50,7 @@ def run(cell: Cell, context: JobContext) -> dict[str, Any]:
     sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
     cost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
     peak = {d: peaks.peak(d, device=context.device, threads=context.threads) for d in ("float32", "bfloat16")}
-    entrants = [Entrant(contender, cell, context) for contender in contenders(kind)]
+    entrants = [Entrant(contender, cell, context) for contender in contenders(kind, threads=context.threads)]
     try:
         race(entrants, cell, context, kind)
     finally:
@@ -70,17 +71,18 @@ def run(cell: Cell, context: JobContext) -> dict[str, Any]:
 
 
 class Entrant:
-    """A contender's process, and what it has shown."""
+    """A contender's processes, and what they have shown."""
 
     def __init__(self, contender: Contender, cell: Cell, context: JobContext) -> None:
         self.contender, self.context, self.batch = contender, context, cell.recipe.batch
         self.facts: dict[str, Any] = {}
         self.rates: list[float] = []
         self.left_out = contender.missing
-        self.process: subprocess.Popen[str] | None = None
+        self.processes: list[subprocess.Popen[str]] = []
         self.task = {
             "cell": to_json(cell), "contender": dataclasses.asdict(contender), "device": context.device,
-            "threads": context.threads, "data_root": str(context.data_root) if context.data_root else None,
+            "threads": max(1, context.threads // contender.processes),
+            "data_root": str(context.data_root) if context.data_root else None,
         }  # fmt: skip
         self.complaints: Path = context.attempt / f"{contender.name.replace(', ', '-').replace(' ', '-')}.txt"
 
@@ -89,43 +91,48 @@ class Entrant:
         if self.left_out:
             return
         self.context.log(f"starting {self.contender.name}")
+        environment = self.contender.environment(self.context.device.partition(":")[0])
         with open(self.complaints, "w", encoding="utf-8") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "bench.cost.peers.entrant"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=errors, text=True, env=self.contender.environment(self.context.device.partition(":")[0]),
-            )  # fmt: skip
-        self.facts = self.ask(json.dumps(self.task)) or {}
+            self.processes = [
+                subprocess.Popen(
+                    [sys.executable, "-m", "bench.cost.peers.entrant"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                    stderr=errors, text=True, env=environment,
+                )
+                for _ in range(self.contender.processes)
+            ]  # fmt: skip
+        answers = self.ask(json.dumps(self.task))
+        self.facts = answers[0] if answers else {}
         self.left_out = self.facts.pop("left_out", self.left_out)
 
     def window(self, seconds: float) -> None:
-        """Its turn."""
+        """Its turn: as many steps in each process, until the last has done them."""
         if self.left_out:
             return
         calls = max(1, round(seconds / self.facts["call_seconds"]))
-        answer = self.ask(str(calls))
-        if answer is not None:
-            self.rates.append(calls * self.batch / answer["seconds"])
+        if answers := self.ask(str(calls)):
+            self.rates.append(calls * self.batch * len(answers) / max(answer["seconds"] for answer in answers))
 
-    def ask(self, line: str) -> dict[str, Any] | None:
-        """Its answer to a line; None, and it is left out from then on, where it has died."""
-        assert self.process is not None and self.process.stdin is not None and self.process.stdout is not None
-        try:
-            self.process.stdin.write(line + "\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass
-        if answer := self.process.stdout.readline():
-            return dict(json.loads(answer))
+    def ask(self, line: str) -> list[dict[str, Any]]:
+        """The processes' answers to a line; none, and it is left out from then on, where one has died."""
+        for process in self.processes:
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(line + "\n")
+                process.stdin.flush()
+        answers = [process.stdout.readline() for process in self.processes if process.stdout is not None]
+        if all(answers):
+            return [dict(json.loads(answer)) for answer in answers]
+        dead = self.processes[answers.index("")]
         last = (self.complaints.read_text(encoding="utf-8").strip().splitlines() or ["no message"])[-1]
-        self.left_out = f"failed: {last} (exit code {self.process.wait()})"
+        self.left_out = f"failed: {last} (exit code {dead.wait()})"
         self.context.log(f"{self.contender.name} {self.left_out}")
-        return None
+        return []
 
     def stop(self) -> None:
-        """End the process."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+        """End the processes."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
 
     def summary(self, flops_per_image: int, peak: float) -> dict[str, Any]:
         """As it stands in the record."""

@@ -32,7 +32,7 @@ def draw(evidence: Evidence) -> Drawing:
             values = [row["over_base"] for row in mine]
             errors = [[row["over_base"] - row["over_base_low"] for row in mine],
                       [row["over_base_high"] - row["over_base"] for row in mine]]  # fmt: skip
-            colours = [OWN_COLOUR if row["contender"] == peers.OWN else PEER_COLOUR for row in mine]
+            colours = [OWN_COLOUR if peers.is_own(row) else PEER_COLOUR for row in mine]
             axes.barh([row["contender"] for row in mine], values, color=colours, xerr=errors,
                       error_kw={"ecolor": "#222222", "elinewidth": 1.1})  # fmt: skip
             axes.axvline(1.0, color="#222222", linewidth=0.9)

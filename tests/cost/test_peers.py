@@ -112,6 +112,9 @@ def test_the_answer_is_about_the_fastest_peer_and_only_beyond_the_interval():
     assert verdict == "yes" and "3 × (" in sentence and "timm, tuned" in sentence
     level = record(**{"this project": [21.0, 19, 20], "timm_defaults": [10.0, 10, 10], "timm_tuned": [20.0, 20, 20]})
     assert peers.sentences([level])[0][1] == "cannot tell"
+    pair = record(**{"this project": [21.0, 19, 20], "this project_2 cells at once": [40.0, 40, 40],
+                     "timm_defaults": [10.0, 10, 10], "timm_tuned": [20.0, 20, 20]})  # fmt: skip
+    assert "timm, tuned" in peers.sentences([pair])[0][2] and "2 cells at once: 4 ×" in peers.sentences([pair])[0][2]
     behind = record(**{"this project": [15.0, 15, 15.1], "timm_defaults": [20.0, 20, 20]})
     assert peers.sentences([behind])[0][1] == "no"
 
@@ -131,10 +134,11 @@ def test_a_race_of_real_processes_does_the_same_work_in_each(tmp_path, monkeypat
     entrants = (
         Contender(name=contenders.OWN, package=None),
         Contender(name=contenders.BASE, package="timm"),
+        Contender(name=f"{contenders.OWN}, 2 cells at once", package=None, processes=2),
         Contender(name="absent", package="no_such_library_anywhere"),
     )
     monkeypatch.setitem(contenders.LIBRARIES, "no_such_library_anywhere", ("absent", "pip install it"))
-    monkeypatch.setattr(contenders, "contenders", lambda device: entrants)
+    monkeypatch.setattr(contenders, "contenders", lambda device, threads: entrants)
     monkeypatch.setitem(job.ROUNDS, "cpu", 2)
     monkeypatch.setitem(job.WINDOW_SECONDS, "cpu", 0.02)
     directory = Study(tmp_path).cell(CELL)
@@ -146,9 +150,10 @@ def test_a_race_of_real_processes_does_the_same_work_in_each(tmp_path, monkeypat
     cell = dataclasses.replace(CELL, model="ViT-b/14", model_options=(("gelu", "exact"), ("depth", 1)))
     body = job.run(cell, context)
     assert body["status"] == "complete"
-    ours, theirs, absent = body["peers"]["contenders"]
+    ours, theirs, pair, absent = body["peers"]["contenders"]
     assert absent["left_out"] == "not installed: pip install it"
     assert len(ours["windows"]) == len(theirs["windows"]) == 2
     assert len(set(ours["losses"])) == len(ours["losses"]) == 5
+    assert pair["losses"] == ours["losses"] and len(pair["windows"]) == 2
     assert ours["losses"] == pytest.approx(theirs["losses"], rel=peers.SAME_LOSS)
     json.dumps(body)

@@ -30,12 +30,14 @@ class Contender:
     Attributes:
         name: as shown. package: of the library; None is this project's own step.
         tuned: bfloat16, fused optimizer, and the environment that goes with it. compiled: under torch.compile.
+        processes: that train at once, each with its share of the threads; their images count together.
     """
 
     name: str
     package: str | None
     tuned: bool = False
     compiled: bool = False
+    processes: int = 1
 
     @property
     def dtype(self) -> str | None:
@@ -59,9 +61,14 @@ class Contender:
         return made
 
 
-def contenders(device: str) -> tuple[Contender, ...]:
-    """All of them. Compiled: timm, and on a GPU, where nobody would do without it, every library."""
+def contenders(device: str, *, threads: int = 1) -> tuple[Contender, ...]:
+    """All of them. Compiled: timm, and on a GPU, where nobody would do without it, every library.
+
+    On a CPU this project takes part a second time as its studies use one: a cell per core, side by side.
+    """
     found = [Contender(name=OWN, package=None)]
+    if device == "cpu" and threads > 1:
+        found.append(Contender(name=f"{OWN}, {threads} cells at once", package=None, processes=threads))
     for package, (title, _) in LIBRARIES.items():
         found += [
             Contender(name=f"{title}, defaults", package=package),
