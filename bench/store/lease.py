@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -11,15 +12,20 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
+
+from bench.store import atomic
 
 EXPIRES_AFTER = 90.0  # seconds without a heartbeat, for runners on another machine
 HEARTBEAT = 10.0
 
 
 def _machine() -> str:
-    """A name for this machine that does not reveal its host name."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    text = platform.node() + (boot.read_text() if boot.exists() else "")
+    """A name for this machine that does not reveal its host name. Containers that cannot see each other's processes
+    count as machines of their own: here, one's running holder would look dead to the other."""
+    text = platform.node()
+    with contextlib.suppress(OSError):
+        text += Path("/proc/sys/kernel/random/boot_id").read_text() + os.readlink("/proc/self/ns/pid")
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -56,23 +62,64 @@ def holder_is_alive(path: Path) -> bool:
 
 
 def _acquire(path: Path) -> bool:
-    if path.exists():
-        if holder_is_alive(path):
-            return False
-        # Only one of several claimants wins this rename; the losers find the file gone and compete below.
-        with contextlib.suppress(OSError):
-            os.rename(path, path.with_name(f".lease-expired-{os.getpid()}"))
-            path.with_name(f".lease-expired-{os.getpid()}").unlink(missing_ok=True)
-    content = json.dumps({"machine": _machine(), "pid": os.getpid(), "started": _start_time(os.getpid())}).encode()
-    temporary = path.with_name(f".lease-{os.getpid()}.tmp")
-    temporary.write_bytes(content)
+    """Make the lease ours, unless somebody has it or is just about to."""
     try:
-        os.link(temporary, path)  # atomic and refuses to replace: two claimants cannot both succeed
-        return True
-    except (FileExistsError, FileNotFoundError):  # somebody was faster, and may have cleared our temporary file away
+        with _undisturbed(path) as mine:
+            if not mine or holder_is_alive(path):
+                return False
+            path.unlink(missing_ok=True)
+            temporary = path.with_name(f".lease-{os.getpid()}.tmp")
+            temporary.write_bytes(_content())
+            try:
+                os.link(temporary, path)  # atomic, and refuses to replace: exclusive also where files cannot be locked
+            except (FileExistsError, FileNotFoundError):  # or the holder has just cleared our temporary file away
+                return False
+            finally:
+                temporary.unlink(missing_ok=True)
+            return True
+    except OSError as error:
+        raise atomic.explain(error, path) from error
+
+
+@contextlib.contextmanager
+def _undisturbed(path: Path) -> Iterator[bool]:
+    """Inside, nobody else takes or removes the lease; yields False where somebody is at it.
+
+    Otherwise one claimant could find a lease expired, and remove the new one that another has put there meanwhile. The
+    kernel unlocks the file of a process that dies.
+    """
+    lock = path.with_name(".lease.lock")
+    with open(lock, "wb") as handle:
+        mine = _locked(lock, handle)
+        try:
+            yield mine
+        finally:
+            if mine:
+                lock.unlink(missing_ok=True)
+
+
+def _locked(lock: Path, handle: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.fstat(handle.fileno()).st_ino == lock.stat().st_ino  # else its last owner removed it as we opened it
+    except (BlockingIOError, FileNotFoundError):
         return False
-    finally:
-        temporary.unlink(missing_ok=True)
+    except OSError:  # a file system without locks
+        return True
+
+
+def _content() -> bytes:
+    """What this process's lease says."""
+    body = {"machine": _machine(), "pid": os.getpid(), "started": _start_time(os.getpid())}
+    return json.dumps(body).encode()
+
+
+def _is_mine(path: Path) -> bool:
+    """Whether the lease is still this process's: one that did not beat for long has been taken for dead."""
+    try:
+        return path.read_bytes() == _content()
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager
@@ -86,7 +133,8 @@ def claim(path: Path) -> Iterator[bool]:
     def beat() -> None:
         while not stop.wait(HEARTBEAT):
             with contextlib.suppress(OSError):
-                os.utime(path)
+                if _is_mine(path):
+                    os.utime(path)
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
@@ -95,4 +143,5 @@ def claim(path: Path) -> Iterator[bool]:
     finally:
         stop.set()
         thread.join()
-        path.unlink(missing_ok=True)
+        if _is_mine(path):
+            path.unlink(missing_ok=True)

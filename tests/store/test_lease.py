@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from bench.errors import UserError
 from bench.store import lease
 
 
@@ -64,3 +66,50 @@ def test_a_lease_of_another_machine_lives_by_its_heartbeat(tmp_path):
     old = time.time() - lease.EXPIRES_AFTER - 1
     os.utime(path, (old, old))
     assert not lease.holder_is_alive(path)
+
+
+ELSEWHERE = json.dumps({"machine": "elsewhere", "pid": 1, "started": None})
+
+
+def expired(path):
+    path.write_text(ELSEWHERE)
+    os.utime(path, (0, 0))
+
+
+def test_a_claimant_that_was_slow_does_not_take_the_lease_that_another_has_just_got(tmp_path, monkeypatch):
+    path = tmp_path / "lease.json"
+    expired(path)
+    looked = lease.holder_is_alive
+
+    def slow(path):
+        """Finds the holder dead; and before it does anything about it, another claimant has its turn."""
+        alive = looked(path)
+        monkeypatch.setattr(lease, "holder_is_alive", looked)
+        other.append(subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True).stdout)
+        return alive
+
+    other: list[str] = []
+    script = (
+        "import sys; from pathlib import Path; from bench.store import lease\nprint(lease._acquire(Path(sys.argv[1])))"
+    )
+    monkeypatch.setattr(lease, "holder_is_alive", slow)
+    assert [lease._acquire(path), other[0].strip() == "True"].count(True) == 1
+    assert os.listdir(tmp_path) == ["lease.json"]
+
+
+def test_who_was_taken_for_dead_leaves_the_new_holder_alone(tmp_path):
+    path = tmp_path / "lease.json"
+    with lease.claim(path) as mine:
+        assert mine
+        path.write_text(ELSEWHERE)
+    assert path.read_text() == ELSEWHERE
+
+
+def test_a_lease_that_cannot_be_written_is_one_message(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "link", full)
+    with pytest.raises(UserError, match="full"):
+        lease._acquire(tmp_path / "lease.json")
+    assert os.listdir(tmp_path) == []
