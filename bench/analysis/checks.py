@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bench.analysis import rates as learning_rates
 from bench.analysis import validity
 from bench.analysis.evidence import PIXELS, Evidence
 from bench.analysis.sizes import size_curves
@@ -166,7 +167,7 @@ def unfit(evidence: Evidence) -> list[Check]:
 
 def rates(evidence: Evidence) -> list[Check]:
     """Learning rates whose best is the edge of the sweep; warm-ups that short runs hardly leave."""
-    found = validity.under_swept(evidence)
+    found = learning_rates.edges(evidence)
     named = "; ".join(found[:4]) + (" and others" if len(found) > 4 else "")
     text = f"The best learning rate is the edge of its sweep: {named}. Such models look worse than they are."
     made = [Check(name="learning rate", level="warning", text=text)] if found else []

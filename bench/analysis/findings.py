@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from bench.analysis import ahead, branching, compare, limits, peers
+from bench.analysis import ahead, branching, compare, limits, peers, rates
 from bench.analysis.answers import Answer, Claim, answers, claims
 from bench.analysis.checks import Check
 from bench.analysis.checks import run as run_checks
@@ -91,11 +91,12 @@ def find(evidence: Evidence) -> Findings:
         judged = tuple(claims(evidence)) if found else ()
     raced = _races(evidence)
     made += [_answered(answer) for answer in branching.answers(evidence)]
-    note = "" if evidence.headline or raced else NO_TASKS
+    swept = [_answered(answer) for answer in rates.answers(evidence)]
+    note = "" if evidence.headline or raced or swept else NO_TASKS
     if made and all(len(p.seeds) < 2 for p in evidence.points.values()):  # then every answer would say the same
         note = ONE_SEED
         made = [replace(f, answer=f.answer.replace(NO_TRAINING_NOISE, "")) for f in made]
-    made += raced
+    made += raced + swept
     cost = spent(evidence.records.records)
     limits_found, checks = limits.limits(evidence), run_checks(evidence)
     return Findings(findings=tuple(made), limits=limits_found, checks=checks, cost=cost, note=note,

@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.analysis import branching, comparison, peers, words
+from bench.analysis import branching, comparison, peers, rates, words
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point
 from bench.analysis.intervals import Estimate, contents
 from bench.analysis.layout import ESTIMATE_ENDS, Column, Table, split
@@ -17,7 +17,7 @@ def build(evidence: Evidence) -> tuple[Table, ...]:
     """Every table, in the order of the report."""
     compared = comparison.build(evidence, _costs(evidence))
     raced = peers.table(evidence.records.records, level=evidence.level)
-    special = tuple(table for table in (raced, branching.table(evidence)) if table is not None)
+    special = tuple(table for table in (raced, branching.table(evidence), rates.table(evidence)) if table is not None)
     return (*special, models(evidence), *compared, baselines(evidence), horizons(evidence), coverage(evidence))
 
 

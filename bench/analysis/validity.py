@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from bench.analysis.evidence import UPSTREAM, Evidence, Point
+from bench.analysis.evidence import Evidence, Point
 from bench.analysis.words import plural, significant
 
 UNITS_APART = 1.4  # counts of one convention agree to a few per cent; MACs, or forward alone, are off by 2 or 3
@@ -34,22 +34,6 @@ def units(points: Iterable[Point]) -> list[str]:
 
 def _ratio(point: Point) -> float:
     return round(point.train_flops / (6 * point.forward_macs * point.images_seen), 2)
-
-
-def under_swept(evidence: Evidence) -> list[str]:
-    """Models tried at several learning rates whose best is the lowest or highest of them, by upstream accuracy."""
-    sweeps: dict[tuple[str, str, int, int], dict[float, float]] = {}
-    for point in evidence.points.values():
-        rate, estimate = _recipe(evidence, point).get("lr"), evidence.estimate(point, UPSTREAM)
-        if rate is not None and estimate is not None and point.trained:
-            key = (point.model, point.data, point.num_images, point.images_seen)
-            sweeps.setdefault(key, {})[float(rate)] = estimate.value
-    found = []
-    for (model, _, _, _), tried in sorted(sweeps.items()):
-        best = max(tried, key=lambda rate: tried[rate])
-        if len(tried) > 1 and best in (min(tried), max(tried)):
-            found.append(f"{model} (best {best:g} of {min(tried):g} to {max(tried):g})")
-    return list(dict.fromkeys(found))
 
 
 def long_warmup(evidence: Evidence) -> list[str]:

@@ -1,6 +1,7 @@
 """Which learning rate does each family train best with? Read by held-out upstream accuracy alone, nothing downstream.
 
-The answer is written by hand into `_recipes.py`, with what it rests on in results/reference/rates-cpu/.
+Its report chooses (bench/analysis/rates.py) and prints the lines that `_recipes.py` holds; what they rest on is in
+results/reference/rates-cpu/. Any other suite chooses in the same way with --sweep lr=1e-3,2e-3,4e-3.
 """
 
 from __future__ import annotations
