@@ -8,20 +8,17 @@ import dataclasses
 import json
 import statistics
 import sys
-import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from bench import cli, discover
-from bench.data.images import ImageSet
 from bench.errors import EXIT_OK, UserError, command
 from bench.store import weights
 from bench.tasks._contract import Score, TaskContext
+from bench.tasks._extracted import Load, read_features
+from bench.tasks._options import checked
 
 EXAMPLES = """examples:
   python -m bench.probe --model ViT-B/16 --checkpoint B_16.npz --data fashion-mnist --shots 1,5,10,25
@@ -36,10 +33,6 @@ EXAMPLES = """examples:
 A features file holds train_x (N, D), train_y (N), test_x (M, D), test_y (M). Metrics: "accuracy" picks the ridge
 strength on the support set by leave-one-out, "accuracy_fixed_ridge" is the published protocol with 2^10. Fine-tuning
 follows the paper's Table 4 and chooses its rate on a part of the training set: see bench/tasks/finetune.py."""
-
-FEATURE_KEYS = ("train_x", "train_y", "test_x", "test_y")
-Load = Callable[[str, str], ImageSet]
-Features = Callable[[np.ndarray], np.ndarray]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,10 +51,11 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--shots", type=_numbers, help="labelled images per class, such as 1,5,10,25")
     result.add_argument("--draws", type=int, help="independent support sets")
     result.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task, repeatable")
-    result.add_argument("--image-size", type=int, help="pixels per side (default: what a run's weights say, else 224)")
-    result.add_argument("--channels", type=int, help="1 grey, 3 RGB (default: what a run's weights say, else 3)")
+    stored = "what a run's weights say, else"
+    result.add_argument("--image-size", type=cli.positive, help=f"pixels per side (default: {stored} 224)")
+    result.add_argument("--channels", type=int, choices=(1, 3), help=f"1 grey, 3 RGB (default: {stored} 3)")
     result.add_argument("--device", default="cpu", help="such as cpu, cuda (default cpu)")
-    result.add_argument("--seed", type=int, default=0, help="of an untrained network's weights (default 0)")
+    result.add_argument("--seed", type=_seed, default=0, help="of an untrained network's weights (default 0)")
     result.add_argument("--json", action="store_true", help="machine-readable: every score")
     return result
 
@@ -70,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     task = discover.load("task", args.task)
-    options = _options(args)
+    options = checked(task.evaluate, _options(args))
     if args.features is not None:
         if args.model or args.data or args.checkpoint:
             raise UserError("--features comes with its own data.", "Leave out --model, --checkpoint and --data.")
@@ -84,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
 
         discover.load("data set", args.data)  # a wrong name is said before a model is built
         context, data = model_context(args, partial(load_set, root=args.data_root)), args.data
-    scores = _evaluate(task, context, data, options)
+    scores = task.evaluate(context, data=data, **options)
     if args.json:
         print(json.dumps([dataclasses.asdict(s) | {"detail": dict(s.detail)} for s in scores], indent=2))
     else:
@@ -94,8 +88,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _fill_in(args: argparse.Namespace) -> None:
     """Name and sizes that were not given: from the weights themselves where a run here kept them."""
+    if args.checkpoint is not None and not args.checkpoint.is_file():
+        raise UserError(f"There is no checkpoint {args.checkpoint}.")
     known: dict[str, Any] = {}
-    if args.checkpoint is not None and args.checkpoint.suffix == ".safetensors" and args.checkpoint.is_file():
+    if args.checkpoint is not None and args.checkpoint.suffix == ".safetensors":
         known = weights.about(args.checkpoint) or {}
     args.model = args.model or known.get("model")
     args.image_size = args.image_size or known.get("image_size", 224)
@@ -112,8 +108,6 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
 
     from bench.train.finetune import FineTuner
 
-    if args.checkpoint is not None and not args.checkpoint.is_file():
-        raise UserError(f"There is no checkpoint {args.checkpoint}.")
     torch.manual_seed(args.seed)
     sizes = {"image_size": args.image_size, "channels": args.channels}
     model = models.build(args.model, **sizes, num_classes=2)
@@ -121,6 +115,7 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
         load_weights(model, args.checkpoint)
     try:
         model.to(args.device)
+        torch.zeros(1, device=args.device).item()  # "meta" is a device, and computes nothing
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"Device {args.device!r} cannot be used: {error}") from error
     return TaskContext(
@@ -163,53 +158,6 @@ def _run_weights(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} is not a readable safetensors file: {error}") from error
 
 
-def read_features(path: Path) -> tuple[Features, Load, str]:
-    """Features that exist already, behind the same interface as a model: an "image" holds its row number as 8 bytes."""
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            missing = [key for key in FEATURE_KEYS if key not in stored]
-            if missing:
-                raise UserError(f"{path} lacks {', '.join(missing)}.", f"It must hold {', '.join(FEATURE_KEYS)}.")
-            parts = {key: stored[key] for key in FEATURE_KEYS}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} is not a readable .npz of arrays: {error}") from error
-    _check_features(path, parts)
-    features_ND = np.concatenate([parts["train_x"], parts["test_x"]]).astype(np.float32)
-    num_classes = int(max(parts["train_y"].max(), parts["test_y"].max())) + 1
-    starts = {"train": 0, "test": len(parts["train_x"])}
-    name = path.stem
-
-    def load(data: str, split: str) -> ImageSet:
-        labels_N = parts[f"{split}_y"].astype(np.int64)
-        rows_N = np.arange(starts[split], starts[split] + len(labels_N), dtype="<u8")
-        return ImageSet(
-            name=name,
-            split=split,
-            images_NHWC=rows_N.view(np.uint8).reshape(-1, 1, 1, 8),
-            labels_N=labels_N,
-            class_names=tuple(str(label) for label in range(num_classes)),
-            kind="features",
-        )
-
-    def features(rows_NHWC: np.ndarray) -> np.ndarray:
-        return features_ND[np.ascontiguousarray(rows_NHWC).reshape(-1, 8).view("<u8")[:, 0]]
-
-    return features, load, name
-
-
-def _check_features(path: Path, parts: dict[str, np.ndarray]) -> None:
-    for split in ("train", "test"):
-        x, y = parts[f"{split}_x"], parts[f"{split}_y"]
-        if x.ndim != 2 or y.ndim != 1 or len(x) != len(y) or not len(x):
-            raise UserError(
-                f"{path}: {split}_x has shape {x.shape} and {split}_y {y.shape}.", "They must be (N, D) and (N), N > 0."
-            )
-        if x.dtype.kind not in "fiu" or y.dtype.kind not in "iu" or int(y.min()) < 0:
-            raise UserError(f"{path}: {split}_x must be numbers and {split}_y integers from 0.")
-    if parts["train_x"].shape[1] != parts["test_x"].shape[1]:
-        raise UserError(f"{path}: train_x and test_x have different numbers of features.")
-
-
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     options = {name: value for name in ("shots", "draws") if (value := getattr(args, name)) is not None}
     for text in args.option:
@@ -223,14 +171,10 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     return options
 
 
-def _evaluate(task: ModuleType, context: TaskContext, data: str, options: dict[str, Any]) -> Sequence[Score]:
-    import inspect
-
-    known = set(inspect.signature(task.evaluate).parameters) - {"context", "data"}
-    for name in options:
-        if name not in known:
-            raise UserError(f"The task has no option {name!r}.", f"Known: {', '.join(sorted(known))}.")
-    return task.evaluate(context, data=data, **options)
+def _seed(text: str) -> int:
+    if not text.isdigit() or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 2^63 - 1")
+    return int(text)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -9,11 +9,18 @@ import numpy as np
 
 from bench.data.images import ImageSet
 from bench.data.subset import nested
+from bench.errors import UserError
 from bench.tasks._contract import Score
 
 
 def balanced_part(images: ImageSet, limit: int | None) -> ImageSet:
-    """The nested, class-balanced part of `limit` images; all of them where there are no more, or limit is None."""
+    """The nested, class-balanced part of `limit` images; all of them where there are no more, or limit is None.
+
+    Raises:
+        UserError: a limit below 1.
+    """
+    if limit is not None and limit < 1:
+        raise UserError(f"A task cannot use {limit} images of {images.name}, {images.split}.", "At least 1, or None.")
     if limit is None or limit >= len(images):
         return images
     return images.take(nested(images.labels_N, limit, keys_N=images.content_keys_N))

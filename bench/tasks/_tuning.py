@@ -106,6 +106,10 @@ def _check(made: Tuning, num_train: int) -> None:
     """Raises UserError where a run of these settings cannot be made."""
     if made.steps < 1 or made.batch < 1:
         raise UserError(f"Fine-tuning needs at least one step of one image, not {made.steps} of {made.batch}.")
+    if made.image_size is not None and made.image_size < 1:
+        raise UserError(f"image_size={made.image_size} is no number of pixels.", "Leave it out for the model's own.")
+    if made.shift < 0:
+        raise UserError(f"shift={made.shift}: images are shifted by 0 pixels or more.")
     if not made.rates or min(made.rates) <= 0:
         raise UserError(f"Learning rates {made.rates} are not positive numbers.", "For example rates=(0.01,0.03).")
     if len(made.rates) > 1 and not 0 < made.num_held_out < num_train:

@@ -31,6 +31,8 @@ def evaluate(
     Raises:
         UserError: options out of range, or data that is not on this machine.
     """
+    if max_iter < 1:
+        raise UserError(f"max_iter={max_iter}: the solver needs at least one iteration.")
     train = balanced_part(context.load(data, "train"), train_limit)
     test = balanced_part(context.load(data, "test"), test_limit)
     smallest = int(np.bincount(train.labels_N, minlength=train.num_classes).min())

@@ -1,0 +1,88 @@
+"""Features that were extracted elsewhere, behind the same interface as a model: `python -m bench.probe --features`."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from bench.data.images import ImageSet
+from bench.errors import UserError
+
+KEYS = ("train_x", "train_y", "test_x", "test_y")
+Load = Callable[[str, str], ImageSet]
+Features = Callable[[np.ndarray], np.ndarray]
+
+
+def read_features(path: Path) -> tuple[Features, Load, str]:
+    """(features, load, name) as a `TaskContext` has them; an "image" holds its row number as 8 bytes.
+
+    Args:
+        path: an .npz with train_x (N, D), train_y (N), test_x (M, D), test_y (M).
+
+    Raises:
+        UserError: not such a file, arrays of other shapes or kinds, values that are not finite as float32.
+    """
+    parts = _read(path)
+    _check(path, parts)
+    with np.errstate(over="ignore"):  # what float32 cannot hold is said below
+        features_ND = np.concatenate([parts["train_x"], parts["test_x"]]).astype(np.float32)
+    if not np.isfinite(features_ND).all():
+        raise UserError(f"{path}: there are features that are not finite in float32.", "Extract them again.")
+    num_classes = int(max(parts["train_y"].max(), parts["test_y"].max())) + 1
+    starts = {"train": 0, "test": len(parts["train_x"])}
+    name = path.stem
+
+    def load(data: str, split: str) -> ImageSet:
+        labels_N = parts[f"{split}_y"].astype(np.int64)
+        rows_N = np.arange(starts[split], starts[split] + len(labels_N), dtype="<u8")
+        return ImageSet(
+            name=name,
+            split=split,
+            images_NHWC=rows_N.view(np.uint8).reshape(-1, 1, 1, 8),
+            labels_N=labels_N,
+            class_names=tuple(str(label) for label in range(num_classes)),
+            kind="features",
+        )
+
+    def features(rows_NHWC: np.ndarray) -> np.ndarray:
+        return features_ND[np.ascontiguousarray(rows_NHWC).reshape(-1, 8).view("<u8")[:, 0]]
+
+    return features, load, name
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    if not path.is_file():
+        raise UserError(f"There is no features file {path}.")
+    if not zipfile.is_zipfile(path):
+        raise UserError(f"{path} is not a readable .npz of arrays.", "Write it with numpy.savez.")
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            missing = [key for key in KEYS if key not in stored]
+            if missing:
+                raise UserError(f"{path} lacks {', '.join(missing)}.", f"It must hold {', '.join(KEYS)}.")
+            return {key: stored[key] for key in KEYS}
+    except UserError:
+        raise
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise UserError(f"{path} is not a readable .npz of arrays: {error}") from error
+
+
+def _check(path: Path, parts: dict[str, np.ndarray]) -> None:
+    for split in ("train", "test"):
+        x, y = parts[f"{split}_x"], parts[f"{split}_y"]
+        if x.ndim != 2 or y.ndim != 1 or len(x) != len(y) or not x.size:
+            raise UserError(
+                f"{path}: {split}_x has shape {x.shape} and {split}_y {y.shape}.",
+                "They must be (N, D) and (N), with N and D of at least 1.",
+            )
+        if x.dtype.kind not in "fiu" or y.dtype.kind not in "iu" or int(y.min()) < 0:
+            raise UserError(f"{path}: {split}_x must be numbers and {split}_y integers from 0.")
+        if int(y.max()) >= (examples := len(parts["train_y"])):
+            what = f"{path}: {split}_y holds label {int(y.max())}, and there are {examples:,} training examples."
+            raise UserError(what, "Number the classes from 0 upwards; each needs a training example.")
+    if parts["train_x"].shape[1] != parts["test_x"].shape[1]:
+        raise UserError(f"{path}: train_x and test_x have different numbers of features.")
