@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import tempfile
@@ -31,13 +32,16 @@ def explain(error: OSError, path: Path) -> UserError:
 
 
 def make_directory(path: Path) -> Path:
-    """Create `path` and its parents, and check that files can be written there.
+    """Create `path` and its parents, to survive a power cut, and check that files can be written there.
 
     Raises:
         UserError: it cannot be created or written.
     """
     try:
+        new = list(itertools.takewhile(lambda folder: not folder.exists(), (path, *path.parents)))
         path.mkdir(parents=True, exist_ok=True)
+        for folder in reversed(new):
+            sync_directory(folder.parent)
         with tempfile.TemporaryFile(dir=path) as probe:
             probe.write(b"x")
             probe.flush()

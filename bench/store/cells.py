@@ -48,7 +48,8 @@ class CellDirectory:
     def attempts(self) -> list[Path]:
         """Folders of every attempt so far, oldest first."""
         folder = self.path / "attempts"
-        return sorted(p for p in folder.iterdir() if p.is_dir()) if folder.exists() else []
+        found = (p for p in folder.iterdir() if p.is_dir() and p.name.isdigit()) if folder.exists() else ()
+        return sorted(found, key=lambda p: int(p.name))
 
     def prepare(self, cell: Cell) -> None:
         """Create the folder and write spec.json, once. A damaged one is kept beside a new one."""

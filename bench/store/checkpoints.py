@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,7 @@ MANIFEST = "manifest.json"
 PREFIX = "step-"
 TENSORS, STATE = "tensors.safetensors", "state.json"
 FILES = (TENSORS, STATE)
+NAME = re.compile(rf"{PREFIX}(\d+)(?:-(\d+))?")  # the step, and the number of one that was saved at the same step again
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     """
     from safetensors.torch import save as to_bytes
 
-    target = folder / f"{PREFIX}{checkpoint.step:09d}"
+    target = _new(folder, checkpoint.step)
     temporary = folder / f".{target.name}.{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -71,9 +74,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
             _write_synced(temporary / name, data)
         manifest = {n: {"bytes": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in files.items()}
         _write_synced(temporary / MANIFEST, atomic.dump_json({"step": checkpoint.step, "files": manifest}))
+        atomic.sync_directory(temporary)
         faults.reach("checkpoint-before-rename")
-        if target.exists():  # the same step again, after a resume from an older one: it becomes the newest
-            shutil.rmtree(target)
         os.rename(temporary, target)
         atomic.sync_directory(folder)
         faults.reach("checkpoint-after-rename")
@@ -97,13 +99,17 @@ def verify(path: Path) -> None:
         step = manifest["step"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"the manifest cannot be read ({error!r})") from error
-    if path.name != f"{PREFIX}{step:09d}" or len(manifest["files"]) != len(FILES):
+    if step != _number(path)[0] or len(manifest["files"]) != len(FILES):
         raise ValueError("the manifest is of another checkpoint")
     for name, (size, sha256) in files.items():
         file = path / name
         if not file.is_file() or file.stat().st_size != size:
             raise ValueError(f"{name} is missing or truncated")
-        if _sha256(file) != sha256:
+        try:
+            found = _sha256(file)
+        except OSError as error:  # a bad sector
+            raise ValueError(f"{name} cannot be read ({error!r})") from error
+        if found != sha256:
             raise ValueError(f"{name} was altered: its sha256 does not match")
 
 
@@ -121,15 +127,15 @@ def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
             messages.append(f"Checkpoint {path.name} set aside: {error}")
             _quarantine(path, str(error))
             continue
-        return Checkpoint(step=int(path.name.removeprefix(PREFIX)), tensors=tensors, state=state), messages
+        return Checkpoint(step=_number(path)[0], tensors=tensors, state=state), messages
     return None, messages
 
 
 def load(folder: Path, step: int) -> Checkpoint:
-    """A checkpoint that another process has just verified."""
+    """The newest checkpoint of a step, which another process has just verified."""
     from safetensors.torch import load_file
 
-    path = folder / f"{PREFIX}{step:09d}"
+    path = next(path for path in _steps(folder) if _number(path)[0] == step)
     return Checkpoint(step=step, tensors=load_file(path / TENSORS), state=json.loads((path / STATE).read_bytes()))
 
 
@@ -153,10 +159,22 @@ def clear(folder: Path) -> None:
             folder.rmdir()
 
 
+def _number(path: Path) -> tuple[int, int]:
+    """(step, how often that step had been saved before) of a checkpoint's folder; (-1, 0) of anything else."""
+    match = NAME.fullmatch(path.name)
+    return (int(match[1]), int(match[2] or 0)) if match else (-1, 0)
+
+
 def _steps(folder: Path) -> list[Path]:
     """Committed checkpoints, newest first."""
-    found = (p for p in folder.glob(f"{PREFIX}*") if p.is_dir() and p.name.removeprefix(PREFIX).isdigit())
-    return sorted(found, key=lambda p: int(p.name.removeprefix(PREFIX)), reverse=True) if folder.exists() else []
+    found = (path for path in folder.glob(f"{PREFIX}*") if path.is_dir() and _number(path)[0] >= 0)
+    return sorted(found, key=_number, reverse=True) if folder.exists() else []
+
+
+def _new(folder: Path, step: int) -> Path:
+    """The folder of the next checkpoint. One that is there is not replaced: for a moment there would be neither."""
+    saved = [number for found, number in map(_number, _steps(folder)) if found == step]
+    return folder / (f"{PREFIX}{step:09d}" + (f"-{saved[0] + 1}" if saved else ""))
 
 
 def _remove_leftovers(folder: Path) -> None:
@@ -168,9 +186,10 @@ def _quarantine(path: Path, reason: str) -> None:
     place = path.parent.parent / "quarantine"
     try:
         place.mkdir(exist_ok=True)
-        number = len(list(place.iterdir()))
-        target = place / f"{path.name}-{number:03d}"
+        names = (place / f"{path.name}.{number:03d}" for number in itertools.count(1))
+        target = next(name for name in names if not name.exists())
         os.rename(path, target)
         (target / "reason.txt").write_text(reason + "\n")
     except OSError as error:
-        raise UserError(f"A bad checkpoint could not be set aside: {path}", str(error)) from error
+        why = atomic.explain(error, place)
+        raise UserError(f"The bad checkpoint {path} could not be set aside. {why.what}", why.fix) from error

@@ -58,3 +58,12 @@ def test_a_torn_last_line_is_left_out_and_a_torn_middle_is_an_error(tmp_path):
     log.write_text('{"a": \n' + whole)
     with pytest.raises(UserError, match="line 1"):
         atomic.read_lines(log)
+
+
+def test_new_folders_are_on_the_disk_before_anything_is_written_into_them(tmp_path, monkeypatch):
+    synced: list[str] = []
+    monkeypatch.setattr(atomic, "sync_directory", lambda path: synced.append(path.relative_to(tmp_path).as_posix()))
+    atomic.make_directory(tmp_path / "study" / "cells" / "one")
+    assert synced == [".", "study", "study/cells"]
+    atomic.make_directory(tmp_path / "study" / "cells" / "one")
+    assert len(synced) == 3

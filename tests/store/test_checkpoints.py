@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 
 import pytest
 import torch
@@ -92,3 +93,66 @@ def test_leftovers_of_a_killed_save_are_removed(folder):
     (folder / ".step-000000500.99.tmp").mkdir()
     checkpoints.save(folder, make(2000))
     assert not list(folder.glob(".*"))
+
+
+def test_saving_a_step_again_never_leaves_less_than_there_was(tmp_path, monkeypatch):
+    folder = tmp_path / "checkpoints"
+    checkpoints.save(folder, make(5))
+
+    def fail(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(UserError):
+        checkpoints.save(folder, make(5))
+    monkeypatch.undo()
+    assert checkpoints.load_newest(folder)[0].step == 5
+    for number in range(3):
+        checkpoints.save(folder, Checkpoint(step=5, tensors=make(5).tensors, state={"number": number}))
+        assert checkpoints.load_newest(folder)[0].state == checkpoints.load(folder, 5).state == {"number": number}
+        assert checkpoints.newest_state(folder) == {"number": number}
+        assert len(os.listdir(folder)) == 2
+
+
+def test_what_is_renamed_is_on_the_disk_with_the_names_of_its_files(tmp_path, monkeypatch):
+    synced: list[str] = []
+    fsync, rename = os.fsync, os.rename
+
+    def noted_fsync(handle):
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    def noted_rename(old, new):
+        synced.append("rename")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "rename", noted_rename)
+    checkpoints.save(tmp_path / "checkpoints", make(5))
+    *files, folder, renamed, parent = synced
+    assert {file.rpartition("/")[2] for file in files} == {*checkpoints.FILES, checkpoints.MANIFEST}
+    assert {file.rpartition("/")[0] for file in files} == {folder}
+    assert (renamed, parent) == ("rename", str(tmp_path / "checkpoints"))
+
+
+def test_a_bad_sector_is_a_bad_checkpoint(folder, monkeypatch):
+    sha256 = checkpoints._sha256
+
+    def unreadable(path):
+        if path.parent.name == "step-000001000":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return sha256(path)
+
+    monkeypatch.setattr(checkpoints, "_sha256", unreadable)
+    found, messages = checkpoints.load_newest(folder)
+    assert found.step == 100 and "cannot be read" in messages[0]
+
+
+def test_bad_ones_of_one_step_are_all_kept_also_when_somebody_deletes_the_first(folder):
+    place = folder.parent / "quarantine"
+    for number in range(4):
+        (checkpoints.save(folder, make(2000)) / "state.json").write_bytes(b"bad %d" % number)
+        assert checkpoints.load_newest(folder)[0].step != 2000
+        if number == 2:
+            shutil.rmtree(min(place.iterdir()))
+    assert sorted((path / "state.json").read_bytes() for path in place.iterdir()) == [b"bad 1", b"bad 2", b"bad 3"]

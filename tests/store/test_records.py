@@ -10,6 +10,7 @@ import pytest
 from bench import SCHEMA_VERSION
 from bench.errors import UserError
 from bench.store import records
+from bench.store.cells import CellDirectory
 
 BODY = {
     "suite": "smoke", "cell_id": "0" * 10, "directory": "x-0000000000", "cell": {"model": "m", "horizons": (0, 10)},
@@ -67,3 +68,11 @@ def test_a_record_without_a_required_field_is_damaged(tmp_path, key):
     records.write_record(tmp_path / "r.json", {k: v for k, v in BODY.items() if k != key})
     with pytest.raises(records.DamagedRecord):
         records.read_record(tmp_path / "r.json")
+
+
+def test_attempts_are_counted_beyond_a_thousand_whatever_else_lies_there(tmp_path):
+    directory = CellDirectory(tmp_path)
+    for name in ("002", "999", "1000", "notes"):
+        (tmp_path / "attempts" / name).mkdir(parents=True)
+    assert directory.new_attempt().name == "1001"
+    assert [path.name for path in directory.attempts()] == ["002", "999", "1000", "1001"]
