@@ -1,6 +1,7 @@
 """Higher against own resolution: pairs of the same model and seed, SciPy's paired t interval as the oracle."""
 
 import math
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,16 @@ from bench.analysis import resolution
 from bench.analysis.intervals import Samples
 
 
+@dataclass(frozen=True)
+class Model:
+    """A series; its last point is its number."""
+
+    variant: str
+    label: str
+    last: int
+    family: str = "ViT"
+
+
 def study(own_MS, high_MS, *, image_error=0.0, measures=("finetune:tiles", "finetune@56px:tiles", "mnist")):
     """Evidence of models × seeds scored at both sizes; models are told apart by their number."""
 
@@ -19,7 +30,7 @@ def study(own_MS, high_MS, *, image_error=0.0, measures=("finetune:tiles", "fine
         return Samples(values_SD=values[point][:, None], seeds=tuple(range(values.shape[1])), draws=(),
                        image_error=image_error, num_test=100)  # fmt: skip
 
-    series = tuple(SimpleNamespace(variant=f"v{m}", label=f"m{m}", family="ViT", last=m) for m in range(len(own_MS)))
+    series = tuple(Model(variant=f"v{m}", label=f"m{m}", last=m) for m in range(len(own_MS)))
     return SimpleNamespace(measures=measures, series=series, samples=samples, level=0.95)
 
 
