@@ -21,6 +21,7 @@ from bench.errors import UserError
 VARIABLE = "VIT_BENCH_COMPILE"  # how a user overrides "auto"
 MODES = ("auto", "off", "default", "reduce-overhead", "max-autotune")
 WITH_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that replay CUDA graphs
+REHEARSALS = 3  # calls until nothing is left to do: compilation, the graphs' warm-up, their recording
 SHAPES = 256  # one process compiles the same classes at the shapes of many cells; torch gives up after 8 by default
 
 
@@ -47,6 +48,11 @@ def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any
         return network
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
     return torch.compile(network, backend=backend, dynamic=False, mode=mode if backend == "inductor" else None)
+
+
+def forget() -> None:
+    """Drop everything compiled in this process: recorded graphs hold on to the memory that they were recorded in."""
+    torch.compiler.reset()
 
 
 # -- attention ---------------------------------------------------------------------------------------------------------
@@ -89,7 +95,10 @@ def fastest_kernel(shape: Shape, *, dtype: torch.dtype, device: str, kernels: Se
 
     from bench.cost.speed import OutOfMemory, timed
 
-    q_BHNE, k_BHNE, v_BHNE = (torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
+    own = torch.Generator(device=device).manual_seed(0)  # the step's stream has been set: dropout draws from it next
+    q_BHNE, k_BHNE, v_BHNE = (
+        torch.randn(shape, device=device, dtype=dtype, generator=own, requires_grad=True) for _ in range(3)
+    )
 
     def once() -> None:
         x_BHNE = nn.functional.scaled_dot_product_attention(q_BHNE, k_BHNE, v_BHNE)

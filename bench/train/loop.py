@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from bench.cost.profile import label
+from bench.cost.speed import synchronise
 from bench.errors import Interrupted
 from bench.spec import Recipe
 from bench.store import checkpoints, faults
@@ -27,10 +28,11 @@ from bench.train.schedule import Segment
 from bench.train.step import Step
 
 CHECK_EVERY = 50  # steps between looks at the loss: each look waits for the device
+SAVING = 0.03  # of the time at most, where a checkpoint takes long: large models, slow disks
 
 
 class Diverged(Exception):
-    """The loss stopped being finite; says between which steps."""
+    """The loss, or a weight, stopped being finite; says between which steps."""
 
 
 @dataclass
@@ -54,7 +56,7 @@ class Trainer:
         model: on its device. initialise: sets its initial weights, a pure function of the seed.
         batches: step -> batch; None if nothing is trained. recipe, horizons, seed: the cell's.
         evaluate: called with (horizon, mean loss of the last steps) at each horizon; returns the row to keep.
-        folder: where checkpoints go. save_every: seconds between them. on_step: called after every step.
+        folder: where checkpoints go. save_every: seconds between them, at least. on_step: called after every step.
         ranks: the processes that train together: each has a Trainer, and the first of them writes.
     """
 
@@ -79,30 +81,25 @@ class Trainer:
     ) -> None:
         self.model, self.batches, self.recipe, self.seed, self.device = model, batches, recipe, seed, device
         self.horizons, self.initialise = horizons, initialise
-        self.folder, self.evaluate, self.progress, self.should_stop, self.log = (
-            folder,
-            evaluate,
-            progress,
-            should_stop,
-            log,
-        )
+        self.folder, self.evaluate, self.progress = folder, evaluate, progress
+        self.should_stop, self.log = should_stop, log
         self.on_step, self.save_every, self.ranks = on_step, save_every, ranks
+        self.pause = save_every  # before the next checkpoint
         self.segments = schedule.segments(recipe, horizons)
         self.warmup = schedule.warmup_steps(recipe, horizons)
         self.total_work = sum(s.end - s.start for s in self.segments)
         self.optimizer = make_optimizer(model, recipe) if self.segments else None
-        self.train_step = (
-            Step(model=model, optimizer=self.optimizer, recipe=recipe, device=device, ranks=ranks)
-            if self.optimizer
-            else None
-        )
+        self.train_step: Step | None = None
+        if self.optimizer:
+            self.train_step = Step(model=model, optimizer=self.optimizer, recipe=recipe, device=device, ranks=ranks)
         self.average = Average(model, recipe.average)
         self.curve = Curve(self.segments, batch=recipe.batch, device=device)
         self.position = Position()
         self.trunk: dict[str, torch.Tensor] | None = None  # the trunk's state while a branch runs
         self.losses: list[torch.Tensor] = []
-        self._last_save = time.perf_counter()
+        self._last_save = self._mark = time.perf_counter()
         self._seen_loss: float | None = None
+        self._compiled = self.train_step is None or not self.train_step.compiles
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -129,9 +126,8 @@ class Trainer:
             kind, _, rest = full.partition(".")
             if kind == "optimizer":
                 key, _, name = rest.partition(".")
-                device = value.device if key == "step" and self.device == "cpu" else self.device
                 value = self.ranks.part(value, like=parameters[name])
-                self.optimizer.state[parameters[name]][key] = value.clone().to(device)
+                self.optimizer.state[parameters[name]][key] = value.clone().to(self.device)
         mean = {k.removeprefix("average."): v for k, v in tensors.items() if k.startswith("average.")}
         self.average.restore({name: self.ranks.part(value, like=parameters[name]) for name, value in mean.items()})
 
@@ -148,7 +144,9 @@ class Trainer:
         whole = Checkpoint(step=p.work, tensors=self.ranks.whole(tensors), state=state)
         self.ranks.lead(lambda: checkpoints.save(self.folder, whole))
         self._last_save = time.perf_counter()
-        p.seconds["save"] += self._last_save - started
+        seconds = self._last_save - started
+        p.seconds["save"] += seconds
+        self.pause = max(self.save_every, seconds / SAVING)
 
     def resume(self) -> bool:
         """Continue from the newest checkpoint that verifies; False if there is none."""
@@ -242,29 +240,50 @@ class Trainer:
     def _run_segment(self, segment: Segment) -> None:
         p = self.position
         self.model.train()
-        mark = time.perf_counter()
+        self._compile(segment)
+        self._mark = time.perf_counter()
         while p.step < segment.end:
             faults.reach("training-step")
             self.step(segment)
             self.on_step()
             p.step += 1
             p.work += 1
-            if p.work % CHECK_EVERY == 0 or p.step == segment.end:
+            look = p.work % CHECK_EVERY == 0 or p.step == segment.end
+            if look:
+                self._count_time()  # before anything can be raised: what diverged took its time too
                 self._check_loss(segment)
-            due = time.perf_counter() - self._last_save > self.save_every
+            due = time.perf_counter() - self._last_save > self.pause
             stop, due = self.ranks.agree(stop=self.should_stop(), save=due)
-            if p.step == segment.end or due or stop or p.work % CHECK_EVERY == 0:
-                if self.device != "cpu":
-                    torch.cuda.synchronize()
-                elapsed = time.perf_counter() - mark
-                p.seconds["train"] += elapsed
-                p.current_seconds += elapsed
+            if look or due or stop:
+                self._count_time()
                 self._report()
                 if due or stop:
                     self.save()
                 if stop:
                     raise Interrupted(f"saved at step {p.work} of {self.total_work}")
-                mark = time.perf_counter()
+                self._mark = time.perf_counter()
+
+    def _count_time(self) -> None:
+        """Add the time since the mark to that of training, once the device has done its work."""
+        synchronise(self.device)
+        now = time.perf_counter()
+        self.position.seconds["train"] += now - self._mark
+        self.position.current_seconds += now - self._mark
+        self._mark = now
+
+    def _compile(self, segment: Segment) -> None:
+        """Where the network is compiled, have that done before the first step, so that rates are those of training."""
+        p, train_step = self.position, self.train_step
+        if self._compiled or train_step is None or self.batches is None or p.step == segment.end:
+            return
+        self.log("compiling")
+        started, fitted = time.perf_counter(), train_step.micro_batch
+        train_step.rehearse(*self.batches(p.step))
+        synchronise(self.device)
+        self._compiled = True
+        p.seconds["wait"] += time.perf_counter() - started
+        if train_step.micro_batch != fitted:
+            self._note_micro_batch(train_step.micro_batch)
 
     def step(self, segment: Segment | None = None) -> None:
         """One optimizer step at the current position, of `segment` or of the one in hand."""
@@ -293,6 +312,15 @@ class Trainer:
             end = self.position.step
             first = max(segment.start, end - CHECK_EVERY)
             raise Diverged(f"the loss was not finite between steps {first} and {end} of {self.segments[-1].end}")
+        if segment.is_branch and self.position.step == segment.end and not self._finite():
+            raise Diverged(f"a weight was not finite after step {self.position.step} of {self.segments[-1].end}")
+
+    @torch.no_grad()
+    def _finite(self) -> bool:
+        """Whether all weights are: the last step's loss was found before its update."""
+        own = [p.to_local() if hasattr(p, "to_local") else p for p in self.model.parameters()]
+        finite = torch.stack([p.isfinite().all() for p in own if p.numel()]).all()
+        return self.ranks.mean(finite.float()).item() == 1.0
 
     def _read(self, horizon: int) -> None:
         """Evaluate at a horizon and keep its row in a checkpoint, so that a kill never repeats it."""
@@ -315,13 +343,7 @@ class Trainer:
 
     def _report(self, phase: str = "training") -> None:
         p = self.position
-        self.progress(
-            {
-                "done": p.work,
-                "total": self.total_work,
-                "phase": phase,
-                "loss": self._seen_loss,
-                "seconds": p.seconds["train"],
-                "horizons": len(p.rows),
-            }
-        )
+        self.progress({
+            "done": p.work, "total": self.total_work, "phase": phase, "loss": self._seen_loss,
+            "seconds": p.seconds["train"], "horizons": len(p.rows),
+        })  # fmt: skip

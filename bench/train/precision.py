@@ -72,12 +72,14 @@ class Working:
     def __init__(self, model: nn.Module, dtype: str) -> None:
         self.model, self.dtype = model, DTYPES[dtype]
         self.network, self.weights, self.copies = model, list[Tensor](), list[Tensor]()
+        self.shared = list(model.parameters())  # by the network with the model
         self.keeps_gradients = True  # False where a CUDA graph will write the next ones to the same place
         if self.dtype == torch.float32:
             return
         kept = {id(p) for m in model.modules() if _stays_float32(m) for p in m.parameters(recurse=False)}
         shared = [*model.buffers(), *(p for p in model.parameters() if id(p) in kept)]
         self.network = copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
+        self.shared = [p for p in self.shared if id(p) in kept]
         pairs = zip(model.parameters(), self.network.parameters(), strict=True)
         for weight, twin in ((w, t) for w, t in pairs if w is not t and w.is_floating_point()):
             twin.data, twin.grad = twin.data.to(self.dtype), None
@@ -102,7 +104,7 @@ class Working:
     def collect(self) -> None:
         """Add the gradients found since the last call to the weights' own, in float32."""
         if not self.keeps_gradients:
-            for parameter in self.model.parameters():  # those that the network shares with the model
+            for parameter in self.shared:
                 parameter.grad = None if parameter.grad is None else parameter.grad.clone()
         for weight, twin in zip(self.weights, self.copies, strict=True):
             if twin.grad is None:

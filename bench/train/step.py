@@ -47,11 +47,13 @@ class Step:
         self.model, self.optimizer, self.recipe, self.device, self.ranks = model, optimizer, recipe, device, ranks
         self.micro_batch = micro_batch or recipe.micro_batch or recipe.batch
         self.dtype = precision.resolve(recipe.dtype, device, model)
+        self.compiles = False
         self.working = precision.Working(model, "float32" if ranks.shards(model) else self.dtype)
         if not ranks.shards(model):
             mode = compiled.mode_for(device, ranks=ranks.size)
             self.working.network = compiled.compiled(self.working.network, mode=mode)
             self.working.keeps_gradients = mode not in compiled.WITH_GRAPHS
+            self.compiles = mode != "off"
         accumulates = self.micro_batch * ranks.size < recipe.batch
         self.adds_up_apart = accumulates and self.working.network is not model  # in the weights, not in the network
         if not self.adds_up_apart:
@@ -76,6 +78,15 @@ class Step:
             self.optimizer.step()
         return loss
 
+    def rehearse(self, x_BCHW: Tensor, labels_B: Tensor) -> None:
+        """Do all of a step but the update, often enough that everything is compiled and recorded; changes nothing."""
+        kept = [buffer.clone() for buffer in self.model.buffers()]  # statistics over batches
+        for _ in range(compiled.REHEARSALS):
+            self._gradients_that_fit(x_BCHW, labels_B, seed=0)
+        self.optimizer.zero_grad(set_to_none=True)
+        for buffer, value in zip(self.model.buffers(), kept, strict=True):
+            buffer.copy_(value)
+
     def _gradients_that_fit(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> Tensor:
         while True:
             try:
@@ -89,6 +100,8 @@ class Step:
             # outside the handler the traceback, which holds the activations, is gone
             self.micro_batch = min(self.micro_batch, len(labels_B)) // 2
             self.optimizer.zero_grad(set_to_none=True)
+            if self.compiles:
+                compiled.forget()
             release(self.device)
 
     def _gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> Tensor:

@@ -2,13 +2,17 @@
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend
 
 from bench import models
 from bench.errors import UserError
+from bench.spec import Recipe
 from bench.train import compiled
+from bench.train.optim import make_optimizer
 from bench.train.precision import Working
+from bench.train.step import Step
 
 SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
 
@@ -75,8 +79,10 @@ def test_kernels_that_refuse_a_shape_are_passed_over():
     options = {"dtype": torch.float32, "device": "cpu", "calls": 1}
     only_on_gpus = SDPBackend.CUDNN_ATTENTION
     both = (only_on_gpus, SDPBackend.FLASH_ATTENTION)
+    stream = torch.get_rng_state()
     assert compiled.fastest_kernel(shape, kernels=both, **options) == SDPBackend.FLASH_ATTENTION
     assert compiled.fastest_kernel(shape, kernels=(only_on_gpus,), **options) == SDPBackend.MATH
+    assert torch.equal(torch.get_rng_state(), stream)  # dropout draws from it next
 
 
 def test_gradients_that_a_graph_would_overwrite_are_copied_and_still_add_up():
@@ -94,3 +100,24 @@ def test_gradients_that_a_graph_would_overwrite_are_copied_and_still_add_up():
         assert all(p.grad.data_ptr() != before[name] for name, p in model.named_parameters())
     found = torch.cat([p.grad.flatten() for p in model.parameters()])
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_where_memory_runs_out_the_memory_of_recorded_graphs_is_given_back_first(monkeypatch):
+    model, recipe = nn.Linear(4, 3), Recipe(batch=8)
+    events: list[str] = []
+
+    def tight(network, *, mode):
+        def forward(x):
+            events.append(f"{len(x)} images")
+            if len(x) > 2:
+                raise torch.OutOfMemoryError
+            return network(x)
+
+        return forward
+
+    monkeypatch.setenv(compiled.VARIABLE, "max-autotune")
+    monkeypatch.setattr(compiled, "compiled", tight)
+    monkeypatch.setattr(compiled, "forget", lambda: events.append("forgotten"))
+    step = Step(model=model, optimizer=make_optimizer(model, recipe), recipe=recipe, device="cpu")
+    step(torch.ones(8, 4), torch.zeros(8, dtype=torch.int64), lr=0.1, seed=0)
+    assert events == ["8 images", "forgotten", "4 images", "forgotten", *["2 images"] * 4]

@@ -12,6 +12,7 @@ from torch import nn
 from bench.data.images import ImageSet
 from bench.errors import Interrupted
 from bench.spec import Recipe
+from bench.train import compiled, loop
 from bench.train.batches import Batches
 from bench.train.loop import Diverged, Trainer
 
@@ -125,6 +126,86 @@ def test_divergence_is_noticed_and_says_where(tmp_path):
     recipe = Recipe(batch=16, lr=float("inf"), warmup_images=0)
     with pytest.raises(Diverged, match=r"between steps \d+ and \d+"):
         trainer(tmp_path / "c", recipe=recipe).run()
+
+
+def test_weights_that_the_last_step_broke_are_no_result(tmp_path):
+    """The loss of a step is found before its update: no loss ever tells of the last one."""
+    t = trainer(tmp_path, recipe=Recipe(batch=16), horizons=(160,))
+
+    def break_last():
+        if t.position.step == 9:
+            with torch.no_grad():
+                next(t.model.parameters())[0] = float("nan")
+
+    t.on_step = break_last
+    with pytest.raises(Diverged, match="after step 10 of 10"):
+        t.run()
+    assert not t.position.rows
+
+
+def test_what_diverged_is_charged_the_time_it_took(tmp_path):
+    t = trainer(tmp_path, recipe=Recipe(batch=16, lr=float("inf"), warmup_images=0))
+    with pytest.raises(Diverged):
+        t.run()
+    assert t.position.work and t.position.seconds["train"] == t.position.current_seconds > 0
+
+
+def test_checkpoints_that_take_long_are_written_less_often(tmp_path, monkeypatch):
+    t = trainer(tmp_path)
+    clock = iter(range(0, 10_000, 30))
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: float(next(clock)))  # every look costs 30 s
+    t.save()
+    assert t.position.seconds["save"] == 30.0
+    assert t.pause == pytest.approx(30.0 / loop.SAVING)
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: 0.0)
+    t.save()
+    assert t.pause == t.save_every
+
+
+class Normalised(nn.Module):
+    """Keeps statistics over batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.body = nn.BatchNorm2d(1), Net()
+
+    def forward(self, x):
+        return self.body(self.norm(x))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_compiling_comes_before_the_clock_and_changes_nothing(tmp_path, monkeypatch, dtype):
+    """With a compiler that only notes when it is called."""
+    called: list[float] = []
+    graphs: list[bool] = []
+
+    def noted(network, *, mode):
+        graphs.append(mode in compiled.WITH_GRAPHS)
+        if mode != "off":
+            network.register_forward_pre_hook(lambda *_: called.append(t.position.seconds["train"]))
+        return network
+
+    states = []
+    monkeypatch.setattr(compiled, "compiled", noted)
+    for mode in ("off", "reduce-overhead"):
+        monkeypatch.setenv(compiled.VARIABLE, mode)
+        torch.manual_seed(0)
+        model = Normalised()
+        recipe = Recipe(batch=16, lr=1e-2, warmup_images=64, dtype=dtype, micro_batch=8)
+        t = Trainer(
+            model=model, initialise=lambda: None, batches=Batches(data(), recipe=recipe, seed=5, device="cpu"),
+            recipe=recipe, horizons=(0, 64, 128), seed=5, device="cpu", folder=tmp_path / f"{mode}-{dtype}",
+            evaluate=lambda horizon, *_: {"images_seen": horizon}, progress=lambda _: None, should_stop=lambda: False,
+            log=lambda _: None,
+        )  # fmt: skip
+        t.run()
+        states.append(t.state())
+    assert graphs == [False, True]
+    before = 2 * compiled.REHEARSALS
+    assert len(called) == before + 2 * t.total_work
+    assert set(called[: before + 1]) == {0.0} and t.position.seconds["wait"] > 0
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
 def test_the_optimizer_is_adam_with_decoupled_decay_on_every_parameter(tmp_path):
