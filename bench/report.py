@@ -124,7 +124,8 @@ def findings_json(evidence: Evidence, findings: Findings) -> dict[str, Any]:
     return _jsonable({
         "schema": SCHEMA_VERSION, "suite": evidence.suite, "question": evidence.question, "level": evidence.level,
         "headline": evidence.headline, "far": evidence.far, "shots": evidence.shots,
-        "note": findings.note, "findings": [dataclasses.asdict(f) for f in findings.findings],
+        "summary": findings.summary, "note": findings.note,
+        "findings": [dataclasses.asdict(f) for f in findings.findings],
         "cannot_tell": findings.limits,
         "claims": [dataclasses.asdict(c) for c in findings.claims],
         "checks": [dataclasses.asdict(c) for c in findings.checks], "cost": dataclasses.asdict(findings.cost),

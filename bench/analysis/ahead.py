@@ -1,10 +1,14 @@
-"""Which family is ahead at equal compute, and whether the order changes. Best model against best, no extrapolation."""
+"""Which family is ahead at equal compute, and whether the order changes. Best model against best, no extrapolation.
+
+The best of several noisy models looks better than it is, the more so the more there are; where training was repeated,
+so that its noise is known, every best score is corrected for having been picked.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
@@ -12,11 +16,14 @@ import numpy as np
 
 from bench.analysis.compare import Verdict, independent_difference, verdict
 from bench.analysis.evidence import Evidence, Series
+from bench.analysis.fits.crossing import frontier_bias
 from bench.analysis.intervals import Estimate, Samples, mix
 from bench.analysis.sizes import SizeCurve
 
 GRID = 5
 """Compute levels, evenly spaced in log compute over the common range, at which two families are compared."""
+PICKS = 1000  # draws behind a correction for picking
+FAR_OFF = 6.0  # standard errors: a model this much worse than the best cannot have been picked by luck
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +42,13 @@ class Gap:
 
 @dataclass(frozen=True, kw_only=True)
 class Duel:
-    """Two families over their common range. `mean` averages the gaps along it."""
+    """Two families over their common range. `mean` averages the gaps along it. `corrected`: for picking the best."""
 
     first: str
     second: str
     gaps: tuple[Gap, ...]
     mean: Estimate
+    corrected: bool
 
     @property
     def range(self) -> tuple[float, float]:
@@ -58,17 +66,30 @@ class Duel:
 
 
 def at_compute(evidence: Evidence, series: Sequence[Series], first: str, second: str, measure: str) -> Duel | None:
-    """Compare two families' best models at equal compute. None if their ranges of compute do not overlap."""
+    """Compare two families' best models at equal compute. None where that cannot be done; see `why_not`."""
     sides = [[s for s in series if s.family == name] for name in (first, second)]
+    common = _common_range(sides)
+    if common is None:
+        return None
+    best = [partial(_interpolated, evidence, side, measure) for side in sides]
+    return _duel(evidence, np.geomspace(*common, GRID), first, second, measure, best)
+
+
+def why_not(series: Sequence[Series], first: str, second: str) -> str:
+    """Why `at_compute` has nothing to say about two families."""
+    if _common_range([[s for s in series if s.family == name] for name in (first, second)]) is None:
+        return "Their ranges of compute do not overlap."
+    return ("Too few of their models were read at several budgets around the same compute; only laws can compare them, "
+            "below.")  # fmt: skip
+
+
+def _common_range(sides: Sequence[Sequence[Series]]) -> tuple[float, float] | None:
+    """Compute, in FLOP, that both sides cover."""
     if not all(sides):
         return None
     low = max(min(s.points[0].train_flops for s in side) for side in sides)
     high = min(max(s.last.train_flops for s in side) for side in sides)
-    if not 0 < low < high:
-        return None
-    grid = np.geomspace(low, high, GRID)
-    best = [partial(_best, evidence, side, measure) for side in sides]
-    return _duel(evidence, grid, first, second, measure, best)
+    return (low, high) if 0 < low < high else None
 
 
 def at_images(evidence: Evidence, curves: Sequence[SizeCurve], first: str, second: str, measure: str) -> Duel | None:
@@ -79,15 +100,16 @@ def at_images(evidence: Evidence, curves: Sequence[SizeCurve], first: str, secon
     if len(shared) < 2:
         return None
 
-    def at(side: Sequence[SizeCurve], x: float) -> tuple[str, Samples] | None:
-        found = [(c.label, s) for c in side for p in c.points
-                 if p.unique_images == x and (s := evidence.samples(p, measure)) is not None]  # fmt: skip
-        return max(found, key=lambda pair: pair[1].mean) if found else None
+    def at(side: Sequence[SizeCurve], x: float) -> list[Rival]:
+        return [(c.label, s) for c in side for p in c.points
+                if p.unique_images == x and (s := evidence.samples(p, measure)) is not None]  # fmt: skip
 
     return _duel(evidence, shared, first, second, measure, [partial(at, side) for side in sides])
 
 
-Side = Callable[[float], tuple[str, Samples] | None]
+Rival = tuple[str, Samples]
+Side = Callable[[float], list[Rival]]
+"""Everything that a family has at a place of the axis."""
 
 
 def _duel(
@@ -96,7 +118,7 @@ def _duel(
 ) -> Duel | None:
     gaps, samples = [], []
     for x in places:
-        a, b = sides[0](float(x)), sides[1](float(x))
+        a, b = (_best(evidence, side(float(x)), measure) for side in sides)
         e = independent_difference(evidence, a[1], b[1], measure) if a and b else None
         if a and b and e:
             gaps.append(Gap(x=float(x), first_model=a[0], second_model=b[0], estimate=e))
@@ -104,11 +126,33 @@ def _duel(
     if len(gaps) < 2:
         return None
     mean = independent_difference(evidence, _along([a for a, _ in samples]), _along([b for _, b in samples]), measure)
-    return Duel(first=first, second=second, gaps=tuple(gaps), mean=mean) if mean else None
+    corrected = _known_noise(evidence, measure) > 0
+    return Duel(first=first, second=second, gaps=tuple(gaps), mean=mean, corrected=corrected) if mean else None
 
 
-def _best(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> tuple[str, Samples] | None:
-    """The family's best model at this compute, interpolated in log compute between its horizons."""
+def _best(evidence: Evidence, found: Sequence[Rival], measure: str) -> Rival | None:
+    """The best of some models, its scores lowered by what being picked has added on average."""
+    if not found:
+        return None
+    errors = np.array([1 - samples.mean for _, samples in found])
+    label, best = found[int(errors.argmin())]
+    variance = _known_noise(evidence, measure)
+    if len(found) == 1 or not variance:
+        return label, best
+    noise = np.sqrt(variance / np.array([max(1, len(samples.seeds)) for _, samples in found]))
+    near = np.flatnonzero(errors <= errors.min() + FAR_OFF * noise).tolist()
+    picked = float(frontier_bias(errors, noise, [near], draws=PICKS)[0])  # of an error: negative
+    return label, replace(best, values_SD=best.values_SD + picked)
+
+
+def _known_noise(evidence: Evidence, measure: str) -> float:
+    """Variance between seeds; 0 where nothing was repeated and so nothing is known."""
+    pooled = evidence.pool(measure)
+    return pooled.variance if pooled else 0.0
+
+
+def _interpolated(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> list[Rival]:
+    """The family's models that were read below and above this compute, interpolated in log compute."""
     found = []
     for series in side:
         for a, b in pairwise(series.points):
@@ -119,7 +163,7 @@ def _best(evidence: Evidence, side: Sequence[Series], measure: str, flops: float
                 if mixed is not None:
                     found.append((series.label, mixed))
                 break
-    return max(found, key=lambda pair: pair[1].mean) if found else None
+    return found
 
 
 def _along(parts: Sequence[Samples]) -> Samples:

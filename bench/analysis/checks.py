@@ -66,8 +66,8 @@ def one_seed(evidence: Evidence) -> list[Check]:
     if not trained or not single:
         return []
     if len({p.variant for p in trained if len(p.seeds) > 1}) == 0:
-        text = ("Every model was trained once. Intervals leave training noise out, and differences under 3 points "
-                "are read as nothing. More seeds: --seeds 3.")  # fmt: skip
+        text = "Every model was trained once. Intervals leave training noise out, and differences under 3 points are "
+        text += "read as nothing." if evidence.published else "read as nothing. More seeds: --seeds 3."
     else:
         names = join(single[:6]) + (" and others" if len(single) > 6 else "")
         text = (f"Trained once: {names}. Their intervals borrow the variance of the repeated models, or leave training "
@@ -127,6 +127,8 @@ def mixed(evidence: Evidence) -> list[Check]:
 
 
 def no_baseline(evidence: Evidence) -> list[Check]:
+    if evidence.published:  # what a publication did not print cannot be measured now
+        return []
     found = []
     if evidence.pixels is None and evidence.series:
         found.append("raw pixels")

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence, Set
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-from bench.analysis import ahead, branching, compare, limits, peers, rates
+from bench.analysis import ahead, branching, compare, limits, peers, rates, resolution
 from bench.analysis.answers import Answer, Claim, answers, claims
-from bench.analysis.checks import Check
+from bench.analysis.answers import ratio as shared_law
+from bench.analysis.answers.order import OVERTAKES
 from bench.analysis.checks import run as run_checks
 from bench.analysis.compare import Comparison, Verdict
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Series, family_rank
+from bench.analysis.finding import Finding, Findings, say_counts_once
+from bench.analysis.fits.bootstrap import LEVEL as LAWS_LEVEL
 from bench.analysis.intervals import SEEDS, Estimate
 from bench.analysis.sizes import size_curves
-from bench.analysis.spent import Spent, spent
-from bench.analysis.words import count, flops, join, points
+from bench.analysis.spent import spent
+from bench.analysis.summary import AHEAD, summary
+from bench.analysis.words import count, flops, join, points, signed
 
-AHEAD = "Which family is ahead at equal compute?"
+__all__ = ["AHEAD", "Finding", "Findings", "find"]
+
 NO_TRAINING_NOISE = " Training noise is not in the interval."
 NO_TASKS = "This suite judges nothing downstream: its answer is in the tables."
 ONE_SEED = (
@@ -27,101 +32,70 @@ ONE_SEED = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One answer.
-
-    Attributes:
-        question: shared by findings about different subjects.
-        subject: whom it is about: a family, a pair of families, a task.
-        verdict: for the mean over the subject's models, beyond its interval.
-        answer: a sentence with numbers.
-        evidence: the comparisons behind it, one dictionary each (accuracy units, not percent).
-        main: on the headline tasks; the others (far tasks, upstream) are shown below them.
-    """
-
-    question: str
-    subject: str
-    verdict: Verdict
-    answer: str
-    evidence: tuple[dict[str, Any], ...] = ()
-    main: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class Findings:
-    """Everything a report says in words. `note` holds for every finding and is said once, before them. `claims`: the
-    paper's, beside the verdict from these records and from the paper's own table; () where no law could be fitted."""
-
-    findings: tuple[Finding, ...]
-    limits: tuple[str, ...]
-    checks: tuple[Check, ...]
-    cost: Spent
-    note: str = ""
-    claims: tuple[Claim, ...] = ()
-
-    def lines(self) -> list[str]:
-        """Plain text for a console: main findings by question, what cannot be told, warnings, cost."""
-        text = [self.note] if self.note else []
-        main = [f for f in self.findings if f.main]
-        for question in dict.fromkeys(f.question for f in main):
-            text.append(question)
-            text += [f"  {f.subject}: {f.verdict}. {f.answer}" for f in main if f.question == question]
-        if self.claims:
-            text.append("The paper's claims, in these records")
-            text += [f"  {c.claim} {c.verdict}. {c.sentence}" for c in self.claims]
-        text += ["What this study cannot tell", *(f"  - {limit}" for limit in self.limits)]
-        warnings = [f"  - {c.text}" for c in self.checks if c.level == "warning"]
-        text += ["Warnings", *warnings] if warnings else []
-        return [*text, "Cost", f"  {self.cost.sentence}"]
-
-
 def find(evidence: Evidence) -> Findings:
     """Ask the records every question that they may answer."""
     series = evidence.on_axis("compute")
     made: list[Finding] = []
     judged: tuple[Claim, ...] = ()
     if series and evidence.headline:
-        made += _baselines(evidence, series)
-        made += _more_compute(evidence, series)
-        made += _more_images(evidence)
-        made += _families(evidence, series)
-        found = answers(evidence)
-        made += [_answered(answer) for answer in found]
-        judged = tuple(claims(evidence)) if found else ()
+        laws = [_answered(answer) for answer in answers(evidence)]
+        ahead_of, others = compared(evidence, by_law={f.question for f in laws})
+        made = [*ahead_of, *laws, *others]
+        judged = tuple(claims(evidence)) if laws else ()
     raced = _races(evidence)
     made += [_answered(answer) for answer in branching.answers(evidence)]
+    made += [_answered(answer) for answer in resolution.answers(evidence)]
     swept = [_answered(answer) for answer in rates.answers(evidence)]
-    note = "" if evidence.headline or raced or swept else NO_TASKS
+    made, usual = say_counts_once(made)
+    notes = [] if evidence.headline or raced or swept else [NO_TASKS]
     if made and all(len(p.seeds) < 2 for p in evidence.points.values()):  # then every answer would say the same
-        note = ONE_SEED
+        notes.append(ONE_SEED)
         made = [replace(f, answer=f.answer.replace(NO_TRAINING_NOISE, "")) for f in made]
+    notes += [_brackets(evidence, usual, laws=bool(judged))] if made else []
     made += raced + swept
-    cost = spent(evidence.records.records)
-    limits_found, checks = limits.limits(evidence), run_checks(evidence)
-    return Findings(findings=tuple(made), limits=limits_found, checks=checks, cost=cost, note=note,
-                    claims=judged)  # fmt: skip
+    return Findings(
+        findings=tuple(made), limits=limits.limits(evidence), checks=run_checks(evidence), note=" ".join(notes),
+        cost=spent(evidence.records.records), claims=judged, summary=summary(made), published=evidence.published,
+    )  # fmt: skip
+
+
+def compared(evidence: Evidence, *, by_law: Set[str] = frozenset()) -> tuple[list[Finding], list[Finding]]:
+    """What the points say without any law: which family is ahead; and what compute, images and training bring.
+
+    Args:
+        by_law: questions that a law answers; the same from points alone stands below.
+    """
+    series = evidence.on_axis("compute")
+    others = [*_more_compute(evidence, series), *_more_images(evidence), *_baselines(evidence, series)]
+    return _families(evidence, series, by_law=by_law), others
+
+
+def _brackets(evidence: Evidence, usual: str, *, laws: bool) -> str:
+    """What brackets hold, said once: two kinds of interval with two levels stand side by side."""
+    text = f"Brackets hold {evidence.level:.0%} intervals"
+    text += f"; those of fitted laws (times, FLOPs, images, slopes) {LAWS_LEVEL:.0%}" if laws else ""
+    return text + (f". n, unless said otherwise: {usual}." if usual else ".")
 
 
 def _baselines(evidence: Evidence, series: Sequence[Series]) -> list[Finding]:
     """Against untrained networks and raw pixels: on the headline tasks and on the far ones, per family."""
+    families = _families_of(series)
+    # against pixels one model stands for its family: chosen by compute, not by score, which would pick the luckiest
+    largest = [max((s for s in series if s.family == name), key=lambda s: s.last.train_flops) for name in families]
     made = []
     for measure in _averages(evidence):
         on = _on(evidence, measure)
-        for question, comparison in (
-            (f"Do trained networks beat untrained ones {on}?", compare.against_untrained),
-            (f"Do trained networks beat raw pixels {on}?", compare.against_pixels),
+        for question, comparison, members in (
+            (f"Do trained networks beat untrained ones {on}?", compare.against_untrained, series),
+            (f"Do trained networks beat raw pixels {on}?", compare.against_pixels, largest),
         ):
-            for family in _families_of(series):
-                members = {s.variant for s in series if s.family == family}
-                if comparison is compare.against_pixels:  # chosen by compute, not by score: no pick of the luckiest
-                    members = {max((s for s in series if s.family == family), key=lambda s: s.last.train_flops).variant}
-                found = [c for c in comparison(evidence, series, measure) if c.point.variant in members]
-                per_task = [c for task in evidence.parts(measure) for c in comparison(evidence, series, task)
-                            if c.point.variant in members]  # fmt: skip
-                if found:
-                    extra = _by_task(evidence, measure, per_task)
-                    made.append(_about(question, family, found, extra=extra, rows=per_task))
+            found = comparison(evidence, members, measure)
+            per_task = [c for task in evidence.parts(measure) for c in comparison(evidence, members, task)]
+            for family in families:
+                mine = [c for c in found if c.family == family]
+                rows = [c for c in per_task if c.family == family]
+                if mine:
+                    made.append(_about(question, family, mine, extra=_by_task(evidence, measure, rows), rows=rows))
     return made
 
 
@@ -158,7 +132,7 @@ def _more_images(evidence: Evidence) -> list[Finding]:
     return made
 
 
-def _families(evidence: Evidence, series: Sequence[Series]) -> list[Finding]:
+def _families(evidence: Evidence, series: Sequence[Series], *, by_law: Set[str]) -> list[Finding]:
     """Equal compute, and whether the order of ResNet and ViT changes within the range."""
     measure = HEADLINE
     families = _families_of(series)
@@ -167,7 +141,7 @@ def _families(evidence: Evidence, series: Sequence[Series]) -> list[Finding]:
     for first, second in pairs:
         duel = ahead.at_compute(evidence, series, first, second, measure)
         if duel is None:
-            answer = "Their ranges of compute do not overlap."
+            answer = ahead.why_not(series, first, second)
             made.append(Finding(question=AHEAD, subject=f"{first} or {second}", verdict="cannot tell", answer=answer))
             continue
         made.append(_ahead(evidence, duel))
@@ -178,7 +152,10 @@ def _families(evidence: Evidence, series: Sequence[Series]) -> list[Finding]:
             ("compute", ahead.at_compute(evidence, series, *subject, measure)),
             ("distinct images", ahead.at_images(evidence, curves, *subject, measure)),
         )
-        made += [_crossing(subject, axis, duel) for axis, duel in duels]
+        told = {axis: OVERTAKES[name].format(*reversed(subject)) in by_law
+                for axis, name in (("compute", "compute"), ("distinct images", "images"))}  # fmt: skip
+        made += [_crossing(subject, axis, duel, main=not told[axis])
+                 for axis, duel in duels if duel or not evidence.published]  # fmt: skip
     return made
 
 
@@ -193,7 +170,9 @@ def _answered(a: Answer) -> Finding:
     """An answer from fitted laws; its interval holds seeds, scatter, forms and losses."""
     row = {"subject": a.subject, "estimate": a.estimate, "low": a.low, "high": a.high, "unit": a.unit, "n": a.n,
            "extrapolated": a.extrapolated, "basis": a.basis, "verdict": a.verdict}  # fmt: skip
-    return Finding(question=a.question, subject=a.subject, verdict=a.verdict, answer=a.sentence, evidence=(row,))
+    short = shared_law.clause(a) if a.question == shared_law.QUESTION else ""
+    return Finding(question=a.question, subject=a.subject, verdict=a.verdict, answer=a.sentence, short=short,
+                   evidence=(row,))  # fmt: skip
 
 
 def _about(
@@ -202,16 +181,16 @@ def _about(
     mean, verdict = compare.overall(found)
     text = points(mean.value, mean.low, mean.high)
     if len(found) == 1:
-        text += f" ({found[0].subject} at {flops(found[0].point.train_flops)}; {mean.counts})."
+        text += f" ({found[0].subject} at {flops(found[0].point.train_flops)})."
     else:
         beyond = sum(c.verdict == "yes" for c in found)
         against = [c.subject for c in found if c.verdict == "no"]
         text += f" on average; {beyond} of {len(found)} models beyond their own interval"
-        text += f", {join(against)} the other way" if against else ""
-        text += f" ({mean.counts})."
+        text += f", {join(against)} the other way." if against else "."
     text += _without_training_noise(mean)
     return Finding(question=question, subject=subject, verdict=verdict, answer=f"{text} {extra}".strip(),
-                   main=found[0].measure == HEADLINE, evidence=tuple(_row(c) for c in (*found, *rows)))  # fmt: skip
+                   counts=mean.counts, main=found[0].measure == HEADLINE,
+                   evidence=tuple(_row(c) for c in (*found, *rows)))  # fmt: skip
 
 
 def _ahead(evidence: Evidence, duel: ahead.Duel) -> Finding:
@@ -219,23 +198,27 @@ def _ahead(evidence: Evidence, duel: ahead.Duel) -> Finding:
     verdict = compare.verdict(duel.mean)
     low, high = duel.range
     size = abs(duel.mean.value)
-    text = f"{points(size, size - duel.mean.half, size + duel.mean.half)} for {leader}, best model against best model"
+    by = points(size, size - duel.mean.half, size + duel.mean.half)
     places = [g for g in duel.gaps if g.verdict != "cannot tell"]
-    text += f" between {flops(low)} and {flops(high)} ({duel.mean.counts}); "
-    text += f"beyond the interval at {len(places)} of {len(duel.gaps)} compute levels."
+    sign = 1 if leader == duel.first else -1
+    ends = [signed(sign * gap.estimate.value) for gap in (duel.gaps[0], duel.gaps[-1])]
+    spread = f"{ends[0]} at {flops(low)}, {ends[1]} at {flops(high)}"
+    text = f"best model against best model; {spread}; beyond the interval at {len(places)} of {len(duel.gaps)} levels."
+    text += "" if duel.corrected else " Not corrected for picking the best: no training was repeated."
     if verdict == "cannot tell":
-        answer = f"The difference is within its interval: {text}"
+        answer = f"The difference is within its interval: {by} for {leader}, {text}"
     elif {g.verdict for g in places} == {"yes", "no"}:
-        verdict, answer = "cannot tell", f"The order changes within the range: {text}"
+        verdict, answer = "cannot tell", f"The order changes within the range: {by} for {leader}, {text}"
     else:
-        verdict, answer = "yes", f"{leader} is ahead of {behind}: {text}"
+        verdict, answer = "yes", f"{leader} is ahead of {behind}: {by} on average, {text}"
     return Finding(
         question=AHEAD, subject=f"{duel.first} or {duel.second}", verdict=verdict,
         answer=answer + _without_training_noise(duel.mean), evidence=tuple(_gap_row(g) for g in duel.gaps),
+        short=f"{leader} is ahead of {behind} by {by.lstrip('+')} on average ({spread})", counts=duel.mean.counts,
     )  # fmt: skip
 
 
-def _crossing(subject: tuple[str, str], axis: str, duel: ahead.Duel | None) -> Finding:
+def _crossing(subject: tuple[str, str], axis: str, duel: ahead.Duel | None, *, main: bool) -> Finding:
     first, second = subject
     question = f"Does {second} overtake {first} as {'compute' if axis == 'compute' else 'data'} grows?"
     show = flops if axis == "compute" else (lambda x: f"{count(x)} images")
@@ -263,7 +246,7 @@ def _crossing(subject: tuple[str, str], axis: str, duel: ahead.Duel | None) -> F
         ends = [points(g.estimate.value, g.estimate.low, g.estimate.high) for g in (duel.gaps[0], duel.gaps[-1])]
         answer += f" {first} − {second}: {ends[0]} at the low end, {ends[1]} at the high end."
     rows = tuple(_gap_row(g) for g in duel.gaps) if duel else ()
-    return Finding(question=question, subject=axis, verdict=verdict, answer=answer, evidence=rows)
+    return Finding(question=question, subject=axis, verdict=verdict, answer=answer, evidence=rows, main=main)
 
 
 def _averages(evidence: Evidence) -> list[str]:

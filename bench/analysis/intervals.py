@@ -301,6 +301,8 @@ def _matched(parts: Sequence[Samples]) -> tuple[list[np.ndarray], tuple[int, ...
     draws = _common([p.draws for p in parts])
     if seeds is None or draws is None:
         return None
+    if all(part.seeds == seeds and part.draws == draws for part in parts):  # the usual case, and there are many
+        return [part.values_SD for part in parts], seeds, draws
     rows, columns = max(1, len(seeds)), max(1, len(draws))
     values = []
     for part in parts:

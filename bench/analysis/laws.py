@@ -86,7 +86,8 @@ class Law:
         return np.log(self.errors(self.grid))
 
     def inverse(self, errors: np.ndarray) -> np.ndarray:
-        """log x at which every refit reaches `errors`, (refits, errors); NaN where it does not within ten times."""
+        """log x at which every refit reaches `errors`, (refits, errors): inf where it does not within ten times the
+        largest budget, -inf where it did below a tenth of the smallest, NaN where the refit is no number."""
         return _invert(np.log(self.grid), self._on_grid, np.log(errors))
 
     def inverse_of_fit(self, errors: np.ndarray) -> np.ndarray:
@@ -108,7 +109,7 @@ def _invert(log_x: np.ndarray, curves: np.ndarray, wanted: np.ndarray) -> np.nda
     for row, curve in enumerate(curves):
         falling = -np.maximum.accumulate(-curve)  # log error never rises again
         if np.isfinite(falling).all():
-            found[row] = np.interp(-wanted, -falling, log_x, left=np.nan, right=np.nan)
+            found[row] = np.interp(-wanted, -falling, log_x, left=-np.inf, right=np.inf)
     return found
 
 

@@ -8,6 +8,7 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.words import flops, join, short_count, significant
 
 PAPER_BEGINS = 50e18
+NATURAL_PIXELS = 128  # from this side length on, photographs show most of what they show in full
 
 
 def limits(evidence: Evidence) -> tuple[str, ...]:
@@ -32,7 +33,7 @@ def _range(evidence: Evidence) -> str:
     if evidence.published or high >= PAPER_BEGINS:
         return text
     begins = f"The ViT paper's Figure 5 starts at {flops(PAPER_BEGINS)}"
-    return f"{text} {begins}, {_times(PAPER_BEGINS / high)} this study's largest budget."
+    return f"{text} {begins}, {_times(PAPER_BEGINS / high)} the largest budget here."
 
 
 def _times(ratio: float) -> str:
@@ -50,6 +51,8 @@ def _data(evidence: Evidence) -> str:
     text += f" at {size:.0f} px" if not math.isnan(size) else ""
     rendered = [name for name, kind in upstream if kind == "rendered"]
     text += "; results on rendered images need not hold for photographs" if rendered else ""
+    if not rendered and size >= NATURAL_PIXELS:
+        return f"{text}: whether other images lead to the same laws is not shown."
     return text + "; whether natural images at full resolution behave alike is not shown."
 
 
@@ -65,15 +68,20 @@ def _noise(evidence: Evidence) -> str:
 
 def _tests(evidence: Evidence) -> str:
     number = sum(1 for s in evidence.on_axis("compute") for _ in s.points)
+    if evidence.published:
+        return f"Each interval stands alone, and {number} published rows are few for a law per family."
     return (
         f"Each interval stands alone at {evidence.level:.0%}: among {number} model-horizons some differences are "
-        "beyond theirs by luck. The best model of a family is picked from noisy scores, which flatters families with "
-        "more models."
+        "beyond theirs by luck."
     )
 
 
 def _method(evidence: Evidence) -> str:
-    del evidence
+    if evidence.published:
+        return (
+            "What other recipes would have given: rows are quoted as published, each family trained and fine-tuned as "
+            "its authors chose. A difference between families includes the difference between their recipes."
+        )
     return (
         "How models would rank with tuned recipes or fine-tuning: recipes differ in the learning rate alone, and "
         "few-shot probes read frozen features. A difference between families includes the difference between their "

@@ -28,8 +28,9 @@ class Spent:
         if not self.cells:
             return "No finished cells."
         parts = ", ".join(f"{part} {duration(value)}" for part, value in self.seconds.items() if value > 0)
+        took = f"{duration(self.total_seconds)} ({parts})" if parts else duration(self.total_seconds)
         return (
-            f"{plural(self.cells, 'cell')} took {duration(self.total_seconds)} ({parts}), {flops(self.spent_flops)} of "
+            f"{plural(self.cells, 'cell')} took {took}, {flops(self.spent_flops)} of "
             f"training over {count(self.images_seen)} images and {core_days(self.core_days)} core-days."
         )
 

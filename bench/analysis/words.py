@@ -66,11 +66,12 @@ def points(value: float, low: float, high: float) -> str:
     """A difference of accuracies in percentage points with its interval: "+3.1 points [1.0, 5.2]"."""
     if not math.isfinite(value):
         return MISSING
-    ends = f" [{_signed(low)}, {_signed(high)}]" if math.isfinite(low) and math.isfinite(high) else ""
-    return f"{_signed(value)} points{ends}"
+    ends = f" [{signed(low)}, {signed(high)}]" if math.isfinite(low) and math.isfinite(high) else ""
+    return f"{signed(value)} points{ends}"
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
+    """A share in percent with its sign and one decimal: "−3.1"."""
     text = f"{100 * value:+.1f}"
     return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "−")
 

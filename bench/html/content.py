@@ -9,7 +9,7 @@ from typing import Any
 
 from baselines.published import SOURCE
 from bench.analysis.evidence import Evidence
-from bench.analysis.findings import Finding, Findings
+from bench.analysis.finding import Finding, Findings
 from bench.analysis.layout import Table
 from bench.analysis.words import join, plural
 from bench.html import embed

@@ -11,18 +11,19 @@ from bench.analysis.words import join, significant
 CLASSES = {"yes": "yes", "no": "no", "cannot tell": "unsure", None: "unsure"}
 
 
-def claims_section(claims: Sequence[Any]) -> str:
-    """The paper's claims: in these records, and in the paper's own table."""
+def claims_section(claims: Sequence[Any], *, published: bool = False) -> str:
+    """The paper's claims: in these records, and in the paper's own table (the same, where that is `published`)."""
     if not claims:
         return ""
     rows = "".join(
         f'<tr><td class="wrap">{escape(c.claim)} <span class="small">({escape(c.where)})</span></td>'
-        f"{_verdict(c.verdict, c.sentence)}{_verdict(c.paper, c.paper_sentence)}</tr>"
+        f"{'' if published else _verdict(c.verdict, c.sentence)}{_verdict(c.paper, c.paper_sentence)}</tr>"
         for c in claims
     )
+    here = "" if published else '<th scope="col">In these records</th>'
     return (
         '<h3>The paper\'s claims</h3><div class="scroll"><table class="claims"><thead><tr><th scope="col">Claim</th>'
-        '<th scope="col">In these records</th><th scope="col">In the paper\'s own Table 6</th></tr></thead>'
+        f'{here}<th scope="col">In the paper\'s own Table 6</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from bench.analysis.finding import Finding
 from bench.html.content import MAX_ROWS, Content, by_question
 
 
@@ -12,15 +14,12 @@ def render(content: Content) -> str:
     lines = [f"# {plain(content.title)}", ""]
     lines += [plain(content.question), ""] if content.question else []
     lines += [f"{plain(content.coverage)} {plain(content.cost)}".rstrip(), "", "## What was found", ""]
+    short = content.findings.summary
+    lines += ["**In short**", "", *(f"- {plain(sentence)}" for sentence in short), ""] if short else []
     lines += [plain(content.findings.note), ""] if content.findings.note else []
-    for question, members in by_question(content.findings.findings).items():
-        lines += [f"**{plain(question)}**", ""]
-        lines += [f"- {plain(f.subject)}: **{f.verdict}**. {plain(f.answer)}" for f in members]
-        lines.append("")
-    if content.findings.claims:
-        lines += ["**The paper's claims, in these records (and in the paper's own Table 6)**", ""]
-        lines += [f"- {plain(c.claim)} **{c.verdict}**. {plain(c.sentence)} (Table 6: {plain(c.paper_sentence)})"
-                  for c in content.findings.claims] + [""]  # fmt: skip
+    lines += _answers([f for f in content.findings.findings if f.main]) + _claims(content)
+    more = [f for f in content.findings.findings if not f.main]
+    lines += ["### More answers", "", *_answers(more)] if more else []
     lines += ["## Figures", ""]
     for figure in content.figures:
         lines += [f"### {plain(figure.title)}", "", f"![{plain(figure.alt)}](figures/{figure.name}.png)", ""]
@@ -36,6 +35,25 @@ def render(content: Content) -> str:
     lines += ["## Provenance", "", *(f"- {plain(label)}: {plain(text)}" for label, text in content.provenance), ""]
     lines += ["## How to reproduce", "", "```", *content.commands, "```", ""]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+def _answers(findings: Sequence[Finding]) -> list[str]:
+    lines = []
+    for question, members in by_question(findings).items():
+        lines += [f"**{plain(question)}**", ""]
+        lines += [f"- {plain(f.subject)}: " + (f"**{f.word}**. " if f.word else "") + plain(f.answer) for f in members]
+        lines.append("")
+    return lines
+
+
+def _claims(content: Content) -> list[str]:
+    """The paper's claims, with what these records say (where they are not the paper's own) and what Table 6 says."""
+    found = content.findings
+    lines = [f"**The paper's claims, {found.records}**", ""] if found.claims else []
+    for c in found.claims:
+        own = "" if found.published else f" **{c.verdict}**. {plain(c.sentence)} The paper's own Table 6:"
+        lines.append(f"- {plain(c.claim)}{own} " + (f"**{c.paper}**. " if c.paper else "") + plain(c.paper_sentence))
+    return [*lines, ""]
 
 
 def plain(text: str) -> str:

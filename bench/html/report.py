@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from bench.analysis.findings import Finding
+from bench.analysis.finding import Finding
 from bench.analysis.intervals import Estimate
 from bench.analysis.layout import Column, Table, shown
 from bench.html import laws
@@ -18,7 +18,7 @@ from bench.plots._contract import Saved
 
 HERE = Path(__file__).parent
 POINTING = "Point at a mark to see the run; click it (or press Enter; arrow keys move) to see its record."
-CLASSES = {"yes": "yes", "no": "no", "cannot tell": "unsure"}
+CLASSES = {"yes": "yes", "no": "no", "cannot tell": "unsure", "": "open"}
 
 
 def render(content: Content) -> str:
@@ -56,9 +56,12 @@ def render(content: Content) -> str:
 def _answers(content: Content) -> str:
     main = [f for f in content.findings.findings if f.main]
     more = [f for f in content.findings.findings if not f.main]
-    text = f'<p class="warning">{escape(content.findings.note)}</p>' if content.findings.note else ""
+    found = content.findings
+    text = "".join(f"<li>{escape(sentence)}</li>" for sentence in found.summary)
+    text = f'<h3>In short</h3><ul class="short">{text}</ul>' if text else ""
+    text += f'<p class="note">{escape(found.note)}</p>' if found.note else ""
     text += _list(main) if main else "<p>No questions could be asked of these records.</p>"
-    text += laws.claims_section(content.findings.claims)
+    text += laws.claims_section(found.claims, published=found.published)
     if more:
         text += f"<details><summary>{len(more)} more answers</summary>{_list(more)}</details>"
     return text
@@ -68,7 +71,7 @@ def _list(findings: Sequence[Finding]) -> str:
     parts = []
     for question, members in by_question(findings).items():
         rows = "".join(
-            f'<div><dt>{escape(f.subject)}</dt><dd class="verdict {CLASSES[f.verdict]}">{escape(f.verdict)}</dd>'
+            f'<div><dt>{escape(f.subject)}</dt><dd class="verdict {CLASSES[f.word]}">{escape(f.word)}</dd>'
             f'<dd class="text">{escape(f.answer)}</dd></div>'
             for f in members
         )

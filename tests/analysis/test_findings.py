@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from bench.analysis import findings
+from bench.analysis import ahead, findings, laws, published
+from bench.analysis.answers import order
 from bench.analysis.evidence import Evidence
 from bench.analysis.findings import AHEAD, Finding
 from tests.analysis._study import study
@@ -28,18 +30,59 @@ def test_the_far_task_is_lost_to_raw_pixels(evidence: Evidence) -> None:
 
 
 def test_no_effect_is_not_claimed() -> None:
-    """Flat in compute and data, equal families: over twenty studies, hardly any false claim."""
+    """Flat in compute and data, equal families: over thirty studies, hardly any false claim. Where fitted laws cross is
+    asked of a few (they take most of the time; test_coverage asks it of many)."""
     false, asked = 0, 0
-    for seed in range(20):
+    for seed in range(30):
         flat = study(
             seed=seed, level=dict.fromkeys(("ViT", "Hybrid", "ResNet"), 0.7), data_slope=0.0,
             slope=dict.fromkeys(("ViT", "Hybrid", "ResNet"), 0.0), sizes=(300, 30_000), horizons=(0, 8_000, 72_000),
         )  # fmt: skip
-        for finding in findings.find(flat).findings:
-            if finding.main and any(word in finding.question for word in ("ahead", "more", "overtake")):
-                asked += 1
-                false += finding.verdict != "cannot tell"
-    assert asked >= 200 and false / asked <= 0.05
+        found = [f for part in findings.compared(flat) for f in part if f.main and "beat" not in f.question]
+        verdicts = [f.verdict for f in found] + (_crossings(flat) if seed < 3 else [])
+        asked += len(verdicts)
+        false += sum(verdict != "cannot tell" for verdict in verdicts)
+    assert asked >= 300 and false / asked <= 0.05
+
+
+def _crossings(evidence: Evidence) -> list[str]:
+    """Where ViT overtakes ResNet by their laws, in compute and in images."""
+    found = [laws.laws(evidence, axis=axis) for axis in (laws.COMPUTE, laws.IMAGES)]
+    return [order.overtakes(by["ViT"], by["ResNet"]).verdict for by in found if {"ViT", "ResNet"} <= by.keys()]
+
+
+def test_the_best_of_many_is_not_flattered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight equal models against one: picking the best of the eight must not look like an advantage."""
+    truth = {"ViT": 0.7, "ResNet": 0.7}
+    models = {f"ViT-{n}/7": ("ViT", 1e5, 3e6) for n in range(8)} | {"ResNet-mini": ("ResNet", 1e5, 3e6)}
+
+    def lead(seed: int) -> float:
+        world = study(seed=seed, models=models, level=truth, slope=dict.fromkeys(truth, 0.0), shots=(10,),
+                      sizes=(30_000,), seed_sd=0.02, horizons=(0, 8_000, 24_000))  # fmt: skip
+        duel = ahead.at_compute(world, world.on_axis("compute"), "ViT", "ResNet", "headline")
+        assert duel is not None and duel.corrected
+        return duel.mean.value
+
+    corrected = np.mean([lead(seed) for seed in range(12)])
+    monkeypatch.setattr(ahead, "frontier_bias", lambda errors, noise, members, draws: np.zeros(len(members)))
+    flattered = np.mean([lead(seed) for seed in range(12)])
+    assert flattered > 0.01 and abs(corrected) < 0.6 * flattered
+
+
+def test_models_with_one_horizon_each_are_left_to_laws() -> None:
+    """Table 6: the ranges of compute do overlap; there is no pair of budgets to read a model between."""
+    found = findings.find(published.evidence())
+    answer = next(f for f in found.findings if f.question == AHEAD and f.subject == "ViT or ResNet")
+    assert answer.verdict == "cannot tell" and "overlap" not in answer.answer and "laws" in answer.answer
+    assert found.published and not any("took" in line or "--seeds" in line for line in found.lines())
+
+
+def test_the_summary_says_who_and_how_much(evidence: Evidence) -> None:
+    found = findings.find(evidence)
+    assert 3 <= len(found.summary) <= 6 and found.lines()[0] == "In short"
+    ahead_of = next(f for f in found.findings if f.question == AHEAD and f.subject == "ViT or ResNet")
+    assert ahead_of.short and ahead_of.short in found.summary[0]
+    assert "95%" in found.note and "90%" in found.note
 
 
 def test_overlapping_noise_cannot_tell() -> None:

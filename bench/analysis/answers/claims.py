@@ -82,7 +82,7 @@ def _cheaper(answer: Answer) -> tuple[Verdict, str]:
     meets = answer.low <= STATED[1] and answer.high >= STATED[0]
     inside = STATED[0] <= answer.estimate <= STATED[1]
     stated = f"The stated {significant(STATED[0])} to {significant(STATED[1])} times "
-    stated += "hold the estimate." if inside else "overlap the interval." if meets else "lie outside the interval."
+    stated += "contain the estimate." if inside else "overlap the interval." if meets else "lie outside the interval."
     return ("yes" if more_is_resnet and meets else "no"), f"{answer.sentence} {stated}"
 
 

@@ -18,7 +18,7 @@ from bench.analysis.fits import noise
 from bench.analysis.fits.bootstrap import Resampled
 from bench.analysis.fits.shared import FIRST, SECOND
 from bench.analysis.laws import Law
-from bench.analysis.words import flops, percent
+from bench.analysis.words import flops, percent, significant
 
 QUESTION = "Which run should be done next?"
 CANDIDATES = 9
@@ -81,13 +81,20 @@ def _answer(a: Law, b: Law, ranked: list[Candidate]) -> Answer:
     best = ranked[0]
     most = max(ranked, key=lambda c: c.shrink)
     sentence = (
-        f"{best.family} at {flops(best.flops)}: one more run there shrinks the interval by about "
-        f"{percent(best.shrink)} %, the most per FLOP. At any price: {most.family} at {flops(most.flops)}, "
-        f"{percent(most.shrink)} %."
+        f"{_where(best, a, b)}: one more run there shrinks the interval by about {percent(best.shrink)} %, the most "
+        "per FLOP"
     )
+    sentence += " and of all." if most == best else f". At any price: {_where(most, a, b)}, {percent(most.shrink)} %."
     return Answer(
         question=QUESTION, subject=f"compute of {b.family} to match {a.family}", verdict="yes", sentence=sentence,
         estimate=best.flops, unit="FLOP", n=a.runs + b.runs,
         extrapolated=max(1.0, best.flops / max(a.range[1], b.range[1])),
         basis="covariance of the refits of the shared law; a new run as noisy as the others",
     )  # fmt: skip
+
+
+def _where(run: Candidate, a: Law, b: Law) -> str:
+    """A run, and how far beyond its family's largest it lies."""
+    beyond = run.flops / next(law for law in (a, b) if law.family == run.family).range[1]
+    return f"{run.family} at {flops(run.flops)}" + (
+        f" ({significant(beyond, 2)} times its largest budget)" if beyond > 1.05 else "")  # fmt: skip

@@ -10,7 +10,7 @@ from bench.analysis.compare import Verdict
 from bench.analysis.fits import bootstrap
 from bench.analysis.fits.crossing import Crossing, crossing
 from bench.analysis.laws import COMPUTE, Law
-from bench.analysis.words import count, flops
+from bench.analysis.words import count, flops, signed
 
 OVERTAKES = {COMPUTE: "At what compute does {0} overtake {1}?", "images": "At how many images does {0} overtake {1}?"}
 SHRINKS = "Does the hybrids' advantage shrink with compute?"
@@ -64,11 +64,13 @@ def shrinks(vit: Law, hybrid: Law) -> Answer:
     low, high = -line.slope - half, -line.slope + half
     verdict: Verdict = "yes" if low > 0 else "no" if high < 0 else "cannot tell"
     first, last = int(np.argmin(x)), int(np.argmax(x))
-    shown = f"{_signed(leads[first])} points at {flops(x[first])}, {_signed(leads[last])} at {flops(x[last])}"
-    change = f"{_signed(line.slope)} points per tenfold compute [{_signed(-high)}, {_signed(-low)}]"
+    shown = f"{signed(leads[first])} points at {flops(x[first])}, {signed(leads[last])} at {flops(x[last])}"
+    change = f"{signed(line.slope)} points per tenfold compute [{signed(-high)}, {signed(-low)}]"
     sentence = f"{hybrid.family} − {vit.family}: {shown}; {change}."
     if verdict == "cannot tell":
         sentence = f"No change beyond the interval. {sentence}"
+    elif verdict == "yes" and line.intercept + line.slope * np.log10(x.min()) <= 0:
+        verdict, sentence = "cannot tell", f"There is no advantage to shrink. {sentence}"
     return Answer(
         question=SHRINKS, subject=subject, verdict=verdict, sentence=sentence, estimate=float(-line.slope), low=low,
         high=high, unit="accuracy per tenfold compute", n=len(x),
@@ -82,8 +84,3 @@ def _leads(vit: Law, hybrid: Law) -> tuple[np.ndarray, np.ndarray]:
     inside = (at >= x[0]) & (at <= x[-1])
     between = np.interp(np.log(at[inside]), np.log(x), y)
     return at[inside], between - own[inside]
-
-
-def _signed(share: float) -> str:
-    text = f"{100 * share:+.1f}"
-    return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "−")

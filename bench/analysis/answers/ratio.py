@@ -75,6 +75,14 @@ def ratio(first: Law, second: Law) -> Answer:
     )  # fmt: skip
 
 
+def clause(answer: Answer) -> str:
+    """An answer of `ratio` in a clause; "" where there is no number."""
+    if answer.estimate is None or answer.low is None or answer.high is None:
+        return ""
+    more, less = answer.unit.split(" / ")
+    return f"{more} needs {significant(answer.estimate, 2)} times {_range(answer.low, answer.high)} {less}'s compute"
+
+
 @lru_cache(maxsize=16)
 def factors(first: Law, second: Law) -> list[bootstrap.Resampled]:
     """Refits of the shared law: the chosen form first, then other credible forms and losses."""

@@ -23,7 +23,7 @@ MATTERS = 0.02
 
 
 def saturation(law: Law) -> Answer:
-    """ "no": error still falls at the top, beyond the interval. "yes": it falls by less than `MATTERS`, surely."""
+    """ "yes": error falls by less than `MATTERS` at the top, surely. "no": it still falls, beyond the interval."""
     data = law.within.fit.points
     best = np.unique(law.frontier[0])
     top = (best if len(best) >= PLACES else np.unique(data.x[0]))[-PLACES:]
@@ -34,7 +34,7 @@ def saturation(law: Law) -> Answer:
         return Answer(question=QUESTION, subject=law.family, verdict="cannot tell", sentence=error.what)
     low, high = bootstrap.resample(made, draws=2 * DRAWS, restarts=0).parameters()["c"]
     slope = made.parameters["c"]
-    verdict: Verdict = "no" if low > 0 else "yes" if high < MATTERS else "cannot tell"
+    verdict: Verdict = "yes" if high < MATTERS else "no" if low > 0 else "cannot tell"
     each = [1 - 2.0**-c for c in (slope, low, high)]
     text = f"per doubling of compute between {flops(top[0])} and {flops(top[-1])} its error falls by "
     text += f"{percent(each[0])} % of itself [{_percent(each[1])}, {_percent(each[2])}]"

@@ -6,11 +6,12 @@ import numpy as np
 
 from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Verdict
-from bench.analysis.fits.bootstrap import LEVEL, quantiles
+from bench.analysis.fits.bootstrap import LEVEL
 from bench.analysis.fits.conscience import MAX_EXTRAPOLATION
 from bench.analysis.laws import COMPUTE, Law
 from bench.analysis.words import count, flops, percent, significant
 
+SAME = 1.05  # closer than this to the largest budget is at it
 SURE = 0.9  # share of refits that must reach the target within ten times the data
 
 
@@ -27,17 +28,34 @@ def needed(law: Law, accuracy: float) -> Answer:
     show = flops if law.axis == COMPUTE else (lambda x: f"{count(x)} images")
     error = np.array([1 - accuracy])
     main, every = law.inverse_of_fit(error)[0], law.inverse(error)[:, 0]
-    reached = float(np.isfinite(every).mean())
+    every = every[~np.isnan(every)]  # a refit that is no number says nothing
+    reached = float((every < np.inf).mean()) if len(every) else 0.0
     if not np.isfinite(main) or reached < SURE:
-        why = f"Within {MAX_EXTRAPOLATION:.0f} times the largest run, {reached:.0%} of the refits reach it."
+        why = f"Only {reached:.0%} of the refits reach it within {MAX_EXTRAPOLATION:.0f} times the data."
+        why = "It is reached below a tenth of the smallest run." if main == -np.inf else why
         return Answer(question=question, subject=law.family, verdict="cannot tell", sentence=why,
                       n=law.runs, basis=law.basis)  # fmt: skip
     value = float(np.exp(main))
-    low, high = (float(np.exp(end)) for end in quantiles(np.where(np.isfinite(every), every, np.inf), LEVEL))
+    low, high = _ends(every, law)
     factor = max(1.0, value / law.range[1], law.range[0] / value)
     verdict: Verdict = "yes"
-    sentence = f"{show(value)} [{show(low)}, {show(high)}]"
-    sentence += f", {significant(factor, 2)} times beyond the data." if factor > 1 else "."
+    first = f"under {show(law.grid[0])}" if low is None else show(low)
+    last = f"over {show(law.grid[-1])}" if high is None else show(high)
+    sentence = f"{show(value)} [{first}, {last}]{_beyond(factor, high, law)}."
     return Answer(question=question, subject=law.family, verdict=verdict, sentence=sentence, estimate=value, low=low,
                   high=high, unit="FLOP" if law.axis == COMPUTE else "images", n=law.runs, extrapolated=factor,
                   basis=law.basis)  # fmt: skip
+
+
+def _ends(log_x: np.ndarray, law: Law) -> tuple[float | None, float | None]:
+    """The interval over all refits; None for an end that lies where the law is not asked any more."""
+    low, high = np.quantile(log_x, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2], method="nearest")
+    return float(np.exp(low)) if np.isfinite(low) else None, float(np.exp(high)) if np.isfinite(high) else None
+
+
+def _beyond(factor: float, high: float | None, law: Law) -> str:
+    """A clause where the number, or the end of its interval, is extrapolated."""
+    if factor > SAME:
+        return f", {significant(factor, 2)} times beyond the data"
+    reach = law.grid[-1] / law.range[1] if high is None else high / law.range[1]
+    return f"; the upper end lies {significant(reach, 2)} times beyond the data" if reach > SAME else ""

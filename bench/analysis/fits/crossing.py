@@ -53,7 +53,8 @@ def crossing(
     same = [place for place, falls in found if falls == at_main[1]]
     share = len(same) / number
     if share < NEEDED:
-        return _cannot(f"only {share:.0%} of the resamples cross once and in this direction", share)
+        leader = names[0] if at_main[1] else names[1]
+        return _cannot(f"only {share:.0%} of the resamples cross just once with {leader} ahead beyond", share)
     places = grid[0] * np.exp(np.asarray(same) * np.log(grid[1] / grid[0]))
     ends = first.interval(np.log(places), level=level)
     return Crossing(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -51,14 +52,16 @@ class Form:
 
 def log_sum(*terms: np.ndarray) -> np.ndarray:
     """log of a sum of exponentials, without overflow."""
-    stacked = np.stack(np.broadcast_arrays(*terms))
-    top = stacked.max(axis=0)
-    return top + np.log(np.exp(stacked - top).sum(axis=0))
+    top = reduce(np.maximum, terms)
+    return top + np.log(sum(np.exp(term - top) for term in terms))
 
 
 def columns(*derivatives: np.ndarray) -> np.ndarray:
     """Derivatives by parameter, along a new last axis."""
-    return np.stack(np.broadcast_arrays(*derivatives), axis=-1)
+    found = np.empty((*np.broadcast_shapes(*(np.shape(d) for d in derivatives)), len(derivatives)))
+    for number, derivative in enumerate(derivatives):
+        found[..., number] = derivative
+    return found
 
 
 def log_line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
