@@ -25,6 +25,7 @@ import numpy as np
 
 from bench.data import _cache
 from bench.data.decode import Progress
+from bench.data.randomness import uniforms
 
 MAPS = range(2, 8)  # how many maps a system may have
 FILL, FILL_VARIED = 0.2, 0.1  # of the search grid: of the class itself (as published), of each of its variations
@@ -78,7 +79,7 @@ def weight_rows(split: str) -> np.ndarray:
 def candidates(numbers: Sequence[int]) -> Systems:
     """The systems that the search tries, by their number in its sequence."""
     count = len(numbers)
-    raw_KU = np.stack([hashed(f"fractaldb/system/{number}", count=1 + 6 * MAPS[-1]) for number in numbers])
+    raw_KU = np.stack([uniforms(f"fractaldb/system/{number}", count=1 + 6 * MAPS[-1]) for number in numbers])
     maps_KM6 = raw_KU[:, 1:].reshape(count, MAPS[-1], 6) * 2.0 - 1.0
     has_KM = np.arange(MAPS[-1]) < (MAPS[0] + np.floor(raw_KU[:, 0] * len(MAPS)))[:, None]
     maps_KM6 = maps_KM6 * has_KM[..., None]
@@ -133,7 +134,7 @@ def density(systems: Systems, *, points: int, grid: int, draws_N: np.ndarray) ->
     rows_N = np.arange(count) * MAPS[-1]
     flat_6R = np.ascontiguousarray(systems.maps_KM6.reshape(-1, 6).T)
     sequences, which_N = np.unique(draws_N, return_inverse=True)
-    random_TN = np.stack([hashed(f"fractaldb/orbit/{draw}", count=points) for draw in sequences], axis=1)[:, which_N]
+    random_TN = np.stack([uniforms(f"fractaldb/orbit/{draw}", count=points) for draw in sequences], axis=1)[:, which_N]
     chosen_TN = np.zeros((points, count), dtype=np.intp) + rows_N
     for place in range(MAPS[-1] - 1):
         chosen_TN += systems.choice_KM[:, place] <= random_TN
@@ -217,11 +218,6 @@ def _log2_table(size: int) -> np.ndarray:
 def log2_fixed(size: int) -> np.ndarray:
     """A table of logarithms long enough for `size` counts; lengths are rounded up so that few are made."""
     return _log2_table(1 << (size - 1).bit_length())
-
-
-def hashed(address: str, *, count: int) -> np.ndarray:
-    """`count` numbers in [0, 1) that depend on `address` alone; a longer row begins with a shorter one."""
-    return np.frombuffer(hashlib.shake_128(address.encode()).digest(4 * count), dtype="<u4") / 2.0**32
 
 
 def images(*, classes: int, per_class: int, split: str, size: int, progress: Progress | None = None) -> _cache.Chunks:

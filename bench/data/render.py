@@ -14,11 +14,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageFilter, ImageFont, features
 
 from bench.data import _cache
+from bench.data.images import ImageSet
+from bench.data.randomness import uniforms
 from bench.errors import UserError
 
 SIZE = 28  # pixels of the finished image
@@ -49,6 +53,32 @@ class Variation:
     warp: float = 1.0
     strokes: tuple[int, ...] = (1, 3, 5)
     contrast: float = 0.6
+
+
+def image_set(about: ModuleType | Any, name: str, split: str, *, fonts_of: Callable[[str], Sequence[Path]]) -> ImageSet:
+    """One split of a set of characters, rendered once and cached.
+
+    Args:
+        about: the set's module: REVISION, KIND, CLASSES, PER_CLASS by split, VARIATION.
+        fonts_of: the font files to draw a character of this split with; for "a", all of them.
+    """
+    count = about.PER_CLASS[split]
+    settings = (about.REVISION, about.CLASSES, count, about.VARIATION)
+    key = f"{name}-r{about.REVISION}-{split}-{fingerprint(*settings, fonts=fonts_of('a'))}"
+    stream = f"{name}/{about.REVISION}/{split}"
+    build = functools.partial(
+        render_classes, about.CLASSES, fonts_of, per_class=count, variation=about.VARIATION, stream=stream
+    )
+    arrays = _cache.arrays(key, build)
+    return ImageSet(
+        name=name,
+        split=split,
+        images_NHWC=arrays["images"],
+        labels_N=arrays["labels"],
+        class_names=about.CLASSES,
+        kind=about.KIND,
+        source="rendered from matplotlib's fonts",
+    )
 
 
 def render_classes(
@@ -165,11 +195,6 @@ def has_character(font: Path, char: str) -> bool:
     """Whether the font draws `char` as something else than its sign for a missing character."""
     drawn = bytes(_face(font, MASTER).getmask(char))
     return any(drawn) and drawn != _missing(font)
-
-
-def uniforms(address: str, *, count: int) -> np.ndarray:
-    """`count` numbers in [0, 1) that depend on `address` alone."""
-    return np.frombuffer(hashlib.shake_128(address.encode()).digest(4 * count), dtype="<u4") / 2.0**32
 
 
 def matplotlib_fonts(*names: str) -> tuple[Path, ...]:

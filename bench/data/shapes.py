@@ -16,8 +16,8 @@ import numpy as np
 from PIL import Image, ImageDraw, __version__
 
 from bench.data import _cache
-from bench.data.fractals import hashed
 from bench.data.images import ImageSet
+from bench.data.randomness import uniforms
 
 SIZE = 28
 OVERSAMPLE = 4
@@ -57,7 +57,7 @@ class Dice:
     """The random numbers of one scene, in order, as many as it takes."""
 
     def __init__(self, address: str) -> None:
-        blocks = (hashed(f"{address}/{block}", count=NUMBERS).tolist() for block in itertools.count())
+        blocks = (uniforms(f"{address}/{block}", count=NUMBERS).tolist() for block in itertools.count())
         self._numbers = itertools.chain.from_iterable(blocks)
 
     def between(self, low: float, high: float) -> float:
@@ -109,7 +109,7 @@ def draw(shapes: list[Shape], *, ground: float, noise: str) -> np.ndarray:
     for shape in shapes:
         pen.polygon(corners(shape), fill=round(min(255.0, ground + shape.ink)))
     smooth_HW = np.asarray(canvas.reduce(OVERSAMPLE), dtype=np.int16)
-    noise_HW = (hashed(noise, count=SIZE * SIZE).reshape(SIZE, SIZE) * (2 * NOISE + 1)).astype(np.int16) - NOISE
+    noise_HW = (uniforms(noise, count=SIZE * SIZE).reshape(SIZE, SIZE) * (2 * NOISE + 1)).astype(np.int16) - NOISE
     return np.clip(smooth_HW + noise_HW, 0, 255).astype(np.uint8)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from bench.data import fractals
 from bench.data.load import load
+from bench.data.randomness import uniforms
 from bench.errors import UserError
 
 SIZE = 28
@@ -22,7 +23,7 @@ def plain(label: int, index: int, *, split: str = "train") -> np.ndarray:
     rows = fractals.weight_rows(split)
     weights = rows[index % len(rows)].tolist()
     points, grid = round(2.5 * SIZE * SIZE), 2 * SIZE
-    random = fractals.hashed(f"fractaldb/orbit/{index // (4 * len(rows))}", count=points).tolist()
+    random = uniforms(f"fractaldb/orbit/{index // (4 * len(rows))}", count=points).tolist()
     x = y = 0.0
     track = []
     for number in random:

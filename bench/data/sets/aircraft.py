@@ -14,8 +14,7 @@ NAME, REVISION, KIND = "aircraft", 1, "photographs"
 LICENCE = "for non-commercial research"
 SOURCE = "https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft (Visual Geometry Group, Oxford)"
 HOW_TO_GET = (
-    "Unpack fgvc-aircraft-2013b.tar.gz from https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft into <data "
-    "root>/."
+    "Unpack fgvc-aircraft-2013b.tar.gz from https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft into <data root>/."
 )
 DESCRIPTION = "photographs of aircraft, 100 classes, 6,667 + 3,333"
 SIDE, CHANNELS = 224, 3
@@ -31,4 +30,4 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
 
 
 def _listed(split: str, root: Path) -> tuple[Source, Sequence[str]]:
-    return named.torchvision("FGVCAircraft", root, *{"train": ("trainval",), "test": ("test",)}[split])
+    return named.torchvision("FGVCAircraft", root, {"train": "trainval", "test": "test"}[split])

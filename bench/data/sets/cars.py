@@ -13,9 +13,7 @@ from bench.data.images import ImageSet
 NAME, REVISION, KIND = "cars", 1, "photographs"
 LICENCE = "none stated; for research"
 SOURCE = "https://ai.stanford.edu/~jkrause/cars/car_dataset.html (Stanford University; no longer served there)"
-HOW_TO_GET = (
-    "Put cars_train/, cars_test/, devkit/ and cars_test_annos_withlabels.mat into <data root>/stanford_cars/."
-)
+HOW_TO_GET = "Put cars_train/, cars_test/, devkit/ and cars_test_annos_withlabels.mat into <data root>/stanford_cars/."
 DESCRIPTION = "photographs of cars, 196 classes, 8,144 + 8,041"
 SIDE, CHANNELS = 224, 3
 OPTIONS = named.options(NAME, SIDE)
@@ -31,4 +29,4 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
 
 
 def _listed(split: str, root: Path) -> tuple[Source, Sequence[str]]:
-    return named.torchvision("StanfordCars", root, *{"train": ("train",), "test": ("test",)}[split])
+    return named.torchvision("StanfordCars", root, split)

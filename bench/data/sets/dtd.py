@@ -14,8 +14,8 @@ NAME, REVISION, KIND = "dtd", 1, "photographs"
 LICENCE = "none stated; for research"
 SOURCE = "https://www.robots.ox.ac.uk/~vgg/data/dtd (Visual Geometry Group, Oxford)"
 HOW_TO_GET = (
-    "Unpack dtd-r1.0.1.tar.gz from https://www.robots.ox.ac.uk/~vgg/data/dtd into <data root>/dtd/ (so that <data "
-    "root>/dtd/dtd/images is there)."
+    "Unpack dtd-r1.0.1.tar.gz from https://www.robots.ox.ac.uk/~vgg/data/dtd into <data root>/dtd/ (so that "
+    "<data root>/dtd/dtd/images is there)."
 )
 DESCRIPTION = "photographs of textures, 47 classes, 3,760 (train and val) + 1,880"
 SIDE, CHANNELS = 224, 3

@@ -13,9 +13,7 @@ from bench.data.images import ImageSet
 NAME, REVISION, KIND = "food101", 1, "photographs"
 LICENCE = "none stated; for research"
 SOURCE = "https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101 (ETH Zurich)"
-HOW_TO_GET = (
-    "Unpack food-101.tar.gz from https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101 into <data root>/."
-)
+HOW_TO_GET = "Unpack food-101.tar.gz from https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101 into <data root>/."
 DESCRIPTION = "photographs of dishes, 101 classes, 75,750 + 25,250"
 SIDE, CHANNELS = 224, 3
 OPTIONS = named.options(NAME, SIDE)
@@ -30,4 +28,4 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
 
 
 def _listed(split: str, root: Path) -> tuple[Source, Sequence[str]]:
-    return named.torchvision("Food101", root, *{"train": ("train",), "test": ("test",)}[split])
+    return named.torchvision("Food101", root, split)

@@ -9,13 +9,14 @@ other characters' code points.
 
 from __future__ import annotations
 
+import functools
 import string
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.data import _cache
 from bench.data.images import ImageSet
-from bench.data.render import Variation, fingerprint, matplotlib_fonts, render_classes
+from bench.data.render import Variation, image_set, matplotlib_fonts
 from bench.errors import UserError
 
 REVISION = 1
@@ -59,24 +60,4 @@ def fonts(split: str, char: str = "a") -> Sequence[Path]:
 
 
 def load(split: str, *, root: Path | None) -> ImageSet:
-    settings = (REVISION, CLASSES, PER_CLASS[split], VARIATION)
-    key = f"glyphs-r{REVISION}-{split}-{fingerprint(*settings, fonts=fonts(split))}"
-    arrays = _cache.arrays(
-        key,
-        lambda: render_classes(
-            CLASSES,
-            lambda char: fonts(split, char),
-            per_class=PER_CLASS[split],
-            variation=VARIATION,
-            stream=f"glyphs/{REVISION}/{split}",
-        ),
-    )
-    return ImageSet(
-        name="glyphs",
-        split=split,
-        images_NHWC=arrays["images"],
-        labels_N=arrays["labels"],
-        class_names=CLASSES,
-        kind=KIND,
-        source="rendered from matplotlib's fonts",
-    )
+    return image_set(sys.modules[__name__], "glyphs", split, fonts_of=functools.partial(fonts, split))

@@ -15,9 +15,8 @@ NAME, REVISION, KIND = "pets", 1, "photographs"
 LICENCE = "CC-BY-SA-4.0"
 SOURCE = "https://www.robots.ox.ac.uk/~vgg/data/pets (Visual Geometry Group, Oxford)"
 HOW_TO_GET = (
-    "Unpack images.tar.gz and annotations.tar.gz from https://www.robots.ox.ac.uk/~vgg/data/pets into <data "
-    "root>/oxford-iiit-pet/. "
-    "Or run: python -m bench.data pets --download --data-root <data root>"
+    "Unpack images.tar.gz and annotations.tar.gz from https://www.robots.ox.ac.uk/~vgg/data/pets into "
+    "<data root>/oxford-iiit-pet/. Or run: python -m bench.data pets --download --data-root <data root>"
 )
 DESCRIPTION = "photographs of cats and dogs, 37 classes, 3,680 + 3,669"
 SIDE, CHANNELS = 224, 3

@@ -18,8 +18,8 @@ NAME, REVISION, KIND = "resisc45", 1, "photographs"
 LICENCE = "none stated; for research"
 SOURCE = "https://gcheng-nwpu.github.io (Northwestern Polytechnical University)"
 HOW_TO_GET = (
-    "Unpack NWPU-RESISC45.rar (linked at https://gcheng-nwpu.github.io) into <data root>/resisc45/ (so that <data "
-    "root>/resisc45/NWPU-RESISC45/airplane is there)."
+    "Unpack NWPU-RESISC45.rar (linked at https://gcheng-nwpu.github.io) into <data root>/resisc45/ (so that "
+    "<data root>/resisc45/NWPU-RESISC45/airplane is there)."
 )
 DESCRIPTION = "256 px aerial pictures, 45 classes, 25,200 + 6,300"
 SIDE, CHANNELS = 224, 3

@@ -6,12 +6,12 @@ The probe learns from STIX and is tested on DejaVu Serif. Letters that look like
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.data import _cache
 from bench.data.images import ImageSet
-from bench.data.render import Variation, fingerprint, matplotlib_fonts, render_classes
+from bench.data.render import Variation, image_set, matplotlib_fonts
 from bench.errors import UserError
 
 REVISION = 1
@@ -46,24 +46,4 @@ def fonts(split: str) -> Sequence[Path]:
 
 
 def load(split: str, *, root: Path | None) -> ImageSet:
-    settings = (REVISION, CLASSES, PER_CLASS[split], VARIATION)
-    key = f"scripts-r{REVISION}-{split}-{fingerprint(*settings, fonts=fonts(split))}"
-    arrays = _cache.arrays(
-        key,
-        lambda: render_classes(
-            CLASSES,
-            lambda char: fonts(split),
-            per_class=PER_CLASS[split],
-            variation=VARIATION,
-            stream=f"scripts/{REVISION}/{split}",
-        ),
-    )
-    return ImageSet(
-        name="scripts",
-        split=split,
-        images_NHWC=arrays["images"],
-        labels_N=arrays["labels"],
-        class_names=CLASSES,
-        kind=KIND,
-        source="rendered from matplotlib's fonts",
-    )
+    return image_set(sys.modules[__name__], "scripts", split, fonts_of=lambda _: fonts(split))

@@ -14,9 +14,7 @@ from bench.data.images import ImageSet
 NAME, REVISION, KIND = "stl10", 1, "photographs"
 LICENCE = "none stated; images from ImageNet"
 SOURCE = "https://cs.stanford.edu/~acoates/stl10 (Stanford University)"
-HOW_TO_GET = (
-    "Unpack stl10_binary.tar.gz from https://cs.stanford.edu/~acoates/stl10 into <data root>/."
-)
+HOW_TO_GET = "Unpack stl10_binary.tar.gz from https://cs.stanford.edu/~acoates/stl10 into <data root>/."
 DESCRIPTION = "96 px colour photographs, 10 classes, 5,000 + 8,000"
 SIDE, CHANNELS = 96, 3
 OPTIONS = named.options(NAME, SIDE)

@@ -17,9 +17,7 @@ from bench.data.images import ImageSet
 NAME, REVISION, KIND = "sun397", 1, "photographs"
 LICENCE = "none stated; for research"
 SOURCE = "https://vision.princeton.edu/projects/2010/SUN (Princeton University)"
-HOW_TO_GET = (
-    "Unpack SUN397.tar.gz from https://vision.princeton.edu/projects/2010/SUN into <data root>/."
-)
+HOW_TO_GET = "Unpack SUN397.tar.gz from https://vision.princeton.edu/projects/2010/SUN into <data root>/."
 DESCRIPTION = "photographs of scenes, 397 classes, about 87,000 + 21,750"
 SIDE, CHANNELS = 224, 3
 OPTIONS = named.options(NAME, SIDE)
