@@ -19,92 +19,9 @@ from bench.data.formats import tfrecord
 from bench.data.load import load
 from bench.data.sets import clevr_count, clevr_distance, kitti_distance
 from bench.errors import UserError
+from tests.data.writers import picture, shades
 
 RNG = np.random.default_rng(0)
-
-
-def picture(path: Path, shade: int, *, size: tuple[int, int] = (20, 12)) -> None:
-    """A wide JPEG of one shade, so that it can be told from the others after decoding."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", size, (shade, shade, shade)).save(path, "JPEG" if path.suffix != ".png" else "PNG")
-
-
-def shades(images: object) -> list[int]:
-    """The shade of every image, to the nearest ten."""
-    return [int(round(float(image.mean()) / 10) * 10) for image in images.images_NHWC]  # type: ignore[attr-defined]
-
-
-def flowers102(root: Path) -> None:
-    """102 flowers: image 1 is of class 0 …; numbers of the splits as in setid.mat."""
-    from scipy.io import savemat
-
-    folder = root / "flowers-102"
-    labels = np.arange(1, 103)
-    for number in range(1, 103):
-        picture(folder / "jpg" / f"image_{number:05d}.jpg", number * 2)
-    savemat(folder / "imagelabels.mat", {"labels": labels})
-    ids = {"trnid": [3, 1], "valid": [5, 7], "tstid": np.setdiff1d(labels, [1, 3, 5, 7])}
-    savemat(folder / "setid.mat", ids)
-
-
-def test_flowers_by_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """torchvision checks the published checksums of the lists, which a miniature cannot have."""
-    from torchvision.datasets import Flowers102
-
-    flowers102(tmp_path)
-    with pytest.raises(UserError, match="not found or corrupted"):
-        load("flowers102", "train", root=tmp_path)
-    monkeypatch.setattr(Flowers102, "_check_integrity", lambda self: True)
-    train, test = load("flowers102:16px", "train", root=tmp_path), load("flowers102:16px", "test", root=tmp_path)
-    assert train.labels_N.tolist() == [0, 2, 4, 6] and len(test) == 98  # train and val together
-    assert train.images_NHWC.shape == (4, 16, 16, 3) and len(train.class_names) == 102
-    assert train.class_names[0] == "pink primrose"
-    assert np.abs(train.images_NHWC.mean(axis=(1, 2, 3)) - [2, 6, 10, 14]).max() < 2
-
-
-def test_textures_by_torchvision(tmp_path: Path) -> None:
-    labels = tmp_path / "dtd" / "dtd" / "labels"
-    labels.mkdir(parents=True)
-    for place, part in enumerate(("train", "val", "test")):
-        names = [f"{name}/{name}_{part}.jpg" for name in ("banded", "zigzagged")]
-        (labels / f"{part}1.txt").write_text("".join(f"{name}\n" for name in names))
-        for kind, name in enumerate(names):
-            picture(tmp_path / "dtd" / "dtd" / "images" / name, 100 * kind + 10 * place + 20)
-    train, test = (load("dtd:16px:grey", split, root=tmp_path) for split in ("train", "test"))
-    assert train.images_NHWC.shape == (4, 16, 16, 1) and train.class_names == ("banded", "zigzagged")
-    assert list(zip(shades(train), train.labels_N, strict=True)) == [(20, 0), (120, 1), (30, 0), (130, 1)]
-    assert list(zip(shades(test), test.labels_N, strict=True)) == [(40, 0), (140, 1)]
-
-
-def test_pets_by_torchvision(tmp_path: Path) -> None:
-    folder = tmp_path / "oxford-iiit-pet"
-    (folder / "annotations").mkdir(parents=True)
-    for part, row in (("trainval", 1), ("test", 2)):
-        rows = [("Abyssinian", 1, 1), ("great_pyrenees", 2, 2)]
-        (folder / "annotations" / f"{part}.txt").write_text(
-            "".join(f"{name}_{row} {label} {kind} 1\n" for name, label, kind in rows)
-        )
-        for name, label, _ in rows:
-            picture(folder / "images" / f"{name}_{row}.jpg", 100 * label + 10 * row)
-    test = load("pets:16px", "test", root=tmp_path)
-    assert test.class_names == ("Abyssinian", "Great Pyrenees")
-    assert list(zip(shades(test), test.labels_N, strict=True)) == [(120, 0), (220, 1)]
-
-
-def test_stl10_by_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torchvision.datasets import STL10
-
-    monkeypatch.setattr(STL10, "_check_integrity", lambda self: True)
-    folder = tmp_path / "stl10_binary"
-    folder.mkdir()
-    pixels = {split: RNG.integers(0, 256, (3, 3, 96, 96), dtype=np.uint8) for split in ("train", "test")}
-    for split, images in pixels.items():
-        images.transpose(0, 1, 3, 2).tofile(folder / f"{split}_X.bin")  # the files hold columns
-        np.array([3, 1, 2], dtype=np.uint8).tofile(folder / f"{split}_y.bin")
-    (folder / "class_names.txt").write_text("airplane\nbird\ncar\n")
-    found = load("stl10", "test", root=tmp_path)
-    np.testing.assert_array_equal(found.images_NHWC, pixels["test"].transpose(0, 2, 3, 1))
-    assert found.labels_N.tolist() == [2, 0, 1] and found.class_names == ("airplane", "bird", "car")
 
 
 @pytest.mark.parametrize(
@@ -126,31 +43,6 @@ def test_sets_without_a_published_split(tmp_path: Path, name: str, folder: str, 
     assert np.bincount(parts["test"].labels_N).tolist() == [test] * 3
     means = [set(np.round(part.images_NHWC.mean(axis=(1, 2, 3))).tolist()) for part in parts.values()]
     assert not means[0] & means[1] and len(means[0] | means[1]) == 120, "every image is in one split"
-
-
-def test_sun397_by_torchvision(tmp_path: Path) -> None:
-    folder = tmp_path / "SUN397"
-    for shade, name in ((50, "a/abbey"), (150, "b/bar/indoor")):
-        for number in range(10):
-            picture(folder / name / f"sun_{shade}{number}.jpg", shade)
-    (folder / "ClassName.txt").write_text("/a/abbey\n/b/bar/indoor\n")
-    train, test = (load("sun397:16px", split, root=tmp_path) for split in ("train", "test"))
-    assert train.class_names == ("abbey", "bar/indoor")
-    assert shades(train) == [50] * 8 + [150] * 8 and train.labels_N.tolist() == [0] * 8 + [1] * 8
-    assert shades(test) == [50] * 2 + [150] * 2
-
-
-def test_patch_camelyon_by_torchvision(tmp_path: Path) -> None:
-    h5py = pytest.importorskip("h5py")
-    (tmp_path / "pcam").mkdir()
-    pixels = {part: RNG.integers(0, 256, (2, 96, 96, 3), dtype=np.uint8) for part in ("train", "valid", "test")}
-    for part, images in pixels.items():
-        for what, array in (("x", images), ("y", np.array([1, 0], np.uint8).reshape(2, 1, 1, 1))):
-            with h5py.File(tmp_path / "pcam" / f"camelyonpatch_level_2_split_{part}_{what}.h5", "w") as file:
-                file[what] = array
-    train = load("patch-camelyon", "train", root=tmp_path)
-    np.testing.assert_array_equal(train.images_NHWC, np.concatenate([pixels["train"], pixels["valid"]]))
-    assert train.labels_N.tolist() == [1, 0, 1, 0]
 
 
 def test_retinopathy(tmp_path: Path) -> None:
