@@ -226,8 +226,8 @@ def _bomb(name: str, size: str) -> UserError:
 class Progress:
     """A line on stderr every few seconds of long work; nothing for short work."""
 
-    def __init__(self, what: str, total: int, *, every_s: float = 5.0) -> None:
-        self.what, self.total, self.every_s = what, total, every_s
+    def __init__(self, what: str, total: int, *, unit: str = "images", every_s: float = 5.0) -> None:
+        self.what, self.total, self.unit, self.every_s = what, total, unit, every_s
         self.done = 0
         self._start = self._said = time.monotonic()
 
@@ -237,5 +237,5 @@ class Progress:
         if now - self._said >= self.every_s:
             self._said = now
             left = (now - self._start) / self.done * (self.total - self.done)
-            line = f"{self.what}: {self.done:,} of {self.total:,} images, about {left:,.0f} s left"
+            line = f"{self.what}: {self.done:,} of {self.total:,} {self.unit}, about {left:,.0f} s left"
             print(line, file=sys.stderr, flush=True)

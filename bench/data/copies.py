@@ -1,0 +1,112 @@
+"""Which images of one data set are copies of another's, and a picture of the pairs to judge them by eye."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from bench.cli import parser
+from bench.data import dedup
+from bench.data.images import ImageSet
+from bench.data.load import load, parse
+from bench.errors import EXIT_OK, UserError, command
+from bench.store import atomic
+
+EXAMPLES = """\
+examples:
+  python -m bench.data.copies fashion-mnist fashion-mnist                       its training against its test images
+  python -m bench.data.copies folder:mine pets:64px --data-root data --picture pairs.png
+  python -m bench.data.copies fractaldb@1000 fashion-mnist --json
+"""
+ACROSS, SCALE = 12, 3  # pairs in a row; each pixel of an image is so many of the picture, up to MAX_SIDE
+MAX_SIDE, GAP = 112, 12  # pixels: of an image, between pairs
+MOST = 600  # pairs in a picture
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    p = parser("python -m bench.data.copies", __doc__ or "", EXAMPLES)
+    p.add_argument("upstream", help="what a model is trained on: its training images; name@N takes N of them")
+    p.add_argument("downstream", help="what it is judged on: its test images")
+    p.add_argument("--data-root", type=Path, help="folder with data sets that are not installed")
+    p.add_argument("--picture", type=Path, metavar="FILE.png", help="write the pairs, upstream above downstream")
+    p.add_argument("--json", action="store_true", help="machine-readable: positions and residual of every pair")
+    arguments = p.parse_args(argv)
+    _check(arguments)
+    name, size = parse(arguments.upstream)
+    upstream = load(name, "train", root=arguments.data_root, num_images=size)
+    downstream = load(arguments.downstream, "test", root=arguments.data_root)
+    found = dedup.find(upstream, downstream)
+    if arguments.picture is not None and len(found):
+        data = io.BytesIO()
+        Image.fromarray(contact_sheet(upstream, downstream, found)).save(data, "PNG", optimize=True)
+        atomic.write_bytes(arguments.picture, data.getvalue())
+    if arguments.json:
+        print(json.dumps(rows(upstream, downstream, found), indent=1))
+    else:
+        print(said(upstream, downstream, found, picture=arguments.picture))
+    return EXIT_OK
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Before minutes of comparing: a picture that could not be written."""
+    picture = arguments.picture
+    if picture is not None and (picture.suffix != ".png" or not picture.absolute().parent.is_dir()):
+        raise UserError(f"No picture can be written to {picture}.", "Name a .png in a folder that is there.")
+
+
+def said(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates, *, picture: Path | None = None) -> str:
+    """How many copies there are, for people."""
+    ups, downs = (len(np.unique(place_M)) for place_M in (found.upstream_M, found.downstream_M))
+    lines = [
+        f"{len(found):,} pairs: {ups:,} of {len(upstream):,} training images of {upstream.name} are copies of "
+        f"{downs:,} of {len(downstream):,} test images of {downstream.name}",
+        f"  {int(found.flipped_M.sum()):,} of them mirrored; {found.candidates:,} candidates by their hashes",
+    ]
+    if picture is not None:
+        shown = f"{min(len(found), MOST):,} pairs, the surest first: {picture}"
+        lines.append(f"  {shown}" if len(found) else "  no pair, no picture")
+    return "\n".join(lines)
+
+
+def rows(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates) -> list[dict[str, object]]:
+    """One row per pair: positions in the two splits, classes, what is left unexplained, whether mirrored."""
+    return [
+        {
+            "upstream": int(up),
+            "downstream": int(down),
+            "upstream_class": upstream.class_names[upstream.labels_N[up]],
+            "downstream_class": downstream.class_names[downstream.labels_N[down]],
+            "residual": float(residual),
+            "mirrored": bool(flipped),
+        }
+        for up, down, residual, flipped in zip(
+            found.upstream_M, found.downstream_M, found.residual_M, found.flipped_M, strict=True
+        )
+    ]
+
+
+def contact_sheet(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates) -> np.ndarray:
+    """uint8 picture (H, W) or (H, W, 3) of the pairs, upstream above downstream, the smallest residual first."""
+    order = np.argsort(found.residual_M, kind="stable")[:MOST]
+    pairs = zip(found.upstream_M[order].tolist(), found.downstream_M[order].tolist(), strict=True)
+    mode = "L" if upstream.images_NHWC.shape[3] == downstream.images_NHWC.shape[3] == 1 else "RGB"
+    side = min(MAX_SIDE, SCALE * upstream.images_NHWC.shape[1])
+    step_x, step_y = side + GAP, 2 * side + GAP
+    sheet = Image.new(mode, (step_x * min(ACROSS, len(order)) + GAP, step_y * -(-len(order) // ACROSS) + GAP), "white")
+    for place, (up, down) in enumerate(pairs):
+        for below, pixels_HWC in enumerate((upstream.images_NHWC[up], downstream.images_NHWC[down])):
+            image = Image.fromarray(pixels_HWC[..., 0] if pixels_HWC.shape[2] == 1 else pixels_HWC).convert(mode)
+            corner = (GAP + step_x * (place % ACROSS), GAP + step_y * (place // ACROSS) + side * below)
+            sheet.paste(image.resize((side, side), Image.Resampling.NEAREST), corner)
+    return np.asarray(sheet)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
