@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import time
 from collections.abc import Callable
@@ -44,6 +45,7 @@ def run(cell: Cell, context: JobContext) -> dict[str, Any]:
         UserError: the data are missing, the model does not fit the images, the disk is full.
     """
     started = time.perf_counter()
+    _forget_peak_memory(context.device)
     torch.set_num_threads(context.threads)
     job = context.ranks.everywhere(lambda: TrainJob(cell, context))
     waited = time.perf_counter() - started
@@ -80,10 +82,8 @@ class TrainJob:
         self.val = load(cell.data, "test", root=context.data_root)
         self._check_images()
         sizes: dict[str, Any] = {
-            "image_size": cell.image_size,
-            "channels": cell.channels,
-            "num_classes": self.train.num_classes,
-        }
+            "image_size": cell.image_size, "channels": cell.channels, "num_classes": self.train.num_classes,
+        }  # fmt: skip
         self.cost: ModelCost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
         self._sizes = sizes
         self.model = self._fresh_model().to(context.device)
@@ -181,9 +181,8 @@ class TrainJob:
         """Upstream accuracy with the model's own head, then every downstream task on the frozen features."""
         self.model.eval()
         device, root = self.context.device, self.context.data_root
-        features = extractor(
-            self.model, image_size=self.cell.image_size, channels=self.cell.channels, device=device, batch=256
-        )
+        sizes = {"image_size": self.cell.image_size, "channels": self.cell.channels}
+        features = extractor(self.model, **sizes, device=device, batch=256)
         task_context = TaskContext(
             features=features,
             load=lambda name, split: load(name, split, root=root),
@@ -220,14 +219,7 @@ class TrainJob:
         if not self.trains:
             return
         cell = self.cell
-        facts = {
-            "model": cell.model,
-            "image_size": cell.image_size,
-            "channels": cell.channels,
-            "num_classes": self.train.num_classes,
-            "data": cell.data_name,
-            "images_seen": cell.horizons[-1],
-        }
+        facts = self._sizes | {"model": cell.model, "data": cell.data_name, "images_seen": cell.horizons[-1]}
         self._put_together()
         path = self.context.directory.weights / "final.safetensors"
         self.ranks.lead(lambda: weights.write(path, self.model.state_dict(), facts))
@@ -339,8 +331,16 @@ def _score_to_json(score: Score) -> dict[str, Any]:
     return asdict(score) | {"detail": dict(score.detail)}
 
 
+def _forget_peak_memory(device: str) -> None:
+    """Let `_peak_memory` speak of what follows: a worker does many cells in one process."""
+    if device.startswith("cuda") and torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
+    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as kernel:  # where there is Linux
+        kernel.write("5")  # proc(5): resets the peak resident set size
+
+
 def _peak_memory(device: str) -> int:
-    """Peak bytes: of the accelerator where there is one, else of the process."""
+    """Peak bytes since then: of the accelerator where there is one, else of the process."""
     if device.startswith("cuda"):
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -7,7 +7,9 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from bench.cost.speed import is_out_of_memory
 from bench.data.images import ImageSet
+from bench.errors import UserError
 from bench.spec import Recipe
 from bench.train.randomness import generator
 from bench.train.ranks import ALONE, Ranks
@@ -27,6 +29,9 @@ class Batches:
         seed: the cell's seed.
         device: where the images live and the batches are made.
         ranks: each gets its share of the batch; order and augmentation are those of the whole.
+
+    Raises:
+        UserError: the device has no room for the images.
     """
 
     def __init__(self, images: ImageSet, *, recipe: Recipe, seed: int, device: str, ranks: Ranks = ALONE) -> None:
@@ -34,15 +39,27 @@ class Batches:
         self.recipe, self.seed, self.device = recipe, seed, device
         self.num_images = len(images)
         self.height, self.width = images.images_NHWC.shape[1:3]
-        pad = recipe.shift
-        padded = (
-            np.pad(images.images_NHWC, ((0, 0), (pad, pad), (pad, pad), (0, 0)), mode="edge")
-            if pad
-            else images.images_NHWC
-        )
-        self.images_NHWC = torch.from_numpy(np.require(padded, requirements=["C", "W"])).to(device)
+        self.images_NHWC = self._resident(images)
         self.labels_N = torch.from_numpy(np.array(images.labels_N, dtype=np.int64)).to(device)
         self._permutation = lru_cache(maxsize=2)(self._shuffle)
+
+    def _resident(self, images: ImageSet) -> torch.Tensor:
+        """All images on the device, each with the border that a shift may bring into view."""
+        pad = self.recipe.shift
+        shape = (len(images), self.height + 2 * pad, self.width + 2 * pad, images.images_NHWC.shape[3])
+        try:
+            pixels_NHWC = images.images_NHWC
+            if pad:
+                pixels_NHWC = np.pad(pixels_NHWC, ((0, 0), (pad, pad), (pad, pad), (0, 0)), mode="edge")
+            return torch.from_numpy(np.require(pixels_NHWC, requirements=["C", "W"])).to(self.device)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            need = f"{np.prod(shape) / 2**30:.1f} GiB"
+            raise UserError(
+                f"The images of {images.name} need {need} at once: {self.device} has no room.",
+                "Train on fewer of them (its name@number), or on smaller ones.",
+            ) from error
 
     def _shuffle(self, epoch: int) -> np.ndarray:
         return generator(self.seed, "order", epoch).permutation(self.num_images)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bench.data.images import ImageSet
+from bench.errors import UserError
 from bench.spec import Recipe
 from bench.train.batches import Batches, to_input
 
@@ -60,3 +61,13 @@ def test_a_shift_moves_the_whole_image_and_repeats_its_edge():
 def test_inputs_span_minus_one_to_one():
     x = to_input(torch.tensor([0, 255], dtype=torch.uint8).view(1, 1, 2, 1))
     assert x.flatten().tolist() == [-1.0, 1.0]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate")])
+def test_images_that_do_not_fit_are_one_message(monkeypatch, error):
+    def full(*_, **__):
+        raise error
+
+    monkeypatch.setattr(np, "require", full)
+    with pytest.raises(UserError, match=r"noise need 0\.0 GiB at once: cpu has no room.*\n.*fewer"):
+        Batches(images(10), recipe=Recipe(batch=2), seed=0, device="cpu")
