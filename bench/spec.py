@@ -29,8 +29,9 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "decay": ("constant", "rsqrt"),
     "cooldown_shape": ("1-sqrt", "linear", "cosine"),
     "sharding": ("replicate", "fsdp"),
+    "dtype": ("auto", "float32", "bfloat16"),
 }
-"""Words that a field of a recipe takes. What each means is said where it is done: optim, loss, schedule."""
+"""Words that a field of a recipe takes. What each means is said where it is done: optim, loss, schedule, precision."""
 FRACTIONS = ("cooldown", "label_smoothing", "average", "momentum")
 
 
@@ -66,7 +67,7 @@ class Recipe:
     shift: int = 2  # random translation of every training image by up to this many pixels
     flip: bool = False
     sharding: str = "replicate"  # of weights and optimizer among ranks; "fsdp" for models that do not fit one device
-    dtype: str = "auto"  # "float32" on a CPU, "bfloat16" on a GPU; see bench/train/precision.py
+    dtype: str = "auto"  # "bfloat16" where it is faster; see bench/train/precision.py
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
