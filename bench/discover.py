@@ -31,6 +31,7 @@ def names(kind: str) -> tuple[str, ...]:
     return tuple(sorted(name.replace("_", "-") for name in found))
 
 
+@cache
 def load(kind: str, name: str) -> ModuleType:
     """Import the module of one kind by its public name.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import subprocess
@@ -49,6 +48,8 @@ def cores() -> int:
 
 def version(package: str) -> str | None:
     """Installed version of a package, without importing it."""
+    import importlib.metadata
+
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -10,8 +10,8 @@ from typing import Any
 from bench import discover, estimate
 from bench.estimate import START_SECONDS, DataSize, Rates
 from bench.spec import Cell
-from bench.store import checkpoints, records
-from bench.store.cells import CellDirectory, Study
+from bench.store.cells import Study
+from bench.store.state import State, state_of
 from bench.train.schedule import images_trained
 
 
@@ -20,8 +20,7 @@ class PlannedCell:
     """One cell with its state and what is left to pay.
 
     Attributes:
-        state: "done" (also a diverged or out-of-memory result), "partial", "failed" (tried, no record), "missing",
-            "damaged" (its record does not verify and will be set aside).
+        state: see bench/store/state.py.
         fraction: of its training done already.
         images, flops: of the whole cell, the shared trunk counted once. flops is per convention; None if not counted.
         seconds: what is left, on one worker of this machine. None for a cell that is done.
@@ -74,27 +73,6 @@ class Plan:
         return self.ranks == 1 and all(rate.measured for rate in self.rates.values())
 
 
-def state_of(directory: CellDirectory) -> tuple[str, float, str | None]:
-    """(state, fraction done, note) of a cell from its files alone.
-
-    Raises:
-        UserError: its record is from a newer version of the project.
-    """
-    try:
-        record = directory.read_record()
-    except records.DamagedRecord as error:
-        return "damaged", 0.0, error.what
-    if record is not None:
-        return "done", 1.0, None if record["status"] == "complete" else f"{record['status']}: {record['reason']}"
-    progress = checkpoints.newest_state(directory.checkpoints)
-    attempts = directory.attempt_log()
-    failed = bool(attempts) and attempts[-1].get("outcome") == "failed"
-    if progress is not None:
-        fraction = progress["work"] / progress["total_work"] if progress["total_work"] else 0.0
-        return "failed" if failed else "partial", fraction, None
-    return ("failed", 0.0, None) if failed else ("missing", 0.0, None)
-
-
 def order_key(planned: PlannedCell) -> tuple[bool, float]:
     """What has been started first, then the longest: short cells fill the gaps at the end."""
     return (planned.state != "partial", -(planned.seconds or 0.0))
@@ -120,7 +98,7 @@ def make(
     """
     study = Study(store)
     study.check()
-    found: list[tuple[Cell, str, tuple[str, float, str | None]]] = []
+    found: list[tuple[Cell, str, State]] = []
     for cell in cells:
         directory = study.cell(cell)
         found.append((cell, directory.path.name, state_of(directory)))
@@ -143,7 +121,7 @@ def make(
 def _planned(
     cell: Cell,
     name: str,
-    state: tuple[str, float, str | None],
+    state: State,
     rates: dict[str, Rates],
     sizes: dict[str, DataSize],
     ranks: int,

@@ -8,15 +8,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from bench import planner
 from bench.cli import parser
 from bench.errors import EXIT_OK, UserError, command
 from bench.store import plan as plan_file
-from bench.store.cells import CellDirectory, Study
+from bench.store.cells import CellDirectory, Study, attempt_status
 from bench.store.lease import holder_is_alive
+from bench.store.state import state_of
 
 EXAMPLES = """\
 examples:
@@ -30,16 +27,17 @@ NEVER = {"state": "never started", "fraction": 0.0, "note": None, "attempts": 0,
 
 def describe(directory: CellDirectory) -> dict[str, Any]:
     """State of one cell."""
-    state, fraction, note = planner.state_of(directory)
-    running = directory.lease.exists() and holder_is_alive(directory.lease)
-    attempts = directory.attempt_log()
+    state, fraction, note = state_of(directory)
+    running = state != "done" and directory.lease.exists() and holder_is_alive(directory.lease)
+    attempts = directory.attempts()
+    last = attempt_status(attempts[-1]) if attempts else {}
     return {
         "name": directory.path.name,
-        "state": "running" if running and state != "done" else state,
+        "state": "running" if running else state,
         "fraction": fraction,
         "note": note,
         "attempts": len(attempts),
-        "last": attempts[-1].get("ended") or attempts[-1].get("started") if attempts else None,
+        "last": last.get("ended") or last.get("started"),
     }
 
 
@@ -65,6 +63,9 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.json:
         print(json.dumps(found))
         return EXIT_OK
+    from rich.console import Console
+    from rich.table import Table
+
     console = Console()
     for name, cells in found.items():
         counts = Counter(cell["state"] for cell in cells)

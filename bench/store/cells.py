@@ -72,25 +72,34 @@ class CellDirectory:
         return atomic.make_directory(self.path / "attempts" / f"{number:03d}")
 
     def attempt_log(self) -> list[dict[str, Any]]:
-        """status.json of every attempt, oldest first; one that was killed before it wrote any, or whose file was
-        damaged, has the outcome "unknown"."""
-        log = []
-        for folder in self.attempts():
-            try:
-                log.append(sealed.read(folder / "status.json", before=STATUS_FIELDS))
-            except (OSError, ValueError):
-                log.append({"outcome": "unknown"})
-        return log
+        """`attempt_status` of every attempt, oldest first."""
+        return [attempt_status(folder) for folder in self.attempts()]
 
     def read_record(self) -> dict[str, Any] | None:
         """The verified record, or None if there is none."""
         return records.read_record(self.record) if self.record.exists() else None
+
+    def read_outcome(self) -> records.Outcome | None:
+        """How the cell ended, from its verified record; None if there is none. Much quicker than the whole record."""
+        try:
+            return records.read_outcome(self.record)
+        except FileNotFoundError:
+            return None
 
     def set_aside_record(self) -> Path:
         """Move a damaged record out of the way, keeping it."""
         target = self.record.with_name(f"record.damaged-{os.getpid()}.json")
         os.replace(self.record, target)
         return target
+
+
+def attempt_status(attempt: Path) -> dict[str, Any]:
+    """status.json of an attempt; one that was killed before it wrote any, or whose file was damaged, has the outcome
+    "unknown"."""
+    try:
+        return sealed.read(attempt / "status.json", before=STATUS_FIELDS)
+    except (OSError, ValueError):
+        return {"outcome": "unknown"}
 
 
 @dataclass(frozen=True)

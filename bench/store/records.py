@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ from bench.spec import canonical
 from bench.store import atomic, faults
 
 REQUIRED = ("suite", "cell_id", "directory", "cell", "revisions", "status", "cost", "env", "attempts", "horizons")
+READ = (b"schema", b"status", b"reason", b"digest")
 STATUSES = ("complete", "diverged", "oom", "failed")
+TOP_LEVEL = re.compile(rb'\n "(\w+)": ([^\n]*)')
+"""Keys and the first line of their values, as `write_record` indents them; no string holds a raw line end."""
 
 
 class DamagedRecord(UserError):
@@ -67,6 +72,36 @@ def read_record(path: Path) -> dict[str, Any]:
     if missing or body["status"] not in STATUSES:
         raise DamagedRecord(f"{path} is damaged: missing or wrong {', '.join(missing) or 'status'}.", MEND)
     return body
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a cell ended, with the reason where it is not complete."""
+
+    status: str
+    reason: str | None
+
+
+def read_outcome(path: Path) -> Outcome:
+    """How a cell ended, from a record verified as strictly as `read_record` does, without parsing all of it: a plan of
+    a thousand cells reads a thousand.
+
+    Raises:
+        As `read_record`.
+    """
+    data = path.read_bytes()
+    lines = TOP_LEVEL.findall(data)
+    fields = dict(lines)
+    try:
+        schema, status, reason, stated = (json.loads(fields[key].rstrip(b",")) for key in READ)
+        known = isinstance(schema, int) and schema <= SCHEMA_VERSION and status in STATUSES
+        whole = len(fields) == len(lines) and all(key.encode() in fields for key in REQUIRED)
+        if known and whole and written_digest(data, stated) == stated:
+            return Outcome(status=status, reason=reason)
+    except (KeyError, ValueError):
+        pass
+    body = read_record(path)  # written otherwise, or damaged: this says how
+    return Outcome(status=body["status"], reason=body.get("reason"))
 
 
 MEND = "Run the study again: the cell is repeated and the damaged file is kept beside it."

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import linalg
 
 STD_FLOOR = 1e-5
 BIAS_FEATURE = 100.0
@@ -95,6 +94,8 @@ class SupportSet:
 
 def decompose(features_ND: np.ndarray, labels_N: np.ndarray, *, num_classes: int) -> SupportSet:
     """Standardise and decompose a support set in its smaller dimension."""
+    from scipy import linalg  # here: a plan imports every task for its revision, and has nothing to decompose
+
     raw_ND = np.asarray(features_ND, dtype=np.float64)
     if not np.isfinite(raw_ND).all():
         raise FloatingPointError("features are not finite")

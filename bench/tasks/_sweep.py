@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import linalg
 
 from bench.tasks._ridge import BIAS_FEATURE, SupportSet
 
@@ -67,6 +66,8 @@ class _Heads:
     """
 
     def __init__(self, support: SupportSet, ridges: Sequence[float], *, centre_D: np.ndarray) -> None:
+        from scipy import linalg
+
         root_R = np.sqrt(np.maximum(support.eigenvalues_R, 1e-12))
         if support.vectors_DD is None:
             self.directions_DR = support.x_ND.T @ (support.basis_NR / root_R)

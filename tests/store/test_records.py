@@ -48,26 +48,56 @@ def test_every_flipped_bit_is_detected(path):
         assert json.loads(bytes(damaged)) == truth
 
 
+def test_an_outcome_is_read_as_strictly_as_the_whole_record(path):
+    """Whatever bit flips: the same answer, or the same refusal."""
+    original = path.read_bytes()
+    chooser = random.Random(1)
+    for _ in range(400):
+        damaged = bytearray(original)
+        damaged[chooser.randrange(len(original))] ^= 1 << chooser.randrange(8)
+        path.write_bytes(bytes(damaged))
+        try:
+            body = records.read_record(path)
+        except UserError as refusal:
+            with pytest.raises(type(refusal)):
+                records.read_outcome(path)
+        else:
+            assert records.read_outcome(path) == records.Outcome(status=body["status"], reason=body["reason"])
+
+
+@pytest.mark.parametrize("reason", [None, "plain", 'a "quoted" one', "two\nlines", "é, and a trailing comma,"])
+def test_an_outcome_has_the_records_status_and_reason(tmp_path, reason):
+    nested = {"status": "failed", "reason": "nested", "digest": "0" * 64, "schema": 99}
+    body = BODY | {"status": "diverged", "reason": reason, "cost": nested}
+    records.write_record(tmp_path / "r.json", body)
+    assert records.read_outcome(tmp_path / "r.json") == records.Outcome(status="diverged", reason=reason)
+    (tmp_path / "r.json").write_text(json.dumps(json.loads((tmp_path / "r.json").read_text())))  # on a single line
+    assert records.read_outcome(tmp_path / "r.json") == records.Outcome(status="diverged", reason=reason)
+
+
 @pytest.mark.parametrize("length", [0, 1, 100, -2])
 def test_a_truncated_record_is_damaged(path, length):
     path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(records.DamagedRecord, match="damaged"):
-        records.read_record(path)
+    for read in (records.read_record, records.read_outcome):
+        with pytest.raises(records.DamagedRecord, match="damaged"):
+            read(path)
 
 
 def test_a_newer_schema_is_refused_and_is_not_called_damaged(path):
     body = json.loads(path.read_text()) | {"schema": SCHEMA_VERSION + 1}
     path.write_text(json.dumps(body))
-    with pytest.raises(UserError, match="newer version") as caught:
-        records.read_record(path)
-    assert not isinstance(caught.value, records.DamagedRecord)
+    for read in (records.read_record, records.read_outcome):
+        with pytest.raises(UserError, match="newer version") as caught:
+            read(path)
+        assert not isinstance(caught.value, records.DamagedRecord)
 
 
 @pytest.mark.parametrize("key", records.REQUIRED)
 def test_a_record_without_a_required_field_is_damaged(tmp_path, key):
     records.write_record(tmp_path / "r.json", {k: v for k, v in BODY.items() if k != key})
-    with pytest.raises(records.DamagedRecord):
-        records.read_record(tmp_path / "r.json")
+    for read in (records.read_record, records.read_outcome):
+        with pytest.raises(records.DamagedRecord):
+            read(tmp_path / "r.json")
 
 
 def test_attempts_are_counted_beyond_a_thousand_whatever_else_lies_there(tmp_path):
