@@ -1,7 +1,9 @@
-"""Which family is ahead at equal compute, and whether the order changes. Best model against best, no extrapolation.
+"""Which family is ahead at equal compute, and whether the order changes. Nothing is extrapolated.
 
-The best of several noisy models looks better than it is, the more so the more there are; where training was repeated,
-so that its noise is known, every best score is corrected for having been picked.
+A family stands at a budget with the best model that it trained within it: one read below and above the budget is
+interpolated, one whose longest run costs less counts with that run. The best of several noisy models looks better than
+it is, the more so the more there are; where training was repeated, so that its noise is known, every best score is
+corrected for having been picked.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ def at_compute(evidence: Evidence, series: Sequence[Series], first: str, second:
     common = _common_range(sides)
     if common is None:
         return None
-    best = [partial(_interpolated, evidence, side, measure) for side in sides]
+    best = [partial(_within, evidence, side, measure) for side in sides]
     return _duel(evidence, np.geomspace(*common, GRID), first, second, measure, best)
 
 
@@ -79,8 +81,7 @@ def why_not(series: Sequence[Series], first: str, second: str) -> str:
     """Why `at_compute` has nothing to say about two families."""
     if _common_range([[s for s in series if s.family == name] for name in (first, second)]) is None:
         return "Their ranges of compute do not overlap."
-    return ("Too few of their models were read at several budgets around the same compute; only laws can compare them, "
-            "below.")  # fmt: skip
+    return "Too few of their models have scores where their ranges of compute overlap."
 
 
 def _common_range(sides: Sequence[Sequence[Series]]) -> tuple[float, float] | None:
@@ -151,10 +152,13 @@ def _known_noise(evidence: Evidence, measure: str) -> float:
     return pooled.variance if pooled else 0.0
 
 
-def _interpolated(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> list[Rival]:
-    """The family's models that were read below and above this compute, interpolated in log compute."""
+def _within(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> list[Rival]:
+    """The family's models within this compute, interpolated in log compute where they were read beyond it."""
     found = []
     for series in side:
+        if series.last.train_flops <= flops and (ended := evidence.samples(series.last, measure)) is not None:
+            found.append((series.label, ended))
+            continue
         for a, b in pairwise(series.points):
             if a.train_flops * (1 - 1e-9) <= flops <= b.train_flops * (1 + 1e-9):
                 weight = math.log(flops / a.train_flops) / math.log(b.train_flops / a.train_flops)

@@ -27,7 +27,7 @@ __all__ = ["AHEAD", "Finding", "Findings", "find"]
 NO_TRAINING_NOISE = " Training noise is not in the interval."
 NO_TASKS = "This suite judges nothing downstream: its answer is in the tables."
 ONE_SEED = (
-    "Every model was trained once: no interval below contains training noise, and differences under "
+    "Every model was trained once: of differences, no interval below contains training noise, and those under "
     f"{100 * compare.UNREPLICATED:.0f} points are read as nothing."
 )
 
@@ -48,7 +48,7 @@ def find(evidence: Evidence) -> Findings:
     swept = [_answered(answer) for answer in rates.answers(evidence)]
     made, usual = say_counts_once(made)
     notes = [] if evidence.headline or raced or swept else [NO_TASKS]
-    if made and all(len(p.seeds) < 2 for p in evidence.points.values()):  # then every answer would say the same
+    if made and _unrepeated(evidence):  # then every answer would say the same
         notes.append(ONE_SEED)
         made = [replace(f, answer=f.answer.replace(NO_TRAINING_NOISE, "")) for f in made]
     notes += [_brackets(evidence, usual, laws=bool(judged))] if made else []
@@ -57,6 +57,10 @@ def find(evidence: Evidence) -> Findings:
         findings=tuple(made), limits=limits.limits(evidence), checks=run_checks(evidence), note=" ".join(notes),
         cost=spent(evidence.records.records), claims=judged, summary=summary(made), published=evidence.published,
     )  # fmt: skip
+
+
+def _unrepeated(evidence: Evidence) -> bool:
+    return all(len(p.seeds) < 2 for p in evidence.points.values())
 
 
 def compared(evidence: Evidence, *, by_law: Set[str] = frozenset()) -> tuple[list[Finding], list[Finding]]:
@@ -74,6 +78,7 @@ def _brackets(evidence: Evidence, usual: str, *, laws: bool) -> str:
     """What brackets hold, said once: two kinds of interval with two levels stand side by side."""
     text = f"Brackets hold {evidence.level:.0%} intervals"
     text += f"; those of fitted laws (times, FLOPs, images, slopes) {LAWS_LEVEL:.0%}" if laws else ""
+    text += ", with training noise as far as points scatter about the law" if laws and _unrepeated(evidence) else ""
     return text + (f". n, unless said otherwise: {usual}." if usual else ".")
 
 
@@ -203,12 +208,13 @@ def _ahead(evidence: Evidence, duel: ahead.Duel) -> Finding:
     sign = 1 if leader == duel.first else -1
     ends = [signed(sign * gap.estimate.value) for gap in (duel.gaps[0], duel.gaps[-1])]
     spread = f"{ends[0]} at {flops(low)}, {ends[1]} at {flops(high)}"
-    text = f"best model against best model; {spread}; beyond the interval at {len(places)} of {len(duel.gaps)} levels."
+    text = f"each family's best model within the budget; {spread}; "
+    text += f"beyond the interval at {len(places)} of {len(duel.gaps)} levels."
     text += "" if duel.corrected else " Not corrected for picking the best: no training was repeated."
-    if verdict == "cannot tell":
-        answer = f"The difference is within its interval: {by} for {leader}, {text}"
-    elif {g.verdict for g in places} == {"yes", "no"}:
-        verdict, answer = "cannot tell", f"The order changes within the range: {by} for {leader}, {text}"
+    if {g.verdict for g in places} == {"yes", "no"}:
+        verdict, answer = "cannot tell", f"The order changes within the range: {by} for {leader} on average, {text}"
+    elif verdict == "cannot tell":
+        answer = f"The difference is within its interval: {by} for {leader} on average, {text}"
     else:
         verdict, answer = "yes", f"{leader} is ahead of {behind}: {by} on average, {text}"
     return Finding(

@@ -29,6 +29,8 @@ def _clauses(lead: str) -> Sentence:
     def sentence(asked: Sequence[Finding]) -> str:
         parts = [f.short for f in asked if f.verdict != "cannot tell" and f.short]
         unknown = [f.subject for f in asked if f.verdict == "cannot tell"]
+        if not parts:
+            return f"{lead}: cannot tell for any two families."
         parts += [f"cannot tell for {join(unknown)}"] if unknown else []
         return f"{lead}: {'; '.join(parts)}."
 
@@ -36,13 +38,13 @@ def _clauses(lead: str) -> Sentence:
 
 
 def _by_verdict(lead: str, yes: str, no: str) -> Sentence:
-    """Answers alike for many subjects: who is a yes, who a no, who cannot be told."""
+    """Answers alike for many subjects: for whom it is a yes, for whom a no, for whom that cannot be told."""
 
     def sentence(asked: Sequence[Finding]) -> str:
-        named: dict[Verdict, str] = {"yes": yes, "no": no, "cannot tell": "cannot tell"}
+        named: dict[Verdict, str] = {"yes": yes, "no": no, "cannot tell": "cannot tell for"}
         groups = {word: [f.subject for f in asked if f.verdict == verdict and f.subject != "All models"]
                   for verdict, word in named.items()}  # fmt: skip
-        return f"{lead}: {'; '.join(f'{word} for {join(who)}' for word, who in groups.items() if who)}."
+        return f"{lead} {'; '.join(f'{word} {join(who)}' for word, who in groups.items() if who)}."
 
     return sentence
 
@@ -50,8 +52,8 @@ def _by_verdict(lead: str, yes: str, no: str) -> Sentence:
 SENTENCES: tuple[tuple[str, Sentence], ...] = (
     (AHEAD, _clauses("At equal compute")),
     (ratio.QUESTION, _clauses("For equal accuracy")),
-    (saturation.QUESTION, _by_verdict("At the top of the range, more compute", "has stopped helping", "still helps")),
-    ("Does more compute help", _by_verdict("More compute for one model helps", "yes", "no, it hurts,")),
-    ("Do more distinct", _by_verdict("More distinct images help", "yes", "no, they hurt,")),
-    ("Do trained networks beat raw pixels", _by_verdict("Training beats raw pixels", "yes", "no, pixels are better,")),
+    (saturation.QUESTION, _by_verdict("At the top of the range, more compute:", "has stopped helping", "still helps")),
+    ("Does more compute help", _by_verdict("Training one model for longer:", "helps", "hurts")),
+    ("Do more distinct", _by_verdict("More distinct pre-training images:", "help", "hurt")),
+    ("Do trained networks beat raw pixels", _by_verdict("Training against raw pixels:", "better for", "worse for")),
 )

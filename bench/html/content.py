@@ -64,7 +64,8 @@ def gather(
     run = () if evidence.published else (f"python -m bench.run --suite {evidence.suite}",)
     quoted = " --reference paper" if evidence.reference else ""
     return Content(
-        suite=evidence.suite, question=evidence.question, findings=findings, figures=tuple(figures),
+        suite=evidence.suite, question=evidence.question[:1].upper() + evidence.question[1:],
+        findings=findings, figures=tuple(figures),
         not_drawn=tuple(not_drawn), tables=tuple(tables), coverage=coverage(evidence), provenance=provenance(evidence),
         cost="" if evidence.published else findings.cost.sentence,
         commands=(*run, f"python -m bench.report --suite {evidence.suite}{quoted}"),

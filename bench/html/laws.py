@@ -8,6 +8,7 @@ from typing import Any
 
 from bench.analysis.words import join, significant
 
+HERE, TABLE_6 = "In these records", "In the paper's own Table 6"
 CLASSES = {"yes": "yes", "no": "no", "cannot tell": "unsure", None: "unsure"}
 
 
@@ -17,20 +18,21 @@ def claims_section(claims: Sequence[Any], *, published: bool = False) -> str:
         return ""
     rows = "".join(
         f'<tr><td class="wrap">{escape(c.claim)} <span class="small">({escape(c.where)})</span></td>'
-        f"{'' if published else _verdict(c.verdict, c.sentence)}{_verdict(c.paper, c.paper_sentence)}</tr>"
+        f"{'' if published else _verdict(HERE, c.verdict, c.sentence)}"
+        f"{_verdict(TABLE_6, c.paper, c.paper_sentence)}</tr>"
         for c in claims
     )
-    here = "" if published else '<th scope="col">In these records</th>'
+    here = "" if published else f'<th scope="col">{HERE}</th>'
     return (
         '<h3>The paper\'s claims</h3><div class="scroll"><table class="claims"><thead><tr><th scope="col">Claim</th>'
-        f'{here}<th scope="col">In the paper\'s own Table 6</th></tr></thead>'
+        f'{here}<th scope="col">{TABLE_6}</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 
 
-def _verdict(verdict: str | None, sentence: str) -> str:
+def _verdict(where: str, verdict: str | None, sentence: str) -> str:
     word = f'<span class="verdict {CLASSES[verdict]}">{escape(verdict)}</span><br>' if verdict else ""
-    return f'<td class="wrap">{word}{escape(sentence)}</td>'
+    return f'<td class="wrap" data-label="{escape(where)}">{word}{escape(sentence)}</td>'
 
 
 def cards_section(cards: Sequence[Mapping[str, Any]]) -> str:

@@ -16,6 +16,8 @@ from bench.html import laws
 from bench.html.content import MAX_ROWS, Content, by_question
 from bench.plots._contract import Saved
 
+LONG = 24  # rows of a table that is shown open
+OPEN_QUESTIONS = 9  # shown at once; the others are a click away, in the order of the study
 HERE = Path(__file__).parent
 POINTING = "Point at a mark to see the run; click it (or press Enter; arrow keys move) to see its record."
 CLASSES = {"yes": "yes", "no": "no", "cannot tell": "unsure", "": "open"}
@@ -44,7 +46,7 @@ def render(content: Content) -> str:
         "<body>\n"
         '<header><button type="button" id="theme" hidden>Dark</button>'
         f'<h1>{escape(content.title)}</h1><p class="lead">{escape(content.question)}</p>'
-        f'<p class="small">{escape(content.coverage)} {escape(content.cost)}</p>'
+        f'<p class="small">{escape(content.coverage)}</p>'
         f"<nav>{links}</nav></header>\n<main>\n{body}</main>\n"
         '<div id="tip" role="status"></div>\n<dialog id="record" aria-label="Record"><form method="dialog">'
         '<button type="submit">Close</button></form><div></div></dialog>\n'
@@ -54,9 +56,10 @@ def render(content: Content) -> str:
 
 
 def _answers(content: Content) -> str:
-    main = [f for f in content.findings.findings if f.main]
-    more = [f for f in content.findings.findings if not f.main]
     found = content.findings
+    first = list(dict.fromkeys(f.question for f in found.findings if f.main))[:OPEN_QUESTIONS]
+    main = [f for f in found.findings if f.main and f.question in first]
+    more = [f for f in found.findings if not f.main or f.question not in first]
     text = "".join(f"<li>{escape(sentence)}</li>" for sentence in found.summary)
     text = f'<h3>In short</h3><ul class="short">{text}</ul>' if text else ""
     text += f'<p class="note">{escape(found.note)}</p>' if found.note else ""
@@ -130,10 +133,11 @@ def _table(table: Table) -> str:
     )
     notes = [text for text in (table.left_out(MAX_ROWS), table.note) if text]
     note = f'<p class="note">{escape(" ".join(notes))}</p>' if notes else ""
-    return (
-        f'<h3>{escape(table.title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>{note}"
-    )
+    whole = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{note}'
+    title = escape(table.title)
+    if len(table.rows) > LONG:  # folded: what follows would be far away on a phone
+        return f"<details><summary>{title} ({len(table.rows):,} rows)</summary>{whole}</details>"
+    return f"<h3>{title}</h3>{whole}"
 
 
 def _cell(column: Column, value: Any, *, bold: bool) -> str:

@@ -47,6 +47,7 @@ def ratio(first: Law, second: Law) -> Answer:
     low, high = (math.exp(end) for end in bootstrap.quantiles(np.concatenate(log_k), bootstrap.LEVEL))
     ends = bootstrap.quantiles(log_k[0], bootstrap.LEVEL)
     within = math.exp(ends[0]), math.exp(ends[1])
+    low, high = min(low, within[0]), max(high, within[1])  # pooling with narrower analyses must not hide what one shows
     value = float(np.exp(np.clip(resampled[0].fit.theta[-1], -LIMIT, LIMIT)))
     if high / low > UNDETERMINED:
         return _cannot(subject, "Accuracy hardly changes with compute: any factor fits.")
@@ -56,11 +57,10 @@ def ratio(first: Law, second: Law) -> Answer:
         low, high, within = 1 / high, 1 / low, (1 / within[1], 1 / within[0])
     verdict: Verdict = "yes" if low > 1 else "cannot tell"
     what = "compute" if first.axis == COMPUTE else "distinct images"
-    errors = max(float(y.min()) for y in sides), min(float(y.max()) for y in sides)
+    least, most = (percent(1 - end) for end in (min(y.max() for y in sides), max(y.min() for y in sides)))
     sentence = (
-        f"{more.family} needs {significant(value, 2)} times {less.family}'s {what} for the same accuracy "
-        f"{_range(low, high)}, {_range(*within)} within one analysis; both reached "
-        f"{percent(1 - errors[1])} to {percent(1 - errors[0])} %."
+        f"{more.family} needs {significant(value, 2)} times {_range(low, high)} {less.family}'s {what} for the same "
+        f"accuracy ({_range(*within)} within one analysis); both reached {least} to {most} %."
     )
     sentence += _changing(resampled[0].fit)
     if verdict == "cannot tell":
