@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import sys
 from pathlib import Path
+from unittest import mock
 
 from bench import report, worker
 from bench.cost import peaks
@@ -14,32 +15,30 @@ from bench.spec import Cell, to_json
 from bench.store import faults
 
 SUITE = "presets"  # a suite without figures: what is killed is the writing of files, not the drawing
-PRELOADED = (
-    "tests.reliability._attempt", "torch._dynamo", "bench.jobs.train", "bench.tasks.fewshot", "bench.analysis.tables",
-    "bench.analysis.findings", "bench.html.report", "bench.html.markdown",
-)  # fmt: skip
 
 
-def _run(store: str, fault: str) -> None:
+def _run(store: str, suite: str, fault: str) -> None:
     if fault:
         os.environ[faults.VARIABLE] = fault
     assumed = peaks.Peak(flops_per_second=1e10, source="assumed")
     peaks.peak = lambda *_, **__: assumed  # half a second of products at every start, of no interest here
     with open(os.devnull, "w") as nowhere:
         sys.stdout = nowhere
-        code = worker.main(["--store", store, "--cells", str(Path(store).parent / "cells.json"), "--suite", SUITE])
-        if code == 0:
+        code = worker.main(["--store", store, "--cells", str(Path(store).parent / "cells.json"), "--suite", suite])
+        if code == 0 and suite == SUITE:
             report.build(Path(store), suite=SUITE)
     sys.exit(code)
 
 
-def attempt(store: Path, cells: list[Cell], fault: str = "") -> int:
-    """Run in a new process until it ends or `fault` kills it; returns its exit code, negative for a signal."""
+def attempt(store: Path, cells: list[Cell], fault: str = "", *, suite: str = SUITE) -> int:
+    """Run in a new process until it ends or `fault` kills it; returns its exit code, negative for a signal. Another
+    suite than SUITE ends without a report."""
     (store.parent / "cells.json").write_text(json.dumps([to_json(cell) for cell in cells]))
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(PRELOADED))
-    process = context.Process(target=_run, args=(str(store), fault))
-    process.start()
+    context.set_forkserver_preload(["tests.reliability._preloaded"])
+    process = context.Process(target=_run, args=(str(store), suite, fault))
+    with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):  # the first call starts the server with it
+        process.start()
     process.join(timeout=120)
     assert process.exitcode is not None
     return process.exitcode

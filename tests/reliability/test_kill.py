@@ -18,6 +18,7 @@ from bench.store.cells import Study
 from bench.store.records import read_record
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
+from tests.reliability._attempt import attempt
 
 TASK = TaskSpec(task="fewshot", data="digits", options=(("shots", (5,)), ("draws", 2), ("test_limit", 200)))
 CELL = Cell(
@@ -38,18 +39,18 @@ def timeless(value):
     return [timeless(item) for item in value] if isinstance(value, list) else value
 
 
-def worker(store: Path, **variables: str) -> subprocess.Popen:
+def worker(store: Path) -> subprocess.Popen:
     cells = store.parent / "cells.json"
     cells.write_text(json.dumps([to_json(CELL)]))
     command = [sys.executable, "-m", "bench.worker", "--store", str(store), "--cells", str(cells), "--suite", "test"]
-    environment = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"} | variables
+    environment = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def finish(store: Path, **variables: str) -> tuple[int, str]:
-    process = worker(store, **variables)
-    _, errors = process.communicate(timeout=300)
-    return process.returncode, errors
+def finish(store: Path) -> int:
+    process = worker(store)
+    process.communicate(timeout=300)
+    return process.returncode
 
 
 def outcome(store: Path) -> tuple[dict, bytes]:
@@ -61,7 +62,7 @@ def outcome(store: Path) -> tuple[dict, bytes]:
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     store = tmp_path_factory.mktemp("whole") / "test"
-    assert finish(store)[0] == 0
+    assert finish(store) == 0
     return outcome(store)
 
 
@@ -71,17 +72,18 @@ POINTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.xdist_group("many-kills")
 @pytest.mark.parametrize("point", POINTS)
 def test_sigkill_at_a_named_point(tmp_path, uninterrupted, point):
     assert point.partition(":")[0] in faults.POINTS
     store = tmp_path / "test"
-    code, _ = finish(store, VIT_BENCH_FAULT=point)
-    assert code == -signal.SIGKILL
-    assert finish(store)[0] == 0
+    assert attempt(store, [CELL], point, suite="test") == -signal.SIGKILL
+    assert attempt(store, [CELL], suite="test") == 0
     assert outcome(store) == uninterrupted
     assert not list(store.rglob("*.tmp")) and not list(store.rglob("lease.json"))
 
 
+@pytest.mark.xdist_group("many-kills")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2], ids=lambda n: n.name)
 def test_a_signal_saves_at_the_next_step_and_says_so(tmp_path, uninterrupted, number):
     store = tmp_path / "test"
@@ -95,7 +97,7 @@ def test_a_signal_saves_at_the_next_step_and_says_so(tmp_path, uninterrupted, nu
     assert process.returncode == 130
     (attempt,) = Study(store).cell(CELL).attempts()
     assert json.loads((attempt / "status.json").read_text())["outcome"] == "interrupted"
-    assert finish(store)[0] == 0
+    assert finish(store) == 0
     assert outcome(store) == uninterrupted
     assert [a["outcome"] for a in read_record(Study(store).cell(CELL).record)["attempts"]] == [
         "interrupted",
@@ -121,6 +123,7 @@ def test_a_signal_to_the_command_saves_every_cell_and_says_how_to_go_on(tmp_path
     assert list(tmp_path.glob("smoke/cells/*/checkpoints/step-*/manifest.json"))
 
 
+@pytest.mark.xdist_group("many-kills")
 def test_two_workers_share_a_store_and_do_each_cell_once(tmp_path, uninterrupted):
     store = tmp_path / "test"
     pair = [worker(store), worker(store)]

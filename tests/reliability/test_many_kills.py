@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 
 import pytest
@@ -32,9 +31,8 @@ KILLS = (
 
 
 @pytest.mark.xdist_group("many-kills")
-def test_thirty_kills_at_every_named_point_change_nothing(tmp_path, monkeypatch):
+def test_thirty_kills_at_every_named_point_change_nothing(tmp_path):
     assert len(KILLS) >= 30 and {kill.partition(":")[0] for kill in KILLS} == set(faults.POINTS)
-    monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", "1")
     whole, killed = tmp_path / "whole" / "study", tmp_path / "killed" / "study"
     for store in (whole, killed):
         store.parent.mkdir()

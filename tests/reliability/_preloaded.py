@@ -1,0 +1,12 @@
+"""What every attempt of `_attempt` would otherwise do anew: imports, and the paper's claims judged by its numbers."""
+
+import importlib
+
+from bench.analysis import published
+from bench.analysis.answers.claims import claims
+
+for name in ("torch._dynamo", "bench.jobs.train", "bench.tasks.fewshot", "bench.analysis.tables",
+             "bench.analysis.findings", "bench.html.report", "bench.html.markdown",
+             "tests.reliability._attempt"):  # fmt: skip
+    importlib.import_module(name)
+claims(published.evidence())
