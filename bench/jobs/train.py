@@ -30,8 +30,9 @@ from bench.train import precision, schedule
 from bench.train.batches import Batches
 from bench.train.evaluate import top1
 from bench.train.finetune import FineTuner
-from bench.train.loop import Diverged, Position, Trainer
+from bench.train.loop import Diverged, Trainer
 from bench.train.loss import set_head_bias
+from bench.train.position import Position
 from bench.train.randomness import stream
 
 CONVENTION = "FLOP = 2 MAC; training = 3 forward; dense counts every convolution tap, paper leaves out zero-padded taps"
@@ -139,6 +140,7 @@ class TrainJob:
             log=context.log,
             on_step=on_step,
             ranks=self.ranks,
+            content=self.train.content_hash,
         )
 
     def traced(self, trace: Trace) -> Callable[[], None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch import nn
 
 from bench.cost.profile import label
 from bench.cost.speed import synchronise
-from bench.errors import Interrupted
+from bench.errors import Interrupted, UserError
 from bench.spec import Recipe
 from bench.store import checkpoints, faults
 from bench.store.checkpoints import Checkpoint
@@ -22,6 +22,7 @@ from bench.train.average import Average
 from bench.train.batches import Batches
 from bench.train.curve import Curve
 from bench.train.optim import make_optimizer
+from bench.train.position import Position
 from bench.train.randomness import stream
 from bench.train.ranks import ALONE, Ranks
 from bench.train.schedule import Segment
@@ -35,20 +36,6 @@ class Diverged(Exception):
     """The loss, or a weight, stopped being finite; says between which steps."""
 
 
-@dataclass
-class Position:
-    """Where a run is. `work` counts every step done, trunk and branches, and only ever grows."""
-
-    segment: int = 0
-    step: int = 0
-    work: int = 0
-    rows: list[dict[str, Any]] = field(default_factory=list)  # horizons read so far
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("train", "evaluate", "save", "wait"), 0.0))
-    segment_seconds: list[float] = field(default_factory=list)  # training time of each finished segment
-    current_seconds: float = 0.0  # training time of the segment in hand
-    micro_batches: list[dict[str, int]] = field(default_factory=list)  # {"work", "images"} where memory ran out
-
-
 class Trainer:
     """Trains one cell through its segments.
 
@@ -58,6 +45,7 @@ class Trainer:
         evaluate: called with (horizon, mean loss of the last steps) at each horizon; returns the row to keep.
         folder: where checkpoints go. save_every: seconds between them, at least. on_step: called after every step.
         ranks: the processes that train together: each has a Trainer, and the first of them writes.
+        content: a hash of the images; what was begun on others is not continued.
     """
 
     def __init__(
@@ -78,13 +66,14 @@ class Trainer:
         on_step: Callable[[], None] = lambda: None,
         save_every: float = 20.0,
         ranks: Ranks = ALONE,
+        content: str = "",
     ) -> None:
         self.model, self.batches, self.recipe, self.seed, self.device = model, batches, recipe, seed, device
         self.horizons, self.initialise = horizons, initialise
         self.folder, self.evaluate, self.progress = folder, evaluate, progress
         self.should_stop, self.log = should_stop, log
         self.on_step, self.save_every, self.ranks = on_step, save_every, ranks
-        self.pause = save_every  # before the next checkpoint
+        self.pause, self.content = save_every, content  # the first: seconds before the next checkpoint
         self.segments = schedule.segments(recipe, horizons)
         self.warmup = schedule.warmup_steps(recipe, horizons)
         self.total_work = sum(s.end - s.start for s in self.segments)
@@ -140,7 +129,7 @@ class Trainer:
             tensors["losses"] = torch.stack(self.losses)
         tensors["curve"] = self.curve.state()
         p = self.position
-        state = asdict(p) | {"total_work": self.total_work, "ranks": self.ranks.size}
+        state = asdict(p) | {"total_work": self.total_work, "ranks": self.ranks.size, "content": self.content}
         whole = Checkpoint(step=p.work, tensors=self.ranks.whole(tensors), state=state)
         self.ranks.lead(lambda: checkpoints.save(self.folder, whole))
         self._last_save = time.perf_counter()
@@ -149,11 +138,20 @@ class Trainer:
         self.pause = max(self.save_every, seconds / SAVING)
 
     def resume(self) -> bool:
-        """Continue from the newest checkpoint that verifies; False if there is none."""
+        """Continue from the newest checkpoint that verifies; False if there is none.
+
+        Raises:
+            UserError: it was begun on other images.
+        """
         found = self._newest()
         if found is None:
             return False
-        state = {k: v for k, v in found.state.items() if k not in ("total_work", "ranks")}
+        if found.state.get("content", self.content) != self.content:
+            raise UserError(
+                f"The training in {self.folder} was begun on other images under the same name.",
+                "Give the same --data-root as then; or delete that folder, and it begins anew.",
+            )
+        state = {k: v for k, v in found.state.items() if k not in ("total_work", "ranks", "content")}
         self.position = Position(**state)
         self._count_time_of(found.state.get("ranks", 1))
         self.restore({k.removeprefix("live/"): v for k, v in found.tensors.items() if k.startswith("live/")})
@@ -185,11 +183,8 @@ class Trainer:
 
     def _count_time_of(self, ranks: int) -> None:
         """Put seconds on `ranks` ranks in terms of the ranks of now, so that devices × seconds stays what was spent."""
-        factor, p = ranks / self.ranks.size, self.position
-        if factor != 1:
-            p.seconds = {kind: seconds * factor for kind, seconds in p.seconds.items()}
-            p.segment_seconds = [seconds * factor for seconds in p.segment_seconds]
-            p.current_seconds *= factor
+        if ranks != self.ranks.size:
+            self.position.stretch(ranks / self.ranks.size)
             self.log(f"{self.ranks.size} rank(s) continue what {ranks} began")
 
     # -- work ----------------------------------------------------------------------------------------------------

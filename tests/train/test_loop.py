@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from bench.data.images import ImageSet
-from bench.errors import Interrupted
+from bench.errors import Interrupted, UserError
 from bench.spec import Recipe
 from bench.train import compiled, loop
 from bench.train.batches import Batches
@@ -41,7 +41,7 @@ class Net(nn.Module):
         return self.layers(x)
 
 
-def trainer(folder, *, stop=lambda: False, recipe=None, horizons=HORIZONS, snapshots=None) -> Trainer:
+def trainer(folder, *, stop=lambda: False, recipe=None, horizons=HORIZONS, snapshots=None, content="") -> Trainer:
     torch.manual_seed(0)
     model = Net()
 
@@ -60,7 +60,7 @@ def trainer(folder, *, stop=lambda: False, recipe=None, horizons=HORIZONS, snaps
     return Trainer(
         model=model, initialise=initialise, batches=Batches(data(), recipe=recipe, seed=5, device="cpu"),
         recipe=recipe, horizons=horizons, seed=5, device="cpu", folder=folder, evaluate=evaluate,
-        progress=lambda _: None, should_stop=stop, log=lambda _: None,
+        progress=lambda _: None, should_stop=stop, log=lambda _: None, content=content,
     )  # fmt: skip
 
 
@@ -114,6 +114,15 @@ def test_a_branch_equals_training_to_that_budget_alone(tmp_path):
         # warm-up is a function of the shortest horizon; 64 images are below its cap in every case
         trainer(tmp_path / f"alone-{horizon}", horizons=(horizon,), snapshots=alone).run()
         assert torch.equal(shared[horizon], alone[horizon])
+
+
+def test_what_was_begun_on_other_images_is_not_continued(tmp_path):
+    steps = iter(range(5))
+    with pytest.raises(Interrupted):
+        trainer(tmp_path / "c", stop=lambda: next(steps, None) is None, content="these").run()
+    with pytest.raises(UserError, match="other images"):
+        trainer(tmp_path / "c", content="those").resume()
+    assert trainer(tmp_path / "c", content="these").resume()
 
 
 def test_training_learns(tmp_path):
