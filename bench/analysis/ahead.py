@@ -24,6 +24,7 @@ from bench.analysis.sizes import SizeCurve
 
 GRID = 5
 """Compute levels, evenly spaced in log compute over the common range, at which two families are compared."""
+WIDE = 1.25  # a common range narrower than this factor is one budget, not a range
 PICKS = 1000  # draws behind a correction for picking
 FAR_OFF = 6.0  # standard errors: a model this much worse than the best cannot have been picked by luck
 
@@ -80,17 +81,17 @@ def at_compute(evidence: Evidence, series: Sequence[Series], first: str, second:
 def why_not(series: Sequence[Series], first: str, second: str) -> str:
     """Why `at_compute` has nothing to say about two families."""
     if _common_range([[s for s in series if s.family == name] for name in (first, second)]) is None:
-        return "Their ranges of compute do not overlap."
+        return "Their ranges of compute hardly overlap, if at all."
     return "Too few of their models have scores where their ranges of compute overlap."
 
 
 def _common_range(sides: Sequence[Sequence[Series]]) -> tuple[float, float] | None:
-    """Compute, in FLOP, that both sides cover."""
+    """Compute, in FLOP, that both sides cover; None where that is hardly more than a point."""
     if not all(sides):
         return None
     low = max(min(s.points[0].train_flops for s in side) for side in sides)
     high = min(max(s.last.train_flops for s in side) for side in sides)
-    return (low, high) if 0 < low < high else None
+    return (low, high) if 0 < WIDE * low <= high else None
 
 
 def at_images(evidence: Evidence, curves: Sequence[SizeCurve], first: str, second: str, measure: str) -> Duel | None:

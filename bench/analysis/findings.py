@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from itertools import combinations
@@ -19,7 +20,7 @@ from bench.analysis.fits.bootstrap import LEVEL as LAWS_LEVEL
 from bench.analysis.intervals import SEEDS, Estimate
 from bench.analysis.sizes import size_curves
 from bench.analysis.spent import spent
-from bench.analysis.summary import AHEAD, summary
+from bench.analysis.summary import AHEAD, ALL, summary
 from bench.analysis.words import count, flops, join, points, signed
 
 __all__ = ["AHEAD", "Finding", "Findings", "find"]
@@ -43,8 +44,8 @@ def find(evidence: Evidence) -> Findings:
         made = [*ahead_of, *laws, *others]
         judged = tuple(claims(evidence)) if laws else ()
     raced = _races(evidence)
-    made += [_answered(answer) for answer in branching.answers(evidence)]
-    made += [_answered(answer) for answer in resolution.answers(evidence)]
+    own = [_answered(answer) for module in (branching, resolution) for answer in module.answers(evidence)]
+    made = [*own, *made]  # what this suite was made for comes first
     swept = [_answered(answer) for answer in rates.answers(evidence)]
     made, usual = say_counts_once(made)
     notes = [] if evidence.headline or raced or swept else [NO_TASKS]
@@ -52,10 +53,12 @@ def find(evidence: Evidence) -> Findings:
         notes.append(ONE_SEED)
         made = [replace(f, answer=f.answer.replace(NO_TRAINING_NOISE, "")) for f in made]
     notes += [_brackets(evidence, usual, laws=bool(judged))] if made else []
-    made += raced + swept
+    made = [*raced, *swept, *made]
+    asked = tuple(dict.fromkeys(f.question for f in (*raced, *swept, *own)))
     return Findings(
         findings=tuple(made), limits=limits.limits(evidence), checks=run_checks(evidence), note=" ".join(notes),
-        cost=spent(evidence.records.records), claims=judged, summary=summary(made), published=evidence.published,
+        cost=spent(evidence.records.records), claims=judged, summary=summary(made, first=asked),
+        published=evidence.published,
     )  # fmt: skip
 
 
@@ -111,12 +114,13 @@ def _more_compute(evidence: Evidence, series: Sequence[Series]) -> list[Finding]
         ends = compare.compute_ends(evidence, series, measure)
         steps = compare.compute_steps(evidence, series, measure)
         if not ends:
-            made.append(Finding(question=question, subject="All models", verdict="cannot tell",
-                                answer="No model was read at two or more compute budgets."))  # fmt: skip
+            answer = "No model was read at two or more compute budgets."
+            made.append(Finding(question=question, subject=ALL, verdict="cannot tell", answer=answer,
+                                main=measure == HEADLINE))  # fmt: skip
             continue
-        for family in [*_families_of(series), *(["All models"] if len(_families_of(series)) > 1 else [])]:
-            mine = [c for c in ends if family in (c.family, "All models")]
-            my_steps = [c for c in steps if family in (c.family, "All models")]
+        for family in [*_families_of(series), *([ALL] if len(_families_of(series)) > 1 else [])]:
+            mine = [c for c in ends if family in (c.family, ALL)]
+            my_steps = [c for c in steps if family in (c.family, ALL)]
             if mine:
                 up = sum(c.verdict == "yes" for c in my_steps)
                 down = sum(c.verdict == "no" for c in my_steps)
@@ -140,6 +144,7 @@ def _more_images(evidence: Evidence) -> list[Finding]:
 def _families(evidence: Evidence, series: Sequence[Series], *, by_law: Set[str]) -> list[Finding]:
     """Equal compute, and whether the order of ResNet and ViT changes within the range."""
     measure = HEADLINE
+    series = _of_one_data_set(series)
     families = _families_of(series)
     pairs = list(combinations(families, 2))
     made = []
@@ -159,8 +164,7 @@ def _families(evidence: Evidence, series: Sequence[Series], *, by_law: Set[str])
         )
         told = {axis: OVERTAKES[name].format(*reversed(subject)) in by_law
                 for axis, name in (("compute", "compute"), ("distinct images", "images"))}  # fmt: skip
-        made += [_crossing(subject, axis, duel, main=not told[axis])
-                 for axis, duel in duels if duel or not evidence.published]  # fmt: skip
+        made += [_crossing(subject, axis, duel, main=not told[axis]) for axis, duel in duels if duel]
     return made
 
 
@@ -224,14 +228,12 @@ def _ahead(evidence: Evidence, duel: ahead.Duel) -> Finding:
     )  # fmt: skip
 
 
-def _crossing(subject: tuple[str, str], axis: str, duel: ahead.Duel | None, *, main: bool) -> Finding:
+def _crossing(subject: tuple[str, str], axis: str, duel: ahead.Duel, *, main: bool) -> Finding:
     first, second = subject
     question = f"Does {second} overtake {first} as {'compute' if axis == 'compute' else 'data'} grows?"
     show = flops if axis == "compute" else (lambda x: f"{count(x)} images")
-    if duel is None:
-        verdict: Verdict = "cannot tell"
-        answer = f"They share fewer than two places on the {axis} axis."
-    elif duel.crossing and duel.gaps[-1].estimate.value < 0:
+    verdict: Verdict
+    if duel.crossing and duel.gaps[-1].estimate.value < 0:
         verdict = "yes"
         answer = f"The order changes between {show(duel.crossing[0])} and {show(duel.crossing[1])}."
     elif duel.crossing:
@@ -251,7 +253,7 @@ def _crossing(subject: tuple[str, str], axis: str, duel: ahead.Duel | None, *, m
         )
         ends = [points(g.estimate.value, g.estimate.low, g.estimate.high) for g in (duel.gaps[0], duel.gaps[-1])]
         answer += f" {first} − {second}: {ends[0]} at the low end, {ends[1]} at the high end."
-    rows = tuple(_gap_row(g) for g in duel.gaps) if duel else ()
+    rows = tuple(_gap_row(g) for g in duel.gaps)
     return Finding(question=question, subject=axis, verdict=verdict, answer=answer, evidence=rows, main=main)
 
 
@@ -269,6 +271,12 @@ def _on(evidence: Evidence, measure: str) -> str:
 
 def _families_of(series: Sequence[Series]) -> list[str]:
     return sorted({s.family for s in series}, key=family_rank)
+
+
+def _of_one_data_set(series: Sequence[Series]) -> list[Series]:
+    """Those that were pre-trained on the data set that most were: families are compared on equal data."""
+    used = Counter(s.last.data for s in series).most_common(1)
+    return [s for s in series if s.last.data == used[0][0]]
 
 
 def _rivals(families: Sequence[str]) -> tuple[str, str] | None:

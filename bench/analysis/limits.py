@@ -27,7 +27,7 @@ def _range(evidence: Evidence) -> str:
     low, high = min(p.train_flops for p in points), max(p.train_flops for p in points)
     largest = max(p.params_body for p in points)
     text = (
-        f"Anything outside {flops(low)} to {flops(high)} ({significant(math.log10(high / low), 2)} decades) or above "
+        f"Anything outside {flops(low)} to {flops(high)} (a factor of {significant(high / low, 2)}) or above "
         f"{short_count(largest)} parameters: an answer that reaches beyond says by how much."
     )
     if evidence.published or high >= PAPER_BEGINS:

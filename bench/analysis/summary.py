@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from bench.analysis.answers import ratio, saturation
@@ -10,15 +11,20 @@ from bench.analysis.finding import Finding
 from bench.analysis.words import join
 
 AHEAD = "Which family is ahead at equal compute?"
+ALL = "All models"
+CLAUSES = 4  # of one sentence; many families make many pairs
+SUBJECTS = 8  # that are named; more are counted
 Sentence = Callable[[Sequence[Finding]], str]
 
 
-def summary(found: Sequence[Finding]) -> tuple[str, ...]:
-    """One sentence per question that was asked, the comparison of families first. Headline tasks only."""
-    made = []
+def summary(found: Sequence[Finding], *, first: Sequence[str] = ()) -> tuple[str, ...]:
+    """One sentence per question that was asked: those of the suite's own (`first`), then the comparison of families.
+    Headline tasks only."""
+    made = [_by_verdict(question, "yes for", "no for")([f for f in found if f.question == question])
+            for question in first]  # fmt: skip
     for start, sentence in SENTENCES:
         asked = [f for f in found if f.main and f.question.startswith(start)]
-        if asked:
+        if any(f.subject != ALL for f in asked):
             made.append(sentence(asked))
     return tuple(made)
 
@@ -31,6 +37,7 @@ def _clauses(lead: str) -> Sentence:
         unknown = [f.subject for f in asked if f.verdict == "cannot tell"]
         if not parts:
             return f"{lead}: cannot tell for any two families."
+        parts = [*parts[:CLAUSES], f"{len(parts) - CLAUSES} more below"] if len(parts) > CLAUSES else parts
         parts += [f"cannot tell for {join(unknown)}"] if unknown else []
         return f"{lead}: {'; '.join(parts)}."
 
@@ -42,8 +49,11 @@ def _by_verdict(lead: str, yes: str, no: str) -> Sentence:
 
     def sentence(asked: Sequence[Finding]) -> str:
         named: dict[Verdict, str] = {"yes": yes, "no": no, "cannot tell": "cannot tell for"}
-        groups = {word: [f.subject for f in asked if f.verdict == verdict and f.subject != "All models"]
-                  for verdict, word in named.items()}  # fmt: skip
+        if len(asked) > SUBJECTS:
+            number = [f"{verdict} for {count}" for verdict, count in Counter(f.verdict for f in asked).most_common()]
+            return f"{lead} {', '.join(number)} of {len(asked)}."
+        apart = [f for f in asked if f.subject != ALL] or asked
+        groups = {word: [f.subject for f in apart if f.verdict == verdict] for verdict, word in named.items()}
         return f"{lead} {'; '.join(f'{word} {join(who)}' for word, who in groups.items() if who)}."
 
     return sentence

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bench.analysis.evidence import Evidence, Point
-from bench.analysis.words import plural, significant
+from bench.analysis.words import join, plural, significant
 
 UNITS_APART = 1.4  # counts of one convention agree to a few per cent; MACs, or forward alone, are off by 2 or 3
 MAX_WARMUP = 0.1
@@ -19,6 +19,9 @@ def refusal(evidence: Evidence, points: Iterable[Point]) -> str | None:
     without = sum(value == 0 for value in annealed.values())
     if without and any(value for value in annealed.values()):
         return f"{plural(without, 'point')} not cooled down beside others that were: in mid-schedule they look worse"
+    data = sorted({p.data for p in found if p.trained})
+    if len(data) > 1:
+        return f"its points were pre-trained on different data sets ({join(data)})"
     wrong = units(found)
     return wrong[0] if wrong else None
 

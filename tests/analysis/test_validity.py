@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.analysis import cards, checks, validity
+from bench.analysis import cards, checks, findings, validity
 from tests.analysis._records import World
 from tests.analysis._study import read
 
@@ -33,6 +33,17 @@ def test_mid_schedule_beside_annealed_points_is_refused() -> None:
     evidence = read(made)
     assert "ViT" not in {card["family"] for card in cards.fit_cards(evidence)}
     assert any("ViT" in reason and "cooled down" in reason for reason in cards.missing(evidence))
+
+
+def test_different_pre_training_data_are_not_one_law() -> None:
+    made = records()
+    for record in made:
+        if record["cell"]["model"] == "ViT-mini/7":
+            record["cell"]["data"] = record["data"]["name"] = "photo-tiles"
+    (text,) = said(made, "refused")
+    assert text.startswith("No law for ViT") and "different data sets (glyphs and photo-tiles)" in text
+    duel = next(f for f in findings.compared(read(made))[0] if f.subject == "ViT or ResNet")
+    assert duel.evidence and not any("mini" in row["first"] for row in duel.evidence)  # compared on equal data
 
 
 def test_a_flop_unit_mix_up_is_refused_by_model() -> None:
