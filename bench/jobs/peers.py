@@ -170,23 +170,15 @@ def body(
     cell: Cell, context: JobContext, cost: Any, classes: int, found: dict[str, Any], peak: Any, seconds: float
 ) -> dict[str, Any]:
     """The record's body: "peers" holds the findings."""
-    from bench import models
     from bench.cost import units
+    from bench.jobs._facts import model_facts
 
     ours = next(c for c in found["contenders"] if c["package"] is None)
     devices = context.threads if context.device == "cpu" else 1
     return {
         "status": "failed" if ours["left_out"] else "complete",
         "reason": ours["left_out"],
-        "model": {
-            "name": cell.model,
-            "family": models.family_of(cell.model).FAMILY,
-            "params": cost.params,
-            "params_body": cost.params_body,
-            "num_features": cost.num_features,
-            "forward_macs": dict(cost.forward_macs),
-            "train_flops_per_image": cost.train_flops_per_image,
-        },
+        "model": model_facts(cell.model, cost),
         "data": {"name": cell.data, "num_images": cell.num_images, "num_classes": classes},
         "horizons": [],
         "peers": found,

@@ -67,10 +67,10 @@ class SpeedJob:
 
     def body(self) -> dict[str, Any]:
         """The record's body: "speed" holds the findings."""
-        from bench import models
         from bench.cost.speed import OutOfMemory
         from bench.cost.workloads import CLASSES
         from bench.errors import Interrupted
+        from bench.jobs._facts import model_facts
 
         status, reason, found = "complete", None, dict[str, Any]()
         try:
@@ -83,15 +83,7 @@ class SpeedJob:
         return {
             "status": status,
             "reason": reason,
-            "model": {
-                "name": self.cell.model,
-                "family": models.family_of(self.cell.model).FAMILY,
-                "params": cost.params,
-                "params_body": cost.params_body,
-                "num_features": cost.num_features,
-                "forward_macs": dict(cost.forward_macs),
-                "train_flops_per_image": cost.train_flops_per_image,
-            },
+            "model": model_facts(self.cell.model, cost),
             "data": {"name": self.cell.data, "kind": "rendered", "num_images": 0, "num_classes": CLASSES},
             "horizons": [],
             "speed": found | {"revision": REVISION, "environment": self.environment()},

@@ -22,6 +22,7 @@ from bench.data.images import ImageSet
 from bench.data.load import load
 from bench.errors import UserError
 from bench.jobs._contract import JobContext
+from bench.jobs._facts import model_facts
 from bench.spec import Cell
 from bench.store import weights
 from bench.tasks._contract import Score, TaskContext
@@ -284,15 +285,7 @@ class TrainJob:
         return {
             "status": status,
             "reason": reason,
-            "model": {
-                "name": cell.model,
-                "family": models.family_of(cell.model).FAMILY,
-                "params": cost.params,
-                "params_body": cost.params_body,
-                "num_features": cost.num_features,
-                "forward_macs": dict(cost.forward_macs),
-                "train_flops_per_image": per_image,
-            },
+            "model": model_facts(cell.model, cost),
             "data": _data_facts(cell, self.train, self.val),
             "horizons": rows,
             "peak_flops_per_second": self.peak.flops_per_second,
