@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import discover
+from bench.cost import known
 from bench.data.load import load
 from bench.data.published import SIZES
 from bench.errors import UserError
@@ -101,8 +102,9 @@ def evaluation_images(cell: Cell, sizes: dict[str, DataSize]) -> int:
 
 def calibrate(
     cells: list[Cell], sizes: dict[str, DataSize], *, device: str, threads: int, workers: int
-) -> dict[str, Rates]:
-    """Rates of every distinct model, measured by `workers` processes at once as the study will run.
+) -> tuple[dict[str, Rates], dict[str, Any]]:
+    """Rates of every distinct model, measured by `workers` processes at once as the study will run; and what else they
+    found that workers can be spared (bench/cost/known.py).
 
     Raises:
         UserError: a model cannot be built for its data.
@@ -112,7 +114,7 @@ def calibrate(
         classes = sizes[cell.data].classes
         jobs[model_key(cell, classes)] = {"cell": to_json(cell), "classes": classes}
     if not jobs:
-        return {}
+        return {}, {}
     shares = [dict(list(jobs.items())[i::workers]) for i in range(min(workers, len(jobs)))]
     command = [sys.executable, "-m", "bench.exec.calibrate", "--device", device, "--threads", str(threads)]
     running = [
@@ -128,10 +130,13 @@ def calibrate(
         process.stdin.close()
         process.stdin = None
     rates: dict[str, Rates] = {}
+    parts = []
     for process in running:
         output, errors = process.communicate()
         if process.returncode:
             text = errors.strip().removeprefix("error: ")
             raise UserError(text.splitlines()[-1] if "Traceback" in text else text or "The calibration failed.")
-        rates |= {key: Rates(**value) for key, value in json.loads(output).items()}
-    return rates
+        answer = json.loads(output)
+        rates |= {key: Rates(**value) for key, value in answer["rates"].items()}
+        parts.append(answer["known"])
+    return rates, known.merge(parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class Plan:
     rates: dict[str, Rates]
     sizes: dict[str, DataSize]
     data_root: Path | None = None
+    known: dict[str, Any] = field(default_factory=dict, repr=False)  # for the workers: bench/cost/known.py
 
     @property
     def todo(self) -> tuple[PlannedCell, ...]:
@@ -105,16 +106,17 @@ def make(
     missing = [cell for cell, _, (state, *_rest) in found if state != "done"]
     rates: dict[str, Rates] = {}
     sizes: dict[str, DataSize] = {}
+    known: dict[str, Any] = {}
     if missing:
         say("Looking at the data …")
         training = [cell for cell in missing if cell.job == "train"]
         sizes = estimate.data_sizes(training, root=data_root, absent_too=scale == "paper")
         say("Calibrating on this machine …")
-        rates = estimate.calibrate(training, sizes, device=device, threads=threads, workers=workers * ranks)
+        rates, known = estimate.calibrate(training, sizes, device=device, threads=threads, workers=workers * ranks)
     planned = [_planned(cell, name, state, rates, sizes, ranks) for cell, name, state in found]
     return Plan(
         suite=suite, scale=scale, store=store, cells=tuple(planned), device=device, workers=workers, threads=threads,
-        ranks=ranks, rates=rates, sizes=sizes, data_root=data_root,
+        ranks=ranks, rates=rates, sizes=sizes, data_root=data_root, known=known,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import discover, env
+from bench.cost import known
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, Interrupted, UserError, command
 from bench.jobs._contract import JobContext
 from bench.spec import Cell, cell_from_json, cell_id, revisions_of, to_json
@@ -272,11 +273,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--data-root", type=Path, default=None)
+    parser.add_argument("--known", type=Path, default=None, help="what was measured for all workers of the study")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
     options = parser.parse_args(argv)
     stop = Signals(options.parent)
     cells = [cell_from_json(item) for item in json.loads(options.cells.read_text())]
+    if options.known:
+        known.adopt(json.loads(options.known.read_text()), device=options.device, threads=options.threads)
     study = Study(options.store)
     study.create()
     ranks = join(options.device, cells)

@@ -12,6 +12,7 @@ which factors of each contraction want a gradient.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -49,6 +50,11 @@ class MacCounter(TorchDispatchMode):
         self._exit = contextlib.ExitStack()
         self._depth = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """torch asks: whether to wrap what counts in what keeps the compiler out of it, which loads the compiler."""
+        return False
+
     def total(self, convention: str) -> int:
         return sum(self.by_module[convention].values())
 
@@ -65,8 +71,10 @@ class MacCounter(TorchDispatchMode):
             self._exit.close()
 
     def _prepare(self) -> None:
-        # A compiled module would run kernels that no formula knows: make it run as written.
-        self._exit.enter_context(torch.compiler.set_stance("force_eager"))
+        # A compiled module would run kernels that no formula knows: make it run as written. Nothing is compiled where
+        # the compiler is not loaded, and loading it takes as long as all of torch.
+        if "torch._dynamo" in sys.modules:
+            self._exit.enter_context(torch.compiler.set_stance("force_eager"))
         for name, module in self._model.named_modules() if self._model is not None else ():
             path = name.replace("_orig_mod.", "").replace("_orig_mod", "")
             enter = module.register_forward_pre_hook(lambda *_, path=path: self._path.append(path))

@@ -1,4 +1,5 @@
-"""Measures training and evaluation rates: JSON {key: {"cell", "classes"}} on standard input, {key: rates} on output.
+"""Measures training and evaluation rates: JSON {key: {"cell", "classes"}} on standard input; on output {"rates":
+{key: rates}, "known": what else was found that workers need (bench/cost/known.py)}.
 
 Run as a process of its own so that it sees the thread settings and the neighbours that a worker will see.
 """
@@ -13,6 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from bench.cost import flops, known, peaks
+from bench.cost.flops import ModelCost
+from bench.cost.peaks import Peak
 from bench.errors import EXIT_OK, command
 from bench.spec import Cell, cell_from_json
 
@@ -21,15 +25,42 @@ TOO_SLOW = 2.0  # seconds that one step may be expected to take; beyond, it is d
 ASSUMED = 0.3  # utilisation assumed where nothing is measured
 
 
-def rates_of(cell: Cell, classes: int, *, device: str, threads: int) -> dict[str, Any]:
-    """Rates of one model, as the fields of `bench.estimate.Rates`."""
-    from bench.cost import flops, peaks
+class Calibration:
+    """Looks at one model after another, and keeps what workers would find out again."""
 
-    sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
-    cost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
+    def __init__(self, *, device: str, threads: int) -> None:
+        self.device, self.threads = device, threads
+        self.peaks: dict[str, Peak] = {}
+        self.costs: list[tuple[ModelCost, flops.Options]] = []
+
+    def rates(self, cell: Cell, classes: int) -> dict[str, Any]:
+        """Rates of one model, as the fields of `bench.estimate.Rates`."""
+        sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
+        cost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
+        self.costs.append((cost, cell.model_options))
+        dtype = _dtype(cell, sizes, self.device)
+        self.peaks[dtype] = peaks.peak(dtype, device=self.device, threads=self.threads)
+        return _rates(cell, cost, sizes, peak=self.peaks[dtype], device=self.device)
+
+    def known(self) -> dict[str, Any]:
+        return known.describe(measured=self.peaks, costs=self.costs)
+
+
+def _dtype(cell: Cell, sizes: dict[str, Any], device: str) -> str:
+    """What the cell will be trained in: a matter of the model's shapes."""
+    import torch
+
+    from bench import models
+    from bench.train import precision
+
+    with torch.device("meta"):
+        model = models.build(cell.model, **sizes, **dict(cell.model_options))
+    return precision.resolve(cell.recipe.dtype, device, model)
+
+
+def _rates(cell: Cell, cost: ModelCost, sizes: dict[str, Any], *, peak: Peak, device: str) -> dict[str, Any]:
     result: dict[str, Any] = {"train_flops_per_image": cost.train_flops_per_image, "params": cost.params}
     per_image = max(1, cost.train_flops_per_image["dense"])
-    peak = peaks.peak("float32" if device == "cpu" else "bfloat16", device=device, threads=threads)
     if cell.recipe.batch * per_image / (ASSUMED * peak.flops_per_second) > TOO_SLOW:
         rate = ASSUMED * peak.flops_per_second / per_image
         basis = f"not measured: {ASSUMED:.0%} of {peak.source} assumed"
@@ -104,11 +135,11 @@ def main(argv: list[str] | None = None) -> int:
     import torch
 
     torch.set_num_threads(options.threads)
+    calibration = Calibration(device=options.device, threads=options.threads)
     found = {
-        key: rates_of(cell_from_json(job["cell"]), job["classes"], device=options.device, threads=options.threads)
-        for key, job in json.load(sys.stdin).items()
+        key: calibration.rates(cell_from_json(job["cell"]), job["classes"]) for key, job in json.load(sys.stdin).items()
     }
-    print(json.dumps(found))
+    print(json.dumps({"rates": found, "known": calibration.known()}))
     return EXIT_OK
 
 

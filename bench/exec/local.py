@@ -34,14 +34,13 @@ class Pool:
 
     def __init__(self, plan: Plan, *, data_root: Path | None, profile: bool) -> None:
         ordered = sorted(plan.todo, key=planner.order_key)
-        self._cells = tempfile.NamedTemporaryFile("w", suffix=".json", prefix="vit-bench-cells-")  # noqa: SIM115
-        json.dump([to_json(planned.cell) for planned in ordered], self._cells)
-        self._cells.flush()
+        self._cells = _handed_over("cells", [to_json(planned.cell) for planned in ordered])
+        self._known = _handed_over("known", plan.known)
         program = ["bench.worker"] if plan.ranks == 1 else ["bench.exec.torchrun", "--ranks", str(plan.ranks)]
         command = [
             sys.executable, "-m", *program, "--store", str(plan.store), "--cells", self._cells.name,
             "--suite", plan.suite, "--device", plan.device, "--threads", str(plan.threads),
-            "--parent", str(os.getpid()),
+            "--parent", str(os.getpid()), "--known", self._known.name,
         ]  # fmt: skip
         command += ["--data-root", str(data_root)] if data_root else []
         command += ["--profile"] if profile else []
@@ -91,6 +90,14 @@ class Pool:
             elif code not in (EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED):
                 complaints.append(_last_error(text) or f"A worker process ended with exit code {code}.")
         return complaints
+
+
+def _handed_over(name: str, content: Any) -> IO[str]:
+    """A file for the workers to read; it goes when it is closed."""
+    file = tempfile.NamedTemporaryFile("w", suffix=".json", prefix=f"vit-bench-{name}-")  # noqa: SIM115
+    json.dump(content, file)
+    file.flush()
+    return file
 
 
 def run(

@@ -1,0 +1,58 @@
+"""What is found out once for a study and holds in each of its workers: peak rates, and the costs of its models.
+
+Measuring a peak takes a second of matrix products, counting a model loads half of torch; a worker that is handed the
+answers starts with its first cell at once. One that is not finds them for itself, and gets the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bench.cost import flops, peaks
+from bench.cost.flops import ModelCost
+from bench.cost.peaks import Peak
+
+Json = dict[str, Any]
+MAPPINGS = ("forward_macs", "backward_macs", "by_module")
+
+
+def describe(*, measured: Mapping[str, Peak], costs: Iterable[tuple[ModelCost, flops.Options]]) -> Json:
+    """As JSON types: peaks by dtype, and models with the options they were built with."""
+    return {
+        "peaks": {dtype: dataclasses.asdict(peak) for dtype, peak in measured.items()},
+        "costs": [{"options": [list(pair) for pair in options], "cost": _plain(cost)} for cost, options in costs],
+    }
+
+
+def merge(found: Iterable[Json]) -> Json:
+    """What several processes found at the same time; of peaks the highest, which neighbours disturbed least."""
+    made: Json = {"peaks": {}, "costs": []}
+    for part in found:
+        for dtype, peak in part["peaks"].items():
+            best = made["peaks"].get(dtype)
+            if best is None or peak["flops_per_second"] > best["flops_per_second"]:
+                made["peaks"][dtype] = peak
+        made["costs"] += part["costs"]
+    return made
+
+
+def adopt(found: Json, *, device: str, threads: int) -> None:
+    """Take over what was found on this machine for workers of `threads` threads."""
+    for dtype, peak in found.get("peaks", {}).items():
+        source = f"{peak['source']}, once for the study" if peak["measured"] else peak["source"]
+        peaks.take_over(Peak(**{**peak, "source": source}), dtype=dtype, device=device, threads=threads)
+    for entry in found.get("costs", ()):
+        flops.take_over(ModelCost(**entry["cost"]), model_options=_tuples(entry["options"]))
+
+
+def _plain(cost: ModelCost) -> Json:
+    """A model's cost as JSON types. Its mappings are read-only views, which `dataclasses.asdict` cannot copy."""
+    fields = {entry.name: getattr(cost, entry.name) for entry in dataclasses.fields(cost)}
+    fields |= {name: dict(fields[name]) for name in MAPPINGS}
+    return fields | {"by_module": {convention: dict(macs) for convention, macs in cost.by_module.items()}}
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
