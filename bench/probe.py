@@ -75,8 +75,12 @@ def main(argv: list[str] | None = None) -> int:
         if not args.model or not args.data:
             raise UserError("Nothing to probe.", "Give --model and --data, or --features; see --help.")
         from bench.data.load import load as load_set
+        from bench.data.load import parse
 
-        discover.load("data set", args.data)  # a wrong name is said before a model is built
+        name, size = parse(args.data)
+        discover.load("data set", name)  # a wrong name is said before a model is built
+        if size is not None:
+            raise UserError(f"{args.data!r}: a size is for training sets.", "Tasks have limits: --option test_limit=N.")
         context, data = model_context(args, partial(load_set, root=args.data_root)), args.data
     scores = task.evaluate(context, data=data, **options)
     if args.json:

@@ -11,13 +11,13 @@ from typing import Any
 from bench import discover
 from bench.cli import parser
 from bench.data import fetch
-from bench.data.load import SPLITS, load
+from bench.data.load import SPLITS, load, parse
 from bench.errors import EXIT_OK, UserError, command
 
 EXAMPLES = """\
 examples:
   python -m bench.data                                                all data sets, and whether they are here
-  python -m bench.data fashion-mnist glyphs                           images, classes, content hash
+  python -m bench.data fashion-mnist glyphs@1000                      images, classes, content hash
   python -m bench.data kmnist --download --data-root data             get it from its authors' server
   python -m bench.data --json
 """
@@ -41,10 +41,11 @@ def about(name: str, root: Path | None) -> dict[str, Any]:
 
 
 def counted(name: str, root: Path | None) -> dict[str, Any]:
-    """The same, and what is in it: loads the set."""
-    facts = about(name.partition(":")[0], root) | {"name": name}
+    """The same, and what is in it: loads the set; of "name@N" N training images."""
+    full, size = parse(name)
+    facts = about(full.partition(":")[0], root) | {"name": name}
     for split in SPLITS:
-        images = load(name, split, root=root)
+        images = load(full, split, root=root, num_images=size if split == "train" else None)
         facts[split] = {
             "images": len(images),
             "shape": list(images.images_NHWC.shape[1:]),

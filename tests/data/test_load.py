@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import sys
 from pathlib import Path
 
@@ -137,3 +138,16 @@ def test_parse_refuses(text: str) -> None:
 
 TRAIN_HASH = "91b43fe4eff98045"
 SUBSET_HASH = "0a9f1cf0adde8763"
+
+
+def test_the_verb_says_what_a_subset_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    from bench.data import __main__ as verb
+
+    assert verb.main(["digits@100", "--json"]) == 0
+    (facts,) = json.loads(capsys.readouterr().out)
+    part = load("digits", "train", num_images=100)
+    assert (facts["name"], facts["train"]["images"]) == ("digits@100", 100)
+    assert facts["train"]["content_hash"] == part.content_hash
+    assert facts["test"]["images"] == len(load("digits", "test"))
+    for wrong, answer in (("digits@0", "Ask for 1 to"), ("digits@1e3", "not a data set"), ("@5", "not a data set")):
+        assert verb.main([wrong]) == 2 and answer in capsys.readouterr().err

@@ -90,6 +90,7 @@ def test_checkpoints_are_used(capsys: pytest.CaptureFixture[str], tmp_path: Path
         (["--model", "ViT-pico/14", "--data", "digits", "--image-size", "0"], "at least 1"),
         (["--model", "ViT-pico/14", "--data", "digits", "--image-size", "28", "--channels", "2"], "choose from"),
         (["--checkpoint", "none.safetensors", "--data", "digits"], "no checkpoint none.safetensors"),
+        (["--model", "ViT-pico/14", "--data", "digits@100", *SMALL], "test_limit"),
         (["--model", "ViT-pico/14"], "--data"),
         (["--features", "none.npz"], "none.npz"),
         ([], "Nothing to probe"),
