@@ -75,9 +75,12 @@ def plan_table(plan: Plan) -> Table:
 
 
 def _budgets(horizons: tuple[int, ...]) -> str:
-    """Compute budgets in images seen, short: "5 to 64,000"."""
+    """Compute budgets in images seen, short: "5 up to 64,000", "64,000 + untrained"."""
     trained = [h for h in horizons if h > 0]
-    return f"{len(trained)} to {count(max(trained))}" if trained else "untrained"
+    if not trained:
+        return "untrained"
+    text = count(trained[-1]) if len(trained) == 1 else f"{len(trained)} up to {count(trained[-1])}"
+    return text if len(trained) == len(horizons) else f"{text} + untrained"
 
 
 def plan_summary(plan: Plan) -> list[str]:
@@ -116,6 +119,7 @@ class Progress:
         self.plan, self.console = plan, console
         self.expected = {cell.name: cell.seconds or 1.0 for cell in plan.todo}
         self.fraction = {cell.name: cell.fraction for cell in plan.todo}
+        self.cells = {cell.name: cell for cell in plan.todo}
         self.running: dict[int, dict[str, Any]] = {}
         self.finished: list[str] = []
         self.failed = 0
@@ -133,6 +137,26 @@ class Progress:
         if self.live:
             self.live.stop()
 
+    def _share(self, running: dict[str, Any]) -> float:
+        """How much of a running cell is done, in expected time: its training, and the horizons it has read. The one
+        that is being read counts by the time it has taken, as far as was expected."""
+        cell = self.cells[running["cell"]]
+        steps = running.get("done", 0) / running["total"] if running.get("total") else 0.0
+        if not cell.evaluate_share:
+            return min(0.99, steps)
+        horizons = len(cell.cell.horizons)
+        read = running.get("horizons", 0)
+        if running.get("phase") == "evaluating":
+            expected = cell.evaluate_share * self.expected[cell.name] / horizons
+            read += min(0.95, (time.monotonic() - running["since"]) / expected) if expected else 0.0
+        return min(0.99, (1 - cell.evaluate_share) * steps + cell.evaluate_share * min(1.0, read / horizons))
+
+    def _look(self) -> None:
+        """Bring the fractions of what runs up to this moment."""
+        for running in self.running.values():
+            if "done" in running:
+                self.fraction[running["cell"]] = self._share(running)
+
     def _done_seconds(self) -> float:
         return sum(self.expected[name] * self.fraction[name] for name in self.expected)
 
@@ -149,9 +173,9 @@ class Progress:
         """Take in one event of a worker."""
         name, kind = event.get("cell", ""), event["event"]
         if kind in ("start", "progress"):
-            self.running.setdefault(worker, {}).update(event)
-            if kind == "progress" and event["total"]:
-                self.fraction[name] = min(0.99, event["done"] / event["total"])
+            running = self.running.setdefault(worker, {})
+            running.update(event, since=time.monotonic())
+            self._look()
             return
         self.running.pop(worker, None)
         if kind == "done":
@@ -167,10 +191,11 @@ class Progress:
 
     def tick(self) -> None:
         """Refresh the display."""
+        self._look()
         if self.live:
             self.live.update(self._render())
         elif time.monotonic() - self._last_line > LOG_EVERY:
-            self._line(f"{self._summary()}; " + "; ".join(_describe(r) for r in self.running.values()))
+            self._line(f"{self._summary()}; " + "; ".join(map(self._describe, self.running.values())))
 
     def _line(self, text: str) -> None:
         self._last_line = time.monotonic()
@@ -188,14 +213,13 @@ class Progress:
         for name in ("worker", "model", "upstream", "seed", "progress", "phase", "loss"):
             table.add_column(name)
         for worker, r in sorted(self.running.items()):
-            share = r.get("done", 0) / max(1, r.get("total", 1))
+            share = self.fraction[r["cell"]]
             bar = "━" * round(20 * share) + "─" * (20 - round(20 * share))
             loss = f"{r['loss']:.3f}" if r.get("loss") is not None else ""
             phase = r.get("phase", "starting")
             table.add_row(str(worker), r["model"], r["data"], str(r["seed"]), f"{bar} {share:4.0%}", phase, loss)
         return Group(table, Text(self._summary()))
 
-
-def _describe(running: dict[str, Any]) -> str:
-    share = running.get("done", 0) / max(1, running.get("total", 1))
-    return f"{running.get('model')} on {running.get('data')} seed {running.get('seed')} {share:.0%}"
+    def _describe(self, running: dict[str, Any]) -> str:
+        share, phase = self.fraction[running["cell"]], running.get("phase", "starting")
+        return f"{running.get('model')} on {running.get('data')} seed {running.get('seed')} {share:.0%} ({phase})"

@@ -24,6 +24,7 @@ class PlannedCell:
         fraction: of its training done already.
         images, flops: of the whole cell, the shared trunk counted once. flops is per convention; None if not counted.
         seconds: what is left, on one worker of this machine. None for a cell that is done.
+        evaluate_share: of the cell's time that goes into reading its horizons.
     """
 
     cell: Cell
@@ -33,6 +34,7 @@ class PlannedCell:
     images: int
     flops: dict[str, int] | None = None
     seconds: float | None = None
+    evaluate_share: float = 0.0
     note: str | None = None
 
 
@@ -139,5 +141,6 @@ def _planned(
     overhead = 0.5 + len(cell.horizons) * sum(0.25 for _ in cell.tasks)  # opening data; solving the probes
     training = images / (rate.train_images_per_second * ranks)  # exchanging gradients is taken to cost nothing
     seconds = (training + evaluations) * (1 - state[1]) + overhead
+    share = (evaluations + overhead) / (training + evaluations + overhead)
     flops = {convention: per_image * images for convention, per_image in rate.train_flops_per_image.items()}
-    return PlannedCell(**common, images=images, flops=flops, seconds=seconds)
+    return PlannedCell(**common, images=images, flops=flops, seconds=seconds, evaluate_share=share)
