@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 PROJECT = Path(__file__).resolve().parent.parent
+settings.register_profile("no time limits", deadline=None)  # a busy machine is no failure
+settings.load_profile("no time limits")
 
 
 def pytest_configure(config):
