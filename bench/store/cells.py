@@ -83,7 +83,7 @@ class CellDirectory:
         """How the cell ended, from its verified record; None if there is none. Much quicker than the whole record."""
         try:
             return records.read_outcome(self.record)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):  # what is wrong with the folder shows when it is written to
             return None
 
     def set_aside_record(self) -> Path:

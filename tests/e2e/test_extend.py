@@ -112,8 +112,10 @@ from bench.plots._contract import Drawing
 TITLE = "Accuracy against width"
 
 def draw(evidence):
-    rows = [(r["model"]["num_features"], r["horizons"][-1]["scores"][-1]["value"]) for r in evidence.records.records]
-    data = pd.DataFrame(sorted(rows), columns=["width", "accuracy"])
+    widths = {r["directory"]: r["model"]["num_features"] for r in evidence.records.records}
+    last = evidence.scores[evidence.scores.measure == "centroid:stripes"].sort_values("images_seen")
+    last = last.groupby("directory", observed=True).value.last()
+    data = pd.DataFrame(sorted((widths[name], value) for name, value in last.items()), columns=["width", "accuracy"])
     figure = _style.figure(width=4, height=3)
     axes = figure.subplots()
     axes.plot(data.width, data.accuracy, "o-")
