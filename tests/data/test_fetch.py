@@ -177,16 +177,16 @@ def test_archives_appear_whole(server: Server, tmp_path: Path, kind: str, monkey
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar.gz"])
-@pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped-from-an-archive", "jpg/../../../escaped"])
+@pytest.mark.parametrize("name", ["../escaped", "{outside}/escaped", "jpg/../../../escaped"])
 def test_hostile_archives_are_refused(server: Server, tmp_path: Path, kind: str, name: str) -> None:
-    file = archive_of(server, kind, {**MEMBERS, name: b"bad"})
+    file = archive_of(server, kind, {**MEMBERS, name.format(outside=tmp_path): b"bad"})
     root = tmp_path / "data"
     try:
         fetch.fetch(file, root)
     except UserError as error:
         assert "x." in str(error)
     # What points out of the archive is refused, or (an absolute name in a tar) kept inside.
-    assert not list(tmp_path.glob("escaped*")) and not Path("/tmp/escaped-from-an-archive").exists()
+    assert not list(tmp_path.glob("escaped*"))
     assert {path.name for path in root.iterdir()} == {"set"}
 
 
