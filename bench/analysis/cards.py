@@ -18,8 +18,9 @@ def fit_cards(evidence: Evidence) -> list[dict[str, Any]]:
     """One dictionary per family and axis that allow a law.
 
     Keys: family, axis ("compute" in FLOP or "images"), measure, y (what is fitted), card (see `Fit.card`), level,
-    parameters ({name: {value, within: [low, high]}}), forms_tried, frontier ({x, error} per point, corrected), picked
-    (mean correction for picking the best), warnings, curve ({x, y, within, total, beyond}).
+    parameters ({name: {value, within: [low, high]}}), forms_tried, frontier ({x, error} per point, corrected), runs
+    (the same of what was fitted, one per seed), picked (mean correction for picking the best), warnings,
+    curve ({x, y, within, total, beyond}).
     """
     if not evidence.headline:
         return []
@@ -48,6 +49,7 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
                          "rollouts": r.rollouts} for r in law.ranked],
         "total_over": sorted({f"{r.fit.form.name}, {r.fit.loss}" for r in law.every}),
         "frontier": [{"x": float(a), "error": float(b)} for a, b in zip(x, y, strict=True)],
+        "runs": [{"x": float(a), "error": float(b)} for a, b in zip(made.points.x[0], made.points.y, strict=True)],
         "points_tried": law.tried, "picked": law.bias, "warnings": warnings(evidence, law), "curve": _curve(law),
     }  # fmt: skip
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 import os
-import resource
 import time
 from typing import TYPE_CHECKING, Any
 
+from bench.cost import resident
 from bench.spec import Cell
 
 if TYPE_CHECKING:
@@ -181,7 +181,8 @@ class SpeedJob:
         from bench.cost import speed
 
         if not self.on_gpu:
-            return {"process_peak_bytes": _resident(), "how": "resident memory of the process at its largest so far"}
+            how = "resident memory of the process at its largest so far"
+            return {"process_peak_bytes": resident.peak_bytes(), "how": how}
         found: dict[str, Any] = {"how": "torch's allocator during one call, with weights and images of all workloads"}
         for mode, workload in (("inference", best), ("training", training)):
             if workload is not None:
@@ -262,7 +263,7 @@ class SpeedJob:
             "device": self.device,
             "threads": self.context.threads,
             "dtype": self.subject.dtype,
-            "peak_memory_bytes": _resident(),
+            "peak_memory_bytes": resident.peak_bytes(),
             "flop_convention": "FLOP = 2 MAC; training = 3 forward; utilisation counts dense convolutions",
         }
 
@@ -270,7 +271,3 @@ class SpeedJob:
         self.context.log(phase)
         self.context.progress({"done": self.phase, "total": PHASES, "phase": phase})
         self.phase += 1
-
-
-def _resident() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import resource
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -14,7 +12,7 @@ import torch
 from torch import nn
 
 from bench import discover, models
-from bench.cost import flops, peaks, units
+from bench.cost import flops, peaks, resident, units
 from bench.cost.flops import ModelCost
 from bench.cost.profile import ACTIVE, WAIT, WARM_UP, Trace, label, profile
 from bench.cost.speed import is_out_of_memory
@@ -47,7 +45,7 @@ def run(cell: Cell, context: JobContext) -> dict[str, Any]:
         UserError: the data are missing, the model does not fit the images, the disk is full.
     """
     started = time.perf_counter()
-    _forget_peak_memory(context.device)
+    resident.forget_peak(context.device)
     torch.set_num_threads(context.threads)
     job = context.ranks.everywhere(lambda: TrainJob(cell, context))
     waited = time.perf_counter() - started
@@ -302,7 +300,7 @@ class TrainJob:
                 "threads": self.context.threads,
                 "dtype": self.dtype,
                 "micro_batches": position.micro_batches,  # where memory ran out: after how many steps, and what fitted
-                "peak_memory_bytes": _peak_memory(self.context.device),
+                "peak_memory_bytes": resident.peak_bytes(self.context.device),
                 "flop_convention": CONVENTION,
             },
         }
@@ -324,18 +322,3 @@ def _data_facts(cell: Cell, train: ImageSet, val: ImageSet) -> dict[str, Any]:
 
 def _score_to_json(score: Score) -> dict[str, Any]:
     return asdict(score) | {"detail": dict(score.detail)}
-
-
-def _forget_peak_memory(device: str) -> None:
-    """Let `_peak_memory` speak of what follows: a worker does many cells in one process."""
-    if device.startswith("cuda") and torch.cuda.is_initialized():
-        torch.cuda.reset_peak_memory_stats()
-    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as kernel:  # where there is Linux
-        kernel.write("5")  # proc(5): resets the peak resident set size
-
-
-def _peak_memory(device: str) -> int:
-    """Peak bytes since then: of the accelerator where there is one, else of the process."""
-    if device.startswith("cuda"):
-        return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

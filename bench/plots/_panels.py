@@ -83,7 +83,7 @@ def draw(
             collected.rows += laid.rows
             collected.marks += laid.marks
             _style.plain_log_x(axes, [*xs, *laid.x])
-            axes.set_title(_title(evidence, measure, points), fontweight="bold" if measure == HEADLINE else "normal")
+            axes.set_title(title(evidence, measure, points), fontweight="bold" if measure == HEADLINE else "normal")
             axes.set_ylabel(y_label(evidence, measure))
             axes.set_xlabel(x_label)
         _legend(legend_axes, evidence, lines, families, reference)
@@ -251,10 +251,11 @@ def place_legend(axes: Axes, handles: Sequence[Line2D]) -> None:
                 bbox_to_anchor=(0.5, 0.5) if wide else (0.0, 0.5), handlelength=2.2, labelspacing=0.45)  # fmt: skip
 
 
-def _title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:
-    title = evidence.name(measure, points)
-    title = f"{title}, far" if measure in evidence.far and FAR not in title else title
-    return textwrap.fill(title, TITLE_WIDTH)
+def title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:
+    """A panel's title, broken where it is wider than the panel."""
+    name = evidence.name(measure, points)
+    name = f"{name}, far" if measure in evidence.far and FAR not in name else name
+    return textwrap.fill(name, TITLE_WIDTH)
 
 
 def y_label(evidence: Evidence, measure: str) -> str:
@@ -262,7 +263,7 @@ def y_label(evidence: Evidence, measure: str) -> str:
     if measure == UPSTREAM:
         return "Upstream accuracy [%]"
     few_shot = evidence.shots and not any(":" in part for part in evidence.parts(measure))
-    if all(part.startswith("finetune:") for part in evidence.parts(measure)):
+    if all(part.startswith(("finetune:", "finetune@")) for part in evidence.parts(measure)):
         return "Fine-tuned accuracy [%]"
     return f"{evidence.shots}-shot accuracy [%]" if few_shot else "Accuracy [%]"
 

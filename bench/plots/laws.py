@@ -34,7 +34,7 @@ def draw(evidence: Evidence) -> Drawing:
     rows: list[dict[str, Any]] = []
     marks: list[Mark] = []
     with _style.context():
-        figure, panels, legend = _panels.grid(len(axes_names), legend_lines=len(set(families)) + 5)
+        figure, panels, legend = _panels.grid(len(axes_names), legend_lines=len(set(families)) + 6)
         for axes, name in zip(panels, axes_names, strict=True):
             mine = [card for card in cards if card["axis"] == name]
             xs = [x for card in mine for x in card["curve"]["x"]]
@@ -52,7 +52,8 @@ def draw(evidence: Evidence) -> Drawing:
     return Drawing(
         figure=figure, data=pd.DataFrame(rows), marks=tuple(marks), alt=f"{TITLE}: {len(cards)} laws.",
         caption=" ".join([
-            "Marks: each family's best points, corrected for being picked as best; lines: "
+            "Marks: each family's best points, corrected for being picked as best; dots: the runs on or near them that "
+            "were fitted, one per seed; lines: "
             + "; ".join(f"{c['family']} {c['card']['form']} ({c['card']['points']} runs)" for c in cards) + ".",
             f"Dark bands: {cards[0]['level']:.0%} intervals within this one analysis; light bands add the spread over "
             "forms and losses. Dashed: beyond every point, extrapolated.", *lacking,
@@ -70,6 +71,8 @@ def _law(axes: Axes, card: dict[str, Any], scale: float, families: Sequence[str]
     last = int(np.flatnonzero(~beyond).max())
     axes.plot(x[: last + 1], y[: last + 1], color=colour, linewidth=1.8, zorder=2)
     axes.plot(x[last:], y[last:], color=colour, linewidth=1.5, linestyle=(0, (4, 2)), zorder=2)
+    runs = [(p["x"] / scale, 100 * p["error"]) for p in card["runs"]]
+    axes.plot(*zip(*runs, strict=True), linestyle="", marker=".", markersize=5, color=colour, alpha=0.55, zorder=2.5)
     places = [(p["x"] / scale, 100 * p["error"]) for p in card["frontier"]]
     axes.plot(*zip(*places, strict=True), linestyle="", marker=marker, markersize=7, color=colour, zorder=3,
               markerfacecolor="white" if hollow else colour,
@@ -78,7 +81,8 @@ def _law(axes: Axes, card: dict[str, Any], scale: float, families: Sequence[str]
 
 def _rows(card: dict[str, Any]) -> list[dict[str, Any]]:
     about = {"axis": card["axis"], "family": card["family"]}
-    rows = [about | {"kind": "frontier", "x": _short(p["x"]), "error": _short(p["error"])} for p in card["frontier"]]
+    rows = [about | {"kind": kind, "x": _short(p["x"]), "error": _short(p["error"])}
+            for kind, key in (("frontier", "frontier"), ("run", "runs")) for p in card[key]]  # fmt: skip
     curve = card["curve"]
     for x, y, beyond, within, total in zip(
         *(curve[key] for key in ("x", "y", "beyond", "within", "total")), strict=True
@@ -105,6 +109,7 @@ def _legend(families: Sequence[str], *, hollow: bool) -> list[Any]:
                               markerfacecolor="white" if hollow else colour,
                               markeredgecolor=colour if hollow else "white"))  # fmt: skip
     handles += [
+        Line2D([], [], color="#555555", linestyle="", marker=".", markersize=5, alpha=0.55, label="fitted run"),
         Line2D([], [], color="#555555", linewidth=1.8, label="fitted, within the points"),
         Line2D([], [], color="#555555", linewidth=1.5, linestyle=(0, (4, 2)), label="extrapolated"),
         Patch(color="#555555", alpha=0.28, label="interval within this analysis"),

@@ -51,7 +51,8 @@ def draw(evidence: Evidence) -> Drawing:
                 cells = () if evidence.published else evidence.cells.get(point.variant, ())
                 marks.append(Mark(axes=axes, x=x, y=100 * row["accuracy"], text=text, cells=cells))
             rows += mine
-            axes.set_title(evidence.name(measure), fontweight="bold" if measure == HEADLINE else "normal")
+            title = _panels.title(evidence, measure, list(points.values()))
+            axes.set_title(title, fontweight="bold" if measure == HEADLINE else "normal")
             axes.set_ylabel(_panels.y_label(evidence, measure))
             axes.set_xticks(range(len(sets)), [f"{data}\n{_style.tick_text(images[data])} images" for data in sets])
             axes.set_xlim(-0.5, len(sets) - 0.5)

@@ -16,7 +16,7 @@ from bench.suites._contract import SuiteOptions, pick
 from bench.suites._pretraining import PAPER, Study, fitting, here, pretrained_cells, small, stored_at
 
 QUESTION = "how well do pre-trained models transfer, and is fine-tuning better at a higher resolution?"
-FIGURES = ("pretraining-data", "compute")
+FIGURES = ("pretraining-data",)  # one budget per model: nothing to draw against compute
 DOWNSTREAM = ("fashion-mnist", "photo-tiles:56px", "mnist")
 HIGHER = ("fashion-mnist", "photo-tiles:56px")  # also fine-tuned at a higher resolution
 HEADLINE = tuple(f"finetune:{name}" for name in DOWNSTREAM)
