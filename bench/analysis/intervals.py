@@ -45,6 +45,8 @@ class Samples:
         image_error: standard error from the finite test set.
         num_test: images of the test set (the smallest, for an average).
         tasks: how many tasks were averaged.
+        correct_SD: which test images were right (`bench.store.correct.Correct`) behind every value; None where the
+            record does not say, or where values are no single scores.
     """
 
     values_SD: np.ndarray
@@ -53,6 +55,7 @@ class Samples:
     image_error: float
     num_test: int
     tasks: int = 1
+    correct_SD: np.ndarray | None = None
 
     @cached_property
     def mean(self) -> float:
@@ -104,11 +107,15 @@ class Estimate:
         return self.value + self.half
 
     @property
+    def runs(self) -> str:
+        """Seeds and draws as they are printed: "2 seeds × 3 draws"; "" where there are neither."""
+        return " × ".join(plural(n, noun) for n, noun in ((self.num_seeds, "seed"), (self.num_draws, "draw")) if n)
+
+    @property
     def counts(self) -> str:
         """n as it is printed: "2 seeds × 3 draws, 2,000 test images"."""
-        runs = [plural(n, noun) for n, noun in ((self.num_seeds, "seed"), (self.num_draws, "draw")) if n]
         tests = f"{self.tasks} tasks of at least " if self.tasks > 1 else ""
-        return ", ".join([*([" × ".join(runs)] if runs else []), f"{tests}{self.num_test:,} test images"])
+        return ", ".join([*([self.runs] if self.runs else []), f"{tests}{self.num_test:,} test images"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,8 +240,9 @@ def average(parts: Sequence[Samples]) -> Samples | None:
 def difference(a: Samples, b: Samples) -> Samples | None:
     """a - b on the same seeds and draws. Side without seeds (raw pixels) is used for every seed.
 
-    Both were scored on the same test images, but single answers are not recorded: the error over test images is that
-    of two independent sets, an upper bound for models that tend to err on the same images. None if nothing matches.
+    Both were scored on the same test images, but single answers are not always recorded: the error over test images is
+    that of two independent sets, an upper bound for models that tend to err on the same images (`bench.analysis.paired`
+    has the error where they are). None if nothing matches.
     """
     matched = _matched((a, b))
     if matched is None:

@@ -1,14 +1,20 @@
-"""Fine-tuning at a higher resolution against the model's own: the same model, seed and images at both sizes."""
+"""Fine-tuning at a higher resolution against the model's own: the same model, seed and images at both sizes.
+
+Where records say which test images were right, the two sizes are compared image by image (`bench.analysis.paired`).
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from bench.analysis import compare
+from bench.analysis import compare, paired
 from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Comparison
 from bench.analysis.evidence import Evidence
-from bench.analysis.intervals import difference, estimate, pool
+from bench.analysis.intervals import IMAGES, Estimate, Samples, difference, estimate, pool, z_quantile
+from bench.analysis.paired import Paired
 from bench.analysis.words import plural, points
 
 QUESTION = "Is fine-tuning better at {} px than at the size of pre-training?"
@@ -16,24 +22,37 @@ NOTE = "test images count as if each size had its own, which overstates their er
 HIGHER = re.compile(r"finetune@(?P<size>\d+)px:(?P<data>.+)")
 
 
-def contrasts(evidence: Evidence) -> dict[tuple[str, str], list[Comparison]]:
-    """Higher minus own resolution at the last horizon of every model: (size, data) -> one comparison per model."""
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """Higher minus own resolution of one model; `paired` is None where single answers cannot be compared."""
+
+    comparison: Comparison
+    paired: Paired | None
+
+
+def contrasts(evidence: Evidence) -> dict[tuple[str, str], list[Contrast]]:
+    """Higher minus own resolution at the last horizon of every model: (size, data) -> one contrast per model."""
     found = {}
     for measure in evidence.measures:
         if (name := HIGHER.fullmatch(measure)) is None:
             continue
         both = {
-            s: d
+            s: (d, paired.pair(high, own))
             for s in evidence.series
             if (high := evidence.samples(s.last, measure))
             and (own := evidence.samples(s.last, f"finetune:{name['data']}"))
             and (d := difference(high, own))
         }
-        pooled = pool((s.variant, d) for s, d in both.items())
+        pooled = pool((s.variant, d) for s, (d, _) in both.items())
         made = [
-            Comparison(subject=s.label, family=s.family, what=f"{name['size']} px − own", measure=measure, point=s.last,
-                       estimate=estimate(d, pooled=pooled, level=evidence.level))
-            for s, d in both.items()
+            Contrast(
+                comparison=Comparison(
+                    subject=s.label, family=s.family, what=f"{name['size']} px − own", measure=measure, point=s.last,
+                    estimate=estimate(_with_error(d, images), pooled=pooled, level=evidence.level),
+                ),
+                paired=images,
+            )
+            for s, (d, images) in both.items()
         ]  # fmt: skip
         if made:
             found[name["size"], name["data"]] = made
@@ -44,12 +63,37 @@ def answers(evidence: Evidence) -> list[Answer]:
     """One per size and data set; empty for a study that fine-tunes at one size."""
     made = []
     for (size, data), found in contrasts(evidence).items():
-        mean, verdict = compare.overall(found)
-        up, down = (sum(c.verdict == wanted for c in found) for wanted in ("yes", "no"))
+        comparisons = [c.comparison for c in found]
+        mean = overall(found)
+        verdict = compare.verdict(mean, models=len(found))
+        up, down = (sum(c.verdict == wanted for c in comparisons) for wanted in ("yes", "no"))
         sentence = (
             f"{points(mean.value, mean.low, mean.high)} on average over {plural(len(found), 'pre-trained model')}; "
-            f"beyond its own interval: {up} up, {down} down ({mean.counts} each; {NOTE})."
+            f"beyond its own interval: {up} up, {down} down ({mean.runs} each, {_images(found, mean)})."
         )
         made.append(Answer(question=QUESTION.format(size), subject=data, verdict=verdict, sentence=sentence,
                            estimate=mean.value, low=mean.low, high=mean.high, unit="share", n=len(found)))  # fmt: skip
     return made
+
+
+def overall(found: Sequence[Contrast]) -> Estimate:
+    """The mean over models. Their errors over test images are averaged, unless all are known image by image."""
+    mean, _ = compare.overall([c.comparison for c in found])
+    images = paired.mean_of([c.paired for c in found])
+    if images is None:
+        return mean
+    return replace(mean, margins={**mean.margins, IMAGES: z_quantile(mean.level) * images.error})
+
+
+def _with_error(samples: Samples, images: Paired | None) -> Samples:
+    return samples if images is None else replace(samples, image_error=images.error)
+
+
+def _images(found: Sequence[Contrast], mean: Estimate) -> str:
+    """How the error over test images was found."""
+    number, tests = sum(c.paired is not None for c in found), f"{mean.num_test:,} test images"
+    if not number:
+        return f"{tests}, unpaired: {NOTE}"
+    if number == len(found):
+        return f"paired over {tests}"
+    return f"paired over {tests} for {plural(number, 'model')}, unpaired for {len(found) - number}: there {NOTE}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -33,14 +32,16 @@ def all_samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[
     first = np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0))  # a repeat of the same seed and draw adds nothing
     keys, order = keys[:, first], order[first]
     value, error, tests = (numbers[name][order] for name in ("value", "stderr", "num_test"))
+    correct = scores["correct"].to_numpy()[rows][order]
     error = np.where(np.isnan(error), np.sqrt(value * (1 - value) / tests), error)
     pixels = (cells["family"] == PIXELS).to_numpy()[at][order]
     starts = np.flatnonzero(np.append(True, (np.diff(keys[:4], axis=1) != 0).any(axis=0)))
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), keys.shape[1]], strict=True):
         variant, seen, measure, shots = keys[:4, start].tolist()
         made = _rectangle(
-            value[start:stop], seeds=keys[4, start:stop], draws=keys[5, start:stop], trained=not pixels[start],
-            image_error=float(error[start:stop].mean()), num_test=int(tests[start:stop].min()),
+            value[start:stop], correct[start:stop], seeds=keys[4, start:stop], draws=keys[5, start:stop],
+            trained=not pixels[start], image_error=float(error[start:stop].mean()),
+            num_test=int(tests[start:stop].min()),
         )  # fmt: skip
         if made is not None:
             yield (variants[variant], seen, names[measure], None if shots < 0 else shots), made
@@ -65,23 +66,26 @@ def _whole(column: pd.Series) -> np.ndarray:
 
 
 def _rectangle(
-    value: np.ndarray, *, seeds: np.ndarray, draws: np.ndarray, trained: bool, image_error: float, num_test: int
-) -> Samples | None:
+    value: np.ndarray, correct: np.ndarray, *, seeds: np.ndarray, draws: np.ndarray, trained: bool, image_error: float,
+    num_test: int,
+) -> Samples | None:  # fmt: skip
     """Seeds × draws without holes: draws that a seed lacks are dropped, or else seeds that lack a draw."""
     all_seeds, all_draws = sorted(set(seeds.tolist())), sorted(set(draws.tolist()))
     if len(value) == len(all_seeds) * len(all_draws):  # whole, and in order
-        grid = value.reshape(len(all_seeds), len(all_draws))
+        at_SD = np.arange(len(value)).reshape(len(all_seeds), len(all_draws))
     else:
-        grid = np.full((len(all_seeds), len(all_draws)), math.nan)
-        grid[np.searchsorted(all_seeds, seeds), np.searchsorted(all_draws, draws)] = value
-        whole_draws, whole_seeds = ~np.isnan(grid).any(axis=0), ~np.isnan(grid).any(axis=1)
-        if whole_draws.any():
-            grid, all_draws = grid[:, whole_draws], [d for d, w in zip(all_draws, whole_draws, strict=True) if w]
-        elif whole_seeds.any():
-            grid, all_seeds = grid[whole_seeds], [s for s, w in zip(all_seeds, whole_seeds, strict=True) if w]
+        at_SD = np.full((len(all_seeds), len(all_draws)), -1)
+        at_SD[np.searchsorted(all_seeds, seeds), np.searchsorted(all_draws, draws)] = np.arange(len(value))
+        draws_D, seeds_S = (np.flatnonzero((at_SD >= 0).all(axis=axis)).tolist() for axis in (0, 1))  # without holes
+        if draws_D:
+            at_SD, all_draws = at_SD[:, draws_D], [all_draws[at] for at in draws_D]
+        elif seeds_S:
+            at_SD, all_seeds = at_SD[seeds_S], [all_seeds[at] for at in seeds_S]
         else:
             return None
+    correct_SD = correct[at_SD]
     return Samples(
-        values_SD=grid, seeds=tuple(all_seeds) if trained else (), draws=() if all_draws == [-1] else tuple(all_draws),
-        image_error=image_error, num_test=num_test,
+        values_SD=value[at_SD], seeds=tuple(all_seeds) if trained else (),
+        draws=() if all_draws == [-1] else tuple(all_draws), image_error=image_error, num_test=num_test,
+        correct_SD=None if None in correct_SD.flat else correct_SD,
     )  # fmt: skip

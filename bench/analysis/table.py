@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bench.spec import Recipe, canonical, to_json
+from bench.store.correct import Correct, from_detail
 
 HORIZON_NUMBERS = (
     "images_seen", "unique_images", "epochs", "steps", "batch", "train_seconds", "images_per_second",
@@ -64,6 +65,10 @@ class ScoreRows:
         self._names: dict[str, dict[str | None, int]] = {name: {} for name in NAMED}
         self._coded: dict[tuple[str, str, str, str | None], tuple[int, ...]] = {}
         self._numbers = {name: array("d") for name in NUMBERED}
+        self._correct: dict[int, Correct] = {}  # by row; few scores hold it
+
+    def __len__(self) -> int:
+        return len(self._numbers["images_seen"])
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Every score of a record."""
@@ -71,6 +76,9 @@ class ScoreRows:
         for horizon in record["horizons"]:
             scores = horizon.get("scores") or ()
             coded = [self._kind(score) for score in scores]
+            for row, score in enumerate(scores, start=len(self)):
+                if (found := from_detail(score.get("detail"))) is not None:
+                    self._correct[row] = found
             self._codes["directory"].extend([directory] * len(scores))
             self._numbers["images_seen"].extend([horizon["images_seen"]] * len(scores))
             for number, name in enumerate(NAMED[1:]):
@@ -103,6 +111,7 @@ class ScoreRows:
 
     def join(self, other: ScoreRows) -> None:
         """Append the rows that were collected elsewhere."""
+        self._correct |= {row + len(self): found for row, found in other._correct.items()}
         for name in NAMED:
             places = np.array([self._code(name, text) for text in other._names[name]], dtype=np.int64)
             codes = np.array(other._codes[name], dtype=np.int64)
@@ -111,7 +120,8 @@ class ScoreRows:
             self._numbers[name].extend(other._numbers[name])
 
     def table(self) -> pd.DataFrame:
-        """One row per score; names are categories in alphabetical order, missing numbers NaN."""
+        """One row per score; names are categories in alphabetical order, missing numbers NaN. `correct` holds which
+        test images were right, None where the record does not say."""
         columns: dict[str, Any] = {}
         for name in NAMED:
             known = self._names[name]
@@ -122,6 +132,8 @@ class ScoreRows:
             columns[name] = pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype=object))
         columns |= {name: np.array(values, dtype=np.float64) for name, values in self._numbers.items()}
         columns["images_seen"] = columns["images_seen"].astype(np.int64)
+        columns["correct"] = np.full(len(self), None, dtype=object)
+        columns["correct"][list(self._correct)] = list(self._correct.values())
         return pd.DataFrame(columns)
 
 

@@ -9,6 +9,7 @@ A prediction is right when its class is one of the image's. Images without a cla
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import re
@@ -67,15 +68,17 @@ def by_name(labels: MultiLabels, names: Sequence[str], *, path: Path) -> MultiLa
     return tuple(found)
 
 
-def real_accuracy(predictions_N: np.ndarray, labels: MultiLabels) -> tuple[float | None, int]:
-    """(fraction of images whose predicted class is one of theirs, number of images that have a class).
-
-    None where no image has one.
-    """
+def real_right(predictions_N: np.ndarray, labels: MultiLabels) -> np.ndarray:
+    """Whether the predicted class is one of the image's: bool (R,), of the images that have a class, in their order."""
     if len(predictions_N) != len(labels):
         raise ValueError(f"{len(predictions_N)} predictions for {len(labels)} images")
-    right = [int(guess) in row for guess, row in zip(predictions_N, labels, strict=True) if row]
-    return (sum(right) / len(right) if right else None), len(right)
+    right = (int(guess) in row for guess, row in zip(predictions_N, labels, strict=True) if row)
+    return np.fromiter(right, dtype=bool)
+
+
+def real_hash(content_hash: str, labels: MultiLabels) -> str:
+    """sha256 of the images (their `content_hash`) with all their classes."""
+    return hashlib.sha256(repr((content_hash, labels)).encode()).hexdigest()
 
 
 def to_arrays(labels: MultiLabels) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ import numpy as np
 from bench.data.images import ImageSet
 from bench.data.subset import nested
 from bench.errors import UserError
+from bench.store.correct import to_detail
 from bench.tasks._contract import Score
 
 
@@ -55,20 +56,31 @@ def accuracy_score(
 
 
 def judged(
-    right_M: np.ndarray, *, copies_M: np.ndarray | None, detail: tuple[tuple[str, Any], ...] = (), **head: Any
+    right_M: np.ndarray,
+    *,
+    copies_M: np.ndarray | None = None,
+    content_hash: str | None = None,
+    detail: tuple[tuple[str, Any], ...] = (),
+    **head: Any,
 ) -> Score:
     """An accuracy from which test images were classified right; in `detail` also without copies of upstream images.
 
     Args:
         right_M: bool, one per test image.
         copies_M: bool, which test images upstream holds a copy of (`TaskContext.copies`); None: upstream is unknown.
+        content_hash: of the test images; given where the record is to say which of them were right.
         head: as for `accuracy_score`.
 
     Returns:
-        A score with `num_duplicates` and `value_without_duplicates` (None when every image is a copy) in its detail.
+        A score with `num_duplicates` and `value_without_duplicates` (None when every image is a copy) in its detail,
+        and `correct` (see `bench.store.correct`) where the hash is given. Its value is None where there are no images.
     """
+    if not len(right_M):
+        return accuracy_score(None, detail=detail, **head)
     if copies_M is not None:
         kept_M = right_M[~copies_M]
         value = float(kept_M.mean()) if len(kept_M) else None
         detail = (*detail, ("num_duplicates", int(copies_M.sum())), ("value_without_duplicates", value))
+    if content_hash is not None:
+        detail = (*detail, to_detail(right_M, content_hash=content_hash))
     return accuracy_score(float(right_M.mean()), detail=detail, **head)

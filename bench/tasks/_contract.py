@@ -24,7 +24,8 @@ class Score:
         num_test: test images scored. chance: the value that guessing reaches.
         shots: labelled images per class of the probe; None where it does not apply.
         draw: which few-shot draw; None where it does not apply.
-        detail: anything a reader of the record may want (the ridge strength chosen, …), JSON types.
+        detail: anything a reader of the record may want (the ridge strength chosen, …), JSON types. Under "correct",
+            which test images were right, as `bench.store.correct` packs it.
     """
 
     task: str

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bench.data.images import ImageSet
-from bench.data.real import real_accuracy
+from bench.data.real import real_hash, real_right
 from bench.data.subset import nested
 from bench.errors import UserError
 from bench.spec import Recipe
@@ -169,7 +169,8 @@ def evaluate(
 ) -> list[Score]:
     """Choose once, fit on all of `train` for every draw, score on `test`: one score per draw.
 
-    Where the test images have several labels each, a second score, of `<data>-real`, takes any of them as right.
+    Where the test images have several labels each, a second score, of `<data>-real`, takes any of them as right. The
+    detail of each says which test images were right (`bench.store.correct`), so that scores can be compared in pairs.
 
     Raises:
         UserError: there is no model to train.
@@ -197,10 +198,12 @@ def evaluate(
             scores.append(accuracy_score(None, **head, detail=(*facts, ("reason", reason))))
             continue
         predicted_M = tuned.logits(test.images_NHWC).argmax(1)
-        scores.append(judged(predicted_M == test.labels_N, copies_M=copies_M, **head, detail=facts))
+        right_M, content = predicted_M == test.labels_N, test.content_hash
+        scores.append(judged(right_M, copies_M=copies_M, content_hash=content, **head, detail=facts))
         if test.multi_labels is not None:
-            value, counted = real_accuracy(predicted_M, test.multi_labels)
-            scores.append(accuracy_score(value, **head | {"data": f"{data}-real", "num_test": counted}, detail=facts))
+            right_R, content = real_right(predicted_M, test.multi_labels), real_hash(content, test.multi_labels)
+            head |= {"data": f"{data}-real", "num_test": len(right_R)}
+            scores.append(judged(right_R, content_hash=content, **head, detail=facts))
     return scores
 
 

@@ -45,7 +45,8 @@ def evaluate(
         shift, flip: random translation by up to this many stored pixels, and mirroring.
 
     Returns:
-        One score per repeat. Its detail says what was chosen from what, whether at the sweep's edge, and the costs.
+        One score per repeat. Its detail says what was chosen from what, whether at the sweep's edge, the costs, and
+        which test images were right.
 
     Raises:
         UserError: options out of range, a size that the model cannot take, data that is not on this machine.

@@ -1,5 +1,6 @@
-"""Higher against own resolution: pairs of the same model and seed, SciPy's paired t interval as the oracle."""
+"""Higher against own resolution: pairs of the same model, seed and test images; SciPy's paired tests as the oracle."""
 
+import copy
 import math
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -8,8 +9,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.analysis import resolution
-from bench.analysis.intervals import Samples
+from bench.analysis import evidence as evidence_module
+from bench.analysis import paired, records, resolution
+from bench.analysis.intervals import IMAGES, Samples
+from bench.store.correct import from_detail, to_detail
+from tests.analysis._records import World, write
+
+OWN, HIGH = "finetune:tiles", "finetune@56px:tiles"
 
 
 @dataclass(frozen=True)
@@ -22,16 +28,55 @@ class Model:
     family: str = "ViT"
 
 
-def study(own_MS, high_MS, *, image_error=0.0, measures=("finetune:tiles", "finetune@56px:tiles", "mnist")):
+def study(own_MS, high_MS, *, image_error=0.0, measures=(OWN, HIGH, "mnist"), level=0.95):
     """Evidence of models × seeds scored at both sizes; models are told apart by their number."""
 
     def samples(point, measure):
-        values = {"finetune:tiles": own_MS, "finetune@56px:tiles": high_MS}[measure]
+        values = {OWN: own_MS, HIGH: high_MS}[measure]
         return Samples(values_SD=values[point][:, None], seeds=tuple(range(values.shape[1])), draws=(),
                        image_error=image_error, num_test=100)  # fmt: skip
 
-    series = tuple(Model(variant=f"v{m}", label=f"m{m}", last=m) for m in range(len(own_MS)))
-    return SimpleNamespace(measures=measures, series=series, samples=samples, level=0.95)
+    return SimpleNamespace(measures=measures, series=models(len(own_MS)), samples=samples, level=level)
+
+
+def models(count):
+    return tuple(Model(variant=f"v{m}", label=f"m{m}", last=m) for m in range(count))
+
+
+def answered(right_MSN, *, content_hash="images", known=True):
+    """Per model, the samples of seeds whose answers to N images are on record (where `known`)."""
+    number = right_MSN.shape[-1]
+    made = []
+    for right_SN in right_MSN:
+        value_S = right_SN.mean(axis=1)
+        kept_SD = np.array([[from_detail(dict([to_detail(r, content_hash=content_hash)]))] for r in right_SN])
+        made.append(Samples(
+            values_SD=value_S[:, None], seeds=tuple(range(len(right_SN))), draws=(), num_test=number,
+            image_error=float(np.sqrt(value_S * (1 - value_S) / number).mean()), correct_SD=kept_SD if known else None,
+        ))  # fmt: skip
+    return made
+
+
+def compared(own, high, *, level=0.95):
+    """Evidence from samples per model at both sizes."""
+    found = {OWN: own, HIGH: high}
+    return SimpleNamespace(measures=(OWN, HIGH), series=models(len(own)), level=level,
+                           samples=lambda point, measure: found[measure][point])  # fmt: skip
+
+
+def draw(rng, *, shape, number, thresholds=(0.1, 0.35), luck=0.0):
+    """(right answers at own size, at the higher one, the true difference): images are hard or easy for everybody, for a
+    model, and by chance; a seed may be luckier than another. Every image's answer is a probit of their sum."""
+    num_models, num_seeds = shape
+    found = []
+    shared_N = rng.normal(0, 1, number)
+    for threshold in thresholds:
+        model_MSN = rng.normal(0, 0.5, (num_models, 1, number))
+        chance_MSN = rng.normal(0, 0.5, (num_models, num_seeds, number))
+        luck_MSN = rng.normal(0, luck, (num_models, num_seeds, 1))
+        found.append(shared_N + model_MSN + chance_MSN + luck_MSN + threshold > 0)
+    own, high = stats.norm.cdf(np.array(thresholds) / math.sqrt(1 + 0.25 + 0.25 + luck**2))
+    return *found, high - own
 
 
 def test_one_model_has_the_paired_t_interval():
@@ -42,6 +87,7 @@ def test_one_model_has_the_paired_t_interval():
     wanted = stats.ttest_rel(high_S, own_S).confidence_interval(0.95)
     assert (answer.low, answer.high) == pytest.approx((wanted.low, wanted.high))
     assert answer.verdict == "yes" and answer.subject == "tiles" and "56 px" in answer.question
+    assert "unpaired" in answer.sentence
 
 
 @pytest.mark.parametrize("gain, verdict", [(0.2, "yes"), (-0.2, "no"), (0.01, "cannot tell")])
@@ -54,4 +100,119 @@ def test_the_error_of_the_test_set_does_not_shrink_with_models(gain, verdict):
 
 def test_nothing_is_said_of_a_study_with_one_size():
     own_MS = np.full((1, 2), 0.5)
-    assert resolution.answers(study(own_MS, own_MS, measures=("finetune:tiles", "mnist"))) == []
+    assert resolution.answers(study(own_MS, own_MS, measures=(OWN, "mnist"))) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_run_each_has_the_error_of_scipys_paired_test(seed):
+    own, high, _ = draw(np.random.default_rng(seed), shape=(1, 1), number=500)
+    pair = paired.pair(answered(high)[0], answered(own)[0])
+    wanted = stats.ttest_rel(high[0, 0].astype(float), own[0, 0].astype(float))
+    assert pair.difference_M.mean() / pair.error == pytest.approx(wanted.statistic, rel=1e-12)
+    better, worse = int((high & ~own).sum()), int((own & ~high).sum())  # McNemar's discordant images
+    spread = (better + worse - (better - worse) ** 2 / 500) / 499
+    assert pair.error == pytest.approx(math.sqrt(spread / 500), rel=1e-12)
+    ((contrast,),) = resolution.contrasts(compared(answered(own), answered(high))).values()
+    half = contrast.comparison.estimate.margins[IMAGES]
+    assert half == pytest.approx(stats.norm.ppf(0.975) * stats.sem(high[0, 0] * 1.0 - own[0, 0]), rel=1e-12)
+
+
+def test_seeds_and_models_are_averaged_image_by_image():
+    own, high, _ = draw(np.random.default_rng(5), shape=(3, 2), number=400)
+    evidence = compared(answered(own), answered(high))
+    (answer,) = resolution.answers(evidence)
+    assert "2 seeds each, paired over 400 test images)" in answer.sentence
+    ((*found,),) = resolution.contrasts(evidence).values()
+    mean = resolution.overall(found)
+    difference_N = high.mean(axis=(0, 1)) - own.mean(axis=(0, 1))
+    assert mean.value == pytest.approx(difference_N.mean(), rel=1e-12)
+    assert mean.margins[IMAGES] == pytest.approx(stats.norm.ppf(0.975) * stats.sem(difference_N), rel=1e-12)
+
+
+@pytest.mark.parametrize("level", [0.90, 0.95])
+def test_the_interval_over_test_images_covers_as_often_as_it_says(level):
+    """One run at each size: test images are the only chance. 800 studies, whose paired intervals are also narrower."""
+    rng, covered, runs = np.random.default_rng(11), 0, 800
+    for _ in range(runs):
+        own, high, truth = draw(rng, shape=(1, 1), number=400)
+        ((contrast,),) = resolution.contrasts(compared(answered(own), answered(high), level=level)).values()
+        ((apart,),) = resolution.contrasts(
+            compared(answered(own, known=False), answered(high, known=False), level=level)
+        ).values()
+        e = contrast.comparison.estimate
+        covered += e.low <= truth <= e.high
+        assert contrast.paired is not None and apart.paired is None
+        assert e.half < 0.9 * apart.comparison.estimate.half
+    low, high = stats.binom.interval(0.998, runs, level)
+    assert low <= covered <= high
+
+
+def test_with_seeds_and_models_it_covers_at_least_as_often():
+    """Luck of seeds counts by its own spread, as it always did, and that spread holds chance answers once more."""
+    rng, covered, widths, runs = np.random.default_rng(12), 0, [], 400
+    for _ in range(runs):
+        own, high, truth = draw(rng, shape=(3, 2), number=400, luck=0.05)
+        (pairs,) = resolution.answers(compared(answered(own), answered(high)))
+        (apart,) = resolution.answers(compared(answered(own, known=False), answered(high, known=False)))
+        covered += pairs.low <= truth <= pairs.high
+        widths.append((pairs.high - pairs.low) / (apart.high - apart.low))
+    assert covered >= stats.binom.ppf(0.001, runs, 0.95)
+    assert np.quantile(widths, 0.99) < 1 and np.median(widths) < 0.8
+
+
+def test_what_cannot_be_paired_is_not():
+    rng = np.random.default_rng(3)
+    own, high, _ = draw(rng, shape=(2, 2), number=300)
+    plain = answered(own, known=False), answered(high, known=False)
+    (apart,) = resolution.answers(compared(*plain))
+    assert "2 seeds each, 300 test images, unpaired: test images count as if" in apart.sentence
+    for others in (answered(high, known=False), answered(high, content_hash="other images")):
+        (answer,) = resolution.answers(compared(answered(own), others))
+        assert answer == apart
+    (answer,) = resolution.answers(compared([answered(own)[0], plain[0][1]], answered(high)))
+    assert "paired over 300 test images for 1 model, unpaired for 1: there test images count" in answer.sentence
+    both = resolution.answers(compared(answered(own), answered(high)))[0]
+    assert both.high - both.low < answer.high - answer.low < apart.high - apart.low
+
+
+@pytest.mark.parametrize("differing", [0, paired.MIN_DIFFERING - 1, paired.MIN_DIFFERING])
+def test_a_handful_of_images_is_no_normal_distribution(differing):
+    own = np.random.default_rng(0).random((1, 1, 200)) < 0.5
+    other = own ^ (np.arange(200) < differing)
+    assert (paired.pair(*answered(own), *answered(other)) is not None) == (differing >= paired.MIN_DIFFERING)
+
+
+def test_from_records_and_from_a_study_that_was_begun_without_answers(tmp_path):
+    """Seeds match by name, repeats of a fit as draws; one old record makes its model unpaired, and stays readable."""
+    rng = np.random.default_rng(8)
+    own, high, _ = draw(rng, shape=(2, 4), number=250)  # two models, two seeds with two repeats
+    names = "ViT-nano/7", "ViT-small/7"
+    found = [record for record in World().records() if record["cell"]["model"] in names]
+    for record in found:
+        for repeat in (0, 1):
+            at = names.index(record["cell"]["model"]), 2 * record["cell"]["seed"] + repeat
+            scores = [score(task, right[at], repeat) for task, right in (("finetune", own), ("finetune@56px", high))]
+            record["horizons"][-1]["scores"] += scores
+    assert len(found) == 4
+    (answer,) = resolution.answers(read(write(found, tmp_path / "new")))
+    difference_N = high.mean(axis=(0, 1)) - own.mean(axis=(0, 1))
+    assert answer.estimate == pytest.approx(difference_N.mean()) and "paired over 250 test images" in answer.sentence
+    ((*contrasts,),) = resolution.contrasts(read(write(found, tmp_path / "again"))).values()
+    error = resolution.overall(contrasts).margins[IMAGES] / stats.norm.ppf(0.975)
+    assert error == pytest.approx(stats.sem(difference_N))
+    old = copy.deepcopy(found)
+    for entry in old[-1]["horizons"][-1]["scores"]:
+        entry["detail"].pop("correct", None)
+    (mixed,) = resolution.answers(read(write(old, tmp_path / "old")))
+    assert "for 1 model, unpaired for 1" in mixed.sentence and mixed.estimate == pytest.approx(answer.estimate)
+
+
+def score(task, right_N, repeat):
+    value = float(right_N.mean())
+    return {"task": task, "data": "tiles", "metric": "accuracy", "value": value, "num_classes": 9, "chance": 1 / 9,
+            "stderr": math.sqrt(value * (1 - value) / len(right_N)), "num_test": len(right_N), "shots": None,
+            "draw": repeat, "detail": dict([to_detail(right_N, content_hash="tiles")])}  # fmt: skip
+
+
+def read(directory):
+    return evidence_module.build(records.load(directory))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench.data.load import load
-from bench.data.real import real_accuracy
+from bench.data.real import real_hash, real_right
 from bench.errors import UserError
 from tests.data import writers
 
@@ -62,13 +62,18 @@ def test_the_metric_as_published() -> None:
     hot_NK = rng.random((500, 10)) < 0.15
     guesses_N = rng.integers(0, 10, 500)
     labels = tuple(tuple(np.flatnonzero(row).tolist()) for row in hot_NK)
-    value, count = real_accuracy(guesses_N, labels)
+    right_R = real_right(guesses_N, labels)
     has_N = hot_NK.any(axis=1)
-    assert 0 < count == has_N.sum() < 500
-    assert value == hot_NK[np.arange(500), guesses_N][has_N].mean()
-    assert real_accuracy(np.array([1, 2]), ((), ())) == (None, 0)
+    assert 0 < len(right_R) == has_N.sum() < 500
+    np.testing.assert_array_equal(right_R, hot_NK[np.arange(500), guesses_N][has_N])
+    assert len(real_right(np.array([1, 2]), ((), ()))) == 0
     with pytest.raises(ValueError, match="3 predictions for 2"):
-        real_accuracy(np.zeros(3, int), ((1,), (2,)))
+        real_right(np.zeros(3, int), ((1,), (2,)))
+
+
+def test_other_images_or_other_classes_are_another_test_set() -> None:
+    sets = [("a", ((1,), ())), ("b", ((1,), ())), ("a", ((), (1,))), ("a", ((1, 2), ()))]
+    assert len({real_hash(*one) for one in sets}) == len(sets)
 
 
 @pytest.mark.parametrize(

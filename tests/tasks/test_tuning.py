@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,9 @@ from baselines import published
 from bench import discover
 from bench.data.images import ImageSet
 from bench.errors import UserError
+from bench.store.correct import from_detail
 from bench.tasks import _tuning, _vtab, finetune, vtab
+from bench.tasks._common import balanced_part
 from bench.tasks._contract import FineTuned, TaskContext
 from tests.tasks.test_fewshot import CLASSES, image_set
 
@@ -181,6 +184,31 @@ def test_any_of_several_labels_is_right() -> None:
     plain, real = finetune.evaluate(given_context, data="toy", steps=1, batch=1, rates=(0.1,))
     assert (plain.data, plain.value, plain.num_test) == ("toy", 0.5, 100)
     assert (real.data, real.value, real.num_test) == ("toy-real", 1.0, 80)
+    assert right(real).tolist() == [True] * 80
+    assert from_detail(dict(plain.detail)).content_hash != from_detail(dict(real.detail)).content_hash
+    none = replace(test, multi_labels=((),) * 100)
+    _, missing = finetune.evaluate(context({0.1: 0.5}, test=none)[0], data="toy", steps=1, batch=1, rates=(0.1,))
+    assert missing.value is None and missing.num_test == 0 and "correct" not in dict(missing.detail)
+
+
+@pytest.mark.parametrize("task", [finetune, vtab])
+@pytest.mark.parametrize("limit", [None, 203])
+def test_the_detail_says_which_test_images_were_right(task, limit) -> None:
+    """In the order of the test set: the fake errs on the last ones that it is asked about."""
+    given_context, fake = context({0.01: 0.7})
+    scores = task.evaluate(given_context, data="toy", steps=1, batch=1, rates=(0.01,), repeats=2, test_limit=limit)
+    test = balanced_part(given_context.load("toy", "test"), limit)
+    asked = [keys for purpose, keys in fake.asked if not purpose.endswith("choose")]
+    for score, keys_M in zip(scores, asked, strict=True):
+        np.testing.assert_array_equal(keys_M, test.content_keys_N)
+        np.testing.assert_array_equal(right(score), np.arange(len(test)) < 0.7 * len(test))
+        assert right(score).mean() == score.value and len(right(score)) == score.num_test
+        assert from_detail(dict(score.detail)).content_hash == test.content_hash
+        json.dumps(dict(score.detail), allow_nan=False)
+
+
+def right(score) -> np.ndarray:
+    return from_detail(dict(score.detail)).right_M
 
 
 @pytest.mark.parametrize("task", [finetune, vtab])

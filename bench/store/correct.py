@@ -1,0 +1,56 @@
+"""Which test images a score got right, one bit each: two scores on the same images can then be compared in pairs.
+
+A record keeps it in the score's `detail`, under "correct":
+
+- `content_hash`: of the test images and their labels in the order of the bits (`ImageSet.content_hash`; where images
+  have several labels each, of these as well). Equal hashes mean that every bit is about the same image in both.
+- `num_images`: how many bits there are; zeros fill the last byte.
+- `packed`: base64 of `np.packbits`: the first image is the highest bit of the first byte, 1 is right. 10,000 images
+  take 1.7 kB.
+
+Records that were written before this was kept have no such entry, and the same scores.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+KEY = "correct"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correct:
+    """Right and wrong answers of one score; `packed` is what base64 stands for."""
+
+    content_hash: str
+    num_images: int
+    packed: bytes
+
+    @property
+    def right_M(self) -> np.ndarray:
+        """bool, one per test image, in the order of the test set."""
+        return np.unpackbits(np.frombuffer(self.packed, dtype=np.uint8), count=self.num_images).astype(bool)
+
+
+def to_detail(right_M: np.ndarray, *, content_hash: str) -> tuple[str, dict[str, Any]]:
+    """The entry of a score's detail for `right_M`, bool, in the order of the test set that has this hash."""
+    packed = base64.b64encode(np.packbits(np.asarray(right_M, dtype=bool)).tobytes()).decode()
+    return KEY, {"content_hash": content_hash, "num_images": len(right_M), "packed": packed}
+
+
+def from_detail(detail: Mapping[str, Any] | None) -> Correct | None:
+    """What `to_detail` left in a score's detail; None where there is nothing, or something else, under that name."""
+    match detail.get(KEY) if detail else None:
+        case {"content_hash": str(content_hash), "num_images": int(number), "packed": str(text)}:
+            try:
+                packed = base64.b64decode(text, validate=True)
+            except ValueError:
+                return None
+            if len(packed) == (number + 7) // 8:
+                return Correct(content_hash=content_hash, num_images=number, packed=packed)
+    return None
