@@ -20,7 +20,7 @@ from bench import models
 from bench.data.images import ImageSet
 from bench.errors import Interrupted, UserError
 from bench.jobs._contract import JobContext
-from bench.spec import Cell, Recipe
+from bench.spec import Cell, Recipe, TaskSpec
 from bench.store.cells import CellDirectory
 from bench.train.batches import Batches
 from bench.train.loop import Trainer
@@ -113,8 +113,10 @@ def decisions(ranks: Ranks) -> dict[str, Any]:
     }
 
 
+TUNING = (("steps", 2), ("batch", 8), ("rates", (0.1,)), ("train_limit", 40), ("test_limit", 50))
 JOB = Cell(
     model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 96, 192), seed=1,
+    tasks=(TaskSpec(task="finetune", data="mnist", options=TUNING),),
     recipe=replace(FLOAT, cooldown=0.2, micro_batch=4, sharding="fsdp"),
 )  # fmt: skip
 
