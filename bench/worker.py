@@ -30,7 +30,7 @@ from bench.spec import Cell, cell_from_json, cell_id, revisions_of, to_json
 from bench.store import atomic, checkpoints, records, sealed
 from bench.store.cells import CellDirectory, Study
 from bench.store.lease import claim
-from bench.train.ranks import ALONE, Lost, RankError, Ranks, check_cells
+from bench.train.ranks import ALONE, EXIT_AGAIN, Lost, RankError, Ranks, check_cells
 
 WAIT_FOR_OTHERS = 1.0  # seconds between looks at cells that somebody else holds
 
@@ -290,7 +290,7 @@ def main(argv: list[str] | None = None) -> int:
         if loss.speaks:
             advice = "Run the same command to continue, with any number of ranks; nothing saved is lost."
             print(f"error: {loss}\n  {advice}", file=sys.stderr)
-        ranks.abandon(EXIT_USAGE)
+        ranks.abandon(EXIT_AGAIN if loss.again else EXIT_USAGE)
     ranks.leave()
     return code
 

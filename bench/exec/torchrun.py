@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError, command
+from bench.train.ranks import EXIT_AGAIN
 
 PATIENCE = 50  # seconds that ranks get to save after a signal, or to notice that one of them is gone
 LOOK = 0.2  # seconds between looks at the ranks, and at the parent
@@ -35,8 +36,9 @@ def outcome(failures: Mapping[int, Any], *, ranks: int) -> int:
         UserError: one was killed; the others cannot say by what.
     """
     codes = {number: failure.exitcode for number, failure in failures.items()}
-    if EXIT_INTERRUPTED in codes.values():
-        return EXIT_INTERRUPTED
+    for first in (EXIT_INTERRUPTED, EXIT_AGAIN):
+        if first in codes.values():
+            return first
     killed = {number: code for number, code in codes.items() if code < 0}
     if killed:
         number, code = min(killed.items())
@@ -69,13 +71,16 @@ def main(argv: list[str] | None = None) -> int:
         rdzv_backend="c10d", rdzv_endpoint="localhost:0", local_addr="localhost", monitor_interval=LOOK,
     )  # fmt: skip
     config.signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR2"
-    try:
-        elastic_launch(config, sys.executable)("-m", "bench.worker", *worker, "--parent", str(os.getpid()))
-    except SignalException:
-        return EXIT_INTERRUPTED
-    except ChildFailedError as error:
-        return outcome(error.failures, ranks=options.ranks)
-    return EXIT_OK
+    while True:
+        try:
+            elastic_launch(config, sys.executable)("-m", "bench.worker", *worker, "--parent", str(os.getpid()))
+            return EXIT_OK
+        except SignalException:
+            return EXIT_INTERRUPTED
+        except ChildFailedError as error:
+            code = outcome(error.failures, ranks=options.ranks)
+            if code != EXIT_AGAIN:  # each time with half as many images at a time: it ends
+                return code
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""What every record says of its model."""
+"""What every record says of its model and of its images."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bench import models
+from bench import discover, models
+from bench.data.images import ImageSet
+from bench.spec import Cell
 
 if TYPE_CHECKING:
     from bench.cost.flops import ModelCost
@@ -20,4 +22,19 @@ def model_facts(name: str, cost: ModelCost) -> dict[str, Any]:
         "num_features": cost.num_features,
         "forward_macs": dict(cost.forward_macs),
         "train_flops_per_image": cost.train_flops_per_image,
+    }
+
+
+def data_facts(cell: Cell, train: ImageSet, val: ImageSet) -> dict[str, Any]:
+    """The record's "data": what a cell trains on and is held to."""
+    return {
+        "name": cell.data,
+        "kind": train.kind,
+        "revision": discover.load("data set", cell.data).REVISION,
+        "num_images": len(train),
+        "num_classes": train.num_classes,
+        "content_hash": train.content_hash,
+        "image_size": cell.image_size,
+        "channels": cell.channels,
+        "num_val": len(val),
     }

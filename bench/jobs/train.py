@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,13 @@ from bench.cost import flops, peaks, resident, units
 from bench.cost.flops import ModelCost
 from bench.cost.profile import ACTIVE, WAIT, WARM_UP, Trace, label, profile
 from bench.cost.speed import is_out_of_memory
-from bench.data.images import ImageSet
 from bench.data.load import load
 from bench.errors import UserError
 from bench.jobs._contract import JobContext
-from bench.jobs._facts import model_facts
+from bench.jobs._facts import data_facts, model_facts
 from bench.spec import Cell
 from bench.store import weights
+from bench.tasks._batches import InBatches
 from bench.tasks._contract import Score, TaskContext
 from bench.tasks._features import extractor
 from bench.train import precision, schedule
@@ -33,6 +34,9 @@ from bench.train.loop import Diverged, Trainer
 from bench.train.loss import set_head_bias
 from bench.train.position import Position
 from bench.train.randomness import stream
+from bench.train.ranks import StartAgain
+from bench.train.smaller import note, noted
+from bench.train.step import TooLarge
 
 CONVENTION = "FLOP = 2 MAC; training = 3 forward; dense counts every convolution tap, paper leaves out zero-padded taps"
 
@@ -52,6 +56,8 @@ def run(cell: Cell, context: JobContext) -> dict[str, Any]:
     with profile(context.attempt / "trace", enabled=context.profile, device=context.device) as trace:
         trainer = job.trainer(on_step=job.traced(trace) if context.profile else trace.step)
         trainer.resume()
+        if (images := context.ranks.lead(lambda: noted(context.directory.attempts()))) is not None:
+            trainer.shrink(images)
         trainer.position.seconds["wait"] += waited
         return _run(job, trainer)
 
@@ -65,8 +71,12 @@ def _run(job: TrainJob, trainer: Trainer) -> dict[str, Any]:
             job.keep_weights()
     except Diverged as error:
         status, reason, rows = "diverged", str(error), trainer.position.rows
+    except StartAgain as again:
+        note(job.context.attempt, again.micro_batch)
+        raise
     except (RuntimeError, MemoryError) as error:
-        if job.ranks.size > 1 or not is_out_of_memory(error):
+        known_to_all = job.ranks.size == 1 or isinstance(error, TooLarge)
+        if not known_to_all or not is_out_of_memory(error):
             raise
         status, reason, rows = "oom", (str(error) or "out of memory").splitlines()[0], trainer.position.rows
     body = job.body(trainer.position, rows, status=status, reason=reason)
@@ -91,6 +101,7 @@ class TrainJob:
         self.trained = self.model  # what the steps change; another module where it is spread over ranks
         self.dtype = precision.resolve(cell.recipe.dtype, context.device, self.model)
         self.peak = peaks.peak(self.dtype, device=context.device, threads=context.threads)
+        self.batches = InBatches(device=context.device)  # of evaluation
 
     def _check_images(self) -> None:
         height, width, channels = self.train.images_NHWC.shape[1:]
@@ -167,7 +178,8 @@ class TrainJob:
             started = time.perf_counter()
             scores = [_score_to_json(score) for score in self.scores()]
             evaluated = time.perf_counter() - started
-            return self._costs(horizon, position, evaluated) | {"final_train_loss": loss, "scores": scores}
+            found = self._costs(horizon, position, evaluated) | {"final_train_loss": loss, "scores": scores}
+            return found | self._smaller_batches()
 
         return self.ranks.lead(read)
 
@@ -178,18 +190,27 @@ class TrainJob:
             if self.ranks.first:
                 self.model.load_state_dict(weights_now)
 
+    def _smaller_batches(self) -> dict[str, Any]:
+        """What to say where evaluation ran out of memory: images at a time that fit; nothing where all went well.
+        Scores do not depend on them, but for the dropout of fine-tuning."""
+        found = {"evaluate": self.batches.batch if self.batches.shrunk else None, "finetune": self.tuner.micro_batch}
+        found = {kind: images for kind, images in found.items() if images is not None}
+        for kind, images in found.items():
+            self.context.log(f"out of memory in evaluation ({kind}): went on with {images} images at a time")
+        return {"smaller_batches": found} if found else {}
+
     def scores(self) -> list[Score]:
         """Upstream accuracy with the model's own head, then every downstream task on the frozen features."""
         self.model.eval()
         device, root = self.context.device, self.context.data_root
         sizes = {"image_size": self.cell.image_size, "channels": self.cell.channels}
-        features = extractor(self.model, **sizes, device=device, batch=256)
+        features = extractor(self.model, **sizes, device=device, batches=self.batches)
         task_context = TaskContext(
             features=features,
             load=lambda name, split: load(name, split, root=root),
             seed=self.cell.seed,
             model=self.model,
-            fine_tune=self._fine_tuner(),
+            fine_tune=self.tuner,
             upstream=self.train,
             data_root=root,
         )
@@ -198,16 +219,18 @@ class TrainJob:
             found += discover.load("task", spec.task).evaluate(task_context, data=spec.data, **spec.kwargs)
         return found
 
-    def _fine_tuner(self) -> FineTuner:
+    @cached_property
+    def tuner(self) -> FineTuner:
         cell, context = self.cell, self.context
         return FineTuner(
             self.model, name=cell.model, options=cell.model_options, image_size=cell.image_size,
             channels=cell.channels, device=context.device, seed=cell.seed, should_stop=context.should_stop,
+            batches=self.batches,
         )  # fmt: skip
 
     def _upstream_score(self) -> Score:
         with precision.autocast(self.dtype, self.context.device):
-            right = top1(self.model, self.val, device=self.context.device)
+            right = top1(self.model, self.val, device=self.context.device, batches=self.batches)
         value, n = right / len(self.val), len(self.val)
         return Score(
             task="upstream", data=self.cell.data, metric="accuracy", value=value,
@@ -284,7 +307,7 @@ class TrainJob:
             "status": status,
             "reason": reason,
             "model": model_facts(cell.model, cost),
-            "data": _data_facts(cell, self.train, self.val),
+            "data": data_facts(cell, self.train, self.val),
             "horizons": rows,
             "peak_flops_per_second": self.peak.flops_per_second,
             "peak_source": self.peak.source,
@@ -304,20 +327,6 @@ class TrainJob:
                 "flop_convention": CONVENTION,
             },
         }
-
-
-def _data_facts(cell: Cell, train: ImageSet, val: ImageSet) -> dict[str, Any]:
-    return {
-        "name": cell.data,
-        "kind": train.kind,
-        "revision": discover.load("data set", cell.data).REVISION,
-        "num_images": len(train),
-        "num_classes": train.num_classes,
-        "content_hash": train.content_hash,
-        "image_size": cell.image_size,
-        "channels": cell.channels,
-        "num_val": len(val),
-    }
 
 
 def _score_to_json(score: Score) -> dict[str, Any]:

@@ -7,36 +7,49 @@ from typing import Any
 
 import numpy as np
 
+from bench.tasks._batches import BATCH, InBatches
+
 
 def extractor(
-    model: Any, *, image_size: int, channels: int, device: Any = "cpu", batch: int = 256, dtype: Any = None
+    model: Any,
+    *,
+    image_size: int,
+    channels: int,
+    device: Any = "cpu",
+    batch: int = BATCH,
+    batches: InBatches | None = None,
+    dtype: Any = None,
 ) -> Callable[[np.ndarray], np.ndarray]:
     """A function from uint8 images_NHWC of any size (C is 1 or 3) to float32 features_ND of `model.features`.
 
     The model runs in test mode (and is put back into the mode it was in), without gradients, in batches of at most
-    `batch`; the last, smaller batch is computed like any other.
+    `batch`, or of what fits; the last, smaller batch is computed like any other.
 
     Args:
         model: has `features(x_BCHW) -> x_BD`.
         image_size, channels: what the model takes; images are resized (bilinear, anti-aliased when shrinking) and
             turned from grey to RGB by repetition, from RGB to grey by Rec. 601 luma.
+        batches: keeps what fits, for others that use it too; None for batches of its own.
         dtype: a lower-precision torch dtype to run under (autocast); None computes in float32.
     """
     import torch
 
+    batches = batches or InBatches(batch, device=str(device))
+
     def features(images_NHWC: np.ndarray) -> np.ndarray:
+        def of(part: slice) -> torch.Tensor:
+            x_BHWC = np.array(images_NHWC[part])  # a copy: the source may be a read-only map
+            x_BCHW = to_input(torch.from_numpy(x_BHWC).to(device), image_size=image_size, channels=channels)
+            return model.features(x_BCHW).float().cpu()
+
         was_training = model.training
         model.eval()
-        parts = []
         try:
             with (
                 torch.inference_mode(),
                 torch.autocast(torch.device(device).type, dtype=dtype, enabled=dtype is not None),
             ):
-                for start in range(0, len(images_NHWC), batch):
-                    x_BHWC = np.array(images_NHWC[start : start + batch])  # a copy: the source may be a read-only map
-                    x_BCHW = to_input(torch.from_numpy(x_BHWC).to(device), image_size=image_size, channels=channels)
-                    parts.append(model.features(x_BCHW).float().cpu())
+                parts = batches(len(images_NHWC), of)
         finally:
             model.train(was_training)
         if not parts:

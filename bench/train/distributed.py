@@ -1,22 +1,24 @@
-"""Several processes that train one cell together, under torchrun: data parallel, or with the weights sharded.
+"""Several processes that train one cell together, under torchrun: data parallel (DDP), or with the weights sharded.
 
 The global batch, its order, its augmentation and the dropout of its micro-batches are functions of the seed and the
 step, never of the number of ranks; each rank computes its share. Decisions travel over a group of their own on the CPU,
 so that they make no rank wait for its accelerator.
+
+Data parallel ranks exchange their gradients after the backward pass, in float32 and in one piece. torch's
+DistributedDataParallel begins in the middle of that pass: a rank that runs out of memory there leaves the others in an
+exchange that never ends. What it gains by beginning early it does not gain here: the backward pass of a network that is
+compiled as a whole is one node of autograd's graph, and hands out all gradients at its end.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import datetime
-import inspect
 import json
 import os
 import sys
 import time
 import traceback
-import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
@@ -27,12 +29,11 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.parallel import DistributedDataParallel
 
 from bench.cost.speed import is_out_of_memory
 from bench.errors import Interrupted, UserError
 from bench.train import precision
-from bench.train.ranks import Lost, RankError, Ranks
+from bench.train.ranks import Lost, RankError, Ranks, StartAgain
 
 T = TypeVar("T")
 
@@ -54,8 +55,6 @@ class Together(Ranks):
 
     def __init__(self, *, device: str) -> None:
         self.device = device
-        # a convolution of one channel: its gradient's strides are spelt in two ways
-        warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
         accelerator = None
         if device != "cpu":
             local = int(os.environ["LOCAL_RANK"])
@@ -153,31 +152,34 @@ class Together(Ranks):
     def shards(self, model: nn.Module) -> bool:
         return isinstance(model, FSDPModule)
 
-    def replicate(self, model: nn.Module, *, accumulates: bool) -> nn.Module:
+    def accumulate(self, model: nn.Module, *, last: bool) -> None:
+        if isinstance(model, FSDPModule):
+            model.set_requires_gradient_sync(last)
+
+    def lacking(self, reason: str | None) -> str | None:
+        lowest = torch.tensor(self.size if reason is None else self.number)
+        dist.all_reduce(lowest, op=dist.ReduceOp.MIN, group=self._control)
+        number = int(lowest)
+        if number == self.size:
+            return None
+        told = [reason]
+        dist.broadcast_object_list(told, src=number, group=self._control)
+        return f"{self._named(number)}: {told[0]}"
+
+    def packed(self, model: nn.Module, loss: Tensor) -> Tensor:  # type: ignore[override]
         if self.shards(model):
-            return model
-        known = inspect.signature(DistributedDataParallel).parameters
-        buffers = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-        options: dict[str, Any] = {buffers: False}  # they are constants here
-        # a static graph cannot begin with a micro-batch whose gradients stay
-        return DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=not accumulates, **options)
+            return loss
+        return torch.cat([*(p.grad.flatten() for p in model.parameters() if p.grad is not None), loss[None]])
 
-    @contextlib.contextmanager
-    def accumulating(self, forward: Any, *, last: bool) -> Any:
-        if isinstance(forward, FSDPModule):
-            forward.set_requires_gradient_sync(last)
-        if isinstance(forward, DistributedDataParallel) and not last:
-            with forward.no_sync():
-                yield
-        else:
-            yield
-
-    def average(self, model: nn.Module) -> None:
+    def average(self, model: nn.Module, packed: Tensor) -> Tensor:  # type: ignore[override]
+        if self.shards(model):
+            return self.mean(packed)
+        dist.all_reduce(packed)
+        packed /= self.size
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
-        dist.all_reduce(flat)
-        parts = (flat / self.size).split([gradient.numel() for gradient in gradients])
+        *parts, loss = packed.split([*(gradient.numel() for gradient in gradients), 1])
         torch._foreach_copy_(gradients, [part.view_as(g) for part, g in zip(parts, gradients, strict=True)])
+        return loss[0].clone()  # a view would keep all gradients
 
     def mean(self, value: Tensor) -> Tensor:  # type: ignore[override]
         total = value.clone()
@@ -212,17 +214,19 @@ class Together(Ranks):
         """
         try:
             if not _connection_broke(error):
-                told = json.dumps({"what": _explained(error)[0], "trace": traceback.format_exc()})
-                speaks = self._store.compare_set("words", "", f"{self.number} {told}").startswith(b"%d " % self.number)
-                advice = " Set a smaller micro_batch, or use more ranks." if is_out_of_memory(error) else ""
-                return Lost(f"{self._named(self.number)} failed: {_explained(error)[0]}{advice}", speaks=speaks)
+                again = isinstance(error, StartAgain)
+                told = {"what": _last_words(error), "trace": traceback.format_exc(), "again": again}
+                mine = f"{self.number} {json.dumps(told)}"
+                speaks = self._store.compare_set("words", "", mine) == mine.encode()
+                return Lost(f"{self._named(self.number)} {told['what']}", speaks=speaks, again=again)
             self._store.set(f"survived {self.number}", "")
             deadline = time.monotonic() + LAST_WORDS
             while time.monotonic() < deadline:
                 if self._store.check(["words"]):
-                    number, _, told = self._store.get("words").decode().partition(" ")
-                    words = json.loads(told)
-                    return Lost(f"{self._named(int(number))} failed: {words['what']}\n{words['trace']}", speaks=False)
+                    number, _, words = self._store.get("words").decode().partition(" ")
+                    told = json.loads(words)
+                    what = f"{self._named(int(number))} {told['what']}\n{told['trace']}"
+                    return Lost(what, speaks=False, again=told["again"])
                 time.sleep(0.05)
             silent = [n for n in range(self.size) if not self._store.check([f"survived {n}"])]
             speaks = self._store.compare_set("spokesman", "", str(self.number)) == str(self.number).encode()
@@ -251,6 +255,14 @@ def _explained(error: BaseException) -> tuple[str, str]:
     if isinstance(error, UserError):
         return error.what, error.fix
     return f"{type(error).__name__}: {error}".strip(), ""
+
+
+def _last_words(error: Exception) -> str:
+    """How a rank ended."""
+    if isinstance(error, StartAgain):
+        return str(error)
+    advice = " Use more ranks, or a smaller model." if is_out_of_memory(error) else ""
+    return f"failed: {_explained(error)[0]}{advice}"
 
 
 BROKEN = ("connection closed by peer", "connection reset", "broken pipe", "gloo", "nccl", "timed out", "socket")

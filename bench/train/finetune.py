@@ -19,6 +19,7 @@ from bench.cost import flops
 from bench.data.images import ImageSet
 from bench.errors import Interrupted
 from bench.spec import Recipe
+from bench.tasks._batches import InBatches
 from bench.tasks._contract import FineTuned
 from bench.tasks._features import fit_input, to_input
 from bench.train import precision, schedule
@@ -29,7 +30,6 @@ from bench.train.randomness import stream
 from bench.train.step import Step
 
 CHECK_EVERY = 50  # steps between looks at the loss: each look waits for the device
-EVAL_BATCH = 256
 
 
 class FineTuner:
@@ -39,7 +39,12 @@ class FineTuner:
         model: the trained module. name, options: what `models.build` made it from.
         image_size, channels: what it takes; another size may be asked for in each call.
         seed: of the cell. should_stop: looked at between steps; True ends everything with `Interrupted`.
+        batches: keeps how many images fit at a time in test mode; None for its own.
+
+    Where memory ran out in training, `micro_batch` is what then went through the network at once.
     """
+
+    micro_batch: int | None = None
 
     def __init__(
         self,
@@ -52,10 +57,12 @@ class FineTuner:
         device: str = "cpu",
         seed: int = 0,
         should_stop: Callable[[], bool] = lambda: False,
+        batches: InBatches | None = None,
     ) -> None:
         self.model, self.name, self.options = model, name, options
         self.image_size, self.channels = image_size, channels
         self.device, self.seed, self.should_stop = device, seed, should_stop
+        self.batches = batches or InBatches(device=device)
 
     def __call__(
         self, images: ImageSet, *, recipe: Recipe, steps: int, image_size: int | None = None, purpose: str = ""
@@ -108,6 +115,8 @@ class FineTuner:
             average.update()
             if (number + 1) % CHECK_EVERY == 0 and not math.isfinite(losses[-1].item()):
                 break
+        if step.micro_batch < (recipe.micro_batch or recipe.batch):
+            self.micro_batch = min(step.micro_batch, self.micro_batch or recipe.batch)
         if average.mean:
             model.load_state_dict(average.mean, strict=False)  # it is never trained again: the mean may take its place
         losses_T = torch.stack(losses).float().cpu().numpy()
@@ -117,12 +126,13 @@ class FineTuner:
         self, model: nn.Module, images_NHWC: np.ndarray, *, recipe: Recipe, sizes: dict[str, Any]
     ) -> np.ndarray:
         """float32 logits_NK, in test mode; a last, smaller batch is computed like any other."""
+
+        def of(part: slice) -> torch.Tensor:
+            x_BHWC = torch.from_numpy(np.array(images_NHWC[part])).to(self.device)
+            x_BCHW = to_input(x_BHWC, image_size=sizes["image_size"], channels=sizes["channels"])
+            return model(x_BCHW).float().cpu()
+
         dtype = precision.resolve(recipe.dtype, self.device)
         model.eval()
-        parts = []
         with torch.inference_mode(), precision.autocast(dtype, self.device):
-            for start in range(0, len(images_NHWC), EVAL_BATCH):
-                x_BHWC = torch.from_numpy(np.array(images_NHWC[start : start + EVAL_BATCH])).to(self.device)
-                x_BCHW = to_input(x_BHWC, image_size=sizes["image_size"], channels=sizes["channels"])
-                parts.append(model(x_BCHW).float().cpu())
-        return torch.cat(parts).numpy()
+            return torch.cat(self.batches(len(images_NHWC), of)).numpy()

@@ -160,10 +160,16 @@ class Trainer:
         self.losses = list(found.tensors["losses"].to(self.device)) if "losses" in found.tensors else []
         if "curve" in found.tensors:
             self.curve.restore(found.tensors["curve"])
-        if self.train_step and self.position.micro_batches and self.ranks.size == 1:
+        if self.train_step and self.position.micro_batches:
             self.train_step.micro_batch = self.position.micro_batches[-1]["images"]
         self.log(f"continuing from step {self.position.work} of {self.total_work}")
         return True
+
+    def shrink(self, images: int) -> None:
+        """Go on with micro-batches of at most so many images: an earlier attempt ran out of memory with more."""
+        if self.train_step and images < self.train_step.micro_batch:
+            self.train_step.micro_batch = images
+            self._note_micro_batch(images)
 
     def _newest(self) -> Checkpoint | None:
         """The newest checkpoint that verifies: found by the first rank, read by all."""

@@ -6,7 +6,6 @@ written is decided and written by the first rank; what is trained does not depen
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, TypeVar
 
@@ -16,10 +15,20 @@ from bench.spec import Cell
 T = TypeVar("T")
 
 SHARED_JOBS = ("train",)  # the others time something, or do not train
+EXIT_AGAIN = 75  # of ranks that end with `StartAgain`; sysexits.h: a temporary failure, try again
 
 
 class RankError(UserError):
     """A failure that every rank has been told of: all of them raise it, and can go on with the next cell."""
+
+
+class StartAgain(Exception):
+    """Memory ran out on this rank where the others wait for it, so that they cannot agree on smaller micro-batches: all
+    ranks have to start again from what is saved, with those."""
+
+    def __init__(self, micro_batch: int) -> None:
+        super().__init__(f"ran out of memory; the next start goes on with {micro_batch} images at a time")
+        self.micro_batch = micro_batch
 
 
 class Lost(Exception):
@@ -27,11 +36,12 @@ class Lost(Exception):
 
     Args:
         what: which rank, and why, as far as this rank can tell. speaks: whether this rank is the one to say so.
+        again: whether starting again, as things are, is all there is to do.
     """
 
-    def __init__(self, what: str, *, speaks: bool) -> None:
+    def __init__(self, what: str, *, speaks: bool, again: bool = False) -> None:
         super().__init__(what)
-        self.speaks = speaks
+        self.speaks, self.again = speaks, again
 
 
 class Ranks:
@@ -77,16 +87,20 @@ class Ranks:
         """Whether a model is spread over the ranks; it then sees to its precision by itself."""
         return False
 
-    def replicate(self, model: Any, *, accumulates: bool) -> Any:
-        """The callable whose backward pass leaves the mean gradient of all ranks; the model itself if it does."""
-        return model
+    def accumulate(self, model: Any, *, last: bool) -> None:
+        """Before each micro-batch: gradients of a model that is spread over ranks travel after the last one only."""
 
-    def accumulating(self, forward: Any, *, last: bool) -> contextlib.AbstractContextManager:
-        """Around one micro-batch: gradients travel between ranks after the last one only."""
-        return contextlib.nullcontext()
+    def lacking(self, reason: str | None) -> str | None:
+        """None if memory sufficed on every rank; the same on all. Where it did not, the reason of one such rank."""
+        return reason
 
-    def average(self, model: Any) -> None:
-        """Make the gradients of a model's parameters their mean over the ranks."""
+    def packed(self, model: Any, loss: T) -> T:
+        """A model's gradients and its loss in one tensor, ready to be averaged: all that `average` needs room for."""
+        return loss
+
+    def average(self, model: Any, packed: T) -> T:
+        """Make a model's gradients their mean over the ranks; returns that of the loss."""
+        return packed
 
     def mean(self, value: T) -> T:
         """A tensor's mean over the ranks, without waiting for the device."""

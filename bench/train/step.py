@@ -14,7 +14,11 @@ from bench.spec import Recipe
 from bench.train import compiled, precision
 from bench.train.loss import make_loss
 from bench.train.randomness import stream
-from bench.train.ranks import ALONE, Ranks
+from bench.train.ranks import ALONE, Ranks, StartAgain
+
+
+class TooLarge(torch.OutOfMemoryError):
+    """Not even one image at a time fits: on some rank, and all of them raise it."""
 
 
 class Step:
@@ -22,7 +26,8 @@ class Step:
 
     Where memory runs out the micro-batch is halved and the step done again from the weights before it: nothing is
     changed before all gradients are there. Then `micro_batch` says what fitted, and stays for the steps that follow.
-    Not so among ranks, where the others are waiting for these very gradients.
+    Ranks that hold the whole model each find their gradients before any are exchanged, so that they can agree on it.
+    Of a model that is spread over ranks the others are waiting in the middle of a pass: all start again.
 
     Args:
         model: on `device`, in training mode.
@@ -47,17 +52,13 @@ class Step:
         self.model, self.optimizer, self.recipe, self.device, self.ranks = model, optimizer, recipe, device, ranks
         self.micro_batch = micro_batch or recipe.micro_batch or recipe.batch
         self.dtype = precision.resolve(recipe.dtype, device, model)
-        self.compiles = False
-        self.working = precision.Working(model, "float32" if ranks.shards(model) else self.dtype)
-        if not ranks.shards(model):
+        self.compiles, self.sharded = False, ranks.shards(model)
+        self.working = precision.Working(model, "float32" if self.sharded else self.dtype)
+        if not self.sharded:
             mode = compiled.mode_for(device, ranks=ranks.size)
             self.working.network = compiled.compiled(self.working.network, mode=mode)
             self.working.keeps_gradients = mode not in compiled.WITH_GRAPHS
             self.compiles = mode != "off"
-        accumulates = self.micro_batch * ranks.size < recipe.batch
-        self.adds_up_apart = accumulates and self.working.network is not model  # in the weights, not in the network
-        if not self.adds_up_apart:
-            self.working.network = ranks.replicate(self.working.network, accumulates=accumulates)
         self.loss = make_loss(recipe)
 
     def __call__(self, x_BCHW: Tensor, labels_B: Tensor, *, lr: float, seed: int) -> Tensor:
@@ -67,15 +68,22 @@ class Step:
             The mean loss over the global batch, detached and on the device: reading it is what waits for the device.
 
         Raises:
-            RuntimeError, MemoryError: not even one image at a time fits.
+            TooLarge: not even one image at a time fits.
+            StartAgain: memory ran out on this rank where the others wait for it; what the ranks shall begin with.
         """
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        loss = self._gradients_that_fit(x_BCHW, labels_B, seed)
-        with label("optimizer"):
-            if self.recipe.clip:
-                nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip, foreach=True)
-            self.optimizer.step()
+        try:
+            loss = self._gradients_that_fit(x_BCHW, labels_B, seed)
+            with label("optimizer"):
+                if self.recipe.clip:
+                    nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip, foreach=True)
+                self.optimizer.step()
+        except (RuntimeError, MemoryError) as error:
+            smaller = min(self.micro_batch, len(labels_B)) // 2
+            if self.ranks.size == 1 or not smaller or isinstance(error, TooLarge) or not is_out_of_memory(error):
+                raise
+            raise StartAgain(smaller) from error
         return loss
 
     def rehearse(self, x_BCHW: Tensor, labels_B: Tensor) -> None:
@@ -88,42 +96,53 @@ class Step:
             buffer.copy_(value)
 
     def _gradients_that_fit(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> Tensor:
+        """Leave the gradients of the global batch with the weights; returns its loss."""
         while True:
+            found: Tensor | None = None
+            lacking: str | None = None
             try:
                 self.optimizer.zero_grad(set_to_none=True)
                 self.working.refresh()
-                return self._gradients(x_BCHW, labels_B, seed)
+                found = self._gradients(x_BCHW, labels_B, seed)
             except (RuntimeError, MemoryError) as error:
-                smallest = self.ranks.size > 1 or min(self.micro_batch, len(labels_B)) == 1
-                if smallest or not is_out_of_memory(error):
+                if self.sharded or not is_out_of_memory(error):
                     raise
+                lacking = str(error) or "out of memory"
             # outside the handler the traceback, which holds the activations, is gone
-            self.micro_batch = min(self.micro_batch, len(labels_B)) // 2
+            lacking = lacking if self.sharded else self.ranks.lacking(lacking)
+            if found is not None and lacking is None:
+                return self.ranks.average(self.model, found)
+            del found
             self.optimizer.zero_grad(set_to_none=True)
+            if min(self.micro_batch, len(labels_B)) == 1:
+                raise TooLarge(lacking)
+            self.micro_batch = min(self.micro_batch, len(labels_B)) // 2
             if self.compiles:
                 compiled.forget()
             release(self.device)
 
     def _gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> Tensor:
-        """Accumulate the gradient of the batch's mean loss, one micro-batch after another."""
+        """Accumulate the gradient of the mean loss of this rank's batch, one micro-batch after another.
+
+        Returns:
+            What the ranks are to average; no rank has waited for another yet, unless the model is spread over them.
+        """
         batch = len(labels_B)
         parts = list(zip(x_BCHW.split(self.micro_batch), labels_B.split(self.micro_batch), strict=True))
         total = torch.zeros((), device=self.device)
         for index, (x_bCHW, labels_b) in enumerate(parts):
             place = self.ranks.number * len(parts) + index  # in the global batch
             torch.manual_seed(stream(seed, "micro-batch", place) if place else seed)
-            with self.ranks.accumulating(self.working.network, last=index == len(parts) - 1):
-                with label("forward"), self._attention(len(labels_b)):
-                    loss = self.loss(self.working(x_bCHW), labels_b)
-                with label("backward"):
-                    # each image weighs 1 / batch, whatever the size of the micro-batch it is in
-                    loss = loss * (len(labels_b) / batch)
-                    loss.backward()
-                    self.working.collect()
+            self.ranks.accumulate(self.model, last=index == len(parts) - 1)
+            with label("forward"), self._attention(len(labels_b)):
+                loss = self.loss(self.working(x_bCHW), labels_b)
+            with label("backward"):
+                # each image weighs 1 / batch, whatever the size of the micro-batch it is in
+                loss = loss * (len(labels_b) / batch)
+                loss.backward()
+                self.working.collect()
             total += loss.detach()
-        if self.adds_up_apart:
-            self.ranks.average(self.model)
-        return self.ranks.mean(total)
+        return self.ranks.packed(self.model, total)
 
     def _attention(self, batch: int) -> contextlib.AbstractContextManager[Any]:
         """The fastest fused kernel for this network, measured when first asked for."""

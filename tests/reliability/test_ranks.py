@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +15,15 @@ from types import SimpleNamespace
 import pytest
 
 from bench import run
-from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, Interrupted, UserError
+from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, Interrupted, UserError
 from bench.exec import local, torchrun
 from bench.planner import Plan, PlannedCell
-from bench.spec import Cell
+from bench.spec import Cell, to_json
 from bench.store.cells import CellDirectory, Study
 from bench.store.records import read_record
 from bench.suites._recipes import recipe_for
+from bench.train.ranks import EXIT_AGAIN
+from tests.conftest import PROJECT
 
 pytestmark = pytest.mark.xdist_group("ranks")
 RECIPE = replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16)
@@ -96,6 +99,25 @@ def test_whatever_stops_a_rank_stops_all_and_one_rank_finishes_what_two_began(tm
     assert len(list(store.rglob("record.json"))) == 1 and not list(store.rglob("*.tmp"))
 
 
+def test_sharded_ranks_start_again_with_smaller_micro_batches_when_one_runs_out_of_memory(tmp_path):
+    """The other is waiting in the middle of a pass. One command ends with the record; nothing is left to be done."""
+    cell = replace(CELL, horizons=(160,), recipe=replace(RECIPE, sharding="fsdp"), tasks=())
+    (tmp_path / "cells.json").write_text(json.dumps([to_json(cell)]))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.reliability._short_ranks", "launch", "--ranks", "2", "--store", tmp_path / "test",
+         "--cells", tmp_path / "cells.json", "--suite", "test"],
+        env=os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+    assert done.returncode == EXIT_OK, done.stderr[-4000:]
+    assert "Rank 1 of 2 ran out of memory; the next start goes on with 4 images at a time" in done.stderr
+    directory = Study(tmp_path / "test").cell(cell)
+    assert outcomes(directory) == ["failed", "complete"]
+    record = read_record(directory.record)
+    assert record["status"] == "complete" and record["cost"]["sharding"] == "fsdp"
+    assert record["cost"]["micro_batches"] == [{"work": 0, "images": 4}]
+
+
 def test_ranks_that_cannot_share_a_batch_are_refused_before_anything_is_written(tmp_path, capsys):
     code = run.main(["--suite", "smoke", "--ranks", "3", "--device", "cpu", "--results", str(tmp_path / "results")])
     assert code == EXIT_USAGE
@@ -106,7 +128,10 @@ def test_ranks_that_cannot_share_a_batch_are_refused_before_anything_is_written(
 
 @pytest.mark.parametrize(
     "codes, expected",
-    [((130,), EXIT_INTERRUPTED), ((1,), EXIT_FAILED), ((2, 130), EXIT_INTERRUPTED), ((2, 1), EXIT_USAGE)],
+    [
+        ((130,), EXIT_INTERRUPTED), ((1,), EXIT_FAILED), ((2, 130), EXIT_INTERRUPTED), ((2, 1), EXIT_USAGE),
+        ((75,), EXIT_AGAIN), ((2, -9, 75), EXIT_AGAIN), ((130, 75), EXIT_INTERRUPTED),
+    ],
 )
 def test_the_launcher_hands_on_how_ranks_ended(codes, expected):
     failures = {number: SimpleNamespace(exitcode=code) for number, code in enumerate(codes)}

@@ -5,6 +5,7 @@ Every rank writes what it saw to FOLDER/rank<number>.json. Importing this module
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Callable
@@ -41,6 +42,7 @@ CASES: dict[str, tuple[str, tuple, Recipe]] = {
     "low-fsdp": ("ViT-pico/14", DROPOUT, replace(FLOAT, micro_batch=4, dtype="bfloat16", sharding="fsdp")),
     "low-whole": ("ViT-pico/14", (), replace(FLOAT, dtype="bfloat16")),
 }
+ROOM, TRIES = 2, 3  # images that fit where memory is short; steps that are tried there
 SHORT = {"vit-fsdp": 14, "low-fsdp": 4, "bit": 12, "hybrid-fsdp": 6, "low": 6, "low-whole": 6}
 
 
@@ -133,6 +135,58 @@ def job(folder: Path, ranks: Ranks = ALONE) -> dict[str, Any] | None:
     return run(JOB, context)
 
 
+class Short(torch.autograd.Function):
+    """Nothing, but on a device without room for more than ROOM images at a time: it runs out where it is told."""
+
+    @staticmethod
+    def forward(ctx, x, where, room):
+        ctx.short = where == "backward" and len(x) > room
+        if where == "forward" and len(x) > room:
+            raise torch.OutOfMemoryError("no room for activations")
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        if ctx.short:
+            raise torch.OutOfMemoryError("no room for gradients")
+        return grad, None, None
+
+
+def short_of_memory(case: str, folder: Path, ranks: Ranks, *, where: str, room: int = ROOM) -> Trainer:
+    """A trainer of the case without its micro-batch, on ranks of which the last has no more than `room`."""
+    name, options, recipe = CASES[case]
+    CASES["short"] = (name, options, replace(recipe, micro_batch=0))
+    made = trainer("short", folder, ranks)
+    assert made.train_step is not None
+    if ranks.number == ranks.size - 1:
+        made.train_step.working.network.blocks[0].register_forward_hook(
+            lambda _, __, x: Short.apply(x, where, room)
+        )
+    return made
+
+
+def running_out(folder: Path, ranks: Ranks) -> dict[str, Any]:
+    """Losses, a digest of all that was trained, and micro-batches, where memory ran out on one rank and where
+    micro-batches were as small from the first; and how it ends where nothing fits."""
+    found: dict[str, Any] = {}
+    for case in ("vit", "low"):
+        name, options, recipe = CASES[case]
+        CASES["small"] = (name, options, replace(recipe, micro_batch=ROOM))
+        made_by = {"small": trainer("small", folder / "short", ranks)}
+        for where in ("forward", "backward"):
+            made_by[where] = short_of_memory(case, folder / "short", ranks, where=where)
+        for how, made in made_by.items():
+            seen = losses(made, TRIES)
+            state = b"".join(value.numpy().tobytes() for _, value in sorted(made.state().items()))
+            found[f"{case} {how}"] = [seen, hashlib.sha256(state).hexdigest(), made.position.micro_batches]
+    made = short_of_memory("vit", folder / "short", ranks, where="backward", room=0)
+    try:
+        made.step()
+    except torch.OutOfMemoryError as error:
+        found["nothing fits"] = f"{type(error).__name__}: {error}"
+    return found
+
+
 def falls_out(ranks: Ranks) -> str:
     """What the first rank says when the other has failed and gone."""
     if ranks.number == 1:
@@ -160,6 +214,7 @@ def main(folder: Path) -> None:
         made = trainer(case, folder / "one-vit", ranks)
         assert made.resume()
         found["resumed"][case] = losses(made, CONTINUED)
+    found["running out"] = running_out(folder, ranks)
     found["body"] = job(folder / "job-two", ranks)
     (folder / f"rank{ranks.number}.json").write_text(json.dumps(found))
     (folder / "said").write_text(falls_out(ranks))

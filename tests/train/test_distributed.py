@@ -16,7 +16,7 @@ from bench.store import checkpoints
 from bench.store.correct import from_detail
 from bench.train.ranks import Ranks, check_cells
 from tests.conftest import PROJECT
-from tests.train._two_ranks import CASES, CONTINUED, SAVED, SHORT, STEPS, job, losses, trainer
+from tests.train._two_ranks import CASES, CONTINUED, ROOM, SAVED, SHORT, STEPS, TRIES, job, losses, trainer
 
 pytestmark = pytest.mark.xdist_group("ranks")
 EXACT = ("vit", "vit-fsdp", "bit", "bit-micro", "hybrid-fsdp")
@@ -113,6 +113,22 @@ def test_a_wish_of_any_rank_to_stop_is_known_to_all_one_step_later(two):
 def test_the_others_know_which_rank_failed_and_why(two, folder):
     first, _, _ = (folder / "said").read_text().partition("\n")
     assert first == "Rank 1 of 2 failed: ArithmeticError: a fuse blew"
+
+
+@pytest.mark.parametrize("where", ["forward", "backward"])
+@pytest.mark.parametrize("case", ["vit", "low"])
+def test_ranks_agree_on_a_smaller_micro_batch_when_memory_runs_out_on_one(two, case, where):
+    """In the middle of a pass too; then all is as if micro-batches had been as small from the first, to the bit."""
+    for rank in two:
+        found = rank["running out"]
+        (losses_T, digest, noted), (wanted_T, wanted, none) = found[f"{case} {where}"], found[f"{case} small"]
+        assert noted == [{"work": 0, "images": ROOM}] and none == []
+        assert losses_T == wanted_T and len(set(losses_T)) == TRIES and digest == wanted
+
+
+def test_where_not_even_one_image_fits_on_one_rank_all_ranks_end_alike(two):
+    wanted = "TooLarge: Rank 1 of 2: no room for gradients"
+    assert [rank["running out"]["nothing fits"] for rank in two] == [wanted, wanted]
 
 
 def test_the_record_of_ranks(two, folder):
