@@ -7,6 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from bench.tasks._batches import InBatches  # noqa: E402
 from bench.tasks._features import extractor, to_input  # noqa: E402
 
 
@@ -62,3 +63,35 @@ def test_read_only_maps_are_fine(tmp_path) -> None:
 def test_no_images() -> None:
     with pytest.raises(ValueError, match="no images"):
         extractor(Recorder(), image_size=4, channels=1)(images(0, 4, 1))
+
+
+class Tight(Recorder):
+    """Has room for `room` images at a time."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+
+    def features(self, x_BCHW):
+        found = super().features(x_BCHW)
+        if len(x_BCHW) > self.room:
+            raise torch.OutOfMemoryError("no room")
+        return found
+
+
+def test_where_memory_runs_out_batches_are_halved_and_every_image_is_done_once() -> None:
+    x = images(23, 4, 1)
+    model, batches = Tight(3), InBatches(10, device="cpu")
+    features_ND = extractor(model.train(), image_size=4, channels=1, batches=batches)(x)
+    assert model.sizes == [10, 5, *[2] * 11, 1]
+    np.testing.assert_array_equal(features_ND, extractor(Recorder(), image_size=4, channels=1)(x))
+    assert batches.shrunk and batches.batch == 2 and model.training
+    with pytest.raises(torch.OutOfMemoryError):
+        extractor(Tight(0), image_size=4, channels=1)(x)
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory() -> None:
+    batches = InBatches(10, device="cpu")
+    with pytest.raises(RuntimeError, match="size"):
+        batches(5, lambda part: torch.ones(2) @ torch.ones(len(range(5)[part])))
+    assert not batches.shrunk and batches.batch == 10

@@ -1,0 +1,82 @@
+"""Evaluation where memory is short: smaller batches, the same scores, and a record that says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from bench.jobs import train
+from bench.jobs._contract import JobContext
+from bench.spec import Cell, Recipe, TaskSpec
+from bench.store.cells import CellDirectory
+from bench.train.evaluate import top1
+from tests.tasks.test_finetune import images as toy
+from vit.model import VisionTransformer
+
+TASKS = (
+    TaskSpec(task="fewshot", data="digits", options=(("shots", (5,)), ("draws", 1), ("test_limit", 200))),
+    TaskSpec(task="finetune", data="digits", options=(("steps", 3), ("batch", 32), ("rates", (0.1,)))),
+)
+CELL = Cell(
+    model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(64,), seed=1, tasks=TASKS,
+    recipe=Recipe(batch=16, dtype="float32"),
+)  # fmt: skip
+
+
+class Tight(nn.Module):
+    """Says of each image how light it is; has room for `room` of them at a time."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+
+    def forward(self, x_BCHW):
+        if len(x_BCHW) > self.room:
+            raise MemoryError
+        mean_B = x_BCHW.mean((1, 2, 3))
+        return torch.stack([mean_B, -mean_B], 1)
+
+
+def test_top1_counts_every_image_once():
+    images = replace(toy(), labels_N=np.arange(90) % 2, class_names=("a", "b"))
+    lightness_N = images.images_NHWC.mean((1, 2, 3))
+    wanted = int(((lightness_N < 127.5) == images.labels_N).sum())
+    for room in (90, 7):
+        assert top1(Tight(room), images, device="cpu") == wanted
+    with pytest.raises(MemoryError):
+        top1(Tight(0), images, device="cpu")
+
+
+def row(folder, said: list[str]) -> dict:
+    """What the training job finds of CELL."""
+    context = JobContext(
+        directory=CellDirectory(folder), attempt=folder, device="cpu", threads=1, progress=lambda _: None,
+        should_stop=lambda: False, log=said.append,
+    )  # fmt: skip
+    return train.run(CELL, context)["horizons"][0]
+
+
+def test_a_row_says_where_evaluation_ran_out_of_memory_and_has_the_scores_of_one_where_it_did_not(
+    tmp_path, monkeypatch
+):
+    said: list[str] = []
+    wanted = row(tmp_path / "roomy", said)
+    assert "smaller_batches" not in wanted and not [text for text in said if "memory" in text]
+    features = VisionTransformer.features
+
+    def tight(self, x_BCHW):
+        if len(x_BCHW) > (20 if self.training else 100):
+            raise torch.OutOfMemoryError("no room")
+        return features(self, x_BCHW)
+
+    monkeypatch.setattr(VisionTransformer, "features", tight)
+    found = row(tmp_path / "tight", said)
+    assert found["smaller_batches"] == {"evaluate": 64, "finetune": 16}
+    assert "out of memory in evaluation (evaluate): went on with 64 images at a time" in said
+    assert {score["task"] for score in wanted["scores"]} == {"upstream", "fewshot", "finetune"}
+    for score, other in zip(found["scores"], wanted["scores"], strict=True):
+        assert score["value"] == pytest.approx(other["value"], abs=2 / other["num_test"]), score["task"]
