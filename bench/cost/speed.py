@@ -76,7 +76,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether an exception says that memory ran out, on any device."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in OOM_TEXTS)
+    if not isinstance(error, RuntimeError):
+        return False
+    if any(text in str(error).lower() for text in OOM_TEXTS):
+        return True
+    earlier = error.__context__  # a recording of a CUDA graph that memory ends fails again when it is closed
+    return earlier is not None and is_out_of_memory(earlier)
 
 
 def release(device: str) -> None:

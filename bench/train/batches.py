@@ -88,4 +88,7 @@ class Batches:
         return self.images_NHWC[index_B[:, None, None], rows_BH[:, :, None], columns_BW[:, None, :]]
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array).to(self.device, non_blocking=True)
+        tensor = torch.from_numpy(array)
+        if self.device.startswith("cuda"):
+            tensor = tensor.pin_memory()  # a copy from other memory may wait until the device is idle
+        return tensor.to(self.device, non_blocking=True)

@@ -106,14 +106,19 @@ class Working:
         if not self.keeps_gradients:
             for parameter in self.shared:
                 parameter.grad = None if parameter.grad is None else parameter.grad.clone()
+        fresh, found = list[Tensor](), list[Tensor]()
         for weight, twin in zip(self.weights, self.copies, strict=True):
             if twin.grad is None:
                 continue
             if weight.grad is None:
-                weight.grad = twin.grad.to(weight.dtype)
+                weight.grad = torch.empty_like(twin.grad, dtype=weight.dtype)
+                fresh.append(weight.grad)
+                found.append(twin.grad)
             else:
                 weight.grad.add_(twin.grad)
             twin.grad = None
+        if fresh:
+            torch._foreach_copy_(fresh, found)  # on a GPU a few launches: one for each could take as long as a step
 
 
 def _stays_float32(module: nn.Module) -> bool:

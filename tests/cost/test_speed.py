@@ -100,6 +100,17 @@ def test_other_errors_are_not_taken_for_out_of_memory() -> None:
     assert speed.is_out_of_memory(torch.OutOfMemoryError("x")) and speed.is_out_of_memory(MemoryError())
 
 
+@pytest.mark.parametrize("first, wanted", [(torch.OutOfMemoryError("x"), True), (ValueError("x"), False)])
+def test_a_failure_to_tidy_up_after_a_lack_of_memory_is_one(first: Exception, wanted: bool) -> None:
+    try:
+        try:
+            raise first
+        finally:
+            raise RuntimeError("operation failed due to a previous error during capture")
+    except RuntimeError as error:
+        assert speed.is_out_of_memory(error) == wanted
+
+
 @pytest.mark.parametrize("limit", [0, 1, 2, 37, 100, 1000])
 @pytest.mark.parametrize("start", [1, 64, 5000])
 def test_search_for_the_largest_batch(limit: int, start: int) -> None:

@@ -80,9 +80,60 @@ def test_kernels_that_refuse_a_shape_are_passed_over():
     only_on_gpus = SDPBackend.CUDNN_ATTENTION
     both = (only_on_gpus, SDPBackend.FLASH_ATTENTION)
     stream = torch.get_rng_state()
-    assert compiled.fastest_kernel(shape, kernels=both, **options) == SDPBackend.FLASH_ATTENTION
-    assert compiled.fastest_kernel(shape, kernels=(only_on_gpus,), **options) == SDPBackend.MATH
+    assert compiled.ranked_kernels(shape, kernels=both, **options) == [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+    assert compiled.ranked_kernels(shape, kernels=(only_on_gpus,), **options) == [SDPBackend.MATH]
     assert torch.equal(torch.get_rng_state(), stream)  # dropout draws from it next
+
+
+def test_kernels_that_compute_something_else_are_passed_over(monkeypatch):
+    right = F.scaled_dot_product_attention
+
+    def wrong(q, k, v):
+        x = right(q, k, v)
+        return x if not torch.backends.cuda.flash_sdp_enabled() else x + 0.5 * v
+
+    options = {"dtype": torch.bfloat16, "device": "cpu", "calls": 1, "kernels": (SDPBackend.FLASH_ATTENTION,)}
+    assert SDPBackend.FLASH_ATTENTION in compiled.ranked_kernels((6, 2, 9, 16), **options)
+    monkeypatch.setattr(F, "scaled_dot_product_attention", wrong)
+    assert compiled.ranked_kernels((6, 2, 9, 16), **options) == [SDPBackend.MATH]
+
+
+@pytest.mark.parametrize("mode", ["default", "max-autotune"])
+def test_a_study_compiles_each_shape_once_whatever_the_mode(monkeypatch, mode):
+    """Through the real steps of cells one after another, at rates that change, in micro-batches; only the code
+    generator is replaced, by a backend that needs no compiler."""
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._inductor import compile_fx
+
+    compilations: list[int] = []
+
+    def counted(graph, inputs):
+        compilations.append(len(inputs))
+        return make_boxed_func(graph.forward)
+
+    backend = aot_autograd(fw_compiler=counted)
+    monkeypatch.setattr(compile_fx, "compile_fx", lambda graph, inputs, **_: backend(graph, inputs))
+    monkeypatch.setenv(compiled.VARIABLE, mode)
+    torch._dynamo.reset()
+    recipe = Recipe(batch=8, micro_batch=4, dtype="bfloat16")
+    for seed in range(3):
+        model = made(seed)
+        step = Step(model=model, optimizer=make_optimizer(model, recipe), recipe=recipe, device="cpu")
+        assert step.working.keeps_gradients == (mode not in compiled.WITH_GRAPHS)
+        for number in range(3):
+            step(torch.ones(8, 1, 28, 28), torch.arange(8), lr=0.1 / (number + 1), seed=number)
+    assert len(compilations) == 2  # forward and backward
+
+
+@pytest.mark.parametrize("name", ["ViT-pico/14", "R5+ViT-pico/14", "R8x0.125-s2"])
+def test_every_family_is_one_graph(name):
+    """A break would cost launches, and keep CUDA graphs from covering the step."""
+    torch._dynamo.reset()
+    options = {"dropout": 0.1} if "ViT" in name else {}
+    network = Working(models.build(name, **SIZES, **options).train(), "bfloat16").network
+    whole = torch.compile(network, backend="aot_eager", fullgraph=True, dynamic=False)
+    whole(torch.rand(2, 1, 28, 28).bfloat16()).float().sum().backward()
 
 
 def test_gradients_that_a_graph_would_overwrite_are_copied_and_still_add_up():
