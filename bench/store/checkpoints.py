@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,8 +88,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     return target
 
 
-def verify(path: Path) -> None:
-    """Check every file of a checkpoint against its manifest.
+def verify(path: Path, names: Sequence[str] = FILES) -> None:
+    """Check files of a checkpoint, every one by default, against its manifest.
 
     Raises:
         ValueError: saying what is wrong.
@@ -101,8 +102,8 @@ def verify(path: Path) -> None:
         raise ValueError(f"the manifest cannot be read ({error!r})") from error
     if step != _number(path)[0] or len(manifest["files"]) != len(FILES):
         raise ValueError("the manifest is of another checkpoint")
-    for name, (size, sha256) in files.items():
-        file = path / name
+    for name in names:
+        file, (size, sha256) = path / name, files[name]
         if not file.is_file() or file.stat().st_size != size:
             raise ValueError(f"{name} is missing or truncated")
         try:
@@ -140,9 +141,10 @@ def load(folder: Path, step: int) -> Checkpoint:
 
 
 def newest_state(folder: Path) -> dict[str, Any] | None:
-    """JSON state of the newest checkpoint, unverified and without its tensors: for showing progress only."""
+    """JSON state of the newest checkpoint whose state verifies, whatever its tensors: for showing progress only."""
     for path in _steps(folder):
         try:
+            verify(path, [STATE])
             return json.loads((path / STATE).read_bytes())
         except (OSError, ValueError):
             continue

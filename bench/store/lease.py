@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
 import platform
 import threading
@@ -14,10 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from bench.store import atomic
+from bench.store import atomic, sealed
 
 EXPIRES_AFTER = 90.0  # seconds without a heartbeat, for runners on another machine
 HEARTBEAT = 10.0
+NEVER_UNSEALED: frozenset[str] = frozenset()
 
 
 def _machine() -> str:
@@ -48,16 +48,17 @@ def _alive(pid: int, started: str | None) -> bool:
 
 
 def holder_is_alive(path: Path) -> bool:
-    """Whether the lease at `path` is held by a running process (or by another machine that still beats)."""
+    """Whether the lease at `path` is held by a running process (or by another machine that still beats). Of one that
+    cannot be read, torn or altered, only the heartbeat tells."""
     try:
-        lease = json.loads(path.read_text())
+        lease = sealed.read(path, before=NEVER_UNSEALED)
         age = time.time() - path.stat().st_mtime
     except FileNotFoundError:
         return False
     except (ValueError, OSError):
         return path.exists() and time.time() - path.stat().st_mtime < EXPIRES_AFTER
     if lease.get("machine") == _machine():
-        return _alive(int(lease["pid"]), lease.get("started"))
+        return _alive(lease["pid"], lease["started"])
     return age < EXPIRES_AFTER
 
 
@@ -111,7 +112,7 @@ def _locked(lock: Path, handle: IO[bytes]) -> bool:
 def _content() -> bytes:
     """What this process's lease says."""
     body = {"machine": _machine(), "pid": os.getpid(), "started": _start_time(os.getpid())}
-    return json.dumps(body).encode()
+    return sealed.to_bytes(body)
 
 
 def _is_mine(path: Path) -> bool:

@@ -20,7 +20,12 @@ def write(path: Path, body: Mapping[str, Any]) -> None:
     Raises:
         UserError: the disk is full, ….
     """
-    atomic.write_json(path, {**body, SEAL: _digest(body)})
+    atomic.write_bytes(path, to_bytes(body))
+
+
+def to_bytes(body: Mapping[str, Any]) -> bytes:
+    """A JSON object with its seal, as `write` writes it."""
+    return atomic.dump_json({**body, SEAL: _digest(body)})
 
 
 def read(path: Path, *, before: frozenset[str]) -> dict[str, Any]:

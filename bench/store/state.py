@@ -11,8 +11,8 @@ State = tuple[str, float, str | None]
 def state_of(directory: CellDirectory) -> State:
     """(state, fraction done, note) of a cell.
 
-    States: "done" (also a diverged or out-of-memory result), "partial", "failed" (tried, no record), "missing",
-    "damaged" (its record does not verify and will be set aside).
+    States: "done" (also a diverged or out-of-memory result), "partial", "failed" (tried without a result), "missing",
+    "damaged" (its record does not verify and will be set aside). All but "done" are run again.
 
     Raises:
         UserError: its record is from a newer version of the project.
@@ -22,7 +22,8 @@ def state_of(directory: CellDirectory) -> State:
     except records.DamagedRecord as error:
         return "damaged", 0.0, error.what
     if outcome is not None:
-        return "done", 1.0, None if outcome.status == "complete" else f"{outcome.status}: {outcome.reason}"
+        note = None if outcome.status == "complete" else f"{outcome.status}: {outcome.reason}"
+        return ("failed", 0.0, note) if outcome.status == "failed" else ("done", 1.0, note)
     progress = checkpoints.newest_state(directory.checkpoints)
     failed = any(attempt_status(last).get("outcome") == "failed" for last in directory.attempts()[-1:])
     if progress is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 
@@ -12,16 +13,17 @@ import torch
 from bench.data import _cache
 from bench.errors import UserError
 from bench.spec import Cell, to_json
-from bench.store import checkpoints, records, sealed, weights
+from bench.store import checkpoints, lease, records, sealed, weights
 from bench.store.cells import SPEC_FIELDS, STATUS_FIELDS, CellDirectory
 from bench.store.checkpoints import Checkpoint
+from bench.store.state import state_of
 
 TENSORS = {"a": torch.arange(40.0).reshape(5, 8), "b": torch.tensor(3), "c": torch.ones(3, dtype=torch.bfloat16)}
 RECORD = {key: {} for key in records.REQUIRED} | {"status": "complete", "suite": "s", "cell_id": "0", "horizons": [1.5]}
 
 
 def checkpoint(folder: Path) -> Path:
-    return checkpoints.save(folder, Checkpoint(step=1, tensors=TENSORS, state={"work": 1}))
+    return checkpoints.save(folder, Checkpoint(step=1, tensors=TENSORS, state={"work": 1, "total_work": 2}))
 
 
 def write_record(folder: Path) -> Path:
@@ -44,6 +46,21 @@ def write_status(folder: Path) -> Path:
     return folder / "status.json"
 
 
+def write_lease(folder: Path) -> Path:
+    assert lease._acquire(folder / "lease.json")
+    return folder / "lease.json"
+
+
+def write_progress(folder: Path) -> Path:
+    return checkpoint(folder / "checkpoints") / checkpoints.STATE
+
+
+def read_progress(path: Path) -> None:
+    state, fraction, _ = state_of(CellDirectory(path.parents[2]))
+    if (state, fraction) != ("partial", 0.5):
+        raise ValueError("nothing to go on from")
+
+
 def write_cache(folder: Path) -> Path:
     entry = folder / "cache" / "entry"
     _cache._store(entry, {"x": TENSORS["a"].numpy()})
@@ -61,6 +78,8 @@ KINDS = {
     "weights": (write_weights, weights.about),
     "spec": (write_spec, lambda path: sealed.read(path, before=SPEC_FIELDS)),
     "status": (write_status, lambda path: sealed.read(path, before=STATUS_FIELDS)),
+    "lease": (write_lease, lambda path: sealed.read(path, before=lease.NEVER_UNSEALED)),
+    "progress": (write_progress, read_progress),
     "cache": (write_cache, read_cache),
     **{
         f"checkpoint {name}": (
@@ -91,6 +110,17 @@ def test_every_flip_is_noticed(tmp_path, kind):
             read(path)
     path.write_bytes(whole)
     read(path)
+
+
+def test_an_altered_lease_lives_by_its_heartbeat(tmp_path):
+    """Neither is its holder robbed, whatever process the lease names now, nor is the cell locked for ever."""
+    path = write_lease(tmp_path)
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert lease.holder_is_alive(path)
+        os.utime(path, (0, 0))
+        assert not lease.holder_is_alive(path)
 
 
 def test_a_damaged_spec_is_kept_beside_a_new_one(tmp_path):

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from bench.errors import UserError
-from bench.store import lease
+from bench.store import lease, sealed
 
 
 def test_two_claimants_one_wins(tmp_path):
@@ -54,8 +54,8 @@ def test_a_killed_runner_loses_its_lease(tmp_path):
 def test_a_reused_process_number_is_not_the_holder(tmp_path):
     path = tmp_path / "lease.json"
     with lease.claim(path):
-        content = json.loads(path.read_text())
-        path.write_text(json.dumps(content | {"started": "1"}))
+        content = sealed.read(path, before=lease.NEVER_UNSEALED)
+        sealed.write(path, content | {"started": "1"})
         assert not lease.holder_is_alive(path)
 
 

@@ -11,6 +11,7 @@ from bench import SCHEMA_VERSION
 from bench.errors import UserError
 from bench.store import records
 from bench.store.cells import CellDirectory
+from bench.store.state import state_of
 
 BODY = {
     "suite": "smoke", "cell_id": "0" * 10, "directory": "x-0000000000", "cell": {"model": "m", "horizons": (0, 10)},
@@ -106,3 +107,13 @@ def test_attempts_are_counted_beyond_a_thousand_whatever_else_lies_there(tmp_pat
         (tmp_path / "attempts" / name).mkdir(parents=True)
     assert directory.new_attempt().name == "1001"
     assert [path.name for path in directory.attempts()] == ["002", "999", "1000", "1001"]
+
+
+@pytest.mark.parametrize(("status", "state"), [
+    ("complete", "done"), ("diverged", "done"), ("oom", "done"), ("failed", "failed"),
+])  # fmt: skip
+def test_only_a_record_of_a_failure_leaves_a_cell_to_repeat(tmp_path, status, state):
+    directory = CellDirectory(tmp_path)
+    records.write_record(directory.record, BODY | {"status": status, "reason": "why"})
+    assert state_of(directory)[0] == state
+    assert (state_of(directory)[2] is None) == (status == "complete")
