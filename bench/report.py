@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import SCHEMA_VERSION, discover
+from bench import SCHEMA_VERSION, discover, studies
 from bench.errors import EXIT_OK, UserError, command
 
 if TYPE_CHECKING:
@@ -193,20 +193,22 @@ def main(argv: list[str] | None = None) -> int:
     from bench.run import parser
 
     p = parser("python -m bench.report", __doc__ or "", EXAMPLES)
-    p.add_argument("--suite", default="scaling", help="which study (default: scaling)")
+    p.add_argument("--suite", default="scaling", help="which study: its folder's name (default: scaling)")
     p.add_argument("--results", type=Path, default=Path("results"), help="where results are (default: results)")
     p.add_argument("--reference", choices=[PAPER], help="lay the paper's published points under the measured ones")
     p.add_argument("--into", type=Path, help="copy the records of the study's grid to this folder, and report there")
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
     arguments = p.parse_args(argv)
-    directory = arguments.results / arguments.suite
-    if not directory.is_dir() and arguments.suite != PAPER:
-        _refuse(arguments.suite, arguments.results)
-    if arguments.into and arguments.suite != PAPER:
-        from bench.store.collect import collect
+    directory, suite = arguments.results / arguments.suite, arguments.suite
+    if suite != PAPER:
+        if not directory.is_dir():
+            raise studies.absent(suite, arguments.results)
+        suite = studies.suite_of(directory)
+        if arguments.into:
+            from bench.store.collect import collect
 
-        collect(directory, arguments.into)
-    paths = build(arguments.into or directory, suite=arguments.suite, reference=arguments.reference)
+            collect(directory, arguments.into)
+    paths = build(arguments.into or directory, suite=suite, reference=arguments.reference)
     if arguments.json:
         print(json.dumps(to_json(paths)))
     else:
@@ -214,18 +216,6 @@ def main(argv: list[str] | None = None) -> int:
 
         say(paths, Console())
     return EXIT_OK
-
-
-def _refuse(suite: str, results: Path) -> None:
-    """The message for a study that is not there: what is there instead, or how to make it."""
-    from bench.errors import unknown
-
-    there = sorted(p.parent.name for p in results.glob("*/cells")) if results.is_dir() else []
-    if suite not in discover.names("suite"):
-        raise unknown("suite", suite, {*discover.names("suite"), *there})
-    has = f" It has: {', '.join(there)}." if there else ""
-    what = f"There are no results of {suite!r} in {results}.{has}"
-    raise UserError(what, f"Run python -m bench.run --suite {suite} first.")
 
 
 if __name__ == "__main__":

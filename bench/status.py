@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from bench import studies
 from bench.cli import parser
 from bench.errors import EXIT_OK, UserError, command
 from bench.store import plan as plan_file
@@ -48,14 +49,15 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--results", type=Path, default=Path("results"), help="where results are (default: results)")
     p.add_argument("--json", action="store_true", help="machine-readable output")
     arguments = p.parse_args(argv)
+    there = studies.named(arguments.results)
     if arguments.suite:
-        studies = [Study(arguments.results / arguments.suite)]
-    else:
-        studies = [Study(p.parent) for p in sorted(arguments.results.glob("*/cells"))]
-    if not studies or not studies[0].cells_path.exists():
+        if arguments.suite not in there:
+            raise studies.absent(arguments.suite, arguments.results)
+        there = [arguments.suite]
+    if not there:
         raise UserError(f"No study in {arguments.results}.", "Start one with `python -m bench.run --suite smoke`.")
     found = {}
-    for study in studies:
+    for study in (Study(arguments.results / name) for name in there):
         study.check()
         cells = [describe(directory) for directory in study.directories()]
         absent = plan_file.never_started(plan_file.read(study.path), [cell["name"] for cell in cells])
