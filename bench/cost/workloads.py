@@ -76,6 +76,8 @@ class Subject:
                     kept.extend((self.images(batch), torch.arange(batch, device=self.device) % CLASSES))
                 images, labels = kept
             step(images, labels, lr=recipe.lr, seed=0)
+            if step.micro_batch < batch:  # the step went on in parts: another workload
+                raise speed.OutOfMemory
 
         return Workload(name=f"training {batch}", call=call, images=batch)
 

@@ -2,6 +2,9 @@
 
 This is torchrun, called as a library so that a rank's end becomes one sentence. `torchrun -m bench.worker …` does the
 same, on many machines too, with torchrun's own account of what failed.
+
+Ranks of a sharded model that end because memory ran out on one are started again, with smaller micro-batches (torchrun
+does so where it is given `--max-restarts`).
 """
 
 from __future__ import annotations

@@ -230,3 +230,19 @@ def test_suite_fits_its_time(tmp_path: Path) -> None:
     cells = suite.cells(SuiteOptions(scale="cpu"))
     assert len(cells) * job.expected_seconds(cells[0]) / 2 < 240
     assert CPU_PACE.windows >= 5
+
+
+def test_the_largest_batch_of_training_is_one_that_is_not_done_in_parts(monkeypatch) -> None:
+    from bench.cost.workloads import Subject
+
+    class Tight(torch.nn.Linear):
+        def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+            if len(x_BCHW) > 5:
+                raise torch.OutOfMemoryError("no room")
+            return super().forward(x_BCHW.flatten(1))
+
+    monkeypatch.setattr(Subject, "build", lambda self: Tight(4, 1000))
+    subject = Subject(model="tight", image_size=2, channels=1, device="cpu", dtype="float32")
+    pace = Pace(windows=1, seconds=0.0)
+    found = subject.largest_training(32, pace=pace)
+    assert found is not None and found.images == 4
