@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.data.images import ImageSet
 from bench.data.real import real_hash, real_right
-from bench.data.subset import nested
+from bench.data.subset import priorities, rank_within_class
 from bench.errors import UserError
 from bench.spec import Recipe
 from bench.tasks._common import accuracy_score, judged
@@ -122,9 +122,18 @@ def _check(made: Tuning, num_train: int) -> None:
 
 
 def split(train: ImageSet, num_held_out: int) -> tuple[ImageSet, ImageSet]:
-    """(training part, held-out part), both class-balanced: the head and the tail of the nested order."""
-    order_N = nested(train.labels_N, None, keys_N=train.content_keys_N)
-    return train.take(order_N[: len(train) - num_held_out]), train.take(order_N[len(train) - num_held_out :])
+    """(training part, held-out part): of every class its share, within one image; which ones, their content decides."""
+    order_N = np.argsort(priorities(train.labels_N, "held-out", keys_N=train.content_keys_N), kind="stable")
+    rank_N = rank_within_class(train.labels_N, order_N)
+    held_out_N = (rank_N < shares(np.bincount(train.labels_N), num_held_out)[train.labels_N])[order_N]
+    return train.take(order_N[~held_out_N]), train.take(order_N[held_out_N])
+
+
+def shares(counts_K: np.ndarray, number: int) -> np.ndarray:
+    """How many of each class make `number` of all: shares rounded down, and up where most is left (Hamilton)."""
+    shares_K, left_K = np.divmod(counts_K * number, counts_K.sum())
+    shares_K[np.argsort(-left_K, kind="stable")[: number - shares_K.sum()]] += 1
+    return shares_K
 
 
 def choose(context: TaskContext, train: ImageSet, settings: Tuning, *, purpose: str) -> Choice:

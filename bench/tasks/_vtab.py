@@ -30,12 +30,26 @@ NO_SHIFT = ("clevr-count", "clevr-distance", "dmlab", "kitti-distance", "dsprite
 
 def group_of(data: str) -> str | None:
     """The group of a data set's task; None for one that is in neither table."""
-    name = data.partition(":")[0]
     for table in (VTAB, SMALL):
         for group, names in table.items():
-            if name in names:
+            if _base(data) in names:
                 return group
     return None
+
+
+def may_shift(data: str) -> bool:
+    """Whether shifting the images of a data set, stored at any size, leaves the answer as it is."""
+    return _base(data) not in NO_SHIFT
+
+
+def may_flip(data: str) -> bool:
+    """Whether mirroring them does."""
+    return _base(data) not in NO_FLIP
+
+
+def _base(data: str) -> str:
+    """The name without a size."""
+    return data.partition(":")[0]
 
 
 def names(table: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

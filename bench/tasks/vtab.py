@@ -1,9 +1,10 @@
 """VTAB-1k: how well a model adapts to a task from 1,000 examples; the benchmark's score is the plain mean over tasks.
 
-The protocol (Zhai et al. 2019, section 3): 1,000 examples of the training split, of which 800 train and 200 judge every
-choice; then a fit on all 1,000 with what was chosen, and the whole test split once. Every task has the same settings:
-the ViT paper's (Table 4: the whole network is fine-tuned for 2,500 steps of 512 at rate 0.01), unless a study says
-otherwise. One rate leaves nothing to choose; of several, each task chooses one: the same sweep for all.
+The protocol (Zhai et al. 2019, section 3): 1,000 examples of the training split, at the frequencies of their classes
+there, of which 800 train and 200 judge every choice; then a fit on all 1,000 with what was chosen, and the whole test
+split once. Every task has the same settings: the ViT paper's (Table 4: the whole network is fine-tuned for 2,500 steps
+of 512 at rate 0.01), unless a study says otherwise. One rate leaves nothing to choose; of several, each task chooses
+one: the same sweep for all.
 
 One data set is one task of the benchmark. `detail` names its group; means over tasks and groups belong to the analysis.
 """
@@ -12,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.data.subset import nested
+import numpy as np
+
+from bench.data.subset import priorities
 from bench.errors import UserError
 from bench.tasks import _tuning, _vtab
 from bench.tasks._common import balanced_part
 from bench.tasks._contract import Score, TaskContext
 
-REVISION = 1
+REVISION = 2  # examples at natural frequencies; every class holds out its share
 EXAMPLES, HELD_OUT = 1_000, 200
 STEPS, BATCH, RATES = 2_500, 512, (0.01,)
 
@@ -43,7 +46,7 @@ def evaluate(
         steps, batch, rates: the same for every task. Of several rates one is chosen on the 200 examples.
         repeats: other 1,000 examples each: the draws of the scores.
         test_limit: score the nested, class-balanced part of this size; None scores the whole test split.
-        shift, flip: augmentation, left out of the tasks whose answer it would change (`_vtab.NO_SHIFT`, `NO_FLIP`).
+        shift, flip: augmentation, left out of the tasks whose answer it would change (`_vtab.may_shift`, `may_flip`).
 
     Raises:
         UserError: options out of range, fewer than 1,000 training examples, data that is not on this machine.
@@ -58,14 +61,15 @@ def evaluate(
         )
     settings = _tuning.tuning(
         EXAMPLES, steps=steps, batch=batch, rates=rates, held_out=HELD_OUT, image_size=image_size,
-        shift=0 if data in _vtab.NO_SHIFT else shift, flip=flip and data not in _vtab.NO_FLIP,
+        shift=shift if _vtab.may_shift(data) else 0, flip=flip and _vtab.may_flip(data),
     )  # fmt: skip
     detail = (("group", _vtab.group_of(data)),)
     scores = []
     for draw in range(repeats):
-        chosen_N = nested(train.labels_N, EXAMPLES, draw, keys_N=train.content_keys_N)
+        order_N = np.argsort(priorities(train.labels_N, f"vtab/{draw}", keys_N=train.content_keys_N), kind="stable")
+        examples = train.take(order_N[:EXAMPLES])
         scores += _tuning.evaluate(
-            context, train.take(chosen_N), test, settings, task="vtab", data=data, draws=(draw,), detail=detail
+            context, examples, test, settings, task="vtab", data=data, draws=(draw,), detail=detail
         )
     return scores
 

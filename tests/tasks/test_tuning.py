@@ -41,6 +41,7 @@ class Fake:
 
     def __call__(self, images, *, recipe, steps, image_size=None, purpose="") -> FineTuned:
         self.trained.append((purpose, recipe.lr, images.content_keys_N))
+        self.recipe = recipe
         self.forward += 3 * steps * recipe.batch
         accuracy = self.accuracy_of[recipe.lr]
 
@@ -143,20 +144,41 @@ def test_nothing_is_chosen_on_the_test_split(seed: int, task) -> None:
         assert bool(test_keys & set(keys.tolist())) == (not purpose.endswith("choose"))
 
 
-@settings(max_examples=30, deadline=None)
-@given(held_out=st.integers(1, 599), limit=st.integers(20, 600))
-def test_the_two_parts_are_balanced_and_share_nothing(held_out: int, limit: int) -> None:
-    train = image_set("train").take(np.arange(limit))
-    held_out = min(held_out, limit - 1)
-    part, rest = _tuning.split(train, held_out)
-    assert len(rest) == held_out and len(part) == limit - held_out
-    keys = [s.content_keys_N for s in (part, rest, train)]
+def skewed(*counts: int) -> ImageSet:
+    """Noise, class by class, of so many images each."""
+    labels_N = np.repeat(np.arange(len(counts)), counts)
+    pixels = np.random.default_rng(0).integers(0, 256, (len(labels_N), 4, 4, 1), dtype=np.uint8)
+    names = tuple(map(str, range(len(counts))))
+    return ImageSet(name="skewed", split="train", images_NHWC=pixels, labels_N=labels_N, class_names=names, kind="x")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    counts=st.lists(st.integers(0, 120), min_size=1, max_size=12).filter(lambda counts: sum(counts) > 1),
+    part=st.floats(0, 1),
+    seed=st.integers(0, 2**32),
+)
+def test_every_class_holds_out_its_share_and_the_parts_share_nothing(counts: list[int], part: float, seed: int) -> None:
+    """However uneven the classes are, and whatever the order in the file."""
+    train = skewed(*counts)
+    number = min(max(1, round(part * len(train))), len(train) - 1)
+    parts = _tuning.split(train, number)
+    assert [len(one) for one in parts] == [len(train) - number, number]
+    keys = [one.content_keys_N for one in (*parts, train)]
     assert not np.intersect1d(keys[0], keys[1]).size
     np.testing.assert_array_equal(np.sort(np.concatenate(keys[:2])), np.sort(keys[2]))
-    most = np.bincount(train.labels_N, minlength=CLASSES).min()
-    if len(part) <= most * CLASSES:
-        counts = np.bincount(part.labels_N, minlength=CLASSES)
-        assert counts.max() - counts.min() <= 1
+    held_K = np.bincount(parts[1].labels_N, minlength=len(counts))
+    assert (np.abs(held_K - np.array(counts) * number / len(train)) < 1).all()
+    shuffled = train.take(np.random.default_rng(seed).permutation(len(train)))
+    for one, again in zip(parts, _tuning.split(shuffled, number), strict=True):
+        assert one.content_hash == again.content_hash
+
+
+def test_the_counts_of_svhn() -> None:
+    """The tail of an order in which classes take turns would hold out one class alone."""
+    counts = (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659)
+    _, held_out = _tuning.split(skewed(*counts), 1_465)
+    assert np.bincount(held_out.labels_N) == pytest.approx(np.array(counts) * 1_465 / sum(counts), abs=1)
 
 
 def test_vtab_takes_800_and_200_then_all_1000() -> None:
@@ -167,6 +189,43 @@ def test_vtab_takes_800_and_200_then_all_1000() -> None:
     first, second = fake.trained[4][2], fake.trained[9][2]
     assert set(fake.trained[0][2]) < set(first) != set(second), "other examples in every repeat"
     assert [(s.task, s.draw, s.num_test) for s in scores] == [("vtab", 0, 600), ("vtab", 1, 600)]
+
+
+def test_vtab_s_examples_come_at_natural_frequencies() -> None:
+    """As the first 1,000 of a shuffled training split do (Zhai et al. 2019): of a rare class few. A sum over repeats
+    has the standard deviation of the hypergeometric distribution, were they independent."""
+    counts = np.array([4_000, 800, 150, 30, 20])
+    train, test = skewed(*counts), image_set("test")
+    seen = []
+
+    def fine_tune(images: ImageSet, **_):
+        seen.append(images)
+        return FineTuned(
+            logits=lambda x: np.zeros((len(x), CLASSES)), losses_T=np.ones(1), diverged=False, image_size=4,
+            seconds=0.0, train_flops={"dense": 0},
+        )  # fmt: skip
+
+    given_context, _ = context(RATES)
+    load = {"train": train, "test": test}
+    vtab.evaluate(
+        replace(given_context, load=lambda _, split: load[split], fine_tune=fine_tune), data="toy", repeats=20
+    )
+    assert [len(set(images.content_keys_N.tolist())) for images in seen] == [1_000] * 20
+    drawn_K = sum(np.bincount(images.labels_N, minlength=5) for images in seen)
+    share_K = counts / counts.sum()
+    spread_K = np.sqrt(20_000 * share_K * (1 - share_K) * (1 - 1_000 / counts.sum()))
+    assert (np.abs(drawn_K - 20_000 * share_K) < 4 * spread_K).all()
+
+
+@pytest.mark.parametrize("size", ["", ":384px"])
+def test_augmentation_is_left_out_where_it_changes_the_answer_at_any_stored_size(size: str) -> None:
+    done = {}
+    for name in ("clevr-count", "dsprites-orientation", "dsprites-location", "pets"):
+        given_context, fake = context({0.01: 0.5})
+        vtab.evaluate(given_context, data=name + size, steps=1, batch=1, shift=2, flip=True)
+        done[name] = (fake.recipe.shift, fake.recipe.flip)
+    wanted = {"clevr-count": (0, True), "dsprites-orientation": (2, False), "dsprites-location": (0, False)}
+    assert done == wanted | {"pets": (2, True)}
 
 
 def test_one_rate_is_taken_as_it_is() -> None:
