@@ -160,9 +160,16 @@ def choose(context: TaskContext, train: ImageSet, settings: Tuning, *, purpose: 
 
 def accuracy(tuned: FineTuned, images: ImageSet) -> float | None:
     """Accuracy on labelled images; None where training diverged."""
+    predicted_N = classify(tuned, images)
+    return None if predicted_N is None else float((predicted_N == images.labels_N).mean())
+
+
+def classify(tuned: FineTuned, images: ImageSet) -> np.ndarray | None:
+    """The class of every image; None where training diverged: the largest of logits that are not numbers is none."""
     if tuned.diverged:
         return None
-    return float((tuned.logits(images.images_NHWC).argmax(1) == images.labels_N).mean())
+    logits_NK = tuned.logits(images.images_NHWC)
+    return logits_NK.argmax(1) if np.isfinite(logits_NK).all() else None
 
 
 def evaluate(
@@ -195,18 +202,18 @@ def evaluate(
             "task": task, "data": data, "num_test": len(test), "num_classes": test.num_classes, "draw": draw,
         }  # fmt: skip
         facts = (*detail, ("num_train", len(train)), *_facts(settings, choice))
-        tuned = None
+        predicted_M = None
         if choice.rate is not None:
             tuned = context.fine_tune(
                 train, recipe=settings.recipe(choice.rate), steps=settings.steps, image_size=settings.image_size,
                 purpose=f"{purpose}/{draw}",
             )  # fmt: skip
             facts += _costs(choice, tuned, len(draws))
-        if tuned is None or tuned.diverged:
-            reason = "the loss was not finite" if tuned else "the loss was not finite at any of the rates"
+            predicted_M = classify(tuned, test)
+        if predicted_M is None:
+            reason = "training diverged" + ("" if choice.rate else " at every rate")
             scores.append(accuracy_score(None, **head, detail=(*facts, ("reason", reason))))
             continue
-        predicted_M = tuned.logits(test.images_NHWC).argmax(1)
         right_M, content = predicted_M == test.labels_N, test.content_hash
         scores.append(judged(right_M, copies_M=copies_M, content_hash=content, **head, detail=facts))
         if test.multi_labels is not None:

@@ -95,7 +95,7 @@ class FineTuner:
     def _train(
         self, model: nn.Module, images: ImageSet, *, recipe: Recipe, steps: int, purpose: str, sizes: dict[str, Any]
     ) -> tuple[np.ndarray, bool]:
-        """(the loss of every step done, whether all were finite)."""
+        """(the loss of every step done, whether all were finite, and the weights after the last one's update)."""
         horizon = (steps * recipe.batch,)
         segments, warmup = schedule.segments(recipe, horizon), schedule.warmup_steps(recipe, horizon)
         batches = Batches(images, recipe=recipe, seed=stream(self.seed, "fine-tune", purpose), device=self.device)
@@ -120,7 +120,8 @@ class FineTuner:
         if average.mean:
             model.load_state_dict(average.mean, strict=False)  # it is never trained again: the mean may take its place
         losses_T = torch.stack(losses).float().cpu().numpy()
-        return losses_T, bool(np.isfinite(losses_T).all())
+        weights = torch.stack([parameter.detach().isfinite().all() for parameter in model.parameters()])
+        return losses_T, bool(np.isfinite(losses_T).all() and weights.all())
 
     def _logits(
         self, model: nn.Module, images_NHWC: np.ndarray, *, recipe: Recipe, sizes: dict[str, Any]

@@ -212,6 +212,22 @@ def test_divergence_is_noticed_and_ends_early() -> None:
     assert tuned.diverged and len(tuned.losses_T) < 200
 
 
+@pytest.mark.parametrize(("rate", "features"), [(3e38, 1e3), (1e30, 1.0)])
+def test_what_the_last_update_breaks_has_no_score(rate: float, features: float) -> None:
+    """Its loss was found before: the weights overflow, or they are finite and what they give is not."""
+    model = build("ViT-pico/14")
+    with torch.no_grad():
+        model.norm.weight.mul_(features)
+    fine_tune = tuner(model, "ViT-pico/14")
+    wild = Recipe(optimizer="sgd", lr=rate, batch=24, clip=0.0, warmup_images=0, shift=0, schedule="separate")
+    tuned = fine_tune(images(), recipe=wild, steps=1)
+    assert np.isfinite(tuned.losses_T).all() and not np.isfinite(tuned.logits(images().images_NHWC)).all()
+    assert tuned.diverged == (features > 1), "so are the weights"
+    given = TaskContext(features=lambda x: x, load=lambda *_: images(), fine_tune=lambda *_, **__: tuned)
+    (score,) = finetune.evaluate(given, data="toy", steps=1, batch=24, rates=(0.1,))
+    assert score.value is None and score.stderr is None and "diverged" in dict(score.detail)["reason"]
+
+
 @pytest.mark.parametrize(
     ("name", "options", "size", "answer"),
     [
