@@ -109,18 +109,24 @@ class Evidence:
     def points(self) -> dict[PointKey, Point]:
         """Every point that at least one complete cell reached."""
         done = self.horizons[self.horizons["status"] == "complete"]
+        seeds: dict[PointKey, set[int]] = {}
+        axes: dict[PointKey, set[str]] = {}
+        columns = (done[name] for name in ("variant", "images_seen", "seed", "axes"))
+        for variant, seen, seed, named in zip(*columns, strict=True):
+            seeds.setdefault((variant, seen), set()).add(seed)
+            axes.setdefault((variant, seen), set()).update(named)
+        first = done.drop_duplicates(["variant", "images_seen"]).sort_values(["variant", "images_seen"])
         found = {}
-        for (variant, seen), rows in done.groupby(["variant", "images_seen"], sort=True):
-            first = rows.iloc[0]
-            point = Point(
-                variant=variant, series=first["series"], model=first["model"], family=first["family"],
-                data=first["data"], kind=first["kind"], num_images=_int(first["num_images"]), images_seen=int(seen),
-                unique_images=_int(first["unique_images"]), epochs=float(first["epochs"]),
-                train_flops=float(first[f"train_flops_{self.convention}"]), params=float(first["params"]),
-                params_body=float(first["params_body"]), forward_macs=float(first[f"forward_macs_{self.convention}"]),
-                seeds=tuple(sorted(set(rows["seed"]))), axes=tuple(sorted({a for axes in rows["axes"] for a in axes})),
+        for row in first.to_dict("records"):
+            key = row["variant"], row["images_seen"]
+            found[key] = Point(
+                variant=row["variant"], series=row["series"], model=row["model"], family=row["family"],
+                data=row["data"], kind=row["kind"], num_images=_int(row["num_images"]), images_seen=row["images_seen"],
+                unique_images=_int(row["unique_images"]), epochs=row["epochs"], params=row["params"],
+                train_flops=row[f"train_flops_{self.convention}"], params_body=row["params_body"],
+                forward_macs=row[f"forward_macs_{self.convention}"], seeds=tuple(sorted(seeds[key])),
+                axes=tuple(sorted(axes[key])),
             )  # fmt: skip
-            found[point.key] = point
         return found
 
     @cached_property

@@ -59,7 +59,7 @@ class Samples:
 
     @cached_property
     def mean(self) -> float:
-        return float(self.values_SD.mean())
+        return float(np.add.reduce(self.values_SD, axis=None) / self.values_SD.size)
 
     @cached_property
     def seed_variance(self) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from bench.analysis.curves import curve_of
-from bench.analysis.table import ScoreRows
+from bench.analysis.table import ScoreRows, join
 from bench.errors import UserError
 from bench.store import plan
 from bench.store.records import DamagedRecord, read_record
@@ -77,18 +77,19 @@ def load(directory: Path, *, suite: str | None = None) -> Records:
             "Run the suite first (python -m bench.run), or name the folder that holds its results with --results.",
         )
     folders = sorted(path for path in cells.iterdir() if path.is_dir())
-    scores, shared = ScoreRows(), _Shared()
+    shared = _Shared()
+    scores: list[pd.DataFrame] = []
     records: list[dict[str, Any]] = []
     damaged: list[Damaged] = []
     unfinished: list[str] = []
     for part in _parts(folders):
-        scores.join(part.scores)
+        scores.append(part.scores)
         records += [shared.of(record) for record in part.records]
         damaged += part.damaged
         unfinished += part.unfinished
     return Records(
         suite=suite or directory.name, records=tuple(records), damaged=tuple(damaged), unfinished=tuple(unfinished),
-        wanted=plan.read(directory), scores=scores.table(),
+        wanted=plan.read(directory), scores=join(scores),
     )  # fmt: skip
 
 
@@ -96,7 +97,7 @@ def load(directory: Path, *, suite: str | None = None) -> Records:
 class _Part:
     """What some of the folders hold."""
 
-    scores: ScoreRows = field(default_factory=ScoreRows)
+    scores: pd.DataFrame = field(default_factory=pd.DataFrame)
     records: list[dict[str, Any]] = field(default_factory=list)
     damaged: list[Damaged] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
@@ -105,7 +106,7 @@ class _Part:
 def _parts(folders: Sequence[Path]) -> Iterator[_Part]:
     """Every folder, in order. Thousands are read by as many processes as there are cores: most of the time goes into
     parsing and digests. They are forked, which is only safe while no library has started threads (torch does)."""
-    chunks = [folders[start : start + CHUNK] for start in range(0, len(folders), CHUNK)]
+    chunks = [folders[start : start + CHUNK] for start in range(0, len(folders) or 1, CHUNK)]
     if len(chunks) < MANY_CHUNKS or not hasattr(os, "fork") or "torch" in sys.modules:
         yield from map(_read, chunks)
         return
@@ -116,18 +117,19 @@ def _parts(folders: Sequence[Path]) -> Iterator[_Part]:
 
 def _read(folders: Sequence[Path]) -> _Part:
     """Some folders. Without the cyclic collector: it would walk every record again and again, and find nothing."""
-    part, collecting = _Part(), gc.isenabled()
+    part, rows, collecting = _Part(), ScoreRows(), gc.isenabled()
     gc.disable()
     try:
         for folder in folders:
-            _read_one(folder, part)
+            _read_one(folder, part, rows)
+        part.scores = rows.table()
     finally:
         if collecting:
             gc.enable()
     return part
 
 
-def _read_one(folder: Path, part: _Part) -> None:
+def _read_one(folder: Path, part: _Part, rows: ScoreRows) -> None:
     path = folder / "record.json"
     if not path.exists():
         if (folder / "spec.json").exists():
@@ -139,7 +141,7 @@ def _read_one(folder: Path, part: _Part) -> None:
         reason = error.what.split(" is damaged: ", 1)[-1]  # without the path: a report names no machine's folders
         part.damaged.append(Damaged(directory=folder.name, reason=reason))
         return
-    part.scores.take(record)
+    rows.take(record)
     record["curve"] = curve_of(record)
     part.records.append(record)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -15,36 +16,46 @@ SampleKey = tuple[str, int, str, int | None]
 
 
 def all_samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> Iterator[tuple[SampleKey, Samples]]:
-    """Scores of complete cells, grouped. Works on integer codes: a study may have millions of scores."""
-    if horizons.empty or scores.empty:
+    """Scores of complete cells, grouped. Works on integer codes, one measure at a time: a study may have millions of
+    scores, and sorting them takes several times their memory."""
+    complete = horizons[horizons["status"] == "complete"]
+    if complete.empty or scores.empty:
         return
-    cells = horizons.loc[horizons["status"] == "complete", ["directory", "images_seen", "variant", "seed", "family"]]
+    cells = complete[["directory", "images_seen", "variant", "seed", "family"]]
+    codes = scores["measure"].cat.codes
+    for code, measure in enumerate(scores["measure"].cat.categories):
+        for (variant, seen, shots), made in _of_measure(scores[codes == code], cells):
+            yield (variant, seen, measure, shots), made
+
+
+def _of_measure(scores: pd.DataFrame, cells: pd.DataFrame) -> Iterator[tuple[tuple[str, int, int | None], Samples]]:
+    """Scores of one measure by (variant, images seen, shots)."""
     rows, at = _matched(scores, cells)
-    variants, names = sorted(set(cells["variant"])), tuple(scores["measure"].cat.categories)
-    numbers = {name: scores[name].to_numpy()[rows] for name in ("value", "stderr", "num_test")}
+    if not len(rows):
+        return
+    variants = sorted(set(cells["variant"]))
     keys = np.stack([
         np.searchsorted(variants, cells["variant"].to_numpy(dtype=object))[at], cells["images_seen"].to_numpy()[at],
-        scores["measure"].cat.codes.to_numpy()[rows], _whole(scores["shots"])[rows],
-        cells["seed"].to_numpy(dtype=np.int64)[at], _whole(scores["draw"])[rows],
+        _whole(scores["shots"])[rows], cells["seed"].to_numpy(dtype=np.int64)[at], _whole(scores["draw"])[rows],
     ])  # fmt: skip
     order = np.lexsort((scores["directory"].cat.codes.to_numpy()[rows], *keys[::-1]))
     keys = keys[:, order]
     first = np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0))  # a repeat of the same seed and draw adds nothing
-    keys, order = keys[:, first], order[first]
-    value, error, tests = (numbers[name][order] for name in ("value", "stderr", "num_test"))
-    correct = scores["correct"].to_numpy()[rows][order]
+    keys, rows, at = keys[:, first], rows[order[first]], at[order[first]]
+    value, error, tests = (scores[name].to_numpy()[rows] for name in ("value", "stderr", "num_test"))
     error = np.where(np.isnan(error), np.sqrt(value * (1 - value) / tests), error)
-    pixels = (cells["family"] == PIXELS).to_numpy()[at][order]
-    starts = np.flatnonzero(np.append(True, (np.diff(keys[:4], axis=1) != 0).any(axis=0)))
-    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), keys.shape[1]], strict=True):
-        variant, seen, measure, shots = keys[:4, start].tolist()
+    correct, pixels = scores["correct"].to_numpy()[rows], (cells["family"] == PIXELS).to_numpy()[at]
+    starts = np.flatnonzero(np.append(True, (np.diff(keys[:3], axis=1) != 0).any(axis=0)))
+    fewest = np.minimum.reduceat(tests, starts)
+    for number, (start, stop) in enumerate(pairwise([*starts.tolist(), len(rows)])):
+        variant, seen, shots = keys[:3, start].tolist()
         made = _rectangle(
-            value[start:stop], correct[start:stop], seeds=keys[4, start:stop], draws=keys[5, start:stop],
-            trained=not pixels[start], image_error=float(error[start:stop].mean()),
-            num_test=int(tests[start:stop].min()),
+            value[start:stop], correct[start:stop], seeds=keys[3, start:stop], draws=keys[4, start:stop],
+            trained=not pixels[start], image_error=float(np.add.reduce(error[start:stop]) / (stop - start)),
+            num_test=int(fewest[number]),
         )  # fmt: skip
         if made is not None:
-            yield (variants[variant], seen, names[measure], None if shots < 0 else shots), made
+            yield (variants[variant], seen, None if shots < 0 else shots), made
 
 
 def _matched(scores: pd.DataFrame, cells: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -72,7 +83,8 @@ def _rectangle(
     """Seeds × draws without holes: draws that a seed lacks are dropped, or else seeds that lack a draw."""
     all_seeds, all_draws = sorted(set(seeds.tolist())), sorted(set(draws.tolist()))
     if len(value) == len(all_seeds) * len(all_draws):  # whole, and in order
-        at_SD = np.arange(len(value)).reshape(len(all_seeds), len(all_draws))
+        shape = len(all_seeds), len(all_draws)
+        values_SD, correct_SD = value.reshape(shape), correct.reshape(shape)
     else:
         at_SD = np.full((len(all_seeds), len(all_draws)), -1)
         at_SD[np.searchsorted(all_seeds, seeds), np.searchsorted(all_draws, draws)] = np.arange(len(value))
@@ -83,9 +95,9 @@ def _rectangle(
             at_SD, all_seeds = at_SD[seeds_S], [all_seeds[at] for at in seeds_S]
         else:
             return None
-    correct_SD = correct[at_SD]
+        values_SD, correct_SD = value[at_SD], correct[at_SD]
     return Samples(
-        values_SD=value[at_SD], seeds=tuple(all_seeds) if trained else (),
+        values_SD=values_SD, seeds=tuple(all_seeds) if trained else (),
         draws=() if all_draws == [-1] else tuple(all_draws), image_error=image_error, num_test=num_test,
         correct_SD=None if None in correct_SD.flat else correct_SD,
     )  # fmt: skip

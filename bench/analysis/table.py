@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import union_categoricals
 
 from bench.spec import Recipe, canonical, to_json
 from bench.store.correct import Correct, from_detail
@@ -18,7 +17,12 @@ HORIZON_NUMBERS = (
     "images_seen", "unique_images", "epochs", "steps", "batch", "train_seconds", "images_per_second",
     "flops_per_second", "utilisation", "core_days", "final_train_loss",
 )  # fmt: skip
-EMPTY = ("directory", "images_seen", "variant", "series", "status")
+FLOPS, CONVENTIONS, SECONDS = ("train_flops", "spent_flops"), ("dense", "paper"), ("train", "evaluate", "save", "wait")
+HORIZON_COLUMNS = (
+    *HORIZON_NUMBERS, *(f"{kind}_{convention}" for kind in FLOPS for convention in CONVENTIONS),
+    *(f"{part}_s" for part in SECONDS),
+)  # fmt: skip
+EMPTY = ("directory", "images_seen", "variant", "series", "status", "seed", "axes")
 PIXELS = "Pixels"
 NOT_A_VARIANT = ("seed", "axes", "tasks", "horizons")
 """Fields of a cell that do not make it another experiment: repeats of a variant differ in the seed alone."""
@@ -36,72 +40,47 @@ def variant_of(record: Mapping[str, Any]) -> str:
 
 def horizon_table(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """One row per (cell, horizon), costs in floats (FLOP counts overflow 64-bit integers), missing values NaN."""
-    rows = []
+    cells, rows, of_cell = [], [], []
     for record in records:
-        cell_columns = _cell_columns(record)
+        if record["horizons"]:
+            cells.append(_cell_columns(record))
         for horizon in record["horizons"]:
-            row = dict(cell_columns)
-            row |= {name: _number(horizon.get(name)) for name in HORIZON_NUMBERS}
-            for kind in ("train_flops", "spent_flops"):
-                counted = horizon.get(kind) or {}
-                row |= {f"{kind}_{convention}": _number(counted.get(convention)) for convention in ("dense", "paper")}
-            seconds = horizon.get("seconds") or {}
-            row |= {f"{part}_s": _number(seconds.get(part)) for part in ("train", "evaluate", "save", "wait")}
-            rows.append(row)
-    table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=EMPTY)
+            rows.append(_horizon_numbers(horizon))
+            of_cell.append(len(cells) - 1)
+    if not rows:
+        return _with_series(pd.DataFrame(columns=EMPTY).astype({"images_seen": "int64"}))
+    repeated = pd.DataFrame(cells).take(of_cell).reset_index(drop=True)
+    table = pd.concat([repeated, pd.DataFrame(rows, columns=HORIZON_COLUMNS)], axis=1)
     table["images_seen"] = table["images_seen"].astype("int64")
     return _with_series(table).sort_values(["directory", "images_seen"], kind="stable").reset_index(drop=True)
 
 
 NAMED = ("directory", "task", "data", "measure", "metric", "group")
 NUMBERED = ("images_seen", "shots", "draw", "value", "stderr", "num_test", "num_classes", "chance")
+Kind = tuple[str, str, str, str, str | None]
+"""What a score measures: task, data, measure, metric, group."""
 
 
 class ScoreRows:
-    """Collects scores as columns: a study may have millions."""
+    """Collects the scores of some records as columns."""
 
     def __init__(self) -> None:
-        self._codes: dict[str, array[int]] = {name: array("q") for name in NAMED}
-        self._names: dict[str, dict[str | None, int]] = {name: {} for name in NAMED}
-        self._coded: dict[tuple[str, str, str, str | None], tuple[int, ...]] = {}
-        self._numbers = {name: array("d") for name in NUMBERED}
-        self._correct: dict[int, Correct] = {}  # by row; few scores hold it
-
-    def __len__(self) -> int:
-        return len(self._numbers["images_seen"])
+        self._directories: list[str] = []
+        self._kinds: dict[Kind, int] = {}
+        self._kind: list[int] = []
+        self._numbers: dict[str, list[float | None]] = {name: [] for name in NUMBERED}
+        self._correct: list[Correct | None] = []
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Every score of a record."""
-        directory = self._code("directory", record["directory"])
         for horizon in record["horizons"]:
             scores = horizon.get("scores") or ()
-            coded = [self._kind(score) for score in scores]
-            for row, score in enumerate(scores, start=len(self)):
-                if (found := from_detail(score.get("detail"))) is not None:
-                    self._correct[row] = found
-            self._codes["directory"].extend([directory] * len(scores))
-            self._numbers["images_seen"].extend([horizon["images_seen"]] * len(scores))
-            for number, name in enumerate(NAMED[1:]):
-                self._codes[name].extend([codes[number] for codes in coded])
+            self._directories += [record["directory"]] * len(scores)
+            self._kind += [self._kinds.setdefault(_kind(score), len(self._kinds)) for score in scores]
+            self._correct += [from_detail(score.get("detail")) for score in scores]
+            self._numbers["images_seen"] += [horizon["images_seen"]] * len(scores)
             for name in NUMBERED[1:]:
-                values = [score.get(name) for score in scores]
-                self._numbers[name].extend([math.nan if value is None else value for value in values])
-
-    def _kind(self, score: Mapping[str, Any]) -> tuple[int, ...]:
-        """Codes of what a score measures, in the order of NAMED."""
-        detail = score.get("detail")
-        key = score["task"], score["data"], score["metric"], detail.get("group") if detail else None
-        found = self._coded.get(key)
-        if found is None:
-            task, data, metric, group = key
-            named = (task, data, measure_of(task, data, metric), metric, group)
-            found = tuple(self._code(name, text) for name, text in zip(NAMED[1:], named, strict=True))
-            self._coded[key] = found
-        return found
-
-    def _code(self, name: str, text: str | None) -> int:
-        known = self._names[name]
-        return known.setdefault(text, len(known))
+                self._numbers[name] += [score.get(name) for score in scores]
 
     def take(self, record: Mapping[str, Any]) -> None:
         """`add`, and leave the record without its scores."""
@@ -109,32 +88,44 @@ class ScoreRows:
         for horizon in record["horizons"]:
             horizon.pop("scores", None)
 
-    def join(self, other: ScoreRows) -> None:
-        """Append the rows that were collected elsewhere."""
-        self._correct |= {row + len(self): found for row, found in other._correct.items()}
-        for name in NAMED:
-            places = np.array([self._code(name, text) for text in other._names[name]], dtype=np.int64)
-            codes = np.array(other._codes[name], dtype=np.int64)
-            self._codes[name].frombytes((places[codes] if len(codes) else codes).tobytes())
-        for name in NUMBERED:
-            self._numbers[name].extend(other._numbers[name])
-
     def table(self) -> pd.DataFrame:
         """One row per score; names are categories in alphabetical order, missing numbers NaN. `correct` holds which
         test images were right, None where the record does not say."""
-        columns: dict[str, Any] = {}
-        for name in NAMED:
-            known = self._names[name]
-            texts = sorted(text for text in known if text is not None)
-            place: dict[str | None, int] = {text: number for number, text in enumerate(texts)}
-            renamed = np.array([place.get(text, -1) for text in known], dtype=np.int64)
-            codes = renamed[np.array(self._codes[name], dtype=np.int64)] if known else np.array([], dtype=np.int64)
-            columns[name] = pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype=object))
+        columns: dict[str, Any] = {"directory": _categories(self._directories)}
+        for name, texts in zip(NAMED[1:], zip(*self._kinds, strict=True) if self._kinds else [()] * 5, strict=True):
+            named = _categories(texts)
+            columns[name] = named.take(np.array(self._kind, dtype=np.intp))
         columns |= {name: np.array(values, dtype=np.float64) for name, values in self._numbers.items()}
         columns["images_seen"] = columns["images_seen"].astype(np.int64)
-        columns["correct"] = np.full(len(self), None, dtype=object)
-        columns["correct"][list(self._correct)] = list(self._correct.values())
-        return pd.DataFrame(columns)
+        columns["correct"] = np.array([*self._correct, None], dtype=object)[:-1]
+        return pd.DataFrame(columns, copy=False)
+
+
+def _kind(score: Mapping[str, Any]) -> Kind:
+    task, data, metric, detail = score["task"], score["data"], score["metric"], score.get("detail")
+    return task, data, measure_of(task, data, metric), metric, detail.get("group") if detail else None
+
+
+def _categories(texts: Sequence[str | None]) -> pd.Categorical:
+    """In alphabetical order."""
+    known = sorted({text for text in texts if text is not None})
+    place: dict[str | None, int] = {text: number for number, text in enumerate(known)}
+    codes = np.array([place.get(text, -1) for text in texts], dtype=np.int64)
+    return pd.Categorical.from_codes(codes, categories=pd.Index(known, dtype=object))
+
+
+def join(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Rows of several score tables in one. Takes the columns out of them: a study may have millions of scores, which
+    would not fit in memory twice."""
+    columns: dict[str, Any] = {}
+    for name in list(tables[0]):
+        parts = [table.pop(name) for table in tables]
+        if name in NAMED:
+            named = union_categoricals(parts, sort_categories=True)
+            columns[name] = named.rename_categories(named.categories.astype(object))
+        else:
+            columns[name] = np.concatenate(parts)
+    return pd.DataFrame(columns, copy=False)
 
 
 def score_table(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
@@ -186,6 +177,14 @@ def _cell_columns(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _horizon_numbers(horizon: Mapping[str, Any]) -> tuple[float, ...]:
+    """In the order of `HORIZON_COLUMNS`."""
+    seconds, counted = horizon.get("seconds") or {}, [horizon.get(kind) or {} for kind in FLOPS]
+    found = [horizon.get(name) for name in HORIZON_NUMBERS]
+    found += [flops.get(convention) for flops in counted for convention in CONVENTIONS]
+    return tuple(_number(value) for value in (*found, *(seconds.get(part) for part in SECONDS)))
+
+
 def _number(value: Any) -> float:
     """A float; NaN for what is missing."""
     return float("nan") if value is None else float(value)
@@ -198,10 +197,10 @@ def _with_series(table: pd.DataFrame) -> pd.DataFrame:
     variants = table.drop_duplicates("variant").set_index("variant")
     upstreams = _most_upstreams_on_an_axis(variants[variants["family"] != PIXELS])
     names: dict[str, str] = {}
-    for (model, data, _), group in variants.groupby(["model", "data", "num_images"], sort=True, dropna=False):
+    for (model, data, _), recipes in variants.groupby(["model", "data", "num_images"], dropna=False)["recipe"]:
         label = f"{model} on {data}" if upstreams > 1 else str(model)
-        for variant, row in group.sort_index().iterrows():
-            names[str(variant)] = label if len(group) == 1 else f"{label} ({_difference(row, group)})"
+        for variant in recipes.index:
+            names[variant] = label if len(recipes) == 1 else f"{label} ({_difference(variant, recipes)})"
     table["series"] = table["variant"].map(names)
     return table
 
@@ -215,9 +214,9 @@ def _most_upstreams_on_an_axis(variants: pd.DataFrame) -> int:
     return max((len(found) for found in sets.values()), default=0)
 
 
-def _difference(row: pd.Series, group: pd.DataFrame) -> str:
+def _difference(variant: str, recipes: pd.Series) -> str:
     """What sets one variant of a model apart from the others in its recipe, e.g. "lr 0.003"."""
-    fields = sorted({key for recipe in group["recipe"] for key in recipe})
-    varying = [f for f in fields if len({str(recipe.get(f)) for recipe in group["recipe"]}) > 1]
-    text = ", ".join(f"{name.replace('_', ' ')} {row['recipe'].get(name)}" for name in varying)
-    return text or f"variant {row.name}"
+    fields = sorted({key for recipe in recipes for key in recipe})
+    varying = [f for f in fields if len({str(recipe.get(f)) for recipe in recipes}) > 1]
+    text = ", ".join(f"{name.replace('_', ' ')} {recipes[variant].get(name)}" for name in varying)
+    return text or f"variant {variant}"

@@ -36,7 +36,7 @@ def written_digest(data: bytes, stated: str) -> str | None:
     from text alone (a quotation mark inside a string)."""
     if b'\\"' in data:
         return None
-    text = b"".join([line.lstrip() for line in data.splitlines()]).replace(b'": ', b'":')
+    text = b"".join(map(bytes.lstrip, data.splitlines())).replace(b'": ', b'":')
     entry = f'"digest":"{stated}",'.encode()
     return hashlib.sha256(text.replace(entry, b"")).hexdigest() if text.count(entry) == 1 else None
 
