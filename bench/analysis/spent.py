@@ -14,24 +14,27 @@ PARTS = ("train", "evaluate", "save", "wait")
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """Sums over cells, repeated work included once. Seconds are added over cells, whether or not they ran at once."""
+    """Sums over cells, repeated work included once. Seconds are added over cells, whether or not they ran at once.
+
+    `spent_images` counts what `spent_flops` does: every image that a step was taken on, of the trunk and all branches.
+    """
 
     cells: int
     seconds: Mapping[str, float]
     total_seconds: float
     spent_flops: float
     core_days: float
-    images_seen: int
+    spent_images: int
 
     @property
     def sentence(self) -> str:
         if not self.cells:
             return "No finished cells."
         parts = ", ".join(f"{part} {duration(value)}" for part, value in self.seconds.items() if value > 0)
-        took = f"{duration(self.total_seconds)} ({parts})" if parts else duration(self.total_seconds)
+        took = f"{duration(self.total_seconds)} summed over workers" + (f" ({parts})" if parts else "")
         return (
             f"{plural(self.cells, 'cell')} took {took}, {flops(self.spent_flops)} of "
-            f"training over {count(self.images_seen)} images and {core_days(self.core_days)} core-days."
+            f"training over {count(self.spent_images)} images and {core_days(self.core_days)} core-days."
         )
 
 
@@ -46,5 +49,5 @@ def spent(records: Iterable[Mapping[str, Any]]) -> Spent:
         total_seconds=math.fsum(s.get("total") or sum(s.get(part) or 0.0 for part in PARTS) for s in seconds),
         spent_flops=math.fsum((cost.get("spent_flops") or {}).get("paper") or 0.0 for cost in costs),
         core_days=math.fsum(cost.get("core_days") or 0.0 for cost in costs),
-        images_seen=sum(max((h["images_seen"] for h in record["horizons"]), default=0) for record in found),
+        spent_images=sum(cost.get("spent_images") or 0 for cost in costs),
     )
