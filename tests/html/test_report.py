@@ -42,7 +42,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`results/` with one suite, reported once."""
     results = tmp_path_factory.mktemp("results")
     world = small_world()
-    write([*world.records(), world.diverged("ViT-mini/7")], results / "synthetic")
+    records = [*world.records(), world.diverged("ViT-mini/7")]
+    write([record | {"suite": "synthetic"} for record in records], results / "synthetic")
     report.build(results / "synthetic", suite="synthetic")
     return results
 
