@@ -120,7 +120,7 @@ class World:
             "cost": {"seconds": {"train": train, "evaluate": 1.5 * len(rows), "save": 0.2, "wait": 0.0,
                                  "total": train + 1.5 * len(rows) + 0.2},
                      "spent_flops": {c: sum(row["spent_flops"][c] for row in rows) for c in ("dense", "paper")},
-                     "spent_images": round(sum(row["spent_flops"]["paper"] for row in rows) / (6 * macs)) if macs else 0,
+                     "spent_images": round(sum(r["spent_flops"]["paper"] for r in rows) / (6 * macs)) if macs else 0,
                      "core_days": 2 * train / 86400, "devices": 1, "device": "cpu", "threads": 2,
                      "peak_memory_bytes": 4e8, "flop_convention": "paper"},
             "env": {"python": "3.12.1", "torch": "2.8.0", "timm": "1.0.15", "numpy": "2.0.0", "platform": "Linux",
