@@ -23,6 +23,7 @@ SIZES: Mapping[str, tuple[int, int, int]] = MappingProxyType(  # training images
         "flowers102": (2_040, 6_149, 102),
         "imagenet": (1_281_167, 50_000, 1_000),
         "imagenet-21k": (14_094_722, 102_400, 21_843),
+        "jft-300m": (303_000_000, 49_511, 18_291),
         "kitti-distance": (6_733, 748, 4),
         "patch-camelyon": (294_912, 32_768, 2),
         "pets": (3_680, 3_669, 37),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bench import discover
@@ -22,6 +22,7 @@ class Grid:
             the horizon is one of the model's budgets on the compute axis, that cell is the largest size for both.
         tasks: how every horizon is judged.
         recipe: what differs from the suites' recipe.
+        trained: the last word on how a cell is trained.
     """
 
     compute_data: str
@@ -33,7 +34,8 @@ class Grid:
     seeds: int
     image_size: int
     channels: int
-    recipe: Mapping[str, Any]
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    trained: Callable[[Cell], Cell] = lambda cell: cell
 
 
 def fewshot(*names: str, **options: Any) -> tuple[TaskSpec, ...]:
@@ -50,8 +52,8 @@ def compute_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
     """Every model at its budgets, on all upstream images. A model the grid does not know gets the median's budgets."""
     usual = sorted(grid.compute.values())[len(grid.compute) // 2]
     return [
-        replace(
-            _cell(grid, model, seed), data=data, horizons=grid.compute.get(model, usual),
+        _cell(
+            grid, model, seed=seed, data=data, horizons=grid.compute.get(model, usual),
             axes=("compute", "data_size") if data == grid.size_data and model in grid.size_models else ("compute",),
         )
         for seed in range(options.seeds or grid.seeds)
@@ -68,8 +70,8 @@ def size_cells(grid: Grid, options: SuiteOptions, *, untrained: bool) -> list[Ce
     """
     usual = sorted(grid.size_models.values())[len(grid.size_models) // 2]
     return [
-        replace(
-            _cell(grid, model, seed), data=data, num_images=size, axes=("data_size",),
+        _cell(
+            grid, model, seed=seed, data=data, num_images=size, axes=("data_size",),
             horizons=(*((0,) if untrained and size == max(grid.sizes) else ()), grid.size_models.get(model, usual)),
         )
         for seed in range(options.seeds or grid.seeds)
@@ -81,9 +83,10 @@ def size_cells(grid: Grid, options: SuiteOptions, *, untrained: bool) -> list[Ce
 
 def pixel_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
     """The raw-pixel baseline, once: it has no seed, and sees no upstream images."""
-    base = _cell(grid, "pixels", 0)
-    data = (options.data or (grid.compute_data,))[0]
-    return [replace(base, data=data, recipe=Recipe(), axes=("compute", "data_size"))] if grid.tasks else []
+    if not grid.tasks:
+        return []
+    base = _cell(grid, "pixels", data=(options.data or (grid.compute_data,))[0], axes=("compute", "data_size"))
+    return [replace(base, recipe=Recipe())]
 
 
 def on_this_machine(grid: Grid, options: SuiteOptions) -> Grid:
@@ -92,13 +95,13 @@ def on_this_machine(grid: Grid, options: SuiteOptions) -> Grid:
     return replace(grid, tasks=tuple(task for task in grid.tasks if here[task.data]))
 
 
-def _cell(grid: Grid, model: str, seed: int) -> Cell:
-    return Cell(
+def _cell(grid: Grid, model: str, **fields: Any) -> Cell:
+    base = Cell(
         model=model,
-        data=grid.compute_data,
         image_size=grid.image_size,
         channels=grid.channels,
         recipe=recipe_for(model, **grid.recipe),
-        seed=seed,
         tasks=grid.tasks,
+        **fields,
     )
+    return grid.trained(base)

@@ -5,7 +5,7 @@
 What the paper trains all its models with: batch 4096, 10,000 steps of warm-up, linear (ImageNet: cosine) decay to zero
 over the whole training, Adam with betas 0.9 and 0.999, decay of every weight; on ImageNet clipping at norm 1 (Table 3
 and its caption, appendix B.1). Losses are those of the public configurations: a sigmoid per class, the head's bias
-starting at −log of the number of classes.
+starting at −log of the number of classes. The suites' own scale `paper` is this table at its own size (`as_published`).
 
 The rules, for a cell with batch b and longest horizon H:
 
@@ -25,12 +25,16 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from baselines import published
+from bench import models
+from bench.data.published import SIZES
 from bench.errors import unknown
 from bench.spec import Cell
 
 BATCH, WARMUP_STEPS = 4096, 10_000
-IMAGES = {"JFT-300M": 303_000_000, "ImageNet-21k": 14_197_122, "ImageNet": 1_281_167}
+IMAGES = {name: SIZES[name.lower()][0] for name in ("ImageNet", "ImageNet-21k", "JFT-300M")}
 EVERY_VIT = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")  # what "ViT-*" of the last row stands for
+LIKE = {"ViT-b/32": "ViT-B/32", "R200x3": "R152x2"}  # in Figures 4 and 5, but not in the table: as the nearest that is
+SMALLEST = {"ViT": "ViT-B/16", "Hybrid": "R50+ViT-B/16", "ResNet": "R50x1"}  # of a family, for all its other models
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +91,29 @@ def row(name: str) -> Row:
     if name.lower() not in known:
         raise unknown("recipe", name, rows())
     return known[name.lower()]
+
+
+def row_for(model: str, data: str) -> Row:
+    """The row that a model is trained by on an upstream set, the longer of two; where the table leaves the model or the
+    set out, that of the model it is most like, or that of JFT-300M."""
+    family = models.family_of(model).FAMILY
+    for name in (model, LIKE.get(model), SMALLEST.get(family, SMALLEST["ViT"])):
+        for upstream in (data.partition(":")[0], "jft-300m"):
+            found = [row for row in rows().values() if (row.model, row.data.lower()) == (name, upstream)]
+            if found:
+                return max(found, key=lambda row: row.epochs)
+    raise KeyError(family)
+
+
+def as_published(cell: Cell, *, like: str = "") -> Cell:
+    """The cell trained at the paper's own size: batch 4096 and 10,000 steps of warm-up, however long it is.
+
+    Args:
+        like: the upstream set whose rows are meant, where it is not the cell's own.
+    """
+    trained = scaled(cell, row_for(cell.model, like or cell.data), batch=BATCH)
+    recipe = replace(trained.recipe, warmup_images=WARMUP_STEPS * BATCH, flip=True, shift=0)  # no random crops here
+    return replace(trained, recipe=recipe)
 
 
 def scaled(cell: Cell, row: Row, *, batch: int) -> Cell:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+from baselines import published
 from bench import discover
-from bench.data.published import SIZES
 from bench.spec import Cell, TaskSpec
 from bench.suites._contract import SuiteOptions
+from bench.suites._paper import IMAGES, as_published, rows
 from bench.suites._recipes import recipe_for
-from bench.suites._scales import JFT
 
 Tasks = Callable[[str], tuple[TaskSpec, ...]]
 """The tasks that a model is judged by: its name decides which image sizes its patches divide."""
@@ -22,13 +23,14 @@ class Upstream:
     """Pre-training on one set.
 
     Attributes:
-        images: model -> images seen. recipe: what differs from the suites' recipe. model_options: of every model.
+        images: model -> images seen. recipe: what differs from the suites' recipe. trained: the last word on how a cell
+            is trained.
     """
 
     data: str
     images: Mapping[str, int]
-    recipe: Mapping[str, Any]
-    model_options: tuple[tuple[str, Any], ...] = ()
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    trained: Callable[[Cell], Cell] = lambda cell: cell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,53 +50,40 @@ def small(models: tuple[str, ...], *names: str, images: int, **recipe: Any) -> t
     return tuple(Upstream(data=name, images=dict.fromkeys(models, images), recipe=recipe) for name in names)
 
 
-_PAPER = {"batch": 4096, "betas": (0.9, 0.999), "warmup_images": 10_000 * 4096, "flip": True, "shift": 0}
-_PAPER |= {"schedule": "separate", "cooldown": 1.0, "cooldown_shape": "linear"}
-_B, _L = ("ViT-B/32", "ViT-B/16"), ("ViT-L/32", "ViT-L/16")
-_IMAGENET, _21K = SIZES["imagenet"][0], SIZES["imagenet-21k"][0]
-_DROPOUT = (("dropout", 0.1),)
-
-# Table 3, for the rows of Tables 2, 5 and 9; ImageNet-21k's ViT-H/14 has no row there.
-PAPER: tuple[Upstream, ...] = (
-    Upstream(
-        data="imagenet", images=dict.fromkeys((*_B, *_L), 300 * _IMAGENET), model_options=_DROPOUT,
-        recipe=_PAPER | {"lr": 3e-3, "weight_decay": 0.3, "cooldown_shape": "cosine"},
-    ),
-    Upstream(
-        data="imagenet-21k", images=dict.fromkeys((*_B, *_L), 90 * _21K), model_options=_DROPOUT,
-        recipe=_PAPER | {"lr": 1e-3, "weight_decay": 0.03},
-    ),
-    *(
-        Upstream(data="jft-300m", images={model: epochs * JFT}, recipe=_PAPER | {"lr": rate, "weight_decay": 0.1})
-        for model, epochs, rate in (
-            ("ViT-B/32", 7, 8e-4), ("ViT-B/16", 7, 8e-4), ("ViT-L/32", 7, 6e-4), ("ViT-L/16", 14, 4e-4),
-            ("ViT-H/14", 14, 3e-4),
-        )
-    ),
-)  # fmt: skip
+def paper() -> tuple[Upstream, ...]:
+    """The models of Table 5 on its three upstream sets, for as long as Table 3 says: the longer where it says two.
+    ImageNet-21k's ViT-H/14 has no row there."""
+    judged = {(line["pretrain"], name) for line in published.table("table5") for name in line if line[name]}
+    images: dict[str, dict[str, int]] = {name: {} for name in IMAGES}
+    for row in sorted(rows().values(), key=lambda row: row.epochs):
+        if (row.data, row.model) in judged:
+            images[row.data][row.model] = row.epochs * IMAGES[row.data]
+    return tuple(
+        Upstream(data=name.lower(), images=seen, trained=partial(as_published, like=name.lower()))
+        for name, seen in images.items()
+    )
 
 
 def pretrained_cells(study: Study, options: SuiteOptions) -> list[Cell]:
     """Models × upstream sets × seeds, each judged once, at the end; the untrained networks beside the first set's."""
-    found = []
-    for seed in range(options.seeds or study.seeds):
-        for number, upstream in enumerate(_chosen(study, options)):
-            for model, images in _models(upstream, options).items():
-                found.append(
-                    Cell(
-                        model=model,
-                        data=upstream.data,
-                        image_size=study.image_size,
-                        channels=study.channels,
-                        recipe=recipe_for(model, **upstream.recipe),
-                        horizons=(0, images) if study.untrained and number == 0 else (images,),
-                        seed=seed,
-                        tasks=study.tasks(model),
-                        model_options=upstream.model_options,
-                        axes=("compute",),
-                    )
-                )
-    return found
+    return [
+        upstream.trained(
+            Cell(
+                model=model,
+                data=upstream.data,
+                image_size=study.image_size,
+                channels=study.channels,
+                recipe=recipe_for(model, **upstream.recipe),
+                horizons=(0, images) if study.untrained and number == 0 else (images,),
+                seed=seed,
+                tasks=study.tasks(model),
+                axes=("compute",),
+            )
+        )
+        for seed in range(options.seeds or study.seeds)
+        for number, upstream in enumerate(_chosen(study, options))
+        for model, images in _models(upstream, options).items()
+    ]
 
 
 def _chosen(study: Study, options: SuiteOptions) -> tuple[Upstream, ...]:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from baselines import published
+from bench.data.published import SIZES
 from bench.suites._grid import Grid, budgets, fewshot
+from bench.suites._paper import as_published
 
 DOWNSTREAM = ("scripts", "mnist", "fashion-mnist", "digits")
-JFT = 303_000_000  # images in one epoch of JFT-300M
+JFT = SIZES["jft-300m"][0]  # images of one epoch
 
 CPU = Grid(
     compute_data="glyphs",
@@ -59,26 +62,28 @@ GPU = Grid(
     recipe={"batch": 512, "lr": 1e-3, "warmup_images": 20_000},
 )
 
+
+def _table_6() -> dict[str, tuple[int, ...]]:
+    """Model -> its budgets: 7 epochs of JFT-300M, 14, or both."""
+    found: dict[str, tuple[int, ...]] = {}
+    for line in published.table("table6"):
+        model = published.model_name(line["name"])
+        found[model] = (*found.get(model, ()), int(line["epochs"]) * JFT)
+    return found
+
+
 PAPER = Grid(
     compute_data="jft-300m",
-    compute={
-        **{name: (7 * JFT,) for name in ("ViT-B/32", "ViT-B/16", "ViT-L/32", "R50x1", "R50x2", "R101x1", "R152x1")},
-        **{name: (7 * JFT, 14 * JFT) for name in ("ViT-L/16", "R152x2", "R50+ViT-L/16")},
-        **{name: (14 * JFT,) for name in ("ViT-H/14", "R200x3")},
-        **{name: (7 * JFT,) for name in ("R50+ViT-B/32", "R50+ViT-B/16", "R50+ViT-L/32")},
-    },
+    compute=_table_6(),
     size_data="jft-300m",
     size_models=dict.fromkeys(("ViT-b/32", "ViT-B/32", "ViT-L/32", "ViT-L/16", "R50x1", "R152x2"), 7 * JFT),
-    sizes=(9_000_000, 30_000_000, 90_000_000, 303_000_000),
+    sizes=(9_000_000, 30_000_000, 90_000_000, JFT),
     tasks=(),
     seeds=1,
     image_size=224,
     channels=3,
-    recipe={
-        "batch": 4096, "weight_decay": 0.1, "betas": (0.9, 0.999), "warmup_images": 10_000 * 4096, "flip": True,
-        "schedule": "separate", "cooldown": 1.0, "cooldown_shape": "linear",
-    },
-)  # fmt: skip
+    trained=as_published,
+)
 
 SCALES = {"cpu": CPU, "gpu": GPU, "paper": PAPER}
 

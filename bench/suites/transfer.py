@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.spec import Cell, TaskSpec
 from bench.suites._contract import SuiteOptions, pick
-from bench.suites._pretraining import PAPER, Study, fitting, here, pretrained_cells, small, stored_at
+from bench.suites._pretraining import Study, fitting, here, paper, pretrained_cells, small, stored_at
 
 QUESTION = "how well do pre-trained models transfer, and is fine-tuning better at a higher resolution?"
 FIGURES = ("pretraining-data",)  # one budget per model: nothing to draw against compute
@@ -71,7 +71,7 @@ def _paper(options: SuiteOptions) -> Study:
         return (*found, _task("finetune", "imagenet:512px", flip=True, repeats=3, **large))
 
     stored = tuple(stored_at(name, 384) for name in here(PUBLIC, options))
-    return Study(upstream=PAPER, tasks=tasks, seeds=1, image_size=224, channels=3, untrained=False)
+    return Study(upstream=paper(), tasks=tasks, seeds=1, image_size=224, channels=3, untrained=False)
 
 
 def _tasks(

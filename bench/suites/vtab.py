@@ -8,11 +8,12 @@ changes it: the plan says which are missing, and how to get them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from bench.spec import Cell, TaskSpec
 from bench.suites._contract import SuiteOptions, pick
-from bench.suites._pretraining import PAPER, Study, Upstream, fitting, here, pretrained_cells, small, stored_at
+from bench.suites._pretraining import Study, fitting, here, paper, pretrained_cells, small, stored_at
 from bench.tasks._vtab import SMALL, VTAB, names
 
 QUESTION = "how do pre-trained models adapt to natural, specialised and structured tasks from 1,000 examples?"
@@ -51,8 +52,8 @@ def _paper(options: SuiteOptions) -> Study:
         return _tasks(wanted, image_size=fitting(model, 384), repeats=3, flip=True)
 
     rows = [
-        Upstream(data=u.data, images=images, recipe=u.recipe, model_options=u.model_options)
-        for u in PAPER
+        replace(u, images=images)
+        for u in paper()
         if (images := {model: n for model, n in u.images.items() if (u.data, model) in IN_TABLE_9})
     ]
     return Study(upstream=tuple(rows), tasks=tasks, seeds=1, image_size=224, channels=3, untrained=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NoReturn
 
+from bench.data.published import SIZES
 from bench.errors import UserError
 
 REVISION = 1
@@ -18,7 +19,7 @@ SOURCE = "Sun et al. 2017, arXiv:1707.02968; as used in arXiv:2010.11929"
 HOW_TO_GET = "It cannot be had outside Google. Use --data with a set of your own."
 DESCRIPTION = "303 million photographs, 18,291 classes; not public, for costing only"
 
-SIZE = {"train": 303_000_000, "test": 49_511, "classes": 18_291}
+SIZE = dict(zip(("train", "test", "classes"), SIZES["jft-300m"], strict=True))
 
 
 def available(root: Path | None) -> bool:
