@@ -83,7 +83,7 @@ def load(directory: Path, *, suite: str | None = None) -> Records:
     damaged: list[Damaged] = []
     unfinished: list[str] = []
     for part in _parts(folders):
-        scores.append(part.scores)
+        scores.append(part.scores.copy())  # the pool's thread made it, and its memory would serve that thread alone
         records += [shared.of(record) for record in part.records]
         damaged += part.damaged
         unfinished += part.unfinished
