@@ -57,7 +57,7 @@ def data_sizes(cells: list[Cell], *, root: Path | None, absent_too: bool = False
         absent_too: take the published sizes of sets that are not here: a study can be costed before they are fetched.
 
     Raises:
-        UserError: a data set is missing, with how to get it; or too small for what a cell asks.
+        UserError: a data set is missing, with how to get it; or too small for what a cell or its tasks ask.
     """
     names = {cell.data for cell in cells} | {task.data for cell in cells for task in cell.tasks}
     sizes = {}
@@ -74,6 +74,7 @@ def data_sizes(cells: list[Cell], *, root: Path | None, absent_too: bool = False
                 f"{cell.data}@{cell.num_images}: {cell.data} has only {sizes[cell.data].train} training images.",
                 f"Ask for at most {cell.data}@{sizes[cell.data].train}.",
             )
+        evaluation_images(cell, sizes)  # says what a task cannot do, before anything is measured
     return sizes
 
 
@@ -89,14 +90,21 @@ def _known_size(name: str, module: Any, root: Path | None, *, absent_too: bool) 
 
 
 def evaluation_images(cell: Cell, sizes: dict[str, DataSize]) -> int:
-    """Images that pass through the network to read one horizon."""
+    """Images that pass through the network to read one horizon.
+
+    Raises:
+        UserError: a task that can be seen to find nothing in images of such numbers.
+    """
     total = sizes[cell.data].test
     for task in cell.tasks:
         size = sizes[task.data]
         asked = {"num_train": size.train, "num_test": size.test, "num_classes": size.classes}
         asked |= {"own_size": cell.image_size, **task.kwargs}
         num_images = getattr(discover.load("task", task.task), "num_images", None)  # a task may say; else all of them
-        total += num_images(**asked) if num_images else size.train + size.test
+        try:
+            total += num_images(**asked) if num_images else size.train + size.test
+        except UserError as error:
+            raise UserError(f"{task.task} on {task.data}: {error.what}", error.fix) from error
     return total
 
 

@@ -24,7 +24,7 @@ from bench.jobs._facts import data_facts, model_facts
 from bench.spec import Cell
 from bench.store import weights
 from bench.tasks._batches import InBatches
-from bench.tasks._contract import Score, TaskContext
+from bench.tasks._contract import Score, TaskContext, Unsuited
 from bench.tasks._features import extractor
 from bench.train import precision, schedule
 from bench.train.batches import Batches
@@ -216,7 +216,11 @@ class TrainJob:
         )
         found = [self._upstream_score()] if self.trains else []
         for spec in self.cell.tasks:
-            found += discover.load("task", spec.task).evaluate(task_context, data=spec.data, **spec.kwargs)
+            try:
+                found += discover.load("task", spec.task).evaluate(task_context, data=spec.data, **spec.kwargs)
+            except Unsuited as error:
+                found += error.missing
+                self.context.log(f"no score of {spec.task}: {error}")
         return found
 
     @cached_property

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from bench.data.images import ImageSet
+from bench.errors import UserError
 from bench.spec import Recipe
 
 
@@ -39,6 +40,19 @@ class Score:
     shots: int | None = None
     draw: int | None = None
     detail: tuple[tuple[str, Any], ...] = ()
+
+
+class Unsuited(UserError):
+    """A task cannot judge this model, or by these images, however often it is tried.
+
+    Args:
+        what, fix: as of every `UserError`.
+        missing: the scores without a value that a record takes instead, so that a trained model's others stand.
+    """
+
+    def __init__(self, what: str, fix: str = "", *, missing: Sequence[Score]) -> None:
+        super().__init__(what, fix)
+        self.missing = [replace(score, detail=(*score.detail, ("reason", what))) for score in missing]
 
 
 @dataclass(frozen=True, kw_only=True)

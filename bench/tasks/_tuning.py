@@ -16,7 +16,7 @@ from bench.data.subset import priorities, rank_within_class
 from bench.errors import UserError
 from bench.spec import Recipe
 from bench.tasks._common import accuracy_score, judged
-from bench.tasks._contract import FineTuned, Score, TaskContext
+from bench.tasks._contract import FineTuned, Score, TaskContext, Unsuited
 
 # By number of training images, as BiT's HyperRule has it (its section 3.3), which gives Table 4 row by row; the parts
 # held out are those of the paper's appendix B.1.1, which follow the same sizes.
@@ -190,9 +190,30 @@ def evaluate(
 
     Raises:
         UserError: there is no model to train.
+        Unsuited: the model cannot take these images, or not at this size.
     """
     if context.fine_tune is None:
         raise UserError(f"The task {task} trains the network, and there are only features.", "Give --model.")
+    try:
+        return _evaluate(context, train, test, settings, task=task, data=data, draws=draws, detail=detail)
+    except UserError as error:
+        head: dict[str, Any] = {"task": task, "data": data, "num_test": len(test), "num_classes": test.num_classes}
+        missing = [accuracy_score(None, **head, draw=draw, detail=detail) for draw in draws]
+        raise Unsuited(error.what, error.fix, missing=missing) from error
+
+
+def _evaluate(
+    context: TaskContext,
+    train: ImageSet,
+    test: ImageSet,
+    settings: Tuning,
+    *,
+    task: str,
+    data: str,
+    draws: Sequence[int],
+    detail: tuple[tuple[str, Any], ...],
+) -> list[Score]:
+    assert context.fine_tune is not None
     purpose = f"{task}/{data}"
     choice = choose(context, train, settings, purpose=purpose)
     copies_M = context.copies(test)

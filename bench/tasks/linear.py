@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.errors import UserError
 from bench.tasks._common import accuracy_score, balanced_part, judged
-from bench.tasks._contract import Score, TaskContext
+from bench.tasks._contract import Score, TaskContext, Unsuited
 
 REVISION = 1
 STRENGTHS = tuple(10.0**power for power in range(-4, 3))  # scikit-learn's C: the inverse of the penalty
@@ -30,24 +30,55 @@ def evaluate(
 
     Raises:
         UserError: options out of range, or data that is not on this machine.
+        Unsuited: one class, or fewer images of one than folds.
     """
     if max_iter < 1:
         raise UserError(f"max_iter={max_iter}: the solver needs at least one iteration.")
     train = balanced_part(context.load(data, "train"), train_limit)
     test = balanced_part(context.load(data, "test"), test_limit)
-    smallest = int(np.bincount(train.labels_N, minlength=train.num_classes).min())
-    if not 2 <= folds <= smallest:
-        raise UserError(
-            f"{folds} folds cannot be made from {data}: its smallest class has {smallest} of {len(train):,} images.",
-            "Use folds between 2 and that number, or a larger train_limit.",
-        )
-    train_ND, test_MD = context.features(train.images_NHWC), context.features(test.images_NHWC)
     head: dict[str, Any] = {"task": "linear", "data": data, "num_test": len(test), "num_classes": test.num_classes}
+    smallest = int(np.bincount(train.labels_N, minlength=train.num_classes).min())
+    try:
+        _check(folds, smallest=smallest, num_classes=train.num_classes)
+    except UserError as error:
+        raise Unsuited(f"{data}: {error.what}", error.fix, missing=[accuracy_score(None, **head)]) from error
+    train_ND, test_MD = context.features(train.images_NHWC), context.features(test.images_NHWC)
     if not (np.isfinite(train_ND).all() and np.isfinite(test_MD).all()):
         return [accuracy_score(None, **head, detail=(("reason", "features are not finite"),))]
     predicted_M, strength = fit_predict(train_ND, train.labels_N, test_MD, folds=folds, max_iter=max_iter)
     detail = (("inverse_penalty", strength), ("num_train", len(train)), ("folds", folds))
     return [judged(predicted_M == test.labels_N, copies_M=context.copies(test), **head, detail=detail)]
+
+
+def num_images(
+    *,
+    num_train: int,
+    num_test: int,
+    num_classes: int,
+    train_limit: int | None = 2_000,
+    test_limit: int | None = 2_000,
+    folds: int = 3,
+    **_: object,
+) -> int:
+    """Images that pass through the network: the planner's question.
+
+    Raises:
+        UserError: classes too few, or too small even if they were of one size.
+    """
+    num_train = min(num_train, train_limit or num_train)
+    _check(folds, smallest=num_train // num_classes, num_classes=num_classes)
+    return num_train + min(num_test, test_limit or num_test)
+
+
+def _check(folds: int, *, smallest: int, num_classes: int) -> None:
+    """Raises UserError where nothing can be fitted, or no strength be chosen."""
+    if num_classes < 2:
+        raise UserError("A linear probe tells classes apart, and there is one.")
+    if not 2 <= folds <= smallest:
+        raise UserError(
+            f"{folds} folds cannot be made: the smallest class has {smallest} training images.",
+            "Use folds between 2 and that number, or a larger train_limit.",
+        )
 
 
 def fit_predict(

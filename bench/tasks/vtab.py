@@ -55,10 +55,7 @@ def evaluate(
     if repeats < 1:
         raise UserError(f"repeats={repeats}: at least one fit is needed.")
     train, test = context.load(data, "train"), balanced_part(context.load(data, "test"), test_limit)
-    if len(train) < EXAMPLES:
-        raise UserError(
-            f"VTAB takes {EXAMPLES:,} training examples, and {data} has {len(train):,}.", "Use the task finetune."
-        )
+    _check(len(train))
     settings = _tuning.tuning(
         EXAMPLES, steps=steps, batch=batch, rates=rates, held_out=HELD_OUT, image_size=image_size,
         shift=shift if _vtab.may_shift(data) else 0, flip=flip and _vtab.may_flip(data),
@@ -74,8 +71,16 @@ def evaluate(
     return scores
 
 
+def _check(num_train: int) -> None:
+    """Raises UserError where there are too few examples."""
+    if num_train < EXAMPLES:
+        what = f"VTAB takes {EXAMPLES:,} training examples, and this set has {num_train:,}."
+        raise UserError(what, "Use the task finetune.")
+
+
 def num_images(
     *,
+    num_train: int,
     num_test: int,
     own_size: int | None = None,
     repeats: int = 1,
@@ -86,7 +91,12 @@ def num_images(
     rates: Sequence[float] = RATES,
     **_: object,
 ) -> int:
-    """The cost in forward passes of one image; see `_tuning.forward_images`."""
+    """The cost in forward passes of one image; see `_tuning.forward_images`.
+
+    Raises:
+        UserError: options out of range, fewer than 1,000 training examples.
+    """
+    _check(num_train)
     settings = _tuning.tuning(
         EXAMPLES, steps=steps, batch=batch, rates=rates, held_out=HELD_OUT, image_size=image_size
     )
