@@ -17,7 +17,10 @@ from typing import Any
 
 import torch
 
-OOM_TEXTS = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")
+OOM_TEXTS = (
+    "out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory",
+    "alloc_failed",  # what cuBLAS and cuDNN say where there is no room for their workspaces
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -98,6 +98,7 @@ def test_other_errors_are_not_taken_for_out_of_memory() -> None:
     with pytest.raises(RuntimeError, match="shapes"):
         speed.timed(call, device="cpu")
     assert speed.is_out_of_memory(torch.OutOfMemoryError("x")) and speed.is_out_of_memory(MemoryError())
+    assert speed.is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"))
 
 
 @pytest.mark.parametrize("first, wanted", [(torch.OutOfMemoryError("x"), True), (ValueError("x"), False)])
