@@ -31,16 +31,17 @@ FAR_OFF = 6.0  # standard errors: a model this much worse than the best cannot h
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """first - second at one place of the common range (FLOP, or distinct images)."""
+    """first - second at one place of the common range (FLOP, or distinct images), around `accuracy`."""
 
     x: float
     first_model: str
     second_model: str
     estimate: Estimate
+    accuracy: float
 
     @property
     def verdict(self) -> Verdict:
-        return verdict(self.estimate)
+        return verdict(self.estimate, self.accuracy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,16 @@ class Duel:
     gaps: tuple[Gap, ...]
     mean: Estimate
     corrected: bool
+
+    @property
+    def accuracy(self) -> float:
+        """Around which accuracy the gaps lie, on average."""
+        return float(np.mean([gap.accuracy for gap in self.gaps]))
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the mean gap."""
+        return verdict(self.mean, self.accuracy)
 
     @property
     def range(self) -> tuple[float, float]:
@@ -123,7 +134,8 @@ def _duel(
         a, b = (_best(evidence, side(float(x)), measure) for side in sides)
         e = independent_difference(evidence, a[1], b[1], measure) if a and b else None
         if a and b and e:
-            gaps.append(Gap(x=float(x), first_model=a[0], second_model=b[0], estimate=e))
+            gaps.append(Gap(x=float(x), first_model=a[0], second_model=b[0], estimate=e,
+                            accuracy=(a[1].mean + b[1].mean) / 2))  # fmt: skip
             samples.append((a[1], b[1]))
     if len(gaps) < 2:
         return None

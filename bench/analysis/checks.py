@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bench.analysis import rates as learning_rates
 from bench.analysis import validity
+from bench.analysis.compare import READ_AS_NOTHING
 from bench.analysis.evidence import PIXELS, Evidence
 from bench.analysis.sizes import size_curves
 from bench.analysis.words import join, plural, significant
@@ -18,6 +19,8 @@ MIXTURES = (
     ("commit", "commits"), ("cpu", "processors"), ("device", "devices"), ("threads", "thread counts"),
     ("dtype", "precisions"),
 )  # fmt: skip
+
+PAPERS_SPREAD = "Table 2's ± (0.02 to 0.15 points per task, three runs) repeats fine-tuning, not pre-training."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,7 @@ def unfinished(evidence: Evidence) -> list[Check]:
     names = evidence.records.unfinished
     if not names:
         return []
-    text = f"{plural(len(names), 'cell')} begun and not finished; run the same command to continue."
+    text = f"{plural(len(names), 'cell')} begun and not finished: bench.status says why, the same command continues."
     return [Check(name="unfinished", level="warning", text=text)]
 
 
@@ -66,8 +69,8 @@ def one_seed(evidence: Evidence) -> list[Check]:
     if not trained or not single:
         return []
     if len({p.variant for p in trained if len(p.seeds) > 1}) == 0:
-        text = "Every model was trained once. Intervals leave training noise out, and differences under 3 points are "
-        text += "read as nothing." if evidence.published else "read as nothing. More seeds: --seeds 3."
+        text = f"Every model was trained once. Intervals leave training noise out, and {READ_AS_NOTHING}."
+        text += f" {PAPERS_SPREAD}" if evidence.published else " More seeds: --seeds 3."
     else:
         names = join(single[:6]) + (" and others" if len(single) > 6 else "")
         text = (f"Trained once: {names}. Their intervals borrow the variance of the repeated models, or leave training "

@@ -11,16 +11,26 @@ from typing import Literal
 from bench.analysis.evidence import Evidence, Point, Series
 from bench.analysis.intervals import SEEDS, Estimate, Pool, Samples, difference, estimate, mean_of, pool
 from bench.analysis.sizes import SizeCurve
+from bench.analysis.words import percent
 
 Verdict = Literal["yes", "no", "cannot tell"]
-UNREPLICATED = 0.03
-"""Without any repeated training run, differences under three points are read as nothing: a public replication saw the
-few-shot probe move by 2.15 points (one standard deviation) from seed to seed."""
+UNREPLICATED = 0.12
+"""Without any repeated training run, differences under 0.12 in log-odds are read as nothing: 3 points at 50 %, 0.6 at
+95 %. A public replication saw the few-shot probe move by 2.15 points (one standard deviation) from seed to seed at
+middling accuracy; where few images are left to get wrong, luck moves fewer. Fine-tuning repeated from one pre-trained
+network bounds it from below alone: 0.02 to 0.15 points per task (Dosovitskiy et al. 2021, Table 2)."""
+READ_AS_NOTHING = (
+    "differences that luck may make are read as nothing: under "
+    f"{100 * UNREPLICATED / 4:.0f} points at 50 % accuracy, {100 * UNREPLICATED * 0.95 * 0.05:.1f} at 95 %"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A difference of accuracies at one point of one model. `estimate.value` > 0: the first named is better."""
+    """A difference of accuracies at one point of one model. `estimate.value` > 0: the first named is better.
+
+    `accuracy`: the mean of the two that are compared.
+    """
 
     subject: str
     family: str
@@ -28,25 +38,44 @@ class Comparison:
     measure: str
     point: Point
     estimate: Estimate
+    accuracy: float
 
     @property
     def verdict(self) -> Verdict:
-        return verdict(self.estimate)
+        return verdict(self.estimate, self.accuracy)
 
 
-def verdict(e: Estimate, *, models: int = 1) -> Verdict:
+def verdict(e: Estimate, accuracy: float, *, models: int = 1) -> Verdict:
     """Whether a difference is above 0, below 0 or neither, beyond its interval.
 
-    An interval without training noise is widened by `UNREPLICATED` (less for the mean of several models).
+    An interval without training noise is widened by `luck` at this accuracy (less for the mean of several models).
     """
-    margin = math.hypot(e.half, UNREPLICATED / math.sqrt(models)) if SEEDS in e.excluded else e.half
+    margin = math.hypot(e.half, luck(accuracy) / math.sqrt(models)) if SEEDS in e.excluded else e.half
     return "yes" if e.value > margin else "no" if e.value < -margin else "cannot tell"
+
+
+def luck(accuracy: float) -> float:
+    """What a difference between single training runs at this accuracy (0..1) may owe to luck, in accuracy."""
+    return UNREPLICATED * accuracy * (1 - accuracy)
+
+
+def reservation(e: Estimate, accuracy: float, *, models: int = 1) -> str:
+    """A sentence where the interval excludes zero and the verdict is "cannot tell" all the same; else ""."""
+    if abs(e.value) <= e.half or verdict(e, accuracy, models=models) != "cannot tell":
+        return ""
+    return (f"Beyond the interval, but that leaves training noise out: with one run each, {100 * luck(accuracy):.1f} "
+            f"points may be luck at {percent(accuracy)} %.")  # fmt: skip
 
 
 def overall(comparisons: Sequence[Comparison]) -> tuple[Estimate, Verdict]:
     """The mean over models and its verdict."""
     mean = mean_of([c.estimate for c in comparisons])
-    return mean, verdict(mean, models=len(comparisons))
+    return mean, verdict(mean, mean_accuracy(comparisons), models=len(comparisons))
+
+
+def mean_accuracy(comparisons: Sequence[Comparison]) -> float:
+    """Around which accuracy the differences lie."""
+    return math.fsum(c.accuracy for c in comparisons) / len(comparisons)
 
 
 def against_untrained(evidence: Evidence, series: Iterable[Series], measure: str) -> list[Comparison]:
@@ -107,15 +136,17 @@ def _compare(
     """Differences with intervals. Without `pooled`, the variance between seeds is pooled over the pairs themselves,
     which keeps what the two sides of a pair share (one trunk, one initialisation)."""
     samples: dict[int, Samples] = {}
+    around: dict[int, float] = {}
     for number, (_, _, better, base) in enumerate(pairs):
         a, b = evidence.samples(better, measure), evidence.samples(base, measure)
         both = difference(a, b) if a and b else None
-        if both is not None:
+        if a and b and both is not None:
             samples[number] = both
+            around[number] = (a.mean + b.mean) / 2
     pooled = pooled or pool((pairs[n][2].variant, item) for n, item in samples.items())
     return [
         Comparison(subject=pairs[n][0], family=pairs[n][2].family, what=pairs[n][1], measure=measure, point=pairs[n][2],
-                   estimate=estimate(item, pooled=pooled, level=evidence.level))
+                   estimate=estimate(item, pooled=pooled, level=evidence.level), accuracy=around[n])
         for n, item in samples.items()
     ]  # fmt: skip
 

@@ -28,8 +28,8 @@ __all__ = ["AHEAD", "Finding", "Findings", "find"]
 NO_TRAINING_NOISE = " Training noise is not in the interval."
 NO_TASKS = "This suite judges nothing downstream: its answer is in the tables."
 ONE_SEED = (
-    "Every model was trained once: of differences, no interval below contains training noise, and those under "
-    f"{100 * compare.UNREPLICATED:.0f} points are read as nothing."
+    "Every model was trained once: of differences, no interval below contains training noise, and "
+    f"{compare.READ_AS_NOTHING}."
 )
 
 
@@ -197,14 +197,16 @@ def _about(
         text += f" on average; {beyond} of {len(found)} models beyond their own interval"
         text += f", {join(against)} the other way." if against else "."
     text += _without_training_noise(mean)
-    return Finding(question=question, subject=subject, verdict=verdict, answer=f"{text} {extra}".strip(),
+    unsure = compare.reservation(mean, compare.mean_accuracy(found), models=len(found))
+    answer = " ".join(filter(None, (text, unsure, extra)))
+    return Finding(question=question, subject=subject, verdict=verdict, answer=answer,
                    counts=mean.counts, main=found[0].measure == HEADLINE,
                    evidence=tuple(_row(c) for c in (*found, *rows)))  # fmt: skip
 
 
 def _ahead(evidence: Evidence, duel: ahead.Duel) -> Finding:
     leader, behind = (duel.first, duel.second) if duel.mean.value >= 0 else (duel.second, duel.first)
-    verdict = compare.verdict(duel.mean)
+    verdict = duel.verdict
     low, high = duel.range
     size = abs(duel.mean.value)
     by = points(size, size - duel.mean.half, size + duel.mean.half)
@@ -218,7 +220,9 @@ def _ahead(evidence: Evidence, duel: ahead.Duel) -> Finding:
     if {g.verdict for g in places} == {"yes", "no"}:
         verdict, answer = "cannot tell", f"The order changes within the range: {by} for {leader} on average, {text}"
     elif verdict == "cannot tell":
-        answer = f"The difference is within its interval: {by} for {leader} on average, {text}"
+        unsure = compare.reservation(duel.mean, duel.accuracy)
+        answer = f"{'No clear difference' if unsure else 'The difference is within its interval'}: "
+        answer += f"{by} for {leader} on average, {text}" + (f" {unsure}" if unsure else "")
     else:
         verdict, answer = "yes", f"{leader} is ahead of {behind}: {by} on average, {text}"
     return Finding(

@@ -37,22 +37,22 @@ def contrasts(evidence: Evidence) -> dict[tuple[str, str], list[Contrast]]:
         if (name := HIGHER.fullmatch(measure)) is None:
             continue
         both = {
-            s: (d, paired.pair(high, own))
+            s: (d, paired.pair(high, own), (high.mean + own.mean) / 2)
             for s in evidence.series
             if (high := evidence.samples(s.last, measure))
             and (own := evidence.samples(s.last, f"finetune:{name['data']}"))
             and (d := difference(high, own))
         }
-        pooled = pool((s.variant, d) for s, (d, _) in both.items())
+        pooled = pool((s.variant, d) for s, (d, _, _) in both.items())
         made = [
             Contrast(
                 comparison=Comparison(
                     subject=s.label, family=s.family, what=f"{name['size']} px − own", measure=measure, point=s.last,
-                    estimate=estimate(_with_error(d, images), pooled=pooled, level=evidence.level),
+                    estimate=estimate(_with_error(d, images), pooled=pooled, level=evidence.level), accuracy=around,
                 ),
                 paired=images,
             )
-            for s, (d, images) in both.items()
+            for s, (d, images, around) in both.items()
         ]  # fmt: skip
         if made:
             found[name["size"], name["data"]] = made
@@ -65,7 +65,7 @@ def answers(evidence: Evidence) -> list[Answer]:
     for (size, data), found in contrasts(evidence).items():
         comparisons = [c.comparison for c in found]
         mean = overall(found)
-        verdict = compare.verdict(mean, models=len(found))
+        verdict = compare.verdict(mean, compare.mean_accuracy(comparisons), models=len(found))
         up, down = (sum(c.verdict == wanted for c in comparisons) for wanted in ("yes", "no"))
         sentence = (
             f"{points(mean.value, mean.low, mean.high)} on average over {plural(len(found), 'pre-trained model')}; "

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from baselines.published import scaling, table
-from bench.analysis import ahead, findings, laws, published
+from bench.analysis import ahead, compare, findings, laws, published
 from bench.analysis.answers import order
 from bench.analysis.evidence import Evidence
 from bench.analysis.findings import AHEAD, Finding
@@ -79,12 +79,22 @@ def test_models_with_one_horizon_each_are_compared_within_budgets() -> None:
     """Table 6: most models have one row. At the largest common budget ViT is ahead of ResNet, as its rows say."""
     found = findings.find(published.evidence())
     answer = next(f for f in found.findings if f.question == AHEAD and f.subject == "ViT or ResNet")
-    assert answer.verdict == "cannot tell"  # one run each: under three points are read as nothing
+    assert answer.verdict == "yes" and answer.answer.startswith("ViT is ahead of ResNet")
     largest = max(row["x"] for row in answer.evidence)
     best = {name: max(average for family, flops, average in TABLE_6 if family == name and flops <= largest * (1 + 1e-9))
             for name in ("ViT", "ResNet")}  # fmt: skip
     assert answer.evidence[-1]["difference"] == pytest.approx(best["ViT"] - best["ResNet"], abs=1e-9)
     assert found.published and not any("took" in line or "--seeds" in line for line in found.lines())
+
+
+def test_what_luck_may_make_shrinks_with_the_errors_that_are_left() -> None:
+    """One run each: 1.3 points are a fifth of Table 6's errors, and are told; 2 points at 70 % are not."""
+    found = [f for f in findings.find(published.evidence()).findings if f.question == AHEAD]
+    assert {f.subject: f.verdict for f in found}["ViT or Hybrid"] == "cannot tell"  # 0.4 points
+    assert not any("within its interval" in f.answer and "[+" in f.answer for f in found)
+    assert any("leaves training noise out" in f.answer for f in found)
+    assert compare.luck(0.5) == pytest.approx(0.03) and compare.luck(0.95) < 0.01
+    assert compare.luck(0.2) == pytest.approx(compare.luck(0.8))
 
 
 def test_the_summary_says_who_and_how_much(evidence: Evidence) -> None:
