@@ -15,7 +15,8 @@ from typing import Any
 
 from bench import cli, discover
 from bench.errors import EXIT_OK, UserError, command
-from bench.store import weights
+from bench.store import sealed, weights
+from bench.store.cells import SPEC_FIELDS, CellDirectory
 from bench.tasks._contract import Score, TaskContext
 from bench.tasks._extracted import Load, read_features
 from bench.tasks._options import checked
@@ -91,15 +92,24 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _fill_in(args: argparse.Namespace) -> None:
-    """Name and sizes that were not given: from the weights themselves where a run here kept them."""
+    """Name, options and sizes that were not given: as the weights of a run here say."""
     if args.checkpoint is not None and not args.checkpoint.is_file():
         raise UserError(f"There is no checkpoint {args.checkpoint}.")
     known: dict[str, Any] = {}
     if args.checkpoint is not None and args.checkpoint.suffix == ".safetensors":
-        known = weights.about(args.checkpoint) or {}
+        known = weights.about(args.checkpoint) or _cell_of(args.checkpoint)
     args.model = args.model or known.get("model")
+    args.model_options = dict(known.get("model_options", {})) if args.model == known.get("model") else {}
     args.image_size = args.image_size or known.get("image_size", 224)
     args.channels = args.channels or known.get("channels", 3)
+
+
+def _cell_of(checkpoint: Path) -> dict[str, Any]:
+    """What spec.json says of a run's checkpoint that lies where it was written; nothing of others."""
+    try:
+        return sealed.read(CellDirectory(checkpoint.absolute().parents[2]).spec, before=SPEC_FIELDS)["cell"]
+    except (OSError, ValueError, KeyError, IndexError):
+        return {}
 
 
 def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
@@ -114,7 +124,7 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
 
     torch.manual_seed(args.seed)
     sizes = {"image_size": args.image_size, "channels": args.channels}
-    model = models.build(args.model, **sizes, num_classes=2)
+    model = models.build(args.model, **sizes, num_classes=2, **args.model_options)
     if args.checkpoint is not None:
         load_weights(model, args.checkpoint)
     try:
@@ -122,12 +132,13 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
         torch.zeros(1, device=args.device).item()  # "meta" is a device, and computes nothing
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"Device {args.device!r} cannot be used: {error}") from error
+    options = tuple(args.model_options.items())
     return TaskContext(
         features=extractor(model, **sizes, device=args.device),
         load=load,
         seed=args.seed,
         model=model,
-        fine_tune=FineTuner(model, name=args.model, **sizes, device=args.device, seed=args.seed),
+        fine_tune=FineTuner(model, name=args.model, options=options, **sizes, device=args.device, seed=args.seed),
         data_root=args.data_root,
     )
 

@@ -248,6 +248,7 @@ class TrainJob:
             return
         cell = self.cell
         facts = self._sizes | {"model": cell.model, "data": cell.data_name, "images_seen": cell.horizons[-1]}
+        facts["model_options"] = dict(cell.model_options)
         self._put_together()
         path = self.context.directory.weights / "final.safetensors"
         self.ranks.lead(lambda: weights.write(path, self.model.state_dict(), facts))

@@ -1,4 +1,5 @@
-"""Weights of a trained model in one safetensors file that says what they are: model, sizes, data, images seen."""
+"""Weights of a trained model in one safetensors file that says what they are: model, its
+options, sizes, data, images seen."""
 
 from __future__ import annotations
 

@@ -73,6 +73,52 @@ def test_checkpoints_are_used(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert results[1] == results[2] != results[3]
 
 
+def test_kept_weights_know_their_model_s_options(tmp_path: Path) -> None:
+    """Heads and the kind of pooling leave no trace in the shapes of weights: they would load into another network."""
+    import torch
+
+    from bench import models
+    from bench.data.load import load
+    from bench.jobs import train
+    from bench.jobs._contract import JobContext
+    from bench.spec import Cell, Recipe
+    from bench.store.cells import CellDirectory
+    from bench.store.checkpoints import load_newest
+
+    options = {"heads": 4, "norm_after_pool": True}
+    recipe = Recipe(batch=16, dtype="float32")
+    cell = Cell(
+        model="ViT-pico/14", data="mnist", num_images=50, horizons=(16,), recipe=recipe,
+        model_options=tuple(options.items()),
+    )  # fmt: skip
+    directory = CellDirectory(tmp_path / "cell")
+    directory.prepare(cell)
+    said = JobContext(
+        directory=directory, attempt=tmp_path, device="cpu", threads=1, progress=lambda _: None,
+        should_stop=lambda: False, log=lambda _: None,
+    )  # fmt: skip
+    train.run(cell, said)
+    newest, _ = load_newest(directory.checkpoints)
+    assert newest is not None
+    model = models.build("ViT-pico/14", image_size=28, channels=1, num_classes=10, **options)
+    model.load_state_dict({k.removeprefix("live/model."): v for k, v in newest.tensors.items() if "/model." in k})
+    images_NHWC = load("mnist", "test").images_NHWC[:20]
+    with torch.inference_mode():
+        x_BCHW = torch.from_numpy(np.array(images_NHWC)).permute(0, 3, 1, 2) / 127.5 - 1
+        expected_ND = model.eval().features(x_BCHW).numpy()
+    kept = [directory.weights / "final.safetensors", *directory.checkpoints.glob("*/tensors.safetensors")]
+    assert len(kept) > 1
+    for path in kept:
+        args = probe.parser().parse_args(["--checkpoint", str(path), "--data", "mnist"])
+        probe._fill_in(args)
+        context = probe.model_context(args, load)
+        np.testing.assert_allclose(context.features(images_NHWC), expected_ND, atol=1e-5)
+        assert dict(context.fine_tune.options) == options
+    args = probe.parser().parse_args(["--checkpoint", str(kept[0]), "--model", "ViT-nano/14", "--data", "mnist"])
+    probe._fill_in(args)
+    assert not args.model_options, "another model is asked for"
+
+
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [
