@@ -47,24 +47,29 @@ def count(value: float) -> str:
 
 
 def plan_table(plan: Plan) -> Table:
-    """One row per (model, data set): seeds, budgets (images seen), images, FLOPs, time on one worker."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name, justify in (
-        ("model", "left"), ("upstream", "left"), ("seeds", "right"), ("budgets", "left"),
-        ("images", "right"), ("FLOPs", "right"), ("one worker", "right"), ("done", "right"),
-    ):  # fmt: skip
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    """One row per (model, data set): recipes where there are several, seeds, budgets (images seen), images, FLOPs, time
+    on one worker."""
     groups: dict[tuple, list[PlannedCell]] = {}
     for planned in plan.cells:
         cell = planned.cell
         groups.setdefault((cell.model, cell.data_name, cell.horizons), []).append(planned)
-    for (model, data, horizons), members in groups.items():
+    recipes = {key: len({(m.cell.recipe, m.cell.model_options) for m in members}) for key, members in groups.items()}
+    swept = max(recipes.values(), default=1) > 1
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name, justify in (
+        ("model", "left"), ("upstream", "left"), *([("recipes", "right")] if swept else []), ("seeds", "right"),
+        ("budgets", "left"), ("images", "right"), ("FLOPs", "right"), ("one worker", "right"), ("done", "right"),
+    ):  # fmt: skip
+        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for key, members in groups.items():
+        model, data, horizons = key
         left = [m for m in members if m.state != "done"]
         done = len(members) - len(left) + sum(m.fraction for m in left)
         table.add_row(
             model,
             data,
-            str(len(members)),
+            *([str(recipes[key])] if swept else []),
+            str(len({m.cell.seed for m in members})),
             _budgets(horizons),
             count(sum(m.images for m in members)),
             flops(sum((m.flops or {}).get("dense", 0) for m in left)) if left else "",

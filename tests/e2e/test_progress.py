@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from bench import console
 from bench.planner import Plan, PlannedCell
-from bench.spec import Cell
+from bench.spec import Cell, Recipe
 
 CELL = PlannedCell(cell=Cell(model="ViT-pico/14", data="digits", horizons=(0, 640)), name="a", state="missing",
                    fraction=0.0, images=640, seconds=100.0, evaluate_share=0.8)  # fmt: skip
@@ -68,3 +69,13 @@ def test_budgets_are_named_as_they_are():
     shown = {(0,): "untrained", (640,): "640", (0, 640): "640 + untrained", (320, 640): "2 up to 640",
              (0, 8000, 16_000, 64_000): "3 up to 64,000 + untrained"}  # fmt: skip
     assert {horizons: console._budgets(horizons) for horizons in shown} == shown
+
+
+def test_recipes_of_a_sweep_are_not_called_seeds(progress):
+    cell = Cell(model="ViT-mini/7", data="digits", horizons=(640,))
+    recipes = [Recipe(lr=lr, clip=clip) for lr in (1e-3, 2e-3) for clip in (0.0, 1.0)]
+    swept = [replace(cell, recipe=recipe, seed=seed) for recipe in recipes for seed in (0, 1, 2)]
+    table = console.plan_table(replace(progress.plan, cells=tuple(replace(CELL, cell=c) for c in (CELL.cell, *swept))))
+    shown = {column.header: list(column.cells) for column in table.columns}
+    assert (shown["recipes"], shown["seeds"]) == (["1", "4"], ["1", "3"])
+    assert "recipes" not in [column.header for column in console.plan_table(progress.plan).columns]
