@@ -53,6 +53,7 @@ class Plan:
     rates: dict[str, Rates]
     sizes: dict[str, DataSize]
     data_root: Path | None = None
+    notes: tuple[str, ...] = ()  # where the study is not as the suite says
     known: dict[str, Any] = field(default_factory=dict, repr=False)  # for the workers: bench/cost/known.py
 
     @property

@@ -8,13 +8,13 @@ import fnmatch
 import importlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from bench import discover, env, models, overrides
+from bench import discover, env, models, overrides, sizes
 from bench.cli import names_list, parser, positive
 from bench.errors import EXIT_FAILED, EXIT_OK, UserError, command, nearest
 from bench.overrides import Overrides
@@ -43,7 +43,8 @@ def add_study_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--suite", default="scaling", help=f"the question to answer: {', '.join(discover.names('suite'))}")
     p.add_argument("--scale", default="auto", help="cpu (minutes), gpu (about an hour), paper; default: what fits")
     p.add_argument("--models", type=names_list, help="comma-separated model names instead of the suite's own")
-    p.add_argument("--data", type=names_list, help="comma-separated upstream data sets instead of the suite's own")
+    p.add_argument("--data", type=names_list, help="comma-separated upstream data sets instead of the suite's own; "
+                   "NAME@N for N images at most")  # fmt: skip
     p.add_argument("--tasks", type=names_list, help="comma-separated tasks instead of the suite's own")
     p.add_argument("--seeds", type=positive, help="number of training seeds")
     overrides.add_options(p)
@@ -121,20 +122,23 @@ def cells_of(
     only: Sequence[str] = (),
     tasks: Sequence[str] | None = None,
     changes: Overrides = NO_CHANGES,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Cell]:
-    """The cells that a suite asks for, every name in them checked.
+    """The cells that a suite asks for, every name in them checked; `say` is told where a set has fewer images.
 
     Raises:
         UserError: an unknown suite, model, data set or task (with the nearest names), or nothing left by `only`.
     """
     module = discover.load("suite", suite)
+    options, limits = sizes.split(options)
     for name in options.models or ():
         models.family_of(name)
     for name in options.data or ():
         discover.load("data set", name)
     for name in tasks or ():
         discover.load("task", name)
-    cells = changes.apply(module.cells(options), data_root=options.data_root)
+    cells = sizes.fit(module.cells(options), options, limits, say=say)
+    cells = changes.apply(cells, data_root=options.data_root)
     if tasks:
         cells = [with_tasks(cell, tasks) for cell in cells]
     for cell in cells:
@@ -186,7 +190,9 @@ def make_plan(arguments: argparse.Namespace, console: Console) -> Any:
     device = resolve_device(arguments.device)
     scale = resolve_scale(arguments.scale, device)
     options = suite_options(arguments, scale)
-    cells = cells_of(arguments.suite, options, arguments.only, arguments.tasks, Overrides.parsed(arguments))
+    notes: list[str] = []
+    changes = Overrides.parsed(arguments)
+    cells = cells_of(arguments.suite, options, arguments.only, arguments.tasks, changes, say=notes.append)
     if arguments.data_root is not None and not arguments.data_root.is_dir():
         raise UserError(f"--data-root {arguments.data_root} is not a folder.", "Create it, or give another.")
     alone = getattr(discover.load("suite", arguments.suite), "ALONE", False)  # measures time: no neighbours
@@ -195,11 +201,12 @@ def make_plan(arguments: argparse.Namespace, console: Console) -> Any:
     workers = arguments.workers or (spare if device == "cpu" and not alone else 1)
     workers = min(workers, len(cells))
     threads = max(1, spare // workers)
-    return planner.make(
+    plan = planner.make(
         cells, suite=arguments.suite, scale=scale, store=arguments.results / arguments.suite, device=device,
         workers=workers, threads=threads, ranks=arguments.ranks, data_root=arguments.data_root,
         say=lambda text: console.print(text, style="dim", highlight=False),
     )  # fmt: skip
+    return dataclasses.replace(plan, notes=tuple(notes))
 
 
 def plan_json(plan: Any) -> dict[str, Any]:
@@ -207,6 +214,7 @@ def plan_json(plan: Any) -> dict[str, Any]:
     return {
         "suite": plan.suite, "scale": plan.scale, "device": plan.device, "workers": plan.workers,
         "threads": plan.threads, "ranks": plan.ranks, "expected_seconds": plan.seconds, "calibrated": plan.measured,
+        "notes": list(plan.notes),
         "cells": [
             {
                 "name": c.name, "state": c.state, "fraction": c.fraction, "images": c.images, "flops": c.flops,
@@ -245,7 +253,7 @@ def show_plan(plan: Any, console: Console, *, suite: Any) -> None:
 
     console.print(f"[bold]{plan.suite}[/bold] at scale {plan.scale}: {suite.QUESTION}", highlight=False, soft_wrap=True)
     console.print(views.plan_table(plan))
-    for line in _absent(plan, suite):
+    for line in (*plan.notes, *_absent(plan, suite)):
         console.print(line, highlight=False, soft_wrap=True)
     for line in views.plan_summary(plan):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
