@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console, Group
@@ -111,10 +112,20 @@ def plan_summary(plan: Plan) -> list[str]:
                 f"On a cluster: about {hours.value:,.0f} H100-hours at {CLUSTER_UTILISATION:.0%} of its bfloat16 peak "
                 f"(assumed), or {proxy.value:,.0f} TPUv3-core-days (proxy, at the paper's own {proxy.assumed:.0%})."
             )
-    for cell in plan.cells:
-        if cell.note:
-            lines.append(f"Note: {cell.name}: {cell.note}")
-    return lines
+    notes = [(cell.name, cell.note) for cell in plan.cells if cell.note]
+    return lines + [f"Note: {text}" for text in by_reason(notes)]
+
+
+def by_reason(cells: Iterable[tuple[str, str]]) -> list[str]:
+    """What is said of (cell, reason): each reason once, with the cells it holds for."""
+    groups: dict[str, list[str]] = {}
+    for name, reason in cells:
+        groups.setdefault(reason, []).append(name)
+    return [f"{_several(names)}: {reason}" for reason, names in groups.items()]
+
+
+def _several(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} cells ({', '.join(names[:2])}{', …' * (len(names) > 2)})"
 
 
 class Progress:
@@ -127,10 +138,10 @@ class Progress:
         self.cells = {cell.name: cell for cell in plan.todo}
         self.running: dict[int, dict[str, Any]] = {}
         self.finished: list[str] = []
-        self.failed = 0
+        self.failed: dict[str, str] = {}
         self.started = time.monotonic()
         self._last_line = self.started
-        self._start_done = self._done_seconds()
+        self._start = dict(self.fraction)
         self.live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> Progress:
@@ -162,17 +173,18 @@ class Progress:
             if "done" in running:
                 self.fraction[running["cell"]] = self._share(running)
 
-    def _done_seconds(self) -> float:
-        return sum(self.expected[name] * self.fraction[name] for name in self.expected)
+    def _seconds(self, fraction: dict[str, float]) -> float:
+        """Expected seconds of these parts of the cells that can be run."""
+        return sum(self.expected[name] * fraction[name] for name in self.expected if name not in self.failed)
 
     def left(self) -> float | None:
         """Seconds left, from what was expected corrected by how it has gone so far."""
-        gained = self._done_seconds() - self._start_done
+        total, done = self._seconds(dict.fromkeys(self.expected, 1.0)), self._seconds(self.fraction)
+        gained = done - self._seconds(self._start)
         elapsed = time.monotonic() - self.started
-        left = sum(self.expected.values()) - self._done_seconds()
-        if gained < 0.02 * sum(self.expected.values()):
-            return max(0.0, self.plan.seconds - elapsed)
-        return left * elapsed / gained
+        if gained < 0.02 * total or not total:
+            return max(0.0, self.plan.seconds * total / sum(self.expected.values()) - elapsed)
+        return (total - done) * elapsed / gained
 
     def event(self, worker: int, event: dict[str, Any]) -> None:
         """Take in one event of a worker."""
@@ -186,11 +198,13 @@ class Progress:
         if kind == "done":
             self.fraction[name] = 1.0
             self.finished.append(name)
+            self.failed.pop(name, None)  # another worker could
             if event["status"] != "complete":
                 self._line(f"{event['status']}: {name}: {event['reason']}")
         elif kind == "failed":
-            self.failed += 1
-            self._line(f"failed: {name}: {event['reason']}")
+            if event["reason"] not in self.failed.values():  # what to do about it is said at the end
+                self._line(f"failed: {name}: {event['reason'].splitlines()[0]}")
+            self.failed[name] = event["reason"]
         if not self.live:
             self._line(self._summary())
 
@@ -207,9 +221,9 @@ class Progress:
         self.console.print(Text(text), soft_wrap=True, highlight=False)
 
     def _summary(self) -> str:
-        share = self._done_seconds() / max(1e-9, sum(self.expected.values()))
+        share = self._seconds(self.fraction) / max(1e-9, sum(self.expected.values()))
         elapsed = duration(time.monotonic() - self.started)
-        failed = f", {self.failed} failed" if self.failed else ""
+        failed = f", {len(self.failed)} failed" if self.failed else ""
         cells = f"{len(self.finished)} of {len(self.expected)} cells{failed}"
         return f"[{elapsed}] {share:.0%} done, {cells}, about {duration(self.left())} left"
 

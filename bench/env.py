@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import platform
 import subprocess
@@ -28,6 +29,11 @@ def commit() -> tuple[str | None, bool | None]:
         return (head.stdout.strip() or None, bool(dirty.stdout.strip())) if head.returncode == 0 else (None, None)
     except (OSError, subprocess.SubprocessError):
         return None, None
+
+
+def now() -> str:
+    """The time in UTC, to the millisecond; as text these sort like times."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
 def cpu_model() -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterable
 
@@ -47,20 +49,34 @@ def unknown(kind: str, name: str, allowed: Iterable[str]) -> UserError:
     return UserError(f"Unknown {kind} {name!r}.", f"{hint}Known: {shown}.")
 
 
+def _forget_closed_output() -> None:
+    """Where nobody reads standard output any longer, what is still buffered goes nowhere: Python would complain of it
+    when it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
     """Wrap a verb's `main`: a user's mistake becomes one message on stderr and exit code 2, never a traceback."""
 
     @functools.wraps(main)
     def guarded(argv: list[str] | None = None) -> int:
         try:
-            return main(argv)
+            code = main(argv)
+            sys.stdout.flush()
+            return code
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)
             return EXIT_USAGE
         except (Interrupted, KeyboardInterrupt) as stop:
-            print(f"stopped: {stop or 'interrupted'}. Run the same command to continue.", file=sys.stderr)
+            _forget_closed_output()
+            with contextlib.suppress(OSError):
+                print(f"stopped: {stop or 'interrupted'}. Run the same command to continue.", file=sys.stderr)
             return EXIT_INTERRUPTED
         except BrokenPipeError:
+            _forget_closed_output()
             return EXIT_OK
 
     return guarded

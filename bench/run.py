@@ -282,11 +282,11 @@ def execute(arguments: argparse.Namespace) -> int:
         if arguments.json:
             print(json.dumps(plan_json(plan)))
         return EXIT_OK
-    from bench.console import Progress
+    from bench import console as views
     from bench.exec import local
 
     note_wanted_cells(arguments, plan)
-    with Progress(plan, console) as progress:
+    with views.Progress(plan, console) as progress:
         failures = local.run(
             plan,
             on_event=progress.event,
@@ -299,8 +299,8 @@ def execute(arguments: argparse.Namespace) -> int:
     report.say(paths, console)
     if arguments.json:
         print(json.dumps(report.to_json(paths)))
-    for line in failures:
-        console.print(f"failed: {line}", highlight=False, markup=False, style="red")
+    for line in views.by_reason(failures):
+        console.print(f"failed: {line}", highlight=False, markup=False, style="red", soft_wrap=True)
     return EXIT_FAILED if failures else EXIT_OK
 
 

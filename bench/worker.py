@@ -11,7 +11,6 @@ together. The first takes leases, picks cells and writes; the others compute wha
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import signal
@@ -24,11 +23,12 @@ from typing import Any
 
 from bench import discover, env
 from bench.cost import known
+from bench.env import now
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, Interrupted, UserError, command
 from bench.jobs._contract import JobContext
 from bench.spec import Cell, cell_from_json, cell_id, revisions_of, to_json
 from bench.store import atomic, checkpoints, records, sealed
-from bench.store.cells import CellDirectory, Study
+from bench.store.cells import CellDirectory, Study, attempt_status
 from bench.store.lease import claim
 from bench.train.ranks import ALONE, EXIT_AGAIN, Lost, RankError, Ranks, check_cells
 
@@ -59,10 +59,6 @@ def emit(event: str, **values: Any) -> None:
         print(json.dumps({"event": event, **values}), flush=True)
     except (BrokenPipeError, ValueError):
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - lives as long as the process
-
-
-def now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
 class Worker:
@@ -151,9 +147,16 @@ class Worker:
             directory.prepare(cell)  # only the holder writes here: it clears away what a killed one left half-written
             if self._done(directory):
                 checkpoints.clear(directory.checkpoints)  # a kill came between the record and this
-            else:
+            elif not self._refused(directory):
                 self._attempt(cell, directory)
         return True
+
+    def _refused(self, directory: CellDirectory) -> bool:
+        """Whether another worker of this run has met what only the user can mend: it would be met again."""
+        if self.options.since is None or not (attempts := directory.attempts()):
+            return False
+        last = attempt_status(attempts[-1])
+        return last.get("again") is False and last["started"] >= self.options.since
 
     def _done(self, directory: CellDirectory) -> bool:
         """Whether a record stands; a damaged one is set aside, and the cell done again."""
@@ -174,8 +177,8 @@ class Worker:
             with open(attempt / "log.txt", "a", encoding="utf-8") as handle:
                 handle.write(f"{now()} {text}\n")
 
-        def finish(outcome: str) -> None:
-            status.update(ended=now(), outcome=outcome)
+        def finish(outcome: str, **why: Any) -> None:
+            status.update(ended=now(), outcome=outcome, **why)
             sealed.write(attempt / "status.json", status)
 
         name = directory.path.name
@@ -192,10 +195,10 @@ class Worker:
             return
         except Lost as loss:
             log(f"failed: {loss}\n{traceback.format_exc()}")
-            finish("failed")
+            finish("failed", reason=str(loss))
             raise
         except UserError as error:
-            self._fail(name, str(error), log, finish)
+            self._fail(name, str(error), log, finish, again=False)
             return
         except Exception as error:
             log(traceback.format_exc())
@@ -205,11 +208,12 @@ class Worker:
         self._record(cell, directory, body)
         emit("done", cell=name, status=body["status"], reason=body["reason"], seconds=body["cost"]["seconds"]["total"])
 
-    def _fail(self, name: str, reason: str, log: Any, finish: Any) -> None:
-        """A cell that could not be run leaves no record: the next run tries again."""
+    def _fail(self, name: str, reason: str, log: Any, finish: Any, *, again: bool = True) -> None:
+        """A cell that could not be run leaves no record: the next run tries again. In this run another worker does,
+        unless the user has something to mend first (`again` False)."""
         self.failed = True
         log(f"failed: {reason}")
-        finish("failed")
+        finish("failed", reason=reason, again=again)
         emit("failed", cell=name, reason=reason)
 
     def _record(self, cell: Cell, directory: CellDirectory, body: dict[str, Any]) -> None:
@@ -275,6 +279,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--data-root", type=Path, default=None)
     parser.add_argument("--known", type=Path, default=None, help="what was measured for all workers of the study")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--since", default=None, help="when the run began: what it could not do is not tried again")
     parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
     options = parser.parse_args(argv)
     stop = Signals(options.parent)

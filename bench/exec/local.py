@@ -16,9 +16,10 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from bench import planner
+from bench.env import now
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted, UserError
 from bench.exec.environment import child_environment
 from bench.planner import Plan
@@ -27,6 +28,13 @@ from bench.store.cells import Study
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)  # Ctrl-C; what clusters send before they end a job
 STOP_PATIENCE = 60.0  # seconds that workers get to save after a signal
+
+
+class Failure(NamedTuple):
+    """A cell that could not be run, and why."""
+
+    cell: str
+    reason: str
 
 
 class Pool:
@@ -40,7 +48,7 @@ class Pool:
         command = [
             sys.executable, "-m", *program, "--store", str(plan.store), "--cells", self._cells.name,
             "--suite", plan.suite, "--device", plan.device, "--threads", str(plan.threads),
-            "--parent", str(os.getpid()), "--known", self._known.name,
+            "--parent", str(os.getpid()), "--known", self._known.name, "--since", now(),
         ]  # fmt: skip
         command += ["--data-root", str(data_root)] if data_root else []
         command += ["--profile"] if profile else []
@@ -107,11 +115,11 @@ def run(
     tick: Callable[[], None],
     data_root: Path | None = None,
     profile: bool = False,
-) -> list[str]:
-    """Run everything that is left to do. Returns one line per cell that failed.
+) -> list[Failure]:
+    """Run everything that is left to do. Returns the cells that failed.
 
     Raises:
-        Interrupted: a signal asked for a stop; the workers have saved.
+        Interrupted: a signal asked for a stop, or nobody reads the output any longer; the workers have saved.
         UserError: the store cannot be written, or a worker could not start.
     """
     Study(plan.store).create()
@@ -119,7 +127,7 @@ def run(
         return []
     received: list[int] = []
     previous = {n: signal.signal(n, lambda number, _: received.append(number)) for n in SIGNALS}
-    failures = []
+    failures: dict[str, str] = {}
     pool = Pool(plan, data_root=data_root, profile=profile)
     try:
         alive, asked = len(pool.processes), False
@@ -133,9 +141,17 @@ def run(
                     alive -= 1
                     continue
                 if event["event"] == "failed":
-                    failures.append(f"{event['cell']}: {event['reason']}")
+                    failures[event["cell"]] = event["reason"]
+                elif event["event"] == "done":  # by another worker
+                    failures.pop(event["cell"], None)
                 on_event(index, event)
             tick()
+    except BrokenPipeError as error:
+        pool.stop()
+        raise Interrupted("nobody reads the output; every running cell was saved") from error
+    except BaseException:
+        pool.stop()
+        raise
     finally:
         complaints = pool.finish()
         for number, handler in previous.items():
@@ -146,7 +162,7 @@ def run(
     if complaints and len(undone) > len(failures):
         what, _, advice = complaints[0].partition("\n  ")
         raise UserError(what, advice or "Run the same command to continue; nothing done is lost.")
-    return failures
+    return [Failure(cell, reason) for cell, reason in failures.items()]
 
 
 def _last_error(text: str) -> str:

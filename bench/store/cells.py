@@ -72,8 +72,9 @@ class CellDirectory:
         return atomic.make_directory(self.path / "attempts" / f"{number:03d}")
 
     def attempt_log(self) -> list[dict[str, Any]]:
-        """`attempt_status` of every attempt, oldest first."""
-        return [attempt_status(folder) for folder in self.attempts()]
+        """When each attempt began and ended, and how; oldest first. Why it failed stays out: that may name paths."""
+        found = map(attempt_status, self.attempts())
+        return [{key: value for key, value in status.items() if key in STATUS_FIELDS} for status in found]
 
     def read_record(self) -> dict[str, Any] | None:
         """The verified record, or None if there is none."""

@@ -25,8 +25,9 @@ def state_of(directory: CellDirectory) -> State:
         note = None if outcome.status == "complete" else f"{outcome.status}: {outcome.reason}"
         return ("failed", 0.0, note) if outcome.status == "failed" else ("done", 1.0, note)
     progress = checkpoints.newest_state(directory.checkpoints)
-    failed = any(attempt_status(last).get("outcome") == "failed" for last in directory.attempts()[-1:])
+    last = attempt_status(attempts[-1]) if (attempts := directory.attempts()) else {}
+    failed, reason = last.get("outcome") == "failed", last.get("reason")
     if progress is not None:
         fraction = progress["work"] / progress["total_work"] if progress["total_work"] else 0.0
-        return "failed" if failed else "partial", fraction, None
-    return ("failed", 0.0, None) if failed else ("missing", 0.0, None)
+        return ("failed", fraction, reason) if failed else ("partial", fraction, None)
+    return ("failed", 0.0, reason) if failed else ("missing", 0.0, None)
