@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import fnmatch
 import importlib
+import itertools
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -108,12 +109,14 @@ def resolve_scale(wanted: str, device: str) -> str:
 def with_tasks(cell: Cell, tasks: Sequence[str]) -> Cell:
     """The cell judged by these tasks, each on every downstream set that the suite judges it on.
 
-    A task that the suite already uses keeps the options it has there.
+    A task that the suite already uses keeps the options it has there, and is asked as often (at two resolutions).
     """
     data = dict.fromkeys(task.data for task in cell.tasks)
-    known = {(task.task, task.data): task for task in cell.tasks}
-    specs = tuple(known.get((t, d)) or TaskSpec(task=t, data=d) for t in tasks for d in data)
-    return dataclasses.replace(cell, tasks=specs)
+    known: dict[tuple[str, str], list[TaskSpec]] = {}
+    for task in cell.tasks:
+        known.setdefault((task.task, task.data), []).append(task)
+    specs = (known.get((name, on)) or [TaskSpec(task=name, data=on)] for name in tasks for on in data)
+    return dataclasses.replace(cell, tasks=tuple(itertools.chain.from_iterable(specs)))
 
 
 def cells_of(
@@ -140,6 +143,9 @@ def cells_of(
     cells = sizes.fit(module.cells(options), options, limits, say=say)
     cells = changes.apply(cells, data_root=options.data_root)
     if tasks:
+        if not any(cell.tasks for cell in cells):
+            what = f"Suite {suite!r} judges nothing downstream at scale {options.scale}: no task has data to read."
+            raise UserError(what, "Leave out --tasks, or take another suite or scale.")
         cells = [with_tasks(cell, tasks) for cell in cells]
     for cell in cells:
         models.family_of(cell.model)
