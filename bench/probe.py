@@ -13,11 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bench import cli, discover
+from bench.data.images import ImageSet
 from bench.errors import EXIT_OK, UserError, command
+from bench.spec import Recipe
 from bench.store import sealed, weights
 from bench.store.cells import SPEC_FIELDS, CellDirectory
-from bench.tasks._contract import Score, TaskContext
+from bench.tasks._batches import BATCH
+from bench.tasks._contract import FineTuned, Score, TaskContext
 from bench.tasks._extracted import Load, read_features
 from bench.tasks._options import checked
 
@@ -83,11 +88,17 @@ def main(argv: list[str] | None = None) -> int:
         if size is not None:
             raise UserError(f"{args.data!r}: a size is for training sets.", "Tasks have limits: --option test_limit=N.")
         context, data = model_context(args, partial(load_set, root=args.data_root)), args.data
+        context = announced(context, name=args.model)
     scores = task.evaluate(context, data=data, **options)
+    untrained = args.checkpoint is None and _has_weights(context.model)
     if args.json:
+        remarks = [f"  {args.model} is untrained: no --checkpoint was given"] if untrained else []
+        for line in remarks + _fewer(scores):
+            print(line, file=sys.stderr)
         print(json.dumps([dataclasses.asdict(s) | {"detail": dict(s.detail)} for s in scores], indent=2))
     else:
-        print(table(scores, title=f"{args.model or args.features} on {data}"))
+        name = f"{args.model}, untrained (no --checkpoint)," if untrained else args.model or args.features
+        print(table(scores, title=f"{name} on {data}"))
     return EXIT_OK
 
 
@@ -141,6 +152,32 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
         fine_tune=FineTuner(model, name=args.model, options=options, **sizes, device=args.device, seed=args.seed),
         data_root=args.data_root,
     )
+
+
+def _has_weights(model: Any) -> bool:
+    return model is not None and any(parameter.numel() for parameter in model.parameters())
+
+
+def announced(context: TaskContext, *, name: str) -> TaskContext:
+    """The context, saying on standard error what is being computed, and on a terminal how far it is."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    say = partial(console.print, style="dim", highlight=False, markup=False, soft_wrap=True)
+
+    def features(images_NHWC: np.ndarray) -> np.ndarray:
+        say(f"{name}: features of {len(images_NHWC):,} images …")
+        starts = range(0, len(images_NHWC), BATCH)
+        shown = track(starts, description="", console=console, transient=True, disable=not console.is_terminal)
+        return np.concatenate([context.features(images_NHWC[start : start + BATCH]) for start in shown])
+
+    def fine_tune(images: ImageSet, *, recipe: Recipe, steps: int, **more: Any) -> FineTuned:
+        assert context.fine_tune is not None
+        say(f"{name}: fine-tuning for {steps:,} steps of {recipe.batch} images at learning rate {recipe.lr:g} …")
+        return context.fine_tune(images, recipe=recipe, steps=steps, **more)
+
+    return dataclasses.replace(context, features=features, fine_tune=fine_tune)
 
 
 def load_weights(model: Any, path: Path) -> None:
@@ -219,7 +256,21 @@ def table(scores: Sequence[Score], *, title: str) -> str:
         spread = f"{statistics.stdev(values):.1%}" if len(values) > 1 else "-"
         mean = f"{statistics.mean(values):.1%}"
         lines.append(f"  {metric:24}{shots or '-':>6}{len(group):>6}{mean:>9}{error:>15.1%}{spread:>15}")
-    return "\n".join([*lines, *_choice(first)])
+    return "\n".join([*lines, *_fewer(scores), *_choice(first)])
+
+
+def _fewer(scores: Sequence[Score]) -> list[str]:
+    """Numbers of shots that the classes do not have, and what was used."""
+    used: dict[int, int] = {}
+    for score in scores:
+        if score.shots and (number := dict(score.detail).get("num_support")) is not None:
+            used[score.shots] = number
+    return [
+        f"  {shots:,} shots: not every class has as many images to draw from; {number:,} labelled images were used, "
+        f"{number / scores[0].num_classes:g} per class (see --option support_pool)"
+        for shots, number in sorted(used.items())
+        if number < shots * scores[0].num_classes
+    ]
 
 
 def _choice(score: Score) -> list[str]:

@@ -48,6 +48,42 @@ def test_pixels_and_an_untrained_network(capsys: pytest.CaptureFixture[str]) -> 
         assert code == 0 and "accuracy_fixed_ridge" in out
 
 
+def test_what_is_computed_and_that_it_is_untrained_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["--data", "digits", "--shots", "5", "--draws", "1", *SMALL]
+    _, out, err = run(capsys, "--model", "ViT-pico/14", *common)
+    assert "ViT-pico/14, untrained (no --checkpoint), on digits" in out and "features of 50 images" in err
+    _, out, err = run(capsys, "--model", "ViT-pico/14", *common, "--json")
+    assert json.loads(out) and "is untrained" in err
+    assert "untrained" not in "".join(run(capsys, "--model", "pixels", *common)[1:]), "pixels have no weights"
+
+
+def test_progress_changes_no_score(capsys: pytest.CaptureFixture[str]) -> None:
+    """Images pass in the batches in which the network takes them."""
+    from functools import partial
+
+    from bench.data.load import load
+    from bench.tasks._batches import BATCH
+
+    args = probe.parser().parse_args(["--model", "ViT-pico/14", "--data", "mnist", *SMALL])
+    probe._fill_in(args)
+    context = probe.model_context(args, partial(load, root=None))
+    images_NHWC = load("mnist", "test").images_NHWC[: 2 * BATCH + 3]
+    told = probe.announced(context, name="this")
+    np.testing.assert_array_equal(told.features(images_NHWC), context.features(images_NHWC))
+    assert "this: features of 515 images" in capsys.readouterr().err
+
+
+def test_more_shots_than_there_are_images_are_said(capsys: pytest.CaptureFixture[str], features: Path) -> None:
+    """200 images of four classes: some class has fewer than 60."""
+    given = ["--features", str(features), "--draws", "1"]
+    _, out, err = run(capsys, *given, "--shots", "5,5000")
+    assert "5,000 shots: not every class" in out and "200 labelled images were used, 50 per class" in out
+    assert "5 shots" not in out and not err
+    _, out, err = run(capsys, *given, "--shots", "5000", "--json")
+    assert json.loads(out)[0]["detail"]["num_support"] == 200 and "200 labelled images were used" in err
+    assert not run(capsys, *given, "--shots", "5", "--json")[2]
+
+
 def test_checkpoints_are_used(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Published layouts and a run's own checkpoint give the same scores as the network they were saved from."""
     import torch
