@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ def fit_cards(evidence: Evidence) -> list[dict[str, Any]]:
 
     Keys: family, axis ("compute" in FLOP or "images"), measure, y (what is fitted), card (see `Fit.card`), level,
     parameters ({name: {value, within: [low, high]}}), forms_tried, frontier ({x, error} per point, corrected), runs
-    (the same of what was fitted, one per seed), picked (mean correction for picking the best), warnings,
+    (the same of what was fitted, one per seed), picked (mean correction for picking the best), misfit (how far the law
+    misses its marks: p of lack of fit, worst miss; None where nothing was repeated), warnings,
     curve ({x, y, within, total, beyond}).
     """
     if not evidence.headline:
@@ -50,7 +52,9 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
         "total_over": sorted({f"{r.fit.form.name}, {r.fit.loss}" for r in law.every}),
         "frontier": [{"x": float(a), "error": float(b)} for a, b in zip(x, y, strict=True)],
         "runs": [{"x": float(a), "error": float(b)} for a, b in zip(made.points.x[0], made.points.y, strict=True)],
-        "points_tried": law.tried, "picked": law.bias, "warnings": warnings(evidence, law), "curve": _curve(law),
+        "points_tried": law.tried, "picked": law.bias,
+        "misfit": None if law.misfit is None else asdict(law.misfit),
+        "warnings": warnings(evidence, law), "curve": _curve(law),
     }  # fmt: skip
 
 
@@ -61,6 +65,8 @@ def warnings(evidence: Evidence, law: Law) -> list[str]:
     most = max(p.epochs for p in law.places)
     if law.axis == COMPUTE and most > conscience.MAX_EPOCHS and not evidence.published:
         found.append(f"Data were repeated up to {most:.0f} times: the law holds for this many distinct images only.")
+    if law.misfit is not None and law.misfit.fails:
+        found.append(f"The law {law.misfit.clause}: what is read off it contradicts what was measured.")
     if law.bias > 0.5 * law.noise > 0:
         found.append(f"Best points were picked from noisy ones: corrected by {100 * law.bias:.2g} points on average.")
     return found

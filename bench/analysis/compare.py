@@ -18,7 +18,7 @@ UNREPLICATED = 0.12
 """Without any repeated training run, differences under 0.12 in log-odds are read as nothing: 3 points at 50 %, 0.6 at
 95 %. A public replication saw the few-shot probe move by 2.15 points (one standard deviation) from seed to seed at
 middling accuracy; where few images are left to get wrong, luck moves fewer. Fine-tuning repeated from one pre-trained
-network bounds it from below alone: 0.02 to 0.15 points per task (Dosovitskiy et al. 2021, Table 2)."""
+network bounds it from below alone: at most 0.23 points per task (Dosovitskiy et al. 2021, Table 2)."""
 READ_AS_NOTHING = (
     "differences that luck may make are read as nothing: under "
     f"{100 * UNREPLICATED / 4:.0f} points at 50 % accuracy, {100 * UNREPLICATED * 0.95 * 0.05:.1f} at 95 %"

@@ -18,10 +18,10 @@ from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Series, f
 from bench.analysis.finding import Finding, Findings, say_counts_once
 from bench.analysis.fits.bootstrap import LEVEL as LAWS_LEVEL
 from bench.analysis.intervals import SEEDS, Estimate
-from bench.analysis.sizes import size_curves
+from bench.analysis.sizes import SizeCurve, size_curves
 from bench.analysis.spent import spent
 from bench.analysis.summary import AHEAD, ALL, summary
-from bench.analysis.words import count, flops, join, points, signed
+from bench.analysis.words import count, flops, join, percent, points, signed
 
 __all__ = ["AHEAD", "Finding", "Findings", "find"]
 
@@ -137,8 +137,19 @@ def _more_images(evidence: Evidence) -> list[Finding]:
         for family in dict.fromkeys(c.family for c in curves):
             found = compare.size_ends(evidence, [c for c in curves if c.family == family], measure)
             if found:
-                made.append(_about(question, family, found, extra=_list(found), rows=()))
+                between = [_between(evidence, c, measure) for c in curves if c.family == family]
+                extra = " ".join(filter(None, (_list(found), *between)))
+                made.append(_about(question, family, found, extra=extra, rows=()))
     return made
+
+
+def _between(evidence: Evidence, curve: SizeCurve, measure: str) -> str:
+    """Says so where more was reached between the two ends than at the end with most images."""
+    known = [(e.value, p.unique_images) for p in curve.points if (e := evidence.estimate(p, measure)) is not None]
+    if len(known) < 3 or (best := max(known)) in (known[0], last := known[-1]):
+        return ""
+    return (f"{curve.label} did best in between: {percent(best[0])} % with {count(best[1])} images, "
+            f"{percent(last[0])} % with {count(last[1])}.")  # fmt: skip
 
 
 def _families(evidence: Evidence, series: Sequence[Series], *, by_law: Set[str]) -> list[Finding]:

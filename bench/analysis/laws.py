@@ -18,6 +18,7 @@ from bench.analysis.fits import bootstrap, fit, rank
 from bench.analysis.fits.crossing import frontier_bias, pareto
 from bench.analysis.fits.form import Form
 from bench.analysis.fits.forms import POWER, POWER_FLOOR
+from bench.analysis.fits.misfit import Marks, Misfit, misfit
 from bench.analysis.sizes import size_curves
 from bench.errors import UserError
 
@@ -43,6 +44,7 @@ class Law:
         bias: mean correction for picking the best, in accuracy.
         noise: standard deviation of one point's accuracy (mean over its seeds), mean over the frontier.
         places: points on or near the frontier. best: (x, corrected error) of those on it. tried: points of the family.
+        marks: means over seeds of `places`, corrected; most: largest x that was tried, on the frontier or not.
     """
 
     family: str
@@ -56,6 +58,14 @@ class Law:
     bias: float
     noise: float
     best: tuple[tuple[float, float], ...]
+    marks: Marks
+    most: float
+
+    @cached_property
+    def misfit(self) -> Misfit | None:
+        """How far the law misses its own marks; None where that cannot be tested."""
+        made = self.within.fit
+        return misfit(self.marks, made.predict(self.marks.x), parameters=made.form.size)
 
     @property
     def range(self) -> tuple[float, float]:
@@ -165,7 +175,8 @@ def _fit(evidence: Evidence, family: str, points: Sequence[Point], axis: str, me
     strict = pareto(x.tolist(), errors.tolist())
     best = np.minimum.accumulate(errors[strict])[np.searchsorted(x[strict], x, side="right") - 1]
     nearest = np.argsort(errors / best, kind="stable")[:MAX_PLACES]
-    front = sorted((int(i) for i in nearest if errors[i] <= (1 + NEAR) * best[i]), key=lambda i: (x[i], i))
+    apart = axis == IMAGES and len(np.unique(x)) == len(x)  # one curve: nothing is picked, and where it turns counts
+    front = sorted((int(i) for i in nearest if apart or errors[i] <= (1 + NEAR) * best[i]), key=lambda i: (x[i], i))
     if len(np.unique(x[front])) < MIN_PLACES:
         return f"{len(front)} points on or near its frontier; a law needs {MIN_PLACES}"
     noise = _noise(evidence, measure, known, x[front], errors[front])
@@ -182,10 +193,13 @@ def _fit(evidence: Evidence, family: str, points: Sequence[Point], axis: str, me
             every.append(bootstrap.resample(rival, draws=DRAWS, restarts=0))
         except UserError:
             continue
+    pool, front_noise = evidence.pool(measure), noise[front]
     return Law(
-        family=family, axis=axis, measure=measure, within=main, every=tuple(every), ranked=ranked,
+        marks=Marks(x=x[front], error=errors[front] - biases, noise=front_noise,
+                    freedom=pool.df if pool is not None and pool.variance > 0 else 0),
+        most=float(x.max()), family=family, axis=axis, measure=measure, within=main, every=tuple(every), ranked=ranked,
         places=tuple(known[i] for i in front), tried=len(known), bias=float(-biases.mean()),
-        noise=float(noise[front].mean()),
+        noise=float(front_noise.mean()),
         best=tuple((float(x[i]), float(errors[i] - b)) for i, b in zip(front, biases, strict=True) if i in strict),
     )  # fmt: skip
 

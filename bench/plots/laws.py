@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLoc
 
 from bench.analysis.cards import fit_cards, missing
 from bench.analysis.evidence import Evidence
+from bench.analysis.fits.misfit import Misfit
 from bench.analysis.words import flop_unit, percent, significant
 from bench.plots import _panels, _style
 from bench.plots._contract import Drawing, Mark, NothingToDraw
@@ -56,9 +57,15 @@ def draw(evidence: Evidence) -> Drawing:
             "were fitted, one per seed; lines: "
             + "; ".join(f"{c['family']} {c['card']['form']} ({c['card']['points']} runs)" for c in cards) + ".",
             f"Dark bands: {cards[0]['level']:.0%} intervals within this one analysis; light bands add the spread over "
-            "forms and losses. Dashed: beyond every point, extrapolated.", *lacking,
+            "forms and losses. Dashed: beyond every point, extrapolated.", *_missed(cards), *lacking,
         ]),
     )  # fmt: skip
+
+
+def _missed(cards: Sequence[dict[str, Any]]) -> list[str]:
+    """Sentences: whose line misses its own marks."""
+    found = [(card, misfit) for card in cards if card["misfit"] and (misfit := Misfit(**card["misfit"])).fails]
+    return [f"The line of {card['family']} against {card['axis']} {misfit.clause}." for card, misfit in found]
 
 
 def _law(axes: Axes, card: dict[str, Any], scale: float, families: Sequence[str], *, hollow: bool) -> None:

@@ -34,17 +34,35 @@ def stops(vit: Law, hybrid: Law) -> Answer:
 def _crossed(question: str, subject: str, first: Law, second: Law, found: Crossing, *, wanted: str) -> Answer:
     basis, n = f"{first.basis}; {second.basis}; inside the common range", first.runs + second.runs
     show = flops if first.axis == COMPUTE else (lambda x: f"{count(x)} images")
+    known = _reservations(first, second)
     if found.x is None or found.low is None or found.high is None:
-        sentence = f"{found.reason[:1].upper()}{found.reason[1:]}."
+        sentence = f"{found.reason[:1].upper()}{found.reason[1:]}.{known}"
         return Answer(question=question, subject=subject, verdict="cannot tell", sentence=sentence, n=n, basis=basis)
     verdict: Verdict = "yes" if found.overtakes == wanted else "no"
     sentence = f"At {show(found.x)} [{show(found.low)}, {show(found.high)}]; beyond, {found.overtakes} is ahead."
     if verdict == "no":
         sentence = f"The other way round. {sentence}"
+    sentence += known
     return Answer(
         question=question, subject=subject, verdict=verdict, sentence=sentence, estimate=found.x, low=found.low,
         high=found.high, unit="FLOP" if first.axis == COMPUTE else "images", n=n, basis=basis,
     )  # fmt: skip
+
+
+def _reservations(first: Law, second: Law) -> str:
+    """What the comparison of two laws must be read with: unequal compute over images, laws that miss their marks."""
+    text = ""
+    if first.axis != COMPUTE:
+        text = f" Not at equal compute: {_budget(first)}; {_budget(second)}."
+    missed = [law for law in (first, second) if law.misfit is not None and law.misfit.fails]
+    return text + "".join(f" The law of {law.family} {law.misfit.clause}." for law in missed if law.misfit)
+
+
+def _budget(law: Law) -> str:
+    """What every point of a curve over images was trained with: "ViT 72.7 GFLOPs over 32,000 images seen"."""
+    spent = sorted({(point.train_flops, point.images_seen) for point in law.places})
+    ends = [spent[0], *spent[-1:]] if len(spent) > 1 else spent
+    return f"{law.family} {' to '.join(f'{flops(work)} over {count(seen)} images seen' for work, seen in ends)}"
 
 
 def shrinks(vit: Law, hybrid: Law) -> Answer:

@@ -16,6 +16,7 @@ from scipy import stats
 from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Verdict
 from bench.analysis.fits import bootstrap, fit, rank
+from bench.analysis.fits.misfit import SURELY, Marks, misfit
 from bench.analysis.fits.shared import FIRST, SECOND, SHARED, SHARED_FLOOR
 from bench.analysis.laws import COMPUTE, DRAWS, LOSSES, STARTS, Law
 from bench.analysis.words import percent, significant
@@ -23,7 +24,6 @@ from bench.errors import UserError
 
 LIMIT = math.log(1e4)  # of log k, where laws are so flat that any factor fits
 UNDETERMINED = 1e4
-SURELY = 2.5  # standard errors of the difference of two trends in the residuals
 QUESTION = "How much compute does one family need to match another?"
 
 
@@ -55,6 +55,10 @@ def ratio(first: Law, second: Law) -> Answer:
     if value < 1:
         less, more, value = second, first, 1 / value
         low, high, within = 1 / high, 1 / low, (1 / within[1], 1 / within[0])
+    apart = _from_mark_to_mark(less, more, low, high)
+    if apart:
+        given = f"a law with one factor gives {significant(value, 2)} {_range(low, high)}"
+        return _cannot(subject, f"One factor does not describe them: {apart}; {given}.")
     verdict: Verdict = "yes" if low > 1 else "cannot tell"
     what = "compute" if first.axis == COMPUTE else "distinct images"
     least, most = (percent(1 - end) for end in (min(y.max() for y in sides), max(y.min() for y in sides)))
@@ -62,7 +66,7 @@ def ratio(first: Law, second: Law) -> Answer:
         f"{more.family} needs {significant(value, 2)} times {_range(low, high)} {less.family}'s {what} for the same "
         f"accuracy ({_range(*within)} within one analysis); both reached {least} to {most} %."
     )
-    sentence += _changing(resampled[0].fit)
+    sentence += _changing(resampled[0].fit) + _missed(resampled[0].fit, first, second)
     if verdict == "cannot tell":
         sentence = f"No difference beyond the interval: {sentence}"
     forms = ", ".join(sorted({r.fit.form.name for r in resampled}))
@@ -113,6 +117,35 @@ def _changing(made: fit.Fit) -> str:
         return ""
     return " It is an average: the gap narrows with compute." if (gain < 0) == (made.theta[-1] > 0) else (
         " It is an average: the gap widens with compute.")  # fmt: skip
+
+
+def _from_mark_to_mark(less: Law, more: Law, low: float, high: float) -> str:
+    """The factors at the ends of the common range, in a clause, where a mark contradicts every factor in [low, high]:
+    `more` is surely there with less than `low` times the compute of a mark of `less`, or surely not with `high`."""
+    if not less.marks.freedom or not more.marks.freedom:
+        return ""
+    (x, error), (at, own) = less.frontier, more.frontier
+    noise = SURELY * math.hypot(less.noise, more.noise)
+    soon, late = (np.interp(np.log(k * x), np.log(at), own) for k in (low, high))
+    contradicted = ((soon < error - noise) & (low * x > at[0])) | ((late > error + noise) & (high * x < at[-1]))
+    inside = (error <= own[0]) & (error >= own[-1])
+    if not contradicted.any() or inside.sum() < 2:
+        return ""
+    times = np.exp(np.interp(-error[inside], -own, np.log(at))) / x[inside]
+    ends = [(significant(times[i], 2), percent(1 - error[inside][i])) for i in (0, -1)]
+    return (f"from mark to mark {more.family} needs {ends[0][0]} times {less.family}'s compute for {ends[0][1]} % and "
+            f"{ends[1][0]} times for {ends[1][1]} %")  # fmt: skip
+
+
+def _missed(made: fit.Fit, first: Law, second: Law) -> str:
+    """Says so where the shared law misses the marks of the two."""
+    sides = (first.marks, second.marks)
+    marks = Marks(freedom=min(side.freedom for side in sides),
+                  **{name: np.concatenate([getattr(side, name) for side in sides])
+                     for name in ("x", "error", "noise")})  # fmt: skip
+    family = np.repeat([FIRST, SECOND], [len(side.x) for side in sides])
+    found = misfit(marks, made.predict(np.stack([marks.x, family])), parameters=made.form.size)
+    return f" The law {found.clause}." if found is not None and found.fails else ""
 
 
 def _range(low: float, high: float) -> str:

@@ -8,6 +8,7 @@ from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Verdict
 from bench.analysis.fits.bootstrap import LEVEL
 from bench.analysis.fits.conscience import MAX_EXTRAPOLATION
+from bench.analysis.fits.misfit import MATERIAL, SURELY
 from bench.analysis.laws import COMPUTE, Law
 from bench.analysis.words import count, flops, percent, significant
 
@@ -16,8 +17,8 @@ SURE = 0.9  # share of refits that must reach the target within ten times the da
 
 
 def default_target(laws: dict[str, Law]) -> float | None:
-    """The least of the families' best accuracies: reached by all, so that they can be compared; rounded down."""
-    best = [1 - float(law.within.fit.points.y.min()) for law in laws.values()]
+    """The least of the families' best mean accuracies: reached by all, so that they can be compared; rounded down."""
+    best = [1 - float(law.frontier[1].min()) for law in laws.values()]
     return np.floor(1000 * min(best)) / 1000 if best else None
 
 
@@ -36,6 +37,11 @@ def needed(law: Law, accuracy: float) -> Answer:
         return Answer(question=question, subject=law.family, verdict="cannot tell", sentence=why,
                       n=law.runs, basis=law.basis)  # fmt: skip
     value = float(np.exp(main))
+    missed = _contradicted(law, value)
+    if missed:
+        why = f"{missed} {law.marks.reach(float(error[0]), show)}"
+        return Answer(question=question, subject=law.family, verdict="cannot tell", sentence=why,
+                      n=law.runs, basis=law.basis)  # fmt: skip
     low, high = _ends(every, law)
     factor = max(1.0, value / law.range[1], law.range[0] / value)
     verdict: Verdict = "yes"
@@ -45,6 +51,21 @@ def needed(law: Law, accuracy: float) -> Answer:
     return Answer(question=question, subject=law.family, verdict=verdict, sentence=sentence, estimate=value, low=low,
                   high=high, unit="FLOP" if law.axis == COMPUTE else "images", n=law.runs, extrapolated=factor,
                   basis=law.basis)  # fmt: skip
+
+
+def _contradicted(law: Law, x: float) -> str:
+    """A sentence where the law misses its marks, or a mark beside x, by more than their noise; else ""."""
+    if law.misfit is None:
+        return ""
+    if law.misfit.fails:
+        return f"The law {law.misfit.clause}."
+    marks = law.marks
+    right = int(np.searchsorted(marks.x, x))
+    for i in sorted({max(0, right - 1), min(right, len(marks.x) - 1)}):
+        said = float(law.within.fit.predict(marks.x[i : i + 1])[0])
+        if abs(marks.error[i] - said) > max(SURELY * marks.noise[i], MATERIAL * marks.error[i]):
+            return f"The law says {percent(1 - said)} % at a mark beside it that has {percent(1 - marks.error[i])} %."
+    return ""
 
 
 def _ends(log_x: np.ndarray, law: Law) -> tuple[float | None, float | None]:
