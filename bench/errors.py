@@ -73,7 +73,9 @@ def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
         except (Interrupted, KeyboardInterrupt) as stop:
             _forget_closed_output()
             with contextlib.suppress(OSError):
-                print(f"stopped: {stop or 'interrupted'}. Run the same command to continue.", file=sys.stderr)
+                saved = isinstance(stop, Interrupted)  # else nothing was at work that saves itself
+                advice = f": {stop}. Run the same command to continue." if saved else " before it was done."
+                print(f"stopped{advice}", file=sys.stderr)
             return EXIT_INTERRUPTED
         except BrokenPipeError:
             _forget_closed_output()

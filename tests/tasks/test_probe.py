@@ -84,6 +84,27 @@ def test_more_shots_than_there_are_images_are_said(capsys: pytest.CaptureFixture
     assert not run(capsys, *given, "--shots", "5", "--json")[2]
 
 
+def test_an_interruption_promises_nothing(
+    capsys: pytest.CaptureFixture[str], features: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of a probe is saved; what saves itself says so, with its reason."""
+    from bench import errors
+    from bench.tasks import fewshot
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fewshot, "draw_support", interrupted)
+    assert run(capsys, "--features", str(features)) == (130, "", "stopped before it was done.\n")
+
+    @errors.command
+    def saved(_: list[str] | None) -> int:
+        raise errors.Interrupted("saved at step 3")
+
+    assert saved([]) == 130
+    assert capsys.readouterr().err == "stopped: saved at step 3. Run the same command to continue.\n"
+
+
 def test_checkpoints_are_used(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Published layouts and a run's own checkpoint give the same scores as the network they were saved from."""
     import torch
