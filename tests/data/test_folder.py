@@ -207,3 +207,26 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         load("folder:absent", "train")
     with pytest.raises(UserError, match="takes nothing after a colon"):
         load("glyphs:flowers", "train")
+
+
+@pytest.mark.parametrize("name", ["my flowers", "Blüten", "a/b", ".hidden"])
+def test_a_folder_s_name_that_cannot_be_asked_for_says_which_can(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match=r"cannot be asked for.\n.*letters a to z, digits"):
+        load(f"folder:{name}:28px", "train", root=tmp_path)
+
+
+def test_one_image_per_class_says_how_many_are_needed(tmp_path: Path) -> None:
+    for name in ("ant", "bee"):
+        writers.picture(tmp_path / "few" / name / "1.png", 100)
+    with pytest.raises(UserError, match=r"few: too few different images.*\n.*two or more"):
+        load("folder:few", "train", root=tmp_path)
+
+
+def test_classes_may_have_any_name_and_any_number_of_images(tmp_path: Path) -> None:
+    for name, count in (("Kätzchen", 12), ("犬", 3), ("a b", 1)):
+        for number in range(count):
+            writers.picture(tmp_path / "uneven" / name / f"{number}.png", 20 * number)
+    train, test = (load("folder:uneven:28px:grey", split, root=tmp_path) for split in ("train", "test"))
+    assert train.class_names == test.class_names == ("Kätzchen", "a b", "犬")
+    assert np.bincount(train.labels_N, minlength=3).tolist() == [11, 1, 2]
+    assert np.bincount(test.labels_N, minlength=3).tolist() == [1, 0, 1]

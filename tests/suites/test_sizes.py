@@ -35,8 +35,8 @@ def budgets(found: list[Cell]) -> dict[str, set[int]]:
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """A data root with 200 images of 28 x 28 in `few`."""
-    writers.as_npz(tmp_path / "few", writers.make(200))
+    """A data root with 200 images in `few`."""
+    writers.as_npz(tmp_path / "few", writers.make(200, side=28))
     return tmp_path
 
 

@@ -59,7 +59,8 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
     several = _several(folder, found, source) if part == "test" else None
     settings = (REVISION, part, storage, found.class_names, [str(path.relative_to(folder)) for path in source.files])
     key = f"folder-{_cache.fingerprint((*settings, several) if several else settings, source.files)}"
-    build = partial(_build, source, part, storage=storage, where=f"{folder}, {part}", several=several)
+    where = str(folder) if part == "all" else f"{folder}, {part}"
+    build = partial(_build, source, part, storage=storage, where=where, several=several)
     stored = _cache.arrays(key, build)
     facts = json.loads(stored["facts"].tobytes())
     left_out = f"; {facts['unreadable']} unreadable left out" if facts["unreadable"] else ""
@@ -98,7 +99,10 @@ def parse_option(option: str) -> tuple[str, Storage]:
                 raise UserError(f"folder:{option}: a side of {size} pixels.", f"From 1 to {MAX_SIDE}.")
         elif word in ("rgb", "grey"):
             channels = 3 if word == "rgb" else 1
-        elif number == 0 and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", word):
+        elif number == 0 and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", word):
+            what = f"folder:{option}: a folder of the name {word!r} cannot be asked for."
+            raise UserError(what, "Rename it: letters a to z, digits, and . _ + - after the first. " + OPTIONS + ".")
+        elif number == 0:
             name = word
         else:
             raise UserError(f"folder:{option}: {word!r} is not understood.", OPTIONS + ".")
@@ -127,7 +131,8 @@ def _build(
         held_out_N = held_out(decoded)
         rows = {"train": order_N[~held_out_N[order_N]], "test": order_N[held_out_N[order_N]]}
         if not len(rows["test"]) or not len(rows["train"]):
-            raise UserError(f"{where} has too few images to hold some out for testing.", "Two per class are needed.")
+            what = f"{where}: too few different images to hold some out for testing."
+            raise UserError(what, "Put two or more into a class, or the test images into a folder test/ beside train/.")
     built: dict[str, np.ndarray | _cache.Chunks] = {"facts": np.frombuffer(facts.encode(), dtype=np.uint8)}
     for split, rows_M in rows.items():
         built[f"{split}_images"] = _cache.rows(decoded.images_NHWC, rows_M)
