@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 FAMILY = "Pixels"
 REVISION = 1
+TRAINS = False  # a suite only reads it
 
 
 def names() -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench import discover
 from bench.cost import known
-from bench.data.load import load
+from bench.data.load import check_shape, load
 from bench.data.published import SIZES
 from bench.errors import UserError
 from bench.exec.environment import child_environment
@@ -22,11 +22,12 @@ START_SECONDS = 4.0  # a worker's start: interpreter, torch, first data set
 
 @dataclass(frozen=True, kw_only=True)
 class DataSize:
-    """Sizes of a data set's two splits."""
+    """Sizes of a data set's two splits; (height, width, channels) of its images, None where nobody looked at them."""
 
     train: int
     test: int
     classes: int
+    shape: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,8 @@ def data_sizes(cells: list[Cell], *, root: Path | None, absent_too: bool = False
         absent_too: take the published sizes of sets that are not here: a study can be costed before they are fetched.
 
     Raises:
-        UserError: a data set is missing, with how to get it; or too small for what a cell or its tasks ask.
+        UserError: a data set is missing, with how to get it; too small for what a cell or its tasks ask; or of other
+            images than a cell's model takes.
     """
     names = {cell.data for cell in cells} | {task.data for cell in cells for task in cell.tasks}
     sizes = {}
@@ -67,8 +69,11 @@ def data_sizes(cells: list[Cell], *, root: Path | None, absent_too: bool = False
             sizes[name] = known
             continue
         train, test = load(name, "train", root=root), load(name, "test", root=root)
-        sizes[name] = DataSize(train=len(train), test=len(test), classes=train.num_classes)
+        shape = train.images_NHWC.shape[1:]
+        sizes[name] = DataSize(train=len(train), test=len(test), classes=train.num_classes, shape=shape)
     for cell in cells:
+        if (seen := sizes[cell.data].shape) is not None and cell.job == "train":
+            check_shape(cell.data, seen, image_size=cell.image_size, channels=cell.channels)
         if cell.num_images is not None and cell.num_images > sizes[cell.data].train:
             raise UserError(
                 f"{cell.data}@{cell.num_images}: {cell.data} has only {sizes[cell.data].train} training images.",

@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import discover, env, models, overrides, sizes
+from bench import discover, env, models, overrides, possible, sizes
 from bench.cli import names_list, parser, positive
 from bench.errors import EXIT_FAILED, EXIT_OK, UserError, command, nearest
 from bench.overrides import Overrides
@@ -140,7 +140,7 @@ def cells_of(
         discover.load("data set", name)
     for name in tasks or ():
         discover.load("task", name)
-    cells = sizes.fit(module.cells(options), options, limits, say=say)
+    cells = sizes.fit(possible.only_read(module.cells(options)), options, limits, say=say)
     cells = changes.apply(cells, data_root=options.data_root)
     if tasks:
         if not any(cell.tasks for cell in cells):
@@ -199,6 +199,7 @@ def make_plan(arguments: argparse.Namespace, console: Console) -> Any:
     notes: list[str] = []
     changes = Overrides.parsed(arguments)
     cells = cells_of(arguments.suite, options, arguments.only, arguments.tasks, changes, say=notes.append)
+    possible.check_folder(arguments.results, write=not arguments.plan)
     if arguments.data_root is not None and not arguments.data_root.is_dir():
         raise UserError(f"--data-root {arguments.data_root} is not a folder.", "Create it, or give another.")
     alone = getattr(discover.load("suite", arguments.suite), "ALONE", False)  # measures time: no neighbours
@@ -291,6 +292,7 @@ def execute(arguments: argparse.Namespace) -> int:
     from bench import console as views
     from bench.exec import local
 
+    possible.check_data(plan)
     note_wanted_cells(arguments, plan)
     with views.Progress(plan, console) as progress:
         failures = local.run(

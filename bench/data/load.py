@@ -45,6 +45,27 @@ def load(name: str, split: str, *, root: Path | None = None, num_images: int | N
     return images.take(nested(images.labels_N, num_images, seed, keys_N=images.content_keys_N))
 
 
+def check_shape(name: str, shape: tuple[int, ...], *, image_size: int, channels: int) -> None:
+    """Refuse to train on images of another shape than the study's models take: (height, width, channels).
+
+    Raises:
+        UserError: they differ; says under which name the set has them, where it can be kept at any size.
+    """
+    if tuple(shape) == (image_size, image_size, channels):
+        return
+    base, _, option = name.partition(":")
+    height, width, found = shape
+    what = (
+        f"{name} holds {height}x{width} images with {found} channel(s), but the study asks for "
+        f"{image_size}x{image_size} with {channels}."
+    )
+    if "px" not in getattr(discover.load("data set", base), "OPTIONS", ""):
+        raise UserError(what, f"{base} comes in this size only; sets that have a size in their name come in any.")
+    kept = [word for word in option.split(":") if word and not re.fullmatch(r"\d+px|rgb|grey", word)]
+    right = ":".join([base, *kept, f"{image_size}px", "grey" if channels == 1 else "rgb"])
+    raise UserError(what, f"Write {right}.")
+
+
 def parse(text: str) -> tuple[str, int | None]:
     """`"name@N"` -> (name, N); a plain name -> (name, None)."""
     match = re.fullmatch(r"([^@]+)(?:@([\d_,]+))?", text)

@@ -17,8 +17,7 @@ from bench.cost import flops, peaks, resident, units
 from bench.cost.flops import ModelCost
 from bench.cost.profile import ACTIVE, WAIT, WARM_UP, Trace, label, profile
 from bench.cost.speed import is_out_of_memory
-from bench.data.load import load
-from bench.errors import UserError
+from bench.data.load import check_shape, load
 from bench.jobs._contract import JobContext
 from bench.jobs._facts import data_facts, model_facts
 from bench.spec import Cell
@@ -104,13 +103,8 @@ class TrainJob:
         self.batches = InBatches(device=context.device)  # of evaluation
 
     def _check_images(self) -> None:
-        height, width, channels = self.train.images_NHWC.shape[1:]
-        if (height, width) != (self.cell.image_size,) * 2 or channels != self.cell.channels:
-            raise UserError(
-                f"{self.cell.data} holds {height}x{width} images with {channels} channel(s), but the study asks for "
-                f"{self.cell.image_size}x{self.cell.image_size} with {self.cell.channels}.",
-                f"Use image size {height} with {channels} channel(s) for this data set.",
-            )
+        shape, cell = self.train.images_NHWC.shape[1:], self.cell
+        check_shape(cell.data, shape, image_size=cell.image_size, channels=cell.channels)
 
     @property
     def trains(self) -> bool:
