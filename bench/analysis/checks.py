@@ -135,8 +135,11 @@ def no_baseline(evidence: Evidence) -> list[Check]:
     found = []
     if evidence.pixels is None and evidence.series:
         found.append("raw pixels")
-    if any(s.untrained is None for s in evidence.series):
-        found.append("some untrained networks")
+    begun = {s.last.model for s in evidence.series if s.untrained}  # one network stands for its runs on every size
+    lacking = [m for m in dict.fromkeys(s.last.model for s in evidence.series) if m not in begun]
+    if lacking:
+        named = join(lacking) if len(lacking) <= 6 else f"{len(lacking)} models"
+        found.append(f"untrained {'networks' if len(lacking) > 1 else 'network'} of {named}")
     text = f"Not measured: {join(found)}. Without them a score cannot be told from what the probe does alone."
     return [Check(name="missing baseline", level="warning", text=text)] if found else []
 

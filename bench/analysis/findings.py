@@ -27,6 +27,7 @@ __all__ = ["AHEAD", "Finding", "Findings", "find"]
 
 NO_TRAINING_NOISE = " Training noise is not in the interval."
 NO_TASKS = "This suite judges nothing downstream: its answer is in the tables."
+NO_SCORES = "No cell has been completed: there is nothing to answer questions with. Coverage says what became of each."
 ONE_SEED = (
     "Every model was trained once: of differences, no interval below contains training noise, and "
     f"{compare.READ_AS_NOTHING}."
@@ -48,7 +49,8 @@ def find(evidence: Evidence) -> Findings:
     made = [*own, *made]  # what this suite was made for comes first
     swept = [_answered(answer) for answer in rates.answers(evidence)]
     made, usual = say_counts_once(made)
-    notes = [] if evidence.headline or raced or swept else [NO_TASKS]
+    done = any(record["status"] == "complete" for record in evidence.records.records)
+    notes = [] if evidence.headline or raced or swept else [NO_TASKS if done else NO_SCORES]
     if made and _unrepeated(evidence):  # then every answer would say the same
         notes.append(ONE_SEED)
         made = [replace(f, answer=f.answer.replace(NO_TRAINING_NOISE, "")) for f in made]

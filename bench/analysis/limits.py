@@ -25,7 +25,7 @@ def _range(evidence: Evidence) -> str:
     if not points:
         return ""
     low, high = min(p.train_flops for p in points), max(p.train_flops for p in points)
-    largest = max(p.params_body for p in points)
+    largest = max(p.params for p in points)
     text = (
         f"Anything outside {flops(low)} to {flops(high)} (a factor of {significant(high / low, 2)}) or above "
         f"{short_count(largest)} parameters: an answer that reaches beyond says by how much."

@@ -12,6 +12,8 @@ from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point
 from bench.analysis.intervals import Estimate, contents
 from bench.analysis.layout import ESTIMATE_ENDS, Column, Table, split
 
+FROM_COMPUTE = "MACs/image are worked back from the printed, rounded exaFLOPs."
+
 
 def build(evidence: Evidence) -> tuple[Table, ...]:
     """Every table, in the order of the report."""
@@ -30,7 +32,8 @@ def models(evidence: Evidence) -> Table:
         rows.append(_point_row(p, series.label) | costs.get(p.key, {}) | _scores(evidence, p))
     return Table(
         name="models", title="Models at their longest horizon", rows=tuple(rows),
-        columns=(*NAMES, *SIZE, *BUDGET, *SPEED, *_score_columns(evidence)), best="column", note=_note(evidence, rows),
+        columns=(*NAMES, *SIZE, *BUDGET, *SPEED, *_score_columns(evidence)), best="column",
+        note=" ".join(filter(None, (FROM_COMPUTE if evidence.published else "", _note(evidence, rows)))),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from bench.analysis.words import join, plural, significant
 
 UNITS_APART = 1.4  # counts of one convention agree to a few per cent; MACs, or forward alone, are off by 2 or 3
 MAX_WARMUP = 0.1
+CAP = 0.25  # of the shortest horizon, at which training ends a warm-up (`bench.train.schedule.warmup_steps`)
 
 
 def refusal(evidence: Evidence, points: Iterable[Point]) -> str | None:
@@ -46,7 +47,7 @@ def long_warmup(evidence: Evidence) -> list[str]:
         first = series.points[0]
         images = _recipe(evidence, first).get("warmup_images")
         if images and images > MAX_WARMUP * first.images_seen:
-            found[series.label] = images / first.images_seen
+            found[series.label] = min(images / first.images_seen, CAP)
     if not found:
         return []
     most = max(found, key=lambda name: found[name])

@@ -16,6 +16,7 @@ from bench.html import embed
 from bench.plots._contract import Saved
 
 MAX_ROWS = 500  # of a table, in the page and in report.md; the CSV has all
+MAX_FAILURES = 6  # named in one sentence
 ENVIRONMENT = (
     ("project_version", "Version"), ("commit", "Commit"), ("python", "Python"), ("torch", "PyTorch"), ("timm", "timm"),
     ("numpy", "NumPy"), ("platform", "System"), ("cpu", "Processor"), ("gpu", "GPU"), ("threads", "Threads per cell"),
@@ -89,7 +90,16 @@ def coverage(evidence: Evidence) -> str:
         planned = set(records.wanted.names)
         beyond = sum(record["directory"] not in planned for record in records.records)
         text += f" {beyond} of them outside the grid asked for last." if beyond else ""
-    return text
+    return text + _failures(evidence)
+
+
+def _failures(evidence: Evidence) -> str:
+    """Names of cells that ended without a result, with their reasons."""
+    found = [f"{r['directory']}: {r.get('reason') or r['status']}" for r in evidence.records.records
+             if r["status"] != "complete"]  # fmt: skip
+    found += [f"{d.directory}: damaged record" for d in evidence.records.damaged]
+    more = [f"and {len(found) - MAX_FAILURES} more (tables/coverage.csv)"] if len(found) > MAX_FAILURES else []
+    return f" Without result: {'; '.join(found[:MAX_FAILURES] + more)}." if found else ""
 
 
 def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:

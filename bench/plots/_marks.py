@@ -9,7 +9,7 @@ from bench.analysis.words import count, flops, interval, short_count
 
 def point_text(evidence: Evidence, point: Point, measure: str, e: Estimate, *, label: str) -> str:
     """The run: model, size, data, compute; then its score with interval and n. Lines of plain text."""
-    size = f" ({short_count(point.params_body)} parameters)" if point.params_body == point.params_body else ""
+    size = f" ({short_count(point.params)} parameters)" if point.params == point.params else ""
     lines = [
         f"{label}{size}",
         f"{count(point.unique_images)} images of {point.data}"

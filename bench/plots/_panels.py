@@ -227,7 +227,7 @@ def _legend(
     for family in families:
         colour, marker = _style.look(family, families)
         members = [line for line in lines if line.family == family]
-        sizes = [(line.size, f"{line.label}, {short_count(line.points[-1].params_body)} params") for line in members]
+        sizes = [(line.size, f"{line.label}, {short_count(line.points[-1].params)} params") for line in members]
         for size, label in sizes if named else [(7.0, f"{family} ({plural(len(members), 'model')})")]:
             handles.append(Line2D(
                 [], [], color=colour, marker=marker, markersize=size, linewidth=1.1, label=label,
@@ -270,8 +270,9 @@ def y_label(evidence: Evidence, measure: str) -> str:
 
 def _row(measure: str, kind: str, label: str, point: Point, e: Estimate) -> dict[str, Any]:
     return {
-        "measure": measure, "kind": kind, "series": label, "family": point.family, "params_body": point.params_body,
-        "num_images": point.num_images, "unique_images": point.unique_images, "images_seen": point.images_seen,
+        "measure": measure, "kind": kind, "series": label, "family": point.family, "params": point.params,
+        "params_body": point.params_body, "num_images": point.num_images, "unique_images": point.unique_images,
+        "images_seen": point.images_seen,
         "train_flops": point.train_flops, "accuracy": e.value, "low": e.low, "high": e.high, "seeds": e.num_seeds,
         "draws": e.num_draws, "test_images": e.num_test, "excluded": "; ".join(e.excluded),
     }  # fmt: skip

@@ -64,8 +64,9 @@ def overlay(
                                    text=point_text(published, p, theirs, e, label=line.label)))  # fmt: skip
             laid.rows.append({
                 "measure": measure, "kind": "published", "series": line.label, "family": line.family,
-                "params_body": p.params_body, "num_images": p.num_images, "unique_images": p.unique_images,
-                "images_seen": p.images_seen, "train_flops": p.train_flops, "accuracy": e.value, x_name: x,
+                "params": p.params, "params_body": p.params_body, "num_images": p.num_images,
+                "unique_images": p.unique_images, "images_seen": p.images_seen,
+                "train_flops": p.train_flops, "accuracy": e.value, x_name: x,
             })  # fmt: skip
     values = [mark.y for mark in laid.marks]
     if values:

@@ -39,7 +39,7 @@ def _with_compute(evidence: Evidence) -> list[Series]:
 
 def _lines(series: Sequence[Series], scale: float) -> list[_panels.Line]:
     """Lines with x in units of `scale` FLOP; marker by size."""
-    sizes = _style.marker_sizes([s.last.params_body for s in series])
+    sizes = _style.marker_sizes([s.last.params for s in series])
     lines = []
     for s, size in zip(series, sizes, strict=True):
         points = tuple(p for p in s.points if p.train_flops > 0)

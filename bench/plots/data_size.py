@@ -16,7 +16,7 @@ def draw(evidence: Evidence) -> Drawing:
     curves = size_curves(evidence)
     if not curves:
         raise NothingToDraw("no model was trained on two or more numbers of images")
-    marker = _style.marker_sizes([c.points[-1].params_body for c in curves])
+    marker = _style.marker_sizes([c.points[-1].params for c in curves])
     lines = []
     for c, size in zip(curves, marker, strict=True):
         x = tuple(float(p.unique_images) for p in c.points)

@@ -91,8 +91,8 @@ def _longest(evidence: Evidence) -> dict[tuple[str, str], Point]:
 def _looks(points: dict[tuple[str, str], Point]) -> dict[str, dict[str, Any]]:
     """Colour and marker by family, dashes within it, size by parameters, a shift so that no mark hides another."""
     models = {model: point for (model, _), point in points.items()}
-    order = sorted(models, key=lambda m: (family_rank(models[m].family), models[m].params_body, m))
-    sizes = _style.marker_sizes([models[model].params_body for model in order])
+    order = sorted(models, key=lambda m: (family_rank(models[m].family), models[m].params, m))
+    sizes = _style.marker_sizes([models[model].params for model in order])
     looks: dict[str, dict[str, Any]] = {}
     for number, (model, size) in enumerate(zip(order, sizes, strict=True)):
         family = models[model].family
@@ -101,7 +101,7 @@ def _looks(points: dict[tuple[str, str], Point]) -> dict[str, dict[str, Any]]:
         rank = sum(look["family"] == family for look in looks.values())
         looks[model] = {
             "family": family, "dash": _style.DASHES[rank % len(_style.DASHES)], "colour": colour, "marker": marker,
-            "size": size, "shift": shift, "params": models[model].params_body,
+            "size": size, "shift": shift, "params": models[model].params,
         }  # fmt: skip
     return looks
 

@@ -6,7 +6,7 @@ import pytest
 
 from baselines.published import CONTRADICTED, model_name, table
 from bench import models
-from bench.analysis import published
+from bench.analysis import published, tables
 from bench.analysis.evidence import HEADLINE
 
 
@@ -38,3 +38,4 @@ def test_multiply_adds_follow_from_the_printed_compute() -> None:
     found = next(p for p in published.evidence().points.values() if p.model == "ViT-B/16")
     assert found.forward_macs == pytest.approx(expected, rel=0.02)
     assert ("ViT-B/16", 7) not in CONTRADICTED
+    assert "from the printed, rounded exaFLOPs" in tables.models(published.evidence()).note

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bench.analysis import cards, checks, findings, validity
+from bench.spec import Recipe
+from bench.train import schedule
 from tests.analysis._records import World
 from tests.analysis._study import read
 
@@ -70,3 +72,25 @@ def test_an_under_swept_learning_rate_and_a_long_warm_up_are_warned_of() -> None
     assert said(records(), "learning rate") == [] == said(records(), "warm-up")
     assert "short runs look worse" in said(records(warmup_images=2_000), "warm-up")[0]
     assert validity.units(read(records()).points.values()) == []
+
+
+def test_a_warm_up_is_warned_of_as_long_as_it_was() -> None:
+    """Training caps it: 6,000 of 8,000 images were asked for, a quarter was done."""
+    recipe = Recipe(batch=64, warmup_images=6_000)
+    share = schedule.warmup_steps(recipe, (8_000, 24_000)) / schedule.total_steps(8_000, 64)
+    assert f"up to {share:.0%} of" in said(records(warmup_images=6_000), "warm-up")[0]
+
+
+def test_an_untrained_network_stands_for_every_size_of_its_data() -> None:
+    """Cells of the data-size axis read no horizon 0: the same network was measured on the compute axis."""
+    world = World(seed=1)
+    world.sizes = (3_000, 30_000)
+    made = world.records()
+    for record in made:
+        if record["cell"]["num_images"] == 3_000:
+            record["horizons"] = [h for h in record["horizons"] if h["images_seen"]]
+    assert said(made, "missing baseline") == []
+    for record in made:
+        if record["cell"]["model"] == "ViT-nano/7":
+            record["horizons"] = [h for h in record["horizons"] if h["images_seen"]]
+    assert "untrained network of ViT-nano/7." in said(made, "missing baseline")[0]

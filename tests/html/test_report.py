@@ -174,6 +174,9 @@ def test_a_study_without_finished_cells_still_reports(tmp_path: Path) -> None:
     text = paths.html.read_text()
     Page(text)
     assert "1 diverged" in text and "Not drawn" in text
+    assert "No cell has been completed" in text and "judges nothing" not in text
+    sentence = text.split('<section id="coverage">')[1].split("</p>")[0]
+    assert "vit-mini-7" in sentence and "the loss was not a number from step 120 on" in sentence
 
 
 @pytest.mark.parametrize("arguments, message", [

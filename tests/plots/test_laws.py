@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bench.analysis import published
+from bench.analysis import limits, published, tables
 from bench.analysis.cards import fit_cards
 from bench.analysis.evidence import Evidence
-from bench.plots import laws
+from bench.analysis.words import short_count
+from bench.plots import compute, laws
 from bench.plots._contract import Drawing, NothingToDraw
 from tests.analysis._study import study
 
@@ -48,6 +49,20 @@ def test_what_is_extrapolated_is_dashed(drawing: Drawing) -> None:
     dashed = [line for line in lines if line.is_dashed()]
     solid = [line for line in lines if not line.is_dashed() and line.get_linestyle() == "-"]
     assert len(dashed) == len(solid) == 3
+
+
+def test_sizes_in_words_are_those_of_the_models_table(evidence: Evidence) -> None:
+    """One convention: all parameters, in the legend, at the pointer, in the limits and in the table."""
+    sizes = {row["series"]: short_count(row["params"]) for row in tables.models(evidence).rows}
+    drawing = compute.draw(evidence)
+    legends = [legend for axes in drawing.figure.axes if (legend := axes.get_legend())]
+    handles = [text.get_text() for legend in legends for text in legend.texts]
+    named = [model for model in sizes if any(text.startswith(f"{model}, ") for text in handles)]
+    spoken = "\n".join(mark.text if isinstance(mark.text, str) else mark.text() for mark in drawing.marks)
+    assert all(f"{model}, {sizes[model]} params" in handles for model in named)
+    assert all(f"{model} ({sizes[model]} parameters)" in spoken for model in sizes)
+    largest = max(tables.models(evidence).rows, key=lambda row: row["params"])
+    assert f"above {short_count(largest['params'])} parameters" in limits.limits(evidence)[0]
 
 
 def test_without_laws_the_reason_is_given() -> None:

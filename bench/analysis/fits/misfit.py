@@ -65,7 +65,7 @@ class Misfit:
     def clause(self) -> str:
         p = "p < 0.001" if self.p < 0.001 else f"p = {significant(self.p, 2)}"
         said = f"says {percent(self.predicted)} % where the mark has {percent(self.error)} %"
-        return f"misses its own marks by up to {self.worst:.0%} of their error (it {said}; beyond the noise of seeds, {p})"
+        return f"misses its own marks by up to {self.worst:.0%} of their error (it {said}; beyond seed noise, {p})"
 
 
 def misfit(marks: Marks, predicted: np.ndarray, *, parameters: int) -> Misfit | None:
