@@ -286,8 +286,13 @@ def mean_of(estimates: Sequence[Estimate]) -> Estimate:
     )  # fmt: skip
 
 
-def contents(estimates: Iterable[Estimate]) -> str:
-    """One sentence on what the intervals contain and exclude, for captions."""
+def contents(estimates: Iterable[Estimate], *, trained_on: Iterable[tuple[str, int]] = ()) -> str:
+    """One sentence on what the intervals contain and exclude, for captions.
+
+    Args:
+        trained_on: (data set, number of images) behind the estimates. Where sizes of a set are compared, every seed has
+            trained on the same part of it: another part would have given other scores, by how much nobody measured.
+    """
     found = list(estimates)
     if not found:
         return "No intervals."
@@ -300,6 +305,9 @@ def contents(estimates: Iterable[Estimate]) -> str:
         everywhere = all(source in e.excluded for e in found if e.num_seeds or source != SEEDS)
         what = "training noise (one seed)" if source == SEEDS else "the choice of few-shot images (one draw)"
         text += f"; they exclude {what}" + ("" if everywhere else " where there was no repeat")
+    sizes = set(trained_on)
+    if len(sizes) > len({data for data, _ in sizes}):
+        text += "; they exclude the choice of the pre-training images (one part of each size, the same for every seed)"
     return text + "."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ class Line:
     points: tuple[Point, ...]
     x: tuple[float, ...]
     size: float  # marker diameter in points
+    style: int = 0  # tells lines apart that share family and size, see `_style.apart`
 
 
 @dataclass(kw_only=True)
@@ -71,6 +72,9 @@ def draw(
     if not measures:
         raise NothingToDraw("no scores at any trained point")
     collected = _Collected()
+    if len(lines) <= MAX_NAMED:
+        styles = _style.apart([(line.family, line.size) for line in lines])
+        lines = [replace(line, style=style) for line, style in zip(lines, styles, strict=True)]
     with _style.context():
         legend_lines = min(len(lines), MAX_NAMED) + 4 + 3 * bool(reference)
         figure, axes_list, legend_axes = grid(len(measures), legend_lines=legend_lines)
@@ -126,7 +130,8 @@ def _panel(
     tops: list[float] = []
     for order, family in enumerate(families):  # one collection per family: thousands of points stay quick to draw
         marks: list[tuple[float, float, float, float]] = []  # x, accuracy, half-width, diameter
-        paths = []
+        paths, dashes = [], []
+        colour, marker = _style.look(family, families)
         for line, factor in zip(lines, shift, strict=True):
             places = zip(line.x, line.points, strict=True)
             found = [(x, p, e) for x, p in places if (e := evidence.estimate(p, measure))]
@@ -134,7 +139,12 @@ def _panel(
                 continue
             mine = [(x * factor, 100 * e.value, 100 * e.half, line.size) for x, _, e in found]
             paths.append([(x, y) for x, y, _, _ in mine])
+            dashes.append(_style.DASHES[line.style])
             marks += mine
+            if line.style:
+                axes.plot([x for x, *_ in mine], [y for _, y, *_ in mine], linestyle="", marker=marker, color=colour,
+                          markersize=line.size, fillstyle=_style.FILLS[line.style], markerfacecoloralt="white",
+                          zorder=4)  # fmt: skip
             kind = "published" if evidence.published else "trained"
             for mark_x, point, e in found:
                 collected.rows.append(_row(measure, kind, line.label, point, e) | {x_name: mark_x})
@@ -143,7 +153,7 @@ def _panel(
                 cells = () if evidence.published else evidence.cells.get(point.variant, ())
                 collected.marks.append(Mark(axes=axes, x=mark_x * factor, y=100 * e.value, text=text, cells=cells))
         if marks:
-            _marks(axes, paths, np.asarray(marks), _style.look(family, families), order, hollow=evidence.published)
+            _marks(axes, paths, dashes, np.asarray(marks), (colour, marker), order, hollow=evidence.published)
             tops += [y + sign * half for _, y, half, _ in marks for sign in (-1, 1)]
     low, high = min(tops), max(tops)
     low, high = _pixel_line(axes, evidence, measure, collected, x_name, low, high)
@@ -153,15 +163,16 @@ def _panel(
 
 
 def _marks(
-    axes: Axes, paths: list[Any], marks: np.ndarray, look: tuple[str, str], order: int, *, hollow: bool
-) -> None:
+    axes: Axes, paths: list[Any], dashes: list[Any], marks: np.ndarray, look: tuple[str, str], order: int, *,
+    hollow: bool,
+) -> None:  # fmt: skip
     """Faint lines, intervals and markers of one family."""
     colour, marker = look
     x, y, half, size = marks.T
     above = 3 + 0.01 * order
     crowded, raster = len(marks) > CROWDED, len(marks) > RASTER
     axes.add_collection(LineCollection(paths, colors=colour, linewidths=0.5 if crowded else 1.1,
-                                       alpha=0.2 if crowded else 0.45, zorder=2, rasterized=raster))  # fmt: skip
+                                       linestyles=dashes, alpha=0.2 if crowded else 0.45, zorder=2, rasterized=raster))  # fmt: skip
     axes.vlines(x, y - half, y + half, colors=colour, linewidth=0.5 if crowded else 1.1,
                 alpha=0.35 if crowded else 1.0, zorder=above, rasterized=raster)  # fmt: skip
     axes.scatter(
@@ -227,12 +238,14 @@ def _legend(
     for family in families:
         colour, marker = _style.look(family, families)
         members = [line for line in lines if line.family == family]
-        sizes = [(line.size, f"{line.label}, {short_count(line.points[-1].params)} params") for line in members]
-        for size, label in sizes if named else [(7.0, f"{family} ({plural(len(members), 'model')})")]:
+        sizes = [(line.size, line.style, f"{line.label}, {short_count(line.points[-1].params)} params")
+                 for line in members]  # fmt: skip
+        for size, style, label in sizes if named else [(7.0, 0, f"{family} ({plural(len(members), 'model')})")]:
             handles.append(Line2D(
                 [], [], color=colour, marker=marker, markersize=size, linewidth=1.1, label=label,
-                markerfacecolor="white" if evidence.published else colour,
-                markeredgecolor=colour if evidence.published else "white",
+                linestyle=_style.DASHES[style], fillstyle=_style.FILLS[style], markerfacecoloralt="white",
+                markerfacecolor="white" if evidence.published and not style else colour,
+                markeredgecolor=colour if evidence.published or style else "white",
             ))  # fmt: skip
     handles += _reference.handles(evidence, reference, families)
     if evidence.pixels:
@@ -295,11 +308,12 @@ def _what_is_shown(
     upstream_kinds = sorted({f"{p.data} ({p.kind})" for line in lines for p in line.points})
     shots = f"{evidence.shots}-shot linear probe; " if evidence.shots else ""
     average = f"the average is over {', '.join(evidence.headline)}; " if HEADLINE in measures else ""
+    trained_on = [(p.data, p.num_images) for line in lines for p in line.points]
     return (
         f"Pre-training images: {', '.join(upstream_kinds)}. {shots}{average}n: {seeds}"
         + (f" × {draws}" if draws else "")
-        + f"; test images: {', '.join(tests)}. {contents(estimates)} Models share draws and test images, so "
-        "differences between them are surer than overlapping bars suggest."
+        + f"; test images: {', '.join(tests)}. {contents(estimates, trained_on=trained_on)} Models share draws and "
+        "test images, so differences between them are surer than overlapping bars suggest."
     )
 
 
