@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bench.analysis import mixing, validity
 from bench.analysis import rates as learning_rates
-from bench.analysis import validity
 from bench.analysis.compare import READ_AS_NOTHING
 from bench.analysis.evidence import PIXELS, Evidence
 from bench.analysis.sizes import size_curves
@@ -148,9 +148,10 @@ def different_recipes(evidence: Evidence) -> list[Check]:
     """Recipes that differ between families are named: part of a difference may be theirs."""
     by_family: dict[str, set[str]] = {}
     fields: dict[str, set[str]] = {}
+    standing = set(evidence.horizons["directory"])  # not what a sweep rejected
     for record in evidence.records.records:
         family = (record.get("model") or {}).get("family")
-        if family and family != PIXELS and record["status"] == "complete":
+        if family and family != PIXELS and record["status"] == "complete" and record["directory"] in standing:
             for name, value in (record["cell"].get("recipe") or {}).items():
                 fields.setdefault(name, set()).add(str(value))
                 by_family.setdefault(name, set()).add(f"{family} {value}")
@@ -171,6 +172,12 @@ def unfit(evidence: Evidence) -> list[Check]:
         if reason:
             found.append(Check(name="refused", level="warning", text=f"No law for {family}: {reason}."))
     return found
+
+
+def kept_apart(evidence: Evidence) -> list[Check]:
+    """What is not comparable, and what was set aside for it."""
+    remarks = [remark for function in mixing.REMARKS for remark in function(evidence)]
+    return [Check(name=name, level=level, text=text) for name, level, text in remarks]
 
 
 def rates(evidence: Evidence) -> list[Check]:
@@ -194,5 +201,5 @@ def _flops_by_family(evidence: Evidence) -> dict[str, tuple[float, float]]:
 
 CHECKS: tuple[Callable[[Evidence], list[Check]], ...] = (
     damaged, unsuccessful, unfinished, one_seed, narrow_compute, narrow_data, repeated_data, mixed, no_baseline,
-    different_recipes, unfit, rates,
+    different_recipes, unfit, kept_apart, rates,
 )  # fmt: skip

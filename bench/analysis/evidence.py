@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
+from bench.analysis.current import current
 from bench.analysis.intervals import LEVEL, Estimate, Pool, Samples, average, estimate_all, pool
 from bench.analysis.records import Records
 from bench.analysis.samples import SampleKey, all_samples
-from bench.analysis.table import PIXELS, horizon_table, score_table
+from bench.analysis.table import PIXELS, horizon_table, score_table, without
 
 HEADLINE, FAR, UPSTREAM = "headline", "far", "upstream"
 DEFAULT_SHOTS = 10
@@ -82,6 +83,8 @@ class Evidence:
         data_kinds: "photographs" or "rendered" per data set, as far as known.
         published: the numbers are quoted from a publication, not measured here; figures show such points hollow.
         reference: published evidence that figures lay under these points.
+        set_aside: per record, scores that another cell supersedes (`bench.analysis.current`): left out of `scores`.
+        swept: the same with every learning rate, where a sweep was made: this one keeps the rates that stand.
     """
 
     records: Records
@@ -96,6 +99,8 @@ class Evidence:
     data_kinds: Mapping[str, str] = field(default_factory=dict)
     published: bool = False
     reference: Evidence | None = None
+    set_aside: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    swept: Evidence | None = None
     _estimates: dict[tuple[str, int | None], dict[PointKey, Estimate]] = field(default_factory=dict, repr=False)
     _averages: dict[tuple[PointKey, str, int | None], Samples | None] = field(default_factory=dict, repr=False)
     _pools: dict[str, Pool | None] = field(default_factory=dict, repr=False)
@@ -268,17 +273,31 @@ def build(
     data_kinds: Mapping[str, str] | None = None, level: float = LEVEL, published: bool = False,
     reference: Evidence | None = None,
 ) -> Evidence:  # fmt: skip
-    """Arrange records. Headline tasks that were not scored are left out; without any, all that are not far count."""
+    """Arrange records. Headline tasks that were not scored are left out; without any, all that are not far count.
+
+    Scores that others supersede, and cells at learning rates that a sweep rejects, are set aside.
+    """
+    from bench.analysis.rates import rejected  # which reads evidence
+
     scores = score_table(records.records) if records.scores is None else records.scores
+    horizons = horizon_table(records.records)
+    standing = current(records, horizons, scores)
+    if standing.empty:
+        horizons = without(horizons, standing.empty)
+    scores = standing.scores
     scored = [str(m) for m in scores["measure"].cat.categories if m != UPSTREAM and is_accuracy(m)]
     far_found = tuple(m for m in far if m in scored)
     headline_found = tuple(m for m in headline if m in scored) or tuple(sorted(set(scored) - set(far_found)))
     shots = sorted({int(s) for s in scores["shots"].dropna()})
-    return Evidence(
-        records=records, horizons=horizon_table(records.records), scores=scores, headline=headline_found,
+    whole = Evidence(
+        records=records, horizons=horizons, scores=scores, headline=headline_found, set_aside=standing.set_aside,
         far=far_found, shots=DEFAULT_SHOTS if DEFAULT_SHOTS in shots else (shots[-1] if shots else None), level=level,
         question=question, data_kinds=data_kinds or {}, published=published, reference=reference,
     )  # fmt: skip
+    if not (others := rejected(whole)):
+        return whole
+    return replace(whole, horizons=without(horizons, others), swept=whole, _estimates={}, _averages={}, _pools={},
+                   cache={})  # fmt: skip
 
 
 def _int(value: float) -> int:

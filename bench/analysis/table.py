@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -30,12 +30,15 @@ RECIPE_DEFAULTS = to_json(Recipe())
 
 
 def variant_of(record: Mapping[str, Any]) -> str:
-    """A hash of everything that defines the experiment apart from its seed: cells that share it are repeats."""
+    """A hash of everything that defines the trained model apart from its seed: cells that share it are repeats. Images
+    count by content: a folder may have been edited. How the model is read afterwards is no part of it."""
     cell = {key: value for key, value in record["cell"].items() if key not in NOT_A_VARIANT}
     recipe = cell.get("recipe") or {}  # a field added since an older record was written stands at its default there
     cell["recipe"] = {k: v for k, v in recipe.items() if k not in RECIPE_DEFAULTS or v != RECIPE_DEFAULTS[k]}
-    revisions = {k: v for k, v in (record.get("revisions") or {}).items() if not k.startswith("task:")}
-    return hashlib.sha256(canonical([cell, revisions]).encode()).hexdigest()[:10]
+    made_by = "model", "recipe", f"data:{cell['data']}"
+    revisions = {k: v for k, v in (record.get("revisions") or {}).items() if k in made_by}
+    content = (record.get("data") or {}).get("content_hash")
+    return hashlib.sha256(canonical([cell, revisions, content]).encode()).hexdigest()[:10]
 
 
 def horizon_table(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
@@ -55,8 +58,15 @@ def horizon_table(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return _with_series(table).sort_values(["directory", "images_seen"], kind="stable").reset_index(drop=True)
 
 
+def without(table: pd.DataFrame, directories: Set[str]) -> pd.DataFrame:
+    """A horizon table less some cells: what is left may need fewer words to be told apart."""
+    return _with_series(table[~table["directory"].isin(directories)].reset_index(drop=True))
+
+
 NAMED = ("directory", "task", "data", "measure", "metric", "group")
 NUMBERED = ("images_seen", "shots", "draw", "value", "stderr", "num_test", "num_classes", "chance")
+DETAILED = ("num_duplicates", "value_without_duplicates")
+"""Numbers in a score's detail: what is known of copies of training images among its test images."""
 Kind = tuple[str, str, str, str, str | None]
 """What a score measures: task, data, measure, metric, group."""
 
@@ -68,7 +78,7 @@ class ScoreRows:
         self._directories: list[str] = []
         self._kinds: dict[Kind, int] = {}
         self._kind: list[int] = []
-        self._numbers: dict[str, list[float | None]] = {name: [] for name in NUMBERED}
+        self._numbers: dict[str, list[float | None]] = {name: [] for name in (*NUMBERED, *DETAILED)}
         self._correct: list[Correct | None] = []
 
     def add(self, record: Mapping[str, Any]) -> None:
@@ -77,10 +87,13 @@ class ScoreRows:
             scores = horizon.get("scores") or ()
             self._directories += [record["directory"]] * len(scores)
             self._kind += [self._kinds.setdefault(_kind(score), len(self._kinds)) for score in scores]
-            self._correct += [from_detail(score.get("detail")) for score in scores]
+            details = [score.get("detail") or {} for score in scores]
+            self._correct += [from_detail(detail) for detail in details]
             self._numbers["images_seen"] += [horizon["images_seen"]] * len(scores)
             for name in NUMBERED[1:]:
                 self._numbers[name] += [score.get(name) for score in scores]
+            for name in DETAILED:
+                self._numbers[name] += [detail.get(name) for detail in details]
 
     def take(self, record: Mapping[str, Any]) -> None:
         """`add`, and leave the record without its scores."""
@@ -174,6 +187,7 @@ def _cell_columns(record: Mapping[str, Any]) -> dict[str, Any]:
         "cpu": env.get("cpu"),
         "commit": env.get("commit"),
         "recipe": cell.get("recipe") or {},
+        "content": data.get("content_hash"),
     }
 
 
@@ -197,6 +211,8 @@ def _with_series(table: pd.DataFrame) -> pd.DataFrame:
     variants = table.drop_duplicates("variant").set_index("variant")
     upstreams = _most_upstreams_on_an_axis(variants[variants["family"] != PIXELS])
     names: dict[str, str] = {}
+    columns = zip(variants["recipe"], variants["content"], strict=True)
+    variants["recipe"] = [recipe | {"images": str(content)[:8]} for recipe, content in columns]
     for (model, data, _), recipes in variants.groupby(["model", "data", "num_images"], dropna=False)["recipe"]:
         label = f"{model} on {data}" if upstreams > 1 else str(model)
         for variant in recipes.index:
@@ -215,7 +231,7 @@ def _most_upstreams_on_an_axis(variants: pd.DataFrame) -> int:
 
 
 def _difference(variant: str, recipes: pd.Series) -> str:
-    """What sets one variant of a model apart from the others in its recipe, e.g. "lr 0.003"."""
+    """What sets one variant of a model apart from the others in its recipe or by its images, e.g. "lr 0.003"."""
     fields = sorted({key for recipe in recipes for key in recipe})
     varying = [f for f in fields if len({str(recipe.get(f)) for recipe in recipes}) > 1]
     text = ", ".join(f"{name.replace('_', ' ')} {recipes[variant].get(name)}" for name in varying)

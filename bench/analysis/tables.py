@@ -85,8 +85,10 @@ def scores_csv(evidence: Evidence) -> str:
     """Every measure, whatever its metric, at every number of shots, long: one row per (point, measure, shots)."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
+    copies = _without_copies(evidence)
     writer.writerow(["series", "family", "data", "num_images", "images_seen", "train_flops", "measure", "shots",
-                     *("accuracy" + end if not end else end[1:] for end in ESTIMATE_ENDS)])  # fmt: skip
+                     *("accuracy" + end if not end else end[1:] for end in ESTIMATE_ENDS),
+                     *(["num_duplicates", "accuracy_without_duplicates"] if copies else [])])  # fmt: skip
     all_shots: list[int | None] = [*sorted({int(s) for s in evidence.scores["shots"].dropna()})] or [None]
     order = {p.key: p for s in evidence.series for p in ((s.untrained,) if s.untrained else ()) + s.points}
     if evidence.pixels:
@@ -98,8 +100,23 @@ def scores_csv(evidence: Evidence) -> str:
             for key, p in order.items():
                 if key in estimates:
                     writer.writerow([p.series, p.family, p.data, p.num_images, p.images_seen, p.train_flops, measure,
-                                     shots or "", *split(estimates[key])])  # fmt: skip
+                                     shots or "", *split(estimates[key]),
+                                     *copies.get((*key, measure, shots), ("", "") if copies else ())])  # fmt: skip
     return out.getvalue()
+
+
+def _without_copies(evidence: Evidence) -> dict[tuple[str, int, str, int | None], tuple[int, float | str]]:
+    """Test images that are copies of training images, and the accuracy without them, per point, measure and shots,
+    where copies were looked for. Means over seeds and draws."""
+    looked = evidence.scores[evidence.scores["num_duplicates"].notna()]
+    variant_of = dict(zip(evidence.horizons["directory"], evidence.horizons["variant"], strict=True))
+    looked = looked.assign(variant=looked["directory"].map(variant_of), shots=looked["shots"].fillna(-1))
+    grouped = looked.groupby(["variant", "images_seen", "measure", "shots"], observed=True)
+    found = grouped.agg({"num_duplicates": "max", "value_without_duplicates": "mean"})
+    return {
+        (variant, int(seen), measure, None if shots < 0 else int(shots)): (int(number), "" if value != value else value)
+        for (variant, seen, measure, shots), (number, value) in zip(found.index, found.to_numpy().tolist(), strict=True)
+    }
 
 
 NAMES = (
@@ -161,8 +178,9 @@ def _note(evidence: Evidence, rows: Sequence[Mapping[str, Any]]) -> str:
     shots = f"{evidence.shots}-shot accuracies; " if evidence.shots else ""
     n = words.join(sorted({" × ".join(_runs(e)) for e in estimates if _runs(e)}), "or")
     by_measure = {m: [e.num_test for row in rows if isinstance(e := row.get(m), Estimate)] for m in evidence.measures}
-    tests = [f"{measure} {max(sizes):,}" for measure, sizes in by_measure.items() if sizes]
-    return f"{shots}n: {n}; test images: {', '.join(tests)}. {contents(estimates)}"
+    tests = [f"{measure} {max(numbers):,}" for measure, numbers in by_measure.items() if numbers]
+    sizes = [(row["data"], row["num_images"]) for row in rows if "num_images" in row]
+    return f"{shots}n: {n}; test images: {', '.join(tests)}. {contents(estimates, trained_on=sizes)}"
 
 
 def _runs(e: Estimate) -> list[str]:

@@ -1,0 +1,197 @@
+"""Only what the study now asks for is reported, and nothing is pooled that was not made alike."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.analysis import checks, comparison, evidence, intervals, rates, tables
+from bench.analysis.evidence import Evidence
+from bench.analysis.records import Records
+from bench.store.correct import to_detail
+from bench.store.plan import WantedCells
+from tests.analysis._records import World
+from tests.analysis._study import read
+from tests.analysis.test_rates import swept
+
+MODEL = "ViT-nano/7"
+
+
+def world(**changes: Any) -> list[dict[str, Any]]:
+    """Cells of one model, one per seed."""
+    made = World(seed=5)
+    made.models = {MODEL: made.models[MODEL]}
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return [record for record in made.records() if record["cell"]["model"] == MODEL]
+
+
+def scored(record: dict[str, Any], value: float, *, revision: int, name: str, ended: str = "2030") -> dict[str, Any]:
+    """The same cell under another revision of the probe, which gives `value` everywhere."""
+    made = copy.deepcopy(record)
+    made["directory"], made["env"]["time_end"] = name, ended
+    made["revisions"]["task:fewshot"] = revision
+    for horizon in made["horizons"]:
+        for score in horizon["scores"]:
+            if score["task"] == "fewshot":
+                score["value"] = value
+    return made
+
+
+def study(records: list[dict[str, Any]], planned: tuple[str, ...] | None = None) -> Evidence:
+    wanted = WantedCells(suite="s", scale="cpu", names=planned) if planned else None
+    ordered = tuple(sorted(records, key=lambda record: record["directory"]))
+    return evidence.build(Records(suite="s", records=ordered, wanted=wanted), headline=("mnist",))
+
+
+def shown(found: Evidence, measure: str = "mnist") -> float:
+    (series,) = found.series
+    return found.estimates(measure)[series.last.key].value
+
+
+def texts(found: Evidence, name: str) -> list[str]:
+    return [check.text for check in checks.run(found) if check.name == name]
+
+
+@pytest.mark.parametrize("names", [("cell-a", "cell-b"), ("cell-b", "cell-a")])
+def test_a_newer_revision_stands_whatever_its_folder_is_called(names) -> None:
+    (record,) = world(seeds=(0,))
+    old, new = scored(record, 0.10, revision=1, name=names[0]), scored(record, 0.90, revision=2, name=names[1])
+    found = study([old, new])
+    assert shown(found) == pytest.approx(0.90) and found.series[0].last.seeds == (0,)
+    (text,) = texts(found, "superseded")
+    assert names[0] in text and "fewshot on" in text and "mnist" in text
+    assert texts(study([new]), "superseded") == [] and texts(found, "mixed revisions") == []
+
+
+def test_the_grid_asked_for_last_decides_before_age_and_revision() -> None:
+    (record,) = world(seeds=(0,))
+    one, other = scored(record, 0.1, revision=2, name="a", ended="2031"), scored(record, 0.9, revision=1, name="b")
+    assert shown(study([one, other])) == pytest.approx(0.1)
+    assert shown(study([one, other], planned=("b",))) == pytest.approx(0.9)
+    assert shown(study([one, other], planned=("a",))) == pytest.approx(0.1)
+
+
+def test_seeds_of_another_revision_or_with_other_options_are_no_repeats() -> None:
+    first, second = world(seeds=(0, 1))
+    pooled = study([scored(first, 0.2, revision=1, name="a"), scored(second, 0.8, revision=2, name="b")])
+    assert shown(pooled) == pytest.approx(0.8)
+    optional = [scored(first, 0.2, revision=1, name="a"), scored(second, 0.8, revision=1, name="b", ended="2031")]
+    for record, limit in zip(optional, (500, 2000), strict=True):
+        record["cell"]["tasks"] = [{"task": "fewshot", "data": "mnist", "options": [["test_limit", limit]]}]
+    assert shown(study(optional)) == pytest.approx(0.8)
+
+
+def test_scores_that_nobody_supersedes_stand_beside_the_new_ones() -> None:
+    """A task that was run alone later, on the same model: both are shown."""
+    (record,) = world(seeds=(0,))
+    first, later = copy.deepcopy(record), copy.deepcopy(record)
+    first["directory"], later["directory"] = "a", "b"
+    for horizon in first["horizons"]:
+        horizon["scores"] = [s for s in horizon["scores"] if s["data"] != "digits"]
+    for horizon in later["horizons"]:
+        horizon["scores"] = [s for s in horizon["scores"] if s["data"] == "digits"]
+    for records in ([first, later], [later, first]):
+        found = study(records, planned=("b",))
+        assert {"mnist", "digits"} <= set(found.measures) and found.estimates("mnist") and found.estimates("digits")
+        assert found.set_aside == {}
+
+
+def test_models_that_different_revisions_judged_are_named() -> None:
+    made = world(seeds=(0,)) + [r for r in World(seed=5).records() if r["cell"]["model"] == "ResNet-mini"]
+    made[0]["revisions"]["task:fewshot"] = 2
+    (text,) = texts(study(made), "mixed revisions")
+    assert "task fewshot (1 and 2)" in text
+
+
+def test_seeds_trained_on_other_images_under_the_same_name_are_not_pooled() -> None:
+    first, second = world(seeds=(0, 1))
+    assert study([first, second]).series[0].last.seeds == (0, 1)
+    second["data"]["content_hash"] = "d" * 64
+    found = study([first, second])
+    assert [s.last.seeds for s in found.series] == [(0,), (1,)]
+    assert sorted(s.label for s in found.series) == [f"{MODEL} (images cccccccc)", f"{MODEL} (images dddddddd)"]
+    (text,) = texts(found, "mixed data")
+    assert "glyphs, 30,000 images (cccccccc and dddddddd)" in text
+
+
+def test_scores_of_other_test_images_are_not_pooled() -> None:
+    made = world(seeds=(0, 1))
+    for record, digest in zip(made, ("e" * 64, "f" * 64), strict=True):
+        for score in (s for h in record["horizons"] for s in h["scores"] if s["data"] == "mnist"):
+            score["detail"] = dict([to_detail(np.ones(8, dtype=bool), content_hash=digest)])
+    found = study(made)
+    (series,) = found.series
+    assert found.samples(series.last, "mnist").seeds == (1,) and found.samples(series.last, "digits").seeds == (0, 1)
+    assert len(found.set_aside) == 1
+
+
+def test_rejected_rates_are_in_no_table_answer_or_curve() -> None:
+    """1e-2 is the best downstream and rejected upstream; its name alone would do."""
+    made = swept({1e-3: 0.60, 2e-3: 0.71, 1e-2: 0.4})
+    found = read(made)
+    (series,) = found.series
+    assert series.label == MODEL
+    (kept,) = found.cells[series.variant]
+    assert kept.endswith("-0.002")
+    for chosen in (comparison.longest(found), found.on_axis("compute")):
+        assert [s.variant for s in chosen] == [series.variant]
+    for table in tables.build(found):
+        if table.name not in ("rates", "coverage"):
+            assert len(table.rows) <= len(series.points) + 10 and "lr 0.01" not in table.csv()
+    assert len(rates.sweeps(found)[0].tried) == 3
+    assert "2 runs at 2 learning rates" in texts(found, "sweep")[0] and texts(found, "recipes") == []
+
+
+def test_the_rate_that_was_asked_for_since_stands() -> None:
+    made = swept({1e-3: 0.60, 2e-3: 0.71, 1e-2: 0.4})
+    names = {r["cell"]["recipe"]["lr"]: r["directory"] for r in made}
+    for planned, kept in (((names[1e-3],), 1e-3), (tuple(names.values()), 2e-3)):
+        found = study(made, planned=planned)
+        assert [found.cells[s.variant] for s in found.series] == [(names[kept],)]
+
+
+def test_choosing_on_images_that_are_reported_on_is_said() -> None:
+    made = swept({1e-3: 0.60, 2e-3: 0.71})
+    assert texts(read(made), "chosen on test images") == []
+    for record in made:
+        for score in (s for h in record["horizons"] for s in h["scores"] if s["data"] == "mnist"):
+            score["data"] = "glyphs"
+    (text,) = texts(read(made), "chosen on test images")
+    assert "glyphs" in text and "flattered" in text
+
+
+def test_sizes_of_a_set_say_that_the_choice_of_images_is_left_out() -> None:
+    values_SD = np.array([[0.5], [0.6]])
+    made = intervals.Samples(values_SD=values_SD, seeds=(0, 1), draws=(), image_error=0.01, num_test=100)
+    estimates = [intervals.estimate(made)]
+    said = "choice of the pre-training images"
+    assert said in intervals.contents(estimates, trained_on=[("a", 100), ("a", 1000)])
+    assert said not in intervals.contents(estimates, trained_on=[("a", 1000), ("b", 100)])
+    full = read(World(seed=1).records())
+    horizons = next(t for t in tables.build(full) if t.name == "horizons")
+    models = next(t for t in tables.build(full) if t.name == "models")
+    assert said in horizons.note and said not in models.note
+
+
+def test_accuracy_without_copies_is_in_the_table_of_scores() -> None:
+    (record,) = world(seeds=(0,))
+    plain = list(csv.reader(io.StringIO(tables.scores_csv(study([record])))))
+    assert "accuracy_without_duplicates" not in plain[0]
+    for score in (s for h in record["horizons"] for s in h["scores"] if s["data"] == "mnist"):
+        score["detail"] = {"num_duplicates": 3, "value_without_duplicates": score["value"] - 0.001}
+    found = study([record])
+    rows = list(csv.DictReader(io.StringIO(tables.scores_csv(found))))
+    for row in rows:
+        if row["measure"] == "mnist":
+            assert row["num_duplicates"] == "3"
+            assert float(row["accuracy_without_duplicates"]) == pytest.approx(float(row["accuracy"]) - 0.001)
+        else:
+            assert row["num_duplicates"] == ""
+    (text,) = texts(found, "duplicates")
+    assert "mnist up to 3 of 2,000" in text and "0.10 points" in text
