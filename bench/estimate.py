@@ -74,6 +74,11 @@ def data_sizes(cells: list[Cell], *, root: Path | None, absent_too: bool = False
     for cell in cells:
         if (seen := sizes[cell.data].shape) is not None and cell.job == "train":
             check_shape(cell.data, seen, image_size=cell.image_size, channels=cell.channels)
+        if sizes[cell.data].classes < 2 and cell.horizons != (0,):
+            raise UserError(
+                f"{cell.data} has images of one class only: there is nothing to tell apart.",
+                "Give a folder of images for each of two classes or more.",
+            )
         if cell.num_images is not None and cell.num_images > sizes[cell.data].train:
             raise UserError(
                 f"{cell.data}@{cell.num_images}: {cell.data} has only {sizes[cell.data].train} training images.",

@@ -95,6 +95,12 @@ def test_numbers_that_mean_nothing(own: Path, data: tuple[str, ...], words: str)
         cells("smoke", data=data, data_root=own)
 
 
+def test_a_set_of_one_class_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    writers.as_npz(tmp_path / "one", writers.make(200, classes=1, side=28))
+    with pytest.raises(UserError, match=r"folder:one has images of one class only.*\n.*two classes"):
+        cells("smoke", data=("folder:one",), data_root=tmp_path)
+
+
 @pytest.mark.parametrize("study", REFERENCE, ids=lambda study: study.name)
 def test_committed_studies_are_the_cells_that_their_suites_ask_for(study: Path) -> None:
     """But for revisions: those say that a result is to be made again, not that another is wanted."""
