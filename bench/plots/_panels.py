@@ -171,8 +171,8 @@ def _marks(
     x, y, half, size = marks.T
     above = 3 + 0.01 * order
     crowded, raster = len(marks) > CROWDED, len(marks) > RASTER
-    axes.add_collection(LineCollection(paths, colors=colour, linewidths=0.5 if crowded else 1.1,
-                                       linestyles=dashes, alpha=0.2 if crowded else 0.45, zorder=2, rasterized=raster))  # fmt: skip
+    axes.add_collection(LineCollection(paths, colors=colour, linewidths=0.5 if crowded else 1.1, linestyles=dashes,
+                                       alpha=0.2 if crowded else 0.45, zorder=2, rasterized=raster))  # fmt: skip
     axes.vlines(x, y - half, y + half, colors=colour, linewidth=0.5 if crowded else 1.1,
                 alpha=0.35 if crowded else 1.0, zorder=above, rasterized=raster)  # fmt: skip
     axes.scatter(

@@ -27,6 +27,8 @@ FAMILIES = {  # Okabe-Ito colours: told apart with any colour vision, and by mar
 }
 SPARE = (("#CC79A7", "D"), ("#E69F00", "v"), ("#56B4E9", "P"), ("#F0E442", "X"), ("#7F7F7F", "<"))
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 3)))
+FILLS = ("full", "left", "bottom", "right", "top")
+SAME_SIZE = 1.0  # points of diameter: markers that differ by less look alike
 ALIASES = (
     ("hybrid", "Hybrid"), ("r+vit", "Hybrid"), ("resnet+vit", "Hybrid"), ("bit", "ResNet"), ("resnet", "ResNet"),
     ("vit", "ViT"),
@@ -88,6 +90,16 @@ def marker_sizes(values: Sequence[float], *, smallest: float = 4.5, largest: flo
     if span == 0:
         return [(smallest + largest) / 2] * len(logs)
     return [float(smallest + (largest - smallest) * (v - logs.min()) / span) for v in logs]
+
+
+def apart(lines: Sequence[tuple[str, float]]) -> list[int]:
+    """For lines of (family, marker size), how to set those apart that would look alike: 0, or a number for DASHES and
+    FILLS."""
+    chosen: list[int] = []
+    for number, (family, size) in enumerate(lines):
+        taken = {chosen[i] for i in range(number) if lines[i][0] == family and abs(lines[i][1] - size) < SAME_SIZE}
+        chosen.append(next(style for style in range(number + 1) if style not in taken) % len(FILLS))
+    return chosen
 
 
 def plain_log_x(axes: Axes, values: Sequence[float]) -> None:

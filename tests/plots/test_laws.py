@@ -65,6 +65,19 @@ def test_sizes_in_words_are_those_of_the_models_table(evidence: Evidence) -> Non
     assert f"above {short_count(largest['params'])} parameters" in limits.limits(evidence)[0]
 
 
+def test_models_of_one_size_can_be_told_apart() -> None:
+    """The same network on smaller patches: family and size are equal, dash and fill are not."""
+    models = {"ViT-mini/7": ("ViT", 2.1e5, 3.3e6), "ViT-mini/14": ("ViT", 2.2e5, 1.1e6),
+              "ResNet-mini": ("ResNet", 4e4, 3e6)}  # fmt: skip
+    drawing = compute.draw(study(models=models, sizes=(30_000,)))
+    legend = next(legend for axes in drawing.figure.axes if (legend := axes.get_legend()))
+    lines = {text.get_text().split(",")[0]: line
+             for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True)}  # fmt: skip
+    one, other = lines["ViT-mini/7"], lines["ViT-mini/14"]
+    assert (one.get_color(), one.get_marker()) == (other.get_color(), other.get_marker())
+    assert one.is_dashed() != other.is_dashed() and one.get_fillstyle() != other.get_fillstyle()
+
+
 def test_without_laws_the_reason_is_given() -> None:
     with pytest.raises(NothingToDraw, match="no law"):
         laws.draw(study(horizons=(0, 8_000), seeds=(0,), sizes=(30_000,)))
