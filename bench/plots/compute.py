@@ -26,8 +26,8 @@ def draw(evidence: Evidence) -> Drawing:
     return _panels.draw(
         evidence, lines, reference=reference, x_label=f"Pre-training compute [{unit}s]", x_name=f"compute_{unit}s",
         caption=(
-            "Faint lines join one model's horizons (they are not fits); larger markers are larger models; those of like "
-            "size and family differ in fill and dash. Compute: forward and backward, "
+            "Faint lines join one model's horizons (they are not fits); larger markers are larger models; those of "
+            "like size and family differ in fill and dash. Compute: forward and backward, "
             f"2 FLOPs per multiply-add, {counted}{ended}."
         ),
         alt=f"{TITLE}: {len(lines)} models, one panel per task{_panels.baselines(evidence)}.",
