@@ -69,14 +69,11 @@ def fit(
     return [*kept, *_once(cut)]
 
 
-def _sizes(cells: Iterable[Cell], options: SuiteOptions, limits: Mapping[str, int]) -> dict[str, int]:
+def _sizes(cells: Sequence[Cell], options: SuiteOptions, limits: Mapping[str, int]) -> dict[str, int]:
     """Data set -> the most images that a cell may have of it."""
-    asked = {cell.data: replace(cell, num_images=limits.get(cell.data), tasks=()) for cell in cells}
     sized = {cell.data for cell in cells if cell.num_images is not None}
-    looked = [
-        cell for name, cell in asked.items()
-        if name in limits or (name in sized and (name in (options.data or ()) or _declared(name)))
-    ]  # fmt: skip
+    names = {name for name in sized if name in (options.data or ()) or _declared(name)} | set(limits)
+    looked = [replace(cell, num_images=limits.get(cell.data), tasks=()) for cell in cells if cell.data in names]
     found = estimate.data_sizes(looked, root=options.data_root, absent_too=options.scale == "paper")
     return {name: limits.get(name, size.train) for name, size in found.items()}
 
