@@ -1,0 +1,31 @@
+"""A file that cannot be imported is named, with the line, by whatever verb meets it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import discover
+from bench.errors import UserError
+
+
+@pytest.mark.parametrize("text, line, what", [
+    ("FAMILY = 1\ndef build(:\n", 2, "invalid syntax"),
+    ("FAMILY = 1\n\nREVISION = revision\n", 3, "NameError"),
+])  # fmt: skip
+def test_one_message_names_file_and_line(text, line, what, tmp_path, monkeypatch):
+    package = tmp_path / "added"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "mine.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(discover.FOLDERS, "family", "added")
+    discover.names.cache_clear()
+    try:
+        with pytest.raises(UserError) as refusal:
+            discover.load("family", "mine")
+    finally:
+        discover.names.cache_clear()
+        discover.load.cache_clear()
+        for name in [name for name in discover.importlib.sys.modules if name.partition(".")[0] == "added"]:
+            del discover.importlib.sys.modules[name]
+    assert f"added/mine.py, line {line}" in refusal.value.what and what in refusal.value.what
