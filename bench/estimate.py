@@ -58,8 +58,7 @@ def data_sizes(cells: list[Cell], *, root: Path | None, absent_too: bool = False
         absent_too: take the published sizes of sets that are not here: a study can be costed before they are fetched.
 
     Raises:
-        UserError: a data set is missing, with how to get it; too small for what a cell or its tasks ask; or of other
-            images than a cell's model takes.
+        UserError: a data set is missing, with how to get it; or too small for what a cell or its tasks ask.
     """
     names = {cell.data for cell in cells} | {task.data for cell in cells for task in cell.tasks}
     sizes = {}
@@ -72,8 +71,6 @@ def data_sizes(cells: list[Cell], *, root: Path | None, absent_too: bool = False
         shape = train.images_NHWC.shape[1:]
         sizes[name] = DataSize(train=len(train), test=len(test), classes=train.num_classes, shape=shape)
     for cell in cells:
-        if (seen := sizes[cell.data].shape) is not None and cell.job == "train":
-            check_shape(cell.data, seen, image_size=cell.image_size, channels=cell.channels)
         if sizes[cell.data].classes < 2 and cell.horizons != (0,):
             raise UserError(
                 f"{cell.data} has images of one class only: there is nothing to tell apart.",
@@ -86,6 +83,17 @@ def data_sizes(cells: list[Cell], *, root: Path | None, absent_too: bool = False
             )
         evaluation_images(cell, sizes)  # says what a task cannot do, before anything is measured
     return sizes
+
+
+def check_images(cells: list[Cell], sizes: dict[str, DataSize]) -> None:
+    """Refuse cells whose models take other images than their upstream set holds, as far as those were looked at.
+
+    Raises:
+        UserError: the name under which the set has such images.
+    """
+    for cell in cells:
+        if (shape := sizes[cell.data].shape) is not None:
+            check_shape(cell.data, shape, image_size=cell.image_size, channels=cell.channels)
 
 
 def _known_size(name: str, module: Any, root: Path | None, *, absent_too: bool) -> DataSize | None:

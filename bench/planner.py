@@ -114,6 +114,7 @@ def make(
         say("Looking at the data …")
         training = [cell for cell in missing if cell.job == "train"]
         sizes = estimate.data_sizes(training, root=data_root, absent_too=scale == "paper")
+        estimate.check_images(training, sizes)
         say("Calibrating on this machine …")
         rates, known = estimate.calibrate(training, sizes, device=device, threads=threads, workers=workers * ranks)
     planned = [_planned(cell, name, state, rates, sizes, ranks) for cell, name, state in found]

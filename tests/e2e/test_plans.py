@@ -24,17 +24,24 @@ def wide(tmp_path):
     return tmp_path
 
 
+def look(cell, root):
+    """What the plan does before it calibrates."""
+    sizes = estimate.data_sizes([cell], root=root)
+    estimate.check_images([cell], sizes)
+    return sizes
+
+
 def test_images_of_another_shape_are_refused_with_the_name_that_works(wide):
     asked = Cell(model="ViT-pico/14", data="folder:big", horizons=(0, 64))
     with pytest.raises(UserError) as refusal:
-        estimate.data_sizes([asked], root=wide)
+        look(asked, wide)
     assert "48x64 images with 3 channel(s)" in refusal.value.what
     right = refusal.value.fix.removeprefix("Write ").rstrip(".")
     assert right == "folder:big:28px:grey"
     fits = Cell(model="ViT-pico/14", data=right, horizons=(0, 64))
-    assert estimate.data_sizes([fits], root=wide)[right].shape == (28, 28, 1)
+    assert look(fits, wide)[right].shape == (28, 28, 1)
     with pytest.raises(UserError, match="this size only"):
-        estimate.data_sizes([Cell(model="ViT-pico/14", data="glyphs", image_size=32)], root=None)
+        look(Cell(model="ViT-pico/14", data="glyphs", image_size=32), None)
 
 
 def test_a_study_of_data_that_are_nowhere_is_costed_and_not_begun(tmp_path, capsys):
