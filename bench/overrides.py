@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import ast
 import itertools
+import math
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from bench import models
 from bench.errors import UserError, unknown
 from bench.spec import CHOICES, Cell, Recipe
 from bench.suites import _paper
@@ -47,7 +49,10 @@ class Overrides:
         """
         if arguments.recipe:
             _paper.row(arguments.recipe)
-        sweeps = tuple((key, tuple(v for v in text.split(",") if v)) for key, text in map(_pair, arguments.sweep))
+        sweeps = tuple((key, _split(text)) for key, text in map(_pair, arguments.sweep))
+        for key, values in sweeps:
+            if not values:
+                raise UserError(f"--sweep {key} has no values.", f"For example --sweep {key}={_example(key)}.")
         settings = tuple(map(_pair, arguments.set))
         twice = {key for key, _ in settings} & {key for key, _ in sweeps}
         if twice:
@@ -80,7 +85,7 @@ class Overrides:
             ends = {duration(text, base, data_root=data_root) for text in self.horizons}
             cell = replace(cell, horizons=tuple(sorted(ends | ({0} & set(cell.horizons)))))
         if self.recipe and trains:
-            cell = _paper.scaled(cell, _paper.row(self.recipe), batch=batch)
+            cell = _paper.scaled(cell, self._row_for(cell), batch=batch)
         cell = replace(cell, recipe=replace(cell.recipe, batch=batch))
         for key, text in settings.items():
             if key.startswith(MODEL):
@@ -90,6 +95,22 @@ class Overrides:
                 value = _value(key, text, cell, data_root=data_root)
                 cell = replace(cell, recipe=replace(cell.recipe, **{key: value}))
         return cell
+
+    def _row_for(self, cell: Cell) -> _paper.Row:
+        """The paper's row, if the model can be trained so.
+
+        Raises:
+            UserError: it has dropout, and the model has none.
+        """
+        assert self.recipe
+        row = _paper.row(self.recipe)
+        if row.dropout and not getattr(models.family_of(cell.model), "DROPOUT", False):
+            raise UserError(
+                f"{self.recipe} has a dropout of {row.dropout}, and {cell.model} has no dropout.",
+                "Name models that have with --models (ViTs, hybrids), or take a recipe without: "
+                f"{next(name for name, other in _paper.rows().items() if not other.dropout)}.",
+            )
+        return row
 
 
 def add_options(p: argparse.ArgumentParser) -> None:
@@ -155,6 +176,14 @@ def _pair(text: str) -> Setting:
     return key, value
 
 
+def _example(key: str) -> str:
+    """Two values that a field can be swept over."""
+    default = DEFAULTS.get(key)
+    if key in CHOICES:
+        return ",".join(CHOICES[key][:2])
+    return f"{default:g},{2 * default:g}" if isinstance(default, float) and default else "1,2"
+
+
 def _value(key: str, text: str, cell: Cell, *, data_root: Path | None = None) -> Any:
     """What was typed, as the type that the field has."""
     default = DEFAULTS[key]
@@ -167,7 +196,10 @@ def _value(key: str, text: str, cell: Cell, *, data_root: Path | None = None) ->
             return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
         if isinstance(default, tuple):
             return tuple(float(part) for part in text.replace("/", ",").split(","))
-        return int(text) if isinstance(default, int) else float(text)
+        value = int(text) if isinstance(default, int) else float(text)
+        if not math.isfinite(value):
+            raise ValueError(f"{text} is no amount")
+        return value
     except (ValueError, KeyError):
         kind = {bool: "yes or no", tuple: "two numbers as 0.9/0.999", int: "a whole number", float: "a number"}
         raise UserError(f"{key} cannot be {text!r}.", f"Give {kind[type(default)]}.") from None

@@ -92,6 +92,10 @@ class ViTConfig:
         for field, allowed in CHOICES.items():
             if getattr(self, field) not in allowed:
                 raise ValueError(f"{field}={getattr(self, field)!r} is not one of {', '.join(allowed)}")
+        for field in ("width", "depth", "heads", "mlp_width", "head_dim", "head_width"):
+            value = getattr(self, field)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"{field}={value!r} is not a whole number of at least 1")
         check_sizes(self.image_size, self.patch_size)
         if self.head_dim is None and self.width % self.heads:
             raise ValueError(

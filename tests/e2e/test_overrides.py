@@ -9,7 +9,7 @@ import math
 import pytest
 
 from baselines import published
-from bench import discover, overrides
+from bench import discover, models, overrides
 from bench.errors import UserError
 from bench.overrides import Overrides, duration
 from bench.run import cells_of
@@ -142,3 +142,29 @@ def test_the_plan_shows_a_sweep_and_help_lists_what_can_be_asked(bench):
     assert "paper:ViT-H/14:imagenet" in text and "cooldown_shape (1-sqrt, linear, cosine)" in text
     wrong = bench("run", "--suite", "smoke", "--recipe", "paper:ViT-Q/16:imagenet")
     assert wrong.returncode == 2 and "Did you mean" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+@pytest.mark.parametrize("words, said", [
+    (("--sweep", "lr=,"), r"--sweep lr has no values"),
+    (("--set", "lr=inf"), "lr cannot be 'inf'"), (("--set", "weight_decay=nan"), "weight_decay cannot be 'nan'"),
+    (("--set", "betas=0.9/inf"), "betas"),
+])  # fmt: skip
+def test_what_is_no_value_is_refused(words, said):
+    with pytest.raises(UserError, match=said):
+        changed(*words)
+
+
+def test_a_recipe_with_dropout_says_which_models_take_it():
+    with pytest.raises(UserError, match="no dropout") as refusal:
+        cells_of("smoke", SuiteOptions(), changes=parsed("--recipe", "paper:ViT-B/16:imagenet"))
+    assert "--models" in refusal.value.fix
+    other = refusal.value.fix.rpartition(" ")[2].rstrip(".")
+    assert cells_of("smoke", SuiteOptions(), changes=parsed("--recipe", other))
+    hybrids = SuiteOptions(models=("R5+ViT-pico/14", "ViT-pico/14"))
+    assert cells_of("smoke", hybrids, changes=parsed("--recipe", "paper:ViT-B/16:imagenet"))
+
+
+@pytest.mark.parametrize("options", [{"heads": 0}, {"width": 0}, {"depth": -1}, {"mlp_width": 1.5}, {"head_dim": 0}])
+def test_a_model_of_impossible_dimensions_is_refused(options):
+    with pytest.raises(UserError, match=next(iter(options))):
+        models.build("ViT-pico/14", image_size=28, channels=1, num_classes=2, **options)

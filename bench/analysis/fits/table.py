@@ -103,8 +103,13 @@ def numbers(table: pd.DataFrame, name: str) -> np.ndarray:
         values = values.map(_number)
     made = values.to_numpy(dtype=float) * scale_of(found)
     if np.isnan(made).all():
-        raise UserError(f"Column {found!r} holds no numbers.")
+        raise UserError(f"Column {found!r} holds no numbers.", f"These do: {', '.join(_numeric(table)) or 'none'}.")
     return made
+
+
+def _numeric(table: pd.DataFrame) -> list[str]:
+    """Columns in which some entry is read as a number."""
+    return [str(name) for name in table.columns if table[name].map(lambda entry: np.isfinite(_number(entry))).any()]
 
 
 def scale_of(name: str) -> float:

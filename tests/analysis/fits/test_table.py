@@ -125,3 +125,10 @@ def test_predictions_far_out_and_repeats_are_warned_of(csv, capsys: pytest.Captu
     assert any("more than 4 times" in w for w in answer["warnings"])
     with pytest.raises(UserError, match="mix checkpoints"):
         conscience.check_checkpoints(np.array(["best", "final"]))
+
+
+def test_a_column_of_words_is_refused_with_those_that_hold_numbers(csv, capsys) -> None:
+    path = csv({"compute": X, "error": ERROR, "family": ["ViT"] * len(X), "seen": ["1,000"] * len(X)})
+    assert verb.main([path, "--x", "compute", "--y", "family"]) == 2
+    said = capsys.readouterr().err
+    assert "'family' holds no numbers" in said and "compute, error, seen" in said
