@@ -166,7 +166,7 @@ def _draw(wanted: dict[str, Evidence]) -> tuple[list[Saved], list[tuple[str, str
 
 
 def _data_kinds() -> dict[str, str]:
-    """What each data set shows, "photographs" or "rendered", from its file. One that cannot be imported is left out."""
+    """What each data set shows, "photographs", "handwriting" or "rendered", from its file, where that can be imported."""
     kinds = {}
     for name in discover.names("data set"):
         try:

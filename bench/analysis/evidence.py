@@ -80,7 +80,8 @@ class Evidence:
         headline, far: names of measures averaged as "headline" and "far".
         shots: labelled images per class for every few-shot number that is shown.
         convention: which FLOP count is the compute axis, "paper" or "dense".
-        data_kinds: "photographs" or "rendered" per data set, as far as known.
+        data_kinds: "photographs", "handwriting" or "rendered" per data set, as far as known; what a data set's file
+            says now stands before what a record said when it was made.
         published: the numbers are quoted from a publication, not measured here; figures show such points hollow.
         reference: published evidence that figures lay under these points.
         set_aside: per record, scores that another cell supersedes (`bench.analysis.current`): left out of `scores`.
@@ -126,7 +127,8 @@ class Evidence:
             key = row["variant"], row["images_seen"]
             found[key] = Point(
                 variant=row["variant"], series=row["series"], model=row["model"], family=row["family"],
-                data=row["data"], kind=row["kind"], num_images=_int(row["num_images"]), images_seen=row["images_seen"],
+                data=row["data"], kind=self.data_kinds.get(row["data"].split(":")[0], row["kind"]),
+                num_images=_int(row["num_images"]), images_seen=row["images_seen"],
                 unique_images=_int(row["unique_images"]), epochs=row["epochs"], params=row["params"],
                 train_flops=row[f"train_flops_{self.convention}"], params_body=row["params_body"],
                 forward_macs=row[f"forward_macs_{self.convention}"], seeds=tuple(sorted(seeds[key])),

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench import discover
 from bench.analysis import cards, checks, findings, validity
+from bench.analysis.evidence import build
+from bench.analysis.records import Records
+from bench.report import _data_kinds
 from bench.spec import Recipe
 from bench.train import schedule
-from tests.analysis._records import World
+from tests.analysis._records import HEADLINE, World
 from tests.analysis._study import read
 
 
@@ -79,6 +83,17 @@ def test_a_warm_up_is_warned_of_as_long_as_it_was() -> None:
     recipe = Recipe(batch=64, warmup_images=6_000)
     share = schedule.warmup_steps(recipe, (8_000, 24_000)) / schedule.total_steps(8_000, 64)
     assert f"up to {share:.0%} of" in said(records(warmup_images=6_000), "warm-up")[0]
+
+
+def test_old_records_read_what_a_data_set_says_now() -> None:
+    """Scanned digits are no photographs: what a set shows is its file's to say, not the record's."""
+    kinds = _data_kinds()
+    written = {name for name in kinds if "handwritten" in discover.load("data set", name).DESCRIPTION}
+    assert {"mnist", "digits"} <= written and {kinds[name] for name in written} == {"handwriting"}
+    evidence = build(Records(suite="s", records=tuple(records())), headline=HEADLINE,
+                     data_kinds={**kinds, "glyphs": "handwriting"})  # fmt: skip
+    assert evidence.name("mnist") == "mnist (handwriting)" and evidence.name("digits") == "digits (handwriting)"
+    assert evidence.name("upstream") == "Upstream: glyphs (handwriting)"  # the records say "rendered"
 
 
 def test_an_untrained_network_stands_for_every_size_of_its_data() -> None:

