@@ -47,7 +47,7 @@ def chosen_on(evidence: Evidence) -> list[Remark]:
 def other_images(evidence: Evidence) -> list[Remark]:
     """Data sets, or parts of them, that held other images under the same name."""
     found = []
-    trained = evidence.horizons.dropna(subset=["content"]) if "content" in evidence.horizons else evidence.horizons[:0]
+    trained = evidence.horizons.dropna(subset=["content"])
     for (data, number), hashes in trained.groupby(["data", "num_images"], sort=True)["content"]:
         if hashes.nunique() > 1:
             text = f"Training images differ under one name: {data}, {number:,.0f} images ({_digests(hashes)}). Such "

@@ -22,7 +22,7 @@ HORIZON_COLUMNS = (
     *HORIZON_NUMBERS, *(f"{kind}_{convention}" for kind in FLOPS for convention in CONVENTIONS),
     *(f"{part}_s" for part in SECONDS),
 )  # fmt: skip
-EMPTY = ("directory", "images_seen", "variant", "series", "status", "seed", "axes")
+EMPTY = ("directory", "images_seen", "variant", "series", "status", "seed", "axes", "data", "num_images", "content")
 PIXELS = "Pixels"
 NOT_A_VARIANT = ("seed", "axes", "tasks", "horizons")
 """Fields of a cell that do not make it another experiment: repeats of a variant differ in the seed alone."""
