@@ -166,7 +166,7 @@ def _draw(wanted: dict[str, Evidence]) -> tuple[list[Saved], list[tuple[str, str
 
 
 def _data_kinds() -> dict[str, str]:
-    """What each data set shows, "photographs", "handwriting" or "rendered", from its file, where that can be imported."""
+    """What each data set shows ("photographs", "handwriting", "rendered"), from its file, where that imports."""
     kinds = {}
     for name in discover.names("data set"):
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import matplotlib
 import numpy as np
@@ -26,8 +26,10 @@ FAMILIES = {  # Okabe-Ito colours: told apart with any colour vision, and by mar
     "ResNet": ("#D55E00", "s"),
 }
 SPARE = (("#CC79A7", "D"), ("#E69F00", "v"), ("#56B4E9", "P"), ("#F0E442", "X"), ("#7F7F7F", "<"))
-DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 3)))
-FILLS = ("full", "left", "bottom", "right", "top")
+DASHES: tuple[Literal["-"] | tuple[float, Sequence[float]], ...] = (
+    "-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 3)),
+)  # fmt: skip
+FILLS: tuple[Literal["full", "left", "bottom", "right", "top"], ...] = ("full", "left", "bottom", "right", "top")
 SAME_SIZE = 1.0  # points of diameter: markers that differ by less look alike
 ALIASES = (
     ("hybrid", "Hybrid"), ("r+vit", "Hybrid"), ("resnet+vit", "Hybrid"), ("bit", "ResNet"), ("resnet", "ResNet"),
