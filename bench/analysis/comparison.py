@@ -28,11 +28,11 @@ def tasks_by_models(evidence: Evidence, costs: Costs) -> Table | None:
     chosen = longest(evidence)
     if not chosen or not evidence.headline:
         return None
-    columns = list(dict.fromkeys(series.last.model for series in chosen))
+    columns = list(dict.fromkeys(_model(series) for series in chosen))
     measures = [m for m in ((HEADLINE, *evidence.measures) if len(evidence.headline) > 1 else evidence.measures)]
     rows: list[dict[str, Any]] = []
     for data in dict.fromkeys(series.last.data for series in chosen):
-        at = {series.last.model: series.last for series in chosen if series.last.data == data}
+        at = {_model(series): series.last for series in chosen if series.last.data == data}
         for measure in measures:
             found = {model: e for model, p in at.items() if (e := evidence.estimate(p, measure)) is not None}
             if found:
@@ -43,7 +43,7 @@ def tasks_by_models(evidence: Evidence, costs: Costs) -> Table | None:
                 rows.append({"data": data, "task": title} | known)
     heads = [Column(key="data", heading="Upstream", numeric=False), Column(key="task", heading="Task", numeric=False)]
     heads += [Column(key=model, heading=model, text=_number) for model in columns]
-    dropped = len({s.last.model for s in evidence.on_axis("compute")} - set(columns))
+    dropped = len({_model(s) for s in evidence.on_axis("compute")} - set(columns))
     note = f"The {len(columns)} models with most compute, of {len(columns) + dropped}. " if dropped else ""
     return Table(
         name="comparison", title="Tasks by models, with core-days", rows=tuple(rows), best="row",
@@ -73,18 +73,24 @@ def many_tasks(evidence: Evidence) -> Table | None:
 
 
 def longest(evidence: Evidence, *, limit: int | None = MAX_MODELS) -> list[Series]:
-    """Per model and upstream set its series with most compute; at most `limit` models, those with most compute."""
+    """Per model and upstream set its series with most compute; at most `limit` models, those with most compute. A model
+    trained by several recipes is as many models: nothing says which of them stands for it."""
     best: dict[tuple[str, str], Series] = {}
     for series in evidence.on_axis("compute"):
-        key = series.last.model, series.last.data
+        key = _model(series), series.last.data
         if key not in best or series.last.train_flops > best[key].last.train_flops:
             best[key] = series
     most: dict[str, float] = {}
     for (model, _), series in best.items():
         most[model] = max(most.get(model, 0.0), series.last.train_flops)
     kept = set(sorted(most, key=lambda model: (-most[model], model))[:limit])
-    ordered = sorted(best.values(), key=lambda s: (family_rank(s.family), most[s.last.model], s.label))
-    return [series for series in ordered if series.last.model in kept]
+    ordered = sorted(best.values(), key=lambda s: (family_rank(s.family), most[_model(s)], s.label))
+    return [series for series in ordered if _model(series) in kept]
+
+
+def _model(series: Series) -> str:
+    """The model, with what sets its recipe apart, whatever it was pre-trained on."""
+    return series.label.replace(f" on {series.last.data}", "", 1)
 
 
 def _cost(costs: Costs, point: Point, key: str) -> float:

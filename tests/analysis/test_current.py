@@ -195,3 +195,9 @@ def test_accuracy_without_copies_is_in_the_table_of_scores() -> None:
             assert row["num_duplicates"] == ""
     (text,) = texts(found, "duplicates")
     assert "mnist up to 3 of 2,000" in text and "0.10 points" in text
+
+
+def test_recipes_of_one_model_are_columns_of_their_own() -> None:
+    made = swept({1e-3: 0.6}, clip=0.0) + swept({1e-3: 0.7}, clip=1.0)
+    compared = next(t for t in tables.build(read(made)) if t.name == "comparison")
+    assert [c.heading for c in compared.columns[2:]] == [f"{MODEL} (clip 0.0)", f"{MODEL} (clip 1.0)"]
