@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FAMILY = "ResNet"
 REVISION = 1
+NAMING = f"R<depth>x<width>[-s1|-s2]; depths {' '.join(map(str, _names.BLOCKS))}; -s1, -s2: a stem for small images"
 
 _PAPER = ("R50x1", "R50x2", "R50x3", "R101x1", "R101x3", "R152x1", "R152x2", "R152x4", "R200x3")
 _SMALL = ("R8x0.125-s2", "R8x0.25-s2", "R11x0.25-s2", "R11x0.5-s2", "R14x0.5-s2", "R26x0.25-s2")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FAMILY = "Hybrid"
 REVISION = 1
+NAMING = "R<depth>[x<width>]+ViT-<row>/<n>: a ResNet's first stages, then a ViT's row; n is the total down-sampling"
 DROPOUT = True  # of the transformer
 
 _PAPER = ("R50+ViT-B/32", "R50+ViT-B/16", "R50+ViT-L/32", "R50+ViT-L/16", "R26+ViT-S/32", "R26+ViT-B/32")

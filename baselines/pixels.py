@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 FAMILY = "Pixels"
 REVISION = 1
+NAMING = "pixels: the image itself as features; a suite only reads it"
 TRAINS = False  # a suite only reads it
 
 

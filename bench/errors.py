@@ -45,8 +45,8 @@ def unknown(kind: str, name: str, allowed: Iterable[str]) -> UserError:
     options = sorted(set(allowed))
     close = nearest(name, options)
     hint = f"Did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
-    shown = ", ".join(options[:40]) + (", …" if len(options) > 40 else "")
-    return UserError(f"Unknown {kind} {name!r}.", f"{hint}Known: {shown}.")
+    shown = ", ".join(options[:40]) + (", …" if len(options) > 40 else ".")
+    return UserError(f"Unknown {kind} {name!r}.", f"{hint}Known: {shown}")
 
 
 def _forget_closed_output() -> None:

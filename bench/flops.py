@@ -25,6 +25,7 @@ EXAMPLES = """examples:
   python -m bench.flops ViT-L/16 --classes 18291 --option head=mlp --images 4.2e9
   python -m bench.flops ViT-H/14 --images 4.2e9 --accelerator H100 --utilisation 0.4
   python -m bench.flops --paper-table
+  python -m bench.flops --list                                        which models there are, and how they are named
 
 conventions: FLOP = 2 MACs, training = 3 forwards. "dense" counts every tap of a convolution, "paper" only taps inside
 the image, as the paper's exaFLOPs do. Norms, softmax and activations are not counted."""
@@ -38,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
         EXAMPLES,
     )
     result.add_argument("model", nargs="?", help="a model's name, such as ViT-B/16, R50x1, R50+ViT-B/16")
+    result.add_argument("--list", action="store_true", help="families, how their models are named, registered names")
     result.add_argument("--paper-table", action="store_true", help="all rows of the paper's Table 6 beside ours")
     result.add_argument("--image-size", type=int, help="pixels per side (default 224, or the model's own)")
     result.add_argument("--channels", type=int, help="of the image (default 3, or the model's own)")
@@ -58,8 +60,8 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     if args.paper_table:
         return _paper_table(as_json=args.json)
-    if not args.model:
-        raise UserError("No model given.", "For example: python -m bench.flops ViT-B/16. Or use --paper-table.")
+    if args.list or not args.model:
+        return _list(as_json=args.json)
     if not 0 < args.utilisation <= 1:
         raise UserError(f"--utilisation {args.utilisation} is not in (0, 1].", "For example 0.4 for 40 %.")
     cost = _count(args)
@@ -167,6 +169,9 @@ def _text(report: dict[str, Any]) -> str:
         ("FLOPs training (6 x MACs)", "train_flops_per_image"),
     )
     lines += [f"  {label:32}" + "".join(f"{report[key][c]:>22,}" for c in conventions) for label, key in rows]
+    if any(report["backward_flops"][c] != 2 * report["forward_flops"][c] for c in conventions):
+        lines.append("    (the usual count, 3 x forward; backward as counted leaves out the gradient of the image, which")
+        lines.append("    nobody needs: forward and backward add up to less)")
     kept = report["activation_bytes"]
     lines.append(f"  {'activations kept for training':32}{kept:>22,} bytes (float32, fused attention)")
     for convention, modules in report.get("by_module", {}).items():
@@ -188,6 +193,23 @@ def _training_lines(training: dict[str, Any]) -> list[str]:
         f"    {gpu['device']}-hours  {gpu['value']:.4g} (assuming {gpu['assumed_utilisation']:.0%} of peak)",
         f"    {training['tpuv3_check']}",
     ]
+
+
+def _list(*, as_json: bool) -> int:
+    """Every family: how its models are named, and those that are registered."""
+    from bench import models
+
+    found = {
+        family.FAMILY: {"naming": getattr(family, "NAMING", None), "names": list(family.names())}
+        for family in models.families()
+    }
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return EXIT_OK
+    for family, about in found.items():
+        print(f"{family}: {about['naming'] or 'these names'}\n  {', '.join(about['names'])}")
+    print("What one costs: python -m bench.flops NAME; the paper's own: --paper-table")
+    return EXIT_OK
 
 
 def _paper_table(*, as_json: bool) -> int:

@@ -38,7 +38,8 @@ def family_of(name: str) -> ModuleType:
     for module in families():
         if module.accepts(name):
             return module
-    raise unknown("model", name, names())
+    error = unknown("model", name, names())
+    raise UserError(error.what, f"{error.fix} How all are named: python -m bench.flops --list")
 
 
 def build(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> nn.Module:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 FAMILY = "ViT"
 REVISION = 1
+NAMING = f"ViT-<row>/<patch size>; rows {' '.join(vit_config.VARIANTS)}; also {', '.join(vit_config.PRESETS)}"
 DROPOUT = True  # an option of this family
 
 _PATCHES = {  # of the registered names; a row that is not listed is registered with patch 16

@@ -103,7 +103,6 @@ def test_presets_use_their_own_sizes(capsys: pytest.CaptureFixture[str]) -> None
     ("arguments", "message"),
     [
         (["ViT-B/17"], "221 or 238"),
-        ([], "--paper-table"),
         (["ViT-B/16", "--classes", "-1"], "classes at least 0"),
         (["R50x1", "--option", "pooling=mean"], "pooling"),
         (["ViT-B/16", "--option", "pooling"], "NAME=VALUE"),
