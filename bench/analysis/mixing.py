@@ -62,16 +62,16 @@ def other_images(evidence: Evidence) -> list[Remark]:
 
 
 def revisions(evidence: Evidence) -> list[Remark]:
-    """Scores of different models that different revisions of a task or a data set gave."""
+    """What stands, made by different revisions of a task, a data set, the training or one model."""
     standing = set(evidence.horizons["directory"])
     used: dict[str, set[int]] = {}
     for record in evidence.records.records:
         gone = {name for task, data in evidence.set_aside.get(record["directory"], ())
                 for name in (f"task:{task.split('@')[0]}", f"data:{data}")}  # fmt: skip
         for name, revision in (record.get("revisions") or {}).items() if record["directory"] in standing else ():
-            if ":" in name and name not in gone:
-                used.setdefault(name, set()).add(revision)
-    mixed = [f"{name.replace(':', ' ')} ({join([str(r) for r in sorted(found)])})"
+            if name not in gone:
+                used.setdefault(f"{name}:{record['cell']['model']}" if name == "model" else name, set()).add(revision)
+    mixed = [f"{name.replace(':', ' ', 1)} ({join([str(r) for r in sorted(found)])})"
              for name, found in sorted(used.items()) if len(found) > 1]  # fmt: skip
     text = f"Records mix revisions of {join(mixed)}: run the study again for scores that compare."
     return [("mixed revisions", "warning", text)] if mixed else []

@@ -106,7 +106,14 @@ def test_models_that_different_revisions_judged_are_named() -> None:
     made = world(seeds=(0,)) + [r for r in World(seed=5).records() if r["cell"]["model"] == "ResNet-mini"]
     made[0]["revisions"]["task:fewshot"] = 2
     (text,) = texts(study(made), "mixed revisions")
-    assert "task fewshot (1 and 2)" in text
+    assert "task fewshot (1 and 2)" in text and "model" not in text
+    for record in made[1:]:
+        record["revisions"] |= {"model": 2}  # another family: its own count
+    assert "model" not in texts(study(made), "mixed revisions")[0]
+    for record in made[1:]:
+        record["revisions"] |= {"recipe": 2, "task:fewshot": 2}
+    (text,) = texts(study(made), "mixed revisions")
+    assert "recipe (1 and 2)" in text and "fewshot" not in text
 
 
 def test_seeds_trained_on_other_images_under_the_same_name_are_not_pooled() -> None:
