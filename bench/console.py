@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rich.console import Console, Group
@@ -12,10 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from bench.cost import units
+from bench.estimate import BUSY
 from bench.planner import Plan, PlannedCell
 
 LOG_EVERY = 15.0  # seconds between plain lines
 LARGE = 1e18  # FLOPs from which a plan is also given in accelerator time
+SMALL = 64  # pixels per side, up to which a large accelerator waits for its host more than it computes
 CLUSTER_UTILISATION = 0.4  # what well-tuned ViT training reaches; assumed, and said so
 
 
@@ -45,6 +47,16 @@ def count(value: float) -> str:
         if value >= factor:
             return f"{value / factor:.3g} {suffix}"
     return f"{value:,.0f}"
+
+
+def ticker(console: Console) -> Callable[[int, int], None]:
+    """Shows how many models are calibrated, in one line that is written over; nothing in a log."""
+
+    def tick(done: int, total: int) -> None:
+        if console.is_terminal:
+            console.print(f"{done} of {total} models", style="dim", highlight=False, end="\r" if done < total else "\n")
+
+    return tick
 
 
 def plan_table(plan: Plan) -> Table:
@@ -106,14 +118,35 @@ def plan_summary(plan: Plan) -> list[str]:
         low, high = 0.85 * plan.seconds, 1.25 * plan.seconds
         basis = "calibrated on this machine" if plan.measured else "partly assumed; see --json"
         lines.append(f"Expected: {duration(low)} to {duration(high)} on {plan.device}, {how} ({basis}).")
-        if total > LARGE:
-            hours, proxy = units.gpu_hours(total, "H100", CLUSTER_UTILISATION), units.tpuv3_core_days(total)
+        share = min((rate.share for rate in plan.rates.values()), default=1.0)
+        if share < BUSY:
             lines.append(
-                f"On a cluster: about {hours.value:,.0f} H100-hours at {CLUSTER_UTILISATION:.0%} of its bfloat16 peak "
-                f"(assumed), or {proxy.value:,.0f} TPUv3-core-days (proxy, at the paper's own {proxy.assumed:.0%})."
+                f"This machine is busy: the calibration got {share:.0%} of a processor. The time is that of a free "
+                "machine; while others use it, expect more."
             )
+        if total and (plan.accelerator or total > LARGE or (plan.scale != "cpu" and plan.device == "cpu")):
+            lines += _accelerator_lines(plan, total)
     notes = [(cell.name, cell.note) for cell in plan.cells if cell.note]
     return lines + [f"Note: {text}" for text in by_reason(notes)]
+
+
+def _accelerator_lines(plan: Plan, total: float) -> list[str]:
+    """What a study takes on the devices that it is meant for, from its FLOPs."""
+    hours, proxy = units.gpu_hours(total, plan.accelerator or "H100", CLUSTER_UTILISATION), units.tpuv3_core_days(total)
+    lines = [
+        f"On accelerators: about {_amount(hours.value)} {hours.unit} at {CLUSTER_UTILISATION:.0%} of its bfloat16 peak "
+        f"(assumed), or {_amount(proxy.value)} TPUv3-core-days (proxy, at the paper's own {proxy.assumed:.0%})."
+    ]
+    if any(cell.cell.image_size <= SMALL for cell in plan.todo):
+        lines.append(
+            f"Models at {SMALL} px and less come nowhere near that utilisation: take it as the least; bench.plan on "
+            "the accelerator itself measures."
+        )
+    return lines
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def by_reason(cells: Iterable[tuple[str, str]]) -> list[str]:

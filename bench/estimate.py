@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from bench.errors import UserError
 from bench.exec.environment import child_environment
 from bench.spec import Cell, canonical, to_json
 
+BUSY = 0.7  # share of a processor below which others are taken to be using it
 START_SECONDS = 4.0  # a worker's start: interpreter, torch, first data set
 
 
@@ -43,6 +47,7 @@ class Rates:
     params: int
     measured: bool
     basis: str
+    share: float = 1.0  # of a processor, that the measurement got
 
 
 def model_key(cell: Cell, classes: int) -> str:
@@ -126,29 +131,43 @@ def evaluation_images(cell: Cell, sizes: dict[str, DataSize]) -> int:
     return total
 
 
+def _jobs(cells: list[Cell], sizes: dict[str, DataSize], *, device: str) -> dict[str, dict[str, Any]]:
+    """What `bench.exec.calibrate` is asked, by what a rate depends on."""
+    jobs: dict[str, dict[str, Any]] = {}
+    for cell in cells:
+        size = sizes[cell.data]
+        measure = size.shape is not None or device != "cpu"
+        jobs[model_key(cell, size.classes)] = {"cell": to_json(cell), "classes": size.classes, "measure": measure}
+    return jobs
+
+
 def calibrate(
-    cells: list[Cell], sizes: dict[str, DataSize], *, device: str, threads: int, workers: int
+    cells: list[Cell], sizes: dict[str, DataSize], *, device: str, threads: int, workers: int,
+    tick: Callable[[int, int], None] = lambda *_: None,
 ) -> tuple[dict[str, Rates], dict[str, Any]]:
     """Rates of every distinct model, measured by `workers` processes at once as the study will run; and what else they
     found that workers can be spared (bench/cost/known.py).
 
+    A processor is not asked how fast it would train on images that are not here: that is derived from the FLOPs.
+
+    Args:
+        tick: told (models done, of how many).
+
     Raises:
         UserError: a model cannot be built for its data.
     """
-    jobs: dict[str, dict[str, Any]] = {}
-    for cell in cells:
-        classes = sizes[cell.data].classes
-        jobs[model_key(cell, classes)] = {"cell": to_json(cell), "classes": classes}
+    jobs = _jobs(cells, sizes, device=device)
     if not jobs:
         return {}, {}
     shares = [dict(list(jobs.items())[i::workers]) for i in range(min(workers, len(jobs)))]
     command = [sys.executable, "-m", "bench.exec.calibrate", "--device", device, "--threads", str(threads)]
+    errors = [tempfile.TemporaryFile("w+") for _ in shares]  # noqa: SIM115 - live as long as the processes
     running = [
         subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True,
             env=child_environment(threads),
         )
-        for _ in shares
+        for file in errors
     ]  # fmt: skip
     for process, share in zip(running, shares, strict=True):
         assert process.stdin is not None
@@ -157,12 +176,22 @@ def calibrate(
         process.stdin = None
     rates: dict[str, Rates] = {}
     parts = []
-    for process in running:
-        output, errors = process.communicate()
-        if process.returncode:
-            text = errors.strip().removeprefix("error: ")
+
+    def read(process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            answer = json.loads(line)
+            if "known" in answer:
+                parts.append(answer["known"])
+            else:
+                rates[answer["key"]] = Rates(**answer["rates"])
+                tick(len(rates), len(jobs))
+
+    with ThreadPoolExecutor(len(running)) as pool:
+        list(pool.map(read, running))
+    for process, file in zip(running, errors, strict=True):
+        if process.wait():
+            file.seek(0)
+            text = file.read().strip().removeprefix("error: ")
             raise UserError(text.splitlines()[-1] if "Traceback" in text else text or "The calibration failed.")
-        answer = json.loads(output)
-        rates |= {key: Rates(**value) for key, value in answer["rates"].items()}
-        parts.append(answer["known"])
     return rates, known.merge(parts)

@@ -170,8 +170,8 @@ def _text(report: dict[str, Any]) -> str:
     )
     lines += [f"  {label:32}" + "".join(f"{report[key][c]:>22,}" for c in conventions) for label, key in rows]
     if any(report["backward_flops"][c] != 2 * report["forward_flops"][c] for c in conventions):
-        lines.append("    (the usual count, 3 x forward; backward as counted leaves out the gradient of the image, which")
-        lines.append("    nobody needs: forward and backward add up to less)")
+        lines.append("    (the usual count, 3 x forward; backward as counted leaves out the gradient of the image,")
+        lines.append("    which nobody needs: forward and backward add up to less)")
     kept = report["activation_bytes"]
     lines.append(f"  {'activations kept for training':32}{kept:>22,} bytes (float32, fused attention)")
     for convention, modules in report.get("by_module", {}).items():
@@ -199,7 +199,7 @@ def _list(*, as_json: bool) -> int:
     """Every family: how its models are named, and those that are registered."""
     from bench import models
 
-    found = {
+    found: dict[str, dict[str, Any]] = {
         family.FAMILY: {"naming": getattr(family, "NAMING", None), "names": list(family.names())}
         for family in models.families()
     }

@@ -53,6 +53,7 @@ class Plan:
     rates: dict[str, Rates]
     sizes: dict[str, DataSize]
     data_root: Path | None = None
+    accelerator: str | None = None  # also to be costed on; None: where it is meant for one
     notes: tuple[str, ...] = ()  # where the study is not as the suite says
     known: dict[str, Any] = field(default_factory=dict, repr=False)  # for the workers: bench/cost/known.py
 
@@ -94,6 +95,7 @@ def make(
     ranks: int = 1,
     data_root: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
+    tick: Callable[[int, int], None] = lambda *_: None,
 ) -> Plan:
     """Look at the store, calibrate what is missing, and cost it.
 
@@ -116,7 +118,9 @@ def make(
         sizes = estimate.data_sizes(training, root=data_root, absent_too=scale == "paper")
         estimate.check_images(training, sizes)
         say("Calibrating on this machine …")
-        rates, known = estimate.calibrate(training, sizes, device=device, threads=threads, workers=workers * ranks)
+        rates, known = estimate.calibrate(
+            training, sizes, device=device, threads=threads, workers=workers * ranks, tick=tick
+        )  # fmt: skip
     planned = [_planned(cell, name, state, rates, sizes, ranks) for cell, name, state in found]
     return Plan(
         suite=suite, scale=scale, store=store, cells=tuple(planned), device=device, workers=workers, threads=threads,

@@ -55,6 +55,7 @@ def add_study_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--device", default="auto", help="cpu, cuda, or auto")
     p.add_argument("--workers", type=positive, help="cells to run at once (default: one per core; one per GPU)")
     p.add_argument("--ranks", type=positive, default=1, help="processes that train each cell together (one per GPU)")
+    p.add_argument("--accelerator", help="also cost it on this one, from FLOPs: H100, A100, … (assumes a utilisation)")
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
 
 
@@ -191,7 +192,9 @@ def note_wanted_cells(arguments: argparse.Namespace, plan: Any) -> None:
 
 def make_plan(arguments: argparse.Namespace, console: Console) -> Any:
     """The plan for parsed study options."""
+    from bench import console as views
     from bench import planner
+    from bench.cost import peaks
 
     device = resolve_device(arguments.device)
     scale = resolve_scale(arguments.scale, device)
@@ -199,6 +202,8 @@ def make_plan(arguments: argparse.Namespace, console: Console) -> Any:
     notes: list[str] = []
     changes = Overrides.parsed(arguments)
     cells = cells_of(arguments.suite, options, arguments.only, arguments.tasks, changes, say=notes.append)
+    if arguments.accelerator:
+        peaks.accelerator(arguments.accelerator)
     possible.check_folder(arguments.results, write=not arguments.plan)
     if arguments.data_root is not None and not arguments.data_root.is_dir():
         raise UserError(f"--data-root {arguments.data_root} is not a folder.", "Create it, or give another.")
@@ -211,9 +216,9 @@ def make_plan(arguments: argparse.Namespace, console: Console) -> Any:
     plan = planner.make(
         cells, suite=arguments.suite, scale=scale, store=arguments.results / arguments.suite, device=device,
         workers=workers, threads=threads, ranks=arguments.ranks, data_root=arguments.data_root,
-        say=lambda text: console.print(text, style="dim", highlight=False),
+        say=lambda text: console.print(text, style="dim", highlight=False), tick=views.ticker(console),
     )  # fmt: skip
-    return dataclasses.replace(plan, notes=tuple(notes))
+    return dataclasses.replace(plan, notes=tuple(notes), accelerator=arguments.accelerator)
 
 
 def plan_json(plan: Any) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""Measures training and evaluation rates: JSON {key: {"cell", "classes"}} on standard input; on output {"rates":
-{key: rates}, "known": what else was found that workers need (bench/cost/known.py)}.
+"""Measures training and evaluation rates: JSON {key: {"cell", "classes", "measure"}} on standard input; on output a
+line {"key", "rates"} for each, then {"known": what else was found that workers need (bench/cost/known.py)}.
 
 Run as a process of its own so that it sees the thread settings and the neighbours that a worker will see.
 """
@@ -10,6 +10,8 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,11 +20,39 @@ from bench.cost import flops, known, peaks
 from bench.cost.flops import ModelCost
 from bench.cost.peaks import Peak
 from bench.errors import EXIT_OK, command
+from bench.estimate import BUSY
 from bench.spec import Cell, cell_from_json
 
 SECONDS = 0.35  # of training steps per model, after warming up
+LIMIT = 3.0  # seconds after which a model is not tried again, warm or not
 TOO_SLOW = 2.0  # seconds that one step may be expected to take; beyond, it is derived instead of measured
 ASSUMED = 0.3  # utilisation assumed where nothing is measured
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What passes for everybody, and what this thread gets of it; both in seconds."""
+
+    wall: Callable[[], float] = time.perf_counter
+    own: Callable[[], float] = time.thread_time
+
+
+def quickest(run: Callable[[], object], *, clock: Clock = Clock()) -> tuple[float, float]:
+    """(seconds of the quickest call, the share of a processor that the calls got).
+
+    On a busy machine the seconds are the thread's own: a call of a second is interrupted whichever call it is.
+    """
+    begun = clock.wall()
+    calls: list[tuple[float, float]] = []
+    while len(calls) < 2 or (clock.wall() - begun < LIMIT and sum(wall for wall, _ in calls[1:]) < SECONDS):
+        wall, own = clock.wall(), clock.own()
+        run()
+        calls.append((clock.wall() - wall, clock.own() - own))
+        if clock.wall() - begun > LIMIT:
+            break
+    warm = calls[1:] or calls
+    share = min(1.0, sum(own for _, own in warm) / max(1e-9, sum(wall for wall, _ in warm)))
+    return min(own if share < BUSY else wall for wall, own in warm), share
 
 
 class Calibration:
@@ -33,14 +63,14 @@ class Calibration:
         self.peaks: dict[str, Peak] = {}
         self.costs: list[tuple[ModelCost, flops.Options]] = []
 
-    def rates(self, cell: Cell, classes: int) -> dict[str, Any]:
-        """Rates of one model, as the fields of `bench.estimate.Rates`."""
+    def rates(self, cell: Cell, classes: int, *, measure: bool) -> dict[str, Any]:
+        """Rates of one model, as the fields of `bench.estimate.Rates`; derived from its FLOPs without `measure`."""
         sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
         cost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
         self.costs.append((cost, cell.model_options))
         dtype = _dtype(cell, sizes, self.device)
         self.peaks[dtype] = peaks.peak(dtype, device=self.device, threads=self.threads)
-        return _rates(cell, cost, sizes, peak=self.peaks[dtype], device=self.device)
+        return _rates(cell, cost, sizes, peak=self.peaks[dtype], device=self.device, measured=measure)
 
     def known(self) -> dict[str, Any]:
         return known.describe(measured=self.peaks, costs=self.costs)
@@ -58,26 +88,29 @@ def _dtype(cell: Cell, sizes: dict[str, Any], device: str) -> str:
     return precision.resolve(cell.recipe.dtype, device, model)
 
 
-def _rates(cell: Cell, cost: ModelCost, sizes: dict[str, Any], *, peak: Peak, device: str) -> dict[str, Any]:
+def _rates(
+    cell: Cell, cost: ModelCost, sizes: dict[str, Any], *, peak: Peak, device: str, measured: bool
+) -> dict[str, Any]:
     result: dict[str, Any] = {"train_flops_per_image": cost.train_flops_per_image, "params": cost.params}
     per_image = max(1, cost.train_flops_per_image["dense"])
-    if cell.recipe.batch * per_image / (ASSUMED * peak.flops_per_second) > TOO_SLOW:
+    if not measured or cell.recipe.batch * per_image / (ASSUMED * peak.flops_per_second) > TOO_SLOW:
         rate = ASSUMED * peak.flops_per_second / per_image
         basis = f"not measured: {ASSUMED:.0%} of {peak.source} assumed"
         return result | {
             "train_images_per_second": rate, "eval_images_per_second": 3 * rate, "measured": False, "basis": basis,
         }  # fmt: skip
-    train, evaluate = measure(cell, sizes, device=device, trains=cost.params > 0)
+    train, evaluate, share = measure(cell, sizes, device=device, trains=cost.params > 0)
     return result | {
         "train_images_per_second": train,
         "eval_images_per_second": evaluate,
         "measured": True,
-        "basis": f"measured over {SECONDS:g} s",
+        "basis": f"measured over {SECONDS:g} s, with {share:.0%} of a processor",
+        "share": share,
     }
 
 
-def measure(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -> tuple[float, float]:
-    """(training, evaluation) images per second of the real step on made-up images."""
+def measure(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -> tuple[float, float, float]:
+    """(training, evaluation) images per second of the real step on made-up images; the share of a processor it got."""
     import torch
 
     from bench import models
@@ -100,16 +133,18 @@ def measure(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -> 
         if device != "cpu":
             torch.cuda.synchronize()
 
+    shares: list[float] = []
+
     def rate(run: Any, per_call: int) -> float:
-        run(), run()
-        synchronise()
-        start, calls = time.perf_counter(), 0
-        while time.perf_counter() - start < SECONDS or not calls:
+        def call() -> None:
             run()
             synchronise()
-            calls += 1
-        return calls * per_call / (time.perf_counter() - start)
 
+        seconds, share = quickest(call, clock=clock)
+        shares.append(share)
+        return per_call / seconds
+
+    clock = Clock() if device == "cpu" else Clock(own=time.perf_counter)  # a processor that waits for the GPU is idle
     train = float("inf")
     if trains:
         horizon = (cell.recipe.batch * 1000,)
@@ -123,7 +158,7 @@ def measure(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -> 
     model.eval()
     features = extractor(model, image_size=side, channels=cell.channels, device=device, batch=256)
     evaluate = rate(lambda: features(images.images_NHWC[:256]), 256)
-    return (train if trains else evaluate), evaluate
+    return (train if trains else evaluate), evaluate, min(shares)
 
 
 @command
@@ -136,10 +171,10 @@ def main(argv: list[str] | None = None) -> int:
 
     torch.set_num_threads(options.threads)
     calibration = Calibration(device=options.device, threads=options.threads)
-    found = {
-        key: calibration.rates(cell_from_json(job["cell"]), job["classes"]) for key, job in json.load(sys.stdin).items()
-    }
-    print(json.dumps({"rates": found, "known": calibration.known()}))
+    for key, job in json.load(sys.stdin).items():
+        rates = calibration.rates(cell_from_json(job["cell"]), job["classes"], measure=job["measure"])
+        print(json.dumps({"key": key, "rates": rates}), flush=True)
+    print(json.dumps({"known": calibration.known()}))
     return EXIT_OK
 
 
