@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +19,7 @@ from bench.planner import Plan, PlannedCell
 LOG_EVERY = 15.0  # seconds between plain lines
 LARGE = 1e18  # FLOPs from which a plan is also given in accelerator time
 SMALL = 64  # pixels per side, up to which a large accelerator waits for its host more than it computes
+SPARE = ("images", "budgets", "FLOPs", "done", "seeds")  # columns of a plan, the least useful first
 CLUSTER_UTILISATION = 0.4  # what well-tuned ViT training reaches; assumed, and said so
 
 
@@ -59,6 +61,23 @@ def ticker(console: Console) -> Callable[[int, int], None]:
     return tick
 
 
+def show_table(table: Table, console: Console, *, spare: Iterable[str] = ()) -> None:
+    """Print a table within the console's width: columns that can be spared go, then what is left is folded, so that no
+    two names look alike. In a log no line ends in blanks."""
+    options = console.options.update(max_width=100_000)
+    for name in spare:
+        if Measurement.get(console, options, table).maximum <= console.width:
+            break
+        table.columns = [column for column in table.columns if column.header != name]
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as capture:
+        console.print(table)
+    for line in capture.get().splitlines():
+        console.print(Text(line.rstrip()), soft_wrap=True)
+
+
 def plan_table(plan: Plan) -> Table:
     """One row per (model, data set): recipes where there are several, seeds, budgets (images seen), images, FLOPs, time
     on one worker."""
@@ -73,7 +92,7 @@ def plan_table(plan: Plan) -> Table:
         ("model", "left"), ("upstream", "left"), *([("recipes", "right")] if swept else []), ("seeds", "right"),
         ("budgets", "left"), ("images", "right"), ("FLOPs", "right"), ("one worker", "right"), ("done", "right"),
     ):  # fmt: skip
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
     for key, members in groups.items():
         model, data, horizons = key
         left = [m for m in members if m.state != "done"]

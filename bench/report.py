@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,13 +142,13 @@ def to_json(paths: ReportPaths) -> dict[str, Any]:
 
 def say(paths: ReportPaths, console: Console) -> None:
     """Print what was found, what cannot be told, and where the report is."""
-    from rich.padding import Padding
     from rich.text import Text
 
     for line in paths.findings.lines():
-        indent = len(line) - len(line.lstrip())
-        text = Text(line.strip(), style="" if indent else "bold")
-        console.print(Padding(text, (0, 0, 0, indent)), highlight=False)
+        indent = " " * (len(line) - len(line.lstrip()))
+        rows = textwrap.wrap(line.strip(), max(20, console.width - 1), initial_indent=indent, subsequent_indent=indent)
+        for row in rows:
+            console.print(Text(row, style="" if indent else "bold"), highlight=False, soft_wrap=True)
     console.print(Text(f"Report: {paths.html}"), soft_wrap=True)
 
 

@@ -264,7 +264,7 @@ def show_plan(plan: Any, console: Console, *, suite: Any) -> None:
     from bench import console as views
 
     console.print(f"[bold]{plan.suite}[/bold] at scale {plan.scale}: {suite.QUESTION}", highlight=False, soft_wrap=True)
-    console.print(views.plan_table(plan))
+    views.show_table(views.plan_table(plan), console, spare=views.SPARE)
     for line in (*plan.notes, *_absent(plan, suite)):
         console.print(line, highlight=False, soft_wrap=True)
     for line in views.plan_summary(plan):

@@ -68,6 +68,8 @@ def main(argv: list[str] | None = None) -> int:
     from rich.console import Console
     from rich.table import Table
 
+    from bench.console import show_table
+
     console = Console()
     for name, cells in found.items():
         counts = Counter(cell["state"] for cell in cells)
@@ -75,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.suite:
             table = Table(box=None, header_style="bold", pad_edge=False)
             for column in ("cell", "state", "done", "attempts", "note"):
-                table.add_column(column)
+                table.add_column(column, overflow="fold")
             for cell in cells:
                 row = (
                     cell["name"],
@@ -85,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
                     cell["note"] or "",
                 )
                 table.add_row(*row)
-            console.print(table)
+            show_table(table, console, spare=("attempts", "done"))
     return EXIT_OK
 
 
