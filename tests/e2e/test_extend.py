@@ -157,11 +157,14 @@ def test_a_new_suite_with_its_own_family_data_task_and_figure(extended, bench, t
 
 def test_the_newcomers_work_in_the_suites_there_were(extended, bench, tmp_path):
     done = bench(
-        "run", "--suite", "smoke", "--models", "MLP-16", "--data", "stripes", "--tasks", "fewshot,centroid",
-        "--only", "mlp-16*100", project=extended,
+        "plan", "--suite", "smoke", "--models", "MLP-16", "--data", "stripes", "--tasks", "fewshot,centroid", "--json",
+        project=extended, check=True,
     )  # fmt: skip
-    # stripes has 400 images: the suite's 1,000 is refused with what there is
-    assert done.returncode == 2 and "stripes has only 400 training images" in done.stderr
+    plan = json.loads(done.stdout)  # stripes has 400 images: the suite's 1,000 are all of them
+    assert {planned["cell"]["num_images"] for planned in plan["cells"]} == {100, None}
+    assert plan["notes"] == ["stripes has 400 training images; they stand for the suite's 1,000."]
+    refused = bench("plan", "--suite", "smoke", "--models", "MLP-16", "--data", "stripes@1000", project=extended)
+    assert refused.returncode == 2 and "stripes has only 400 training images" in refused.stderr
     done = bench("run", "--suite", "smoke", "--models", "MLP-16", "--tasks", "fewshot,centroid", project=extended)
     assert done.returncode == 0, done.stdout + done.stderr
     (record,) = [read_record(p) for p in (tmp_path / "results").glob("smoke/cells/mlp*1000*/record.json")]
