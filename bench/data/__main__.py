@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -101,10 +103,12 @@ def download(arguments: argparse.Namespace) -> None:
 
 def _show_list(rows: list[dict[str, Any]]) -> None:
     width = max(len(row["name"]) for row in rows)
+    columns = max(width + 34, shutil.get_terminal_size(fallback=(100_000, 24)).columns)  # a log is not folded
     print(f"{'data set':{width}}  {'here':10}  what it holds (licence)")
     for row in rows:
         here = "yes" if row["available"] else "--download" if row["download"] else "no"
-        print(f"{row['name']:{width}}  {here:10}  {row['description']} ({row['licence']})")
+        line = f"{row['name']:{width}}  {here:10}  {row['description']} ({row['licence']})"
+        print(textwrap.fill(line, columns, subsequent_indent=" " * (width + 14)))
     print("How to get one: python -m bench.data NAME")
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from bench import console as views
 from bench import report
+from bench.data import __main__ as data
 from bench.spec import Cell
 from tests.e2e.test_failures import plan_of
 
@@ -40,3 +41,9 @@ def test_a_log_has_no_trailing_blanks():
     report.say(SimpleNamespace(findings=SimpleNamespace(lines=lambda: lines), html="report.html"), console)
     rows = console.file.getvalue().splitlines()
     assert all(row == row.rstrip() and len(row) <= 60 for row in rows) and rows[-2].startswith("  ")
+
+
+def test_the_list_of_data_sets_is_as_wide_as_the_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "72")
+    assert data.main([]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 72
