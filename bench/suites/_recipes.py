@@ -1,6 +1,6 @@
 """The recipe that the suites share: the same for every model but for its learning rate.
 
-Rates were chosen per model at scale `cpu` on held-out upstream accuracy, never on a downstream set: of six rates
+Rates were chosen per model at scale `cpu` on the upstream set's test images, never on a downstream set: of six rates
 spaced x2, the lowest within two points of the best (higher ones vary more between seeds). `python -m bench.run --suite
 rates` is the sweep; results/reference/rates-cpu/ is what it gave. A model that was not swept gets its family's: the
 geometric mean of the family's chosen rates, down to a rate of the sweep.

@@ -1,4 +1,4 @@
-"""Which learning rate does each family train best with? Read by held-out upstream accuracy alone, nothing downstream.
+"""Which learning rate does each family train best with? Read on the upstream set's test images alone, nothing downstream.
 
 Its report chooses (bench/analysis/rates.py) and prints the lines that `_recipes.py` holds; what they rest on is in
 results/reference/rates-cpu/. Any other suite chooses in the same way with --sweep lr=1e-3,2e-3,4e-3.
@@ -13,7 +13,7 @@ from bench.suites._contract import SuiteOptions, merge, pick
 from bench.suites._recipes import recipe_for
 from bench.suites._scales import SCALES
 
-QUESTION = "which learning rate does each family train best with, by held-out upstream accuracy?"
+QUESTION = "which learning rate does each family train best with, by accuracy on the upstream set's test images?"
 FIGURES: tuple[str, ...] = ()
 HEADLINE: tuple[str, ...] = ()
 FAR: tuple[str, ...] = ()
