@@ -146,7 +146,7 @@ def run(
                     failures.pop(event["cell"], None)
                 on_event(index, event)
             tick()
-    except BrokenPipeError as error:
+    except (BrokenPipeError, SystemExit) as error:  # rich turns the first into the second
         pool.stop()
         raise Interrupted("nobody reads the output; every running cell was saved") from error
     except BaseException:

@@ -79,7 +79,9 @@ def test_equal_reasons_are_said_once_with_the_number_of_cells():
     assert sum("same" in line for line in console.plan_summary(replace(plan_of(HOPELESS, ""), cells=notes))) == 1
 
 
-@pytest.mark.parametrize("error, raised", [(BrokenPipeError, Interrupted), (RuntimeError, RuntimeError)])
+@pytest.mark.parametrize("error, raised", [
+    (BrokenPipeError, Interrupted), (SystemExit, Interrupted), (RuntimeError, RuntimeError),
+])
 def test_workers_are_asked_to_save_when_the_display_fails(error, raised, tmp_path, monkeypatch):
     asked = []
 
