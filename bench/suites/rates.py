@@ -1,4 +1,4 @@
-"""Which learning rate does each family train best with? Read on the upstream set's test images alone, nothing downstream.
+"""Which learning rate does each family train best with? Read on the upstream set's test images, nothing downstream.
 
 Its report chooses (bench/analysis/rates.py) and prints the lines that `_recipes.py` holds; what they rest on is in
 results/reference/rates-cpu/. Any other suite chooses in the same way with --sweep lr=1e-3,2e-3,4e-3.
