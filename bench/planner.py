@@ -11,7 +11,7 @@ from bench import discover, estimate
 from bench.estimate import START_SECONDS, DataSize, Rates
 from bench.spec import Cell
 from bench.store.cells import Study
-from bench.store.state import State, state_of
+from bench.store.state import State, states_of
 from bench.train.schedule import images_trained
 
 
@@ -104,10 +104,9 @@ def make(
     """
     study = Study(store)
     study.check()
-    found: list[tuple[Cell, str, State]] = []
-    for cell in cells:
-        directory = study.cell(cell)
-        found.append((cell, directory.path.name, state_of(directory)))
+    directories = [study.cell(cell) for cell in cells]
+    names = [directory.path.name for directory in directories]
+    found = list(zip(cells, names, states_of(directories), strict=True))
     missing = [cell for cell, _, (state, *_rest) in found if state != "done"]
     rates: dict[str, Rates] = {}
     sizes: dict[str, DataSize] = {}

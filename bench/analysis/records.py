@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
-import os
-import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,11 +13,10 @@ import pandas as pd
 from bench.analysis.curves import curve_of
 from bench.analysis.table import ScoreRows, join
 from bench.errors import UserError
-from bench.store import plan
+from bench.store import plan, processes
 from bench.store.records import DamagedRecord, read_record
 
 CHUNK = 250  # folders
-MANY_CHUNKS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +77,7 @@ def load(directory: Path, *, suite: str | None = None) -> Records:
     records: list[dict[str, Any]] = []
     damaged: list[Damaged] = []
     unfinished: list[str] = []
-    for part in _parts(folders):
+    for part in processes.in_chunks(_read, folders, size=CHUNK):
         scores.append(part.scores.copy())  # the pool's thread made it, and its memory would serve that thread alone
         records += [shared.of(record) for record in part.records]
         damaged += part.damaged
@@ -101,18 +96,6 @@ class _Part:
     records: list[dict[str, Any]] = field(default_factory=list)
     damaged: list[Damaged] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
-
-
-def _parts(folders: Sequence[Path]) -> Iterator[_Part]:
-    """Every folder, in order. Thousands are read by as many processes as there are cores: most of the time goes into
-    parsing and digests. They are forked, which is only safe while no library has started threads (torch does)."""
-    chunks = [folders[start : start + CHUNK] for start in range(0, len(folders) or 1, CHUNK)]
-    if len(chunks) < MANY_CHUNKS or not hasattr(os, "fork") or "torch" in sys.modules:
-        yield from map(_read, chunks)
-        return
-    workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2, 8)
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
-        yield from pool.map(_read, chunks)
 
 
 def _read(folders: Sequence[Path]) -> _Part:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from bench.store import checkpoints, records
+from collections.abc import Sequence
+
+from bench.store import checkpoints, processes, records
 from bench.store.cells import CellDirectory, attempt_status
 
 State = tuple[str, float, str | None]
+CHUNK = 50  # cells
 
 
 def state_of(directory: CellDirectory) -> State:
@@ -31,3 +34,16 @@ def state_of(directory: CellDirectory) -> State:
         fraction = progress["work"] / progress["total_work"] if progress["total_work"] else 0.0
         return ("failed", fraction, reason) if failed else ("partial", fraction, None)
     return ("failed", 0.0, reason) if failed else ("missing", 0.0, None)
+
+
+def states_of(directories: Sequence[CellDirectory]) -> list[State]:
+    """`state_of` each, in order.
+
+    Raises:
+        As `state_of`.
+    """
+    return [state for part in processes.in_chunks(_states, directories, size=CHUNK) for state in part]
+
+
+def _states(directories: Sequence[CellDirectory]) -> list[State]:
+    return [state_of(directory) for directory in directories]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 from bench.analysis import checks, records, table
 from bench.analysis.tables import scores_csv
 from bench.errors import UserError
+from bench.store import processes
 from bench.store.records import DamagedRecord, read_record, write_record
 from tests.analysis._records import World, write
 from tests.analysis._study import read
@@ -127,8 +129,8 @@ def test_many_processes_read_what_one_does(results: Path, monkeypatch: pytest.Mo
     paths[3].write_text("{")
     alone = records.load(results)
     monkeypatch.setattr(records, "CHUNK", 1)
-    monkeypatch.setattr(records, "MANY_CHUNKS", 1)
-    monkeypatch.delitem(records.sys.modules, "torch", raising=False)
+    monkeypatch.setattr(processes, "MANY_CHUNKS", 1)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
     together = records.load(results)
     assert (together.records, together.damaged, together.unfinished) == (
         alone.records, alone.damaged, alone.unfinished)  # fmt: skip

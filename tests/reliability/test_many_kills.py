@@ -6,10 +6,10 @@ import signal
 
 import pytest
 
-from bench import planner
 from bench.spec import Cell, TaskSpec
 from bench.store import faults
 from bench.store.cells import Study
+from bench.store.state import state_of
 from bench.suites._recipes import recipe_for
 from tests.reliability._attempt import attempt
 from tests.reliability.test_kill import timeless
@@ -40,7 +40,7 @@ def test_thirty_kills_at_every_named_point_change_nothing(tmp_path):
     done = 0.0
     for number, kill in enumerate(KILLS):
         assert attempt(killed, [CELL], kill) == -signal.SIGKILL, f"kill {number}, {kill}, did not happen"
-        state, fraction, _ = planner.state_of(Study(killed).cell(CELL))  # whatever was killed can be looked at
+        state, fraction, _ = state_of(Study(killed).cell(CELL))  # whatever was killed can be looked at
         assert state != "damaged" and fraction >= done
         done = fraction
     assert attempt(killed, [CELL]) == 0
