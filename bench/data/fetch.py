@@ -8,7 +8,6 @@ is right. An archive is unpacked beside its place too; each folder in it appears
 from __future__ import annotations
 
 import hashlib
-import http.client
 import os
 import shutil
 import stat
@@ -16,8 +15,6 @@ import sys
 import tarfile
 import tempfile
 import time
-import urllib.error
-import urllib.request
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -79,6 +76,10 @@ def fetch(file: File, root: Path) -> bool:
 
 
 def _download(file: File, target: Path) -> None:
+    import http.client  # here: sets name their files wherever they are listed, and hardly ever get one
+    import urllib.error
+    import urllib.request
+
     part = target.with_name(f".{target.name}.part")
     have = part.stat().st_size if part.is_file() else 0
     if urlsplit(file.url).scheme not in SCHEMES:

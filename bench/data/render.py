@@ -15,15 +15,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image, ImageFilter, ImageFont, features
 
 from bench.data import _cache
 from bench.data.images import ImageSet
 from bench.data.randomness import uniforms
 from bench.errors import UserError
+
+if TYPE_CHECKING:  # a plan names what is drawn, and draws nothing
+    from PIL import Image, ImageFont
 
 SIZE = 28  # pixels of the finished image
 BOX = 20  # the longer side of an undeformed character, as in MNIST
@@ -116,6 +118,8 @@ def render_classes(
 
 def draw(faces: Sequence[tuple[Path, str]], numbers_NU: np.ndarray, variation: Variation) -> Iterator[np.ndarray]:
     """uint8 images (28, 28): the i-th from `faces[i % len(faces)]` and row i of NUMBERS numbers in [0, 1)."""
+    from PIL import Image
+
     corners_NQ8 = _corners(numbers_NU, variation)
     stroke_N = (numbers_NU[:, 6] * len(variation.strokes)).astype(int)
     ink_N = 1.0 - (1.0 - variation.contrast) * numbers_NU[:, 7]
@@ -164,6 +168,8 @@ def _corners(numbers_NU: np.ndarray, variation: Variation) -> np.ndarray:
 @functools.lru_cache(maxsize=256)
 def master(font: Path, char: str, stroke: int = 1) -> Image.Image:
     """The undeformed character, white on a black square of CANVAS pixels, its longer side scaled to MASTER."""
+    from PIL import Image, ImageFilter
+
     face = _face(font, 2 * MASTER)
     left, top, right, bottom = face.getbbox(char)
     if right <= left or bottom <= top:
@@ -181,6 +187,8 @@ def master(font: Path, char: str, stroke: int = 1) -> Image.Image:
 
 @functools.lru_cache(maxsize=128)
 def _face(font: Path, size: int) -> ImageFont.FreeTypeFont:
+    from PIL import ImageFont
+
     return ImageFont.truetype(str(font), size, layout_engine=ImageFont.Layout.BASIC)
 
 
@@ -216,6 +224,8 @@ def matplotlib_fonts(*names: str) -> tuple[Path, ...]:
 
 def fingerprint(*parts: object, fonts: Sequence[Path]) -> str:
     """16 hex digits over everything that rendered pixels depend on: settings, font files, Pillow and FreeType."""
+    from PIL import Image, features
+
     digest = hashlib.sha256(repr((parts, Image.__version__, features.version("freetype2"))).encode())
     for font in fonts:
         digest.update(_cache.file_sha256(font).encode())
