@@ -1,4 +1,4 @@
-"""Several processes that train one cell together, under torchrun: data parallel (DDP), or with the weights sharded.
+"""Several processes that train one cell together, under torchrun: data parallel, or with the weights sharded (FSDP2).
 
 The global batch, its order, its augmentation and the dropout of its micro-batches are functions of the seed and the
 step, never of the number of ranks; each rank computes its share. Decisions travel over a group of their own on the CPU,
