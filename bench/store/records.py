@@ -15,10 +15,10 @@ from bench.spec import canonical
 from bench.store import atomic, faults
 
 REQUIRED = ("suite", "cell_id", "directory", "cell", "revisions", "status", "cost", "env", "attempts", "horizons")
-READ = (b"schema", b"status", b"reason", b"digest")
+READ = ("schema", "status", "reason", "digest")
 STATUSES = ("complete", "diverged", "oom", "failed")
-TOP_LEVEL = re.compile(rb'\n "(\w+)": ([^\n]*)')
-"""Keys and the first line of their values, as `write_record` indents them; no string holds a raw line end."""
+FIELD = re.compile(rb'^[{]?"(\w+)":(.*)', re.MULTILINE)
+"""Fields of a record and their values, as `to_bytes` writes them: one to a line."""
 
 
 class DamagedRecord(UserError):
@@ -30,14 +30,16 @@ def digest(body: dict[str, Any]) -> str:
     return hashlib.sha256(canonical({k: v for k, v in body.items() if k != "digest"}).encode()).hexdigest()
 
 
+def to_bytes(body: dict[str, Any]) -> bytes:
+    """A record as it is written: canonical JSON, with every field on a line of its own."""
+    return ("{" + ",\n".join(f'"{key}":{canonical(body[key])}' for key in sorted(body)) + "}\n").encode()
+
+
 def written_digest(data: bytes, stated: str) -> str | None:
-    """`digest` of a record from its file's bytes, several times faster: what `write_record` wrote is the canonical text
-    but for line ends, indentation, the space after a key's colon, and the digest itself. None where that cannot be told
-    from text alone (a quotation mark inside a string)."""
-    if b'\\"' in data:
-        return None
-    text = b"".join(map(bytes.lstrip, data.splitlines())).replace(b'": ', b'":')
-    entry = f'"digest":"{stated}",'.encode()
+    """`digest` of a record from its file's bytes, many times faster than from what they stand for: the canonical text
+    is what `to_bytes` wrote without its line ends (JSON has none inside strings) and without the digest's own entry.
+    None where it is not that text."""
+    text, entry = data.replace(b"\n", b""), f'"digest":"{stated}",'.encode()
     return hashlib.sha256(text.replace(entry, b"")).hexdigest() if text.count(entry) == 1 else None
 
 
@@ -46,7 +48,7 @@ def write_record(path: Path, body: dict[str, Any]) -> None:
     full = {"schema": SCHEMA_VERSION, **body}
     full = json.loads(json.dumps(full, allow_nan=False))  # tuples to lists before the digest, as a reader will see it
     full["digest"] = digest(full)
-    atomic.write_bytes(path, atomic.dump_json(full), before_replace=lambda: faults.reach("record-before-replace"))
+    atomic.write_bytes(path, to_bytes(full), before_replace=lambda: faults.reach("record-before-replace"))
     faults.reach("record-after-replace")
 
 
@@ -90,12 +92,12 @@ def read_outcome(path: Path) -> Outcome:
         As `read_record`.
     """
     data = path.read_bytes()
-    lines = TOP_LEVEL.findall(data)
-    fields = dict(lines)
+    lines = FIELD.findall(data)
+    fields = {key.decode(): value for key, value in lines}
     try:
-        schema, status, reason, stated = (json.loads(fields[key].rstrip(b",")) for key in READ)
+        schema, status, reason, stated = (json.loads(fields[key].rstrip(b",}")) for key in READ)
         known = isinstance(schema, int) and schema <= SCHEMA_VERSION and status in STATUSES
-        whole = len(fields) == len(lines) and all(key.encode() in fields for key in REQUIRED)
+        whole = len(fields) == len(lines) and fields.keys() >= set(REQUIRED)
         if known and whole and written_digest(data, stated) == stated:
             return Outcome(status=status, reason=reason)
     except (KeyError, ValueError):

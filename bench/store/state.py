@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.store import checkpoints, processes, records
+from bench.store import checkpoints, records
 from bench.store.cells import CellDirectory, attempt_status
 
 State = tuple[str, float, str | None]
-CHUNK = 50  # cells
 
 
 def state_of(directory: CellDirectory) -> State:
@@ -42,8 +41,4 @@ def states_of(directories: Sequence[CellDirectory]) -> list[State]:
     Raises:
         As `state_of`.
     """
-    return [state for part in processes.in_chunks(_states, directories, size=CHUNK) for state in part]
-
-
-def _states(directories: Sequence[CellDirectory]) -> list[State]:
     return [state_of(directory) for directory in directories]
