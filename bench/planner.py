@@ -11,7 +11,7 @@ from bench import discover, estimate
 from bench.estimate import START_SECONDS, DataSize, Rates
 from bench.spec import Cell
 from bench.store.cells import Study
-from bench.store.state import State, states_of
+from bench.store.state import State, state_of
 from bench.train.schedule import images_trained
 
 
@@ -105,8 +105,7 @@ def make(
     study = Study(store)
     study.check()
     directories = [study.cell(cell) for cell in cells]
-    names = [directory.path.name for directory in directories]
-    found = list(zip(cells, names, states_of(directories), strict=True))
+    found = [(cell, at.path.name, state_of(at)) for cell, at in zip(cells, directories, strict=True)]
     missing = [cell for cell, _, (state, *_rest) in found if state != "done"]
     rates: dict[str, Rates] = {}
     sizes: dict[str, DataSize] = {}

@@ -14,7 +14,7 @@ from bench.errors import EXIT_OK, UserError, command
 from bench.store import plan as plan_file
 from bench.store.cells import CellDirectory, Study, attempt_status
 from bench.store.lease import holder_is_alive
-from bench.store.state import State, states_of
+from bench.store.state import state_of
 
 EXAMPLES = """\
 examples:
@@ -26,9 +26,9 @@ NEVER = {"state": "never started", "fraction": 0.0, "note": None, "attempts": 0,
 """A cell of the grid asked for last (plan.json) that has no folder yet."""
 
 
-def describe(directory: CellDirectory, found: State) -> dict[str, Any]:
-    """A cell whose files say `found`, and who is at it."""
-    state, fraction, note = found
+def describe(directory: CellDirectory) -> dict[str, Any]:
+    """How far a cell is, and who is at it."""
+    state, fraction, note = state_of(directory)
     running = state != "done" and directory.lease.exists() and holder_is_alive(directory.lease)
     attempts = directory.attempts()
     last = attempt_status(attempts[-1]) if attempts else {}
@@ -59,8 +59,7 @@ def main(argv: list[str] | None = None) -> int:
     found = {}
     for study in (Study(arguments.results / name) for name in there):
         study.check()
-        directories = list(study.directories())
-        cells = [describe(*pair) for pair in zip(directories, states_of(directories), strict=True)]
+        cells = [describe(directory) for directory in study.directories()]
         absent = plan_file.never_started(plan_file.read(study.path), [cell["name"] for cell in cells])
         found[study.path.name] = cells + [NEVER | {"name": name} for name in absent]
     if arguments.json:

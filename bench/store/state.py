@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from bench.store import checkpoints, records
 from bench.store.cells import CellDirectory, attempt_status
 
@@ -33,12 +31,3 @@ def state_of(directory: CellDirectory) -> State:
         fraction = progress["work"] / progress["total_work"] if progress["total_work"] else 0.0
         return ("failed", fraction, reason) if failed else ("partial", fraction, None)
     return ("failed", 0.0, reason) if failed else ("missing", 0.0, None)
-
-
-def states_of(directories: Sequence[CellDirectory]) -> list[State]:
-    """`state_of` each, in order.
-
-    Raises:
-        As `state_of`.
-    """
-    return [state_of(directory) for directory in directories]

@@ -9,10 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bench.analysis import checks, records, table
+from bench.analysis import checks, processes, records, table
 from bench.analysis.tables import scores_csv
 from bench.errors import UserError
-from bench.store import processes
 from bench.store.records import DamagedRecord, read_record, write_record
 from tests.analysis._records import World, write
 from tests.analysis._study import read
@@ -151,8 +150,8 @@ def test_scores_move_to_the_table_and_nothing_is_lost(results: Path) -> None:
     pd.testing.assert_frame_equal(found.scores, table.score_table(raw))
 
 
-@pytest.mark.parametrize("change", [lambda text: text.replace('"seed": 0', '"seed": 1', 1),
-    lambda text: text.replace("2030", "2031", 1), lambda text: text.replace('"digest": "', '"digest": "0', 1),
+@pytest.mark.parametrize("change", [lambda text: text.replace('"seed":0', '"seed":1', 1),
+    lambda text: text.replace("2030", "2031", 1), lambda text: text.replace('"digest":"', '"digest":"0', 1),
     lambda text: text.replace('Example CPU', 'Example \\"CPU', 1)])  # fmt: skip
 def test_any_change_is_seen_by_the_digest_of_the_text(results: Path, change) -> None:
     path = sorted(results.glob("cells/*/record.json"))[1]

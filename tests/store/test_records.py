@@ -33,6 +33,33 @@ def test_round_trip(path):
     assert found["horizons"][0]["scores"][0]["value"] == 0.5
 
 
+@pytest.mark.parametrize("flops", [3 * 10**18, 2**63, 10**21 + 1, 1e21, 0.1 + 0.2, 5e-324])
+def test_numbers_come_back_as_they_were(tmp_path, flops):
+    """The paper's largest runs spend more FLOPs than 64 bits count."""
+    records.write_record(tmp_path / "r.json", BODY | {"cost": {"spent_flops": {"paper": flops, "dense": 1.5}}})
+    found = records.read_record(tmp_path / "r.json")["cost"]["spent_flops"]["paper"]
+    assert found == flops
+    assert type(found) is type(flops)
+
+
+def test_every_field_has_a_line_of_its_own(path):
+    lines = path.read_text().splitlines()
+    assert [line.lstrip("{")[1:].partition('"')[0] for line in lines] == sorted([*BODY, "schema", "digest"])
+    assert json.loads(path.read_text()) == records.read_record(path)
+
+
+def test_records_in_another_layout_verify_by_what_they_hold(path):
+    """Indented, as they were written once, or by another tool."""
+    truth = records.read_record(path)
+    path.write_text(json.dumps(truth, indent=1))
+    assert records.read_record(path) == truth
+    assert records.read_outcome(path) == records.Outcome(status="complete", reason=None)
+    path.write_text(json.dumps(truth | {"status": "failed"}, indent=1))
+    for read in (records.read_record, records.read_outcome):
+        with pytest.raises(records.DamagedRecord, match="digest"):
+            read(path)
+
+
 def test_every_flipped_bit_is_detected(path):
     original = path.read_bytes()
     truth = records.read_record(path)
