@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence, Set
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from bench.spec import Recipe, canonical, to_json
-from bench.store.correct import Correct, from_detail
+from bench.store.correct import from_detail
 
 HORIZON_NUMBERS = (
     "images_seen", "unique_images", "epochs", "steps", "batch", "train_seconds", "images_per_second",
@@ -67,33 +68,36 @@ NAMED = ("directory", "task", "data", "measure", "metric", "group")
 NUMBERED = ("images_seen", "shots", "draw", "value", "stderr", "num_test", "num_classes", "chance")
 DETAILED = ("num_duplicates", "value_without_duplicates")
 """Numbers in a score's detail: what is known of copies of training images among its test images."""
-Kind = tuple[str, str, str, str, str | None]
-"""What a score measures: task, data, measure, metric, group."""
+MEASURED = ("task", "data", "metric")
+Kind = tuple[str, str, str, str | None]
+"""What a score measures: task, data, metric, group."""
+_measured, _numbered = itemgetter(*MEASURED), itemgetter(*NUMBERED[1:])
 
 
 class ScoreRows:
     """Collects the scores of some records as columns."""
 
     def __init__(self) -> None:
-        self._directories: list[str] = []
+        self._horizons: list[tuple[str, int, int]] = []  # directory, images seen, scores
         self._kinds: dict[Kind, int] = {}
         self._kind: list[int] = []
-        self._numbers: dict[str, list[float | None]] = {name: [] for name in (*NUMBERED, *DETAILED)}
-        self._correct: list[Correct | None] = []
+        self._numbers: list[tuple[float | None, ...]] = []
+        self._details: dict[int, Mapping[str, Any]] = {}  # of the scores that have any, by row
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Every score of a record."""
         for horizon in record["horizons"]:
             scores = horizon.get("scores") or ()
-            self._directories += [record["directory"]] * len(scores)
-            self._kind += [self._kinds.setdefault(_kind(score), len(self._kinds)) for score in scores]
-            details = [score.get("detail") or {} for score in scores]
-            self._correct += [from_detail(detail) for detail in details]
-            self._numbers["images_seen"] += [horizon["images_seen"]] * len(scores)
-            for name in NUMBERED[1:]:
-                self._numbers[name] += [score.get(name) for score in scores]
-            for name in DETAILED:
-                self._numbers[name] += [detail.get(name) for detail in details]
+            self._horizons.append((record["directory"], horizon["images_seen"], len(scores)))
+            for row, score in enumerate(scores, start=len(self._numbers)):
+                if detail := score.get("detail"):
+                    self._details[row] = detail
+                kind = (*_measured(score), detail.get("group") if detail else None)
+                self._kind.append(self._kinds.setdefault(kind, len(self._kinds)))
+            try:
+                self._numbers += list(map(_numbered, scores))
+            except KeyError:  # a number that was not kept when the record was written
+                self._numbers += [tuple(map(score.get, NUMBERED[1:])) for score in scores]
 
     def take(self, record: Mapping[str, Any]) -> None:
         """`add`, and leave the record without its scores."""
@@ -104,19 +108,22 @@ class ScoreRows:
     def table(self) -> pd.DataFrame:
         """One row per score; names are categories in alphabetical order, missing numbers NaN. `correct` holds which
         test images were right, None where the record does not say."""
-        columns: dict[str, Any] = {"directory": _categories(self._directories)}
-        for name, texts in zip(NAMED[1:], zip(*self._kinds, strict=True) if self._kinds else [()] * 5, strict=True):
-            named = _categories(texts)
-            columns[name] = named.take(np.array(self._kind, dtype=np.intp))
-        columns |= {name: np.array(values, dtype=np.float64) for name, values in self._numbers.items()}
-        columns["images_seen"] = columns["images_seen"].astype(np.int64)
-        columns["correct"] = np.array([*self._correct, None], dtype=object)[:-1]
+        directories, seen, scores = zip(*self._horizons, strict=True) if self._horizons else ((), (), ())
+        columns: dict[str, Any] = {"directory": _categories(directories).repeat(scores)}
+        kinds = np.array(self._kind, dtype=np.intp)
+        named = [(kind[0], kind[1], measure_of(*kind[:3]), *kind[2:]) for kind in self._kinds]
+        for name, texts in zip(NAMED[1:], zip(*named, strict=True) if named else [()] * 5, strict=True):
+            columns[name] = _categories(texts).take(kinds)
+        columns["images_seen"] = np.repeat(np.array(seen, dtype=np.int64), scores)
+        numbers = np.array(self._numbers, dtype=np.float64).reshape(-1, len(NUMBERED) - 1)
+        columns |= dict(zip(NUMBERED[1:], np.ascontiguousarray(numbers.T), strict=True))
+        columns |= {name: np.full(len(numbers), np.nan) for name in DETAILED}
+        columns["correct"] = np.full(len(numbers), None)
+        for row, detail in self._details.items():
+            columns["correct"][row] = from_detail(detail)
+            for name in DETAILED:
+                columns[name][row] = _number(detail.get(name))
         return pd.DataFrame(columns, copy=False)
-
-
-def _kind(score: Mapping[str, Any]) -> Kind:
-    task, data, metric, detail = score["task"], score["data"], score["metric"], score.get("detail")
-    return task, data, measure_of(task, data, metric), metric, detail.get("group") if detail else None
 
 
 def _categories(texts: Sequence[str | None]) -> pd.Categorical:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TITLE_WIDTH = 34  # characters that fit above a panel
 MAX_NAMED = 14  # lines a legend can name; beyond that it names families and sizes
 CROWDED = 400  # marks in a panel above which they are drawn small and without intervals' full strength
-RASTER = 1_500  # marks in a panel above which the SVG holds them as a picture: it stays small and quick to show
+RASTER = 200  # marks of a family in a panel above which the SVG holds them as a picture: it stays small and quick
 
 
 @dataclass(frozen=True, kw_only=True)
