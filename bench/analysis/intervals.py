@@ -24,7 +24,7 @@ from functools import cached_property, lru_cache
 from typing import TypeVar
 
 import numpy as np
-from scipy import stats
+from scipy import special  # not scipy.stats, which takes most of a second to import
 
 from bench.analysis.words import plural
 
@@ -130,19 +130,19 @@ class Pool:
 @lru_cache(maxsize=4096)
 def t_quantile(df: int, level: float = LEVEL) -> float:
     """Two-sided quantile of Student's t."""
-    return float(stats.t.ppf(0.5 + level / 2, df))
+    return float(special.stdtrit(df, 0.5 + level / 2))
 
 
 @lru_cache(maxsize=8)
 def z_quantile(level: float = LEVEL) -> float:
     """Two-sided quantile of the normal distribution."""
-    return float(stats.norm.ppf(0.5 + level / 2))
+    return float(special.ndtri(0.5 + level / 2))
 
 
 @lru_cache(maxsize=4096)
 def f_limit(df: int, pooled_df: int) -> float:
     """Ratio of variances that chance exceeds once in a thousand."""
-    return float(stats.f.isf(0.001, df, pooled_df))
+    return float(special.fdtri(df, pooled_df, 0.999))
 
 
 def _variance(x_N: np.ndarray) -> float:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from bench.analysis.compare import Verdict
+from bench.analysis.intervals import t_quantile
 from bench.analysis.layout import Column, Table
 from bench.analysis.words import percent, significant
 
@@ -28,7 +28,7 @@ def ratio(windows: Sequence[float], base: Sequence[float], *, level: float = 0.9
     middle, n = float(logs.mean()), len(logs)
     if n < 2:
         return math.exp(middle), math.nan, math.nan, n
-    half = float(stats.t.ppf(0.5 + level / 2, n - 1) * logs.std(ddof=1) / math.sqrt(n))
+    half = t_quantile(n - 1, level) * float(logs.std(ddof=1)) / math.sqrt(n)
     return math.exp(middle), math.exp(middle - half), math.exp(middle + half), n
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
 
 from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Verdict
 from bench.analysis.fits import bootstrap
 from bench.analysis.fits.crossing import Crossing, crossing
+from bench.analysis.intervals import t_quantile
 from bench.analysis.laws import COMPUTE, Law
 from bench.analysis.words import count, flops, signed
 
@@ -75,22 +75,22 @@ def shrinks(vit: Law, hybrid: Law) -> Answer:
     if len(x) < MIN_LEADS:
         sentence = f"{len(x)} hybrids lie in {vit.family}'s range of compute; a trend needs {MIN_LEADS}."
         return Answer(question=SHRINKS, subject=subject, verdict="cannot tell", sentence=sentence)
-    line = stats.linregress(np.log10(x), leads)
+    (slope, intercept), covariance = np.polyfit(np.log10(x), leads, 1, cov=True)
     noise = 0.0 if vit.noise is None or hybrid.noise is None else np.hypot(vit.noise, hybrid.noise)
     known = noise / (np.log10(x).std() * np.sqrt(len(x)))  # what the noise of single points makes of the slope
-    half = stats.t.ppf(0.5 + bootstrap.LEVEL / 2, len(x) - 2) * max(float(line.stderr), known)
-    low, high = -line.slope - half, -line.slope + half
+    half = t_quantile(len(x) - 2, bootstrap.LEVEL) * max(float(np.sqrt(covariance[0, 0])), known)
+    low, high = -slope - half, -slope + half
     verdict: Verdict = "yes" if low > 0 else "no" if high < 0 else "cannot tell"
     first, last = int(np.argmin(x)), int(np.argmax(x))
     shown = f"{signed(leads[first])} points at {flops(x[first])}, {signed(leads[last])} at {flops(x[last])}"
-    change = f"{signed(line.slope)} points per tenfold compute [{signed(-high)}, {signed(-low)}]"
+    change = f"{signed(slope)} points per tenfold compute [{signed(-high)}, {signed(-low)}]"
     sentence = f"{hybrid.family} − {vit.family}: {shown}; {change}."
     if verdict == "cannot tell":
         sentence = f"No change beyond the interval. {sentence}"
-    elif verdict == "yes" and line.intercept + line.slope * np.log10(x.min()) <= 0:
+    elif verdict == "yes" and intercept + slope * np.log10(x.min()) <= 0:
         verdict, sentence = "cannot tell", f"There is no advantage to shrink. {sentence}"
     return Answer(
-        question=SHRINKS, subject=subject, verdict=verdict, sentence=sentence, estimate=float(-line.slope), low=low,
+        question=SHRINKS, subject=subject, verdict=verdict, sentence=sentence, estimate=float(-slope), low=low,
         high=high, unit="accuracy per tenfold compute", n=len(x),
         basis=f"line through {len(x)} hybrids' leads over {vit.family}'s interpolated frontier; t interval",
     )  # fmt: skip

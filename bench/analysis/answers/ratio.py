@@ -11,7 +11,6 @@ from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
-from scipy import stats
 
 from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Verdict
@@ -109,11 +108,12 @@ def factors(first: Law, second: Law) -> list[bootstrap.Resampled]:
 def _changing(made: fit.Fit) -> str:
     """Says so where one family gains on the other along the range: one factor is then an average."""
     log_x, second = np.log(made.points.x[0]), made.points.x[1] > FIRST
-    trends = [stats.linregress(log_x[side], made.residuals[side]) for side in (~second, second) if side.sum() > 2]
-    if len(trends) < 2:
+    sides = [side for side in (~second, second) if side.sum() > 2]
+    if len(sides) < 2:
         return ""
-    gain = trends[1].slope - trends[0].slope
-    if abs(gain) < SURELY * float(np.hypot(trends[0].stderr, trends[1].stderr)):
+    trends = [np.polyfit(log_x[side], made.residuals[side], 1, cov=True) for side in sides]
+    gain = trends[1][0][0] - trends[0][0][0]
+    if abs(gain) < SURELY * math.sqrt(sum(covariance[0, 0] for _, covariance in trends)):
         return ""
     return " It is an average: the gap narrows with compute." if (gain < 0) == (made.theta[-1] > 0) else (
         " It is an average: the gap widens with compute.")  # fmt: skip

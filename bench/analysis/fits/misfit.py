@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from bench.analysis.words import percent, significant
 
@@ -77,5 +77,5 @@ def misfit(marks: Marks, predicted: np.ndarray, *, parameters: int) -> Misfit | 
     score = float(((off * marks.error / marks.noise) ** 2).sum()) / freedom
     miss = np.abs(marks.error - predicted) / marks.error
     at = int(miss.argmax())
-    return Misfit(p=float(stats.f.sf(score, freedom, marks.freedom)), worst=float(miss[at]),
+    return Misfit(p=float(special.fdtrc(freedom, marks.freedom, score)), worst=float(miss[at]),
                   predicted=float(predicted[at]), error=float(marks.error[at]))  # fmt: skip
