@@ -290,7 +290,7 @@ def build(
     scored = [str(m) for m in scores["measure"].cat.categories if m != UPSTREAM and is_accuracy(m)]
     far_found = tuple(m for m in far if m in scored)
     headline_found = tuple(m for m in headline if m in scored) or tuple(sorted(set(scored) - set(far_found)))
-    shots = sorted({int(s) for s in scores["shots"].dropna()})
+    shots = sorted({int(s) for s in scores["shots"].dropna().unique()})
     whole = Evidence(
         records=records, horizons=horizons, scores=scores, headline=headline_found, set_aside=standing.set_aside,
         far=far_found, shots=DEFAULT_SHOTS if DEFAULT_SHOTS in shots else (shots[-1] if shots else None), level=level,

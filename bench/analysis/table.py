@@ -54,7 +54,8 @@ def horizon_table(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     if not rows:
         return _with_series(pd.DataFrame(columns=EMPTY).astype({"images_seen": "int64"}))
     repeated = pd.DataFrame(cells).take(of_cell).reset_index(drop=True)
-    table = pd.concat([repeated, pd.DataFrame(rows, columns=HORIZON_COLUMNS)], axis=1)
+    numbers = pd.DataFrame(np.array(rows, dtype=np.float64), columns=HORIZON_COLUMNS)  # None becomes NaN
+    table = pd.concat([repeated, numbers], axis=1)
     table["images_seen"] = table["images_seen"].astype("int64")
     return _with_series(table).sort_values(["directory", "images_seen"], kind="stable").reset_index(drop=True)
 
@@ -198,12 +199,11 @@ def _cell_columns(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _horizon_numbers(horizon: Mapping[str, Any]) -> tuple[float, ...]:
+def _horizon_numbers(horizon: Mapping[str, Any]) -> tuple[float | None, ...]:
     """In the order of `HORIZON_COLUMNS`."""
-    seconds, counted = horizon.get("seconds") or {}, [horizon.get(kind) or {} for kind in FLOPS]
-    found = [horizon.get(name) for name in HORIZON_NUMBERS]
-    found += [flops.get(convention) for flops in counted for convention in CONVENTIONS]
-    return tuple(_number(value) for value in (*found, *(seconds.get(part) for part in SECONDS)))
+    seconds = horizon.get("seconds") or {}
+    flops = [(horizon.get(kind) or {}).get(convention) for kind in FLOPS for convention in CONVENTIONS]
+    return (*map(horizon.get, HORIZON_NUMBERS), *flops, *map(seconds.get, SECONDS))
 
 
 def _number(value: Any) -> float:

@@ -89,7 +89,7 @@ def scores_csv(evidence: Evidence) -> str:
     writer.writerow(["series", "family", "data", "num_images", "images_seen", "train_flops", "measure", "shots",
                      *("accuracy" + end if not end else end[1:] for end in ESTIMATE_ENDS),
                      *(["num_duplicates", "accuracy_without_duplicates"] if copies else [])])  # fmt: skip
-    all_shots: list[int | None] = [*sorted({int(s) for s in evidence.scores["shots"].dropna()})] or [None]
+    all_shots: list[int | None] = [*sorted({int(s) for s in evidence.scores["shots"].dropna().unique()})] or [None]
     order = {p.key: p for s in evidence.series for p in ((s.untrained,) if s.untrained else ()) + s.points}
     if evidence.pixels:
         order[evidence.pixels.key] = evidence.pixels

@@ -1,6 +1,6 @@
 """How long the report of a very large study takes, and in how much memory: `python -m tests.analysis.many_records`.
 
-Writes 10,000 made-up records of 55 kB (or as many as asked for), one of them damaged, and runs the command line on
+Writes 10,000 made-up records of 40 kB (or as many as asked for), one of them damaged, and runs the command line on
 them as a user would. Memory is that of all its processes together, pages that they share counted once; it is sampled,
 and needs Linux. Some minutes, most of them for writing; a busy machine shows in wall seconds, less in those of the
 processor.
