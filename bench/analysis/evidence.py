@@ -207,7 +207,8 @@ class Evidence:
         if measure == UPSTREAM:
             used = {(p.data, p.kind) for p in (points or (s.last for s in self.series))}
             return "Upstream: {} ({})".format(*next(iter(used))) if len(used) == 1 else "Upstream"
-        kind = self.data_kinds.get(measure.split(" ")[0].split(":")[-1])
+        words = measure.split(" ")[0].split(":")  # "set", "task:set" or "task:set:size"
+        kind = next((self.data_kinds[word] for word in words if word in self.data_kinds), None)
         return f"{measure} ({kind})" if kind else measure
 
     def samples(self, point: Point, measure: str, *, shots: int | None = None) -> Samples | None:

@@ -18,7 +18,7 @@ class ImageSet:
         images_NHWC: uint8, all of one size; C is 1 (grey) or 3 (RGB).
         labels_N: int64 in [0, num_classes).
         class_names: one per class, in label order.
-        kind: "photographs", "handwriting" (scanned) or "rendered"; said in every figure that uses the set.
+        kind: "photographs", "handwriting" (scanned), "rendered" or "own images"; every figure with the set says it.
         source: which copy was read, where there are several ("embedded part", "IDX files", …); for people, not hashed.
         multi_labels: all classes that are in each image, where somebody has said (`bench.data.real`), else None.
     """

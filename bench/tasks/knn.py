@@ -46,6 +46,13 @@ def evaluate(
     return [judged(predicted_M == test.labels_N, copies_M=context.copies(test), **head, detail=detail)]
 
 
+def num_images(
+    *, num_train: int, num_test: int, train_limit: int | None = 10_000, test_limit: int | None = 2_000, **_: object
+) -> int:
+    """Images that pass through the network: the planner's question."""
+    return min(num_train, train_limit or num_train) + min(num_test, test_limit or num_test)
+
+
 def predict(
     train_ND: np.ndarray,
     labels_N: np.ndarray,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from bench.jobs import train
 from bench.jobs._contract import JobContext
 from bench.spec import Cell, Recipe, TaskSpec
 from bench.store.cells import CellDirectory
-from bench.tasks import linear
+from bench.tasks import knn, linear
 from bench.tasks._contract import TaskContext, Unsuited
 from tests.tasks.test_fewshot import Counting
 from tests.tasks.test_tuning import skewed
@@ -74,10 +75,12 @@ def test_what_numbers_tell_is_said_in_the_plan(monkeypatch, task: str, options: 
     assert estimate.data_sizes([replace(cell, tasks=(FEWSHOT,))], root=None)
 
 
-def test_a_linear_probe_is_costed_as_it_is_done() -> None:
+@pytest.mark.parametrize("task", [linear, knn], ids=["linear", "knn"])
+@pytest.mark.parametrize("limits", [(100, 50), (None, None)])
+def test_a_probe_is_costed_as_it_is_done(task: Any, limits: tuple[int | None, int | None]) -> None:
     features = Counting()
     images = skewed(300, 300)
     context = TaskContext(features=features, load=lambda *_: images)
-    options = {"train_limit": 100, "test_limit": 50}
-    linear.evaluate(context, data="toy", **options)
-    assert linear.num_images(num_train=600, num_test=600, num_classes=2, **options) == sum(features.calls)
+    options = dict(zip(("train_limit", "test_limit"), limits, strict=True))
+    task.evaluate(context, data="toy", **options)
+    assert task.num_images(num_train=600, num_test=600, num_classes=2, **options) == sum(features.calls)

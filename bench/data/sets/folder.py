@@ -30,7 +30,7 @@ from bench.data.subset import mix, nested
 from bench.errors import UserError
 
 REVISION = 1
-KIND = "photographs"
+KIND = "own images"  # what they show, nobody said
 LICENCE = "that of your images"
 SOURCE = "a folder below --data-root"
 HOW_TO_GET = "Give --data-root, and name a folder in it that holds images: folder:flowers."
