@@ -34,7 +34,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 """Words that a field of a recipe takes. What each means is said where it is done: optim, loss, schedule, precision."""
 SCALARS = frozenset((str, int, float, bool, type(None)))
-FRACTIONS = ("cooldown", "label_smoothing", "average", "momentum")
+FRACTIONS = ("cooldown", "label_smoothing", "average", "momentum", "crop")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +68,7 @@ class Recipe:
     label_smoothing: float = 0.0
     shift: int = 2  # random translation of every training image by up to this many pixels
     flip: bool = False
+    crop: float = 0.0  # least share of its area that a random crop of an image keeps (the paper: 0.05); 0: no crops
     sharding: str = "replicate"  # of weights and optimizer among ranks; "fsdp" for models that do not fit one device
     dtype: str = "auto"  # "bfloat16" where it is faster; see bench/train/precision.py
 

@@ -4,8 +4,9 @@
 
 What the paper trains all its models with: batch 4096, 10,000 steps of warm-up, linear (ImageNet: cosine) decay to zero
 over the whole training, Adam with betas 0.9 and 0.999, decay of every weight; on ImageNet clipping at norm 1 (Table 3
-and its caption, appendix B.1). Losses are those of the public configurations: a sigmoid per class, the head's bias
-starting at −log of the number of classes. The suites' own scale `paper` is this table at its own size (`as_published`).
+and its caption, appendix B.1). Losses and random crops are those of the public configurations: a sigmoid per class, the
+head's bias starting at −log of the number of classes. The suites' own scale `paper` is this table at its own size
+(`as_published`).
 
 The rules, for a cell with batch b and longest horizon H:
 
@@ -31,6 +32,7 @@ from bench.errors import unknown
 from bench.spec import Cell
 
 BATCH, WARMUP_STEPS = 4096, 10_000
+CROP = 0.05  # least share of an image's area in a random crop: big_vision's and vision_transformer's inception_crop
 IMAGES = {name: SIZES[name.lower()][0] for name in ("ImageNet", "ImageNet-21k", "JFT-300M")}
 EVERY_VIT = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")  # what "ViT-*" of the last row stands for
 LIKE = {"ViT-b/32": "ViT-B/32", "R200x3": "R152x2"}  # in Figures 4 and 5, but not in the table: as the nearest that is
@@ -106,13 +108,14 @@ def row_for(model: str, data: str) -> Row:
 
 
 def as_published(cell: Cell, *, like: str = "") -> Cell:
-    """The cell trained at the paper's own size: batch 4096 and 10,000 steps of warm-up, however long it is.
+    """The cell trained at the paper's own size: batch 4096 and 10,000 steps of warm-up, however long it is; crops and
+    mirrored images.
 
     Args:
         like: the upstream set whose rows are meant, where it is not the cell's own.
     """
     trained = scaled(cell, row_for(cell.model, like or cell.data), batch=BATCH)
-    recipe = replace(trained.recipe, warmup_images=WARMUP_STEPS * BATCH, flip=True, shift=0)  # no random crops here
+    recipe = replace(trained.recipe, warmup_images=WARMUP_STEPS * BATCH, flip=True, shift=0, crop=CROP)
     return replace(trained, recipe=recipe)
 
 

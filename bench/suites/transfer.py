@@ -13,6 +13,7 @@ from typing import Any
 
 from bench.spec import Cell, TaskSpec
 from bench.suites._contract import SuiteOptions, pick
+from bench.suites._paper import CROP
 from bench.suites._pretraining import Study, fitting, here, paper, pretrained_cells, small, stored_at
 
 QUESTION = "how well do pre-trained models transfer, and is fine-tuning better at a higher resolution?"
@@ -66,10 +67,11 @@ def _paper(options: SuiteOptions) -> Study:
     """Table 4's settings by themselves, 384 px, three repeats; ImageNet also at 512 px with averaged weights."""
 
     def tasks(model: str) -> tuple[TaskSpec, ...]:
-        found = [_task("finetune", name, image_size=fitting(model, 384), flip=True, repeats=3) for name in stored]
+        found = [_task("finetune", name, image_size=fitting(model, 384), **augmented) for name in stored]
         large = {"image_size": fitting(model, 512), "average": 0.9999}
-        return (*found, _task("finetune", "imagenet:512px", flip=True, repeats=3, **large))
+        return (*found, _task("finetune", "imagenet:512px", **augmented, **large))
 
+    augmented = {"flip": True, "crop": CROP, "repeats": 3}
     stored = tuple(stored_at(name, 384) for name in here(PUBLIC, options))
     return Study(upstream=paper(), tasks=tasks, seeds=1, image_size=224, channels=3, untrained=False)
 

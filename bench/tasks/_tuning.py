@@ -33,7 +33,7 @@ class Tuning:
 
     Attributes:
         steps, batch, rates: of every run; the rates are tried in this order. num_held_out: images they are judged on.
-        image_size: pixels per side; None for the model's own. shift, flip: augmentation.
+        image_size: pixels per side; None for the model's own. shift, flip, crop: augmentation.
         average: Polyak averaging of the weights, decay per step; 0 for none (the paper: 0.9999, Table 2's ImageNet).
     """
 
@@ -44,6 +44,7 @@ class Tuning:
     image_size: int | None = None
     shift: int = 0
     flip: bool = False
+    crop: float = 0.0
     average: float = 0.0
 
     @property
@@ -56,7 +57,7 @@ class Tuning:
         return Recipe(
             optimizer="sgd", lr=rate, batch=self.batch, weight_decay=0.0, clip=1.0, schedule="separate", cooldown=1.0,
             cooldown_shape="cosine", warmup_images=self.warmup_steps * self.batch, shift=self.shift, flip=self.flip,
-            average=self.average,
+            crop=self.crop, average=self.average,
         )  # fmt: skip
 
 
@@ -110,6 +111,8 @@ def _check(made: Tuning, num_train: int) -> None:
         raise UserError(f"image_size={made.image_size} is no number of pixels.", "Leave it out for the model's own.")
     if made.shift < 0:
         raise UserError(f"shift={made.shift}: images are shifted by 0 pixels or more.")
+    if not 0 <= made.crop <= 1:
+        raise UserError(f"crop={made.crop}: random crops keep a share of the area, from 0 (no crops) to 1.")
     if not made.rates or min(made.rates) <= 0:
         raise UserError(f"Learning rates {made.rates} are not positive numbers.", "For example rates=(0.01,0.03).")
     if len(made.rates) > 1 and not 0 < made.num_held_out < num_train:

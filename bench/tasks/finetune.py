@@ -33,6 +33,7 @@ def evaluate(
     average: float = 0.0,
     shift: int = 0,
     flip: bool = False,
+    crop: float = 0.0,
 ) -> list[Score]:
     """Fine-tune the model of `context` on one data set.
 
@@ -42,7 +43,8 @@ def evaluate(
         repeats: fits with the chosen rate, each with its own order of the images: the draws of the scores.
         train_limit, test_limit: nested, class-balanced parts of the two splits; None takes all.
         average: Polyak averaging of the weights, decay per step; 0 for none.
-        shift, flip: random translation by up to this many stored pixels, and mirroring.
+        shift, flip, crop: random translation by up to this many stored pixels; mirroring; random crops that keep at
+            least this share of the area (the paper: 0.05), 0 for none.
 
     Returns:
         One score per repeat. Its detail says what was chosen from what, whether at the sweep's edge, the costs, and
@@ -58,7 +60,7 @@ def evaluate(
     test = balanced_part(context.load(data, "test"), test_limit)
     settings = _tuning.tuning(
         len(train), steps=steps, batch=batch, rates=rates, held_out=held_out, image_size=image_size, average=average,
-        shift=shift, flip=flip,
+        shift=shift, flip=flip, crop=crop,
     )  # fmt: skip
     task = "finetune" if image_size is None else f"finetune@{image_size}px"
     return _tuning.evaluate(context, train, test, settings, task=task, data=data, draws=range(repeats))

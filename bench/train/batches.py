@@ -11,6 +11,7 @@ from bench.cost.speed import is_out_of_memory
 from bench.data.images import ImageSet
 from bench.errors import UserError
 from bench.spec import Recipe
+from bench.train import crops
 from bench.train.randomness import generator
 from bench.train.ranks import ALONE, Ranks
 
@@ -78,7 +79,16 @@ class Batches:
             mirrored = generator(self.seed, "flip", step).random(self.recipe.batch) < 0.5
             mirrored_B = self._tensor(mirrored[self.share])
             x_BHWC = torch.where(mirrored_B[:, None, None, None], x_BHWC.flip(2), x_BHWC)
-        return to_input(x_BHWC), self.labels_N[index_B]
+        x_BCHW = to_input(x_BHWC)
+        if self.recipe.crop:
+            x_BCHW = crops.cropped(x_BCHW, self._tensor(self._boxes(step)))
+        return x_BCHW, self.labels_N[index_B]
+
+    def _boxes(self, step: int) -> np.ndarray:
+        size = {"height": self.height, "width": self.width}
+        rng = generator(self.seed, "crop", step)
+        boxes_4B = crops.boxes(rng, number=self.recipe.batch, least=self.recipe.crop, **size)
+        return np.ascontiguousarray(boxes_4B[:, self.share])
 
     def _shifted(self, index_B: torch.Tensor, step: int) -> torch.Tensor:
         shape = (2, self.recipe.batch)
