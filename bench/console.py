@@ -137,6 +137,9 @@ def plan_summary(plan: Plan) -> list[str]:
         low, high = 0.85 * plan.seconds, 1.25 * plan.seconds
         basis = "calibrated on this machine" if plan.measured else "partly assumed; see --json"
         lines.append(f"Expected: {duration(low)} to {duration(high)} on {plan.device}, {how} ({basis}).")
+        if plan.rates_age is not None:
+            age = duration(plan.rates_age)
+            lines.append(f"Rates measured up to {age} ago on this machine (measure again: --calibrate).")
         share = min((rate.share for rate in plan.rates.values()), default=1.0)
         if share < BUSY:
             lines.append(

@@ -18,6 +18,7 @@ from bench.data.load import check_shape, load
 from bench.data.published import SIZES
 from bench.errors import UserError
 from bench.exec.environment import child_environment
+from bench.exec.kept_rates import KeptRates
 from bench.spec import Cell, canonical, to_json
 
 BUSY = 0.7  # share of a processor below which others are taken to be using it
@@ -48,6 +49,19 @@ class Rates:
     measured: bool
     basis: str
     share: float = 1.0  # of a processor, that the measurement got
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Rates of every distinct model, and what else was found that workers can be spared (bench/cost/known.py).
+
+    Attributes:
+        age: seconds since the oldest of it was found; None where all of it was found now.
+    """
+
+    rates: dict[str, Rates]
+    known: dict[str, Any]
+    age: float | None = None
 
 
 def model_key(cell: Cell, classes: int) -> str:
@@ -142,24 +156,48 @@ def _jobs(cells: list[Cell], sizes: dict[str, DataSize], *, device: str) -> dict
 
 
 def calibrate(
-    cells: list[Cell], sizes: dict[str, DataSize], *, device: str, threads: int, workers: int,
-    tick: Callable[[int, int], None] = lambda *_: None,
-) -> tuple[dict[str, Rates], dict[str, Any]]:
-    """Rates of every distinct model, measured by `workers` processes at once as the study will run; and what else they
-    found that workers can be spared (bench/cost/known.py).
+    cells: list[Cell], sizes: dict[str, DataSize], *, device: str, threads: int, workers: int, anew: bool = False,
+    say: Callable[[str], None] = lambda _: None, tick: Callable[[int, int], None] = lambda *_: None,
+) -> Calibration:
+    """Rates of every distinct model: as kept from a short while ago on this machine (bench/exec/kept_rates.py), else
+    measured by `workers` processes at once as the study will run.
 
     A processor is not asked how fast it would train on images that are not here: that is derived from the FLOPs.
 
     Args:
-        tick: told (models done, of how many).
+        anew: measure what is kept as well.
+        tick: told (models done, of how many that are measured).
 
     Raises:
         UserError: a model cannot be built for its data.
     """
     jobs = _jobs(cells, sizes, device=device)
     if not jobs:
-        return {}, {}
-    shares = [dict(list(jobs.items())[i::workers]) for i in range(min(workers, len(jobs)))]
+        return Calibration(rates={}, known={})
+    shelf = KeptRates(device=device, threads=threads, processes=workers)
+    kept = {} if anew else {key: found for key, job in jobs.items() if (found := shelf.find(job))}
+    answers = {key: answer for key, (answer, _) in kept.items()}
+    if missing := {key: job for key, job in jobs.items() if key not in kept}:
+        say("Calibrating on this machine …")
+        measured = _measure(missing, device=device, threads=threads, processes=workers, tick=tick)
+        for key, answer in measured.items():
+            if answer["rates"].get("share", 1.0) >= BUSY:  # what neighbours disturbed holds for this moment only
+                shelf.keep(jobs[key], answer)
+        answers |= measured
+    return Calibration(
+        rates={key: Rates(**answers[key]["rates"]) for key in jobs},
+        known=known.merge(answers[key]["known"] for key in jobs),
+        age=max((age for _, age in kept.values()), default=None),
+    )
+
+
+def _measure(
+    jobs: dict[str, dict[str, Any]], *, device: str, threads: int, processes: int, tick: Callable[[int, int], None]
+) -> dict[str, dict[str, Any]]:
+    """The answers of `bench.exec.calibrate`. With fewer jobs than processes some are done twice: a rate is that of a
+    worker with its neighbours, however few models are left to measure."""
+    asked = list(jobs.items())
+    shares = [dict(asked[i::processes] or [asked[i % len(asked)]]) for i in range(processes)]
     command = [sys.executable, "-m", "bench.exec.calibrate", "--device", device, "--threads", str(threads)]
     errors = [tempfile.TemporaryFile("w+") for _ in shares]  # noqa: SIM115 - live as long as the processes
     running = [
@@ -174,18 +212,15 @@ def calibrate(
         process.stdin.write(json.dumps(share))
         process.stdin.close()
         process.stdin = None
-    rates: dict[str, Rates] = {}
-    parts = []
+    answers: dict[str, dict[str, Any]] = {}
 
     def read(process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
             answer = json.loads(line)
-            if "known" in answer:
-                parts.append(answer["known"])
-            else:
-                rates[answer["key"]] = Rates(**answer["rates"])
-                tick(len(rates), len(jobs))
+            if (key := answer.pop("key")) not in answers:
+                answers[key] = answer
+                tick(len(answers), len(jobs))
 
     with ThreadPoolExecutor(len(running)) as pool:
         list(pool.map(read, running))
@@ -194,4 +229,4 @@ def calibrate(
             file.seek(0)
             text = file.read().strip().removeprefix("error: ")
             raise UserError(text.splitlines()[-1] if "Traceback" in text else text or "The calibration failed.")
-    return rates, known.merge(parts)
+    return answers

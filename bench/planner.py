@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import discover, estimate
-from bench.estimate import START_SECONDS, DataSize, Rates
+from bench.estimate import START_SECONDS, Calibration, DataSize, Rates
 from bench.spec import Cell
 from bench.store.cells import Study
 from bench.store.state import State, state_of
@@ -56,6 +56,7 @@ class Plan:
     accelerator: str | None = None  # also to be costed on; None: where it is meant for one
     notes: tuple[str, ...] = ()  # where the study is not as the suite says
     known: dict[str, Any] = field(default_factory=dict, repr=False)  # for the workers: bench/cost/known.py
+    rates_age: float | None = None  # seconds since the oldest of them was measured; None: all measured for this plan
 
     @property
     def todo(self) -> tuple[PlannedCell, ...]:
@@ -94,10 +95,14 @@ def make(
     threads: int,
     ranks: int = 1,
     data_root: Path | None = None,
+    calibrate: bool = False,
     say: Callable[[str], None] = lambda _: None,
     tick: Callable[[int, int], None] = lambda *_: None,
 ) -> Plan:
     """Look at the store, calibrate what is missing, and cost it.
+
+    Args:
+        calibrate: measure the rates even where they are known from a short while ago.
 
     Raises:
         UserError: missing data, unknown names, a store from a newer version, …
@@ -107,22 +112,21 @@ def make(
     directories = [study.cell(cell) for cell in cells]
     found = [(cell, at.path.name, state_of(at)) for cell, at in zip(cells, directories, strict=True)]
     missing = [cell for cell, _, (state, *_rest) in found if state != "done"]
-    rates: dict[str, Rates] = {}
     sizes: dict[str, DataSize] = {}
-    known: dict[str, Any] = {}
+    calibrated = Calibration(rates={}, known={})
     if missing:
         say("Looking at the data …")
         training = [cell for cell in missing if cell.job == "train"]
         sizes = estimate.data_sizes(training, root=data_root, absent_too=scale == "paper")
         estimate.check_images(training, sizes)
-        say("Calibrating on this machine …")
-        rates, known = estimate.calibrate(
-            training, sizes, device=device, threads=threads, workers=workers * ranks, tick=tick
-        )  # fmt: skip
-    planned = [_planned(cell, name, state, rates, sizes, ranks) for cell, name, state in found]
+        calibrated = estimate.calibrate(
+            training, sizes, device=device, threads=threads, workers=workers * ranks, anew=calibrate, say=say, tick=tick
+        )
+    planned = [_planned(cell, name, state, calibrated.rates, sizes, ranks) for cell, name, state in found]
     return Plan(
         suite=suite, scale=scale, store=store, cells=tuple(planned), device=device, workers=workers, threads=threads,
-        ranks=ranks, rates=rates, sizes=sizes, data_root=data_root, known=known,
+        ranks=ranks, rates=calibrated.rates, sizes=sizes, data_root=data_root, known=calibrated.known,
+        rates_age=calibrated.age,
     )  # fmt: skip
 
 

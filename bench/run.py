@@ -55,6 +55,7 @@ def add_study_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--device", default="auto", help="cpu, cuda, or auto")
     p.add_argument("--workers", type=positive, help="cells to run at once (default: one per core; one per GPU)")
     p.add_argument("--ranks", type=positive, default=1, help="processes that train each cell together (one per GPU)")
+    p.add_argument("--calibrate", action="store_true", help="measure every model's speed again, kept or not")
     p.add_argument("--accelerator", help="also cost it on this one, from FLOPs: H100, A100, … (assumes a utilisation)")
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
 
@@ -216,7 +217,8 @@ def make_plan(arguments: argparse.Namespace, console: Console) -> Any:
     plan = planner.make(
         cells, suite=arguments.suite, scale=scale, store=arguments.results / arguments.suite, device=device,
         workers=workers, threads=threads, ranks=arguments.ranks, data_root=arguments.data_root,
-        say=lambda text: console.print(text, style="dim", highlight=False), tick=views.ticker(console),
+        calibrate=arguments.calibrate, say=lambda text: console.print(text, style="dim", highlight=False),
+        tick=views.ticker(console),
     )  # fmt: skip
     return dataclasses.replace(plan, notes=tuple(notes), accelerator=arguments.accelerator)
 
@@ -226,7 +228,7 @@ def plan_json(plan: Any) -> dict[str, Any]:
     return {
         "suite": plan.suite, "scale": plan.scale, "device": plan.device, "workers": plan.workers,
         "threads": plan.threads, "ranks": plan.ranks, "expected_seconds": plan.seconds, "calibrated": plan.measured,
-        "notes": list(plan.notes),
+        "rates_age_seconds": plan.rates_age, "notes": list(plan.notes),
         "cells": [
             {
                 "name": c.name, "state": c.state, "fraction": c.fraction, "images": c.images, "flops": c.flops,

@@ -1,5 +1,5 @@
 """Measures training and evaluation rates: JSON {key: {"cell", "classes", "measure"}} on standard input; on output a
-line {"key", "rates"} for each, then {"known": what else was found that workers need (bench/cost/known.py)}.
+line {"key", "rates", "known": what else was found that workers need (bench/cost/known.py)} for each.
 
 Run as a process of its own so that it sees the thread settings and the neighbours that a worker will see.
 """
@@ -55,25 +55,17 @@ def quickest(run: Callable[[], object], *, clock: Clock = Clock()) -> tuple[floa
     return min(own if share < BUSY else wall for wall, own in warm), share
 
 
-class Calibration:
-    """Looks at one model after another, and keeps what workers would find out again."""
-
-    def __init__(self, *, device: str, threads: int) -> None:
-        self.device, self.threads = device, threads
-        self.peaks: dict[str, Peak] = {}
-        self.costs: list[tuple[ModelCost, flops.Options]] = []
-
-    def rates(self, cell: Cell, classes: int, *, measure: bool) -> dict[str, Any]:
-        """Rates of one model, as the fields of `bench.estimate.Rates`; derived from its FLOPs without `measure`."""
-        sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
-        cost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
-        self.costs.append((cost, cell.model_options))
-        dtype = _dtype(cell, sizes, self.device)
-        self.peaks[dtype] = peaks.peak(dtype, device=self.device, threads=self.threads)
-        return _rates(cell, cost, sizes, peak=self.peaks[dtype], device=self.device, measured=measure)
-
-    def known(self) -> dict[str, Any]:
-        return known.describe(measured=self.peaks, costs=self.costs)
+def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool) -> dict[str, Any]:
+    """{"rates": fields of `bench.estimate.Rates`, "known": what workers would find out again}; without `measure` the
+    rates are derived from the model's FLOPs."""
+    sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
+    cost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
+    dtype = _dtype(cell, sizes, device)
+    peak = peaks.peak(dtype, device=device, threads=threads)
+    return {
+        "rates": _rates(cell, cost, sizes, peak=peak, device=device, measured=measure),
+        "known": known.describe(measured={dtype: peak}, costs=[(cost, cell.model_options)]),
+    }
 
 
 def _dtype(cell: Cell, sizes: dict[str, Any], device: str) -> str:
@@ -170,11 +162,9 @@ def main(argv: list[str] | None = None) -> int:
     import torch
 
     torch.set_num_threads(options.threads)
-    calibration = Calibration(device=options.device, threads=options.threads)
     for key, job in json.load(sys.stdin).items():
-        rates = calibration.rates(cell_from_json(job["cell"]), job["classes"], measure=job["measure"])
-        print(json.dumps({"key": key, "rates": rates}), flush=True)
-    print(json.dumps({"known": calibration.known()}))
+        cell, asked = cell_from_json(job.pop("cell")), vars(options) | job
+        print(json.dumps({"key": key} | answer(cell, **asked)), flush=True)
     return EXIT_OK
 
 

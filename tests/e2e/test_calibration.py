@@ -81,6 +81,6 @@ def test_a_processor_is_not_asked_how_fast_it_would_train_on_images_that_are_not
 def test_what_is_not_measured_comes_from_flops(monkeypatch):
     monkeypatch.setattr(calibrate, "measure", lambda *_, **__: pytest.fail("measured"))
     monkeypatch.setattr(calibrate.peaks, "peak", lambda *_, **__: Peak(flops_per_second=1e10, source="a test"))
-    rates = calibrate.Calibration(device="cpu", threads=1).rates(CELL, 10, measure=False)
+    rates = calibrate.answer(CELL, 10, device="cpu", threads=1, measure=False)["rates"]
     assert not rates["measured"] and "assumed" in rates["basis"]
     assert rates["train_images_per_second"] * rates["train_flops_per_image"]["dense"] < 1e10
