@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,14 +14,29 @@ from hypothesis import settings
 PROJECT = Path(__file__).resolve().parent.parent
 settings.register_profile("no time limits", deadline=None)  # a busy machine is no failure
 settings.load_profile("no time limits")
+FIRST = (
+    "e2e/test_smoke", "reliability/test_kill", "train/test_distributed", "reliability/test_many_kills",
+)  # fmt: skip
+"""Files that take longest, so that none of them is begun when the other process is about to end."""
 
 
 def pytest_configure(config):
-    """One cache of decoded data for all processes of a test run, and not the user's."""
+    """One cache of decoded data for all processes of a test run, and not the user's; and one thread in each process.
+
+    Two processes of two threads on two cores wait for each other at the end of every product: a test of small networks
+    takes four times as long. Whoever asks for threads, as workers do, has them.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     if "VIT_BENCH_CACHE" not in os.environ:
         folder = tempfile.TemporaryDirectory(prefix="vit-bench-tests-")
         config.add_cleanup(folder.cleanup)
         os.environ["VIT_BENCH_CACHE"] = folder.name
+
+
+def pytest_collection_modifyitems(items):
+    """Processes take whole files (`--dist loadfile`), in this order."""
+    places = {PROJECT / "tests" / f"{name}.py": place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.path, len(FIRST)))
 
 
 @pytest.fixture(scope="session")
@@ -50,39 +64,3 @@ def bench(tmp_path: Path):
         )
 
     return call
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run: where it wrote, and what it printed."""
-
-    results: Path
-    output: str
-
-    @property
-    def study(self) -> Path:
-        return self.results / "smoke"
-
-
-@pytest.fixture(scope="session")
-def smoke(tmp_path_factory) -> Run:
-    """One uninterrupted run of the smoke suite, shared by every test that compares with it."""
-    results = tmp_path_factory.mktemp("smoke") / "results"
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.run", "--suite", "smoke", "--results", str(results)],
-        cwd=results.parent,
-        env=os.environ | {"PYTHONPATH": str(PROJECT)},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return Run(results, done.stdout)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Tests that share the smoke run go to one of the parallel processes, so that it is run once."""
-    for item in items:
-        if "smoke" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("smoke"))

@@ -1,12 +1,58 @@
-"""The main command, end to end, on real images: plan, training, records, tables, figures, report, findings."""
+"""The main command, end to end, on real images: plan, training, records, tables, figures, report, findings.
+
+All that compares with a finished run of the smoke suite is in this file, so that one process makes one.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
 
+import pandas as pd
+import pytest
+
+from bench import SCHEMA_VERSION
 from bench.store.records import read_record
+from tests.conftest import PROJECT
+from tests.e2e.test_bad_input import refused
+from tests.reliability.test_kill import timeless
 
 FAMILIES = {"ViT", "Hybrid", "ResNet", "Pixels"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: where it wrote, and what it printed."""
+
+    results: Path
+    output: str
+
+    @property
+    def study(self) -> Path:
+        return self.results / "smoke"
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory) -> Run:
+    """One uninterrupted run of the smoke suite."""
+    results = tmp_path_factory.mktemp("smoke") / "results"
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.run", "--suite", "smoke", "--results", str(results)],
+        cwd=results.parent,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Run(results, done.stdout)
 
 
 def records_of(study):
@@ -79,15 +125,83 @@ def test_status_says_what_is_done(smoke, bench):
 
 
 def test_a_kept_model_can_be_probed_from_the_shell(smoke, bench):
-    """The weights that a study keeps give the score that its record states."""
+    """The weights that a study keeps give the score that its record states, on any number of threads."""
     (weights,) = smoke.study.glob("cells/vit-pico*1000*/weights/final.safetensors")
     record = read_record(weights.parent.parent / "record.json")
     done = bench(
         "probe", "--checkpoint", weights, "--data", "digits", "--shots", "1,10",
-        "--draws", "2", "--option", "test_limit=500", "--json",
+        "--draws", "2", "--option", "test_limit=500", "--json", OMP_NUM_THREADS="2",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     probed = {(s["metric"], s["shots"], s["draw"]): s["value"] for s in json.loads(done.stdout)}
     for score in record["horizons"][-1]["scores"]:
         if score["data"] == "digits":
             assert abs(probed[score["metric"], score["shots"], score["draw"]] - score["value"]) < 1e-9
+
+
+def test_a_record_from_a_newer_version(smoke, bench, tmp_path):
+    shutil.copytree(smoke.results, tmp_path / "results")
+    record = next((tmp_path / "results").glob("smoke/cells/vit*/record.json"))
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"schema": SCHEMA_VERSION + 1}))
+    refused(bench("run", "--suite", "smoke"), "newer version", "record.json")
+    refused(bench("report", "--suite", "smoke"), "newer version", "record.json")
+
+
+def test_a_damaged_record_is_repeated_and_kept(smoke, bench, tmp_path):
+    shutil.copytree(smoke.results, tmp_path / "results")
+    record = next((tmp_path / "results").glob("smoke/cells/pixels*/record.json"))
+    whole = record.read_bytes()
+    record.write_bytes(whole[: len(whole) // 2])
+    assert "1 damaged" in bench("status").stdout
+    report = bench("report", "--suite", "smoke")
+    assert record.parent.name in report.stdout + report.stderr  # named, not silently left out
+    done = bench("run", "--suite", "smoke")
+    assert done.returncode == 0, done.stderr
+    assert "is damaged" in done.stdout
+    assert list(record.parent.glob("record.damaged-*.json"))
+    scores = [json.loads(text)["horizons"][0]["scores"] for text in (whole, record.read_bytes())]
+    assert scores[0] == scores[1]
+
+
+def tree(process: int) -> list[int]:
+    """A process and all its descendants."""
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True).stdout
+    return [process] + [p for child in children.split() for p in tree(int(child))]
+
+
+@pytest.mark.parametrize("kill_workers", [True, False], ids=["everything", "only-the-parent"])
+def test_sigkill_of_the_main_command(tmp_path, smoke, kill_workers):
+    """Half-way through the smoke suite, all its processes at once, or only the one the user sees."""
+    results = tmp_path / "results"
+    command = [sys.executable, "-m", "bench.run", "--suite", "smoke", "--results", str(results)]
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while len(list(results.glob("smoke/cells/*/record.json"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for target in tree(process.pid) if kill_workers else [process.pid]:
+        os.kill(target, signal.SIGKILL)
+    process.wait()
+    finished = {p: p.read_bytes() for p in results.glob("smoke/cells/*/record.json")}
+    assert 2 <= len(finished) < 7
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(path.read_bytes() == content for path, content in finished.items())  # not repeated
+    for path in smoke.study.glob("cells/*/record.json"):
+        other = results / "smoke" / path.relative_to(smoke.study)
+        assert timeless(read_record(other)) == timeless(read_record(path))
+    for path in smoke.study.glob("figures/*.csv"):
+        assert path.name  # compared below without the columns that hold times
+        assert strip_times(results / "smoke/figures" / path.name) == strip_times(path)
+    for path in smoke.study.glob("tables/*.csv"):
+        assert strip_times(results / "smoke/tables" / path.name) == strip_times(path)
+
+
+def strip_times(path: Path) -> str:
+    table = pd.read_csv(path)
+    timed = [
+        c for c in table.columns if any(w in c.lower() for w in ("second", "/s", "utilis", "core", "memory", "peak"))
+    ]
+    if "task" in table.columns:  # the comparison has tasks in rows, and core-days beneath
+        table = table[table["task"] != "core-days"]
+    return table.drop(columns=timed).to_csv()

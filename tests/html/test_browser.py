@@ -11,10 +11,9 @@ from bench import report
 from tests.analysis._records import World, write
 from tests.html._browser import CHROMIUM, Browser, browser
 
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the report was not opened in a browser"),
-    pytest.mark.xdist_group("browser"),
-]
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium on this machine: the report was not opened in a browser"
+)
 PHONE, DESKTOP = (390, 844), (1280, 1000)
 PLACE = """(async () => {
   const spot = JSON.parse(document.getElementById("data").textContent).spots["figure-compute"][%d];

@@ -72,7 +72,6 @@ POINTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.xdist_group("many-kills")
 @pytest.mark.parametrize("point", POINTS)
 def test_sigkill_at_a_named_point(tmp_path, uninterrupted, point):
     assert point.partition(":")[0] in faults.POINTS
@@ -83,7 +82,6 @@ def test_sigkill_at_a_named_point(tmp_path, uninterrupted, point):
     assert not list(store.rglob("*.tmp")) and not list(store.rglob("lease.json"))
 
 
-@pytest.mark.xdist_group("many-kills")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2], ids=lambda n: n.name)
 def test_a_signal_saves_at_the_next_step_and_says_so(tmp_path, uninterrupted, number):
     store = tmp_path / "test"
@@ -123,7 +121,6 @@ def test_a_signal_to_the_command_saves_every_cell_and_says_how_to_go_on(tmp_path
     assert list(tmp_path.glob("smoke/cells/*/checkpoints/step-*/manifest.json"))
 
 
-@pytest.mark.xdist_group("many-kills")
 def test_two_workers_share_a_store_and_do_each_cell_once(tmp_path, uninterrupted):
     store = tmp_path / "test"
     pair = [worker(store), worker(store)]
@@ -132,49 +129,3 @@ def test_two_workers_share_a_store_and_do_each_cell_once(tmp_path, uninterrupted
         assert process.returncode == 0
     assert outcome(store) == uninterrupted
     assert len(Study(store).cell(CELL).attempts()) == 1
-
-
-def tree(process: int) -> list[int]:
-    """A process and all its descendants."""
-    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True).stdout
-    return [process] + [p for child in children.split() for p in tree(int(child))]
-
-
-@pytest.mark.parametrize("kill_workers", [True, False], ids=["everything", "only-the-parent"])
-def test_sigkill_of_the_main_command(tmp_path, smoke, kill_workers):
-    """Half-way through the smoke suite, all its processes at once, or only the one the user sees."""
-    results = tmp_path / "results"
-    command = [sys.executable, "-m", "bench.run", "--suite", "smoke", "--results", str(results)]
-    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 300
-    while len(list(results.glob("smoke/cells/*/record.json"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    for target in tree(process.pid) if kill_workers else [process.pid]:
-        os.kill(target, signal.SIGKILL)
-    process.wait()
-    finished = {p: p.read_bytes() for p in results.glob("smoke/cells/*/record.json")}
-    assert 2 <= len(finished) < 7
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert all(path.read_bytes() == content for path, content in finished.items())  # not repeated
-    for path in smoke.study.glob("cells/*/record.json"):
-        other = results / "smoke" / path.relative_to(smoke.study)
-        assert timeless(read_record(other)) == timeless(read_record(path))
-    for path in smoke.study.glob("figures/*.csv"):
-        assert path.name  # compared below without the columns that hold times
-        assert strip_times(results / "smoke/figures" / path.name) == strip_times(path)
-    for path in smoke.study.glob("tables/*.csv"):
-        assert strip_times(results / "smoke/tables" / path.name) == strip_times(path)
-
-
-def strip_times(path: Path) -> str:
-    import pandas as pd
-
-    table = pd.read_csv(path)
-    timed = [
-        c for c in table.columns if any(w in c.lower() for w in ("second", "/s", "utilis", "core", "memory", "peak"))
-    ]
-    if "task" in table.columns:  # the comparison has tasks in rows, and core-days beneath
-        table = table[table["task"] != "core-days"]
-    return table.drop(columns=timed).to_csv()

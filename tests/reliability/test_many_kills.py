@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 
-import pytest
-
 from bench.spec import Cell, TaskSpec
 from bench.store import faults
 from bench.store.cells import Study
@@ -30,7 +28,6 @@ KILLS = (
 )  # fmt: skip
 
 
-@pytest.mark.xdist_group("many-kills")
 def test_thirty_kills_at_every_named_point_change_nothing(tmp_path):
     assert len(KILLS) >= 30 and {kill.partition(":")[0] for kill in KILLS} == set(faults.POINTS)
     whole, killed = tmp_path / "whole" / "study", tmp_path / "killed" / "study"

@@ -25,7 +25,6 @@ from bench.suites._recipes import recipe_for
 from bench.train.ranks import EXIT_AGAIN
 from tests.conftest import PROJECT
 
-pytestmark = pytest.mark.xdist_group("ranks")
 RECIPE = replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16)
 CELL = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 3200), seed=1, recipe=RECIPE)
 

@@ -18,7 +18,6 @@ from bench.train.ranks import Ranks, check_cells
 from tests.conftest import PROJECT
 from tests.train._two_ranks import CASES, CONTINUED, ROOM, SAVED, SHORT, STEPS, TRIES, job, losses, trainer
 
-pytestmark = pytest.mark.xdist_group("ranks")
 EXACT = ("vit", "vit-fsdp", "bit", "bit-micro", "hybrid-fsdp")
 
 
