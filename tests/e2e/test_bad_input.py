@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 
 import pytest
 
-from bench import SCHEMA_VERSION
+from bench import SCHEMA_VERSION, run
 
 
 def refused(done, *words: str) -> None:
@@ -35,8 +36,16 @@ def refused(done, *words: str) -> None:
     ],
     ids=lambda value: value[-1] if isinstance(value, tuple) else None,
 )
-def test_unknown_or_impossible(bench, tmp_path, arguments, words):
-    refused(bench("run", *arguments), *words)
+def test_unknown_or_impossible(tmp_path, monkeypatch, capsys, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    code = run.main(list(arguments))
+    said = capsys.readouterr()
+    refused(subprocess.CompletedProcess(arguments, code, said.out, said.err), *words)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_process_ends_as_its_main_function_says(bench, tmp_path):
+    refused(bench("run", "--suite", "scalling"), "Unknown suite 'scalling'")
     assert os.listdir(tmp_path) == []
 
 
