@@ -93,9 +93,9 @@ def test_a_signal_saves_at_the_next_step_and_says_so(tmp_path, uninterrupted, nu
     process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode == 130
-    (attempt,) = Study(store).cell(CELL).attempts()
-    assert json.loads((attempt / "status.json").read_text())["outcome"] == "interrupted"
-    assert finish(store) == 0
+    (stopped,) = Study(store).cell(CELL).attempts()
+    assert json.loads((stopped / "status.json").read_text())["outcome"] == "interrupted"
+    assert attempt(store, [CELL], suite="test") == 0
     assert outcome(store) == uninterrupted
     assert [a["outcome"] for a in read_record(Study(store).cell(CELL).record)["attempts"]] == [
         "interrupted",
