@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bench.plots._contract import Saved
 
 PAPER = "paper"
+SWEPT = ("learning-rates",)  # figures for any suite, where a sweep was made
 DIGITS = 6
 EXAMPLES = """\
 examples:
@@ -50,8 +51,9 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
 
     Args:
         suite_directory: `results/<suite>`, with records under cells/.
-        suite: the suite's name. A suite file of that name says which tasks are headlines and which figures to draw;
-            without one, all tasks are headlines and every figure is tried. "paper": the paper's own tables.
+        suite: the suite's name. A suite file of that name says which tasks are headlines and which figures to draw,
+            to which a sweep of learning rates adds its own; without one, all tasks are headlines and every figure is
+            tried. "paper": the paper's own tables.
         reference: "paper" lays its published points under the measured ones.
 
     Raises:
@@ -101,7 +103,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
 def _measured(directory: Path, suite: str, reference: str | None) -> tuple[Evidence, dict[str, Evidence]]:
     """Evidence from the records of a suite, and the figures to try on it: the suite's, or every figure there is."""
     from bench.analysis import evidence as evidence_module
-    from bench.analysis import records
+    from bench.analysis import rates, records
 
     module = discover.load("suite", suite) if suite in discover.names("suite") else None
     evidence = evidence_module.build(
@@ -109,7 +111,8 @@ def _measured(directory: Path, suite: str, reference: str | None) -> tuple[Evide
         question=getattr(module, "QUESTION", ""), data_kinds=_data_kinds(),
         reference=_published()[0] if reference else None,
     )  # fmt: skip
-    return evidence, dict.fromkeys(discover.names("figure") if module is None else module.FIGURES, evidence)
+    figures = discover.names("figure") if module is None else module.FIGURES
+    return evidence, dict.fromkeys((*figures, *(SWEPT if rates.sweeps(evidence) else ())), evidence)
 
 
 def _published() -> tuple[Evidence, dict[str, Evidence]]:

@@ -20,7 +20,7 @@ def render(content: Content) -> str:
     lines += _answers([f for f in content.findings.findings if f.main]) + _claims(content)
     more = [f for f in content.findings.findings if not f.main]
     lines += ["### More answers", "", *_answers(more)] if more else []
-    lines += ["## Figures", ""]
+    lines += ["## Figures", ""] if content.figures or content.not_drawn else []
     for figure in content.figures:
         lines += [f"### {plain(figure.title)}", "", f"![{plain(figure.alt)}](figures/{figure.name}.png)", ""]
         lines += [plain(figure.caption), ""]

@@ -14,7 +14,7 @@ from bench.suites._recipes import recipe_for
 from bench.suites._scales import SCALES
 
 QUESTION = "which learning rate does each family train best with, by accuracy on the upstream set's test images?"
-FIGURES: tuple[str, ...] = ()
+FIGURES = ("learning-rates",)
 HEADLINE: tuple[str, ...] = ()
 FAR: tuple[str, ...] = ()
 
