@@ -30,7 +30,8 @@ def load(name: str, split: str) -> ImageSet:
 def test_says_what_it_is(name: str) -> None:
     module = discover.load("data set", name)
     assert isinstance(module.REVISION, int) and module.REVISION >= 1
-    assert module.KIND in ("photographs", "handwriting", "rendered")
+    kinds = ("own images",) if name == "folder" else ("photographs", "handwriting", "rendered")
+    assert module.KIND in kinds
     for text in (module.LICENCE, module.SOURCE, module.HOW_TO_GET, module.DESCRIPTION):
         assert isinstance(text, str) and text.strip()
     assert "\n" not in module.DESCRIPTION
