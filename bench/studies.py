@@ -12,7 +12,7 @@ from bench.store.cells import Study
 
 def named(results: Path) -> list[str]:
     """Names of the folders that hold a study, sorted."""
-    return sorted(path.parent.name for path in results.glob("*/cells")) if results.is_dir() else []
+    return sorted(p.parent.name for p in results.glob("*/cells") if p.is_dir()) if results.is_dir() else []
 
 
 def absent(name: str, results: Path) -> UserError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,10 +118,10 @@ def _read_one(folder: Path, part: _Part, rows: ScoreRows) -> None:
     path = folder / "record.json"
     if not path.exists():
         if (folder / "spec.json").exists():
-            part.unfinished.append(folder.name)
+            part.unfinished.append(os.fsencode(folder.name).decode(errors="replace"))  # a name need not be text
         return
     try:
-        record = _complete(read_record(path), folder.name)
+        record = _complete(read_record(path, of=folder.name), folder.name)
     except DamagedRecord as error:
         reason = error.what.split(" is damaged: ", 1)[-1]  # without the path: a report names no machine's folders
         part.damaged.append(Damaged(directory=folder.name, reason=reason))

@@ -21,6 +21,7 @@ REASONS = {
     errno.EPERM: ("No permission to write", "Choose another folder with --results, or change its permissions."),
     errno.ENOTDIR: ("A part of the path is a file, not a folder", "Choose another folder with --results."),
     errno.EEXIST: ("A part of the path is a file, not a folder", "Choose another folder with --results."),
+    errno.EISDIR: ("A folder has the name of a file that is to be written", "Move it away, or choose another folder."),
     errno.ENAMETOOLONG: ("The path is too long", "Choose a shorter folder with --results."),
 }
 
@@ -93,6 +94,18 @@ def write_json(path: Path, value: Any) -> None:
 def dump_json(value: Any) -> bytes:
     """JSON bytes as this store writes them."""
     return (json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        ValueError: it cannot be read, or holds something else.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, RecursionError) as error:
+        raise ValueError(f"{path} cannot be read ({error})") from error
 
 
 def append_line(path: Path, value: Any) -> None:

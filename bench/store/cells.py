@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,12 +77,12 @@ class CellDirectory:
 
     def read_record(self) -> dict[str, Any] | None:
         """The verified record, or None if there is none."""
-        return records.read_record(self.record) if self.record.exists() else None
+        return records.read_record(self.record, of=self.path.name) if self.record.exists() else None
 
     def read_outcome(self) -> records.Outcome | None:
         """How the cell ended, from its verified record; None if there is none. Much quicker than the whole record."""
         try:
-            return records.read_outcome(self.record)
+            return records.read_outcome(self.record, of=self.path.name)
         except (FileNotFoundError, NotADirectoryError):  # what is wrong with the folder shows when it is written to
             return None
 
@@ -133,11 +132,15 @@ class Study:
             raise UserError(f"{self.path} is a file, not a folder.", "Choose another folder with --results.")
         if not marker.exists():
             return
+        damaged = UserError(f"{marker} is damaged.", "Delete this one file; the records are elsewhere.")
         try:
-            version = int(json.loads(marker.read_text())["schema"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{marker} is damaged.", "Delete this one file; the records are elsewhere.") from error
-        records.check_schema(marker, version)
+            match atomic.read_json(marker):
+                case {"schema": int(version)}:
+                    records.check_schema(marker, version)
+                case _:
+                    raise damaged
+        except ValueError as error:
+            raise damaged from error
 
     def create(self) -> None:
         """Make the folder and mark its schema.

@@ -21,7 +21,7 @@ def collect(source: Path, target: Path) -> int:
     """
     wanted = plan.read(source)
     names = set(wanted.names) if wanted else None
-    found = [d for d in Study(source).directories() if d.record.exists() and (names is None or d.path.name in names)]
+    found = [d for d in Study(source).directories() if d.record.is_file() and (names is None or d.path.name in names)]
     if not found:
         raise UserError(f"{source} holds no record of its grid.", "Run the suite first.")
     if source.resolve() == target.resolve():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,7 @@ def write(study: Path, wanted: WantedCells) -> None:
     cells = sorted(set(wanted.names))
     body = {"schema": SCHEMA_VERSION, "suite": wanted.suite, "scale": wanted.scale, "cells": cells}
     path, data = study / PLAN_FILE, atomic.dump_json(body)
-    if not path.exists() or path.read_bytes() != data:
+    if not path.is_file() or path.read_bytes() != data:
         atomic.write_bytes(path, data)
 
 
@@ -43,13 +42,21 @@ def read(study: Path) -> WantedCells | None:
     if not path.exists():
         return None
     try:
-        body = json.loads(path.read_bytes())
-        version, names = int(body["schema"]), tuple(str(name) for name in body["cells"])
-        found = WantedCells(suite=str(body["suite"]), scale=str(body["scale"]), names=names)
-    except (ValueError, KeyError, TypeError) as error:
+        match atomic.read_json(path):
+            case {"schema": int(version), "suite": str(suite), "scale": str(scale), "cells": [*names]}:
+                found = WantedCells(suite=suite, scale=scale, names=tuple(map(_name, names)))
+            case _:
+                raise ValueError("not what is written here")
+    except ValueError as error:
         raise UserError(f"{path} is damaged.", "Delete this one file: the next run writes it again.") from error
     check_schema(path, version)
     return found
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no name of a cell")
+    return value
 
 
 def never_started(wanted: WantedCells | None, present: Iterable[str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from bench.spec import canonical
 from bench.store import atomic, faults
 
 REQUIRED = ("suite", "cell_id", "directory", "cell", "revisions", "status", "cost", "env", "attempts", "horizons")
-READ = ("schema", "status", "reason", "digest")
+READ = ("schema", "status", "reason", "directory", "digest")
 STATUSES = ("complete", "diverged", "oom", "failed")
 FIELD = re.compile(rb'^[{]?"(\w+)":(.*)', re.MULTILINE)
 """Fields of a record and their values, as `to_bytes` writes them: one to a line."""
@@ -24,7 +24,7 @@ LONG_INTEGER = re.compile(rb":\d{19}")
 
 
 class DamagedRecord(UserError):
-    """A record that is torn, altered or incomplete."""
+    """A record that is torn, altered, incomplete, or of another cell than its folder's."""
 
 
 def digest(body: dict[str, Any]) -> str:
@@ -54,14 +54,18 @@ def write_record(path: Path, body: dict[str, Any]) -> None:
     faults.reach("record-after-replace")
 
 
-def read_record(path: Path) -> dict[str, Any]:
+def read_record(path: Path, *, of: str | None = None) -> dict[str, Any]:
     """Read and verify a record.
 
+    Args:
+        of: the cell's folder, which the record must name; None takes a record from anywhere.
+
     Raises:
+        FileNotFoundError: there is none.
         UserError: written by a newer version of the project.
-        DamagedRecord: not JSON, a changed byte, a missing field.
+        DamagedRecord: no file, not JSON, a changed byte, a missing field, of another cell.
     """
-    data = path.read_bytes()
+    data = _bytes(path)
     try:
         body = _parse(data)
     except ValueError as error:
@@ -75,7 +79,21 @@ def read_record(path: Path) -> dict[str, Any]:
     missing = [key for key in REQUIRED if key not in body]
     if missing or body["status"] not in STATUSES:
         raise DamagedRecord(f"{path} is damaged: missing or wrong {', '.join(missing) or 'status'}.", MEND)
+    if of not in (None, body["directory"]):  # copied, or in a folder that was renamed: no result of this cell
+        raise DamagedRecord(f"{path} is damaged: it is the record of another cell, {body['directory']}.", MEND)
     return body
+
+
+def _bytes(path: Path) -> bytes:
+    """What a record's file holds. A folder or a pipe of its name is none; nor is what the disk does not give back."""
+    if path.exists() and not path.is_file():
+        raise DamagedRecord(f"{path} is damaged: it is not a file.", MEND)
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise DamagedRecord(f"{path} is damaged: it cannot be read ({error.strerror}).", MEND) from error
 
 
 def _parse(data: bytes) -> Any:
@@ -96,25 +114,25 @@ class Outcome:
     reason: str | None
 
 
-def read_outcome(path: Path) -> Outcome:
+def read_outcome(path: Path, *, of: str | None = None) -> Outcome:
     """How a cell ended, from a record verified as strictly as `read_record` does, without parsing all of it: a plan of
     a thousand cells reads a thousand.
 
-    Raises:
+    Args and Raises:
         As `read_record`.
     """
-    data = path.read_bytes()
+    data = _bytes(path)
     lines = FIELD.findall(data)
     fields = {key.decode(): value for key, value in lines}
     try:
-        schema, status, reason, stated = (json.loads(fields[key].rstrip(b",}")) for key in READ)
+        schema, status, reason, directory, stated = (json.loads(fields[key].rstrip(b",}")) for key in READ)
         known = isinstance(schema, int) and schema <= SCHEMA_VERSION and status in STATUSES
         whole = len(fields) == len(lines) and fields.keys() >= set(REQUIRED)
-        if known and whole and written_digest(data, stated) == stated:
+        if known and whole and of in (None, directory) and written_digest(data, stated) == stated:
             return Outcome(status=status, reason=reason)
     except (KeyError, ValueError):
         pass
-    body = read_record(path)  # written otherwise, or damaged: this says how
+    body = read_record(path, of=of)  # written otherwise, or damaged: this says how
     return Outcome(status=body["status"], reason=body.get("reason"))
 
 

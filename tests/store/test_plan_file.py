@@ -35,11 +35,26 @@ def test_what_was_written_is_read(study):
 
 
 @pytest.mark.parametrize("text, message", [("{", "damaged"), ("[]", "damaged"), ('{"schema": 1}', "damaged"),
+    ("[" * 99_999, "damaged"), ('{"schema": 1e999, "suite": "a", "scale": "b", "cells": []}', "damaged"),
+    ('{"schema": 1, "suite": "a", "scale": "b", "cells": "abc"}', "damaged"),
+    ('{"schema": 1, "suite": "a", "scale": "b", "cells": [1]}', "damaged"),
     ('{"schema": 99, "suite": "a", "scale": "b", "cells": []}', "newer version")])  # fmt: skip
 def test_a_damaged_or_newer_plan_is_one_message(study, text, message):
     (study[0] / plan.PLAN_FILE).write_text(text)
     with pytest.raises(UserError, match=message):
         plan.read(study[0])
+
+
+@pytest.mark.parametrize("name", [plan.PLAN_FILE, "store.json"])
+def test_a_folder_in_place_of_a_file_is_one_message(study, name):
+    path, _ = study
+    (path / name).unlink(missing_ok=True)
+    (path / name).mkdir()
+    with pytest.raises(UserError, match=f"{name} is damaged"):
+        plan.read(path) if name == plan.PLAN_FILE else Study(path).create()
+    if name == plan.PLAN_FILE:
+        with pytest.raises(UserError, match="folder"):
+            plan.write(path, plan.WantedCells(suite="scaling", scale="cpu", names=()))
 
 
 def test_the_report_and_status_name_cells_that_were_never_started(study, capsys):

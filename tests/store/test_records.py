@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 
@@ -144,7 +145,32 @@ def test_attempts_are_counted_beyond_a_thousand_whatever_else_lies_there(tmp_pat
     ("complete", "done"), ("diverged", "done"), ("oom", "done"), ("failed", "failed"),
 ])  # fmt: skip
 def test_only_a_record_of_a_failure_leaves_a_cell_to_repeat(tmp_path, status, state):
-    directory = CellDirectory(tmp_path)
+    directory = CellDirectory(tmp_path / BODY["directory"])
+    directory.path.mkdir()
     records.write_record(directory.record, BODY | {"status": status, "reason": "why"})
     assert state_of(directory)[0] == state
     assert (state_of(directory)[2] is None) == (status == "complete")
+
+
+def test_a_record_of_another_cell_is_none(tmp_path):
+    """Copied, or in a folder that was renamed: it would stand for a training that never was."""
+    own = CellDirectory(tmp_path / BODY["directory"])
+    own.path.mkdir()
+    records.write_record(own.record, BODY)
+    assert own.read_record()["status"] == "complete" and state_of(own)[0] == "done"
+    renamed = CellDirectory(own.path.rename(tmp_path / "y-1111111111"))
+    assert state_of(renamed)[0] == "damaged" and "x-0000000000" in state_of(renamed)[2]
+    with pytest.raises(records.DamagedRecord, match="another cell"):
+        renamed.read_record()
+    assert json.loads(renamed.set_aside_record().read_bytes())["directory"] == BODY["directory"]
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink(path, path)])
+def test_what_is_no_file_is_no_record(tmp_path, make):
+    """Least of all may a reader wait for a pipe to speak."""
+    directory = CellDirectory(tmp_path / "x-0000000000")
+    directory.path.mkdir()
+    make(directory.record)
+    assert state_of(directory)[0] == "damaged"
+    directory.set_aside_record()
+    assert state_of(directory)[0] == "missing"
