@@ -26,9 +26,12 @@ examples:
       --claimed A=406.4,B=410.7,E=1.69,alpha=0.34,beta=0.28             is somebody else's fit an optimum?
   python -m bench.fit runs.csv --form repeated --x N,D,U --y loss        D samples of which U are distinct
   python -m bench.fit runs.csv --form isoflop --budget flops --x n_params --y loss --predict 1e21
-columns are found by any usual name (n_params for N, ...); "125M", "1,000" and units in names ("N (millions)") are read
+columns are found by any usual name (n_params for N, ...); "125M", "1,000" and units in names ("N (millions)") are read;
+a column of D (or N) that is not there is compute / (6 N); to test a law on its largest points, fit --where 'images<1e9'
+and --predict those beyond
 """
 SINGLE_FORMS = ("auto", "isoflop")
+JOINT_FORMS = ("chinchilla", "repeated")
 
 
 def arguments_parser() -> argparse.ArgumentParser:
@@ -42,7 +45,8 @@ def arguments_parser() -> argparse.ArgumentParser:
                    help="auto (ranked by extrapolation), power, power-floor, zhai, m3, m4, bnsl1, chinchilla, "
                         "repeated, isoflop")  # fmt: skip
     p.add_argument("--group", help="column of families: one fit each, and where they cross")
-    p.add_argument("--where", action="append", default=[], metavar="COLUMN=VALUE", help="keep these rows (repeatable)")
+    p.add_argument("--where", action="append", default=[], metavar="COLUMN=VALUE",
+                   help="keep these rows (repeatable); =a,b: any of them; and !=, <, <=, >, >=, in quotes")  # fmt: skip
     p.add_argument("--accuracy", action=argparse.BooleanOptionalAction, default=None,
                    help="y is (not) an accuracy (default: by its name)")  # fmt: skip
     p.add_argument("--cluster", help="column that names the trunk of a run; points of one trunk share their luck")
@@ -80,7 +84,11 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.form not in (*FORMS, *SINGLE_FORMS):
         raise unknown("form", arguments.form, (*FORMS, *SINGLE_FORMS))
     table = reader.select(reader.read(arguments.csv), arguments.where)
+    table, notes = reader.with_inputs(table, _columns(arguments)) if arguments.form in JOINT_FORMS else (table, [])
     found = reader.guard(table, x=_columns(arguments), y=arguments.y, group=arguments.group)
+    if arguments.form == "isoflop" and arguments.group:
+        raise UserError("The form 'isoflop' fits one set of budgets at a time.",
+                        f"Instead of --group choose the rows: --where {arguments.group}=VALUE.")  # fmt: skip
     if arguments.form == "isoflop":
         return isoflop(table, arguments)
     groups = [("all", table)]
@@ -99,7 +107,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         raise UserError("No group can be fitted: " + " ".join(f"{k}: {v}" for k, v in refused.items()),
                         "Add runs, or choose a form with fewer parameters (--form power has 2).")  # fmt: skip
     result: dict[str, Any] = {"fits": {name: answer for name, (answer, _) in made.items()}, "refused": refused,
-                              "warnings": found}  # fmt: skip
+                              "warnings": found, "notes": notes}  # fmt: skip
     if len(made) > 1 and len(_columns(arguments)) == 1:
         result["crossings"] = crossings({name: resampled for name, (_, resampled) in made.items()})
     return result
@@ -133,6 +141,8 @@ def one(table: pd.DataFrame, arguments: argparse.Namespace) -> tuple[dict[str, A
         "notes": notes,
         "warnings": conscience.warnings(main_fit, predict_at=at[0] if at is not None else None, repeated=repeated)
                     + conscience.check_errors(points) + conscience.check_direction(points)
+                    + conscience.check_shape(main_fit) + conscience.check_exponents(main_fit)
+                    + conscience.check_kinds(main_fit.residuals, points.labels)
                     + (claimed.judge(main_fit, parse_claimed(arguments.claimed)) if arguments.claimed else []),
     }  # fmt: skip
     if at is not None:
@@ -152,21 +162,23 @@ def isoflop(table: pd.DataFrame, arguments: argparse.Namespace) -> dict[str, Any
     """Best size at each budget and its exponent."""
     import dataclasses
 
+    from bench.analysis.fits import conscience
     from bench.analysis.fits import isoflop as curves
     from bench.analysis.fits import table as reader
 
     if not arguments.budget:
         raise UserError("The form 'isoflop' needs the column of budgets.", "Add --budget flops.")
     points, notes = reader.points(table, x=(arguments.budget, arguments.x), y=arguments.y, accuracy=arguments.accuracy)
-    found = dataclasses.asdict(curves.fit(points.x[0], points.x[1], points.y))
+    made = curves.fit(points.x[0], points.x[1], points.y)
+    found = dataclasses.asdict(made)
+    del found["lines"]
     found["dropped"] = [*points.dropped, *found["dropped"]]
-    if arguments.predict:
-        budgets = predict_at(arguments, 1)
-        assert budgets is not None
-        found["predictions"] = [
-            {"budget": c, "size": found["coefficient"] * c ** found["exponent"]} for c in budgets[0].tolist()
-        ]
-    return {"isoflop": found, "notes": notes}
+    budgets = predict_at(arguments, 1)
+    if budgets is not None:
+        found["predictions"] = [{"budget": c, "size": made.predict(c), "interval": list(made.interval(c))}
+                                for c in budgets[0].tolist()]  # fmt: skip
+    return {"isoflop": found, "notes": notes,
+            "warnings": conscience.check_kinds(curves.about_curves(points.x[0], points.x[1], points.y), points.labels)}
 
 
 def crossings(resampled: dict[str, Any]) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from bench.errors import UserError
 
 LEVEL = 0.9
 MANY_CLUSTERS = 40
+AT_ONCE = 200_000  # points of all resamples that are refitted together: bounds memory
 TRUNKS, NOISE = "trunks drawn with replacement", "luck of trunks and points redrawn"
 
 
@@ -31,7 +32,8 @@ class Resampled:
 
     def parameters(self, *, level: float = LEVEL) -> dict[str, tuple[float, float]]:
         """Interval of every parameter."""
-        every = [self.fit.form.natural(theta, self.fit.scale) for theta in self.thetas]
+        with np.errstate(over="ignore"):  # a parameter that these points do not determine may be anything
+            every = [self.fit.form.natural(theta, self.fit.scale) for theta in self.thetas]
         return {name: self.interval(np.array([p[name] for p in every]), level=level) for name in self.fit.parameters}
 
     def predictions(self, x: np.ndarray) -> np.ndarray:
@@ -56,14 +58,27 @@ def resample(main: Fit, *, draws: int = 400, seed: int = 0, restarts: int = 2) -
     targets = log_y[None] if many else _repeat(main, clusters, draws, rng)
     grid = list(main.form.starts(x, main.points.y))
     others = grid[:: -(-len(grid) // restarts)] if restarts else []
+    together = max(1, AT_ONCE // len(log_y))
+    parts = [
+        _refit(main, x, targets if many else targets[i : i + together], weight[i : i + together] if many else weight,
+               starts=(main.theta, *others), draws=min(together, draws - i))
+        for i in range(0, draws, together)
+    ]  # fmt: skip
+    return Resampled(fit=main, thetas=np.concatenate(parts), method=TRUNKS if many else NOISE)
+
+
+def _refit(
+    main: Fit, x: np.ndarray, targets: np.ndarray, weight: np.ndarray, *, starts: Sequence[np.ndarray], draws: int
+) -> np.ndarray:
+    """The lowest end of all starts for each resample, (draws, parameters)."""
     best, least = np.tile(main.theta, (draws, 1)), np.full(draws, np.inf)
-    for start in (main.theta, *others):
+    for start in starts:
         ends = descend(main.form, x, targets, np.tile(start, (draws, 1)), loss=main.loss, delta=main.delta,
                        weight=weight, relative=QUICK)  # fmt: skip
         sums = objective_sums(main.form, x, targets, ends, weight=weight, loss=main.loss, delta=main.delta)
         better = sums < least
         best[better], least = ends[better], np.minimum(sums, least)
-    return Resampled(fit=main, thetas=best, method=TRUNKS if many else NOISE)
+    return best
 
 
 def _draw_trunks(main: Fit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:

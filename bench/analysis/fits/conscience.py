@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from bench.analysis.fits.fit import Fit, Points
 from bench.analysis.words import significant
@@ -14,7 +15,10 @@ from bench.errors import UserError
 
 MIN_SIZES, MIN_DECADES, MAX_EXTRAPOLATION, MIN_AGREE, MAX_EPOCHS = 5, 1.5, 10.0, 3, 4.0
 FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a", "m4": "e"}
-EDGE = 0.02
+EDGE = 0.02  # of the smallest y, or of the range of y
+SURELY = 3.3  # standard deviations: once in 1,000 tables without waves
+NEGLIGIBLE = 1e-3  # rms of log residuals below which their shape does not matter
+KINDS_EXPLAIN = 0.4  # share of the residuals' variance, adjusted for the number of kinds
 SCHEDULES = ("annealed", "schedule", "cooldown", "cooleddown", "lrschedule", "decayed", "anneal")
 CHECKPOINTS = ("checkpoint", "checkpointkind", "selection", "earlystopping", "whichcheckpoint")
 """Columns that say how a point was read, lower case without punctuation."""
@@ -50,6 +54,54 @@ def warnings(made: Fit, *, predict_at: np.ndarray | None = None, repeated: bool 
     return found
 
 
+def check_shape(made: Fit) -> list[str]:
+    """A warning where residuals come in waves along x: neighbours err alike, so errors are not the scatter of points.
+
+    Under independence the correlation of neighbours has standard deviation 1 / sqrt(n).
+    """
+    residuals = made.residuals[np.argsort(made.points.x[0], kind="stable")]
+    power = float((residuals**2).sum())
+    if made.form.inputs > 1 or made.rms < NEGLIGIBLE or not power:
+        return []
+    alike = float((residuals[1:] * residuals[:-1]).sum()) / power
+    if alike * math.sqrt(len(residuals)) < SURELY:
+        return []
+    return [f"Residuals come in waves along x (neighbours correlate by {alike:.2f}): this form does not bend as the "
+            "points do, or they share their luck. Intervals within this analysis are too narrow; compare other "
+            "forms, or fit only the range that matters (--where)."]  # fmt: skip
+
+
+def check_kinds(residuals: np.ndarray, labels: Mapping[str, np.ndarray]) -> list[str]:
+    """A warning where a column of words explains most of the residuals: several laws in one fit."""
+    worst, name = KINDS_EXPLAIN, ""
+    for column, values in labels.items():
+        kinds, of = np.unique(values, return_inverse=True)
+        means = np.bincount(of, residuals) / np.bincount(of)
+        total = float(((residuals - residuals.mean()) ** 2).sum())
+        freedom = len(residuals) - len(kinds)
+        left = float(((residuals - means[of]) ** 2).sum())
+        explained = 1 - (left / freedom) / (total / (len(residuals) - 1)) if total > 0 else 0.0
+        if explained > worst and _by_chance(total - left, len(kinds) - 1, left, freedom) < 0.001:
+            worst, name = explained, column
+    if not name:
+        return []
+    example = sorted(set(labels[name]))[0]
+    return [f"Kinds of {name!r} explain {worst:.0%} of the residuals: one law is fitted to rows that follow several. "
+            f"Fit each (--group {name!r}) or keep one (--where {f'{name}={example}'!r})."]  # fmt: skip
+
+
+def _by_chance(between: float, first: int, within: float, second: int) -> float:
+    """p of the F test."""
+    return float(special.fdtrc(first, second, between / first / (within / second))) if within > 0 else 0.0
+
+
+def check_exponents(made: Fit) -> list[str]:
+    """A warning where an exponent of a law of several inputs is below zero."""
+    names = [name for name in ("alpha", "beta") if made.parameters.get(name, 1.0) < 0]
+    return [f"{' and '.join(names)} below zero: the law would rise with its input. Are the x columns parameters and "
+            "samples, in this order?"] if names else []  # fmt: skip
+
+
 def _at_bound(made: Fit) -> list[str]:
     name = FLOORS.get(made.form.name)
     if name is None:
@@ -57,7 +109,7 @@ def _at_bound(made: Fit) -> list[str]:
     floor, least = made.parameters[name], float(made.points.y.min())
     if floor < EDGE * least:
         return [f"The floor {name} went to zero: these points do not show one."]
-    if floor > (1 - EDGE) * least:
+    if least - floor < EDGE * (float(made.points.y.max()) - least):
         return [f"The floor {name} reached the smallest y: these points do not show what lies below."]
     return []
 

@@ -7,7 +7,7 @@ have been lost that way. Here the sum is minimised by least-squares methods whos
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy
@@ -20,18 +20,21 @@ RELATIVE = 1e-12  # a step that improves less than this, relatively, three times
 QUICK = 1e-6  # the same for refits of a bootstrap, whose own scatter is far larger
 STEPS, QUICK_STEPS = 250, 60  # of a descent; a start that needs more hardly ever ends lowest
 AGREE = 1e-6  # two starts agree if their objectives differ by less than this, relatively
+SEARCHED, FINALISTS = 600, 3  # of a larger table, points that all starts see; starts that then see every point
 HUBER_K = 1.345  # Huber's constant: 95 % efficiency under normal noise
 CHINCHILLA_DELTA = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Points:
-    """Data of a fit. `x` has one row per input; all values positive. `cluster` names the trunk of each point."""
+    """Data of a fit. `x` has one row per input; all values positive. `cluster` names the trunk of each point; `labels`
+    are columns of words beside them."""
 
     x: np.ndarray
     y: np.ndarray
     cluster: np.ndarray
     dropped: tuple[str, ...] = ()
+    labels: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -133,28 +136,48 @@ def fit(
     grid = list(form.starts(x, points.y)) if starts is None else list(starts)
     if len(grid) > max_starts:
         grid = grid[:: -(-len(grid) // max_starts)]
+    some = _some(x)
     if loss == "huber" and delta is None:
-        delta = _pilot_delta(form, x, log_y, grid)
+        delta = _pilot_delta(form, x[:, some], log_y[some], grid)
     threshold = delta if loss == "huber" and delta else 1e-6 if loss == "absolute" else 1.0
-    ends = descend(form, x, log_y[None], np.stack(grid), loss=loss, delta=threshold, relative=relative,
-                   steps=STEPS if relative < QUICK else QUICK_STEPS)  # fmt: skip
-    objectives = np.array([loss_sum(_residuals(form, x, log_y, end), loss=loss, delta=threshold) for end in ends])
+
+    def search(chosen: np.ndarray, begin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        ends = descend(form, x[:, chosen], log_y[None, chosen], begin, loss=loss, delta=threshold, relative=relative,
+                       steps=STEPS if relative < QUICK else QUICK_STEPS)  # fmt: skip
+        every = (_residuals(form, x[:, chosen], log_y[chosen], end) for end in ends)
+        return ends, np.array([loss_sum(residuals, loss=loss, delta=threshold) for residuals in every])
+
+    ends, objectives = search(some, np.stack(grid))
     best = int(np.argmin(objectives))
     if not np.isfinite(ends[best]).all():
         raise UserError(f"The form {form.name!r} could not be fitted to these points.", "Try --form power.")
-    theta = ends[best]
+    theta, lowest = ends[best], None
+    if len(some) < len(points):
+        finalists = np.argsort(objectives)[:FINALISTS]
+        refined, sums = search(np.arange(len(points)), ends[finalists])
+        theta, best, lowest = refined[np.argmin(sums)], int(finalists[np.argmin(sums)]), float(objectives.min())
     if relative < QUICK:
         theta = _polish(form, x, log_y, theta, loss=loss, delta=threshold)
     residuals = form.log_predict(theta, x) - log_y
     least = loss_sum(residuals, loss=loss, delta=threshold)
     begin = loss_sum(form.log_predict(grid[best], x) - log_y, loss=loss, delta=threshold)
+    lowest = least if lowest is None else lowest
     return Fit(
         form=form, theta=theta, scale=scale, parameters=_natural(form, theta, scale), loss=loss, delta=threshold,
         objective=least, objective_at_start=begin, starts=len(grid),
-        agree=max(1, int((objectives <= least + AGREE * max(least, 1e-300)).sum())),
+        agree=max(1, int((objectives <= lowest + AGREE * max(lowest, 1e-300)).sum())),
         gradient=_gradient(form, theta, x, residuals, loss=loss, delta=threshold),
         rms=float(np.sqrt((residuals**2).mean())), points=points,
     )  # fmt: skip
+
+
+def _some(x: np.ndarray) -> np.ndarray:
+    """Points that every start is tried on: all, or of a large table a fixed draw and the ends of each input."""
+    number = x.shape[1]
+    if number <= SEARCHED:
+        return np.arange(number)
+    drawn = np.random.default_rng(0).choice(number, SEARCHED, replace=False)
+    return np.unique(np.concatenate([drawn, x.argmin(axis=1), x.argmax(axis=1)]))
 
 
 def check(points: Points, form: Form) -> None:

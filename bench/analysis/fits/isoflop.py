@@ -29,7 +29,10 @@ class Minimum:
 
 @dataclass(frozen=True, kw_only=True)
 class IsoFlop:
-    """size* = coefficient × budget^exponent, with the interval of the exponent under seed noise."""
+    """size* = coefficient × budget^exponent, with the interval of the exponent under seed noise.
+
+    `lines` holds (exponent, log coefficient) of every draw.
+    """
 
     exponent: float
     low: float
@@ -39,10 +42,17 @@ class IsoFlop:
     dropped: tuple[str, ...]
     draws: int
     level: float
+    lines: np.ndarray
 
     def predict(self, budget: float) -> float:
         """Best size at a budget."""
         return float(self.coefficient * budget**self.exponent)
+
+    def interval(self, budget: float) -> tuple[float, float]:
+        """Interval of the best size at a budget, under seed noise."""
+        sizes = np.exp(self.lines @ (np.log(budget), 1.0))
+        low, high = np.quantile(sizes, [0.5 - self.level / 2, 0.5 + self.level / 2])
+        return float(low), float(high)
 
 
 def fit(
@@ -65,14 +75,13 @@ def fit(
             dropped.append(f"budget {budget:.4g}: fewer than four sizes")
             continue
         log_n, loss = _one_per_size(log_n, loss)
-        at, least, edge = _minimum(log_n, np.log(loss))
+        (at,), (least,), (edge,) = _minima(log_n, np.log(loss)[:, None])
         if edge:
             dropped.append(f"budget {budget:.4g}: the best size is at the edge of those tried")
             continue
         noise = rng.normal(0, 1, (draws, len(loss))) * _noise(loss)
-        found = [_minimum(log_n, np.log(loss + shift)) for shift in noise]
-        places = np.array([place for place, _, _ in found])
-        if np.mean([on_edge for _, _, on_edge in found]) > 0.5:
+        places, _, on_edge = _minima(log_n, np.log(loss + noise).T)
+        if on_edge.mean() > 0.5:
             dropped.append(f"budget {budget:.4g}: under seed noise the best size is mostly at the edge")
             continue
         spread = max(float(places.std()), float(np.diff(log_n).mean()) / 3)
@@ -86,12 +95,23 @@ def fit(
         )
     log_c = np.log([m.budget for m in minima])
     slope, intercept = np.polyfit(log_c, np.log([m.size for m in minima]), 1)
-    slopes = np.array([np.polyfit(log_c, row, 1)[0] for row in np.stack(noisy, axis=1)])
-    low, high = np.quantile(slopes, [0.5 - level / 2, 0.5 + level / 2])
+    lines = np.polyfit(log_c, np.stack(noisy), 1).T
+    low, high = np.quantile(lines[:, 0], [0.5 - level / 2, 0.5 + level / 2])
     return IsoFlop(
         exponent=float(slope), low=float(low), high=float(high), coefficient=float(np.exp(intercept)),
-        minima=tuple(minima), dropped=tuple(dropped), draws=draws, level=level,
+        minima=tuple(minima), dropped=tuple(dropped), draws=draws, level=level, lines=lines,
     )  # fmt: skip
+
+
+def about_curves(budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarray) -> np.ndarray:
+    """log loss of every run about the mean of its budget, or of its size there where some size was repeated."""
+    found, log_loss = np.zeros(len(losses)), np.log(losses)
+    for budget in np.unique(budgets):
+        here = budgets == budget
+        _, of = np.unique(sizes[here], return_inverse=True)
+        of = of if np.bincount(of).max() > 1 else np.zeros_like(of)
+        found[here] = log_loss[here] - (np.bincount(of, log_loss[here]) / np.bincount(of))[of]
+    return found
 
 
 def _one_per_size(log_n: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -100,14 +120,15 @@ def _one_per_size(log_n: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.n
     return distinct, np.array([loss[log_n == value].mean() for value in distinct])
 
 
-def _minimum(log_n: np.ndarray, log_loss: np.ndarray) -> tuple[float, float, bool]:
+def _minima(log_n: np.ndarray, log_loss: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each curve, log_loss (sizes, curves): where its minimum is, how low, and whether at an end."""
     grid = np.concatenate(
         [np.linspace(a, b, SUBDIVISIONS, endpoint=False) for a, b in pairwise(log_n)]
         + [log_n[-1:]]
     )
-    curve = Akima1DInterpolator(log_n, log_loss)(grid)
-    at = int(np.argmin(curve))
-    return float(grid[at]), float(curve[at]), at in (0, len(grid) - 1)
+    curves = Akima1DInterpolator(log_n, log_loss)(grid)
+    at = curves.argmin(axis=0)
+    return grid[at], curves.min(axis=0), (at == 0) | (at == len(grid) - 1)
 
 
 def _noise(loss: np.ndarray) -> np.ndarray:

@@ -13,16 +13,19 @@ from bench.analysis.fits.form import Form
 from bench.errors import UserError
 
 FRACTIONS = (0.5, 0.6, 0.7, 0.8, 0.9)
-TIE = 1.05  # a simpler form wins if it is within 5 % of the best score
+TIE = 1.05  # a simpler form wins if it is within 5 % of the best score,
+CLOSE = 2.0  # unless it misses the points it was fitted to by more than twice as much as another of those
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """A form's error on what it had not seen: rms of log prediction, over `rollouts` ordered splits."""
+    """A form's error on what it had not seen (`score`) and on what it had (`miss`): rms of log prediction, over
+    `rollouts` ordered splits; `miss` is corrected for the parameters."""
 
     form: Form
     score: float
     rollouts: int
+    miss: float = 0.0
 
 
 def rank(points: Points, forms: Sequence[Form], *, max_starts: int = 400) -> list[Ranked]:
@@ -31,6 +34,7 @@ def rank(points: Points, forms: Sequence[Form], *, max_starts: int = 400) -> lis
     values = points.x[0][order]
     distinct = np.unique(values)
     scores: dict[str, list[float]] = {form.name: [] for form in forms}
+    misses: dict[str, list[float]] = {form.name: [] for form in forms}
     for fraction in FRACTIONS:
         cut = distinct[min(len(distinct) - 2, max(0, math.ceil(fraction * len(distinct)) - 1))]
         small, large = points.take(order[values <= cut]), points.take(order[values > cut])
@@ -43,20 +47,22 @@ def rank(points: Points, forms: Sequence[Form], *, max_starts: int = 400) -> lis
                 continue
             error = np.log(large.y) - made.log_predict(large.x)
             scores[form.name].append(float(np.sqrt((error**2).mean())))
+            misses[form.name].append(made.rms * math.sqrt(len(small) / (len(small) - form.size)))
     most = max((len(found) for found in scores.values()), default=0)
     ranked = [
         Ranked(form=form, score=_mean(scores[form.name]) if len(scores[form.name]) == most and most else math.inf,
-               rollouts=len(scores[form.name]))
+               rollouts=len(scores[form.name]), miss=_mean(misses[form.name]) if misses[form.name] else math.inf)
         for form in forms
     ]  # fmt: skip
     return sorted(ranked, key=lambda r: (r.score, r.form.size))
 
 
 def choose(ranked: Sequence[Ranked]) -> Form:
-    """The best form, or a simpler one that is practically as good."""
+    """The best form, or a simpler one that is practically as good, both beyond the points and on them."""
     best = ranked[0].score
     near = [r for r in ranked if r.score <= TIE * best] or list(ranked[:1])
-    return min(near, key=lambda r: r.form.size).form
+    least = min(r.miss for r in near)
+    return min((r for r in near if r.miss <= CLOSE * least), key=lambda r: r.form.size).form
 
 
 def credible(ranked: Sequence[Ranked], *, factor: float = 2.0) -> list[Form]:

@@ -14,6 +14,7 @@ import numpy as np
 from bench.analysis.fits.form import Form, Theta, columns, floors
 
 NEWTON_STEPS = 60
+CONVERGED = 1e-7  # of a step: the error it leaves is of the order of its square
 
 
 def _solve(t: Theta, x: np.ndarray) -> np.ndarray:
@@ -23,10 +24,13 @@ def _solve(t: Theta, x: np.ndarray) -> np.ndarray:
     wanted, a = np.broadcast_arrays(wanted, a)
     u = np.where(wanted < 0, wanted, wanted / np.maximum(a, 1.0))
     for _ in range(NEWTON_STEPS):
-        gap = -np.logaddexp(0, -u) + a * np.logaddexp(0, u) - wanted
-        step = gap / _steepness(u, a)
+        small = np.exp(-np.abs(u))
+        rest = np.log1p(small)  # log(1 + e^u) = max(u, 0) + rest, and log(1 + e^-u) = max(-u, 0) + rest
+        gap = np.minimum(u, 0) - rest + a * (np.maximum(u, 0) + rest) - wanted
+        logistic = np.where(u > 0, 1.0, small) / (1 + small)
+        step = gap / (1 - logistic + a * logistic)
         u = u - step
-        if np.all(np.abs(step) < 1e-12 * (1 + np.abs(u))):
+        if not np.any(np.abs(step) >= CONVERGED * (1 + np.abs(u))):  # what is no number will not become one
             break
     return u
 

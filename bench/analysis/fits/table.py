@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from bench.errors import UserError, unknown
 
 ALIASES: tuple[tuple[str, ...], ...] = (
     ("n", "nparams", "params", "parameters", "numparams", "modelsize", "size"),
-    ("d", "ntokens", "tokens", "numtokens", "trainingtokens", "samples", "nsamples", "samplesseen", "imagesseen",
-     "seenexamples", "examplesseen", "images"),
-    ("c", "flops", "compute", "flop", "trainflops", "trainingflops", "exaflops", "gflops"),
+    ("d", "ntokens", "tokens", "numtokens", "traintokens", "trainingtokens", "samples", "nsamples", "samplesseen",
+     "imagesseen", "seenexamples", "examplesseen", "images"),
+    ("c", "flops", "compute", "flop", "trainflops", "trainingflops", "trainflop", "trainingflop", "trainingcompute",
+     "traincompute", "exaflops", "gflops"),
     ("u", "unique", "uniquetokens", "uniqueimages", "uniquesamples"),
     ("loss", "valloss", "validationloss", "evalloss", "testloss"),
     ("error", "err", "errorrate", "valerror", "testerror", "top1error"),
@@ -30,7 +32,11 @@ UNITS = (("thousand", 1e3), ("million", 1e6), ("billion", 1e9), ("trillion", 1e1
          ("eflop", 1e18), ("tflop", 1e12))  # fmt: skip
 NUMBER = re.compile(r"^([+-]?[\d.]+(?:e[+-]?\d+)?)([kmbgt%]?)$", re.IGNORECASE)
 ACCURACY = re.compile(r"acc|top.?[15](?!.*err)|correct", re.IGNORECASE)
+CONDITION = re.compile(r"^(.*?)(<=|>=|!=|<|>|=)(.*)$", re.DOTALL)
+UNIT = re.compile(r"\s*[\[(].*?[\])]|[_ ]((thousand|million|billion|trillion)s?|[kMBGT])$")
+MIN_OF_A_KIND = 3  # rows, on average, before a column of words is taken to name kinds of rows
 MAX_NAMED = 6  # rows named one by one
+FLOP_PER = 6.0  # floating-point operations of training per parameter and sample: C = 6 N D (Kaplan et al. 2020)
 
 
 def read(path: Path) -> pd.DataFrame:
@@ -60,34 +66,85 @@ def column(table: pd.DataFrame, name: str) -> str:
     Raises:
         UserError: none or several; suggests the nearest.
     """
-    if name in table.columns:
-        return name
-    same = [c for c in table.columns if _plain(c) == _plain(name)]
-    if not same:
-        known = next((group for group in ALIASES if _plain(name) in group), ())
-        same = [c for c in table.columns if _plain(c) in known]
+    same = _matches(table, name)
     if len(same) == 1:
-        return str(same[0])
+        return same[0]
     if same:
-        raise UserError(f"{name!r} may mean several columns: {', '.join(map(str, same))}.", "Name one of them exactly.")
+        raise UserError(f"{name!r} may mean several columns: {', '.join(same)}.", "Name one of them exactly.")
     raise unknown("column", name, map(str, table.columns))
 
 
+def _matches(table: pd.DataFrame, name: str) -> list[str]:
+    if name in table.columns:
+        return [name]
+    same = [str(c) for c in table.columns if _plain(c) == _plain(name)]
+    known = next((group for group in ALIASES if _plain(name) in group), (_plain(name),))
+    return same or [str(c) for c in table.columns if _plain(c) in known or _bare(c) in known]
+
+
 def select(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
-    """Rows where every "column=value" holds.
+    """Rows where every condition holds: column=value (=a,b: any of them), !=, and as numbers <, <=, >, >=.
 
     Raises:
-        UserError: a condition of another shape, an unknown column or value.
+        UserError: a condition of another shape, an unknown column or value, no row left.
     """
     for text in conditions:
-        name, equals, wanted = text.partition("=")
-        if not equals:
-            raise UserError(f"--where {text!r} is not COLUMN=VALUE.", "For example --where family=ViT.")
-        values = table[column(table, name.strip())].astype(str).str.strip()
-        if not (values == wanted.strip()).any():
-            raise unknown(f"value of {name!r}", wanted, sorted(set(values))[:50])
-        table = table[values == wanted.strip()]
+        parts = CONDITION.match(text)
+        if not parts:
+            raise UserError(f"--where {text!r} is not COLUMN=VALUE.", "For example --where family=ViT, or 'epochs<10'.")
+        name, sign, wanted = (part.strip() for part in parts.groups())
+        found = column(table, name)
+        keep = _any_of(table[found], wanted) if sign in ("=", "!=") else _beside(table[found], sign, wanted)
+        table = table[~keep if sign == "!=" else keep]
+        if table.empty:
+            raise UserError(f"--where {text!r} leaves no row.", "Conditions hold together: each narrows what is left.")
     return table
+
+
+def _any_of(entries: pd.Series, wanted: str) -> np.ndarray:
+    """Which entries are `wanted`, or one of its comma-separated values; numbers are equal however they are written."""
+    texts, values = [str(entry).strip() for entry in entries], entries.map(_number).to_numpy(dtype=float)
+    keep = np.zeros(len(entries), dtype=bool)
+    for choice in [wanted] if wanted in texts else [part.strip() for part in wanted.split(",")]:
+        same = np.array([text == choice for text in texts]) | np.isclose(values, _number(choice), rtol=1e-9, atol=0)
+        if not same.any():
+            raise unknown(f"value of {entries.name!r}", choice, texts)
+        keep |= same
+    return keep
+
+
+def _beside(entries: pd.Series, sign: str, wanted: str) -> np.ndarray:
+    """Which entries are less (or more) than `wanted`; what is no number is neither."""
+    limit, values = _number(wanted), entries.map(_number).to_numpy(dtype=float)
+    if not np.isfinite(limit) or not np.isfinite(values).any():
+        which = repr(wanted) if not np.isfinite(limit) else f"every entry of {entries.name!r}"
+        raise UserError(f"{sign} compares numbers, and {which} is none.", "For words write COLUMN=VALUE.")
+    compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}[sign]
+    keep = compare(values, limit)
+    if not keep.any():
+        ends = f"from {np.nanmin(values):.6g} to {np.nanmax(values):.6g}"
+        raise UserError(f"No row has {entries.name} {sign} {wanted}.", f"It runs {ends}.")
+    return keep
+
+
+def with_inputs(table: pd.DataFrame, x: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
+    """The table for a law of N and D. Where only one of them and compute are there, the other is C / 6 of it, noted.
+
+    Raises:
+        UserError: compute stands in the place of D, or a column is missing.
+    """
+    compute = _known(table, ALIASES[2])
+    for at, name in enumerate(x[:2] if len(x) > 1 else ()):
+        same = _matches(table, name)
+        if compute in same:
+            other = f"{x[0]},D" if at else f"N,{x[1]}"
+            raise UserError(f"{name!r} is compute; this law takes parameters and samples.",
+                            f'Write --x "{other}": what is missing is read as compute / {FLOP_PER:g} of the other.')
+        if not same and compute and _plain(name) in ALIASES[at]:
+            rest = column(table, x[1 - at])
+            made = numbers(table, compute) / (FLOP_PER * numbers(table, rest))
+            return table.assign(**{name: made}), [f"{name} was read as {compute} / ({FLOP_PER:g} × {rest})."]
+    return table, []
 
 
 def numbers(table: pd.DataFrame, name: str) -> np.ndarray:
@@ -151,7 +208,15 @@ def points(
     if not keep.any():
         raise UserError(f"No row can be used ({'; '.join(dropped)}).")
     trunks = table[column(table, cluster)].astype(str).to_numpy() if cluster else np.arange(len(table))
-    return Points(x=x_IN[:, keep], y=y_N[keep], cluster=trunks[keep], dropped=tuple(dropped)), notes
+    made = Points(x=x_IN[:, keep], y=y_N[keep], cluster=trunks[keep], dropped=tuple(dropped))
+    return replace(made, labels=_labels(table[keep])), notes
+
+
+def _labels(table: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Columns of words that name a few kinds of rows."""
+    words = [str(c) for c in table.columns if not pd.api.types.is_numeric_dtype(table[c])]
+    few = [c for c in words if 1 < table[c].nunique() <= len(table) // MIN_OF_A_KIND]
+    return {c: table[c].astype(str).to_numpy() for c in few if table[c].map(_number).isna().any()}
 
 
 def guard(table: pd.DataFrame, *, x: Sequence[str], y: str, group: str | None) -> list[str]:
@@ -183,11 +248,16 @@ def guard(table: pd.DataFrame, *, x: Sequence[str], y: str, group: str | None) -
 
 
 def _known(table: pd.DataFrame, names: Sequence[str]) -> str | None:
-    return next((c for c in table.columns if _plain(c) in names), None)
+    return next((str(c) for c in table.columns if _plain(c) in names or _bare(c) in names), None)
 
 
 def _plain(name: Any) -> str:
     return re.sub(r"[^a-z0-9]", "", str(name).lower())
+
+
+def _bare(name: Any) -> str:
+    """The same without a unit: "Tokens (billions)" -> "tokens"."""
+    return _plain(UNIT.sub("", str(name)))
 
 
 def _number(value: Any) -> float:

@@ -10,9 +10,10 @@ from bench.analysis.words import significant
 
 def lines(result: Mapping[str, Any]) -> list[str]:
     """What `python -m bench.fit` prints."""
+    notes = [f"note: {item}" for item in result["notes"]]
     if "isoflop" in result:
-        return _isoflop(result["isoflop"]) + [f"  note: {item}" for item in result["notes"]]
-    text: list[str] = []
+        return notes + _isoflop(result["isoflop"]) + [f"  warning: {item}" for item in result["warnings"]]
+    text = notes
     for name, answer in result["fits"].items():
         text += _fit(name, answer)
     for c in result.get("crossings", []):
@@ -40,7 +41,7 @@ def _fit(name: str, answer: Mapping[str, Any]) -> list[str]:
     for p in answer.get("predictions", []):
         within, total = (f"[{significant(a, 4)}, {significant(b, 4)}]" for a, b in (p["within"], p["total"]))
         value = f"y = {significant(p['y'], 4)}"
-        text.append(f"  x = {p['x']}: {value}, {within} within this analysis, {total} in total")
+        text.append(f"  x = {_inputs(p['x'])}: {value}, {within} within this analysis, {total} in total")
     text += [f"  dropped: {item}" for item in card["dropped"]]
     return text + [f"  warning: {item}" for item in answer["warnings"]]
 
@@ -48,8 +49,15 @@ def _fit(name: str, answer: Mapping[str, Any]) -> list[str]:
 def _isoflop(found: Mapping[str, Any]) -> list[str]:
     ends = f"[{found['low']:.4f}, {found['high']:.4f}] ({found['level']:.0%}, {len(found['minima'])} budgets)"
     text = [f"size* = {found['coefficient']:.4g} × budget^{found['exponent']:.4f} {ends}"]
-    text += [f"  budget {p['budget']:.4g}: size {p['size']:.4g}" for p in found.get("predictions", [])]
+    text += [f"  at {m['budget']:.4g} the best is {m['size']:.4g} (y = {m['loss']:.4g})" for m in found["minima"]]
+    for p in found.get("predictions", []):
+        low, high = p["interval"]
+        text.append(f"  budget {p['budget']:.4g}: size {p['size']:.4g} [{low:.4g}, {high:.4g}]")
     return text + [f"  dropped: {item}" for item in found["dropped"]]
+
+
+def _inputs(x: float | list[float]) -> str:
+    return ", ".join(f"{v:.6g}" for v in (x if isinstance(x, list) else [x]))
 
 
 def _score(value: float | None) -> str:

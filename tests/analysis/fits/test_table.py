@@ -11,6 +11,9 @@ import pytest
 
 from bench import fit as verb
 from bench.analysis.fits import conscience
+from bench.analysis.fits import table as reader
+from bench.analysis.fits.fit import Points, fit
+from bench.analysis.fits.forms import POWER, POWER_FLOOR
 from bench.errors import UserError
 
 X = np.geomspace(1e8, 1e11, 12)
@@ -132,3 +135,94 @@ def test_a_column_of_words_is_refused_with_those_that_hold_numbers(csv, capsys) 
     assert verb.main([path, "--x", "compute", "--y", "family"]) == 2
     said = capsys.readouterr().err
     assert "'family' holds no numbers" in said and "compute, error, seen" in said
+
+
+WHERE = pd.DataFrame({
+    "model": ["6 Enc, 6 Dec", "6 Enc", "ViT", "ViT"], "size": ["1.68e+07", "16.8M", "2,000", "none"],
+    "step": [1.0, 2.0, 3.0, np.nan], "Tokens (billions)": [1, 2, 3, 4],
+})  # fmt: skip
+
+
+@pytest.mark.parametrize("conditions, kept", [
+    (["model=6 Enc, 6 Dec"], [0]), (["model=6 Enc,ViT"], [1, 2, 3]), (["size=16.8M"], [0, 1]), (["size=2000"], [2]),
+    (["step=1"], [0]), (["step = 1, 3.0"], [0, 2]), (["step<3"], [0, 1]), (["step>=2"], [1, 2]),
+    (["step!=2"], [0, 2, 3]), (["tokens<=2", "model=6 Enc"], [1]), (["size>1K"], [0, 1, 2]),
+])  # fmt: skip
+def test_rows_are_chosen_by_words_and_by_numbers(conditions: list[str], kept: list[int]) -> None:
+    assert reader.select(WHERE, conditions).index.tolist() == kept
+
+
+@pytest.mark.parametrize("condition, message", [
+    ("model=Vit", "Did you mean 'ViT'"), ("step=7", "Known: 1.0, 2.0, 3.0"), ("step<1", "runs from 1 to 3"),
+    ("model<3", "every entry of 'model' is none"), ("step<few", "'few' is none"), ("model", "not COLUMN=VALUE"),
+    ("modle=ViT", "Did you mean 'model'"),
+])  # fmt: skip
+def test_a_condition_that_nothing_meets_says_what_there_is(condition: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        reader.select(WHERE, [condition])
+
+
+def joint(tokens: np.ndarray, params: np.ndarray) -> np.ndarray:
+    return 1.7 + 400 * params**-0.34 + 400 * tokens**-0.28
+
+
+def test_samples_are_read_from_compute_and_parameters(csv, capsys: pytest.CaptureFixture) -> None:
+    params, tokens = (v.ravel() for v in np.meshgrid(np.geomspace(1e7, 1e9, 6), np.geomspace(1e9, 1e11, 6)))
+    path = csv({"Model Size": params, "Training FLOP": 6 * params * tokens, "loss": joint(tokens, params)})
+    arguments = [path, "--form", "chinchilla", "--y", "loss", "--bootstrap", "20", "--json", "--x"]
+    assert verb.main([*arguments, "N,D"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["notes"] == ["D was read as Training FLOP / (6 × Model Size)."]
+    assert answer["fits"]["all"]["card"]["parameters"]["beta"] == pytest.approx(0.28, abs=1e-3)
+    assert verb.main([*arguments, "Model Size,Training FLOP"]) == 2
+    assert "is compute; this law takes parameters and samples" in capsys.readouterr().err
+    assert verb.main([*arguments, "Model Size,epochs"]) == 2
+    assert "Unknown column 'epochs'" in capsys.readouterr().err
+
+
+def test_rows_of_two_laws_in_one_fit_are_told(csv, capsys: pytest.CaptureFixture) -> None:
+    x, kind = np.tile(X, 2), np.repeat(["val", "train"], len(X))
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.05, len(x)))
+    y = 60 * x**-0.25 * np.where(kind == "val", 1.0, 0.7) * noise
+    told = fitted(csv({"compute": x, "error": y, "split": kind}), capsys)["fits"]["all"]["warnings"]
+    assert any("Kinds of 'split' explain" in w and "--where 'split=train'" in w for w in told)
+    alike = fitted(csv({"compute": x, "error": 60 * x**-0.25 * noise, "split": kind}), capsys)
+    assert not any("Kinds of" in w for w in alike["fits"]["all"]["warnings"])
+
+
+def test_waves_in_residuals_are_told_and_scatter_is_not() -> None:
+    x = np.geomspace(1e6, 1e10, 60)
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.01, (20, len(x))))
+
+    def told(y: np.ndarray) -> bool:
+        points = Points(x=x[None], y=y, cluster=np.arange(len(x)))
+        return bool(conscience.check_shape(fit(points, POWER)))
+
+    assert all(told((0.2 + 300 * x**-0.4) * row) for row in noise[:3])
+    assert sum(told(60 * x**-0.25 * row) for row in noise) <= 1
+
+
+def test_a_floor_is_judged_beside_the_range_of_y() -> None:
+    """y from 1 to 1.05 above a floor of 0.99: the floor is near the smallest y, and yet well below the range."""
+    x = np.geomspace(1e6, 1e10, 30)
+    y = 0.99 + 0.06 * (x / 1e6) ** -0.2
+    made = fit(Points(x=x[None], y=y, cluster=np.arange(30)), POWER_FLOOR)
+    assert not any("floor" in w for w in conscience.warnings(made))
+
+
+def test_isoflop_takes_one_set_of_budgets_and_gives_sizes_with_intervals(csv, capsys: pytest.CaptureFixture) -> None:
+    budget, size = (v.ravel() for v in np.meshgrid(np.geomspace(1e18, 1e21, 5), np.geomspace(1e7, 1e11, 17)))
+    loss = joint(budget / 6 / size, size)
+    columns = {"flops": np.tile(budget, 2), "params": np.tile(size, 2), "loss": np.append(loss, np.exp(loss)),
+               "kind": np.repeat(["nats", "perplexity"], len(loss))}  # fmt: skip
+    arguments = [csv(columns), "--form", "isoflop", "--budget", "flops", "--x", "params", "--y", "loss"]
+    assert verb.main([*arguments, "--where", "kind=nats", "--predict", "1e22", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert not found["warnings"] and found["isoflop"]["exponent"] == pytest.approx(0.28 / 0.62, abs=0.03)
+    low, high = found["isoflop"]["predictions"][0]["interval"]
+    assert low < found["isoflop"]["predictions"][0]["size"] < high
+    assert low < (0.34 * 400 / (0.28 * 400)) ** (1 / 0.62) * (1e22 / 6) ** (0.28 / 0.62) < high
+    assert verb.main(arguments) == 0
+    assert "Kinds of 'kind' explain" in capsys.readouterr().out
+    assert verb.main([*arguments, "--group", "kind"]) == 2
+    assert "--where kind=VALUE" in capsys.readouterr().err
