@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from bench.store import atomic, records, sealed
 
 STORE_FILE = "store.json"
 SPEC_FIELDS = frozenset(("schema", "cell"))
+NUMBER = re.compile(r"[0-9]{1,9}")  # of an attempt
 STATUS_FIELDS = frozenset(("started", "ended", "outcome"))
 
 
@@ -47,7 +49,7 @@ class CellDirectory:
     def attempts(self) -> list[Path]:
         """Folders of every attempt so far, oldest first."""
         folder = self.path / "attempts"
-        found = (p for p in folder.iterdir() if p.is_dir() and p.name.isdigit()) if folder.exists() else ()
+        found = (p for p in folder.iterdir() if p.is_dir() and NUMBER.fullmatch(p.name)) if folder.is_dir() else ()
         return sorted(found, key=lambda p: int(p.name))
 
     def prepare(self, cell: Cell) -> None:

@@ -17,6 +17,8 @@ from bench.store import atomic, sealed
 
 EXPIRES_AFTER = 90.0  # seconds without a heartbeat, for runners on another machine
 HEARTBEAT = 10.0
+AHEAD = 3600.0  # seconds by which another machine's clock may be ahead of ours; a beat from later than that is none
+MOST_PROCESSES = 2**31  # numbers from there on, and those below 1, are no process's
 NEVER_UNSEALED: frozenset[str] = frozenset()
 
 
@@ -56,10 +58,11 @@ def holder_is_alive(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except (ValueError, OSError):
-        return path.exists() and time.time() - path.stat().st_mtime < EXPIRES_AFTER
-    if lease.get("machine") == _machine():
-        return _alive(lease["pid"], lease["started"])
-    return age < EXPIRES_AFTER
+        return path.exists() and -AHEAD < time.time() - path.stat().st_mtime < EXPIRES_AFTER
+    match lease:
+        case {"machine": machine, "pid": int(pid), "started": str() | None as started} if machine == _machine():
+            return 0 < pid < MOST_PROCESSES and _alive(pid, started)
+    return -AHEAD < age < EXPIRES_AFTER
 
 
 def _acquire(path: Path) -> bool:

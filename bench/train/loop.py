@@ -13,7 +13,7 @@ from torch import nn
 
 from bench.cost.profile import label
 from bench.cost.speed import synchronise
-from bench.errors import Interrupted, UserError
+from bench.errors import Interrupted
 from bench.spec import Recipe
 from bench.store import checkpoints, faults
 from bench.store.checkpoints import Checkpoint
@@ -22,7 +22,7 @@ from bench.train.average import Average
 from bench.train.batches import Batches
 from bench.train.curve import Curve
 from bench.train.optim import make_optimizer
-from bench.train.position import Position
+from bench.train.position import Position, continued
 from bench.train.randomness import stream
 from bench.train.ranks import ALONE, Ranks
 from bench.train.schedule import Segment
@@ -129,7 +129,8 @@ class Trainer:
             tensors["losses"] = torch.stack(self.losses)
         tensors["curve"] = self.curve.state()
         p = self.position
-        state = asdict(p) | {"total_work": self.total_work, "ranks": self.ranks.size, "content": self.content}
+        whose = {"ranks": self.ranks.size, "content": self.content, "cell": self.folder.parent.name}
+        state = asdict(p) | whose | {"total_work": self.total_work}
         whole = Checkpoint(step=p.work, tensors=self.ranks.whole(tensors), state=state)
         self.ranks.lead(lambda: checkpoints.save(self.folder, whole))
         self._last_save = time.perf_counter()
@@ -141,18 +142,12 @@ class Trainer:
         """Continue from the newest checkpoint that verifies; False if there is none.
 
         Raises:
-            UserError: it was begun on other images.
+            UserError: it was begun on other images, or is of another cell.
         """
         found = self._newest()
         if found is None:
             return False
-        if found.state.get("content", self.content) != self.content:
-            raise UserError(
-                f"The training in {self.folder} was begun on other images under the same name.",
-                "Give the same --data-root as then; or delete that folder, and it begins anew.",
-            )
-        state = {k: v for k, v in found.state.items() if k not in ("total_work", "ranks", "content")}
-        self.position = Position(**state)
+        self.position = continued(found.state, folder=self.folder, content=self.content)
         self._count_time_of(found.state.get("ranks", 1))
         self.restore({k.removeprefix("live/"): v for k, v in found.tensors.items() if k.startswith("live/")})
         trunk = {k.removeprefix("trunk/"): v for k, v in found.tensors.items() if k.startswith("trunk/")}

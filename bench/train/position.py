@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
+
+from bench.errors import UserError
 
 
 @dataclass
@@ -24,3 +28,20 @@ class Position:
         self.seconds = {kind: seconds * factor for kind, seconds in self.seconds.items()}
         self.segment_seconds = [seconds * factor for seconds in self.segment_seconds]
         self.current_seconds *= factor
+
+
+def continued(state: Mapping[str, Any], *, folder: Path, content: str) -> Position:
+    """The position in a checkpoint's state, if it is of the cell that `folder` belongs to, trained on these images.
+
+    Raises:
+        UserError: it is not: what follows would be the result of neither.
+    """
+    if (cell := state.get("cell", folder.parent.name)) != folder.parent.name:
+        raise UserError(f"The checkpoints in {folder} are of another cell, {cell}.",
+                        "Put them back; or delete that folder, and the training begins anew.")  # fmt: skip
+    if state.get("content", content) != content:
+        raise UserError(
+            f"The training in {folder} was begun on other images under the same name.",
+            "Give the same --data-root as then; or delete that folder, and it begins anew.",
+        )
+    return Position(**{entry.name: state[entry.name] for entry in fields(Position) if entry.name in state})

@@ -68,6 +68,25 @@ def test_a_lease_of_another_machine_lives_by_its_heartbeat(tmp_path):
     assert not lease.holder_is_alive(path)
 
 
+@pytest.mark.parametrize("claimed", [{"pid": 0}, {"pid": -1}, {"pid": 2**40}, {"pid": "1"}, {}], ids=str)
+def test_what_is_no_process_holds_no_lease_for_ever(tmp_path, claimed):
+    """Number -1 is every process, to the kernel: such a lease would never be free."""
+    path = tmp_path / "lease.json"
+    sealed.write(path, {"machine": lease._machine(), "started": None, **claimed})
+    os.utime(path, (0, 0))
+    assert not lease.holder_is_alive(path)
+
+
+@pytest.mark.parametrize("text", [json.dumps({"machine": "elsewhere", "pid": 1, "started": None}), "torn"])
+def test_a_heartbeat_of_next_week_is_none(tmp_path, text):
+    """A clock that was wrong for a while: the cell would be held until that time comes."""
+    path = tmp_path / "lease.json"
+    path.write_text(text)
+    for ahead, alive in ((0, True), (lease.AHEAD / 2, True), (7 * 86_400, False)):
+        os.utime(path, (time.time() + ahead,) * 2)
+        assert lease.holder_is_alive(path) == alive
+
+
 ELSEWHERE = json.dumps({"machine": "elsewhere", "pid": 1, "started": None})
 
 

@@ -135,7 +135,7 @@ def test_a_record_without_a_required_field_is_damaged(tmp_path, key):
 
 def test_attempts_are_counted_beyond_a_thousand_whatever_else_lies_there(tmp_path):
     directory = CellDirectory(tmp_path)
-    for name in ("002", "999", "1000", "notes"):
+    for name in ("002", "999", "1000", "notes", "²", "٣", "-1"):
         (tmp_path / "attempts" / name).mkdir(parents=True)
     assert directory.new_attempt().name == "1001"
     assert [path.name for path in directory.attempts()] == ["002", "999", "1000", "1001"]

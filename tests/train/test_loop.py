@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 
 import numpy as np
 import pytest
@@ -123,6 +124,17 @@ def test_what_was_begun_on_other_images_is_not_continued(tmp_path):
     with pytest.raises(UserError, match="other images"):
         trainer(tmp_path / "c", content="those").resume()
     assert trainer(tmp_path / "c", content="these").resume()
+
+
+def test_what_another_cell_began_is_not_continued(tmp_path):
+    steps = iter(range(5))
+    (tmp_path / "a").mkdir()
+    with pytest.raises(Interrupted):
+        trainer(tmp_path / "a" / "c", stop=lambda: next(steps, None) is None).run()
+    shutil.copytree(tmp_path / "a", tmp_path / "b")  # a folder that was renamed, after the rate was changed
+    with pytest.raises(UserError, match="another cell, a"):
+        trainer(tmp_path / "b" / "c").resume()
+    assert trainer(tmp_path / "a" / "c").resume()
 
 
 def test_training_learns(tmp_path):
