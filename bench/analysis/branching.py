@@ -9,7 +9,7 @@ from typing import Any
 from bench.analysis import compare
 from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Comparison, Verdict
-from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Series
+from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Series, family_rank
 from bench.analysis.intervals import SEEDS
 from bench.analysis.layout import Column, Table
 from bench.analysis.words import count, join, plural, points
@@ -17,7 +17,7 @@ from bench.analysis.words import count, join, plural, points
 AXIS = "branching"  # the label of the cells that ask this
 MARGIN = 0.01  # accuracy that branches may lack and still count as equal
 BRANCH = "branch"
-SEPARATE, WHOLE = "trained apart, same shape", "trained apart, {} over the whole"
+SEPARATE, WHOLE = "apart, same schedule", "apart, {} schedule"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ def answers(evidence: Evidence) -> list[Answer]:
     made = []
     for measure in measures(evidence):
         on = "upstream" if measure == UPSTREAM else f"on {join(evidence.parts(measure))}"
-        question = f"Are branches from one trunk as accurate as trainings of their own, {on}?"
+        question = f"Are branches from one trunk as accurate as training each budget apart, {on}?"
         for way, found in contrasts(evidence, measure).items():
             mean, beyond = compare.overall(found)
             better, worse = (sum(c.verdict == wanted for c in found) for wanted in ("yes", "no"))
@@ -80,12 +80,14 @@ def answers(evidence: Evidence) -> list[Answer]:
                 f"The same scores to the last digit at every budget ({mean.counts}): a branch is the training to its "
                 "budget, with the trunk shared."
                 if identical
-                else f"Branches minus {way}: {points(mean.value, mean.low, mean.high)} on average over "
-                f"{plural(len(found), 'budget')} of {plural(len({c.subject for c in found}), 'model')}; single budgets "
-                f"beyond their interval: {better} up, {worse} down ({mean.counts}). Equal means within one point."
+                else f"Branches minus trained {way}: {points(mean.value, mean.low, mean.high)} on average over "
+                f"{plural(len(found), 'budget')} of {plural(len({c.subject for c in found}), 'model')} ({mean.counts})"
+                f"; beyond their own interval: {better} budgets higher, {worse} lower. Up to one point lower counts as "
+                "equal."
             )
-            made.append(Answer(question=question, subject=way, verdict=verdict, sentence=sentence, estimate=mean.value,
-                               low=mean.low, high=mean.high, unit="share", n=len(found)))  # fmt: skip
+            made.append(Answer(question=question, subject=way.partition(", ")[2], verdict=verdict, sentence=sentence,
+                               estimate=mean.value, low=mean.low, high=mean.high, unit="share",
+                               n=len(found)))  # fmt: skip
     for saving in savings(evidence):
         sentence = (
             f"{plural(saving.horizons, 'budget')} cost {saving.flops:.2f} of the compute, and {saving.seconds:.2f} of "
@@ -142,7 +144,7 @@ def savings(evidence: Evidence) -> list[Saving]:
             )
             made.append(Saving(model=model, family=family, horizons=budgets, seeds=len(both), flops=flops,
                                seconds=seconds))  # fmt: skip
-    return sorted(made, key=lambda s: (-s.horizons, s.model))
+    return sorted(made, key=lambda s: (family_rank(s.family), s.model))
 
 
 def _by_model(evidence: Evidence) -> dict[tuple[str, str], dict[str, Series]]:

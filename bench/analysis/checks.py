@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from bench.analysis import mixing, validity
 from bench.analysis import rates as learning_rates
 from bench.analysis.compare import READ_AS_NOTHING
-from bench.analysis.evidence import PIXELS, Evidence
+from bench.analysis.evidence import PIXELS, Evidence, PointKey, family_rank
 from bench.analysis.sizes import size_curves
 from bench.analysis.words import join, plural, significant
 
 MIN_DECADES = 1.5
 MAX_EPOCHS = 4.0
+ONE_BUDGET = 1.25  # factor of compute up to which there is no range to see a trend in
 MIXTURES = (
     ("commit", "commits"), ("cpu", "processors"), ("device", "devices"), ("threads", "thread counts"),
     ("dtype", "precisions"),
@@ -79,14 +80,14 @@ def one_seed(evidence: Evidence) -> list[Check]:
 
 
 def narrow_compute(evidence: Evidence) -> list[Check]:
-    found = []
-    for family, (low, high) in _flops_by_family(evidence).items():
-        decades = math.log10(high / low)
-        if decades < MIN_DECADES:
-            span = f"{significant(decades, 2)} decades of compute (a factor of {significant(high / low, 2)})"
-            text = f"{family} spans {span}; a trend needs at least {MIN_DECADES}."
-            found.append(Check(name="narrow compute", level="warning", text=text))
-    return found
+    """Families whose range is short for a trend; none is asked of one budget, or where nothing is judged downstream."""
+    spans = [f"{significant(math.log10(high / low), 2)} decades for {family} (a factor of {significant(high / low, 2)})"
+             for family, (low, high) in _flops_by_family(evidence).items()
+             if ONE_BUDGET * low < high < 10**MIN_DECADES * low]  # fmt: skip
+    if not spans or not evidence.headline:
+        return []
+    text = f"The range of compute is {join(spans)}; a trend needs at least {MIN_DECADES}."
+    return [Check(name="narrow compute", level="warning", text=text)]
 
 
 def narrow_data(evidence: Evidence) -> list[Check]:
@@ -101,8 +102,10 @@ def narrow_data(evidence: Evidence) -> list[Check]:
 
 def repeated_data(evidence: Evidence) -> list[Check]:
     found = []
+    said: set[PointKey] = set()
     for axis, purpose in (("compute", "the compute axis"), ("data_size", "the data-size axis (as it is meant to)")):
-        repeated = [p for s in evidence.on_axis(axis) for p in s.points if p.epochs > MAX_EPOCHS]
+        repeated = [p for s in evidence.on_axis(axis) for p in s.points if p.epochs > MAX_EPOCHS and p.key not in said]
+        said |= {p.key for p in repeated}
         if repeated:
             most = max(p.epochs for p in repeated)
             text = (
@@ -130,7 +133,7 @@ def mixed(evidence: Evidence) -> list[Check]:
 
 
 def no_baseline(evidence: Evidence) -> list[Check]:
-    if evidence.published:  # what a publication did not print cannot be measured now
+    if evidence.published or not evidence.headline:  # what was not printed cannot be measured now; nothing was judged
         return []
     found = []
     if evidence.pixels is None and evidence.series:
@@ -146,7 +149,7 @@ def no_baseline(evidence: Evidence) -> list[Check]:
 
 def different_recipes(evidence: Evidence) -> list[Check]:
     """Recipes that differ between families are named: part of a difference may be theirs."""
-    by_family: dict[str, set[str]] = {}
+    by_family: dict[str, dict[str, set[str]]] = {}
     fields: dict[str, set[str]] = {}
     standing = set(evidence.horizons["directory"])  # not what a sweep rejected
     for record in evidence.records.records:
@@ -154,24 +157,34 @@ def different_recipes(evidence: Evidence) -> list[Check]:
         if family and family != PIXELS and record["status"] == "complete" and record["directory"] in standing:
             for name, value in (record["cell"].get("recipe") or {}).items():
                 fields.setdefault(name, set()).add(str(value))
-                by_family.setdefault(name, set()).add(f"{family} {value}")
+                by_family.setdefault(name, {}).setdefault(family, set()).add(str(value))
     differing = sorted(name for name, values in fields.items() if len(values) > 1)
     if not differing:
         return []
-    listed = "; ".join(f"{name.replace('_', ' ')} ({', '.join(sorted(by_family[name]))})" for name in differing)
-    text = f"Recipes differ: {listed}. Part of a difference between families may be theirs."
+    alike = [name for name in differing if all(used == fields[name] for used in by_family[name].values())]
+    within = [f"{_plain(name)} ({', '.join(sorted(fields[name]))})" for name in alike]
+    between = [f"{_plain(name)} ({'; '.join(f'{f} {join(sorted(v))}' for f, v in sorted(by_family[name].items()))})"
+               for name in differing if name not in alike]  # fmt: skip
+    theirs = f"Recipes differ between families: {', '.join(between)}. Part of a difference may be theirs."
+    shared = f"Recipes differ alike within every family: {', '.join(within)}."
+    text = " ".join([*([theirs] if between else []), *([shared] if within else [])])
     return [Check(name="recipes", level="note", text=text)]
+
+
+def _plain(field: str) -> str:
+    return {"lr": "learning rate"}.get(field, field.replace("_", " "))
 
 
 def unfit(evidence: Evidence) -> list[Check]:
     """What laws refuse: points read in mid-schedule beside annealed ones, compute in two units."""
-    found = []
-    for family in sorted({s.family for s in evidence.on_axis("compute")}):
+    refused: dict[str, list[str]] = {}
+    for family in sorted({s.family for s in evidence.on_axis("compute")}, key=family_rank):
         points = [p for s in evidence.on_axis("compute") if s.family == family for p in s.points]
         reason = validity.refusal(evidence, points)
         if reason:
-            found.append(Check(name="refused", level="warning", text=f"No law for {family}: {reason}."))
-    return found
+            refused.setdefault(reason, []).append(family)
+    return [Check(name="refused", level="warning", text=f"No law for {join(families)}: {reason}.")
+            for reason, families in refused.items()]  # fmt: skip
 
 
 def kept_apart(evidence: Evidence) -> list[Check]:

@@ -21,12 +21,13 @@ from bench.analysis.intervals import SEEDS, Estimate
 from bench.analysis.sizes import SizeCurve, size_curves
 from bench.analysis.spent import spent
 from bench.analysis.summary import AHEAD, ALL, summary
-from bench.analysis.words import count, flops, join, percent, points, signed
+from bench.analysis.words import count, flops, join, percent, plural, points, signed
 
 __all__ = ["AHEAD", "Finding", "Findings", "find"]
 
+MAX_LISTED = 5  # tasks that a question names
 NO_TRAINING_NOISE = " Training noise is not in the interval."
-NO_TASKS = "This suite judges nothing downstream: its answer is in the tables."
+NO_TASKS = "This suite judges nothing downstream: its answer is in the figures and tables."
 NO_SCORES = "No cell has been completed: there is nothing to answer questions with. Coverage says what became of each."
 ONE_SEED = (
     "Every model was trained once: of differences, no interval below contains training noise, and "
@@ -115,18 +116,13 @@ def _more_compute(evidence: Evidence, series: Sequence[Series]) -> list[Finding]
         question = f"Does more compute help {_on(evidence, measure)}?"
         ends = compare.compute_ends(evidence, series, measure)
         steps = compare.compute_steps(evidence, series, measure)
-        if not ends:
-            answer = "No model was read at two or more compute budgets."
-            made.append(Finding(question=question, subject=ALL, verdict="cannot tell", answer=answer,
-                                main=measure == HEADLINE))  # fmt: skip
-            continue
         for family in [*_families_of(series), *([ALL] if len(_families_of(series)) > 1 else [])]:
             mine = [c for c in ends if family in (c.family, ALL)]
             my_steps = [c for c in steps if family in (c.family, ALL)]
             if mine:
                 up = sum(c.verdict == "yes" for c in my_steps)
                 down = sum(c.verdict == "no" for c in my_steps)
-                extra = f"Single steps beyond their interval: {up} up, {down} down of {len(my_steps)}."
+                extra = f"Of {plural(len(my_steps), 'single step')}, {up} up and {down} down beyond their interval."
                 made.append(_about(question, family, mine, extra=extra, rows=my_steps))
     return made
 
@@ -147,11 +143,15 @@ def _more_images(evidence: Evidence) -> list[Finding]:
 
 def _between(evidence: Evidence, curve: SizeCurve, measure: str) -> str:
     """Says so where more was reached between the two ends than at the end with most images."""
-    known = [(e.value, p.unique_images) for p in curve.points if (e := evidence.estimate(p, measure)) is not None]
-    if len(known) < 3 or (best := max(known)) in (known[0], last := known[-1]):
+    known = [(e, p) for p in curve.points if (e := evidence.estimate(p, measure)) is not None]
+    if len(known) < 3 or (best := max(known, key=lambda k: k[0].value)) in (known[0], last := known[-1]):
         return ""
-    return (f"{curve.label} did best in between: {percent(best[0])} % with {count(best[1])} images, "
-            f"{percent(last[0])} % with {count(last[1])}.")  # fmt: skip
+    values = [percent(e.value) for e, _ in (best, last)]
+    if values[0] == values[1]:
+        return ""
+    surely = "" if best[0].low > last[0].high else ", and their intervals overlap"
+    return (f"{curve.label} did best in between: {values[0]} % with {count(best[1].unique_images)} images, "
+            f"{values[1]} % with {count(last[1].unique_images)}{surely}.")  # fmt: skip
 
 
 def _families(evidence: Evidence, series: Sequence[Series], *, by_law: Set[str]) -> list[Finding]:
@@ -271,7 +271,8 @@ def _crossing(subject: tuple[str, str], axis: str, duel: ahead.Duel, *, main: bo
         ends = [points(g.estimate.value, g.estimate.low, g.estimate.high) for g in (duel.gaps[0], duel.gaps[-1])]
         answer += f" {first} − {second}: {ends[0]} at the low end, {ends[1]} at the high end."
     rows = tuple(_gap_row(g) for g in duel.gaps)
-    return Finding(question=question, subject=axis, verdict=verdict, answer=answer, evidence=rows, main=main)
+    return Finding(question=question, subject=f"{second} and {first}", verdict=verdict, answer=answer, evidence=rows,
+                   main=main)  # fmt: skip
 
 
 def _averages(evidence: Evidence) -> list[str]:
@@ -282,8 +283,10 @@ def _on(evidence: Evidence, measure: str) -> str:
     if measure == UPSTREAM:
         return "on the upstream task"
     shots = f", {evidence.shots}-shot" if evidence.shots else ""
-    kind = "headline" if measure == HEADLINE else "far"
-    return f"on the {kind} tasks ({', '.join(evidence.parts(measure))}{shots})"
+    kind, parts = "headline" if measure == HEADLINE else "far", evidence.parts(measure)
+    if len(parts) > MAX_LISTED:  # the tables name them
+        return f"on the {len(parts)} {kind} tasks"
+    return f"on the {kind} tasks ({', '.join(parts)}{shots})"
 
 
 def _families_of(series: Sequence[Series]) -> list[str]:

@@ -303,7 +303,7 @@ def contents(estimates: Iterable[Estimate], *, trained_on: Iterable[tuple[str, i
         text += " (training seeds: variance pooled over the repeated cells)"
     for source in outside:
         everywhere = all(source in e.excluded for e in found if e.num_seeds or source != SEEDS)
-        what = "training noise (one seed)" if source == SEEDS else "the choice of few-shot images (one draw)"
+        what = "training noise (one seed)" if source == SEEDS else "the choice of the task's training images (one draw)"
         text += f"; they exclude {what}" + ("" if everywhere else " where there was no repeat")
     sizes = set(trained_on)
     if len(sizes) > len({data for data, _ in sizes}):

@@ -14,6 +14,7 @@ from bench.analysis import words
 from bench.analysis.intervals import Estimate
 
 Text = Callable[[Any], str]
+NAMING = ("series", "family")  # columns that only say whose row it is
 ESTIMATE_ENDS = ("", "_low", "_high", "_seeds", "_draws", "_test_images", "_excludes")
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -65,6 +66,11 @@ class Table:
             if len(places) > 1 and all(found[top].low > found[other].high for other in places if other != top):
                 best.add(top)
         return frozenset(best)
+
+    @property
+    def says_something(self) -> bool:
+        """Whether there is a number, or a word besides names, in any row."""
+        return any(row.get(c.key) is not None for row in self.rows for c in self.columns if c.key not in NAMING)
 
     def cells(self) -> list[list[str]]:
         """Text of every cell, row by row."""

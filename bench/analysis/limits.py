@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from bench.analysis.evidence import Evidence
-from bench.analysis.words import flops, join, short_count, significant
+from bench.analysis.words import flops, join, plural, short_count, significant
 
 PAPER_BEGINS = 50e18
 NATURAL_PIXELS = 128  # from this side length on, photographs show most of what they show in full
@@ -15,7 +15,7 @@ def limits(evidence: Evidence) -> tuple[str, ...]:
     """Sentences on range, size, data, noise and method; only those that apply."""
     trained = [p for s in evidence.series for p in s.points]
     if not trained:
-        return ("No model was trained to the end.",)
+        return ("How accurate the models are: none was trained to the end.",)
     sentences = (_range(evidence), _data(evidence), _noise(evidence), _tests(evidence), _method(evidence))
     return tuple(text for text in sentences if text)
 
@@ -61,7 +61,7 @@ def _noise(evidence: Evidence) -> str:
     if all(len(p.seeds) == 1 for p in trained):
         return "How much of a difference is luck in training: every model was trained with one seed."
     few = sorted({p.series for p in trained if len(p.seeds) < 3})
-    return "How much seeds differ is known roughly: fewer than three for " + (
+    return "How much seeds differ is known roughly: fewer than three seeds for " + (
         f"{join(few)}." if len(few) <= 4 else f"{len(few)} models."
     ) if few else ""
 
@@ -71,8 +71,8 @@ def _tests(evidence: Evidence) -> str:
     if evidence.published:
         return f"Each interval stands alone, and {number} published rows are few for a law per family."
     return (
-        f"Each interval stands alone at {evidence.level:.0%}: among {number} model-horizons some differences are "
-        "beyond theirs by luck."
+        f"Each interval stands alone at {evidence.level:.0%}, with {plural(number, 'trained point')} to compare: of "
+        f"differences that do not exist, {1 - evidence.level:.0%} still lie beyond theirs."
     )
 
 
@@ -82,8 +82,9 @@ def _method(evidence: Evidence) -> str:
             "What other recipes would have given: rows are quoted as published, each family trained and fine-tuned as "
             "its authors chose. A difference between families includes the difference between their recipes."
         )
-    return (
-        "How models would rank with tuned recipes or fine-tuning: recipes differ in the learning rate alone, and "
-        "few-shot probes read frozen features. A difference between families includes the difference between their "
-        "recipes."
-    )
+    text = "How models would rank with recipes tuned for each"
+    probed = any(":" not in measure for measure in evidence.headline)
+    text += ", or fine-tuned: few-shot probes read frozen features." if probed else "."
+    families = len({s.family for s in evidence.series})
+    between = " A difference between families includes the difference between their recipes."
+    return text + between if families > 1 else text

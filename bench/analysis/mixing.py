@@ -28,9 +28,8 @@ def superseded(evidence: Evidence) -> list[Remark]:
 def rejected_rates(evidence: Evidence) -> list[Remark]:
     if evidence.swept is None:
         return []
-    runs, tried = len(rates.rejected(evidence)), sum(len(s.tried) - 1 for s in rates.sweeps(evidence))
-    text = (f"{plural(runs, 'run')} at {plural(tried, 'learning rate')} that a sweep tried and that do not stand for "
-            "their model: left out of every table, figure and answer but those of the sweep itself.")  # fmt: skip
+    text = (f"{plural(len(rates.rejected(evidence)), 'run')} at learning rates that a sweep tried and did not choose: "
+            "left out of every table, figure and answer but those of the sweep itself.")  # fmt: skip
     return [("sweep", "note", text)]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bench.analysis.compare import Verdict
+from bench.analysis.evidence import family_rank
 from bench.analysis.intervals import t_quantile
 from bench.analysis.layout import Column, Table
 from bench.analysis.words import percent, significant
@@ -35,7 +36,7 @@ def ratio(windows: Sequence[float], base: Sequence[float], *, level: float = 0.9
 def rows(records: Sequence[dict[str, Any]], *, level: float = 0.95) -> list[dict[str, Any]]:
     """One row per race and contender; what is not known is None."""
     found = []
-    for record in records:
+    for record in sorted(records, key=_order):
         race = record.get("peers")
         if not isinstance(race, dict):
             continue
@@ -43,6 +44,11 @@ def rows(records: Sequence[dict[str, Any]], *, level: float = 0.95) -> list[dict
         for contender in race["contenders"]:
             found.append(_row(record, race, contender, by_name, level))
     return found
+
+
+def _order(record: dict[str, Any]) -> tuple[tuple[int, str], str]:
+    """Families as everywhere: ViT first."""
+    return family_rank(str((record.get("model") or {}).get("family"))), record["cell"]["model"]
 
 
 def _row(

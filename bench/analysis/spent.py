@@ -32,10 +32,9 @@ class Spent:
             return "No finished cells."
         parts = ", ".join(f"{part} {duration(value)}" for part, value in self.seconds.items() if value > 0)
         took = f"{duration(self.total_seconds)} summed over workers" + (f" ({parts})" if parts else "")
-        return (
-            f"{plural(self.cells, 'cell')} took {took}, {flops(self.spent_flops)} of "
-            f"training over {count(self.spent_images)} images and {core_days(self.core_days)} core-days."
-        )
+        trained = f", {flops(self.spent_flops)} of training over {count(self.spent_images)} images"
+        trained = trained if self.spent_images else ""
+        return f"{plural(self.cells, 'cell')} took {took}{trained} and {core_days(self.core_days)} core-days."
 
 
 def spent(records: Iterable[Mapping[str, Any]]) -> Spent:

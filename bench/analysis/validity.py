@@ -22,7 +22,7 @@ def refusal(evidence: Evidence, points: Iterable[Point]) -> str | None:
         return f"{plural(without, 'point')} not cooled down beside others that were: in mid-schedule they look worse"
     data = sorted({p.data for p in found if p.trained})
     if len(data) > 1:
-        return f"its points were pre-trained on different data sets ({join(data)})"
+        return f"points were pre-trained on different data sets ({join(data)})"
     wrong = units(found)
     return wrong[0] if wrong else None
 

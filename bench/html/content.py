@@ -16,6 +16,7 @@ from bench.html import embed
 from bench.plots._contract import Saved
 
 MAX_ROWS = 500  # of a table, in the page and in report.md; the CSV has all
+ACRONYMS = {"vtab": "VTAB"}
 MAX_FAILURES = 6  # named in one sentence
 ENVIRONMENT = (
     ("project_version", "Version"), ("commit", "Commit"), ("python", "Python"), ("torch", "PyTorch"), ("timm", "timm"),
@@ -53,8 +54,18 @@ class Content:
     spot_limits: Mapping[str, str]
 
     @property
+    def lead(self) -> Saved | None:
+        """The first figure: it stands beside the answers in short, so that who reads no further has seen it."""
+        return self.figures[0] if self.figures and self.findings.summary else None
+
+    @property
+    def figures_title(self) -> str:
+        """Heading of the figures that stand apart."""
+        return "Figures" if self.lead is None else "More figures"
+
+    @property
     def title(self) -> str:
-        return f"{self.suite[:1].upper()}{self.suite[1:]} study"
+        return f"{ACRONYMS.get(self.suite, self.suite[:1].upper() + self.suite[1:])} study"
 
 
 def gather(
@@ -67,7 +78,8 @@ def gather(
     return Content(
         suite=evidence.suite, question=evidence.question[:1].upper() + evidence.question[1:],
         findings=findings, figures=tuple(figures),
-        not_drawn=tuple(not_drawn), tables=tuple(tables), coverage=coverage(evidence), provenance=provenance(evidence),
+        not_drawn=tuple(not_drawn), tables=tuple(table for table in tables if table.says_something),
+        coverage=coverage(evidence), provenance=provenance(evidence),
         cost="" if evidence.published else findings.cost.sentence,
         commands=(*run, f"python -m bench.report --suite {evidence.suite}{quoted}"),
         cards=tuple(cards), page_data=embed.page_data(evidence, figures), spot_limits=embed.limits(figures),
@@ -128,10 +140,11 @@ def _distinct(sources: Sequence[Mapping[str, Any]], key: str) -> list[str]:
 
 def _data(data: Mapping[str, Any]) -> str:
     digest = str(data.get("content_hash") or "")[:12]
-    images = f"{int(data['num_images']):,} images" if data.get("num_images") else "unknown number of images"
+    images = f"{int(data['num_images']):,} images, " if data.get("num_images") else ""
+    kind = f", {data['kind']}" if data.get("kind") else ""
     revision = f" revision {data['revision']}" if data.get("revision") is not None else ""
-    return (f"{data.get('name')}{revision}: {images}, {data.get('num_classes')} classes, "
-            f"{data.get('kind')}" + (f", sha256 {digest}…" if digest else ""))  # fmt: skip
+    return (f"{data.get('name')}{revision}: {images}{data.get('num_classes')} classes{kind}"
+            + (f", sha256 {digest}…" if digest else ""))  # fmt: skip
 
 
 def by_question(findings: Sequence[Finding]) -> dict[str, list[Finding]]:

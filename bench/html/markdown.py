@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from bench.analysis.finding import Finding
 from bench.html.content import MAX_ROWS, Content, by_question
+from bench.plots._contract import Saved
 
 
 def render(content: Content) -> str:
@@ -17,13 +18,15 @@ def render(content: Content) -> str:
     short = content.findings.summary
     lines += ["**In short**", "", *(f"- {plain(sentence)}" for sentence in short), ""] if short else []
     lines += [plain(content.findings.note), ""] if content.findings.note else []
+    lead = content.lead
+    lines += _figure(lead) if lead else []
     lines += _answers([f for f in content.findings.findings if f.main]) + _claims(content)
     more = [f for f in content.findings.findings if not f.main]
     lines += ["### More answers", "", *_answers(more)] if more else []
-    lines += ["## Figures", ""] if content.figures or content.not_drawn else []
-    for figure in content.figures:
-        lines += [f"### {plain(figure.title)}", "", f"![{plain(figure.alt)}](figures/{figure.name}.png)", ""]
-        lines += [plain(figure.caption), ""]
+    others = [figure for figure in content.figures if figure is not lead]
+    lines += [f"## {content.figures_title}", ""] if others or content.not_drawn else []
+    for figure in others:
+        lines += _figure(figure)
     lines += [f"Not drawn: {plain(title)} ({plain(reason)})." for title, reason in content.not_drawn]
     lines += ["", "## What this study cannot tell", "", *(f"- {plain(limit)}" for limit in content.findings.limits), ""]
     if content.findings.checks:
@@ -35,6 +38,11 @@ def render(content: Content) -> str:
     lines += ["## Provenance", "", *(f"- {plain(label)}: {plain(text)}" for label, text in content.provenance), ""]
     lines += ["## How to reproduce", "", "```", *content.commands, "```", ""]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+def _figure(figure: Saved) -> list[str]:
+    return [f"### {plain(figure.title)}", "", f"![{plain(figure.alt)}](figures/{figure.name}.png)", "",
+            plain(figure.caption), ""]  # fmt: skip
 
 
 def _answers(findings: Sequence[Finding]) -> list[str]:

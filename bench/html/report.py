@@ -27,7 +27,7 @@ def render(content: Content) -> str:
     """The page. Equal content gives equal text."""
     sections = [
         ("answers", "What was found", _answers(content)),
-        ("figures", "Figures", _figures(content)),
+        ("figures", content.figures_title, _figures(content)),
         ("laws", "Fitted laws", laws.cards_section(content.cards)),
         ("limits", "What this study cannot tell", _limits(content)),
         ("tables", "Tables", "".join(_table(table) for table in content.tables if table.name != "coverage")),
@@ -63,6 +63,7 @@ def _answers(content: Content) -> str:
     text = "".join(f"<li>{escape(sentence)}</li>" for sentence in found.summary)
     text = f'<h3>In short</h3><ul class="short">{text}</ul>' if text else ""
     text += f'<p class="note">{escape(found.note)}</p>' if found.note else ""
+    text += _drawn(content, [content.lead]) if content.lead else ""
     text += _list(main) if main else "<p>No questions could be asked of these records.</p>"
     text += laws.claims_section(found.claims, published=found.published)
     if more:
@@ -91,11 +92,20 @@ def _limits(content: Content) -> str:
 
 
 def _figures(content: Content) -> str:
-    text = f'<p class="note">{POINTING}</p>' if any(figure.spots for figure in content.figures) else ""
-    text += "".join(_figure(figure, content.spot_limits.get(figure.name, "")) for figure in content.figures)
+    text = _drawn(content, [figure for figure in content.figures if figure is not content.lead])
     for title, reason in content.not_drawn:
         text += f'<p class="note">Not drawn: {escape(title)} ({escape(reason)}).</p>'
     return text
+
+
+def _drawn(content: Content, figures: Sequence[Saved]) -> str:
+    """Figures, with how to point at their marks once, above the first of the page that has some."""
+    pointed = next((figure for figure in content.figures if figure.spots), None)
+    return "".join(
+        (f'<p class="note">{POINTING}</p>' if figure is pointed else "")
+        + _figure(figure, content.spot_limits.get(figure.name, ""))
+        for figure in figures
+    )
 
 
 def _figure(figure: Saved, limit: str) -> str:
@@ -121,8 +131,6 @@ def inline_svg(svg: str, *, prefix: str, alt: str) -> str:
 
 
 def _table(table: Table) -> str:
-    if not table.rows:
-        return f'<h3>{escape(table.title)}</h3><p class="note">No rows.</p>'
     head = "".join(
         f'<th scope="col"{_number_class(c)}><button type="button">{escape(c.heading)}</button></th>'
         for c in table.columns

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point
 from bench.analysis.intervals import Estimate, contents
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLE_WIDTH = 34  # characters that fit above a panel
+HOW = {"finetune": ", fine-tuned", "linear": ", linear probe", "vtab": ""}  # tasks in a panel's title
+LEGEND_WIDTH = 0.75  # of a panel's
 MAX_NAMED = 14  # lines a legend can name; beyond that it names families and sizes
 CROWDED = 400  # marks in a panel above which they are drawn small and without intervals' full strength
 RASTER = 200  # marks of a family in a panel above which the SVG holds them as a picture: it stays small and quick
@@ -98,6 +101,12 @@ def draw(
     )  # fmt: skip
 
 
+def told_apart(lines: Sequence[Line]) -> str:
+    """How lines of one family and size differ, for the caption; "" where none are alike, or where none is named."""
+    alike = len(lines) <= MAX_NAMED and any(_style.apart([(line.family, line.size) for line in lines]))
+    return "; those of like size and family differ in fill and dash" if alike else ""
+
+
 def baselines(evidence: Evidence) -> str:
     """The lines that are there for comparison, for the sentence that replaces a picture."""
     lines = [*(["raw pixels"] if evidence.pixels else []),
@@ -116,7 +125,9 @@ def grid(panels: int, *, legend_lines: int) -> tuple[Figure, list[Axes], Axes]:
         height = max(height, 0.24 * legend_lines + 0.7)
     figure = _style.figure(height=height)
     ratios = [3.3] * rows + ([legend_height] if strip else [])
-    grid = figure.add_gridspec(len(ratios), columns, height_ratios=ratios)
+    beside = rows == 1 and not strip  # a legend of its own column needs less width than a panel
+    widths = [1.0] * (columns - 1) + [LEGEND_WIDTH if beside else 1.0]
+    grid = figure.add_gridspec(len(ratios), columns, height_ratios=ratios, width_ratios=widths)
     axes = [figure.add_subplot(grid[i // columns, i % columns]) for i in range(panels)]
     legend = figure.add_subplot(grid[rows, :] if strip else grid[panels // columns, panels % columns])
     legend.axis("off")
@@ -223,8 +234,7 @@ def _untrained_lines(
     if below:
         axes.text(
             0.98, 0.02, "untrained, below:\n" + ", ".join(below), transform=axes.transAxes, ha="right", va="bottom",
-            fontsize=8.5, color="#444444", zorder=5,
-            bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.0},
+            fontsize=8.5, color="#444444", zorder=5, path_effects=[withStroke(linewidth=2.5, foreground="white")],
         )  # fmt: skip
         lowest -= 0.14 * (high - lowest)  # room for the text
     return lowest
@@ -268,7 +278,16 @@ def title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:
     """A panel's title, broken where it is wider than the panel."""
     name = evidence.name(measure, points)
     name = f"{name}, far" if measure in evidence.far and FAR not in name else name
-    return textwrap.fill(name, TITLE_WIDTH)
+    return textwrap.fill(_readable(name), TITLE_WIDTH, break_on_hyphens=False)
+
+
+def _readable(name: str) -> str:
+    """"finetune@56px:mnist (handwriting)" -> "mnist (handwriting), fine-tuned at 56 px"."""
+    task, _, rest = name.partition(":")
+    task, _, size = task.partition("@")
+    if task not in HOW or not rest:
+        return name
+    return rest + HOW[task] + (f" at {size.removesuffix('px')} px" if size else "")
 
 
 def y_label(evidence: Evidence, measure: str) -> str:
@@ -276,8 +295,9 @@ def y_label(evidence: Evidence, measure: str) -> str:
     if measure == UPSTREAM:
         return "Upstream accuracy [%]"
     few_shot = evidence.shots and not any(":" in part for part in evidence.parts(measure))
-    if all(part.startswith(("finetune:", "finetune@")) for part in evidence.parts(measure)):
-        return "Fine-tuned accuracy [%]"
+    for start, how in (("finetune", "Fine-tuned"), ("linear:", "Linear-probe")):
+        if all(part.startswith(start) for part in evidence.parts(measure)):
+            return f"{how} accuracy [%]"
     return f"{evidence.shots}-shot accuracy [%]" if few_shot else "Accuracy [%]"
 
 
@@ -298,7 +318,7 @@ def _what_is_shown(
     if evidence.published:
         return _reference.what_is_quoted(evidence, measures, estimates)
     seeds = _span([e.num_seeds for e in estimates], "training seed")
-    draws = _span([e.num_draws for e in estimates if e.num_draws], "few-shot draw")
+    draws = _span([e.num_draws for e in estimates if e.num_draws], "few-shot draw" if evidence.shots else "draw")
     tests = []
     for measure in measures:
         if measure not in (HEADLINE, FAR):
@@ -306,8 +326,8 @@ def _what_is_shown(
             sizes = sorted({int(r["test_images"]) for r in rows if "test_images" in r})
             tests.append(f"{measure} {sizes[0]:,}" if sizes else measure)
     upstream_kinds = sorted({f"{p.data} ({p.kind})" for line in lines for p in line.points})
-    shots = f"{evidence.shots}-shot linear probe; " if evidence.shots else ""
-    average = f"the average is over {', '.join(evidence.headline)}; " if HEADLINE in measures else ""
+    shots = f"{evidence.shots}-shot linear probe. " if evidence.shots else ""
+    average = f"The average is over {', '.join(evidence.headline)}. " if HEADLINE in measures else ""
     trained_on = [(p.data, p.num_images) for line in lines for p in line.points]
     return (
         f"Pre-training images: {', '.join(upstream_kinds)}. {shots}{average}n: {seeds}"

@@ -71,7 +71,7 @@ def context() -> Iterator[None]:
 def figure(*, height: float, width: float = WIDTH) -> Figure:
     """An empty figure that arranges its panels so that nothing overlaps. Sizes in inches."""
     made = Figure(figsize=(width, height), layout="constrained")
-    made.get_layout_engine().set(h_pad=0.09)  # type: ignore[union-attr,call-arg]
+    made.get_layout_engine().set(h_pad=0.09, w_pad=0.09)  # type: ignore[union-attr,call-arg]
     return made
 
 
@@ -107,25 +107,30 @@ def apart(lines: Sequence[tuple[str, float]]) -> list[int]:
 def plain_log_x(axes: Axes, values: Sequence[float]) -> None:
     """A logarithmic x axis around `values` with plain numbers: at the values themselves if they are few and spaced,
     else at 1, 2, 5 or 1, 3 or powers of ten."""
-    low, high = min(values) / 1.3, max(values) * 1.3
+    margin = max(1.3, (max(values) / min(values)) ** 0.04)  # 4 % of a long axis
+    low, high = min(values) / margin, max(values) * margin
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     distinct = sorted(set(values))
     spaced = all(b / a > (high / low) ** 0.14 for a, b in pairwise(distinct))
-    ticks = distinct if len(distinct) <= 6 and spaced else _round_ticks(low, high)
+    ticks = distinct if len(distinct) <= 6 and spaced else _round_ticks(low, high, distinct)
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tick_text(value)))
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _round_ticks(low: float, high: float) -> list[float]:
+def _round_ticks(low: float, high: float, values: Sequence[float]) -> list[float]:
+    """Round numbers, of those that fit the ones at which most of `values` lie; the finest where that is even."""
     decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-    for mantissas in ((1, 2, 5), (1, 3), (1,)):
-        ticks = [m * 10.0**d for d in decades for m in mantissas if low <= m * 10.0**d <= high]
-        if len(ticks) <= 6:
-            return ticks
-    return ticks[:: -(-len(ticks) // 6)]
+    tried = [
+        [m * 10.0**d for d in decades for m in mantissas if low <= m * 10.0**d <= high]
+        for mantissas in ((1, 2, 5), (1, 3), (1,))
+    ]
+    fitting = [ticks for ticks in tried if len(ticks) <= 6]
+    if not fitting:
+        return tried[-1][:: -(-len(tried[-1]) // 6)]
+    return max(fitting, key=lambda ticks: (sum(bool(np.isclose(ticks, v).any()) for v in values), len(ticks)))
 
 
 def tick_text(value: float) -> str:

@@ -36,7 +36,7 @@ def draw(evidence: Evidence) -> Drawing:
             panel.errorbar(
                 [c.point.images_seen * SIDEWAYS**place for c in mine], [100 * c.estimate.value for c in mine],
                 yerr=[0.0 if branching.same(c) else 100 * c.estimate.half for c in mine],
-                color=colour, marker=marker, capsize=3, linewidth=1.2, label=model,
+                color=colour, marker=marker, linewidth=1.2, label=model,
             )  # fmt: skip
             rows += [
                 {"way": way, "model": model, "images_seen": c.point.images_seen, "measure": measure,
@@ -45,8 +45,12 @@ def draw(evidence: Evidence) -> Drawing:
                 for c in mine
             ]  # fmt: skip
         _style.plain_log_x(panel, [c.point.images_seen for c in found])
-        panel.set(title=f"Branch −\n{way}", xlabel="Images seen", ylabel=f"Accuracy, {measure} [points]")
-    axes[0].legend()
+        panel.set(title=f"Branch − trained {way}".replace(", ", ",\n"), xlabel="Images seen",
+                  ylabel=f"Difference in {measure} accuracy [points]")  # fmt: skip
+        if all(branching.same(c) for c in found):
+            panel.set_ylim(-1.0, 1.0)  # else the axis would zoom into nothing
+            panel.text(0.5, 0.56, "no difference,\nto the last digit", transform=panel.transAxes, ha="center")
+    axes[-2].legend()
     for place, saving in enumerate(savings):
         colour, _ = _style.look(saving.family, families)
         axes[-1].barh(place, saving.flops, color=colour, height=0.6)
@@ -54,7 +58,7 @@ def draw(evidence: Evidence) -> Drawing:
         rows.append({"way": "compute spent, branch / apart", "model": saving.model, "measure": "fraction",
                      "difference": saving.flops, "seeds": saving.seeds})  # fmt: skip
     labels = [f"{s.model}\n{s.horizons} budgets" for s in savings]
-    axes[-1].set(title="Compute spent\nby branches", xlabel="Fraction of training apart", xlim=(0.0, 1.0))
+    axes[-1].set(title="Compute spent\non branches", xlabel="Fraction of training apart", xlim=(0.0, 1.0))
     axes[-1].set_yticks(range(len(savings)), labels)
     axes[-1].invert_yaxis()
     axes[-1].grid(axis="y", visible=False)
@@ -65,7 +69,7 @@ def draw(evidence: Evidence) -> Drawing:
             f"Accuracy ({measure}) of the model cooled down from a shared trunk minus that of the model trained to the "
             f"same budget on its own, paired by seed, with {level} intervals over training seeds and test images "
             f"(n = {max(s.seeds for s in savings)} seeds); none where all scores are the same to the last digit. "
-            "Right: training compute of all budgets by branches as a fraction of all trained apart with the same shape."
+            "Right: training compute of all budgets on branches as a fraction of all trained apart, same schedule."
         ),
         alt=f"{TITLE}: differences at each budget for {len(savings)} models, and the fraction of compute spent.",
     )  # fmt: skip

@@ -22,13 +22,12 @@ def draw(evidence: Evidence) -> Drawing:
     scale, unit = flop_unit((min(flops) * max(flops)) ** 0.5) if not quoted else (1.0, "FLOP")  # decades: ticks say k…E
     lines, reference = _lines(series, scale), _lines(quoted, scale)
     counted = "convolutions without zero-padded taps" if evidence.convention == "paper" else "dense convolutions"
-    ended = "" if evidence.published else "; each point is cooled down to zero rate"
+    ended = "" if evidence.published else "; each point is cooled down to zero learning rate"
     return _panels.draw(
         evidence, lines, reference=reference, x_label=f"Pre-training compute [{unit}s]", x_name=f"compute_{unit}s",
         caption=(
-            "Faint lines join one model's horizons (they are not fits); larger markers are larger models; those of "
-            "like size and family differ in fill and dash. Compute: forward and backward, "
-            f"2 FLOPs per multiply-add, {counted}{ended}."
+            "Faint lines join one model's horizons (they are not fits); larger markers are larger models"
+            f"{_panels.told_apart(lines)}. Compute: forward and backward, 2 FLOPs per multiply-add, {counted}{ended}."
         ),
         alt=f"{TITLE}: {len(lines)} models, one panel per task{_panels.baselines(evidence)}.",
     )  # fmt: skip

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLoc
 from bench.analysis.cards import fit_cards, missing
 from bench.analysis.evidence import Evidence
 from bench.analysis.fits.misfit import Misfit
-from bench.analysis.words import flop_unit, percent, significant
+from bench.analysis.words import flop_unit, join, percent, significant
 from bench.plots import _panels, _style
 from bench.plots._contract import Drawing, Mark, NothingToDraw
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Scaling laws fitted to the frontiers"
+AXES = {"compute": "compute", "images": "distinct images"}  # names of the axes in sentences
 DIGITS = 4  # significant digits of the CSV: beyond them an optimiser's last steps differ between machines
 
 
@@ -54,8 +55,7 @@ def draw(evidence: Evidence) -> Drawing:
         figure=figure, data=pd.DataFrame(rows), marks=tuple(marks), alt=f"{TITLE}: {len(cards)} laws.",
         caption=" ".join([
             "Marks: each family's best points, corrected for being picked as best; dots: the runs on or near them that "
-            "were fitted, one per seed; lines: "
-            + "; ".join(f"{c['family']} {c['card']['form']} ({c['card']['points']} runs)" for c in cards) + ".",
+            f"were fitted, one per seed; lines: {_fitted(cards)}.",
             f"Dark bands: {cards[0]['level']:.0%} intervals within this one analysis; light bands add the spread over "
             "forms and losses. Dashed: beyond every point, extrapolated.", *_missed(cards), *lacking,
         ]),
@@ -63,9 +63,19 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _missed(cards: Sequence[dict[str, Any]]) -> list[str]:
-    """Sentences: whose line misses its own marks."""
+    """A sentence: whose line misses its own marks, and by how much of their error."""
     found = [(card, misfit) for card in cards if card["misfit"] and (misfit := Misfit(**card["misfit"])).fails]
-    return [f"The line of {card['family']} against {card['axis']} {misfit.clause}." for card, misfit in found]
+    said = [f"{card['family']} against {AXES[card['axis']]} by up to {misfit.worst:.0%}" for card, misfit in found]
+    return [f"Lines that miss their marks by more than seed noise: {join(said)} of the error there."] if said else []
+
+
+def _fitted(cards: Sequence[dict[str, Any]]) -> str:
+    """What the lines are: "against compute, power laws of ViT (20 runs) and Hybrid (14 runs)"."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for card in cards:
+        fit = card["card"]
+        groups.setdefault((card["axis"], fit["form"]), []).append(f"{card['family']} ({fit['points']} runs)")
+    return "; ".join(f"against {AXES[axis]}, the form “{form}” for {join(who)}" for (axis, form), who in groups.items())
 
 
 def _law(axes: Axes, card: dict[str, Any], scale: float, families: Sequence[str], *, hollow: bool) -> None:

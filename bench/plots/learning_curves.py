@@ -45,9 +45,10 @@ def draw(evidence: Evidence) -> Drawing:
                 _lines(axes, series, curves, shade, rows, marks)
             axes.set_title(family)
             axes.set_xlabel("Images seen")
-            axes.set_ylabel("Training loss")
-            mine = [row["images_seen"] for row in rows if row["family"] == family]
-            _style.plain_log_x(axes, mine)
+            axes.set_ylabel("Training loss [nats]")
+        for axes in panels:  # one scale for all, so that families compare
+            _style.plain_log_x(axes, [row["images_seen"] for row in rows])
+            axes.set_ylim(min(0.0, *(row["loss"] for row in rows)), 1.03 * max(row["loss"] for row in rows))
         handles += [Line2D([], [], color="#555555", linewidth=1.2, label="trunk, constant rate"),
                     Line2D([], [], color="#555555", linewidth=1.2, linestyle=DASH, label="cool-down")]  # fmt: skip
         _panels.place_legend(legend, handles)

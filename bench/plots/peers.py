@@ -8,6 +8,7 @@ import pandas as pd
 
 from bench.analysis import peers
 from bench.analysis.evidence import Evidence
+from bench.analysis.words import join, plural
 from bench.plots import _style
 from bench.plots._contract import Drawing, NothingToDraw
 
@@ -42,7 +43,8 @@ def draw(evidence: Evidence) -> Drawing:
             axes.grid(axis="y", visible=False)
         for axes in panels[len(races) :]:
             axes.remove()
-    return Drawing(figure=figure, data=pd.DataFrame(rows), caption=_caption(rows, evidence), alt=_alt(evidence))
+    return Drawing(figure=figure, data=pd.DataFrame(rows), caption=_caption(rows, evidence),
+                   alt=f"{TITLE}: {plural(len(races), 'model')}, one panel each.")  # fmt: skip
 
 
 def _caption(rows: list[dict[str, Any]], evidence: Evidence) -> str:
@@ -50,15 +52,12 @@ def _caption(rows: list[dict[str, Any]], evidence: Evidence) -> str:
     first = rows[0]
     parts = [
         f"Geometric means over {'–'.join(str(n) for n in rounds)} rounds of windows that take turns, with "
-        f"{evidence.level:.0%} t intervals; same weights, images and batches. {first['device']}, {first['threads']} "
-        f"thread(s), torch {first['torch']}."
+        f"{evidence.level:.0%} t intervals; same weights, images and batches. Device: {first['device']}, "
+        f"{plural(first['threads'], 'thread')}, torch {first['torch']}."
     ]
-    parts += [f"{race}: {sentence}" for race, _, sentence in peers.sentences(evidence.records.records)]
-    out = dict.fromkeys(f"{row['contender'].split(', ')[0]} on {row['race']} ({row['left_out']})" for row in rows
-                        if row["left_out"])  # fmt: skip
-    return " ".join(parts) + (f" Left out: {'; '.join(out)}." if out else "")
-
-
-def _alt(evidence: Evidence) -> str:
-    said = [f"{race}: {sentence}" for race, _, sentence in peers.sentences(evidence.records.records)]
-    return f"{TITLE}. " + " ".join(said)
+    out: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row["left_out"]:
+            out.setdefault((row["race"], row["left_out"]), []).append(row["contender"].split(", ")[0])
+    left = [f"{race}: {join(list(dict.fromkeys(names)))} ({why})" for (race, why), names in out.items()]
+    return " ".join(parts) + (f" Left out: {'; '.join(left)}." if left else "")

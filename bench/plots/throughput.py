@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from bench.analysis.evidence import Evidence, family_rank
-from bench.analysis.words import significant
+from bench.analysis.words import plural, significant
 from bench.plots import _style
 from bench.plots._contract import Drawing, NothingToDraw
 
@@ -38,7 +38,7 @@ def draw(evidence: Evidence) -> Drawing:
         left.set_ylabel(f"Peak inference speed [images/s per {unit}]")
         right.set_ylabel(f"Largest batch [images per {unit}]")
         handles, labels = left.get_legend_handles_labels()
-        columns = min(len(labels), 4)
+        columns = min(len(labels), 5)
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=3.2)
     return Drawing(figure=figure, data=pd.DataFrame(rows), caption=_caption(done, rows, unit), alt=_alt(names, done))
 
@@ -138,7 +138,7 @@ def _panel(
     *,
     filled: Callable[[dict[str, Any]], bool],
 ) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     for name in names:
         mine = [row for row in rows if row["model"] == name and row[value]]
@@ -154,7 +154,7 @@ def _panel(
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda tick, _: _style.tick_text(tick)))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_minor_locator(NullLocator())
     _style.plain_log_x(axes, [row["image_size"] for row in rows])
     axes.set_xlabel("Input size [px]")
 
@@ -187,7 +187,8 @@ def _caption(done: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]], uni
 
 def _machines(rows: Sequence[dict[str, Any]], unit: str) -> str:
     """Hardware and versions; says so where they are mixed."""
-    kinds = sorted({f"{r['device']}, {r['threads']} thread(s), {r['dtype']}, torch {r['torch']}" for r in rows})
+    kinds = sorted({f"{r['device']}, {plural(r['threads'] or 1, 'thread')}, {r['dtype']}, torch {r['torch']}"
+                    for r in rows})  # fmt: skip
     commits = {row["commit"] for row in rows}
     text = f"Per {unit}; {'; '.join(kinds)}."
     return text + (" The points mix commits of this project." if len(commits) > 1 else "")

@@ -37,7 +37,7 @@ def test_table_6_says_hybrids_lead_and_lose_it(paper: list[Answer]) -> None:
 
 
 def test_table_6_says_vit_does_not_saturate(paper: list[Answer]) -> None:
-    answer = ask(paper, "Has the largest model stopped", "ViT")
+    answer = ask(paper, "Has the family stopped", "ViT")
     assert answer.verdict == "no" and answer.low is not None and answer.low > 0
 
 
@@ -57,7 +57,7 @@ def test_a_known_ratio_and_target_are_found() -> None:
     assert ratio.low < 10**0.5 < ratio.high and ratio.high / ratio.low < 4
     target = ask(found, "How much compute is needed for 72.0 %", "ViT")
     assert target.estimate is not None and 10**11.5 < target.estimate < 10**12.5  # 3 points are lost or won to draws
-    run = ask(found, "Which run should be done next", "compute of ResNet to match ViT")
+    run = ask(found, "Which run should be done next", "ResNet's compute to match ViT")
     assert run.estimate is not None and 1e10 < run.estimate < 1e14
 
 

@@ -50,7 +50,7 @@ def branched(tmp_path_factory):
 def test_each_budget_is_paired_and_the_known_gap_is_found(branched):
     for measure in branching.measures(branched):
         found = branching.contrasts(branched, measure)
-        assert set(found) == {"trained apart, same shape", "trained apart, cosine over the whole"}
+        assert set(found) == {"apart, same schedule", "apart, cosine schedule"}
         for way, gap in zip(found, (0.0, GAP), strict=True):
             assert len(found[way]) == 6  # two models × three budgets
             assert [c.estimate.value for c in found[way]] == pytest.approx([gap] * 6, abs=1e-12)

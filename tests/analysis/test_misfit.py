@@ -57,9 +57,9 @@ def ask(evidence: Evidence, start: str, subject: str) -> Answer:
 
 
 def test_a_flat_end_is_not_still_improving(bent: Evidence) -> None:
-    answer = ask(bent, "Has the largest model stopped", "ViT")
+    answer = ask(bent, "Has the family stopped", "ViT")
     assert answer.verdict != "no" and "did better" in answer.sentence
-    assert ask(bent, "Has the largest model stopped", "ResNet").verdict == "no"
+    assert ask(bent, "Has the family stopped", "ResNet").verdict == "no"
 
 
 def test_what_the_marks_contradict_is_not_read_off_the_law(bent: Evidence) -> None:
@@ -76,7 +76,9 @@ def test_one_factor_for_curves_of_different_shape_is_refused(bent: Evidence) -> 
 def test_card_and_caption_say_that_the_law_misses(bent: Evidence) -> None:
     card = next(c for c in cards.fit_cards(bent) if (c["family"], c["axis"]) == ("ResNet", "compute"))
     assert card["misfit"]["p"] < 0.001 and any("misses its own marks" in text for text in card["warnings"])
-    assert "The line of ResNet against compute misses" in figure.draw(bent).caption
+    caption = figure.draw(bent).caption
+    assert "Lines that miss their marks" in caption
+    assert f"ResNet against compute by up to {card['misfit']['worst']:.0%}" in caption
 
 
 def test_a_better_middle_and_unequal_compute_are_said(bent: Evidence) -> None:

@@ -38,7 +38,9 @@ def _ask(evidence: Evidence, accuracy: float | None) -> list[Answer]:
     found += [saturation.saturation(law) for law in by_compute.values()]
     for family_laws in (by_compute, by_images):
         wanted = accuracy if accuracy is not None else target.default_target(family_laws)
-        found += [target.needed(law, wanted) for law in family_laws.values() if wanted is not None]
+        every = ", which every family reached" if len(family_laws) > 1 else ", the best reached"
+        why = every if accuracy is None else ""
+        found += [target.needed(law, wanted, why=why) for law in family_laws.values() if wanted is not None]
     return found + design.next_runs(by_compute)
 
 

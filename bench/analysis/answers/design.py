@@ -86,7 +86,7 @@ def _answer(a: Law, b: Law, ranked: list[Candidate]) -> Answer:
     )
     sentence += " and of all." if most == best else f". At any price: {_where(most, a, b)}, {percent(most.shrink)} %."
     return Answer(
-        question=QUESTION, subject=f"compute of {b.family} to match {a.family}", verdict="yes", sentence=sentence,
+        question=QUESTION, subject=f"{b.family}'s compute to match {a.family}", verdict="yes", sentence=sentence,
         estimate=best.flops, unit="FLOP", n=a.runs + b.runs,
         extrapolated=max(1.0, best.flops / max(a.range[1], b.range[1])),
         basis="covariance of the refits of the shared law; a new run as noisy as the others",

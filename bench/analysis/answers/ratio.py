@@ -61,9 +61,10 @@ def ratio(first: Law, second: Law) -> Answer:
     verdict: Verdict = "yes" if low > 1 else "cannot tell"
     what = "compute" if first.axis == COMPUTE else "distinct images"
     least, most = (percent(1 - end) for end in (min(y.max() for y in sides), max(y.min() for y in sides)))
+    alone = "" if _range(*within) == _range(low, high) else f" ({_range(*within)} within one analysis)"
     sentence = (
         f"{more.family} needs {significant(value, 2)} times {_range(low, high)} {less.family}'s {what} for the same "
-        f"accuracy ({_range(*within)} within one analysis); both reached {least} to {most} %."
+        f"accuracy{alone}; both reached {least} to {most} %."
     )
     sentence += _changing(resampled[0].fit) + _missed(resampled[0].fit, first, second)
     if verdict == "cannot tell":

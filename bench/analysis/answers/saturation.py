@@ -18,7 +18,7 @@ from bench.analysis.laws import DRAWS, Law
 from bench.analysis.words import flops, percent, significant
 from bench.errors import UserError
 
-QUESTION = "Has the largest model stopped improving with compute?"
+QUESTION = "Has the family stopped improving at its largest compute?"
 PLACES = 4  # distinct budgets at the top: two parameters, and two more to see the noise
 DOUBLING, SAME = 2.0, 1.05  # times the compute of the best run
 MATTERS = 0.02
@@ -41,9 +41,9 @@ def saturation(law: Law) -> Answer:
     verdict: Verdict = "yes" if high < MATTERS else "no" if low > 0 else "cannot tell"
     each = [1 - 2.0**-c for c in (slope, low, high)]
     text = f"per doubling of compute between {flops(top[0])} and {flops(top[-1])} its error falls by "
-    text += f"{percent(each[0])} % of itself [{_percent(each[1])}, {_percent(each[2])}]"
+    text += f"a relative {percent(each[0])} % [{_percent(each[1])}, {_percent(each[2])}]"
     text += f" (exponent {significant(slope, 2)})"
-    begin = {"no": "Still improving", "yes": "It has", "cannot tell": "The interval holds both"}[verdict]
+    begin = {"no": "Still improving", "yes": "It has", "cannot tell": "The interval holds improving and not"}[verdict]
     flat = ""
     if law.most > best[-1] * SAME:
         flat = f" No run above {flops(best[-1])} did better, up to {flops(law.most)}."

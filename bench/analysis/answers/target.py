@@ -22,10 +22,13 @@ def default_target(laws: dict[str, Law]) -> float | None:
     return np.floor(1000 * min(best)) / 1000 if best else None
 
 
-def needed(law: Law, accuracy: float) -> Answer:
-    """What `law` needs for `accuracy` (0..1); "cannot tell" where that lies too far beyond its points."""
+def needed(law: Law, accuracy: float, *, why: str = "") -> Answer:
+    """What `law` needs for `accuracy` (0..1); "cannot tell" where that lies too far beyond its points.
+
+    `why`: a clause that ends the question: where the accuracy comes from.
+    """
     what = "much compute is" if law.axis == COMPUTE else "many distinct images are"
-    question = f"How {what} needed for {percent(accuracy)} % accuracy?"
+    question = f"How {what} needed for {percent(accuracy)} % accuracy{why}?"
     show = flops if law.axis == COMPUTE else (lambda x: f"{count(x)} images")
     error = np.array([1 - accuracy])
     main, every = law.inverse_of_fit(error)[0], law.inverse(error)[:, 0]
