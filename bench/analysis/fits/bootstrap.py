@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.analysis.fits import noise
-from bench.analysis.fits.fit import QUICK, Fit, Points, descend, fit, objective_sums
+from bench.analysis.fits.fit import QUICK, RELATIVE, SEARCHED, Fit, Points, descend, fit, objective_sums
 from bench.analysis.fits.form import Form
 from bench.errors import UserError
 
@@ -57,7 +57,8 @@ def resample(main: Fit, *, draws: int = 400, seed: int = 0, restarts: int = 2) -
     weight = _draw_trunks(main, clusters, draws, rng) if many else np.ones((1, len(log_y)))
     targets = log_y[None] if many else _repeat(main, clusters, draws, rng)
     grid = list(main.form.starts(x, main.points.y))
-    others = grid[:: -(-len(grid) // restarts)] if restarts else []
+    alone = not restarts or len(log_y) > SEARCHED  # many points leave no second optimum to fall into
+    others = [] if alone else grid[:: -(-len(grid) // restarts)]
     together = max(1, AT_ONCE // len(log_y))
     parts = [
         _refit(main, x, targets if many else targets[i : i + together], weight[i : i + together] if many else weight,
@@ -108,10 +109,11 @@ def total(
 ) -> list[tuple[float, float]]:  # fmt: skip
     """Intervals of predictions at x over resamples, forms and losses together: what an honest reader should expect."""
     pooled = []
+    exact = RELATIVE if len(points) <= SEARCHED else QUICK
     for form in forms:
         for loss in losses:
             try:
-                made = fit(points, form, loss=loss, max_starts=60)
+                made = fit(points, form, loss=loss, max_starts=60, relative=exact)
                 pooled.append(resample(made, draws=draws, seed=seed, restarts=1).predictions(x))
             except UserError:
                 continue

@@ -109,7 +109,7 @@ def _at_bound(made: Fit) -> list[str]:
     floor, least = made.parameters[name], float(made.points.y.min())
     if floor < EDGE * least:
         return [f"The floor {name} went to zero: these points do not show one."]
-    if least - floor < EDGE * (float(made.points.y.max()) - least):
+    if least - floor < EDGE * min(least, float(made.points.y.max()) - least):
         return [f"The floor {name} reached the smallest y: these points do not show what lies below."]
     return []
 

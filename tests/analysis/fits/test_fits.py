@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.optimize import brentq, minimize
+from scipy.optimize import brentq, curve_fit, minimize
 
 from bench.analysis.fits import bootstrap, claimed, conscience, fit, forms, isoflop, rank
 from bench.analysis.fits.crossing import Crossing, crossing, frontier_bias, pareto
@@ -224,3 +224,25 @@ def test_an_optimiser_that_did_not_move_is_caught() -> None:
     stopped = dataclasses.replace(made, objective=made.objective_at_start, agree=1)
     text = " ".join(conscience.warnings(stopped))
     assert "did not move" in text and "not be the global one" in text
+
+
+def test_a_tie_goes_to_the_simplest_form_that_also_follows_its_own_points() -> None:
+    def ranked(form: forms.Form, miss: float) -> rank.Ranked:
+        return rank.Ranked(form=form, score=0.04, rollouts=5, miss=miss)
+
+    alike = [ranked(forms.ZHAI, 0.006), ranked(forms.POWER, 0.009), ranked(forms.BROKEN, 0.005)]
+    assert rank.choose(alike).name == "power"
+    assert rank.choose([ranked(forms.POWER, 0.05), *alike[::2]]).name == "zhai"
+
+
+def test_a_large_table_ends_where_all_of_its_points_say() -> None:
+    rng = np.random.default_rng(0)
+    x = np.exp(rng.uniform(np.log(1e6), np.log(1e9), 2000))
+    y = (0.2 + 50 * x**-0.3) * np.exp(rng.normal(0, 0.02, len(x)))
+    made = fit.fit(fit.Points(x=x[None], y=y, cluster=np.arange(len(x))), forms.FORMS["power-floor"], loss="squares")
+
+    def log_law(log_x: np.ndarray, e: float, b: float, c: float) -> np.ndarray:
+        return np.log(e + b * np.exp(-c * log_x))
+
+    expected, _ = curve_fit(log_law, np.log(x), np.log(y), p0=(0.2, 50.0, 0.3), xtol=1e-14, ftol=1e-14)
+    assert list(made.parameters.values()) == pytest.approx(expected, rel=1e-5) and made.agree > 3
