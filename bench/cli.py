@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+import sys
 from typing import Any
 
 from bench.errors import UserError, nearest
@@ -10,6 +12,17 @@ from bench.errors import UserError, nearest
 
 class Parser(argparse.ArgumentParser):
     """argparse that suggests the nearest option for a mistyped one and exits like every other mistake."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse, but an empty value is refused: `--models "$MODELS"` with nothing in it would be taken for "the
+        suite's own", and trained."""
+        words = sys.argv[1:] if args is None else list(args)
+        for before, word in zip(["", *words], words, strict=False):
+            option, equals, value = word.partition("=") if word.startswith("--") else (before, "", word)
+            if (equals or option != word) and not value.strip(" ,\t\r\n"):
+                what = f"An empty value follows {option}." if option else "The first word is empty."
+                raise UserError(what, f"Give one, or leave the option out. See `{self.prog} --help`.")
+        return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> Any:
         if "unrecognized arguments" in message:
@@ -32,8 +45,15 @@ def names_list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+def seeds(text: str) -> int:
+    """A number of repetitions that a plan can list: 1 to 1,000."""
+    if (number := positive(text)) > 1000:
+        raise argparse.ArgumentTypeError(f"{text} is more than a study can repeat: at most 1000")
+    return number
+
+
 def positive(text: str) -> int:
-    """A whole number of at least 1."""
-    if not text.isdigit() or int(text) < 1:
+    """A whole number of at least 1, of no more digits than anything is counted in."""
+    if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)

@@ -40,7 +40,8 @@ def load(kind: str, name: str) -> ModuleType:
     Raises:
         UserError: no such file (suggests the nearest names), or one that is broken (says where).
     """
-    name = name.partition(":")[0]  # what follows a colon is for the file itself: "folder:flowers"
+    if kind == "data set":
+        name = name.partition(":")[0]  # what follows a colon is for the file itself: "folder:flowers"
     if name not in names(kind):
         raise unknown(kind, name, names(kind))
     module = f"{FOLDERS[kind]}.{name.replace('-', '_')}"

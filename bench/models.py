@@ -6,6 +6,7 @@ Looking a name up does not import torch; building does.
 
 from __future__ import annotations
 
+import inspect
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ from bench.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from torch import nn
+
+
+LONGEST = 100  # letters of a model's name
 
 
 def families() -> tuple[ModuleType, ...]:
@@ -35,7 +39,7 @@ def family_of(name: str) -> ModuleType:
     Raises:
         UserError: nobody does; suggests the nearest registered names.
     """
-    for module in families():
+    for module in families() if len(name) <= LONGEST else ():
         if module.accepts(name):
             return module
     error = unknown("model", name, names())
@@ -49,6 +53,12 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
         UserError: unknown name, or a size the model cannot take (an image that the patch does not divide).
     """
     module = family_of(name)
+    try:
+        inspect.signature(module.build).bind(
+            name, image_size=image_size, channels=channels, num_classes=num_classes, **options
+        )
+    except TypeError as error:
+        raise UserError(f"Model {name!r} cannot be built so: {error}.", "Leave that option out.") from error
     try:
         return module.build(name, image_size=image_size, channels=channels, num_classes=num_classes, **options)
     except ValueError as error:

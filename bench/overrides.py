@@ -25,8 +25,11 @@ from bench.spec import CHOICES, Cell, Recipe
 from bench.suites import _paper
 from bench.suites._contract import merge
 
-LENGTH = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*(images?|steps?|epochs?|%)?")
+LENGTH = re.compile(r"(\d{1,18}(?:\.\d+)?(?:e\d\d?)?)\s*(images?|steps?|epochs?|%)?")
 MODEL = "model."  # before the name of an option of the model
+OF_THE_STUDY = ("name", "image_size", "channels", "num_classes")  # what a model is told beside its options
+WORDS = {"true": True, "yes": True, "false": False, "no": False, "none": None}
+MOST = 10_000  # values of a sweep, all combinations
 DEFAULTS = {entry.name: getattr(Recipe(), entry.name) for entry in fields(Recipe)}
 Setting = tuple[str, str]
 
@@ -53,6 +56,8 @@ class Overrides:
         for key, values in sweeps:
             if not values:
                 raise UserError(f"--sweep {key} has no values.", f"For example --sweep {key}={_example(key)}.")
+        if (total := math.prod(len(values) for _, values in sweeps)) > MOST:
+            raise UserError(f"These sweeps have {total:,} combinations.", f"Sweep over {MOST:,} at most.")
         settings = tuple(map(_pair, arguments.set))
         twice = {key for key, _ in settings} & {key for key, _ in sweeps}
         if twice:
@@ -82,7 +87,7 @@ class Overrides:
         trains = cell.job == "train"
         if self.horizons and trains:
             base = replace(cell, recipe=replace(cell.recipe, batch=batch))
-            ends = {duration(text, base, data_root=data_root) for text in self.horizons}
+            ends = {_end(text, base, data_root) for text in self.horizons}
             cell = replace(cell, horizons=tuple(sorted(ends | ({0} & set(cell.horizons)))))
         if self.recipe and trains:
             cell = _paper.scaled(cell, self._row_for(cell), batch=batch)
@@ -151,6 +156,18 @@ def duration(text: str, cell: Cell, *, data_root: Path | None = None) -> int:
     return round(number / 100 * cell.horizons[-1]) if unit == "%" else round(number)
 
 
+def _end(text: str, cell: Cell, data_root: Path | None) -> int:
+    """A horizon. Less than an image is no training, and 0 alone means the untrained network.
+
+    Raises:
+        UserError: no length, or one that comes to no image.
+    """
+    images = duration(text, cell, data_root=data_root)
+    if images == 0 and text.strip("0."):
+        raise UserError(f"A horizon of {text!r} comes to no image of {cell.data_name}.", "Give one image at least.")
+    return images
+
+
 def _images_of(cell: Cell, data_root: Path | None) -> int:
     """Images of one epoch."""
     from bench import estimate
@@ -171,6 +188,8 @@ def _pair(text: str) -> Setting:
         raise UserError(f"{text!r} is no setting.", "Give field=value, e.g. lr=1e-3.")
     key = key.replace("-", "_") if not key.startswith(MODEL) else key
     key = f"{key}_images" if f"{key}_images" in DEFAULTS else key
+    if key.removeprefix(MODEL) in OF_THE_STUDY and key.startswith(MODEL):
+        raise UserError(f"{key} is no option: the study says what it is.", "Change it with --models or --data.")
     if key not in DEFAULTS and not (key.startswith(MODEL) and key != MODEL):
         raise unknown("field of a recipe", key, DEFAULTS)
     return key, value
@@ -206,8 +225,12 @@ def _value(key: str, text: str, cell: Cell, *, data_root: Path | None = None) ->
 
 
 def _literal(text: str) -> Any:
-    """A number, yes/no word of Python, or the text itself."""
+    """A number, a pair of them and the like, yes or no, or the text itself."""
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
     try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+        value = ast.literal_eval(text)
+        hash(value)  # it becomes part of a cell's identity
+        return value
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text

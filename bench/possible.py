@@ -6,10 +6,12 @@ import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bench import discover, models
+from bench import discover, env, models
 from bench.errors import UserError
 from bench.spec import Cell
 from bench.store import atomic
+
+PER_CORE = 8  # processes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +35,18 @@ def check_folder(results: Path, *, write: bool) -> None:
             pass
     except OSError as error:
         raise atomic.explain(error, results) from error
+
+
+def check_processes(workers: int, ranks: int, device: str) -> None:
+    """Refuse more processes than a CPU could serve: each holds torch and its own copy of the model.
+
+    Raises:
+        UserError: how many there may be.
+    """
+    most = PER_CORE * env.cores()
+    if device == "cpu" and workers * ranks > most:
+        raise UserError(f"{workers * ranks:,} processes on {env.cores()} core(s) would only wait for each other.",
+                        f"Give --workers and --ranks whose product is at most {most}.")  # fmt: skip
 
 
 def check_data(plan: Plan) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from bench import discover, env, models, overrides, possible, sizes
-from bench.cli import names_list, parser, positive
+from bench.cli import names_list, parser, positive, seeds
 from bench.errors import EXIT_FAILED, EXIT_OK, UserError, command, nearest
 from bench.overrides import Overrides
 from bench.spec import Cell, TaskSpec, directory_name, to_json
@@ -47,7 +47,7 @@ def add_study_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--data", type=names_list, help="comma-separated upstream data sets instead of the suite's own; "
                    "NAME@N for N images at most")  # fmt: skip
     p.add_argument("--tasks", type=names_list, help="comma-separated tasks instead of the suite's own")
-    p.add_argument("--seeds", type=positive, help="number of training seeds")
+    p.add_argument("--seeds", type=seeds, help="number of training seeds")
     overrides.add_options(p)
     p.add_argument("--only", action="append", default=[], help="only cells whose name matches this pattern; repeatable")
     p.add_argument("--results", type=Path, default=Path("results"), help="where results go (default: results)")
@@ -140,7 +140,8 @@ def cells_of(
         models.family_of(name)
     for name in options.data or ():
         discover.load("data set", name)
-    for name in tasks or ():
+    tasks = tuple(dict.fromkeys(tasks or ()))
+    for name in tasks:
         discover.load("task", name)
     cells = sizes.fit(possible.only_read(module.cells(options)), options, limits, say=say)
     cells = changes.apply(cells, data_root=options.data_root)
@@ -213,6 +214,7 @@ def make_plan(arguments: argparse.Namespace, console: Console) -> Any:
     spare = max(1, env.cores() // arguments.ranks)
     workers = arguments.workers or (spare if device == "cpu" and not alone else 1)
     workers = min(workers, len(cells))
+    possible.check_processes(workers, arguments.ranks, device)
     threads = max(1, spare // workers)
     plan = planner.make(
         cells, suite=arguments.suite, scale=scale, store=arguments.results / arguments.suite, device=device,

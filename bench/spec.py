@@ -35,6 +35,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 """Words that a field of a recipe takes. What each means is said where it is done: optim, loss, schedule, precision."""
 SCALARS = frozenset((str, int, float, bool, type(None)))
 FRACTIONS = ("cooldown", "label_smoothing", "average", "momentum", "crop")
+BELOW_ONE = ("label_smoothing", "average", "momentum")  # at 1, nothing of the training would be left
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,9 @@ class Recipe:
         for name in FRACTIONS:
             if getattr(self, name) > 1:
                 raise UserError(f"A recipe's {name} of {getattr(self, name)} is not a fraction.", "Give 0 to 1.")
+        for name in BELOW_ONE:
+            if getattr(self, name) == 1:
+                raise UserError(f"A recipe's {name} of 1 leaves nothing of the training.", "Give 0 to below 1.")
         if self.batch < 1 or len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise UserError(
                 f"A recipe cannot have batch {self.batch} and betas {self.betas}.",
@@ -130,6 +134,9 @@ class Cell:
                 f"Horizons {self.horizons} of {self.model} are not ascending, distinct and at least 0.",
                 "Give them in images seen, for example (0, 8000, 16000).",
             )
+        if self.recipe.shift >= self.image_size:
+            raise UserError(f"A shift of {self.recipe.shift} pixels moves images of {self.image_size} out of sight.",
+                            f"Give 0 to {self.image_size - 1}.")  # fmt: skip
         if self.num_images is not None and self.num_images < 1:
             raise UserError(f"{self.data}@{self.num_images}: a data set needs at least one image.")
 

@@ -7,6 +7,7 @@ Figure 4 (b). The rows `pico` ... `mini` are ours, for studies of 28-32 px image
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,6 +17,7 @@ Position = Literal["none", "learned-1d", "learned-2d", "sincos-2d", "relative"]
 PositionAt = Literal["stem", "every-layer", "shared"]
 Size = int | tuple[int, int]
 
+SITES = ("embed", "attention", "mlp_hidden", "mlp_out")  # of dropout
 CHOICES = {
     "pooling": ("cls", "mean"),
     "position": ("none", "learned-1d", "learned-2d", "sincos-2d", "relative"),
@@ -96,6 +98,17 @@ class ViTConfig:
             value = getattr(self, field)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"{field}={value!r} is not a whole number of at least 1")
+        for field in ("dropout", "dropout_weights", *(f"dropout_{site}" for site in SITES)):
+            value = getattr(self, field)
+            left_out = value is None and field.removeprefix("dropout_") in SITES
+            if not left_out and not (isinstance(value, int | float) and 0 <= value < 1):
+                raise ValueError(f"{field}={value!r} is not a number from 0 to below 1")
+        for field in ("position_std", "head_bias", "norm_eps"):
+            if not isinstance(value := getattr(self, field), int | float) or not math.isfinite(value):
+                raise ValueError(f"{field}={value!r} is not a number")
+        for field in ("cls_token", "norm_after_pool", "position_on_cls"):
+            if getattr(self, field) not in (True, False, None):
+                raise ValueError(f"{field}={getattr(self, field)!r} is not yes or no")
         check_sizes(self.image_size, self.patch_size)
         if self.head_dim is None and self.width % self.heads:
             raise ValueError(

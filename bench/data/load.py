@@ -68,7 +68,7 @@ def check_shape(name: str, shape: tuple[int, ...], *, image_size: int, channels:
 
 def parse(text: str) -> tuple[str, int | None]:
     """`"name@N"` -> (name, N); a plain name -> (name, None)."""
-    match = re.fullmatch(r"([^@]+)(?:@([\d_,]+))?", text)
+    match = re.fullmatch(r"([^@]+)(?:@([0-9][0-9_,]{0,17}))?", text)
     if match is None:
         raise UserError(f"{text!r} is not a data set.", "Write a name, or name@N for N images: fashion-mnist@1000.")
     size = match.group(2)

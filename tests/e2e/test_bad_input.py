@@ -33,6 +33,17 @@ def refused(done, *words: str) -> None:
         (("--suite", "smoke", "--wrokers", "2"), ("--wrokers", "--workers")),
         (("--suite", "smoke", "--data-root", "no/such/folder"), ("no/such/folder", "not a folder")),
         (("--suite", "smoke", "--models", "ViT-pico/5"), ("28", "5", "4, 7, 14")),
+        (("--suite", "smoke", "--models", ""), ("--models", "empty")),  # of `--models "$MODELS"`
+        (("--suite", "smoke", "--data=,"), ("--data", "empty")),
+        (("--suite", "smoke", "--only", " "), ("--only", "empty")),
+        (("--suite", "smoke", "--results="), ("--results", "empty")),
+        (("--suite", "smoke", "--tasks", "fewshot:shots=1"), ("Unknown task", "'fewshot'")),
+        (("--suite", "smoke", "--seeds", "9" * 12), ("--seeds", "at most 1000")),
+        (("--suite", "smoke", "--seeds", "²"), ("whole number of at least 1",)),
+        (("--suite", "smoke", "--workers", "9999", "--seeds", "1000"), ("processes", "product is at most")),
+        (("--suite", "smoke", "--models", f"R{'9' * 5000}x1"), ("Unknown model",)),
+        (("--suite", "smoke", "--data", "fashion-mnist@_"), ("not a data set", "name@N")),
+        (("--suite", "smoke", "--set", "model.dropout=x"), ("dropout='x'", "from 0 to below 1")),
     ],
     ids=lambda value: value[-1] if isinstance(value, tuple) else None,
 )

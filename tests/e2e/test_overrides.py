@@ -48,6 +48,31 @@ def test_an_epoch_of_a_whole_data_set_is_as_long_as_the_set():
     assert duration("3epochs", whole) == 3 * len(load("digits", "train"))
 
 
+@pytest.mark.parametrize("words, message", [
+    (("--horizons", "1e400"), "not a length"), (("--horizons", "9" * 400), "not a length"),
+    (("--horizons", "0.0001epochs"), "no image"), (("--horizons", "0.4,8000"), "no image"),
+    (("--set", "warmup=1e400"), "not a length"), (("--set", "average=1"), "leaves nothing"),
+    (("--set", "label_smoothing=1"), "leaves nothing"), (("--set", "shift=28"), "out of sight"),
+    (("--set", "model.num_classes=3"), "no option"),
+    (("--sweep", "lr=" + ",".join("1" * 101), "--sweep", "clip=" + ",".join("1" * 101)), "10,201"),
+])  # fmt: skip
+def test_what_would_train_nothing_or_for_ever_is_refused(words, message):
+    with pytest.raises(UserError, match=message):
+        changed(*words)
+
+
+@pytest.mark.parametrize("text", ["[0.1]", "{}", "{[]:1}", "-" * 9999 + "1", "1" + "+1" * 5000])
+def test_an_option_of_a_model_is_text_where_it_is_no_value(text):
+    """What Python cannot read, or what no cell's identity could hold."""
+    assert dict(changed("--set", f"model.dropout={text}")[0].model_options) == {"dropout": text}
+
+
+def test_yes_and_no_are_understood_for_options_of_a_model():
+    """As text, "no" would be as good as yes."""
+    for text, value in (("no", False), ("True", True), ("YES", True), ("none", None), ("0.1", 0.1), ("(1,2)", (1, 2))):
+        assert dict(changed("--set", f"model.norm_after_pool={text}")[0].model_options)["norm_after_pool"] == value
+
+
 def test_nothing_asked_nothing_changed():
     for suite in discover.names("suite"):
         plain = discover.load("suite", suite).cells(SuiteOptions())

@@ -22,6 +22,11 @@ def test_a_task_that_is_new_to_the_suite_is_asked_once_of_each_set() -> None:
         assert len(cell.tasks) == len({task.data for task in cell.tasks}) > 1
 
 
+def test_a_task_named_twice_is_asked_once() -> None:
+    once = cells_of("scaling", SuiteOptions(), tasks=("fewshot", "knn"))
+    assert cells_of("scaling", SuiteOptions(), tasks=("fewshot", "knn", "fewshot")) == once
+
+
 @pytest.mark.parametrize("suite, scale", [("rates", "cpu"), ("speed", "cpu"), ("scaling", "paper")])
 def test_tasks_are_refused_where_nothing_is_judged(suite: str, scale: str) -> None:
     with pytest.raises(UserError, match="judges nothing downstream"):
