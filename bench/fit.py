@@ -146,12 +146,13 @@ def one(table: pd.DataFrame, arguments: argparse.Namespace) -> tuple[dict[str, A
                     + (claimed.judge(main_fit, parse_claimed(arguments.claimed)) if arguments.claimed else []),
     }  # fmt: skip
     if at is not None:
-        within = resampled.predictions(at)
+        within, one_run = resampled.predictions(at), resampled.one_run(at)
         rivals = rank.credible(ranked) if ranked else [form]
         overall = bootstrap.total(points, rivals, at)
         answer["predictions"] = [
             {"x": at[:, i].tolist() if form.inputs > 1 else float(at[0, i]), "y": float(main_fit.predict(at)[i]),
-             "within": list(resampled.interval(within[:, i])), "total": list(overall[i])}
+             "within": list(resampled.interval(within[:, i])), "total": list(overall[i]),
+             "one_run": list(resampled.interval(one_run[:, i]))}
             for i in range(at.shape[1])
         ]  # fmt: skip
         answer["total_over"] = {"forms": [f.name for f in rivals], "losses": ["huber", "squares", "absolute"]}

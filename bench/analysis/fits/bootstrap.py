@@ -43,6 +43,13 @@ class Resampled:
             predicted = self.fit.form.log_predict(self.thetas.T[:, :, None], inputs)
             return np.exp(np.broadcast_to(predicted, (len(self.thetas), inputs.shape[1])))
 
+    def one_run(self, x: np.ndarray, *, seed: int = 0) -> np.ndarray:
+        """What one more run at x would measure, (refits, points): each refit's y with the scatter of a single point."""
+        freedom = max(1, len(self.fit.points) - self.fit.form.size)
+        scatter = self.fit.residuals * np.sqrt(len(self.fit.points) / freedom)
+        predicted = self.predictions(x)
+        return predicted * np.exp(np.random.default_rng(seed).choice(scatter, predicted.shape))
+
     def interval(self, values: np.ndarray, *, level: float = LEVEL) -> tuple[float, float]:
         """Percentile interval of a quantity computed from every refit."""
         return quantiles(values, level)

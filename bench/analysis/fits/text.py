@@ -39,9 +39,11 @@ def _fit(name: str, answer: Mapping[str, Any]) -> list[str]:
     tried = [f"{r['form']} {_score(r['extrapolation_rms_log'])}" for r in answer["forms_tried"]]
     text += [f"  extrapolation error (rms of log) by form: {', '.join(tried)}"] if tried else []
     for p in answer.get("predictions", []):
-        within, total = (f"[{significant(a, 4)}, {significant(b, 4)}]" for a, b in (p["within"], p["total"]))
+        ends = (p["within"], p["total"], p["one_run"])
+        within, total, one_run = (f"[{significant(a, 4)}, {significant(b, 4)}]" for a, b in ends)
         value = f"y = {significant(p['y'], 4)}"
-        text.append(f"  x = {_inputs(p['x'])}: {value}, {within} within this analysis, {total} in total")
+        means = f"{within} within this analysis, {total} in total; one run {one_run}"
+        text.append(f"  x = {_inputs(p['x'])}: {value}, {means}")
     text += [f"  dropped: {item}" for item in card["dropped"]]
     return text + [f"  warning: {item}" for item in answer["warnings"]]
 

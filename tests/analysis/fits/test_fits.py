@@ -246,3 +246,15 @@ def test_a_large_table_ends_where_all_of_its_points_say() -> None:
 
     expected, _ = curve_fit(log_law, np.log(x), np.log(y), p0=(0.2, 50.0, 0.3), xtol=1e-14, ftol=1e-14)
     assert list(made.parameters.values()) == pytest.approx(expected, rel=1e-5) and made.agree > 3
+
+
+def test_one_more_run_lies_in_its_interval_as_often_as_it_says() -> None:
+    inside, further = [], np.array([2000.0, 8000.0])
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        made = fit.fit(noisy(TRUTHS["power"], rng, noise=0.05), forms.POWER, loss="squares")
+        one_run = bootstrap.resample(made, draws=200, restarts=0).one_run(further)
+        measured = TRUTHS["power"](further) * np.exp(rng.normal(0, 0.05, 2))
+        ends = [bootstrap.quantiles(column, 0.9) for column in one_run.T]
+        inside += [low < y < high for (low, high), y in zip(ends, measured, strict=True)]
+    assert 0.82 < np.mean(inside) < 0.97
