@@ -135,7 +135,7 @@ def _round_ticks(low: float, high: float, values: Sequence[float]) -> list[float
 
 def tick_text(value: float) -> str:
     """A short plain number: 0.3, 10, 3k, 30M, 1E."""
-    for scale, unit in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for scale, unit in ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= scale:
             return f"{significant(value / scale, 2 if value < 100 * scale else 3)}{unit}"
     return significant(value, 2 if value < 100 else 3)

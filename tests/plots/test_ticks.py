@@ -26,3 +26,7 @@ def test_there_are_few_and_they_lie_inside(values: list[float]) -> None:
     found = ticks(values)
     assert 2 <= len(found) <= 6
     assert all(f"{tick:.0e}"[0] in "1235" for tick in found) or set(found) <= set(values)
+
+
+def test_units_reach_beyond_the_largest_budgets_published() -> None:
+    assert [_style.tick_text(x) for x in (4.3e21, 1e22, 5e18, 3e4, 0.3)] == ["4.3Z", "10Z", "5E", "30k", "0.3"]
