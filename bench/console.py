@@ -260,6 +260,8 @@ class Progress:
             if event["reason"] not in self.failed.values():  # what to do about it is said at the end
                 self._line(f"failed: {name}: {event['reason'].splitlines()[0]}")
             self.failed[name] = event["reason"]
+        elif kind == "killed":
+            self._line(f"A worker process was killed by signal {event['signal']}; is memory short?")
         if not self.live:
             self._line(self._summary())
 

@@ -81,6 +81,13 @@ class Pool:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
 
+    def killed(self, index: int) -> int | None:
+        """The signal that ended a worker which says nothing more; None if it ended by itself, or is about to."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self.processes[index].wait(timeout=1.0)
+            return -code if code < 0 else None
+        return None
+
     def finish(self) -> list[str]:
         """Wait for the workers; returns the error output of those that failed outside a cell."""
         complaints = []
@@ -139,6 +146,8 @@ def run(
                 index, event = pool.events.get(timeout=0.25)
                 if event is None:
                     alive -= 1
+                    if number := pool.killed(index):
+                        on_event(index, {"event": "killed", "signal": number})
                     continue
                 if event["event"] == "failed":
                     failures[event["cell"]] = event["reason"]

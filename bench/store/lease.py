@@ -31,12 +31,18 @@ def _machine() -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def _stat(pid: int) -> list[str]:
+    """What the kernel says of a process, from its state on; nothing where there is no /proc."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return []
+
+
 def _start_time(pid: int) -> str | None:
     """When a process started (clock ticks since boot), so that a re-used process number is not mistaken for it."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
-    except (OSError, IndexError):
-        return None
+    stat = _stat(pid)
+    return stat[19] if len(stat) > 19 else None
 
 
 def _alive(pid: int, started: str | None) -> bool:
@@ -46,6 +52,8 @@ def _alive(pid: int, started: str | None) -> bool:
         return False
     except PermissionError:
         pass
+    if _stat(pid)[:1] in (["Z"], ["X"]):  # dead, and its parent has not asked yet how it ended
+        return False
     return started is None or _start_time(pid) == started
 
 

@@ -65,6 +65,11 @@ def test_progress_never_goes_back_as_a_cell_advances(progress, clock):
     assert progress.fraction["a"] == 1.0
 
 
+def test_a_worker_that_was_killed_is_said_and_no_longer_shown(progress):
+    progress.event(0, {"event": "killed", "signal": 9})
+    assert progress.running == {} and "killed by signal 9" in progress.console.file.getvalue()
+
+
 def test_budgets_are_named_as_they_are():
     shown = {(0,): "untrained", (640,): "640", (0, 640): "640 + untrained", (320, 640): "2 up to 640",
              (0, 8000, 16_000, 64_000): "3 up to 64,000 + untrained"}  # fmt: skip

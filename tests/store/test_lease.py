@@ -51,6 +51,21 @@ def test_a_killed_runner_loses_its_lease(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
+def test_a_killed_runner_that_its_parent_has_not_asked_after_holds_nothing(tmp_path):
+    """A run asks after its workers when all have ended: until then, one that was killed is still listed."""
+    path = tmp_path / "lease.json"
+    script = (
+        "import os, signal, sys; from pathlib import Path; from bench.store import lease\n"
+        "lease._acquire(Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE) as killed:
+        assert killed.stdout.read() == b""  # ended, and not waited for
+        os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)
+        os.kill(killed.pid, 0)  # there still, in name
+        assert path.exists() and not lease.holder_is_alive(path)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
 def test_a_reused_process_number_is_not_the_holder(tmp_path):
     path = tmp_path / "lease.json"
     with lease.claim(path):
