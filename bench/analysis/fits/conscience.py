@@ -183,7 +183,8 @@ def check_units(flops: np.ndarray, params: np.ndarray, tokens: np.ndarray) -> No
     Raises:
         UserError: flops / (6 N D) falls into two groups that differ by 2, 3 or 6.
     """
-    ratio = np.sort(np.log(flops / (6.0 * params * tokens)))
+    counted = (flops > 0) & (params > 0) & (tokens > 0)  # a baseline without training has none
+    ratio = np.sort(np.log(flops[counted] / (6.0 * params[counted] * tokens[counted])))
     gaps = np.diff(ratio)
     if not len(gaps) or gaps.max() < math.log(1.6):
         return

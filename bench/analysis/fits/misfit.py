@@ -64,7 +64,7 @@ class Misfit:
     @property
     def clause(self) -> str:
         p = "p < 0.001" if self.p < 0.001 else f"p = {significant(self.p, 2)}"
-        said = f"says {percent(self.predicted)} % where the mark has {percent(self.error)} %"
+        said = f"says an error of {percent(self.predicted)} % where the mark has {percent(self.error)} %"
         return f"misses its own marks by up to {self.worst:.0%} of their error (it {said}; beyond seed noise, {p})"
 
 

@@ -176,6 +176,8 @@ def test_refusals() -> None:
     params, tokens = np.geomspace(1e7, 1e9, 12), np.geomspace(1e9, 1e11, 12)
     flops = 6 * params * tokens
     conscience.check_units(flops, params, tokens)
+    with np.errstate(all="raise"):  # a baseline without parameters or training says nothing
+        conscience.check_units(*(np.append(column, [0.0, np.nan]) for column in (flops, params, tokens)))
     flops[::2] /= 3
     with pytest.raises(UserError, match="counted in two ways"):
         conscience.check_units(flops, params, tokens)
