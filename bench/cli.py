@@ -18,8 +18,8 @@ class Parser(argparse.ArgumentParser):
         suite's own", and trained."""
         words = sys.argv[1:] if args is None else list(args)
         for before, word in zip(["", *words], words, strict=False):
-            option, equals, value = word.partition("=") if word.startswith("--") else (before, "", word)
-            if (equals or option != word) and not value.strip(" ,\t\r\n"):
+            option, equals, value = word.partition("=") if word.startswith("--") else (before, "=", word)
+            if equals and not value.strip(" ,\t\r\n"):
                 what = f"An empty value follows {option}." if option else "The first word is empty."
                 raise UserError(what, f"Give one, or leave the option out. See `{self.prog} --help`.")
         return super().parse_known_args(words, namespace)

@@ -223,7 +223,12 @@ def _measure(
                 tick(len(answers), len(jobs))
 
     with ThreadPoolExecutor(len(running)) as pool:
-        list(pool.map(read, running))
+        try:
+            list(pool.map(read, running))
+        except BaseException:  # Ctrl-C, or a signal to this process alone: nobody waits for their answers
+            for process in running:
+                process.kill()
+            raise
     for process, file in zip(running, errors, strict=True):
         if process.wait():
             file.seek(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import math
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ EXAMPLES = """examples:
 
 conventions: FLOP = 2 MACs, training = 3 forwards. "dense" counts every tap of a convolution, "paper" only taps inside
 the image, as the paper's exaFLOPs do. Norms, softmax and activations are not counted."""
+LARGEST = 65_536  # pixels per side
 
 
 def parser() -> argparse.ArgumentParser:
@@ -64,6 +66,8 @@ def main(argv: list[str] | None = None) -> int:
         return _list(as_json=args.json)
     if not 0 < args.utilisation <= 1:
         raise UserError(f"--utilisation {args.utilisation} is not in (0, 1].", "For example 0.4 for 40 %.")
+    if args.images is not None and not 0 < args.images < math.inf:
+        raise UserError(f"--images {args.images} is no number of images.", "For example 4.2e9.")
     cost = _count(args)
     shown = (args.convention,) if args.convention else CONVENTIONS
     report = describe(cost, conventions=shown)
@@ -88,6 +92,8 @@ def _count(args: argparse.Namespace) -> ModelCost:
             ("num_classes", "num_classes", args.classes, 1000),
         )
     }
+    if sizes["image_size"] > LARGEST:
+        raise UserError(f"An image of {sizes['image_size']} pixels per side is too large.", f"At most {LARGEST:,}.")
     if sizes["image_size"] < 1 or sizes["channels"] < 1 or sizes["num_classes"] < 0:
         raise UserError(f"Sizes {sizes} are out of range.", "Image and channels at least 1, classes at least 0.")
     try:

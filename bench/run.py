@@ -8,6 +8,7 @@ import fnmatch
 import importlib
 import itertools
 import json
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -283,7 +284,11 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--profile", action="store_true", help="write a torch.profiler trace of each cell's first steps")
     p.add_argument("--reference", choices=["paper"], help="lay the paper's published points under the measured ones")
     arguments = p.parse_args(argv)
-    return execute(arguments)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # while nothing is at work that saves itself
+    try:
+        return execute(arguments)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def execute(arguments: argparse.Namespace) -> int:

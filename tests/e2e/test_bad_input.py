@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from bench import SCHEMA_VERSION, run
+from bench import SCHEMA_VERSION, flops, run
 
 
 def refused(done, *words: str) -> None:
@@ -53,6 +53,13 @@ def test_unknown_or_impossible(tmp_path, monkeypatch, capsys, arguments, words):
     said = capsys.readouterr()
     refused(subprocess.CompletedProcess(arguments, code, said.out, said.err), *words)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("words", [("--images", "nan"), ("--images", "-1"), ("--images", "1e400"),
+                                   ("--image-size", "99999999999"), ("",)])  # fmt: skip
+def test_what_no_training_could_cost_is_not_costed(capsys, words):
+    assert flops.main(["ViT-pico/7", *words]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_a_process_ends_as_its_main_function_says(bench, tmp_path):
