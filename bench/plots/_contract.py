@@ -112,7 +112,7 @@ def render(name: str, title: str, drawing: Drawing) -> Saved:
     with _style.context():
         png, svg = io.BytesIO(), io.StringIO()
         drawing.figure.savefig(png, format="png", dpi=_style.DPI, metadata={"Software": None})
-        drawing.figure.set_layout_engine("none")  # arranged once; both files are the same picture
+        drawing.figure.set_layout_engine(None)  # arranged once; both files are the same picture
         spots = _spots(drawing)
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         drawing.figure.savefig(svg, format="svg", metadata=nothing)
