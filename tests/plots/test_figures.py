@@ -18,6 +18,7 @@ from bench import discover
 from bench.analysis.evidence import Evidence
 from bench.plots import _style, compute, data_size
 from bench.plots._contract import Drawing, NothingToDraw, Saved, render
+from bench.plots._panels import _dodge
 from tests.analysis._study import read, study
 
 
@@ -41,12 +42,17 @@ def test_csv_equals_the_data(drawn: tuple[Drawing, Saved]) -> None:
 
 def test_every_number_drawn_is_in_the_data(drawn: tuple[Drawing, Saved]) -> None:
     drawing, _ = drawn
-    known = set((100 * drawing.data["accuracy"]).round(6))
+    known = {name: set((100 * drawing.data[name]).round(6)) for name in ("accuracy", "low", "high")}
     plotted = 0
     for axes in drawing.figure.axes:
         lines = [np.asarray(line.get_ydata(), dtype=float) for line in axes.get_lines()]
+        ends = [values.reshape(-1, 3) for values in lines if np.isnan(values).any()]  # of intervals, with gaps between
+        lines = [values for values in lines if not np.isnan(values).any()]
+        for low, high in (pair for values in ends for pair in values[:, :2].round(6).tolist()):
+            assert low in known["low"] and high in known["high"]
         marks = [np.asarray(c.get_offsets())[:, 1] for c in axes.collections if isinstance(c, PathCollection)]
-        assert {round(float(v), 6) for values in [*lines, *marks] for v in values} <= known
+        assert {round(float(v), 6) for values in [*lines, *marks] for v in values} <= known["accuracy"]
+        assert sum(map(len, ends)) == sum(map(len, marks))
         plotted += sum(len(values) for values in marks)
     assert plotted == len(drawing.data[drawing.data["kind"] == "trained"])
 
@@ -147,3 +153,10 @@ def test_every_figure_keeps_the_contract(name: str, evidence: Evidence) -> None:
 
 def _panels(drawing: Drawing) -> list[Axes]:
     return [axes for axes in drawing.figure.axes if axes.get_title()]
+
+
+@pytest.mark.parametrize("lines", [1, 2, 9, 300])
+def test_lines_set_apart_stay_near_their_place(lines: int) -> None:
+    factors = np.log(_dodge(lines, 100.0)) / np.log(100.0)  # as shares of the axis
+    assert abs(factors).max() <= 0.05 + 1e-9
+    assert len(set(factors.round(12))) == lines
