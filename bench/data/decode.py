@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from bench.data import _cache
 from bench.data.images import content_key
@@ -151,6 +151,8 @@ def pixels_of(data: bytes | np.ndarray, *, name: str, storage: Storage) -> np.nd
             return _stored(image, storage)
     except Image.DecompressionBombError as error:
         raise _bomb(name, str(error)) from error
+    except UnidentifiedImageError as error:  # whose message names an object in memory
+        raise _Unreadable(f"not a {', '.join(FORMATS[:-1])} or {FORMATS[-1]} image") from error
     except (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, struct.error, zlib.error) as error:
         raise _Unreadable(" ".join(str(error).split()) or type(error).__name__) from error
 

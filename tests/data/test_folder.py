@@ -154,7 +154,7 @@ def test_unreadable_images_are_counted_and_named(tmp_path: Path, monkeypatch: py
     broken = tmp_path / "mine" / "train" / "1" / "00001.png"
     broken.write_bytes(broken.read_bytes()[:-30])
     (tmp_path / "mine" / "train" / "2" / "00002.png").write_bytes(b"not an image")
-    with pytest.raises(UserError, match=r"2 of 40 images cannot be read: .*00001.png .*; .*00002.png"):
+    with pytest.raises(UserError, match=r"2 of 40 images cannot be read: .*00001.png .*; .*00002.png .not a JPEG"):
         load("folder:mine", "train", root=tmp_path)
     monkeypatch.setattr(decode, "MAX_UNREADABLE", 0.06)
     with pytest.warns(UserWarning, match=r"2 of 40 .*00001.png.*left out"):
