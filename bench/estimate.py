@@ -90,9 +90,10 @@ def data_sizes(cells: list[Cell], *, root: Path | None, absent_too: bool = False
         shape = train.images_NHWC.shape[1:]
         sizes[name] = DataSize(train=len(train), test=len(test), classes=train.num_classes, shape=shape)
     for cell in cells:
-        if sizes[cell.data].classes < 2 and cell.horizons != (0,):
+        told_apart = [*((cell.data,) if cell.horizons != (0,) else ()), *(task.data for task in cell.tasks)]
+        for name in (name for name in told_apart if sizes[name].classes < 2):
             raise UserError(
-                f"{cell.data} has images of one class only: there is nothing to tell apart.",
+                f"{name} has images of one class only: there is nothing to tell apart.",
                 "Give a folder of images for each of two classes or more.",
             )
         if cell.num_images is not None and cell.num_images > sizes[cell.data].train:

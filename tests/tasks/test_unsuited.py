@@ -75,6 +75,13 @@ def test_what_numbers_tell_is_said_in_the_plan(monkeypatch, task: str, options: 
     assert estimate.data_sizes([replace(cell, tasks=(FEWSHOT,))], root=None)
 
 
+def test_a_set_of_one_class_judges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = {"mnist": DataSize(train=900, test=90, classes=10), "digits": DataSize(train=900, test=90, classes=1)}
+    monkeypatch.setattr(estimate, "_known_size", lambda name, *_, **__: size[name])
+    with pytest.raises(estimate.UserError, match="digits has images of one class only"):
+        estimate.data_sizes([replace(CELL, tasks=(FEWSHOT,))], root=None)
+
+
 @pytest.mark.parametrize("task", [linear, knn], ids=["linear", "knn"])
 @pytest.mark.parametrize("limits", [(100, 50), (None, None)])
 def test_a_probe_is_costed_as_it_is_done(task: Any, limits: tuple[int | None, int | None]) -> None:
