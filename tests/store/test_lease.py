@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -24,18 +23,17 @@ def test_two_claimants_one_wins(tmp_path):
 
 
 def test_many_claimants_at_once_one_wins(tmp_path):
-    path = tmp_path / "lease.json"
     script = (
-        "import sys, time; from pathlib import Path; from bench.store.lease import claim\n"
-        "with claim(Path(sys.argv[1])) as mine: print(int(mine), flush=True); time.sleep(1.5)"
+        "import sys; from pathlib import Path; from bench.store.lease import claim\n"
+        "with claim(Path(sys.argv[1])) as mine: print(int(mine), flush=True); sys.stdin.read()"
     )
-
-    def run(_):
-        return subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
-
-    with ThreadPoolExecutor(6) as pool:
-        won = [int(result.stdout) for result in pool.map(run, range(6))]
+    command = [sys.executable, "-c", script, str(tmp_path / "lease.json")]
+    claimants = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(6)]
+    won = [int(claimant.stdout.readline()) for claimant in claimants]  # each holds on until all have been told
+    for claimant in claimants:
+        claimant.communicate(timeout=60)
     assert sum(won) == 1
+    assert [claimant.returncode for claimant in claimants] == [0] * 6
 
 
 def test_a_killed_runner_loses_its_lease(tmp_path):
