@@ -28,7 +28,7 @@ from bench.suites._contract import merge
 LENGTH = re.compile(r"(\d{1,18}(?:\.\d+)?(?:e\d\d?)?)\s*(images?|steps?|epochs?|%)?")
 MODEL = "model."  # before the name of an option of the model
 OF_THE_STUDY = ("name", "image_size", "channels", "num_classes")  # what a model is told beside its options
-WORDS = {"true": True, "yes": True, "false": False, "no": False, "none": None}
+WORDS = {"true": True, "yes": True, "false": False, "no": False}
 MOST = 10_000  # values of a sweep, all combinations
 DEFAULTS = {entry.name: getattr(Recipe(), entry.name) for entry in fields(Recipe)}
 Setting = tuple[str, str]

@@ -284,15 +284,19 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--profile", action="store_true", help="write a torch.profiler trace of each cell's first steps")
     p.add_argument("--reference", choices=["paper"], help="lay the paper's published points under the measured ones")
     arguments = p.parse_args(argv)
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # while nothing is at work that saves itself
-    try:
-        return execute(arguments)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return execute(arguments)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Plan, run, report. Shared by `bench.run` and `bench.plan`."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # while nothing is at work that saves itself
+    try:
+        return _execute(arguments)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _execute(arguments: argparse.Namespace) -> int:
     console = Console(stderr=arguments.json)
     if not console.is_terminal:
         console = Console(stderr=arguments.json, width=LOG_WIDTH)

@@ -101,7 +101,7 @@ def _parse(data: bytes) -> Any:
     those."""
     try:
         import orjson  # here: commands that only look at states start sooner without it
-    except ImportError:  # a machine that was lent with torch alone
+    except ImportError:  # not installed: the same, slower
         return json.loads(data.decode())
     return json.loads(data.decode()) if LONG_INTEGER.search(data) else orjson.loads(data)
 

@@ -150,6 +150,16 @@ def test_scores_move_to_the_table_and_nothing_is_lost(results: Path) -> None:
     pd.testing.assert_frame_equal(found.scores, table.score_table(raw))
 
 
+def test_a_score_from_before_a_number_was_kept_lacks_that_number_alone(results: Path) -> None:
+    raw = [json.loads(path.read_text()) for path in sorted(results.glob("cells/*/record.json"))]
+    whole = table.score_table(raw)
+    for score in raw[1]["horizons"][-1]["scores"][:3]:
+        del score["chance"]
+    found = table.score_table(raw)
+    assert found["chance"].isna().sum() == 3
+    pd.testing.assert_frame_equal(found.drop(columns="chance"), whole.drop(columns="chance"))
+
+
 @pytest.mark.parametrize("change", [lambda text: text.replace('"seed":0', '"seed":1', 1),
     lambda text: text.replace("2030", "2031", 1), lambda text: text.replace('"digest":"', '"digest":"0', 1),
     lambda text: text.replace('Example CPU', 'Example \\"CPU', 1)])  # fmt: skip

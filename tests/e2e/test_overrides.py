@@ -17,6 +17,7 @@ from bench.spec import Cell, Recipe, directory_name
 from bench.suites import _paper
 from bench.suites._contract import SuiteOptions
 from bench.train import schedule
+from vit import config
 
 CELL = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=1000, horizons=(0, 640, 12_800),
             recipe=Recipe(batch=32))  # fmt: skip
@@ -30,6 +31,14 @@ def parsed(*words: str) -> Overrides:
 
 def changed(*words: str, cell: Cell = CELL) -> list[Cell]:
     return parsed(*words).apply([cell])
+
+
+@pytest.mark.parametrize("field", sorted(config.CHOICES))
+def test_every_word_of_a_model_option_stays_that_word(field: str) -> None:
+    """"none" is a position embedding, and not the absence of one."""
+    for word in config.CHOICES[field]:
+        found = dict(changed("--set", f"model.{field}={word}")[0].model_options)
+        assert found == {field: word}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +78,7 @@ def test_an_option_of_a_model_is_text_where_it_is_no_value(text):
 
 def test_yes_and_no_are_understood_for_options_of_a_model():
     """As text, "no" would be as good as yes."""
-    for text, value in (("no", False), ("True", True), ("YES", True), ("none", None), ("0.1", 0.1), ("(1,2)", (1, 2))):
+    for text, value in (("no", False), ("True", True), ("YES", True), ("None", None), ("0.1", 0.1), ("(1,2)", (1, 2))):
         assert dict(changed("--set", f"model.norm_after_pool={text}")[0].model_options)["norm_after_pool"] == value
 
 
