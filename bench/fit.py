@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.errors import EXIT_OK, UserError, command, unknown
+from bench.core.errors import EXIT_OK, UserError, command, unknown
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from bench.analysis.fits.bootstrap import Resampled
+    from bench.stats.bootstrap import Resampled
 
 EXAMPLES = """\
 examples:
@@ -35,7 +35,7 @@ JOINT_FORMS = ("chinchilla", "repeated")
 
 
 def arguments_parser() -> argparse.ArgumentParser:
-    from bench.run import parser
+    from bench.core.cli import parser
 
     p = parser("python -m bench.fit", __doc__ or "", EXAMPLES)
     p.add_argument("csv", type=Path, help="a CSV file with one run per row")
@@ -62,7 +62,7 @@ def arguments_parser() -> argparse.ArgumentParser:
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    from bench.analysis.fits.text import lines
+    from bench.report.fit_text import lines
 
     arguments = arguments_parser().parse_args(argv)
     if arguments.bootstrap < 20:
@@ -78,8 +78,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     Raises:
         UserError: unknown names, points that do not belong together or are too few, in every group.
     """
-    from bench.analysis.fits import table as reader
-    from bench.analysis.fits.forms import FORMS
+    from bench.analysis import runs_table as reader
+    from bench.stats.forms import FORMS
 
     if arguments.form not in (*FORMS, *SINGLE_FORMS):
         raise unknown("form", arguments.form, (*FORMS, *SINGLE_FORMS))
@@ -117,8 +117,21 @@ def one(table: pd.DataFrame, arguments: argparse.Namespace) -> tuple[dict[str, A
     """One group's fit: card, intervals within this analysis, predictions with the total interval, warnings."""
     import numpy as np
 
-    from bench.analysis.fits import bootstrap, claimed, conscience, fit, forms, rank
-    from bench.analysis.fits import table as reader
+    from bench.analysis import runs_table as reader
+    from bench.stats import (
+        bootstrap,
+        fit,
+        forms,
+    )
+    from bench.stats import (
+        diagnostics as conscience,
+    )
+    from bench.stats import (
+        model_selection as rank,
+    )
+    from bench.stats import (
+        published_fit as claimed,
+    )
 
     points, notes = reader.points(table, x=_columns(arguments), y=arguments.y, cluster=arguments.cluster,
                                   accuracy=arguments.accuracy)  # fmt: skip
@@ -163,9 +176,9 @@ def isoflop(table: pd.DataFrame, arguments: argparse.Namespace) -> dict[str, Any
     """Best size at each budget and its exponent."""
     import dataclasses
 
-    from bench.analysis.fits import conscience
-    from bench.analysis.fits import isoflop as curves
-    from bench.analysis.fits import table as reader
+    from bench.analysis import runs_table as reader
+    from bench.stats import diagnostics as conscience
+    from bench.stats import isoflop as curves
 
     if not arguments.budget:
         raise UserError("The form 'isoflop' needs the column of budgets.", "Add --budget flops.")
@@ -187,7 +200,7 @@ def crossings(resampled: dict[str, Any]) -> list[dict[str, Any]]:
     import dataclasses
     from itertools import combinations
 
-    from bench.analysis.fits.crossing import crossing
+    from bench.stats.crossing import crossing
 
     return [
         {"first": a, "second": b, **dataclasses.asdict(crossing(resampled[a], resampled[b], names=(a, b)))}

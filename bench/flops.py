@@ -10,10 +10,10 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bench import cli
+from bench.core import cli
+from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command
 from bench.cost import units
 from bench.cost.formulas import CONVENTIONS
-from bench.errors import EXIT_FAILED, EXIT_OK, UserError, command
 
 if TYPE_CHECKING:
     from bench.cost.flops import ModelCost
@@ -203,7 +203,7 @@ def _training_lines(training: dict[str, Any]) -> list[str]:
 
 def _list(*, as_json: bool) -> int:
     """Every family: how its models are named, and those that are registered."""
-    from bench import models
+    from bench.core import models
 
     found: dict[str, dict[str, Any]] = {
         family.FAMILY: {"naming": getattr(family, "NAMING", None), "names": list(family.names())}

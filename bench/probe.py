@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from bench import cli, discover
-from bench.data.images import ImageSet
-from bench.errors import EXIT_OK, UserError, command
-from bench.spec import Recipe
+from bench.core import cli, registry
+from bench.core.batching import BATCH
+from bench.core.errors import EXIT_OK, UserError, command
+from bench.core.spec import Recipe
+from bench.data.image_set import ImageSet
 from bench.store import sealed, weights
-from bench.store.cells import SPEC_FIELDS, CellDirectory
-from bench.tasks._batches import BATCH
+from bench.store.study import SPEC_FIELDS, CellDirectory
 from bench.tasks._contract import FineTuned, Score, TaskContext
 from bench.tasks._extracted import Load, read_features
 from bench.tasks._options import checked
@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
 @command
 def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
-    task = discover.load("task", args.task)
+    task = registry.load("task", args.task)
     options = checked(task.evaluate, _options(args))
     if args.features is not None:
         if args.model or args.data or args.checkpoint:
@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
         from bench.data.load import parse
 
         name, size = parse(args.data)
-        discover.load("data set", name)  # a wrong name is said before a model is built
+        registry.load("data set", name)  # a wrong name is said before a model is built
         if size is not None:
             raise UserError(f"{args.data!r}: a size is for training sets.", "Tasks have limits: --option test_limit=N.")
         context, data = model_context(args, partial(load_set, root=args.data_root)), args.data
@@ -125,13 +125,13 @@ def _cell_of(checkpoint: Path) -> dict[str, Any]:
 
 def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
     """The model asked for, with its weights, as a task sees it."""
-    from bench import models
+    from bench.core import models
     from bench.tasks._features import extractor
 
     models.family_of(args.model)  # an unknown name is said before torch is imported
     import torch
 
-    from bench.train.finetune import FineTuner
+    from bench.tasks._finetuner import FineTuner
 
     torch.manual_seed(args.seed)
     sizes = {"image_size": args.image_size, "channels": args.channels}

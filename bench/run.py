@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import fnmatch
-import importlib
 import itertools
 import json
 import signal
@@ -16,11 +15,13 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import discover, env, models, overrides, possible, sizes
-from bench.cli import names_list, parser, positive, seeds
-from bench.errors import EXIT_FAILED, EXIT_OK, UserError, command, nearest
-from bench.overrides import Overrides
-from bench.spec import Cell, TaskSpec, directory_name, to_json
+from bench.core import environment, models, registry
+from bench.core.cli import names_list, parser, positive, seeds
+from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, nearest
+from bench.core.spec import Cell, TaskSpec, directory_name, to_json
+from bench.plan import overrides, sizes
+from bench.plan import preflight as possible
+from bench.plan.overrides import Overrides
 from bench.suites._contract import SCALES, SuiteOptions
 
 EXAMPLES = """\
@@ -42,7 +43,7 @@ LOG_WIDTH = 120  # columns of a log file, where there is no terminal to ask
 
 def add_study_options(p: argparse.ArgumentParser) -> None:
     """Options that say which study, and where."""
-    p.add_argument("--suite", default="scaling", help=f"the question to answer: {', '.join(discover.names('suite'))}")
+    p.add_argument("--suite", default="scaling", help=f"the question to answer: {', '.join(registry.names('suite'))}")
     p.add_argument("--scale", default="auto", help="cpu (minutes), gpu (about an hour), paper; default: what fits")
     p.add_argument("--models", type=names_list, help="comma-separated model names instead of the suite's own")
     p.add_argument("--data", type=names_list, help="comma-separated upstream data sets instead of the suite's own; "
@@ -135,15 +136,15 @@ def cells_of(
     Raises:
         UserError: an unknown suite, model, data set or task (with the nearest names), or nothing left by `only`.
     """
-    module = discover.load("suite", suite)
+    module = registry.load("suite", suite)
     options, limits = sizes.split(options)
     for name in options.models or ():
         models.family_of(name)
     for name in options.data or ():
-        discover.load("data set", name)
+        registry.load("data set", name)
     tasks = tuple(dict.fromkeys(tasks or ()))
     for name in tasks:
-        discover.load("task", name)
+        registry.load("task", name)
     cells = sizes.fit(possible.only_read(module.cells(options)), options, limits, say=say)
     cells = changes.apply(cells, data_root=options.data_root)
     if tasks:
@@ -154,7 +155,7 @@ def cells_of(
     for cell in cells:
         models.family_of(cell.model)
         for task in cell.tasks:
-            discover.load("task", task.task)
+            registry.load("task", task.task)
     if only:
         kept = [c for c in cells if any(_matches(c.readable_name, pattern) for pattern in only)]
         if not kept:
@@ -180,8 +181,8 @@ def note_wanted_cells(arguments: argparse.Namespace, plan: Any) -> None:
     """Keep the names of the whole grid, whatever --only leaves out of this run: a report names what is missing. And
     remove the checkpoints of finished cells that a kill between record and clean-up left."""
     from bench.store import checkpoints
-    from bench.store import plan as plan_file
-    from bench.store.cells import Study
+    from bench.store import grid as plan_file
+    from bench.store.study import Study
 
     cells = cells_of(arguments.suite, suite_options(arguments, plan.scale), tasks=arguments.tasks,
                      changes=Overrides.parsed(arguments))  # fmt: skip
@@ -195,9 +196,9 @@ def note_wanted_cells(arguments: argparse.Namespace, plan: Any) -> None:
 
 def make_plan(arguments: argparse.Namespace, console: Console) -> Any:
     """The plan for parsed study options."""
-    from bench import console as views
-    from bench import planner
     from bench.cost import peaks
+    from bench.plan import console as views
+    from bench.plan import plan as planner
 
     device = resolve_device(arguments.device)
     scale = resolve_scale(arguments.scale, device)
@@ -210,9 +211,9 @@ def make_plan(arguments: argparse.Namespace, console: Console) -> Any:
     possible.check_folder(arguments.results, write=not arguments.plan)
     if arguments.data_root is not None and not arguments.data_root.is_dir():
         raise UserError(f"--data-root {arguments.data_root} is not a folder.", "Create it, or give another.")
-    alone = getattr(discover.load("suite", arguments.suite), "ALONE", False)  # measures time: no neighbours
+    alone = getattr(registry.load("suite", arguments.suite), "ALONE", False)  # measures time: no neighbours
     check_ranks(arguments.ranks, device, cells)
-    spare = max(1, env.cores() // arguments.ranks)
+    spare = max(1, environment.cores() // arguments.ranks)
     workers = arguments.workers or (spare if device == "cpu" and not alone else 1)
     workers = min(workers, len(cells))
     possible.check_processes(workers, arguments.ranks, device)
@@ -254,11 +255,11 @@ def _absent(plan: Any, suite: Any) -> list[str]:
     found = []
     for name in getattr(suite, "DOWNSTREAM", (*suite.HEADLINE, *suite.FAR)) if judged else ():
         if name not in judged and plan.scale != "paper":
-            how = discover.load("data set", name).HOW_TO_GET
+            how = registry.load("data set", name).HOW_TO_GET
             found.append(f"Not judged on {name}, which is not on this machine. {how}")
     if plan.scale == "paper":  # see `estimate.data_sizes`
         for name in sorted(judged):
-            module = discover.load("data set", name)
+            module = registry.load("data set", name)
             if not module.available(plan.data_root):
                 found.append(f"Costed, but not on this machine: {name}. {module.HOW_TO_GET}")
     return found
@@ -266,7 +267,7 @@ def _absent(plan: Any, suite: Any) -> list[str]:
 
 def show_plan(plan: Any, console: Console, *, suite: Any) -> None:
     """Print the plan."""
-    from bench import console as views
+    from bench.plan import console as views
 
     console.print(f"[bold]{plan.suite}[/bold] at scale {plan.scale}: {suite.QUESTION}", highlight=False, soft_wrap=True)
     views.show_table(views.plan_table(plan), console, spare=views.SPARE)
@@ -300,15 +301,15 @@ def _execute(arguments: argparse.Namespace) -> int:
     console = Console(stderr=arguments.json)
     if not console.is_terminal:
         console = Console(stderr=arguments.json, width=LOG_WIDTH)
-    suite = discover.load("suite", arguments.suite)
+    suite = registry.load("suite", arguments.suite)
     plan = make_plan(arguments, console)
     show_plan(plan, console, suite=suite)
     if arguments.plan:
         if arguments.json:
             print(json.dumps(plan_json(plan)))
         return EXIT_OK
-    from bench import console as views
-    from bench.exec import local
+    from bench.execute import local
+    from bench.plan import console as views
 
     possible.check_data(plan)
     note_wanted_cells(arguments, plan)
@@ -320,7 +321,7 @@ def _execute(arguments: argparse.Namespace) -> int:
             data_root=arguments.data_root,
             profile=arguments.profile,
         )
-    report = importlib.import_module("bench.report")
+    from bench.report import build as report
     paths = report.build(plan.store, suite=arguments.suite, reference=arguments.reference)
     report.say(paths, console)
     if arguments.json:

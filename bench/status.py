@@ -8,13 +8,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bench import studies
-from bench.cli import parser
-from bench.errors import EXIT_OK, UserError, command
-from bench.store import plan as plan_file
-from bench.store.cells import CellDirectory, Study, attempt_status
+from bench.core.cli import parser
+from bench.core.errors import EXIT_OK, UserError, command
+from bench.store import grid as plan_file
+from bench.store import index as studies
 from bench.store.lease import holder_is_alive
 from bench.store.state import state_of
+from bench.store.study import CellDirectory, Study, attempt_status
 
 EXAMPLES = """\
 examples:
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from bench.console import show_table
+    from bench.plan.console import show_table
 
     console = Console()
     for name, cells in found.items():

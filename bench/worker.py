@@ -21,15 +21,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import discover, env
+from bench.core import environment, registry
+from bench.core.environment import now
+from bench.core.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    Interrupted,
+    UserError,
+    command,
+)
+from bench.core.spec import Cell, cell_from_json, cell_id, revisions_of, to_json
 from bench.cost import known
-from bench.env import now
-from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, Interrupted, UserError, command
-from bench.jobs._contract import JobContext
-from bench.spec import Cell, cell_from_json, cell_id, revisions_of, to_json
+from bench.execute.jobs._contract import JobContext
 from bench.store import atomic, checkpoints, records, sealed
-from bench.store.cells import CellDirectory, Study, attempt_status
 from bench.store.lease import claim
+from bench.store.study import CellDirectory, Study, attempt_status
 from bench.train.ranks import ALONE, EXIT_AGAIN, Lost, RankError, Ranks, check_cells
 
 WAIT_FOR_OTHERS = 1.0  # seconds between looks at cells that somebody else holds
@@ -113,7 +121,7 @@ class Worker:
     def _job(self, cell: Cell, context: JobContext) -> dict[str, Any]:
         """Run the cell's job. What breaks one rank, unknown to the others, ends them all."""
         try:
-            return discover.load("job", cell.job).run(cell, context)
+            return registry.load("job", cell.job).run(cell, context)
         except (Interrupted, RankError):
             raise
         except Exception as error:
@@ -171,7 +179,7 @@ class Worker:
         attempt = directory.new_attempt()
         status: dict[str, Any] = {"started": now(), "outcome": "running"}
         sealed.write(attempt / "status.json", status)
-        atomic.write_json(attempt / "env.json", env.describe())
+        atomic.write_json(attempt / "env.json", environment.describe())
 
         def log(text: str) -> None:
             with open(attempt / "log.txt", "a", encoding="utf-8") as handle:
@@ -225,7 +233,7 @@ class Worker:
             "directory": directory.path.name,
             "cell": to_json(cell),
             "revisions": revisions,
-            "env": env.describe() | {"time_end": now()},
+            "env": environment.describe() | {"time_end": now()},
             "attempts": directory.attempt_log(),
         }
         records.write_record(directory.record, identity | body)

@@ -10,9 +10,9 @@ from bench.analysis import compare
 from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Comparison, Verdict
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Series, family_rank
-from bench.analysis.intervals import SEEDS
-from bench.analysis.layout import Column, Table
-from bench.analysis.words import count, join, plural, points
+from bench.core.formatting import count, join, plural, points
+from bench.report.layout import Column, Table
+from bench.stats.intervals import SEEDS
 
 AXIS = "branching"  # the label of the cells that ask this
 MARGIN = 0.01  # accuracy that branches may lack and still count as equal

@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Literal
 
 from bench.analysis.evidence import Evidence, Point, Series
-from bench.analysis.intervals import SEEDS, Estimate, Pool, Samples, difference, estimate, mean_of, pool
 from bench.analysis.sizes import SizeCurve
-from bench.analysis.words import percent
+from bench.core.formatting import percent
+from bench.stats.intervals import SEEDS, Estimate, Pool, Samples, difference, estimate, mean_of, pool
 
 Verdict = Literal["yes", "no", "cannot tell"]
 UNREPLICATED = 0.12

@@ -10,11 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from bench.analysis.current import current
-from bench.analysis.intervals import LEVEL, Estimate, Pool, Samples, average, estimate_all, pool
+from bench.analysis.deduplicate import current
 from bench.analysis.records import Records
 from bench.analysis.samples import SampleKey, all_samples
 from bench.analysis.table import PIXELS, horizon_table, score_table, without
+from bench.stats.intervals import LEVEL, Estimate, Pool, Samples, average, estimate_all, pool
 
 HEADLINE, FAR, UPSTREAM = "headline", "far", "upstream"
 DEFAULT_SHOTS = 10
@@ -84,7 +84,7 @@ class Evidence:
             says now stands before what a record said when it was made.
         published: the numbers are quoted from a publication, not measured here; figures show such points hollow.
         reference: published evidence that figures lay under these points.
-        set_aside: per record, scores that another cell supersedes (`bench.analysis.current`): left out of `scores`.
+        set_aside: per record, scores that another cell supersedes (`bench.analysis.deduplicate`): left out of `scores`.
         swept: the same with every learning rate, where a sweep was made: this one keeps the rates that stand.
     """
 

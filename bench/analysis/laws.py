@@ -12,15 +12,16 @@ from functools import cached_property
 
 import numpy as np
 
-from bench.analysis import validity
+from bench.analysis import law_preconditions as validity
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
-from bench.analysis.fits import bootstrap, fit, rank
-from bench.analysis.fits.crossing import frontier_bias, pareto
-from bench.analysis.fits.form import Form
-from bench.analysis.fits.forms import POWER, POWER_FLOOR
-from bench.analysis.fits.misfit import Marks, Misfit, misfit
 from bench.analysis.sizes import size_curves
-from bench.errors import UserError
+from bench.core.errors import UserError
+from bench.stats import bootstrap, fit
+from bench.stats import model_selection as rank
+from bench.stats.crossing import frontier_bias, pareto
+from bench.stats.form import Form
+from bench.stats.forms import POWER, POWER_FLOOR
+from bench.stats.lack_of_fit import Marks, Misfit, misfit
 
 COMPUTE, IMAGES = "compute", "images"
 FORMS: tuple[Form, ...] = (POWER, POWER_FLOOR)

@@ -10,9 +10,9 @@ import numpy as np
 
 from bench.analysis.compare import Verdict
 from bench.analysis.evidence import family_rank
-from bench.analysis.intervals import t_quantile
-from bench.analysis.layout import Column, Table
-from bench.analysis.words import percent, significant
+from bench.core.formatting import percent, significant
+from bench.report.layout import Column, Table
+from bench.stats.intervals import t_quantile
 
 QUESTION = "Is training here faster than in the fastest peer?"
 BASE = "timm, defaults"

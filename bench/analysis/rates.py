@@ -17,10 +17,10 @@ from typing import Any
 from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Verdict
 from bench.analysis.evidence import UPSTREAM, Evidence, family_rank
-from bench.analysis.intervals import Estimate
-from bench.analysis.layout import Column, Table
 from bench.analysis.table import variant_of
-from bench.analysis.words import count, interval, plural
+from bench.core.formatting import count, interval, plural
+from bench.report.layout import Column, Table
+from bench.stats.intervals import Estimate
 
 MARGIN = 0.02  # accuracy that a lower rate may lack and still be chosen
 QUESTION = "Which learning rate does each model train best with, by upstream accuracy, and is it in the sweep?"

@@ -15,8 +15,8 @@ import pandas as pd
 from bench.analysis import processes
 from bench.analysis.curves import curve_of
 from bench.analysis.table import ScoreRows, join
-from bench.errors import UserError
-from bench.store import plan
+from bench.core.errors import UserError
+from bench.store import grid as plan
 from bench.store.records import DamagedRecord, read_record
 
 CHUNK = 250  # folders

@@ -1,6 +1,6 @@
 """Fine-tuning at a higher resolution against the model's own: the same model, seed and images at both sizes.
 
-Where records say which test images were right, the two sizes are compared image by image (`bench.analysis.paired`).
+Where records say which test images were right, the two sizes are compared image by image (`bench.stats.paired`).
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bench.analysis import compare, paired
+from bench.analysis import compare
 from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Comparison
 from bench.analysis.evidence import Evidence
-from bench.analysis.intervals import IMAGES, Estimate, Samples, difference, estimate, pool, z_quantile
-from bench.analysis.paired import Paired
-from bench.analysis.words import plural, points
+from bench.core.formatting import plural, points
+from bench.stats import paired
+from bench.stats.intervals import IMAGES, Estimate, Samples, difference, estimate, pool, z_quantile
+from bench.stats.paired import Paired
 
 QUESTION = "Is fine-tuning better at {} px than at the size of pre-training?"
 NOTE = "test images count as if each size had its own, which overstates their error"

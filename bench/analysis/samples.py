@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from bench.analysis.intervals import Samples
 from bench.analysis.table import PIXELS
+from bench.stats.intervals import Samples
 
 SampleKey = tuple[str, int, str, int | None]
 """(variant, images seen, measure, shots)."""

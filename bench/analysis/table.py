@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from bench.spec import Recipe, canonical, to_json
-from bench.store.correct import from_detail
+from bench.core.spec import Recipe, canonical, to_json
+from bench.store.prediction_bits import from_detail
 
 HORIZON_NUMBERS = (
     "images_seen", "unique_images", "epochs", "steps", "batch", "train_seconds", "images_per_second",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.analysis.evidence import Evidence, PointKey
-from bench.analysis.intervals import Estimate, Samples, average, estimate_all
+from bench.stats.intervals import Estimate, Samples, average, estimate_all
 
 GROUP_ORDER = ("natural", "specialised", "structured")
 

@@ -83,14 +83,14 @@ def count(
     """Count a registered model on the meta device: milliseconds to a second, no weights allocated.
 
     Args:
-        model_options: (name, value) pairs for `bench.models.build`.
+        model_options: (name, value) pairs for `bench.core.models.build`.
         activations: also measure `activation_bytes` (three forwards instead of one).
 
     Raises:
         UserError: unknown model, or a size it cannot take.
         NotImplementedError: the model uses a contraction without a formula.
     """
-    from bench import models
+    from bench.core import models
 
     models.family_of(model_name)  # a wrong name is refused before torch is imported
     known = _handed_over.get((model_name, image_size, channels, num_classes, model_options))

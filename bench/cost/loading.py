@@ -26,9 +26,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bench.cli import positive
-from bench.data.images import ImageSet
-from bench.spec import Recipe
+from bench.core.cli import positive
+from bench.core.spec import Recipe
+from bench.data.image_set import ImageSet
 from bench.train.batches import Batches
 
 ROUNDS, SECONDS = 9, 0.1  # windows of each way, and how long one lasts at least

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from baselines import published
-from bench import models
+from bench.core import models
 from bench.cost.flops import Options, count, exaflops
 
 JFT_IMAGES = 303_000_000

@@ -81,7 +81,7 @@ def accelerator(name: str) -> Accelerator:
     Raises:
         UserError: not in the table.
     """
-    from bench.errors import unknown
+    from bench.core.errors import unknown
 
     for row in ACCELERATORS:
         if row.name.lower() == name.lower():

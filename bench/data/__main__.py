@@ -10,11 +10,11 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from bench import discover
-from bench.cli import parser
+from bench.core import registry
+from bench.core.cli import parser
+from bench.core.errors import EXIT_OK, UserError, command
 from bench.data import fetch
 from bench.data.load import SPLITS, load, parse
-from bench.errors import EXIT_OK, UserError, command
 
 EXAMPLES = """\
 examples:
@@ -27,7 +27,7 @@ examples:
 
 def about(name: str, root: Path | None) -> dict[str, Any]:
     """What a set's file says of it, and whether it is here. Opens no image."""
-    module = discover.load("data set", name)
+    module = registry.load("data set", name)
     return {
         "name": name,
         "available": module.available(root),
@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.download:
         download(arguments)
     if not arguments.names:
-        rows = [about(name, arguments.data_root) for name in discover.names("data set")]
+        rows = [about(name, arguments.data_root) for name in registry.names("data set")]
         print(json.dumps(rows, indent=1)) if arguments.json else _show_list(rows)
         return EXIT_OK
     found = [counted(name, arguments.data_root) for name in arguments.names]
@@ -89,7 +89,7 @@ def download(arguments: argparse.Namespace) -> None:
     """
     if not arguments.names or arguments.data_root is None:
         raise UserError("--download needs the names of data sets, and --data-root.", "See --help for an example.")
-    modules = {name: discover.load("data set", name) for name in arguments.names}
+    modules = {name: registry.load("data set", name) for name in arguments.names}
     for name, module in modules.items():
         if not getattr(module, "DOWNLOADS", ()):
             what = f"Data set {name!r} is not fetched for you: no licence that allows it, or no published checksum."

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.data import _cache
+from bench.core.errors import UserError
+from bench.data import cache as _cache
 from bench.data.pickles import array_of, read_plain_pickle
-from bench.errors import UserError
 
 SIDE = 32
 PIXELS = 3 * SIDE * SIDE

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from bench.cli import parser
+from bench.core.cli import parser
+from bench.core.errors import EXIT_OK, UserError, command
 from bench.data import dedup
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 from bench.data.load import load, parse
-from bench.errors import EXIT_OK, UserError, command
 from bench.store import atomic
 
 EXAMPLES = """\

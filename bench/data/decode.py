@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from bench.data import _cache
-from bench.data.images import content_key
-from bench.errors import UserError
+from bench.core.errors import UserError
+from bench.data import cache as _cache
+from bench.data.image_set import content_key
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM")  # readers of rarer formats are where the holes are found
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm")

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.data import _cache
+from bench.data import cache as _cache
 from bench.data.decode import Progress
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 from bench.data.phash import BLOCK, grey, hashes, near
 
 REVISION = 3  # raise it when the same sets give other pairs

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from bench.data import _cache, named
+from bench.core.errors import UserError
+from bench.data import cache as _cache
+from bench.data import named
 from bench.data.decode import Progress
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 from bench.data.subset import mix
-from bench.errors import UserError
 
 FILE = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
 LICENCE = "Apache-2.0"

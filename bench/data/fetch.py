@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from bench.errors import UserError
+from bench.core.errors import UserError
 
 PIECE = 1 << 20
 PATIENCE = 60  # seconds without a byte

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.errors import UserError
+from bench.core.errors import UserError
 
 MAX_BYTES = 4 << 30  # a header that promises more than this is damaged, not large
 UNSIGNED_BYTE = 0x08

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bench import discover
-from bench.data.images import ImageSet
+from bench.core import registry
+from bench.core.errors import UserError
+from bench.data.image_set import ImageSet
 from bench.data.subset import nested
-from bench.errors import UserError
 
 SPLITS = ("train", "test")
 
@@ -28,7 +28,7 @@ def load(name: str, split: str, *, root: Path | None = None, num_images: int | N
         UserError: unknown name, data not on this machine (says how to get it), more images asked for than there are.
     """
     base, _, option = name.partition(":")
-    module = discover.load("data set", base)
+    module = registry.load("data set", base)
     if split not in SPLITS:
         raise UserError(f"Data set {name!r} has no split {split!r}.", f"Known: {', '.join(SPLITS)}.")
     if option and not hasattr(module, "OPTIONS"):
@@ -59,7 +59,7 @@ def check_shape(name: str, shape: tuple[int, ...], *, image_size: int, channels:
         f"{name} holds {height}x{width} images with {found} channel(s), but the study asks for "
         f"{image_size}x{image_size} with {channels}."
     )
-    if "px" not in getattr(discover.load("data set", base), "OPTIONS", ""):
+    if "px" not in getattr(registry.load("data set", base), "OPTIONS", ""):
         raise UserError(what, f"{base} comes in this size only; sets that have a size in their name come in any.")
     kept = [word for word in option.split(":") if word and not re.fullmatch(r"\d+px|rgb|grey", word)]
     right = ":".join([base, *kept, f"{image_size}px", "grey" if channels == 1 else "rgb"])

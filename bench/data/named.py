@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from bench.data import _cache
+from bench.core.errors import UserError
+from bench.data import cache as _cache
 from bench.data.decode import SUFFIXES, Item, Storage, decode_all
 from bench.data.formats._source import Source, read_bytes
 from bench.data.formats.images import ascii_name
-from bench.data.images import ImageSet
-from bench.errors import UserError
+from bench.data.image_set import ImageSet
 
 WORDS = "{name}[:64px][:rgb|:grey]; the whole image is resized to a square of so many pixels (default {size}px)"
 MAX_SIDE = 1024

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from bench.data import _cache, named
-from bench.data.images import ImageSet
-from bench.errors import UserError
+from bench.core.errors import UserError
+from bench.data import cache as _cache
+from bench.data import named
+from bench.data.image_set import ImageSet
 
 LICENCE = "for research"
 SOURCE = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small (New York University)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 
 SIDE = 28  # pixels per side on which images are compared, in grey
 FREQUENCIES = 8  # per axis: the hash has FREQUENCIES**2 - 1 bits

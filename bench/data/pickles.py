@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.errors import UserError
+from bench.core.errors import UserError
 
 MAX_BYTES = 1 << 30
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.errors import UserError
+from bench.core.errors import UserError
 
 FILE = "real.json"
 MAX_BYTES = 64 << 20  # the published file has 1.3 MB

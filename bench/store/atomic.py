@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.errors import UserError
+from bench.core.errors import UserError
 
 REASONS = {
     errno.ENOSPC: ("The disk is full", "Free some space and run the same command again; nothing finished is lost."),

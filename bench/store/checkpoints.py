@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.errors import UserError
+from bench.core.errors import UserError
 from bench.store import atomic, faults
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import SCHEMA_VERSION
-from bench.errors import UserError
-from bench.spec import canonical
+from bench.core.errors import UserError
+from bench.core.spec import canonical
 from bench.store import atomic, faults
 
 REQUIRED = ("suite", "cell_id", "directory", "cell", "revisions", "status", "cost", "env", "attempts", "horizons")

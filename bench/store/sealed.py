@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.spec import canonical
+from bench.core.spec import canonical
 from bench.store import atomic
 
 SEAL = "digest"

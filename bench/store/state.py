@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.store import checkpoints, records
-from bench.store.cells import CellDirectory, attempt_status
+from bench.store.study import CellDirectory, attempt_status
 
 State = tuple[str, float, str | None]
 

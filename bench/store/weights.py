@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.errors import UserError
-from bench.spec import canonical
+from bench.core.errors import UserError
+from bench.core.spec import canonical
 from bench.store import atomic
 
 if TYPE_CHECKING:

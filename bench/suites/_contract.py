@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from bench.errors import UserError
-from bench.spec import Cell
+from bench.core.errors import UserError
+from bench.core.spec import Cell
 
 SCALES = ("cpu", "gpu", "paper")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bench import discover
-from bench.spec import Cell, Recipe, TaskSpec
+from bench.core import registry
+from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.suites._contract import SuiteOptions
 from bench.suites._recipes import recipe_for
 
@@ -91,7 +91,7 @@ def pixel_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
 
 def on_this_machine(grid: Grid, options: SuiteOptions) -> Grid:
     """The grid without the downstream sets that are not here; the plan says which and how to get them."""
-    here = {task.data: discover.load("data set", task.data).available(options.data_root) for task in grid.tasks}
+    here = {task.data: registry.load("data set", task.data).available(options.data_root) for task in grid.tasks}
     return replace(grid, tasks=tuple(task for task in grid.tasks if here[task.data]))
 
 

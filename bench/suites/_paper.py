@@ -26,10 +26,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from baselines import published
-from bench import models
+from bench.core import models
+from bench.core.errors import unknown
+from bench.core.spec import Cell
 from bench.data.published import SIZES
-from bench.errors import unknown
-from bench.spec import Cell
 
 BATCH, WARMUP_STEPS = 4096, 10_000
 CROP = 0.05  # least share of an image's area in a random crop: big_vision's and vision_transformer's inception_crop

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from baselines import published
-from bench import discover
-from bench.spec import Cell, TaskSpec
+from bench.core import registry
+from bench.core.spec import Cell, TaskSpec
 from bench.suites._contract import SuiteOptions
 from bench.suites._paper import IMAGES, as_published, rows
 from bench.suites._recipes import recipe_for
@@ -103,15 +103,15 @@ def _models(upstream: Upstream, options: SuiteOptions) -> dict[str, int]:
 
 def here(names: tuple[str, ...], options: SuiteOptions) -> tuple[str, ...]:
     """The downstream sets that are on this machine. At scale `paper` all: it is costed before they are fetched."""
-    found = [name for name in names if name.partition(":")[0] in discover.names("data set")]
+    found = [name for name in names if name.partition(":")[0] in registry.names("data set")]
     if options.scale == "paper":
         return tuple(found)
-    return tuple(name for name in found if discover.load("data set", name).available(options.data_root))
+    return tuple(name for name in found if registry.load("data set", name).available(options.data_root))
 
 
 def stored_at(name: str, size: int) -> str:
     """The set's name with the size to store its images at, where they are larger: "pets" -> "pets:384px"."""
-    side = getattr(discover.load("data set", name), "SIDE", None)
+    side = getattr(registry.load("data set", name), "SIDE", None)
     return f"{name}:{size}px" if name == "imagenet" or (isinstance(side, int) and side >= 224) else name
 
 

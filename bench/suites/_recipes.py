@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench import models
-from bench.spec import Recipe
+from bench.core import models
+from bench.core.spec import Recipe
 
 FAMILY_RATES = {"ViT": 2e-3, "Hybrid": 8e-3, "ResNet": 8e-3}
 MODEL_RATES = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bench.spec import Cell, TaskSpec
+from bench.core.spec import Cell, TaskSpec
 from bench.suites._contract import SuiteOptions, merge, pick
 from bench.suites._grid import budgets
 from bench.suites._recipes import recipe_for

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.spec import Cell
+from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge, pick
 from bench.suites._grid import on_this_machine, pixel_cells, size_cells
 from bench.suites._scales import DATA_SCALES

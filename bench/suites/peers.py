@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.spec import Cell, Recipe
+from bench.core.spec import Cell, Recipe
 from bench.suites._contract import SuiteOptions, pick
 
 QUESTION = "is training faster here than in the libraries that people use?"

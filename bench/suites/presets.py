@@ -6,7 +6,7 @@ The published figure, about 96 %, is on all of MNIST. Where only parts are found
 
 from __future__ import annotations
 
-from bench.spec import Cell, Recipe
+from bench.core.spec import Cell, Recipe
 from bench.suites._contract import SuiteOptions
 
 QUESTION = "does the published 7,562-parameter ViT train as published?"

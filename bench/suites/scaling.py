@@ -7,7 +7,7 @@ untrained network (horizon 0).
 
 from __future__ import annotations
 
-from bench.spec import Cell
+from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge, pick
 from bench.suites._grid import compute_cells, on_this_machine, pixel_cells, size_cells
 from bench.suites._scales import SCALES

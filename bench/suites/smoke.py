@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.spec import Cell, TaskSpec
+from bench.core.spec import Cell, TaskSpec
 from bench.suites._contract import SuiteOptions, merge
 from bench.suites._recipes import recipe_for
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from bench.spec import Cell, TaskSpec
+from bench.core.spec import Cell, TaskSpec
 from bench.suites._contract import SuiteOptions, pick
 from bench.suites._paper import CROP
 from bench.suites._pretraining import Study, fitting, here, paper, pretrained_cells, small, stored_at

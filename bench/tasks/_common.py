@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from bench.data.images import ImageSet
+from bench.core.errors import UserError
+from bench.data.image_set import ImageSet
 from bench.data.subset import nested
-from bench.errors import UserError
-from bench.store.correct import to_detail
+from bench.store.prediction_bits import to_detail
 from bench.tasks._contract import Score
 
 
@@ -73,7 +73,7 @@ def judged(
 
     Returns:
         A score with `num_duplicates` and `value_without_duplicates` (None when every image is a copy) in its detail,
-        and `correct` (see `bench.store.correct`) where the hash is given. Its value is None where there are no images.
+        and `correct` (see `bench.store.prediction_bits`) where the hash is given. Its value is None without images.
     """
     if not len(right_M):
         return accuracy_score(None, detail=detail, **head)

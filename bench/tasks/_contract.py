@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bench.data.images import ImageSet
-from bench.errors import UserError
-from bench.spec import Recipe
+from bench.core.errors import UserError
+from bench.core.spec import Recipe
+from bench.data.image_set import ImageSet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Score:
         shots: labelled images per class of the probe; None where it does not apply.
         draw: which few-shot draw; None where it does not apply.
         detail: anything a reader of the record may want (the ridge strength chosen, …), JSON types. Under "correct",
-            which test images were right, as `bench.store.correct` packs it.
+            which test images were right, as `bench.store.prediction_bits` packs it.
     """
 
     task: str

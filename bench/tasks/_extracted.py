@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.data.images import ImageSet
-from bench.errors import UserError
+from bench.core.errors import UserError
+from bench.data.image_set import ImageSet
 
 KEYS = ("train_x", "train_y", "test_x", "test_y")
 Load = Callable[[str, str], ImageSet]

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bench.errors import UserError, unknown
+from bench.core.errors import UserError, unknown
 
 WORDS = {
     int: "a whole number", float: "a number", bool: "True or False", str: "a word", type(None): "None"

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from bench.data.images import ImageSet
+from bench.core.errors import UserError
+from bench.core.spec import Recipe
+from bench.data.image_set import ImageSet
 from bench.data.real import real_hash, real_right
 from bench.data.subset import priorities, rank_within_class
-from bench.errors import UserError
-from bench.spec import Recipe
 from bench.tasks._common import accuracy_score, judged
 from bench.tasks._contract import FineTuned, Score, TaskContext, Unsuited
 
@@ -189,7 +189,7 @@ def evaluate(
     """Choose once, fit on all of `train` for every draw, score on `test`: one score per draw.
 
     Where the test images have several labels each, a second score, of `<data>-real`, takes any of them as right. The
-    detail of each says which test images were right (`bench.store.correct`), so that scores can be compared in pairs.
+    detail of each says which test images were right (`bench.store.prediction_bits`), so that scores can be paired.
 
     Raises:
         UserError: there is no model to train.

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bench.data.images import ImageSet
+from bench.core.errors import UserError
+from bench.data.image_set import ImageSet
 from bench.data.subset import first_per_class
-from bench.errors import UserError
 from bench.tasks._common import accuracy_score, balanced_part, judged
 from bench.tasks._contract import Score, TaskContext
 from bench.tasks._ridge import SupportSet, choose_ridge, decompose

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.errors import UserError
+from bench.core.errors import UserError
 from bench.tasks import _tuning
 from bench.tasks._common import balanced_part
 from bench.tasks._contract import Score, TaskContext

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.errors import UserError
+from bench.core.errors import UserError
 from bench.tasks._common import accuracy_score, balanced_part, judged
 from bench.tasks._contract import Score, TaskContext, Unsuited
 

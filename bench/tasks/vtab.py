@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bench.core.errors import UserError
 from bench.data.subset import priorities
-from bench.errors import UserError
 from bench.tasks import _tuning, _vtab
 from bench.tasks._common import balanced_part
 from bench.tasks._contract import Score, TaskContext

@@ -7,12 +7,12 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from bench.cost.speed import is_out_of_memory
-from bench.data.images import ImageSet
-from bench.errors import UserError
-from bench.spec import Recipe
+from bench.core.errors import UserError
+from bench.core.seeds import generator
+from bench.core.spec import Recipe
+from bench.cost.timing import is_out_of_memory
+from bench.data.image_set import ImageSet
 from bench.train import crops
-from bench.train.randomness import generator
 from bench.train.ranks import ALONE, Ranks
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.errors import UserError
+from bench.core.errors import UserError
 
 VARIABLE = "VIT_BENCH_COMPILE"  # how a user overrides "auto"
 MODES = ("auto", "off", "default", "reduce-overhead", "max-autotune")
@@ -97,7 +97,7 @@ def ranked_kernels(
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    from bench.cost.speed import OutOfMemory, timed
+    from bench.cost.timing import OutOfMemory, timed
 
     B, H, N, E = shape
     own = torch.Generator(device=device).manual_seed(0)  # the step's stream has been set: dropout draws from it next

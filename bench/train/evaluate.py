@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bench.data.images import ImageSet
-from bench.tasks._batches import InBatches
+from bench.core.batching import InBatches
+from bench.data.image_set import ImageSet
 from bench.train.batches import to_input
 
 

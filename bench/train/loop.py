@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from bench.core.errors import Interrupted
+from bench.core.seeds import stream
+from bench.core.spec import Recipe
 from bench.cost.profile import label
-from bench.cost.speed import synchronise
-from bench.errors import Interrupted
-from bench.spec import Recipe
+from bench.cost.timing import synchronise
 from bench.store import checkpoints, faults
 from bench.store.checkpoints import Checkpoint
 from bench.train import schedule
@@ -23,7 +24,6 @@ from bench.train.batches import Batches
 from bench.train.curve import Curve
 from bench.train.optim import make_optimizer
 from bench.train.position import Position, continued
-from bench.train.randomness import stream
 from bench.train.ranks import ALONE, Ranks
 from bench.train.schedule import Segment
 from bench.train.step import Step

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.errors import UserError
-from bench.spec import Recipe
+from bench.core.errors import UserError
+from bench.core.spec import Recipe
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """(logits_BK, labels_B) -> the batch's mean."""

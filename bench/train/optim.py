@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from bench.spec import Recipe
+from bench.core.spec import Recipe
 
 
 def _bare(method: Any) -> Any:

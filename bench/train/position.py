@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from bench.errors import UserError
+from bench.core.errors import UserError
 
 
 @dataclass

@@ -19,7 +19,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from bench.errors import UserError
+from bench.core.errors import UserError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 WIDE = 192  # columns of a product (channels of a convolution) from which bfloat16 pays on a CPU

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, TypeVar
 
-from bench.errors import UserError
-from bench.spec import Cell
+from bench.core.errors import UserError
+from bench.core.spec import Cell
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bench.errors import UserError
-from bench.spec import Recipe
+from bench.core.errors import UserError
+from bench.core.spec import Recipe
 
 SHAPES = {
     "1-sqrt": lambda x: 1.0 - math.sqrt(x),

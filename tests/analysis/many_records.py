@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.cli import positive
+from bench.core.cli import positive
 from tests.analysis._records import NUM_TEST, World, write
 
 FAMILIES = (("ViT", "ViT-m{}/7"), ("Hybrid", "R-m{}+ViT-m/2"), ("ResNet", "ResNet-m{}"))

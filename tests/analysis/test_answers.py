@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.analysis import cards, findings, published
+from bench.analysis import published
 from bench.analysis.answers import Answer, answers, claims
 from bench.analysis.answers.claims import CHEAPER, SHRINKING, TEXT, UNSATURATED
+from bench.report import cards, findings
 from tests.analysis._study import study
 
 FAMILIES = ("ViT", "Hybrid", "ResNet")

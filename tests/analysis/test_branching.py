@@ -8,8 +8,8 @@ import pytest
 
 from bench.analysis import branching, evidence
 from bench.analysis import records as records_module
-from bench.plots import branching as figure
-from bench.plots._contract import NothingToDraw
+from bench.report.figures import branching as figure
+from bench.report.figures._contract import NothingToDraw
 from bench.suites import branching as suite
 from bench.suites._contract import SuiteOptions
 from bench.train import schedule

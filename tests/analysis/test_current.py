@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.analysis import checks, comparison, evidence, intervals, rates, tables
+from bench.analysis import evidence, rates
+from bench.analysis import validity as checks
 from bench.analysis.evidence import Evidence
 from bench.analysis.records import Records
-from bench.store.correct import to_detail
-from bench.store.plan import WantedCells
+from bench.report import comparison, tables
+from bench.stats import intervals
+from bench.store.grid import WantedCells
+from bench.store.prediction_bits import to_detail
 from tests.analysis._records import World
 from tests.analysis._study import read
 from tests.analysis.test_rates import swept

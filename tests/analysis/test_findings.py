@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from baselines.published import scaling, table
-from bench.analysis import ahead, compare, findings, laws, published
+from bench.analysis import compare, laws, published
+from bench.analysis import frontier as ahead
 from bench.analysis.answers import order
 from bench.analysis.evidence import Evidence
-from bench.analysis.findings import AHEAD, Finding
+from bench.report import findings
+from bench.report.findings import AHEAD, Finding
 from tests.analysis._study import study
 
 COLUMNS = ("ImageNet", "CIFAR-10", "CIFAR-100", "Pets", "Flowers")

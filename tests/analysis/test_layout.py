@@ -8,10 +8,10 @@ import re
 
 import pytest
 
-from bench.analysis import tables
 from bench.analysis.evidence import HEADLINE, Evidence
-from bench.analysis.intervals import Estimate
-from bench.analysis.layout import Column, Table, tex
+from bench.report import tables
+from bench.report.layout import Column, Table, tex
+from bench.stats.intervals import Estimate
 
 HOSTILE = r"50% of $x_1$ & {a} \input{b} #1 ~ ^ <|> ±"
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.analysis import cards, findings
 from bench.analysis.answers import Answer, answers
 from bench.analysis.evidence import Evidence
-from bench.analysis.fits.misfit import Marks, misfit
-from bench.plots import laws as figure
+from bench.report import cards, findings
+from bench.report.figures import laws as figure
+from bench.stats.lack_of_fit import Marks, misfit
 from tests.analysis._study import study
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from baselines.published import CONTRADICTED, model_name, table
-from bench import models
-from bench.analysis import published, tables
+from bench.analysis import published
 from bench.analysis.evidence import HEADLINE
+from bench.core import models
+from bench.report import tables
 
 
 def test_table_6_becomes_evidence_as_printed() -> None:

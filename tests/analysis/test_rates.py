@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from bench.analysis import checks, evidence, findings, rates, records, tables
+from bench.analysis import evidence, rates, records
+from bench.analysis import validity as checks
+from bench.report import findings, tables
 from bench.suites import _recipes
 from bench.suites import rates as suite
 from tests.analysis._records import World

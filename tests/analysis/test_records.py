@@ -9,9 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bench.analysis import checks, processes, records, table
-from bench.analysis.tables import scores_csv
-from bench.errors import UserError
+from bench.analysis import processes, records, table
+from bench.analysis import validity as checks
+from bench.core.errors import UserError
+from bench.report.tables import scores_csv
 from bench.store.records import DamagedRecord, read_record, write_record
 from tests.analysis._records import World, write
 from tests.analysis._study import read

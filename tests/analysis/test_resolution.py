@@ -10,9 +10,10 @@ import pytest
 from scipy import stats
 
 from bench.analysis import evidence as evidence_module
-from bench.analysis import paired, records, resolution
-from bench.analysis.intervals import IMAGES, Samples
-from bench.store.correct import from_detail, to_detail
+from bench.analysis import records, resolution
+from bench.stats import paired
+from bench.stats.intervals import IMAGES, Samples
+from bench.store.prediction_bits import from_detail, to_detail
 from tests.analysis._records import World, write
 
 OWN, HIGH = "finetune:tiles", "finetune@56px:tiles"

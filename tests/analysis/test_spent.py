@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.analysis.spent import spent
+from bench.analysis.cost_summary import spent
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 

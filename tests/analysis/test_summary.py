@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bench.analysis import checks
-from bench.analysis.finding import Finding
-from bench.analysis.summary import AHEAD, summary
+from bench.analysis import validity as checks
+from bench.report.finding import Finding
+from bench.report.summary import AHEAD, summary
 from tests.analysis._records import World
 from tests.analysis._study import read
 

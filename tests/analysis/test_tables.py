@@ -8,8 +8,8 @@ import io
 import pandas as pd
 import pytest
 
-from bench.analysis import tables
 from bench.analysis.evidence import Evidence
+from bench.report import tables
 from tests.analysis._study import study
 
 

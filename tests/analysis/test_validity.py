@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench import discover
-from bench.analysis import cards, checks, findings, validity
+from bench.analysis import law_preconditions as validity
+from bench.analysis import validity as checks
 from bench.analysis.evidence import build
 from bench.analysis.records import Records
-from bench.report import _data_kinds
-from bench.spec import Recipe
+from bench.core import registry
+from bench.core.spec import Recipe
+from bench.report import cards, findings
+from bench.report.build import _data_kinds
 from bench.train import schedule
 from tests.analysis._records import HEADLINE, World
 from tests.analysis._study import read
@@ -88,7 +90,7 @@ def test_a_warm_up_is_warned_of_as_long_as_it_was() -> None:
 def test_old_records_read_what_a_data_set_says_now() -> None:
     """Scanned digits are no photographs: what a set shows is its file's to say, not the record's."""
     kinds = _data_kinds()
-    written = {name for name in kinds if "handwritten" in discover.load("data set", name).DESCRIPTION}
+    written = {name for name in kinds if "handwritten" in registry.load("data set", name).DESCRIPTION}
     assert {"mnist", "digits"} <= written and {kinds[name] for name in written} == {"handwriting"}
     evidence = build(Records(suite="s", records=tuple(records())), headline=HEADLINE,
                      data_kinds={**kinds, "glyphs": "handwriting"})  # fmt: skip

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from bench import models
+from bench.core import models
+from bench.core.errors import UserError
 from bench.cost.flops import count_forward
-from bench.errors import UserError
 
 NAMES = tuple(name for name in models.names() if name != "pixels")
 SIZES = (56, 64, 96, 112, 128)  # the smallest that a model takes: the method is what is checked

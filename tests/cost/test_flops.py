@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from baselines import published
-from bench import models
+from bench.core import models
 from bench.cost.flops import ModelCost, count, count_forward
 from vit.config import config_for
 

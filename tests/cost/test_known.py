@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
+from bench.core.spec import Recipe
 from bench.cost import flops, known, peaks
 from bench.cost.peaks import Peak
-from bench.spec import Recipe
 from bench.train.optim import make_optimizer
 
 SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
@@ -91,7 +91,7 @@ def test_a_worker_that_is_handed_the_costs_does_not_load_the_compiler(project):
 import json, sys
 import torch
 from bench.cost import flops, known
-from bench.spec import Recipe
+from bench.core.spec import Recipe
 from bench.train.optim import make_optimizer
 cost = dict(model="ViT-pico/14", image_size=28, channels=1, num_classes=10, params=1, params_body=1, num_features=48,
             forward_macs={"dense": 1, "paper": 1}, backward_macs={}, by_module={})

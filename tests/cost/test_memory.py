@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from bench import models
+from bench.core import models
 from bench.cost.memory import LiveBytes, largest_batch, peak_bytes
 
 

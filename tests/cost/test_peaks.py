@@ -7,8 +7,8 @@ import time
 import pytest
 import torch
 
+from bench.core.errors import UserError
 from bench.cost import peaks
-from bench.errors import UserError
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,16 @@ import pytest
 import torch
 from scipy import stats
 
-from bench import models
 from bench.analysis import evidence, peers
 from bench.analysis.records import Records
-from bench.cost.peers import builders, contenders
-from bench.cost.peers.contenders import Contender
-from bench.jobs import peers as job
-from bench.jobs._contract import JobContext
-from bench.plots import peers as figure
-from bench.spec import Cell, Recipe, to_json
-from bench.store.cells import Study
+from bench.core import models
+from bench.core.spec import Cell, Recipe, to_json
+from bench.execute.jobs import peers as job
+from bench.execute.jobs._contract import JobContext
+from bench.execute.peers import builders, contenders
+from bench.execute.peers.contenders import Contender
+from bench.report.figures import peers as figure
+from bench.store.study import Study
 from bench.suites import peers as suite
 from bench.suites._contract import SuiteOptions
 

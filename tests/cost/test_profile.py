@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from bench.cost import profile, speed
+from bench.cost import profile
+from bench.cost import timing as speed
 from bench.cost.profile import ACTIVE, LABELS
-from bench.jobs import speed as job
+from bench.execute.jobs import speed as job
 from tests.cost.test_speed import QUICK, cell, context
 
 READER = Path(__file__).with_name("read_trace.py")

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from bench import models
-from bench.cost import speed
-from bench.cost.speed import CPU_PACE, OutOfMemory, Pace, Workload
-from bench.errors import Interrupted, UserError
-from bench.jobs import speed as job
-from bench.jobs._contract import JobContext
-from bench.spec import Cell, Recipe, cell_id, revisions_of
-from bench.store.cells import CellDirectory
+from bench.core import models
+from bench.core.errors import Interrupted, UserError
+from bench.core.spec import Cell, Recipe, cell_id, revisions_of
+from bench.cost import timing as speed
+from bench.cost.timing import CPU_PACE, OutOfMemory, Pace, Workload
+from bench.execute.jobs import speed as job
+from bench.execute.jobs._contract import JobContext
+from bench.store.study import CellDirectory
 from bench.suites import speed as suite
 from bench.suites._contract import SuiteOptions
 
@@ -191,7 +191,7 @@ def test_a_model_that_does_not_fit_is_a_result(tmp_path: Path, quick: None, monk
 def test_training_that_does_not_fit_leaves_inference(
     tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bench.cost.workloads import Subject
+    from bench.execute.workloads import Subject
 
     monkeypatch.setattr(Subject, "training", lambda self, model, batch: full_above(1)(max(2, batch)))
     body = job.run(cell(), context(tmp_path))
@@ -234,7 +234,7 @@ def test_suite_fits_its_time(tmp_path: Path) -> None:
 
 
 def test_the_largest_batch_of_training_is_one_that_is_not_done_in_parts(monkeypatch) -> None:
-    from bench.cost.workloads import Subject
+    from bench.execute.workloads import Subject
 
     class Tight(torch.nn.Linear):
         def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:

@@ -8,9 +8,9 @@ import pytest
 
 from bench.analysis import evidence
 from bench.analysis.records import Records
-from bench.plots import throughput
-from bench.plots._contract import NothingToDraw, render
-from bench.spec import Cell, to_json
+from bench.core.spec import Cell, to_json
+from bench.report.figures import throughput
+from bench.report.figures._contract import NothingToDraw, render
 
 
 def record(

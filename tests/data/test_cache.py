@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.data import _cache
+from bench.data import cache as _cache
 
 X = np.arange(1000, dtype=np.uint8)
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from bench.data import dedup, phash
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 from bench.data.load import load
 
 PLANTED = 150

@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import discover
+from bench.core import registry
+from bench.core.errors import UserError
 from bench.data import __main__ as verb
 from bench.data import fetch
 from bench.data.fetch import File
 from bench.data.sets import kmnist
-from bench.errors import UserError
 
 BODY = bytes(np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8))
 
@@ -210,8 +210,8 @@ def test_checksums_are_those_that_torchvision_pins() -> None:
     import inspect
 
     checked = 0
-    for name in discover.names("data set"):
-        for file in getattr(discover.load("data set", name), "DOWNLOADS", ()):
+    for name in registry.names("data set"):
+        for file in getattr(registry.load("data set", name), "DOWNLOADS", ()):
             md5 = file.checksum.removeprefix("md5:")
             if file.url in pinned:
                 assert pinned[file.url] == md5
@@ -256,7 +256,7 @@ def test_the_verb_fetches_and_says_what_is_there(
 def test_the_list_and_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verb.main(["--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
-    assert set(rows) == set(discover.names("data set"))
+    assert set(rows) == set(registry.names("data set"))
     assert rows["fashion-mnist"]["available"] and not rows["kmnist"]["available"] and rows["kmnist"]["download"]
     for arguments, said in (
         (["--download", "kmnist"], "--data-root"),

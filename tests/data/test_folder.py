@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bench.data import _cache, decode
+from bench.core.errors import UserError
+from bench.data import cache as _cache
+from bench.data import decode
 from bench.data.load import load
 from bench.data.sets import folder as folder_set
-from bench.errors import UserError
 from tests.data import writers
 
 PARTS = writers.make(40)

@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from bench.data import fractals
+from bench.core.errors import UserError
+from bench.data.generated import fractals
+from bench.data.generated.uniforms import uniforms
 from bench.data.load import load
-from bench.data.randomness import uniforms
-from bench.errors import UserError
 
 SIZE = 28
 

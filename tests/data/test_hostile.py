@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.core.errors import UserError
 from bench.data import decode
 from bench.data.load import load
 from bench.data.pickles import array_of, read_plain_pickle
-from bench.errors import UserError
 from tests.data import writers
 
 PARTS = writers.make(12)

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.core.errors import UserError
 from bench.data.idx import find_pair, read_idx, read_idx_pair
-from bench.errors import UserError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 4, 5), dtype=np.uint8)
 LABELS = np.array([0, 1, 2, 0, 1, 2], dtype=np.uint8)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import ImageFont
 
+from bench.data.generated.render import NUMBERS, Variation, draw, has_character, matplotlib_fonts
 from bench.data.load import load
-from bench.data.render import NUMBERS, Variation, draw, has_character, matplotlib_fonts
 from bench.data.sets import glyphs, scripts
 
 # Letters that some font draws like a digit: 0 1 2 5 6 8 9.

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.core.errors import UserError
 from bench.data.idx import find_pair
 from bench.data.load import load, parse
 from bench.data.sets import fashion_mnist, mnist
-from bench.errors import UserError
 from tests.data.test_idx import encode
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
+from bench.core.errors import UserError
 from bench.data.load import load
 from bench.data.sets import cifar10, cifar100, emnist
-from bench.errors import UserError
 from tests.data import writers
 
 ROWS = 20
@@ -190,9 +190,9 @@ def test_a_truncated_file(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", SETS)
 def test_available_only_with_both_splits(tmp_path: Path, name: str) -> None:
-    from bench import discover
+    from bench.core import registry
 
-    module = discover.load("data set", name)
+    module = registry.load("data set", name)
     SETS[name][0](tmp_path)
     assert module.available(tmp_path)
     next(tmp_path.rglob(SETS[name][1])).unlink()

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bench import discover
+from bench.core import registry
+from bench.core.errors import UserError
 from bench.data.formats import tfrecord
 from bench.data.load import load
 from bench.data.sets import clevr_count, clevr_distance, kitti_distance
-from bench.errors import UserError
 from tests.data.writers import picture, shades
 
 RNG = np.random.default_rng(0)
@@ -233,14 +233,14 @@ def test_smallnorb(tmp_path: Path) -> None:
 
 WITH_SIZES = [
     name
-    for name in discover.names("data set")
-    if all(hasattr(discover.load("data set", name), fact) for fact in ("NAME", "SIDE", "OPTIONS"))
+    for name in registry.names("data set")
+    if all(hasattr(registry.load("data set", name), fact) for fact in ("NAME", "SIDE", "OPTIONS"))
 ]
 
 
 @pytest.mark.parametrize("name", WITH_SIZES)
 def test_options_and_absence(name: str, tmp_path: Path) -> None:
-    module = discover.load("data set", name)
+    module = registry.load("data set", name)
     for root in (None, tmp_path):
         with pytest.raises(UserError, match="not on this machine") as caught:
             load(name, "train", root=root)
@@ -277,4 +277,4 @@ def test_the_nineteen_tasks_of_vtab_are_here() -> None:
     structured = {"clevr-count", "clevr-distance", "dmlab", "dsprites-location", "dsprites-orientation"}
     structured |= {"kitti-distance", "smallnorb-azimuth", "smallnorb-elevation"}
     assert len(natural | specialised | structured) == 19
-    assert natural | specialised | structured <= set(discover.names("data set"))
+    assert natural | specialised | structured <= set(registry.names("data set"))

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.core.errors import UserError
 from bench.data.load import load
 from bench.data.real import real_hash, real_right
-from bench.errors import UserError
 from tests.data import writers
 
 # In the order of the numbers; image 3 has no label, image 5 is another class than its file says.

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import discover
-from bench.data.images import ImageSet
-from bench.errors import UserError
+from bench.core import registry
+from bench.core.errors import UserError
+from bench.data.image_set import ImageSet
 
-NAMES = discover.names("data set")
+NAMES = registry.names("data set")
 
 
 def load(name: str, split: str) -> ImageSet:
-    module = discover.load("data set", name)
+    module = registry.load("data set", name)
     if not module.available(None):
         with pytest.raises(UserError) as caught:
             module.load(split, root=None)
@@ -28,7 +28,7 @@ def load(name: str, split: str) -> ImageSet:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_says_what_it_is(name: str) -> None:
-    module = discover.load("data set", name)
+    module = registry.load("data set", name)
     assert isinstance(module.REVISION, int) and module.REVISION >= 1
     kinds = ("own images",) if name == "folder" else ("photographs", "handwriting", "rendered")
     assert module.KIND in kinds
@@ -43,7 +43,7 @@ def test_says_what_it_is(name: str) -> None:
 def test_loads_labelled_images(name: str, split: str) -> None:
     images = load(name, split)
     assert (images.name, images.split) == (name, split)
-    assert images.kind == discover.load("data set", name).KIND
+    assert images.kind == registry.load("data set", name).KIND
     count, height, width, channels = images.images_NHWC.shape
     assert count > 0 and height > 0 and width > 0 and channels in (1, 3)
     assert images.images_NHWC.dtype == np.uint8 and images.labels_N.dtype == np.int64
@@ -71,9 +71,9 @@ def test_splits_share_classes_and_no_image(name: str) -> None:
 
 def test_listing_and_naming_import_no_torch() -> None:
     code = (
-        "import sys; from bench import discover; from bench.data.load import load\n"
-        "for name in discover.names('data set'): discover.load('data set', name).available(None)\n"
+        "import sys; from bench.core import registry; from bench.data.load import load\n"
+        "for name in registry.names('data set'): registry.load('data set', name).available(None)\n"
         "assert not {'torch', 'sklearn', 'matplotlib'} & set(sys.modules)"
     )
-    root = Path(discover.__file__).parent.parent
+    root = Path(registry.__file__).parents[2]
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root, timeout=120)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from bench.data.images import ImageSet
+from bench.data.generated.shapes import OVERSAMPLE, SIZE, Shape, corners
+from bench.data.image_set import ImageSet
 from bench.data.load import load
 from bench.data.sets import shapes_distance, shapes_orientation, shapes_position
-from bench.data.shapes import OVERSAMPLE, SIZE, Shape, corners
 
 NAMES = ("shapes-count", "shapes-position", "shapes-orientation", "shapes-distance")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 from bench.data.subset import first_per_class, mix, nested, rank_within_class
 
 labels = st.lists(st.integers(0, 7), min_size=1, max_size=120).map(np.array)

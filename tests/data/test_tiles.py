@@ -9,11 +9,11 @@ import pytest
 from matplotlib.colors import LightSource
 from PIL import Image
 
-from bench import discover
-from bench.data import tiles
+from bench.core import registry
+from bench.core.errors import UserError
+from bench.data.generated import tiles
 from bench.data.load import load
 from bench.data.sets import photo_tiles, specimen_tiles, terrain
-from bench.errors import UserError
 
 SETS = {"photo-tiles": photo_tiles, "specimen-tiles": specimen_tiles}
 
@@ -105,4 +105,4 @@ def test_terrain_s_splits_share_no_post() -> None:
     train, test = (load("terrain", split) for split in ("train", "test"))
     rows = lambda s: {row.tobytes() for tile in s.images_NHWC[..., 0] for row in tile}  # noqa: E731
     assert not rows(train) & rows(test)
-    assert (len(train), len(test)) == (3_000, 1_500) and "terrain" in discover.names("data set")
+    assert (len(train), len(test)) == (3_000, 1_500) and "terrain" in registry.names("data set")

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.core.errors import UserError
 from bench.data.load import load
-from bench.errors import UserError
 from tests.data.writers import picture, shades
 
 RNG = np.random.default_rng(0)

@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from bench import console, estimate, run
+from bench import run
+from bench.core.spec import Cell
 from bench.cost.peaks import Peak
-from bench.exec import calibrate
-from bench.spec import Cell
+from bench.plan import calibrate, console, estimate
 from tests.e2e.test_failures import plan_of
 
 CELL = Cell(model="ViT-pico/14", data="jft-300m", horizons=(0, 64_000))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench import discover
-from bench.errors import UserError
+from bench.core import registry
+from bench.core.errors import UserError
 
 
 @pytest.mark.parametrize("text, line, what", [
@@ -18,14 +18,14 @@ def test_one_message_names_file_and_line(text, line, what, tmp_path, monkeypatch
     (package / "__init__.py").write_text("")
     (package / "mine.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(discover.FOLDERS, "family", "added")
-    discover.names.cache_clear()
+    monkeypatch.setitem(registry.FOLDERS, "family", "added")
+    registry.names.cache_clear()
     try:
         with pytest.raises(UserError) as refusal:
-            discover.load("family", "mine")
+            registry.load("family", "mine")
     finally:
-        discover.names.cache_clear()
-        discover.load.cache_clear()
-        for name in [name for name in discover.importlib.sys.modules if name.partition(".")[0] == "added"]:
-            del discover.importlib.sys.modules[name]
+        registry.names.cache_clear()
+        registry.load.cache_clear()
+        for name in [name for name in registry.importlib.sys.modules if name.partition(".")[0] == "added"]:
+            del registry.importlib.sys.modules[name]
     assert f"added/mine.py, line {line}" in refusal.value.what and what in refusal.value.what

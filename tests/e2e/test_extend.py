@@ -43,7 +43,7 @@ def build(name, *, image_size, channels, num_classes):
 DATA = '''
 """Stripes of four directions."""
 import numpy as np
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 
 REVISION = 1
 KIND = "rendered"
@@ -90,7 +90,7 @@ def evaluate(context, *, data):
 
 SUITE = '''
 """Perceptrons on stripes."""
-from bench.spec import Cell, Recipe, TaskSpec
+from bench.core.spec import Cell, Recipe, TaskSpec
 
 QUESTION = "do perceptrons see stripes?"
 FIGURES = ("widths",)
@@ -106,8 +106,8 @@ def cells(options):
 FIGURE = '''
 """Accuracy against width."""
 import pandas as pd
-from bench.plots import _style
-from bench.plots._contract import Drawing
+from bench.report.figures import _style
+from bench.report.figures._contract import Drawing
 
 TITLE = "Accuracy against width"
 
@@ -135,7 +135,7 @@ def extended(tmp_path_factory, project):
         "bench/data/sets/stripes.py": DATA,
         "bench/tasks/centroid.py": TASK,
         "bench/suites/perceptrons.py": SUITE,
-        "bench/plots/widths.py": FIGURE,
+        "bench/report/figures/widths.py": FIGURE,
     }.items():
         (copy / path).write_text(dedent(text).lstrip())
     return copy

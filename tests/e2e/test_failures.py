@@ -13,14 +13,15 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from bench import console, worker
-from bench.env import now
-from bench.errors import EXIT_FAILED, EXIT_OK, Interrupted
-from bench.exec import local
-from bench.planner import Plan, PlannedCell
-from bench.spec import Cell
-from bench.store.cells import Study
+from bench import worker
+from bench.core.environment import now
+from bench.core.errors import EXIT_FAILED, EXIT_OK, Interrupted
+from bench.core.spec import Cell
+from bench.execute import local
+from bench.plan import console
+from bench.plan.plan import Plan, PlannedCell
 from bench.store.state import state_of
+from bench.store.study import Study
 from tests.conftest import PROJECT
 
 HOPELESS = [Cell(model="ViT-pico/14", data="glyphs", image_size=14, horizons=(0, 64), seed=seed) for seed in (0, 1)]
@@ -108,7 +109,7 @@ def test_workers_are_asked_to_save_when_the_display_fails(error, raised, tmp_pat
 
 VERB = """
 import sys
-from bench.errors import command
+from bench.core.errors import command
 @command
 def main(argv=None):
     print("said")

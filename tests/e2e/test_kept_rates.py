@@ -15,9 +15,9 @@ from dataclasses import replace
 import pytest
 
 import vit.family
-from bench import estimate, run
-from bench.exec import kept_rates
-from bench.spec import Cell, Recipe, to_json
+from bench import run
+from bench.core.spec import Cell, Recipe, to_json
+from bench.plan import estimate, kept_rates
 from bench.store import sealed
 from tests.conftest import PROJECT
 
@@ -142,8 +142,8 @@ def test_another_step_or_other_neighbours_are_measured(machine, cell, options):
 
 
 @pytest.mark.parametrize("where, what, value", [
-    (kept_rates.env, "cpu_model", lambda: "another"), (kept_rates.env, "cores", lambda: 4096),
-    (kept_rates.env, "version", lambda _: "another"), (kept_rates, "__version__", "another"),
+    (kept_rates.environment, "cpu_model", lambda: "another"), (kept_rates.environment, "cores", lambda: 4096),
+    (kept_rates.environment, "version", lambda _: "another"), (kept_rates, "__version__", "another"),
     (kept_rates, "RECIPE_REVISION", 4096), (vit.family, "REVISION", 4096),
     (kept_rates, "source_sha256", lambda _: "another"), (kept_rates.platform, "node", lambda: "another"),
 ], ids=lambda v: v if isinstance(v, str) else "")  # fmt: skip
@@ -272,7 +272,7 @@ def test_a_folder_in_the_files_place_and_no_home_are_no_errors(machine, folder, 
 
 WRITE = """
 import json, sys
-from bench.exec.kept_rates import KeptRates
+from bench.plan.kept_rates import KeptRates
 shelf = KeptRates(device="cpu", threads=1, processes=2)
 for _ in range(40):
     shelf.keep(json.loads(sys.argv[1]), {"by": sys.argv[2] * 50_000})

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
+from bench.core.spec import cell_id, revisions_of, to_json
 from bench.run import cells_of
-from bench.spec import cell_id, revisions_of, to_json
 from bench.store import records
-from bench.store.cells import Study
+from bench.store.study import Study
 from bench.suites._contract import SuiteOptions
 
 LOOK = """

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from bench import flops, models
-from bench.errors import EXIT_OK, UserError
+from bench import flops
+from bench.core import models
+from bench.core.errors import EXIT_OK, UserError
 
 
 @pytest.mark.parametrize("arguments", [[], ["--list"]])

@@ -9,11 +9,12 @@ import math
 import pytest
 
 from baselines import published
-from bench import discover, models, overrides
-from bench.errors import UserError
-from bench.overrides import Overrides, duration
+from bench.core import models, registry
+from bench.core.errors import UserError
+from bench.core.spec import Cell, Recipe, directory_name
+from bench.plan import overrides
+from bench.plan.overrides import Overrides, duration
 from bench.run import cells_of
-from bench.spec import Cell, Recipe, directory_name
 from bench.suites import _paper
 from bench.suites._contract import SuiteOptions
 from bench.train import schedule
@@ -83,8 +84,8 @@ def test_yes_and_no_are_understood_for_options_of_a_model():
 
 
 def test_nothing_asked_nothing_changed():
-    for suite in discover.names("suite"):
-        plain = discover.load("suite", suite).cells(SuiteOptions())
+    for suite in registry.names("suite"):
+        plain = registry.load("suite", suite).cells(SuiteOptions())
         assert [directory_name(c) for c in parsed().apply(plain)] == [directory_name(c) for c in plain]
 
 

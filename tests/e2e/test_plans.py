@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bench import estimate, planner, run
-from bench.errors import EXIT_USAGE, UserError
-from bench.spec import Cell
+from bench import run
+from bench.core.errors import EXIT_USAGE, UserError
+from bench.core.spec import Cell
+from bench.plan import estimate
+from bench.plan import plan as planner
 from bench.suites._contract import SuiteOptions
 
 

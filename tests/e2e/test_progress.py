@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from bench import console
-from bench.planner import Plan, PlannedCell
-from bench.spec import Cell, Recipe
+from bench.core.spec import Cell, Recipe
+from bench.plan import console
+from bench.plan.plan import Plan, PlannedCell
 
 CELL = PlannedCell(cell=Cell(model="ViT-pico/14", data="digits", horizons=(0, 640)), name="a", state="missing",
                    fraction=0.0, images=640, seconds=100.0, evaluate_share=0.8)  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import report
+from bench.report import build as report
 from bench.store.records import read_record
 from tests.conftest import PROJECT
 

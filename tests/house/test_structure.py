@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import statistics
+import graphlib
 import subprocess
 import sys
 from pathlib import Path
@@ -14,46 +14,42 @@ PROJECT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("bench", "vit", "baselines")
 SOURCES = sorted(path for package in PACKAGES for path in (PROJECT / package).rglob("*.py"))
 
-# Who may not be imported by whom, anywhere in a file: (importer's prefix, forbidden prefixes).
-FORBIDDEN = [
-    ("vit", ("bench", "baselines", "timm", "fvcore")),
-    ("baselines", ("bench",)),
-    ("bench.data", ("torch", "bench.train", "bench.tasks", "bench.jobs", "bench.exec", "vit", "baselines")),
-    ("bench.store", ("bench.train", "bench.tasks", "bench.jobs", "bench.exec", "bench.analysis", "vit", "baselines")),
-    ("bench.train", ("bench.jobs", "bench.exec", "bench.analysis", "bench.plots", "bench.html", "vit", "baselines")),
-    ("bench.tasks", ("bench.train", "bench.jobs", "bench.exec", "bench.analysis", "bench.plots", "bench.html")),
-    (
-        "bench.analysis",
-        ("torch", "timm", "bench.train", "bench.tasks", "bench.jobs", "bench.exec", "vit", "bench.plots"),
-    ),
-    ("bench.plots", ("torch", "timm", "bench.train", "bench.tasks", "bench.jobs", "bench.exec", "vit", "bench.html")),
-    ("bench.html", ("torch", "timm", "bench.train", "bench.tasks", "bench.jobs", "bench.exec", "vit")),
-    ("bench.suites", ("torch", "timm", "bench.train", "bench.exec", "bench.store", "bench.analysis")),
-]
-LAZY_ALLOWED = {"bench.store.checkpoints": ("torch",)}
+# The house from the ground up: a room may import rooms of the lines above its own. Rooms that share a line are listed
+# lowest first and may import what stands before them in it. DESIGN: data flows one way.
+LAYERS = (
+    ("vit",),
+    ("baselines",),
+    ("bench.core",),
+    ("bench.data", "bench.store", "bench.cost"),
+    ("bench.train", "bench.tasks", "bench.stats"),
+    ("bench.analysis",),
+    ("bench.report",),
+    ("bench.suites", "bench.plan"),
+    ("bench.execute",),
+    ("verbs",),
+)
+ORDER = [room for layer in LAYERS for room in layer]
+PLUGIN_FOLDERS = {"bench.core.registry"}  # names folders of plug-ins as strings; imports none of them by name
+NO_TORCH = ("bench.data", "bench.stats", "bench.analysis", "bench.report", "bench.suites")
 
 
 def module_name(path: Path) -> str:
     return ".".join(path.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__")
 
 
+MODULES = {module_name(path): path for path in SOURCES}
+
+
 def imports(path: Path) -> set[str]:
-    """Every module that a file imports, at any depth; not those under TYPE_CHECKING."""
-    tree = ast.parse(path.read_text())
-    hidden = {
-        id(child)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        for child in ast.walk(node)
-    }
+    """Every module that a file imports, at any depth: inside functions and under TYPE_CHECKING too."""
     found = set()
-    for node in ast.walk(tree):
-        if id(node) in hidden:
-            continue
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+            named = {f"{node.module}.{alias.name}" for alias in node.names}
+            submodules = named & set(MODULES)
+            found |= submodules | ({node.module} if len(submodules) < len(named) else set())
     return found
 
 
@@ -61,23 +57,53 @@ def under(name: str, prefix: str) -> bool:
     return name == prefix or name.startswith(prefix + ".")
 
 
-@pytest.mark.parametrize("importer, forbidden", FORBIDDEN, ids=lambda v: v if isinstance(v, str) else "")
-def test_rooms_import_only_what_they_may(importer, forbidden):
+def room(module: str) -> str:
+    """The room of one of the project's modules: a folder, or "verbs" for what lies at the top of bench/."""
+    return next((name for name in ORDER if under(module, name)), "verbs")
+
+
+IMPORTS = {name: {other for other in imports(path) if other in MODULES} - {name} for name, path in MODULES.items()}
+
+
+def test_every_folder_is_a_room():
+    folders = {module_name(path.parent) for path in SOURCES if path.parent.parent.name == "bench"}
+    assert folders <= set(ORDER), "name the new folder in LAYERS"
+
+
+def test_rooms_import_downwards_only():
     wrong = [
-        f"{module_name(path)} imports {name}"
-        for path in SOURCES
-        if under(module_name(path), importer)
-        for name in imports(path)
-        if any(under(name, prefix) for prefix in forbidden)
+        f"{importer} imports {imported}"
+        for importer, found in sorted(IMPORTS.items())
+        for imported in sorted(found)
+        if imported != "bench" and ORDER.index(room(imported)) > ORDER.index(room(importer))
     ]
     assert not wrong
 
 
-def test_files_stay_short():
-    lengths = {module_name(path): len(path.read_text().splitlines()) for path in SOURCES}
-    assert not {name: length for name, length in lengths.items() if length > 350}
-    real = [length for length in lengths.values() if length > 3]
-    assert statistics.median(real) < 150
+def test_no_circles_between_files():
+    graph = graphlib.TopologicalSorter({name: found - {"bench"} for name, found in IMPORTS.items()})
+    try:
+        graph.prepare()
+    except graphlib.CycleError as error:
+        raise AssertionError(" -> ".join(error.args[1])) from None
+
+
+@pytest.mark.parametrize("importer", NO_TORCH)
+def test_rooms_that_need_no_torch(importer):
+    heavy = ("torch", "timm", "fvcore")
+    wrong = [
+        f"{name} imports {imported}"
+        for name, path in MODULES.items()
+        if under(name, importer)
+        for imported in imports(path)
+        if any(under(imported, package) for package in heavy)
+    ]
+    assert not wrong
+
+
+def test_files_hold_one_idea():
+    lengths = {name: len(path.read_text().splitlines()) for name, path in MODULES.items()}
+    assert not {name: length for name, length in lengths.items() if length > 700}
 
 
 UNSAFE_CALLS = {("pickle", "load"), ("pickle", "loads"), ("yaml", "load"), ("os", "system"), ("marshal", "loads")}
@@ -126,11 +152,11 @@ def test_help_has_examples_and_needs_no_torch(verb):
 
 def test_listing_suites_and_their_cells_needs_no_torch():
     code = f"""{BLOCK_TORCH}
-from bench import discover
+from bench.core import registry
 from bench.run import cells_of
-from bench.spec import directory_name
+from bench.core.spec import directory_name
 from bench.suites._contract import SuiteOptions
-for name in discover.names("suite"):
+for name in registry.names("suite"):
     for cell in cells_of(name, SuiteOptions()):
         directory_name(cell)
 assert "torch" not in sys.modules

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 from unittest import mock
 
-from bench import report, worker
+from bench import worker
+from bench.core.spec import Cell, to_json
 from bench.cost import peaks
-from bench.spec import Cell, to_json
+from bench.report import build as report
 from bench.store import faults
 
 SUITE = "presets"  # a suite without figures: what is killed is the writing of files, not the drawing

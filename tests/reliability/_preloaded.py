@@ -5,8 +5,8 @@ import importlib
 from bench.analysis import published
 from bench.analysis.answers.claims import claims
 
-for name in ("torch._dynamo", "bench.jobs.train", "bench.tasks.fewshot", "bench.analysis.tables",
-             "bench.analysis.findings", "bench.html.report", "bench.html.markdown",
+for name in ("torch._dynamo", "bench.execute.jobs.train", "bench.tasks.fewshot", "bench.report.tables",
+             "bench.report.findings", "bench.report.page", "bench.report.markdown",
              "tests.reliability._attempt"):  # fmt: skip
     importlib.import_module(name)
 claims(published.evidence())

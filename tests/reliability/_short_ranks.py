@@ -1,7 +1,7 @@
 """A worker whose second rank has room for no more than ROOM images at a time, and its launcher.
 
-`python -m tests.reliability._short_ranks launch <options of bench.exec.torchrun>` starts it as `bench.exec.torchrun`
-starts a worker.
+`python -m tests.reliability._short_ranks launch <options of bench.execute.torchrun>` starts it as
+`bench.execute.torchrun` starts a worker.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from unittest import mock
 import torch
 
 from bench import worker
-from bench.exec import torchrun
+from bench.execute import torchrun
 from bench.train.step import Step
 
 ROOM = 4

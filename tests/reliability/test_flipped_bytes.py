@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench.data import _cache
-from bench.errors import UserError
-from bench.spec import Cell, to_json
+from bench.core.errors import UserError
+from bench.core.spec import Cell, to_json
+from bench.data import cache as _cache
 from bench.store import checkpoints, lease, records, sealed, weights
-from bench.store.cells import SPEC_FIELDS, STATUS_FIELDS, CellDirectory
 from bench.store.checkpoints import Checkpoint
 from bench.store.state import state_of
+from bench.store.study import SPEC_FIELDS, STATUS_FIELDS, CellDirectory
 
 TENSORS = {"a": torch.arange(40.0).reshape(5, 8), "b": torch.tensor(3), "c": torch.ones(3, dtype=torch.bfloat16)}
 RECORD = {key: {} for key in records.REQUIRED} | {"status": "complete", "suite": "s", "cell_id": "0", "horizons": [1.5]}

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.spec import Cell, TaskSpec, to_json
+from bench.core.spec import Cell, TaskSpec, to_json
 from bench.store import faults
-from bench.store.cells import Study
 from bench.store.records import read_record
+from bench.store.study import Study
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
 from tests.reliability._attempt import attempt

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 
-from bench.spec import Cell, TaskSpec
+from bench.core.spec import Cell, TaskSpec
 from bench.store import faults
-from bench.store.cells import Study
 from bench.store.state import state_of
+from bench.store.study import Study
 from bench.suites._recipes import recipe_for
 from tests.reliability._attempt import attempt
 from tests.reliability.test_kill import timeless

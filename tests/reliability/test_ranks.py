@@ -15,12 +15,12 @@ from types import SimpleNamespace
 import pytest
 
 from bench import run
-from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, Interrupted, UserError
-from bench.exec import local, torchrun
-from bench.planner import Plan, PlannedCell
-from bench.spec import Cell, to_json
-from bench.store.cells import CellDirectory, Study
+from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, Interrupted, UserError
+from bench.core.spec import Cell, to_json
+from bench.execute import local, torchrun
+from bench.plan.plan import Plan, PlannedCell
 from bench.store.records import read_record
+from bench.store.study import CellDirectory, Study
 from bench.suites._recipes import recipe_for
 from bench.train.ranks import EXIT_AGAIN
 from tests.conftest import PROJECT

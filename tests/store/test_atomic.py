@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from bench.errors import UserError
+from bench.core.errors import UserError
 from bench.store import atomic
 
 

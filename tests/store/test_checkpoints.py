@@ -9,7 +9,7 @@ import shutil
 import pytest
 import torch
 
-from bench.errors import UserError
+from bench.core.errors import UserError
 from bench.store import checkpoints
 from bench.store.checkpoints import Checkpoint
 

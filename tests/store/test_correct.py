@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.store.correct import Correct, from_detail, to_detail
+from bench.store.prediction_bits import Correct, from_detail, to_detail
 
 HASH = "5e" * 32
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from bench.errors import UserError
+from bench.core.errors import UserError
 from bench.store import lease, sealed
 
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from bench.errors import UserError
-from bench.store import plan
-from bench.store.cells import Study
-from bench.store.collect import collect
+from bench.core.errors import UserError
+from bench.store import grid as plan
+from bench.store.export import collect
+from bench.store.study import Study
 from tests.analysis._records import World, write
 
 
@@ -58,7 +58,8 @@ def test_a_folder_in_place_of_a_file_is_one_message(study, name):
 
 
 def test_the_report_and_status_name_cells_that_were_never_started(study, capsys):
-    from bench import report, status
+    from bench import status
+    from bench.report import build as report
 
     path, _ = study
     text = report.build(path, suite="scaling").markdown.read_text()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import UserError
-from bench.store.cells import CellDirectory
+from bench.core.errors import UserError
 from bench.store.state import state_of
+from bench.store.study import CellDirectory
 from tests.analysis._records import World, write
 
 

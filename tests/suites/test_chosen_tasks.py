@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.errors import UserError
+from bench.core.errors import UserError
 from bench.run import cells_of
 from bench.suites._contract import SuiteOptions
 

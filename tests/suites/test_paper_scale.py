@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from baselines import published
-from bench import discover
-from bench.spec import Cell
+from bench.core import registry
+from bench.core.spec import Cell
 from bench.suites import _paper
 from bench.suites._contract import SuiteOptions
 from bench.train import schedule
@@ -25,7 +25,7 @@ OTHERS = {
 
 
 def cells(suite: str, **options) -> list[Cell]:
-    return discover.load("suite", suite).cells(SuiteOptions(scale="paper", **options))
+    return registry.load("suite", suite).cells(SuiteOptions(scale="paper", **options))
 
 
 @pytest.mark.parametrize("suite", ["scaling", "data", "transfer", "vtab"])

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bench import discover, estimate
-from bench.errors import UserError
+from bench.core import registry
+from bench.core.errors import UserError
+from bench.core.spec import Cell, canonical, cell_from_json, to_json
+from bench.plan import estimate
 from bench.run import cells_of
-from bench.spec import Cell, canonical, cell_from_json, to_json
 from bench.store.records import read_record
 from bench.suites._contract import SuiteOptions
 from tests.conftest import PROJECT
@@ -109,6 +110,6 @@ def test_committed_studies_are_the_cells_that_their_suites_ask_for(study: Path) 
         return canonical(to_json(cell, omit_defaults=True))
 
     suite = study.name.rpartition("-")[0]
-    assert suite in discover.names("suite")
+    assert suite in registry.names("suite")
     there = {spec(cell_from_json(read_record(path)["cell"])) for path in study.glob("cells/*/record.json")}
     assert there == {spec(cell) for cell in cells_of(suite, SuiteOptions())}

@@ -8,9 +8,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from bench import discover
+from bench.core import registry
 from bench.data import dedup
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 from bench.data.load import load
 from bench.tasks._common import balanced_part, judged
 from bench.tasks._contract import TaskContext
@@ -38,7 +38,7 @@ def upstream() -> ImageSet:
 
 
 def scores(task: str, context: TaskContext) -> list:
-    return discover.load("task", task).evaluate(context, data="fashion-mnist", test_limit=200, **OPTIONS[task])
+    return registry.load("task", task).evaluate(context, data="fashion-mnist", test_limit=200, **OPTIONS[task])
 
 
 @pytest.mark.parametrize("task", FROZEN)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from bench.data.images import ImageSet
-from bench.errors import UserError
+from bench.core.errors import UserError
+from bench.data.image_set import ImageSet
 from bench.tasks import fewshot
 from bench.tasks._contract import TaskContext
 from bench.tasks._ridge import BIAS_FEATURE, STD_FLOOR

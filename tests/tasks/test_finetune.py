@@ -14,17 +14,18 @@ from sklearn.metrics import log_loss
 from torch import nn
 from torch.nn import functional as F
 
-from bench import models, probe
-from bench.data.images import ImageSet
-from bench.errors import Interrupted, UserError
-from bench.spec import Recipe
+from bench import probe
+from bench.core import models
+from bench.core.errors import Interrupted, UserError
+from bench.core.seeds import stream
+from bench.core.spec import Recipe
+from bench.data.image_set import ImageSet
+from bench.tasks import _finetuner as engine
 from bench.tasks import finetune
 from bench.tasks._contract import Score, TaskContext
+from bench.tasks._finetuner import FineTuner
 from bench.tasks._tuning import tuning
-from bench.train import finetune as engine
 from bench.train.batches import Batches
-from bench.train.finetune import FineTuner
-from bench.train.randomness import stream
 from vit.checkpoints import export
 
 FAMILIES = {"ViT-pico/7": 18, "R5+ViT-pico/14": 12, "R8x0.125-s2": 25}  # steps that it takes to learn something

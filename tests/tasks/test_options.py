@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench import probe
-from bench.errors import UserError
+from bench.core.errors import UserError
 from bench.tasks._options import checked
 
 

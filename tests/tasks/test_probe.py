@@ -61,8 +61,8 @@ def test_progress_changes_no_score(capsys: pytest.CaptureFixture[str]) -> None:
     """Images pass in the batches in which the network takes them."""
     from functools import partial
 
+    from bench.core.batching import BATCH
     from bench.data.load import load
-    from bench.tasks._batches import BATCH
 
     args = probe.parser().parse_args(["--model", "ViT-pico/14", "--data", "mnist", *SMALL])
     probe._fill_in(args)
@@ -88,7 +88,7 @@ def test_an_interruption_promises_nothing(
     capsys: pytest.CaptureFixture[str], features: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing of a probe is saved; what saves itself says so, with its reason."""
-    from bench import errors
+    from bench.core import errors
     from bench.tasks import fewshot
 
     def interrupted(*_: object, **__: object) -> None:
@@ -110,7 +110,7 @@ def test_checkpoints_are_used(capsys: pytest.CaptureFixture[str], tmp_path: Path
     import torch
     from safetensors.torch import save_file
 
-    from bench import models
+    from bench.core import models
     from vit import checkpoints
 
     torch.manual_seed(7)
@@ -134,13 +134,13 @@ def test_kept_weights_know_their_model_s_options(tmp_path: Path) -> None:
     """Heads and the kind of pooling leave no trace in the shapes of weights: they would load into another network."""
     import torch
 
-    from bench import models
+    from bench.core import models
+    from bench.core.spec import Cell, Recipe
     from bench.data.load import load
-    from bench.jobs import train
-    from bench.jobs._contract import JobContext
-    from bench.spec import Cell, Recipe
-    from bench.store.cells import CellDirectory
+    from bench.execute.jobs import train
+    from bench.execute.jobs._contract import JobContext
     from bench.store.checkpoints import load_newest
+    from bench.store.study import CellDirectory
 
     options = {"heads": 4, "norm_after_pool": True}
     recipe = Recipe(batch=16, dtype="float32")

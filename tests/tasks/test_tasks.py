@@ -9,13 +9,13 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from bench import discover
-from bench.errors import UserError
+from bench.core import registry
+from bench.core.errors import UserError
 from bench.tasks import knn, linear
 from bench.tasks._contract import Score, TaskContext
 from tests.tasks.test_fewshot import CLASSES, Counting, image_set
 
-NAMES = discover.names("task")
+NAMES = registry.names("task")
 FROZEN = ("fewshot", "knn", "linear")
 
 
@@ -25,7 +25,7 @@ def context(features: object = None) -> TaskContext:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_interface(name: str) -> None:
-    module = discover.load("task", name)
+    module = registry.load("task", name)
     assert isinstance(module.REVISION, int) and module.REVISION >= 1
     parameters = inspect.signature(module.evaluate).parameters
     assert next(iter(parameters)) == "context" and "data" in parameters
@@ -36,7 +36,7 @@ def test_interface(name: str) -> None:
 
 @pytest.mark.parametrize("name", FROZEN)
 def test_scores_are_complete_and_repeatable(name: str) -> None:
-    evaluate = discover.load("task", name).evaluate
+    evaluate = registry.load("task", name).evaluate
     scores: list[Score] = evaluate(context(), data="toy", test_limit=200)
     assert scores and scores == evaluate(context(), data="toy", test_limit=200)
     for score in scores:
@@ -48,7 +48,7 @@ def test_scores_are_complete_and_repeatable(name: str) -> None:
 
 @pytest.mark.parametrize("name", FROZEN)
 def test_a_diverged_model_has_no_score(name: str) -> None:
-    scores = discover.load("task", name).evaluate(
+    scores = registry.load("task", name).evaluate(
         context(lambda images: np.full((len(images), 3), np.inf, dtype=np.float32)), data="toy"
     )
     assert scores and all(s.value is None and s.stderr is None and s.detail for s in scores)
@@ -80,4 +80,4 @@ def test_linear_equals_scikit_learn_at_the_chosen_strength() -> None:
 )
 def test_options_out_of_range(name: str, options: dict) -> None:
     with pytest.raises(UserError):
-        discover.load("task", name).evaluate(context(), data="toy", **options)
+        registry.load("task", name).evaluate(context(), data="toy", **options)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from baselines import published
-from bench import discover, estimate
-from bench.errors import UserError
-from bench.spec import Cell
+from bench.core import registry
+from bench.core.errors import UserError
+from bench.core.spec import Cell
+from bench.plan import estimate
 from bench.suites import transfer, vtab
 from bench.suites._contract import SCALES, SuiteOptions
 from bench.tasks import _vtab
@@ -54,7 +55,7 @@ def test_image_sizes_are_divided_by_the_patches_and_headlines_are_measured(suite
     if scale != "paper" or suite is vtab:
         assert measured & set(suite.HEADLINE)
     for name in suite.DOWNSTREAM:
-        discover.load("data set", name)
+        registry.load("data set", name)
 
 
 def test_each_higher_resolution_stands_beside_the_own_one() -> None:

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import published
-from bench import discover
-from bench.data.images import ImageSet
-from bench.errors import UserError
-from bench.store.correct import from_detail
+from bench.core import registry
+from bench.core.errors import UserError
+from bench.data.image_set import ImageSet
+from bench.store.prediction_bits import from_detail
 from bench.tasks import _tuning, _vtab, finetune, vtab
 from bench.tasks._common import balanced_part
 from bench.tasks._contract import FineTuned, TaskContext
@@ -318,5 +318,5 @@ def test_the_groups_are_those_of_the_paper() -> None:
     assert [len(group) for group in _vtab.VTAB.values()] == [7, 4, 8]
     assert tuple(_vtab.VTAB) == tuple(_vtab.SMALL) == ("natural", "specialised", "structured")
     assert not set(_vtab.names(_vtab.VTAB)) & set(_vtab.names(_vtab.SMALL))
-    assert set(_vtab.names(_vtab.SMALL)) <= set(discover.names("data set"))
+    assert set(_vtab.names(_vtab.SMALL)) <= set(registry.names("data set"))
     assert _vtab.group_of("terrain") == "specialised" and _vtab.group_of("glyphs") is None

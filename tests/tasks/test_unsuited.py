@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from bench import estimate
-from bench.data.images import ImageSet
-from bench.estimate import DataSize
-from bench.jobs import train
-from bench.jobs._contract import JobContext
-from bench.spec import Cell, Recipe, TaskSpec
-from bench.store.cells import CellDirectory
+from bench.core.spec import Cell, Recipe, TaskSpec
+from bench.data.image_set import ImageSet
+from bench.execute.jobs import train
+from bench.execute.jobs._contract import JobContext
+from bench.plan import estimate
+from bench.plan.estimate import DataSize
+from bench.store.study import CellDirectory
 from bench.tasks import knn, linear
 from bench.tasks._contract import TaskContext, Unsuited
 from tests.tasks.test_fewshot import Counting

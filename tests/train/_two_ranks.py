@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from bench import models
-from bench.data.images import ImageSet
-from bench.errors import Interrupted, UserError
-from bench.jobs._contract import JobContext
-from bench.spec import Cell, Recipe, TaskSpec
-from bench.store.cells import CellDirectory
+from bench.core import models
+from bench.core.errors import Interrupted, UserError
+from bench.core.spec import Cell, Recipe, TaskSpec
+from bench.data.image_set import ImageSet
+from bench.execute.jobs._contract import JobContext
+from bench.store.study import CellDirectory
 from bench.train.batches import Batches
 from bench.train.loop import Trainer
 from bench.train.ranks import ALONE, Ranks
@@ -125,7 +125,7 @@ JOB = Cell(
 
 def job(folder: Path, ranks: Ranks = ALONE) -> dict[str, Any] | None:
     """The body of the record that the training job leaves, sharded where there are ranks."""
-    from bench.jobs.train import run
+    from bench.execute.jobs.train import run
 
     nothing: Callable[..., None] = lambda *_: None  # noqa: E731
     context = JobContext(

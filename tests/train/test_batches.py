@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from bench.data.images import ImageSet
-from bench.errors import UserError
-from bench.spec import Recipe
+from bench.core.errors import UserError
+from bench.core.spec import Recipe
+from bench.data.image_set import ImageSet
 from bench.train.batches import Batches, to_input
 
 

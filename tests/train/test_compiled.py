@@ -6,9 +6,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend
 
-from bench import models
-from bench.errors import UserError
-from bench.spec import Recipe
+from bench.core import models
+from bench.core.errors import UserError
+from bench.core.spec import Recipe
 from bench.train import compiled
 from bench.train.optim import make_optimizer
 from bench.train.precision import Working

@@ -8,9 +8,9 @@ import torch
 from scipy import stats
 from torchvision.transforms.functional import InterpolationMode, resized_crop
 
-from bench.data.images import ImageSet
-from bench.errors import UserError
-from bench.spec import Recipe
+from bench.core.errors import UserError
+from bench.core.spec import Recipe
+from bench.data.image_set import ImageSet
 from bench.train.batches import Batches, to_input
 from bench.train.crops import RATIOS, boxes, cropped
 from bench.train.ranks import Ranks

@@ -7,8 +7,8 @@ import itertools
 import pytest
 import torch
 
-from bench.errors import Interrupted
-from bench.spec import Recipe
+from bench.core.errors import Interrupted
+from bench.core.spec import Recipe
 from bench.train.curve import MOST_POINTS, Curve
 from bench.train.schedule import segments
 from tests.train.test_loop import trainer

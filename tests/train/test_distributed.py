@@ -10,10 +10,10 @@ import sys
 import pytest
 import torch
 
-from bench.errors import UserError
-from bench.spec import Cell, Recipe
+from bench.core.errors import UserError
+from bench.core.spec import Cell, Recipe
 from bench.store import checkpoints
-from bench.store.correct import from_detail
+from bench.store.prediction_bits import from_detail
 from bench.train.ranks import Ranks, check_cells
 from tests.conftest import PROJECT
 from tests.train._two_ranks import CASES, CONTINUED, ROOM, SAVED, SHORT, STEPS, TRIES, job, losses, trainer

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from bench.jobs import train
-from bench.jobs._contract import JobContext
-from bench.spec import Cell, Recipe, TaskSpec
-from bench.store.cells import CellDirectory
+from bench.core.spec import Cell, Recipe, TaskSpec
+from bench.execute.jobs import train
+from bench.execute.jobs._contract import JobContext
+from bench.store.study import CellDirectory
 from bench.train.evaluate import top1
 from tests.tasks.test_finetune import images as toy
 from vit.model import VisionTransformer

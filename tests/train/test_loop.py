@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from bench.data.images import ImageSet
-from bench.errors import Interrupted, UserError
-from bench.spec import Recipe
+from bench.core.errors import Interrupted, UserError
+from bench.core.spec import Recipe
+from bench.data.image_set import ImageSet
 from bench.train import compiled, loop
 from bench.train.batches import Batches
 from bench.train.loop import Diverged, Trainer

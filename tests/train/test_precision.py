@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from bench import models
-from bench.errors import UserError
-from bench.spec import Recipe
+from bench.core import models
+from bench.core.errors import UserError
+from bench.core.spec import Recipe
 from bench.train import precision
 from bench.train.optim import make_optimizer
 from bench.train.precision import Working

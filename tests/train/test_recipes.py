@@ -11,8 +11,8 @@ import torch
 from scipy.special import log_expit, log_softmax
 from torch import nn
 
-from bench.errors import Interrupted, UserError
-from bench.spec import CHOICES, Recipe
+from bench.core.errors import Interrupted, UserError
+from bench.core.spec import CHOICES, Recipe
 from bench.train import schedule
 from bench.train.loss import make_loss, set_head_bias
 from bench.train.optim import make_optimizer

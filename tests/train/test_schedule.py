@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.errors import UserError
-from bench.spec import Recipe
+from bench.core.errors import UserError
+from bench.core.spec import Recipe
 from bench.train import schedule
 
 horizon_lists = st.lists(st.integers(64, 20_000), min_size=1, max_size=6, unique=True).map(lambda h: tuple(sorted(h)))

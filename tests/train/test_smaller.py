@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.spec import Recipe
+from bench.core.spec import Recipe
 from bench.train.smaller import FILE, note, noted
 from tests.train.test_loop import trainer
 

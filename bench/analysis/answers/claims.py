@@ -13,7 +13,7 @@ from bench.analysis.answers.ratio import QUESTION as RATIO
 from bench.analysis.answers.saturation import QUESTION as SATURATION
 from bench.analysis.compare import Verdict
 from bench.analysis.evidence import Evidence
-from bench.analysis.words import significant
+from bench.core.formatting import significant
 
 CHEAPER, SHRINKING, UNSATURATED, DATA = "cheaper", "shrinking", "unsaturated", "data"
 TEXT = {

@@ -14,11 +14,11 @@ import numpy as np
 
 from bench.analysis.answers.answer import Answer
 from bench.analysis.answers.ratio import factors, ratio
-from bench.analysis.fits import noise
-from bench.analysis.fits.bootstrap import Resampled
-from bench.analysis.fits.shared import FIRST, SECOND
 from bench.analysis.laws import Law
-from bench.analysis.words import flops, percent, significant
+from bench.core.formatting import flops, percent, significant
+from bench.stats import variance as noise
+from bench.stats.bootstrap import Resampled
+from bench.stats.shared import FIRST, SECOND
 
 QUESTION = "Which run should be done next?"
 CANDIDATES = 9

@@ -6,11 +6,11 @@ import numpy as np
 
 from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Verdict
-from bench.analysis.fits import bootstrap
-from bench.analysis.fits.crossing import Crossing, crossing
-from bench.analysis.intervals import t_quantile
 from bench.analysis.laws import COMPUTE, Law
-from bench.analysis.words import count, flops, signed
+from bench.core.formatting import count, flops, signed
+from bench.stats import bootstrap
+from bench.stats.crossing import Crossing, crossing
+from bench.stats.intervals import t_quantile
 
 OVERTAKES = {COMPUTE: "At what compute does {0} overtake {1}?", "images": "At how many images does {0} overtake {1}?"}
 SHRINKS = "Does the hybrids' advantage shrink with compute?"

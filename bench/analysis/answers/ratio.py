@@ -14,12 +14,13 @@ import numpy as np
 
 from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Verdict
-from bench.analysis.fits import bootstrap, fit, rank
-from bench.analysis.fits.misfit import SURELY, Marks, misfit
-from bench.analysis.fits.shared import FIRST, SECOND, SHARED, SHARED_FLOOR
 from bench.analysis.laws import COMPUTE, DRAWS, LOSSES, STARTS, Law
-from bench.analysis.words import percent, significant
-from bench.errors import UserError
+from bench.core.errors import UserError
+from bench.core.formatting import percent, significant
+from bench.stats import bootstrap, fit
+from bench.stats import model_selection as rank
+from bench.stats.lack_of_fit import SURELY, Marks, misfit
+from bench.stats.shared import FIRST, SECOND, SHARED, SHARED_FLOOR
 
 LIMIT = math.log(1e4)  # of log k, where laws are so flat that any factor fits
 UNDETERMINED = 1e4

@@ -11,12 +11,12 @@ import numpy as np
 
 from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Verdict
-from bench.analysis.fits import bootstrap, fit
-from bench.analysis.fits.forms import POWER
-from bench.analysis.fits.misfit import misfit
 from bench.analysis.laws import DRAWS, Law
-from bench.analysis.words import flops, percent, significant
-from bench.errors import UserError
+from bench.core.errors import UserError
+from bench.core.formatting import flops, percent, significant
+from bench.stats import bootstrap, fit
+from bench.stats.forms import POWER
+from bench.stats.lack_of_fit import misfit
 
 QUESTION = "Has the family stopped improving at its largest compute?"
 PLACES = 4  # distinct budgets at the top: two parameters, and two more to see the noise

@@ -6,11 +6,11 @@ import numpy as np
 
 from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Verdict
-from bench.analysis.fits.bootstrap import LEVEL
-from bench.analysis.fits.conscience import MAX_EXTRAPOLATION
-from bench.analysis.fits.misfit import MATERIAL, SURELY
 from bench.analysis.laws import COMPUTE, Law
-from bench.analysis.words import count, flops, percent, significant
+from bench.core.formatting import count, flops, percent, significant
+from bench.stats.bootstrap import LEVEL
+from bench.stats.diagnostics import MAX_EXTRAPOLATION
+from bench.stats.lack_of_fit import MATERIAL, SURELY
 
 SAME = 1.05  # closer than this to the largest budget is at it
 SURE = 0.9  # share of refits that must reach the target within ten times the data

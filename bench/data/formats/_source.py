@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.core.errors import UserError
 from bench.data.decode import MAX_FILE_BYTES, Item
-from bench.errors import UserError
 
 # Words for the two splits, best first. Public sets often keep the labels of "test" to themselves and are judged on
 # "val"; where both are there, "test" is used, and a format that finds it without labels says what to do.

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.core.errors import UserError
 from bench.data.decode import Item
 from bench.data.formats._source import MAX_BYTES, Found, Source, by_split, class_names_of, names_beside
 from bench.data.idx import find_pair, read_idx_pair
-from bench.errors import UserError
 
 NAME = "NumPy arrays"
 PAIRS = (("{}_images", "{}_labels"), ("x_{}", "y_{}"), ("{}_x", "{}_y"))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.core.errors import UserError
 from bench.data.decode import SUFFIXES, Item
 from bench.data.formats._source import SPLIT_WORDS, Found, Source, checked_names, read_bytes
-from bench.errors import UserError
 
 NAME = "image folder"
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from bench.core.errors import UserError
 from bench.data.decode import Item
 from bench.data.formats._source import Found, Source, by_split, class_names_of, names_beside
-from bench.errors import UserError
 
 NAME = "Parquet"
 IMAGE_COLUMNS = ("image", "img")

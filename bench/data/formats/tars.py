@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bench.core.errors import UserError
 from bench.data.decode import MAX_FILE_BYTES, SUFFIXES, Item
 from bench.data.formats._source import Found, Source, by_split, class_names_of, names_beside, read_bytes
 from bench.data.formats.images import ascii_name
-from bench.errors import UserError
 
 NAME = "tar shards"
 MAX_LABEL_BYTES = 1 << 20

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.core.errors import UserError
 from bench.data.decode import MAX_FILE_BYTES
-from bench.errors import UserError
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 

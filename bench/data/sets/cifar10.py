@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.data import cifar
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 
 REVISION = 1
 KIND = "photographs"

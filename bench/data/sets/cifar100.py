@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from bench.core.errors import unknown
 from bench.data import cifar
-from bench.data.images import ImageSet
-from bench.errors import unknown
+from bench.data.image_set import ImageSet
 
 REVISION = 1
 KIND = "photographs"

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.data import clevr, named
 from bench.data.formats._source import Source
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 
 NAME, REVISION, KIND = "clevr-distance", 1, "rendered"
 LICENCE = "CC-BY-4.0"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.data.images import ImageSet
+from bench.core.errors import UserError
+from bench.data.image_set import ImageSet
 from bench.data.subset import nested
-from bench.errors import UserError
 
 REVISION = 1
 KIND = "handwriting"

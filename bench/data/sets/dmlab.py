@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.core.errors import UserError
 from bench.data import named
 from bench.data.decode import Item
 from bench.data.formats._source import Source, read_bytes
 from bench.data.formats.tfrecord import Record, example, records
-from bench.data.images import ImageSet
-from bench.errors import UserError
+from bench.data.image_set import ImageSet
 
 NAME, REVISION, KIND = "dmlab", 1, "rendered"
 LICENCE = "Apache-2.0"

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from bench.data import dsprites
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 
 NAME, REVISION, KIND = "dsprites-location", 1, "rendered"
 LICENCE, SOURCE, HOW_TO_GET = dsprites.LICENCE, dsprites.SOURCE, dsprites.HOW_TO_GET

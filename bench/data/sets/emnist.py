@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.core.errors import UserError, unknown
 from bench.data.fetch import File
 from bench.data.idx import read_idx_pair
-from bench.data.images import ImageSet
-from bench.errors import UserError, unknown
+from bench.data.image_set import ImageSet
 
 REVISION = 1
 KIND = "handwriting"

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.data import _cache
+from bench.data import cache as _cache
 from bench.data.fetch import File
 from bench.data.idx import find_pair, read_idx_pair
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 
 REVISION = 1
 KIND = "photographs"

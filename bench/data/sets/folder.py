@@ -21,13 +21,14 @@ from types import ModuleType
 
 import numpy as np
 
-from bench.data import _cache, real
+from bench.core.errors import UserError
+from bench.data import cache as _cache
+from bench.data import real
 from bench.data.decode import Decoded, Storage, decode_all
 from bench.data.formats import arrays, images, parquet, tars
 from bench.data.formats._source import Found, Source
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 from bench.data.subset import mix, nested
-from bench.errors import UserError
 
 REVISION = 1
 KIND = "own images"  # what they show, nobody said

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.data import named
 from bench.data.formats._source import Source
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 
 NAME, REVISION, KIND = "food101", 1, "photographs"
 LICENCE = "none stated; for research"

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.data import _cache, fractals
+from bench.core.errors import UserError
+from bench.data import cache as _cache
 from bench.data.decode import Progress
-from bench.data.images import ImageSet
-from bench.errors import UserError
+from bench.data.generated import fractals
+from bench.data.image_set import ImageSet
 
 REVISION = 1
 KIND = "rendered"

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from bench.data.images import ImageSet
+from bench.core.errors import UserError
+from bench.data.image_set import ImageSet
 from bench.data.published import SIZES
 from bench.data.sets import folder
-from bench.errors import UserError
 
 REVISION = 1
 KIND = "photographs"

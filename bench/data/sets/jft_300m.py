@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NoReturn
 
+from bench.core.errors import UserError
 from bench.data.published import SIZES
-from bench.errors import UserError
 
 REVISION = 1
 KIND = "photographs"

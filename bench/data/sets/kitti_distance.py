@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.core.errors import UserError
 from bench.data import named
 from bench.data.formats._source import Source
-from bench.data.images import ImageSet
-from bench.errors import UserError
+from bench.data.image_set import ImageSet
 
 NAME, REVISION, KIND = "kitti-distance", 1, "photographs"
 LICENCE = "CC-BY-NC-SA-3.0"

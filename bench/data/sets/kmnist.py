@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bench.core.errors import UserError
 from bench.data.fetch import File
 from bench.data.idx import find_pair, read_idx_pair
-from bench.data.images import ImageSet
-from bench.errors import UserError
+from bench.data.image_set import ImageSet
 
 REVISION = 1
 KIND = "handwriting"

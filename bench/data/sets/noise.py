@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 
 REVISION = 1
 KIND = "rendered"

@@ -16,7 +16,7 @@ import numpy as np
 from bench.data import named
 from bench.data.decode import Item
 from bench.data.formats._source import Source
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 
 NAME, REVISION, KIND = "patch-camelyon", 1, "photographs"
 LICENCE = "CC0-1.0"

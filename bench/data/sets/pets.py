@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.data import named
 from bench.data.fetch import File
 from bench.data.formats._source import Source
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 
 NAME, REVISION, KIND = "pets", 1, "photographs"
 LICENCE = "CC-BY-SA-4.0"

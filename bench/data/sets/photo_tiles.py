@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.data import tiles
-from bench.data.images import ImageSet
+from bench.data.generated import tiles
+from bench.data.image_set import ImageSet
 
 REVISION = 1
 KIND = "photographs"

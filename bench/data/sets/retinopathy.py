@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.core.errors import UserError
 from bench.data import named
 from bench.data.formats._source import Source
-from bench.data.images import ImageSet
-from bench.errors import UserError
+from bench.data.image_set import ImageSet
 
 NAME, REVISION, KIND = "retinopathy", 1, "photographs"
 LICENCE = "Kaggle's competition rules"

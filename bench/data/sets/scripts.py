@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.data.images import ImageSet
-from bench.data.render import Variation, image_set, matplotlib_fonts
-from bench.errors import UserError
+from bench.core.errors import UserError
+from bench.data.generated.render import Variation, image_set, matplotlib_fonts
+from bench.data.image_set import ImageSet
 
 REVISION = 1
 KIND = "rendered"

@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from bench.data import shapes
-from bench.data.images import ImageSet
+from bench.data.generated import shapes
+from bench.data.image_set import ImageSet
 
 REVISION = 1
 KIND = "rendered"

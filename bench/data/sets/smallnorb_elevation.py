@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from bench.data import norb
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 
 NAME, REVISION, KIND = "smallnorb-elevation", 1, "photographs"
 LICENCE, SOURCE, HOW_TO_GET = norb.LICENCE, norb.SOURCE, norb.HOW_TO_GET

@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.data import named
 from bench.data.formats._source import Source
 from bench.data.formats.arrays import source_of
-from bench.data.images import ImageSet
+from bench.data.image_set import ImageSet
 
 NAME, REVISION, KIND = "stl10", 1, "photographs"
 LICENCE = "none stated; images from ImageNet"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.data import _cache
-from bench.data.images import ImageSet
-from bench.errors import UserError
+from bench.core.errors import UserError
+from bench.data import cache as _cache
+from bench.data.image_set import ImageSet
 
 REVISION = 1
 KIND = "photographs"

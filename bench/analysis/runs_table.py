@@ -1,0 +1,273 @@
+"""A CSV from anywhere as the points of a fit: columns by any usual name, units as written, every dropped row named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bench.core.errors import UserError, unknown
+from bench.stats import diagnostics as conscience
+from bench.stats.fit import Points
+
+ALIASES: tuple[tuple[str, ...], ...] = (
+    ("n", "nparams", "params", "parameters", "numparams", "modelsize", "size"),
+    ("d", "ntokens", "tokens", "numtokens", "traintokens", "trainingtokens", "samples", "nsamples", "samplesseen",
+     "imagesseen", "seenexamples", "examplesseen", "images"),
+    ("c", "flops", "compute", "flop", "trainflops", "trainingflops", "trainflop", "trainingflop", "trainingcompute",
+     "traincompute", "exaflops", "gflops"),
+    ("u", "unique", "uniquetokens", "uniqueimages", "uniquesamples"),
+    ("loss", "valloss", "validationloss", "evalloss", "testloss"),
+    ("error", "err", "errorrate", "valerror", "testerror", "top1error"),
+)  # fmt: skip
+"""Names of one quantity, lower case without punctuation."""
+SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+UNITS = (("thousand", 1e3), ("million", 1e6), ("billion", 1e9), ("trillion", 1e12), ("exaflop", 1e18),
+         ("petaflop", 1e15), ("teraflop", 1e12), ("gigaflop", 1e9), ("gflop", 1e9), ("pflop", 1e15),
+         ("eflop", 1e18), ("tflop", 1e12))  # fmt: skip
+NUMBER = re.compile(r"^([+-]?[\d.]+(?:e[+-]?\d+)?)([kmbgt%]?)$", re.IGNORECASE)
+ACCURACY = re.compile(r"acc|top.?[15](?!.*err)|correct", re.IGNORECASE)
+CONDITION = re.compile(r"^(.*?)(<=|>=|!=|<|>|=)(.*)$", re.DOTALL)
+UNIT = re.compile(r"\s*[\[(].*?[\])]|[_ ]((thousand|million|billion|trillion)s?|[kMBGT])$")
+MIN_OF_A_KIND = 3  # rows, on average, before a column of words is taken to name kinds of rows
+MAX_NAMED = 6  # rows named one by one
+FLOP_PER = 6.0  # floating-point operations of training per parameter and sample: C = 6 N D (Kaplan et al. 2020)
+
+
+def read(path: Path) -> pd.DataFrame:
+    """The file, whatever its separator.
+
+    Raises:
+        UserError: it is not there, or not a table.
+    """
+    try:
+        table = pd.read_csv(path)
+        if table.shape[1] == 1:
+            table = pd.read_csv(path, sep=None, engine="python")
+    except FileNotFoundError:
+        raise UserError(f"There is no file {path}.", "Name a CSV file with one run per row.") from None
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path} cannot be read as CSV: {error}", "Name a CSV file with one run per row.") from error
+    if table.empty:
+        raise UserError(f"{path} has no rows.")
+    table.columns = [str(name).strip() for name in table.columns]
+    table.index = pd.RangeIndex(2, len(table) + 2)  # line numbers in the file, whose first line is the header
+    return table
+
+
+def column(table: pd.DataFrame, name: str) -> str:
+    """The column that `name` means: as written, or else the only one of that name in another spelling.
+
+    Raises:
+        UserError: none or several; suggests the nearest.
+    """
+    same = _matches(table, name)
+    if len(same) == 1:
+        return same[0]
+    if same:
+        raise UserError(f"{name!r} may mean several columns: {', '.join(same)}.", "Name one of them exactly.")
+    raise unknown("column", name, map(str, table.columns))
+
+
+def _matches(table: pd.DataFrame, name: str) -> list[str]:
+    if name in table.columns:
+        return [name]
+    same = [str(c) for c in table.columns if _plain(c) == _plain(name)]
+    known = next((group for group in ALIASES if _plain(name) in group), (_plain(name),))
+    return same or [str(c) for c in table.columns if _plain(c) in known or _bare(c) in known]
+
+
+def select(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
+    """Rows where every condition holds: column=value (=a,b: any of them), !=, and as numbers <, <=, >, >=.
+
+    Raises:
+        UserError: a condition of another shape, an unknown column or value, no row left.
+    """
+    for text in conditions:
+        parts = CONDITION.match(text)
+        if not parts:
+            raise UserError(f"--where {text!r} is not COLUMN=VALUE.", "For example --where family=ViT, or 'epochs<10'.")
+        name, sign, wanted = (part.strip() for part in parts.groups())
+        found = column(table, name)
+        keep = _any_of(table[found], wanted) if sign in ("=", "!=") else _beside(table[found], sign, wanted)
+        table = table[~keep if sign == "!=" else keep]
+        if table.empty:
+            raise UserError(f"--where {text!r} leaves no row.", "Conditions hold together: each narrows what is left.")
+    return table
+
+
+def _any_of(entries: pd.Series, wanted: str) -> np.ndarray:
+    """Which entries are `wanted`, or one of its comma-separated values; numbers are equal however they are written."""
+    texts, values = [str(entry).strip() for entry in entries], entries.map(_number).to_numpy(dtype=float)
+    keep = np.zeros(len(entries), dtype=bool)
+    for choice in [wanted] if wanted in texts else [part.strip() for part in wanted.split(",")]:
+        same = np.array([text == choice for text in texts]) | np.isclose(values, _number(choice), rtol=1e-9, atol=0)
+        if not same.any():
+            raise unknown(f"value of {entries.name!r}", choice, texts)
+        keep |= same
+    return keep
+
+
+def _beside(entries: pd.Series, sign: str, wanted: str) -> np.ndarray:
+    """Which entries are less (or more) than `wanted`; what is no number is neither."""
+    limit, values = _number(wanted), entries.map(_number).to_numpy(dtype=float)
+    if not np.isfinite(limit) or not np.isfinite(values).any():
+        which = repr(wanted) if not np.isfinite(limit) else f"every entry of {entries.name!r}"
+        raise UserError(f"{sign} compares numbers, and {which} is none.", "For words write COLUMN=VALUE.")
+    compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}[sign]
+    keep = compare(values, limit)
+    if not keep.any():
+        ends = f"from {np.nanmin(values):.6g} to {np.nanmax(values):.6g}"
+        raise UserError(f"No row has {entries.name} {sign} {wanted}.", f"It runs {ends}.")
+    return keep
+
+
+def with_inputs(table: pd.DataFrame, x: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
+    """The table for a law of N and D. Where only one of them and compute are there, the other is C / 6 of it, noted.
+
+    Raises:
+        UserError: compute stands in the place of D, or a column is missing.
+    """
+    compute = _known(table, ALIASES[2])
+    for at, name in enumerate(x[:2] if len(x) > 1 else ()):
+        same = _matches(table, name)
+        if compute in same:
+            other = f"{x[0]},D" if at else f"N,{x[1]}"
+            raise UserError(f"{name!r} is compute; this law takes parameters and samples.",
+                            f'Write --x "{other}": what is missing is read as compute / {FLOP_PER:g} of the other.')
+        if not same and compute and _plain(name) in ALIASES[at]:
+            rest = column(table, x[1 - at])
+            made = numbers(table, compute) / (FLOP_PER * numbers(table, rest))
+            return table.assign(**{name: made}), [f"{name} was read as {compute} / ({FLOP_PER:g} × {rest})."]
+    return table, []
+
+
+def numbers(table: pd.DataFrame, name: str) -> np.ndarray:
+    """A column as floats (integers would overflow in products of counts). "125M", "1,000" and "7 %" are read; a unit in
+    the column's name ("params (millions)", "exaFLOPs") scales it.
+
+    Raises:
+        UserError: no number in it.
+    """
+    found = column(table, name)
+    values = table[found]
+    if not pd.api.types.is_numeric_dtype(values) or values.dtype == bool:
+        values = values.map(_number)
+    made = values.to_numpy(dtype=float) * scale_of(found)
+    if np.isnan(made).all():
+        raise UserError(f"Column {found!r} holds no numbers.", f"These do: {', '.join(_numeric(table)) or 'none'}.")
+    return made
+
+
+def _numeric(table: pd.DataFrame) -> list[str]:
+    """Columns in which some entry is read as a number."""
+    return [str(name) for name in table.columns if table[name].map(lambda entry: np.isfinite(_number(entry))).any()]
+
+
+def scale_of(name: str) -> float:
+    """What a unit in a column's name multiplies by: "N (millions)" -> 1e6, "exaFLOPs" -> 1e18, "loss" -> 1."""
+    lowered = name.lower()
+    for word, factor in UNITS:
+        if word in lowered:
+            return factor
+    bracket = re.search(r"[\[(_ ](k|M|B|G|T)[\])]?$", name)
+    return SUFFIXES[bracket.group(1).lower()] if bracket else 1.0
+
+
+def points(
+    table: pd.DataFrame, *, x: Sequence[str], y: str, cluster: str | None = None, accuracy: bool | None = None
+) -> tuple[Points, list[str]]:
+    """Points and notes on how the columns were read. An accuracy becomes an error.
+
+    Raises:
+        UserError: an unknown column, or no row left.
+    """
+    notes = [f"{name} was multiplied by {scale_of(name):.0e}, the unit in its name."
+             for name in (column(table, n) for n in (*x, y)) if scale_of(name) != 1]  # fmt: skip
+    x_IN, y_N = np.stack([numbers(table, name) for name in x]), numbers(table, y)
+    if accuracy or (accuracy is None and ACCURACY.search(column(table, y))):
+        full = 100.0 if np.nanmax(y_N) > 1 else 1.0
+        y_N = 1 - y_N / full
+        notes.append(f"{column(table, y)} was read as an accuracy {'in percent' if full > 1 else 'from 0 to 1'}: "
+                     "y = 1 - accuracy.")  # fmt: skip
+    reasons = {
+        "a missing value": ~(np.isfinite(y_N) & np.isfinite(x_IN).all(axis=0)),
+        "x or y not above zero": ~((np.nan_to_num(y_N, nan=1) > 0) & (np.nan_to_num(x_IN, nan=1) > 0).all(axis=0)),
+        "a copy of an earlier row": table.duplicated().to_numpy(),
+    }
+    keep, dropped = np.ones(len(table), dtype=bool), []
+    for reason, bad in reasons.items():
+        if (bad & keep).any():
+            dropped.append(f"{_lines(table.index[bad & keep])}: {reason}")
+            keep &= ~bad
+    if not keep.any():
+        raise UserError(f"No row can be used ({'; '.join(dropped)}).")
+    trunks = table[column(table, cluster)].astype(str).to_numpy() if cluster else np.arange(len(table))
+    made = Points(x=x_IN[:, keep], y=y_N[keep], cluster=trunks[keep], dropped=tuple(dropped))
+    return replace(made, labels=_labels(table[keep])), notes
+
+
+def _labels(table: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Columns of words that name a few kinds of rows."""
+    words = [str(c) for c in table.columns if not pd.api.types.is_numeric_dtype(table[c])]
+    few = [c for c in words if 1 < table[c].nunique() <= len(table) // MIN_OF_A_KIND]
+    return {c: table[c].astype(str).to_numpy() for c in few if table[c].map(_number).isna().any()}
+
+
+def guard(table: pd.DataFrame, *, x: Sequence[str], y: str, group: str | None) -> list[str]:
+    """Refuse mixed schedules, mixed checkpoints and mixed units of compute where the table shows them; warnings on
+    learning rates at the edge of their sweep and on repeated data.
+
+    Raises:
+        UserError: the points do not belong in one fit.
+    """
+    for name in table.columns:
+        if name != group and _plain(name) in conscience.SCHEDULES:
+            conscience.check_schedules(table[name].to_numpy())
+        if name != group and _plain(name) in conscience.CHECKPOINTS:
+            conscience.check_checkpoints(table[name].to_numpy())
+    flops, size, samples = (_known(table, ALIASES[i]) for i in (2, 0, 1))
+    if flops and size and samples:
+        conscience.check_units(*(numbers(table, name) for name in (flops, size, samples)))
+    found = []
+    rate = _known(table, ("lr", "learningrate", "peaklr", "baselr"))
+    if rate and column(table, x[0]) != rate:
+        family = table[column(table, group)].astype(str).to_numpy() if group else None
+        sweep = (numbers(table, x[0]), numbers(table, rate), numbers(table, y))
+        found += conscience.check_rates(*sweep, better=np.argmax if ACCURACY.search(column(table, y)) else np.argmin,
+                                        family=family)  # fmt: skip
+    epochs = _known(table, ("epochs", "numepochs"))
+    if epochs:
+        found += conscience.check_repeats(numbers(table, epochs))
+    return found
+
+
+def _known(table: pd.DataFrame, names: Sequence[str]) -> str | None:
+    return next((str(c) for c in table.columns if _plain(c) in names or _bare(c) in names), None)
+
+
+def _plain(name: Any) -> str:
+    return re.sub(r"[^a-z0-9]", "", str(name).lower())
+
+
+def _bare(name: Any) -> str:
+    """The same without a unit: "Tokens (billions)" -> "tokens"."""
+    return _plain(UNIT.sub("", str(name)))
+
+
+def _number(value: Any) -> float:
+    found = NUMBER.match(str(value).strip().replace(",", "").replace(" ", ""))
+    if not found:
+        return float("nan")
+    suffix = found.group(2).lower()
+    return float(found.group(1)) * SUFFIXES.get(suffix, 1.0)
+
+
+def _lines(index: pd.Index) -> str:
+    named = ", ".join(str(i) for i in index[:MAX_NAMED]) + (" and others" if len(index) > MAX_NAMED else "")
+    return f"{len(index)} of the rows (line{'s' if len(index) > 1 else ''} {named})"

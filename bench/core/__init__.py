@@ -1,0 +1,1 @@
+"""What every part uses: specs, records, errors, registry, formatting, seeds."""

@@ -1,0 +1,59 @@
+"""What the verbs' command lines share: a parser that suggests, and argument types."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from typing import Any
+
+from bench.core.errors import UserError, nearest
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that suggests the nearest option for a mistyped one and exits like every other mistake."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse, but an empty value is refused: `--models "$MODELS"` with nothing in it would be taken for "the
+        suite's own", and trained."""
+        words = sys.argv[1:] if args is None else list(args)
+        for before, word in zip(["", *words], words, strict=False):
+            option, equals, value = word.partition("=") if word.startswith("--") else (before, "=", word)
+            if equals and not value.strip(" ,\t\r\n"):
+                what = f"An empty value follows {option}." if option else "The first word is empty."
+                raise UserError(what, f"Give one, or leave the option out. See `{self.prog} --help`.")
+        return super().parse_known_args(words, namespace)
+
+    def error(self, message: str) -> Any:
+        if "unrecognized arguments" in message:
+            wrong = message.split(":", 1)[1].split()[0]
+            close = nearest(wrong, [o for a in self._actions for o in a.option_strings if o.startswith("--")])
+            hint = f"Did you mean {close[0]}? " if close else ""
+            raise UserError(f"Unknown option {wrong!r}.", f"{hint}See `{self.prog} --help`.")
+        raise UserError(message[0].upper() + message[1:] + ".", f"See `{self.prog} --help`.")
+
+
+def parser(prog: str, description: str, examples: str) -> Parser:
+    """A parser with the examples at its end."""
+    return Parser(
+        prog=prog, description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def names_list(text: str) -> tuple[str, ...]:
+    """A comma-separated list."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def seeds(text: str) -> int:
+    """A number of repetitions that a plan can list: 1 to 1,000."""
+    if (number := positive(text)) > 1000:
+        raise argparse.ArgumentTypeError(f"{text} is more than a study can repeat: at most 1000")
+    return number
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1, of no more digits than anything is counted in."""
+    if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)

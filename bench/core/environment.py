@@ -1,0 +1,82 @@
+"""Where a result came from: versions, hardware, commit. No host name, no user name, no path."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from bench import __version__
+
+PACKAGES = ("torch", "timm", "numpy", "scipy", "pandas")
+
+
+@lru_cache(maxsize=1)
+def commit() -> tuple[str | None, bool | None]:
+    """(commit, whether tracked files differ from it) of this project, or (None, None) outside a git checkout."""
+    root = Path(__file__).resolve().parent.parent.parent
+    try:
+        if not (root / ".git").exists():
+            return None, None
+        run = lambda *a: subprocess.run(["git", "-C", str(root), *a], capture_output=True, text=True, timeout=10)  # noqa: E731
+        head = run("rev-parse", "HEAD")
+        dirty = run("status", "--porcelain", "--untracked-files=no")
+        return (head.stdout.strip() or None, bool(dirty.stdout.strip())) if head.returncode == 0 else (None, None)
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+
+
+def now() -> str:
+    """The time in UTC, to the millisecond; as text these sort like times."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+
+
+def cpu_model() -> str:
+    """The processor's own name for itself."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def cores() -> int:
+    """Processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def version(package: str) -> str | None:
+    """Installed version of a package, without importing it."""
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def describe() -> dict[str, Any]:
+    """The environment as it stands in every record."""
+    head, dirty = commit()
+    found: dict[str, Any] = {
+        "python": platform.python_version(),
+        "project_version": __version__,
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cpu": cpu_model(),
+        "cores": cores(),
+        "commit": head,
+        "dirty": dirty,
+    }
+    found |= {package: version(package) for package in PACKAGES}
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        found["accelerator"] = torch.cuda.get_device_name()
+        found["cuda"] = torch.version.cuda
+    return found

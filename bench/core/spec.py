@@ -1,0 +1,231 @@
+"""What is to be done, as frozen data: a cell, its recipe, its tasks; and the identity of a cell.
+
+A cell's identity is the hash of its canonical JSON with every field that equals its default left out, plus the integer
+revisions of what it uses. So adding a field orphans no old result, and changing a behaviour means bumping a revision.
+No torch here: suites, planner, status and report all read specs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from bench.core.errors import UserError, unknown
+
+RECIPE_REVISION = 2
+"""Bump when the training loop gives other results from the same recipe."""
+
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "optimizer": ("adamw", "sgd"),
+    "loss": ("softmax", "sigmoid"),
+    "head_bias": ("zero", "prior"),
+    "schedule": ("branch", "separate"),
+    "decay": ("constant", "rsqrt"),
+    "cooldown_shape": ("1-sqrt", "linear", "cosine"),
+    "sharding": ("replicate", "fsdp"),
+    "dtype": ("auto", "float32", "bfloat16"),
+}
+"""Words that a field of a recipe takes. What each means is said where it is done: optim, loss, schedule, precision."""
+SCALARS = frozenset((str, int, float, bool, type(None)))
+FRACTIONS = ("cooldown", "label_smoothing", "average", "momentum", "crop")
+BELOW_ONE = ("label_smoothing", "average", "momentum")  # at 1, nothing of the training would be left
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a model is trained. Rates are per step; lengths are fractions of the horizon unless a unit is named.
+
+    `schedule` "branch": the trunk is shared and each horizon cools down from it (Hägele et al. 2024); "separate": every
+    horizon is trained on its own. Linear or cosine decay over the whole training, as in the paper, is a cool-down of 1.
+
+    Raises:
+        UserError: a word or a number that means nothing.
+    """
+
+    lr: float = 1e-3
+    batch: int = 64
+    micro_batch: int = 0  # images that pass through the network at once, gradients added up; 0: the whole batch
+    optimizer: str = "adamw"
+    weight_decay: float = 0.05
+    betas: tuple[float, float] = (0.9, 0.99)
+    momentum: float = 0.9  # of SGD
+    clip: float = 1.0  # global gradient norm; 0 switches it off
+    average: float = 0.0  # Polyak averaging: factor per step of the weights that are evaluated; 0 switches it off
+    warmup_images: int = 2_000
+    decay: str = "constant"  # of the rate between warm-up and cool-down
+    timescale_images: int = 0  # of the reciprocal root; 0: as long as the warm-up
+    cooldown: float = 0.2  # fraction of a horizon spent going to zero
+    cooldown_shape: str = "1-sqrt"
+    schedule: str = "branch"
+    loss: str = "softmax"
+    head_bias: str = "zero"  # at the start; "prior": minus the logarithm of the number of classes
+    label_smoothing: float = 0.0
+    shift: int = 2  # random translation of every training image by up to this many pixels
+    flip: bool = False
+    crop: float = 0.0  # least share of its area that a random crop of an image keeps (the paper: 0.05); 0: no crops
+    sharding: str = "replicate"  # of weights and optimizer among ranks; "fsdp" for models that do not fit one device
+    dtype: str = "auto"  # "bfloat16" where it is faster; see bench/train/precision.py
+
+    def __post_init__(self) -> None:
+        for name, allowed in CHOICES.items():
+            if (value := getattr(self, name)) not in allowed:
+                raise unknown(name.replace("_", " "), str(value), allowed)
+        for entry in dataclasses.fields(Recipe):
+            value = getattr(self, entry.name)
+            if not isinstance(value, str | bool | tuple) and not value >= 0:
+                raise UserError(f"A recipe's {entry.name} cannot be {value}.", "Give a number of at least 0.")
+        for name in FRACTIONS:
+            if getattr(self, name) > 1:
+                raise UserError(f"A recipe's {name} of {getattr(self, name)} is not a fraction.", "Give 0 to 1.")
+        for name in BELOW_ONE:
+            if getattr(self, name) == 1:
+                raise UserError(f"A recipe's {name} of 1 leaves nothing of the training.", "Give 0 to below 1.")
+        if self.batch < 1 or len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise UserError(
+                f"A recipe cannot have batch {self.batch} and betas {self.betas}.",
+                "A batch holds at least one image; betas are two numbers from 0 to below 1.",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSpec:
+    """One evaluation: a task's name, the downstream set it reads, and the task's own options."""
+
+    task: str
+    data: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        return dict(self.options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One training run: model × data set @ number of images × recipe × seed, read at every horizon.
+
+    `horizons` are in images seen (presentations), ascending; 0 reads the untrained network.
+    `num_images` None means the whole training split. `axes` names the questions of the suite that use this cell.
+    """
+
+    model: str
+    data: str
+    num_images: int | None = None
+    image_size: int = 28
+    channels: int = 1
+    recipe: Recipe = Recipe()
+    horizons: tuple[int, ...] = (0,)
+    seed: int = 0
+    tasks: tuple[TaskSpec, ...] = ()
+    model_options: tuple[tuple[str, Any], ...] = ()
+    job: str = "train"  # a file in bench/execute/jobs/
+    axes: tuple[str, ...] = field(default=(), compare=False)  # labels for figures; not part of the identity
+
+    def __post_init__(self) -> None:
+        if tuple(sorted(set(self.horizons))) != self.horizons or not self.horizons or self.horizons[0] < 0:
+            raise UserError(
+                f"Horizons {self.horizons} of {self.model} are not ascending, distinct and at least 0.",
+                "Give them in images seen, for example (0, 8000, 16000).",
+            )
+        if self.recipe.shift >= self.image_size:
+            raise UserError(f"A shift of {self.recipe.shift} pixels moves images of {self.image_size} out of sight.",
+                            f"Give 0 to {self.image_size - 1}.")  # fmt: skip
+        if self.num_images is not None and self.num_images < 1:
+            raise UserError(f"{self.data}@{self.num_images}: a data set needs at least one image.")
+
+    @property
+    def data_name(self) -> str:
+        """`name@N`, or the plain name for the whole training split."""
+        return self.data if self.num_images is None else f"{self.data}@{self.num_images}"
+
+    @property
+    def readable_name(self) -> str:
+        """A file name a person can read; the hash makes it unique."""
+        return slug(f"{self.model}_{self.data_name}_s{self.seed}")
+
+
+def slug(text: str) -> str:
+    """`text` with only [a-z0-9._+-] left, for use in a path."""
+    return re.sub(r"[^a-z0-9._+-]+", "-", text.lower()).strip("-")
+
+
+def to_json(value: Any, *, omit_defaults: bool = False) -> Any:
+    """A dataclass tree as JSON types; tuples become lists. With `omit_defaults`, fields at their default go."""
+    kind = type(value)
+    if kind in SCALARS:  # most of what is asked: a plan of a thousand cells asks 200,000 times
+        return value
+    if dataclasses.is_dataclass(kind):
+        result = {}
+        for name, compared, default in _entries(kind):
+            if omit_defaults and not compared:
+                continue
+            written = to_json(getattr(value, name), omit_defaults=omit_defaults)
+            if not (omit_defaults and default is not dataclasses.MISSING and written == default):
+                result[name] = written
+        return result
+    if isinstance(value, tuple | list):
+        return [to_json(item, omit_defaults=omit_defaults) for item in value]
+    return value
+
+
+@cache
+def _entries(kind: type) -> tuple[tuple[str, bool, Any], ...]:
+    """(name, whether it is part of the identity, its default as JSON without defaults) of a dataclass's fields."""
+    return tuple(
+        (entry.name, entry.compare, to_json(entry.default, omit_defaults=True)) for entry in dataclasses.fields(kind)
+    )
+
+
+def cell_from_json(data: Mapping[str, Any]) -> Cell:
+    """The inverse of `to_json` for a cell. Unknown fields are an error: they would be silently ignored otherwise."""
+    values = dict(data)
+    values["recipe"] = _build(Recipe, values.get("recipe", {}))
+    values["tasks"] = tuple(_build(TaskSpec, task) for task in values.get("tasks", ()))
+    return _build(Cell, values)
+
+
+def _build(kind: type, values: Mapping[str, Any]) -> Any:
+    known = {entry.name for entry in dataclasses.fields(kind)}
+    strange = sorted(set(values) - known)
+    if strange:
+        raise UserError(f"A {kind.__name__} has no field {strange[0]!r}.", f"Known: {', '.join(sorted(known))}.")
+    return kind(**{key: _tuples(value) for key, value in values.items()})
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def cell_id(cell: Cell, revisions: Mapping[str, int]) -> str:
+    """The first ten hex digits of sha256(canonical spec + revisions)."""
+    identity = {"cell": to_json(cell, omit_defaults=True), "revisions": dict(revisions)}
+    return hashlib.sha256(canonical(identity).encode()).hexdigest()[:10]
+
+
+def revisions_of(cell: Cell) -> dict[str, int]:
+    """The integer revisions that are part of a cell's identity: model family, recipe, data sets, tasks."""
+    from bench.core import models, registry
+
+    revisions = {"recipe": RECIPE_REVISION, "model": models.family_of(cell.model).REVISION}
+    revisions[f"data:{cell.data}"] = registry.load("data set", cell.data).REVISION
+    for task in cell.tasks:
+        revisions[f"task:{task.task}"] = registry.load("task", task.task).REVISION
+        revisions[f"data:{task.data}"] = registry.load("data set", task.data).REVISION
+    return revisions
+
+
+def directory_name(cell: Cell) -> str:
+    """Folder of a cell under `cells/`: readable name and hash."""
+    return f"{cell.readable_name}-{cell_id(cell, revisions_of(cell))}"

@@ -1,0 +1,196 @@
+"""Arrays that are slow to make, kept on disk: written atomically, verified when opened, memory-mapped.
+
+An entry is a folder `<key>/` with one .npy per array and `manifest.json` (size and sha256 of each). The key must name
+everything the content depends on (a revision, a hash of the source). An entry that does not verify is built again. The
+cache is never a result: when it cannot be written, the arrays are used from memory and a warning says so. What is
+larger than memory is built as `Chunks`, and in a `scratch` array.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from bench.core.errors import UserError
+
+MANIFEST = "manifest.json"
+IN_MEMORY = 256 << 20  # bytes; a larger scratch array lies in a file
+_verified: set[tuple[str, int, int]] = set()  # (path, size, mtime_ns) whose sha256 this process has already checked
+
+
+def directory() -> Path:
+    """$VIT_BENCH_CACHE, else the platform's folder for caches."""
+    if chosen := os.environ.get("VIT_BENCH_CACHE"):
+        return Path(chosen)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "vit-bench"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local"))) / "vit-bench"
+    return Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))) / "vit-bench"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunks:
+    """An array that is never whole in memory: `make()` yields it in pieces along the first axis."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    make: Callable[[], Iterator[np.ndarray]]
+
+    def whole(self) -> np.ndarray:
+        return np.concatenate([*self.make(), np.empty((0, *self.shape[1:]), self.dtype)])
+
+    def save(self, file: IO[bytes]) -> None:
+        """Write as .npy."""
+        description = {"descr": np.dtype(self.dtype).str, "fortran_order": False, "shape": self.shape}
+        np.lib.format.write_array_header_1_0(file, description)
+        written = 0
+        for piece in self.make():
+            written += len(piece)
+            file.write(np.ascontiguousarray(piece, dtype=self.dtype).data)
+        if written != self.shape[0]:
+            raise ValueError(f"{written} rows were made of {self.shape[0]} promised")
+
+
+def rows(array: np.ndarray, indices_M: np.ndarray, *, at_once: int = 4096) -> Chunks:
+    """`array[indices_M]`, gathered piece by piece."""
+
+    def make() -> Iterator[np.ndarray]:
+        for start in range(0, len(indices_M), at_once):
+            yield array[indices_M[start : start + at_once]]
+
+    return Chunks(shape=(len(indices_M), *array.shape[1:]), dtype=array.dtype.str, make=make)
+
+
+def scratch(shape: tuple[int, ...]) -> np.ndarray:
+    """uint8 zeros to be filled: in memory, or in an unnamed file beside the cache when they are more than IN_MEMORY.
+
+    Raises:
+        UserError: the disk has no room for them.
+    """
+    size = math.prod(shape)
+    if size <= IN_MEMORY:
+        return np.zeros(shape, dtype=np.uint8)
+    try:
+        directory().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory()) as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)  # a hole that cannot be filled later would end the process
+            return np.memmap(file, dtype=np.uint8, mode="r+", shape=shape)
+    except OSError as error:
+        raise UserError(
+            f"{directory()} has no room for {size / 1e9:.1f} GB of decoded images ({error}).",
+            "Free some space, or set VIT_BENCH_CACHE to a folder on a larger disk.",
+        ) from error
+
+
+def arrays(key: str, build: Callable[[], Mapping[str, np.ndarray | Chunks]]) -> dict[str, np.ndarray]:
+    """The arrays stored under `key` as read-only memory maps; built and stored first where missing or damaged."""
+    entry = directory() / key
+    found = _open(entry)
+    if found is not None:
+        return found
+    built = {
+        name: value if isinstance(value, Chunks) else np.ascontiguousarray(value) for name, value in build().items()
+    }
+    try:
+        _store(entry, built)
+    except OSError as error:
+        warnings.warn(f"The cache {entry} cannot be written ({error}); the next run prepares it again.", stacklevel=2)
+        return _whole(built)
+    return _open(entry) or _whole(built)
+
+
+def _whole(built: Mapping[str, np.ndarray | Chunks]) -> dict[str, np.ndarray]:
+    return {name: value.whole() if isinstance(value, Chunks) else value for name, value in built.items()}
+
+
+def _open(entry: Path) -> dict[str, np.ndarray] | None:
+    """The entry's arrays, or None when it is absent or any byte of it is not what was written."""
+    try:
+        manifest = json.loads((entry / MANIFEST).read_text())
+        found = {}
+        for name, promised in manifest["arrays"].items():
+            path = entry / f"{name}.npy"
+            if not _verify(path, size=promised["size"], sha256=promised["sha256"]):
+                return None
+            found[name] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return found
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _verify(path: Path, *, size: int, sha256: str) -> bool:
+    status = path.stat()
+    seen = (str(path), status.st_size, status.st_mtime_ns)
+    if status.st_size != size:
+        return False
+    if seen not in _verified:
+        if file_sha256(path) != sha256:
+            return False
+        _verified.add(seen)
+    return True
+
+
+def _store(entry: Path, built: Mapping[str, np.ndarray | Chunks]) -> None:
+    """Write beside the final place, sync, then rename. Of two writers either may win: they wrote the same content."""
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{entry.name}-", dir=entry.parent))
+    try:
+        manifest: dict[str, dict[str, dict[str, object]]] = {"arrays": {}}
+        for name, value in built.items():
+            path = temporary / f"{name}.npy"
+            with open(path, "wb") as file:
+                if isinstance(value, Chunks):
+                    value.save(file)
+                else:
+                    np.save(file, value, allow_pickle=False)
+                file.flush()
+                os.fsync(file.fileno())
+            manifest["arrays"][name] = {"size": path.stat().st_size, "sha256": file_sha256(path)}
+        with open(temporary / MANIFEST, "w") as file_text:
+            json.dump(manifest, file_text, indent=1, sort_keys=True)
+            file_text.flush()
+            os.fsync(file_text.fileno())
+        if entry.exists() and _open(entry) is None:
+            shutil.rmtree(entry, ignore_errors=True)
+        try:
+            os.rename(temporary, entry)
+        except OSError:
+            if _open(entry) is None:  # not another writer's good entry: a real failure
+                raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def fingerprint(settings: object, files: Sequence[Path], *, read_up_to: int = 1 << 30) -> str:
+    """16 hex digits over settings and source files: a key for what is decoded from them.
+
+    Files of up to `read_up_to` bytes in all count with their bytes. More would take minutes to read at every start:
+    then their names, sizes and times of change count.
+    """
+    digest = hashlib.sha256(repr(settings).encode())
+    status = [path.stat() for path in files]
+    by_content = sum(entry.st_size for entry in status) <= read_up_to
+    for path, entry in zip(files, status, strict=True):
+        said = file_sha256(path) if by_content else f"{path} {entry.st_size} {entry.st_mtime_ns}"
+        digest.update(f"{path.name} {said}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()[:16]
+
+
+def file_sha256(path: Path) -> str:
+    """Hex sha256 of a file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,136 @@
+"""Scenes of a few shapes, for tasks about structure: how many, where, at which angle, how far apart.
+
+What a task asks is balanced over the classes; everything else about a scene (shape, size, brightness, background,
+noise) is drawn independently of the answer. Every scene is a pure function of (task, split, index).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageDraw, __version__
+
+from bench.data import cache as _cache
+from bench.data.generated.uniforms import uniforms
+from bench.data.image_set import ImageSet
+
+SIZE = 28
+OVERSAMPLE = 4
+NOISE = 8  # grey levels either way
+NUMBERS = 64  # random numbers hashed at once
+COUNTS = {"train": 2_000, "test": 1_000}
+
+# Corners on the unit circle's scale, pointing to the right; the last two are the same from no two directions.
+OUTLINES: dict[str, tuple[tuple[float, float], ...]] = {
+    "disc": tuple((math.cos(k * math.pi / 12), math.sin(k * math.pi / 12)) for k in range(24)),
+    "square": ((0.9, 0.9), (-0.9, 0.9), (-0.9, -0.9), (0.9, -0.9)),
+    "triangle": ((1.1, 0.0), (-0.6, 0.95), (-0.6, -0.95)),
+    "cross": (
+        (1, 0.35), (0.35, 0.35), (0.35, 1), (-0.35, 1), (-0.35, 0.35), (-1, 0.35),
+        (-1, -0.35), (-0.35, -0.35), (-0.35, -1), (0.35, -1), (0.35, -0.35), (1, -0.35),
+    ),
+    "arrow": ((1.2, 0.0), (0.0, 0.95), (0.0, 0.35), (-1.1, 0.35), (-1.1, -0.35), (0.0, -0.35), (0.0, -0.95)),
+    "wedge": ((1.3, 0.0), (-0.8, 0.75), (-0.35, 0.0), (-0.8, -0.75)),
+}  # fmt: skip
+ANY = ("disc", "square", "triangle", "cross")
+POINTED = ("arrow", "wedge")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """One shape: outline, centre and radius in pixels of the finished image, angle in radians, brightness above 0."""
+
+    outline: str
+    x: float
+    y: float
+    radius: float
+    angle: float
+    ink: float
+
+
+class Dice:
+    """The random numbers of one scene, in order, as many as it takes."""
+
+    def __init__(self, address: str) -> None:
+        blocks = (uniforms(f"{address}/{block}", count=NUMBERS).tolist() for block in itertools.count())
+        self._numbers = itertools.chain.from_iterable(blocks)
+
+    def between(self, low: float, high: float) -> float:
+        return low + (high - low) * next(self._numbers)
+
+    def pick(self, options: tuple[str, ...]) -> str:
+        return options[int(next(self._numbers) * len(options))]
+
+
+Compose = Callable[[int, Dice], list[Shape]]
+
+
+def image_set(name: str, split: str, *, compose: Compose, classes: tuple[str, ...], revision: int) -> ImageSet:
+    """A task's scenes, COUNTS of each split, classes in turn; drawn once and cached.
+
+    Args:
+        compose: gives the shapes of a scene whose answer is the label.
+    """
+    count = COUNTS[split]
+    labels_N = np.arange(count, dtype=np.int64) % len(classes)
+
+    def build() -> dict[str, np.ndarray]:
+        images_NHW = np.empty((count, SIZE, SIZE), dtype=np.uint8)
+        for index, label in enumerate(labels_N.tolist()):
+            dice = Dice(f"{name}/{revision}/{split}/{index}")
+            shapes = compose(label, dice)
+            images_NHW[index] = draw(
+                shapes, ground=dice.between(10, 70), noise=f"{name}/{revision}/{split}/{index}/noise"
+            )
+        return {"images": images_NHW[..., None]}
+
+    stored = _cache.arrays(f"{name}-r{revision}-{split}-{count}-pillow{__version__}", build)
+    return ImageSet(
+        name=name,
+        split=split,
+        images_NHWC=stored["images"],
+        labels_N=labels_N,
+        class_names=classes,
+        kind="rendered",
+        source="drawn",
+    )
+
+
+def draw(shapes: list[Shape], *, ground: float, noise: str) -> np.ndarray:
+    """uint8 (28, 28): shapes on a plain ground, smoothed at their edges, with noise from the stream named."""
+    side = SIZE * OVERSAMPLE
+    canvas = Image.new("L", (side, side), round(ground))
+    pen = ImageDraw.Draw(canvas)
+    for shape in shapes:
+        pen.polygon(corners(shape), fill=round(min(255.0, ground + shape.ink)))
+    smooth_HW = np.asarray(canvas.reduce(OVERSAMPLE), dtype=np.int16)
+    noise_HW = (uniforms(noise, count=SIZE * SIZE).reshape(SIZE, SIZE) * (2 * NOISE + 1)).astype(np.int16) - NOISE
+    return np.clip(smooth_HW + noise_HW, 0, 255).astype(np.uint8)
+
+
+def corners(shape: Shape) -> list[tuple[int, int]]:
+    """The outline on the oversampled grid; whole numbers, so that no machine rounds an edge differently."""
+    cos, sin = math.cos(shape.angle), math.sin(shape.angle)
+    return [
+        (
+            round((shape.x + shape.radius * (cos * u - sin * v)) * OVERSAMPLE),
+            round((shape.y + shape.radius * (sin * u + cos * v)) * OVERSAMPLE),
+        )
+        for u, v in OUTLINES[shape.outline]
+    ]
+
+
+def somewhere(dice: Dice, *, radius: float, margin: float = 0.5) -> tuple[float, float]:
+    """A centre for a shape of a radius, wholly inside the picture."""
+    reach = 1.3 * radius + margin
+    return dice.between(reach, SIZE - reach), dice.between(reach, SIZE - reach)
+
+
+def look(dice: Dice, outlines: tuple[str, ...] = ANY) -> dict[str, Any]:
+    """What no task asks about: outline, angle and brightness."""
+    return {"outline": dice.pick(outlines), "angle": dice.between(0, 2 * math.pi), "ink": dice.between(90, 185)}

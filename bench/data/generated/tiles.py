@@ -1,0 +1,124 @@
+"""Tiles of the pictures that scikit-image carries: which picture is a tile from? Training and test tiles come from
+different parts of each picture, so that nothing is recognised by having been seen.
+
+Tiles are 28 px and do not overlap. `name:56px` cuts larger ones at the same distance, which do overlap within a split:
+images that hold more than a network of 28 px sees, as photographs do for fine-tuning at a higher resolution.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from bench.core.errors import UserError
+from bench.data import cache as _cache
+from bench.data.image_set import ImageSet
+
+STEP = 28  # pixels from one tile to the next
+OPTIONS = "name:56px cuts tiles of 56 px, or of any size from 8 to 128 px"
+TRAIN_SHARE = 2 / 3  # of every picture's columns of tiles, from the left
+PLAIN = 2.0  # grey levels: a tile that varies less shows nothing
+HOW_TO_GET = (
+    "Install the package scikit-image, or put its folder skimage/data into <data root>/scikit-image. "
+    "It is part of the extra `data`."
+)
+
+
+def image_set(
+    name: str,
+    split: str,
+    *,
+    files: Mapping[str, str],
+    kind: str,
+    revision: int,
+    root: Path | None,
+    option: str = "",
+    level: bool = False,
+) -> ImageSet:
+    """Grey tiles, the left two thirds of each picture to train, the right third to test, no pixel in common.
+
+    Args:
+        files: class name -> file of scikit-image.
+        option: "" for 28 px, or a size such as "56px".
+        level: give every tile the same mean and contrast, so that only its texture tells.
+
+    Raises:
+        UserError: a file is missing or cannot be read, or an option that is no size.
+    """
+    side = side_of(option, name)
+    folder = folder_with(tuple(files.values()), root)
+    if folder is None:
+        raise UserError(f"Data set {name!r} is not on this machine.", HOW_TO_GET)
+    paths = [folder / file for file in files.values()]
+
+    def build() -> dict[str, np.ndarray]:
+        tiles = [_tiles(_read(path), split, side) for path in paths]
+        tiles = [_levelled(part) for part in tiles] if level else tiles
+        labels = [np.full(len(part), label) for label, part in enumerate(tiles)]
+        return {"images": np.concatenate(tiles)[..., None], "labels": np.concatenate(labels)}
+
+    key = _cache.fingerprint((revision, split, level, side, STEP, TRAIN_SHARE, PLAIN), paths)
+    stored = _cache.arrays(f"{name}-{split}-{key}", build)
+    return ImageSet(
+        name=f"{name}:{option}" if option else name,
+        split=split,
+        images_NHWC=stored["images"],
+        labels_N=stored["labels"],
+        class_names=tuple(files),
+        kind=kind,
+        source="scikit-image",
+    )
+
+
+def folder_with(files: tuple[str, ...], root: Path | None) -> Path | None:
+    """The folder that holds all of these files: below the data root, or in scikit-image (which is not imported)."""
+    folders = [root / "scikit-image"] if root is not None else []
+    found = importlib.util.find_spec("skimage")
+    if found is not None and found.submodule_search_locations:
+        folders.append(Path(found.submodule_search_locations[0]) / "data")
+    return next((folder for folder in folders if all((folder / file).is_file() for file in files)), None)
+
+
+def _read(path: Path) -> np.ndarray:
+    """uint8 grey picture (H, W)."""
+    try:
+        with Image.open(path) as picture:
+            return np.asarray(picture.convert("L"))
+    except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+        raise UserError(f"{path} cannot be read: {error}.", "Install the package scikit-image again.") from error
+
+
+def side_of(option: str, name: str) -> int:
+    """Pixels per side of a tile: "56px" -> 56, "" -> 28."""
+    if not option:
+        return STEP
+    match = re.fullmatch(r"(\d{1,3})px", option)
+    if match is None or not 8 <= int(match.group(1)) <= 128:
+        raise UserError(f"Data set {name!r} has no option {option!r}.", f"{OPTIONS}.")
+    return int(match.group(1))
+
+
+def _tiles(picture_HW: np.ndarray, split: str, side: int) -> np.ndarray:
+    """uint8 tiles (N, side, side) of one split, those that show nothing left out."""
+    height, width = picture_HW.shape
+    border = round(width // STEP * TRAIN_SHARE) * STEP
+    first, end = (0, border) if split == "train" else (border, width)
+    tiles_NHW = np.stack(
+        [
+            picture_HW[top : top + side, left : left + side]
+            for left in range(first, end - side + 1, STEP)
+            for top in range(0, height - side + 1, STEP)
+        ]
+    )
+    return tiles_NHW[tiles_NHW.std(axis=(1, 2)) >= PLAIN]
+
+
+def _levelled(tiles_NHW: np.ndarray) -> np.ndarray:
+    """The tiles at mean 128 and a standard deviation of 48 grey levels."""
+    mean_N11, std_N11 = (f(axis=(1, 2), keepdims=True) for f in (tiles_NHW.mean, tiles_NHW.std))
+    return np.clip(np.rint(128 + 48 * (tiles_NHW - mean_N11) / std_N11), 0, 255).astype(np.uint8)

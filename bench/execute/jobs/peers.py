@@ -1,0 +1,202 @@
+"""Trains one model in this project's step and in other libraries' loops, side by side, and times them in turns.
+
+Each contender is a process of its own (`bench.execute.peers.entrant`), so that each has the environment its users have;
+only one works at a time. All train from the same weights on the same batches of the same images, held in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.core.spec import Cell, to_json
+
+if TYPE_CHECKING:
+    from bench.execute.jobs._contract import JobContext
+    from bench.execute.peers.contenders import Contender
+
+REVISION = 1
+ROUNDS = {"cpu": 7, "cuda": 9}
+WINDOW_SECONDS = {"cpu": 0.8, "cuda": 1.5}
+PHASES = 3
+
+
+def expected_seconds(cell: Cell) -> float:
+    """About how long one cell takes, for a plan: windows have a fixed length, starting up takes most of the rest."""
+    return 110.0
+
+
+def run(cell: Cell, context: JobContext) -> dict[str, Any]:
+    """Race a cell. A library that is missing, or that has no such model, is part of the result.
+
+    Raises:
+        UserError: the model cannot be built at this size, or the data are missing.
+        Interrupted: a signal asked for a stop; the race starts anew next time.
+    """
+    from bench.core.errors import Interrupted
+    from bench.cost import flops, peaks
+    from bench.data.load import load
+    from bench.execute.peers.contenders import contenders
+
+    started = time.perf_counter()
+    kind = context.device.partition(":")[0]
+    classes = load(cell.data, "train", root=context.data_root, num_images=cell.num_images).num_classes
+    sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
+    cost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
+    peak = {d: peaks.peak(d, device=context.device, threads=context.threads) for d in ("float32", "bfloat16")}
+    entrants = [Entrant(contender, cell, context) for contender in contenders(kind, threads=context.threads)]
+    try:
+        race(entrants, cell, context, kind)
+    finally:
+        for entrant in entrants:
+            entrant.stop()
+    if context.should_stop():
+        raise Interrupted("the race was not finished")
+    per_image = cost.train_flops_per_image["dense"]
+    best = max(p.flops_per_second for p in peak.values())
+    found = {
+        "revision": REVISION,
+        "contenders": [entrant.summary(per_image, best) for entrant in entrants],
+        "peaks": {dtype: p.flops_per_second for dtype, p in peak.items()},
+        "window_seconds": WINDOW_SECONDS[kind],
+        "batch": cell.recipe.batch,
+    }
+    return body(cell, context, cost, classes, found, peak["bfloat16"], time.perf_counter() - started)
+
+
+class Entrant:
+    """A contender's processes, and what they have shown."""
+
+    def __init__(self, contender: Contender, cell: Cell, context: JobContext) -> None:
+        self.contender, self.context, self.batch = contender, context, cell.recipe.batch
+        self.facts: dict[str, Any] = {}
+        self.rates: list[float] = []
+        self.left_out = contender.missing
+        self.processes: list[subprocess.Popen[str]] = []
+        self.task = {
+            "cell": to_json(cell), "contender": dataclasses.asdict(contender), "device": context.device,
+            "threads": max(1, context.threads // contender.processes),
+            "data_root": str(context.data_root) if context.data_root else None,
+        }  # fmt: skip
+        self.complaints: Path = context.attempt / f"{contender.name.replace(', ', '-').replace(' ', '-')}.txt"
+
+    def start(self) -> None:
+        """Start, train the compared steps, warm up; afterwards it waits."""
+        if self.left_out:
+            return
+        self.context.log(f"starting {self.contender.name}")
+        environment = self.contender.environment(self.context.device.partition(":")[0])
+        with open(self.complaints, "w", encoding="utf-8") as errors:
+            self.processes = [
+                subprocess.Popen(
+                    [sys.executable, "-m", "bench.execute.peers.entrant"],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                    stderr=errors, text=True, env=environment,
+                )
+                for _ in range(self.contender.processes)
+            ]  # fmt: skip
+        answers = self.ask(json.dumps(self.task))
+        self.facts = answers[0] if answers else {}
+        self.left_out = self.facts.pop("left_out", self.left_out)
+        if self.left_out:
+            self.stop()  # now: a process that ends by itself would take its time from the first window
+
+    def window(self, seconds: float) -> None:
+        """Its turn: as many steps in each process, until the last has done them."""
+        if self.left_out:
+            return
+        calls = max(1, round(seconds / self.facts["call_seconds"]))
+        if answers := self.ask(str(calls)):
+            self.rates.append(calls * self.batch * len(answers) / max(answer["seconds"] for answer in answers))
+
+    def ask(self, line: str) -> list[dict[str, Any]]:
+        """The processes' answers to a line; none, and it is left out from then on, where one has died."""
+        for process in self.processes:
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(line + "\n")
+                process.stdin.flush()
+        answers = [process.stdout.readline() for process in self.processes if process.stdout is not None]
+        if all(answers):
+            return [dict(json.loads(answer)) for answer in answers]
+        dead = self.processes[answers.index("")]
+        last = (self.complaints.read_text(encoding="utf-8").strip().splitlines() or ["no message"])[-1]
+        self.left_out = f"failed: {last} (exit code {dead.wait()})"
+        self.context.log(f"{self.contender.name} {self.left_out}")
+        return []
+
+    def stop(self) -> None:
+        """End the processes."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    def summary(self, flops_per_image: int, peak: float) -> dict[str, Any]:
+        """As it stands in the record."""
+        from bench.cost.timing import spread
+
+        rates = spread(self.rates)
+        used = None if rates["median"] is None else rates["median"] * flops_per_image / peak
+        return {
+            "name": self.contender.name,
+            "package": self.contender.package,
+            "left_out": self.left_out,
+            "windows": self.rates,
+            "images_per_second": rates,
+            "share_of_peak": used,
+            **self.facts,
+        }
+
+
+def race(entrants: list[Entrant], cell: Cell, context: JobContext, kind: str) -> None:
+    """Start all, one after the other; then rounds in which each has its turn, every other round backwards."""
+    for number, entrant in enumerate(entrants):
+        context.progress({"done": number, "total": len(entrants) + ROUNDS[kind], "phase": "starting"})
+        if context.should_stop():
+            return
+        entrant.start()
+    for number in range(ROUNDS[kind]):
+        context.progress({"done": len(entrants) + number, "total": len(entrants) + ROUNDS[kind], "phase": "racing"})
+        for entrant in entrants if number % 2 == 0 else reversed(entrants):
+            if context.should_stop():
+                return
+            entrant.window(WINDOW_SECONDS[kind])
+
+
+def body(
+    cell: Cell, context: JobContext, cost: Any, classes: int, found: dict[str, Any], peak: Any, seconds: float
+) -> dict[str, Any]:
+    """The record's body: "peers" holds the findings."""
+    from bench.cost import units
+    from bench.execute.jobs._facts import model_facts
+
+    ours = next(c for c in found["contenders"] if c["package"] is None)
+    devices = context.threads if context.device == "cpu" else 1
+    return {
+        "status": "failed" if ours["left_out"] else "complete",
+        "reason": ours["left_out"],
+        "model": model_facts(cell.model, cost),
+        "data": {"name": cell.data, "num_images": cell.num_images, "num_classes": classes},
+        "horizons": [],
+        "peers": found,
+        "peak_flops_per_second": peak.flops_per_second,
+        "peak_source": peak.source,
+        "cost": {
+            "seconds": {"train": 0.0, "evaluate": seconds, "save": 0.0, "wait": 0.0, "total": seconds},
+            "spent_images": 0,
+            "spent_flops": {"dense": 0, "paper": 0},
+            "core_days": units.core_days(seconds, devices),
+            "devices": devices,
+            "device": context.device,
+            "threads": context.threads,
+            "dtype": ours.get("dtype"),
+            "peak_memory_bytes": None,
+            "flop_convention": "FLOP = 2 MAC; training = 3 forward; shares of the peak count dense convolutions",
+        },
+    }

@@ -1,0 +1,332 @@
+"""Pre-trains a cell's model, reads it at every horizon, and returns the record's body."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from bench.core import models, registry
+from bench.core.batching import InBatches
+from bench.core.seeds import stream
+from bench.core.spec import Cell
+from bench.cost import flops, peaks, resident, units
+from bench.cost.flops import ModelCost
+from bench.cost.profile import ACTIVE, WAIT, WARM_UP, Trace, label, profile
+from bench.cost.timing import is_out_of_memory
+from bench.data.load import check_shape, load
+from bench.execute.jobs._contract import JobContext
+from bench.execute.jobs._facts import data_facts, model_facts
+from bench.store import weights
+from bench.tasks._contract import Score, TaskContext, Unsuited
+from bench.tasks._features import extractor
+from bench.tasks._finetuner import FineTuner
+from bench.train import precision, schedule
+from bench.train.batches import Batches
+from bench.train.evaluate import top1
+from bench.train.loop import Diverged, Trainer
+from bench.train.loss import set_head_bias
+from bench.train.position import Position
+from bench.train.ranks import StartAgain
+from bench.train.smaller import note, noted
+from bench.train.step import TooLarge
+
+CONVENTION = "FLOP = 2 MAC; training = 3 forward; dense counts every convolution tap, paper leaves out zero-padded taps"
+
+
+def run(cell: Cell, context: JobContext) -> dict[str, Any]:
+    """Train and evaluate one cell, continuing from its newest checkpoint.
+
+    Raises:
+        Interrupted: a signal asked for a stop; everything is saved.
+        UserError: the data are missing, the model does not fit the images, the disk is full.
+    """
+    started = time.perf_counter()
+    resident.forget_peak(context.device)
+    torch.set_num_threads(context.threads)
+    job = context.ranks.everywhere(lambda: TrainJob(cell, context))
+    waited = time.perf_counter() - started
+    with profile(context.attempt / "trace", enabled=context.profile, device=context.device) as trace:
+        trainer = job.trainer(on_step=job.traced(trace) if context.profile else trace.step)
+        trainer.resume()
+        if (images := context.ranks.lead(lambda: noted(context.directory.attempts()))) is not None:
+            trainer.shrink(images)
+        trainer.position.seconds["wait"] += waited
+        return _run(job, trainer)
+
+
+def _run(job: TrainJob, trainer: Trainer) -> dict[str, Any]:
+    """Train; divergence and lack of memory are results."""
+    status, reason = "complete", None
+    try:
+        rows = trainer.run()
+        with trainer.average.applied():
+            job.keep_weights()
+    except Diverged as error:
+        status, reason, rows = "diverged", str(error), trainer.position.rows
+    except StartAgain as again:
+        note(job.context.attempt, again.micro_batch)
+        raise
+    except (RuntimeError, MemoryError) as error:
+        known_to_all = job.ranks.size == 1 or isinstance(error, TooLarge)
+        if not known_to_all or not is_out_of_memory(error):
+            raise
+        status, reason, rows = "oom", (str(error) or "out of memory").splitlines()[0], trainer.position.rows
+    body = job.body(trainer.position, rows, status=status, reason=reason)
+    return body | {"curve": trainer.curve.points()}
+
+
+class TrainJob:
+    """The parts of one training cell: data, model, costs, and how a horizon becomes a row."""
+
+    def __init__(self, cell: Cell, context: JobContext) -> None:
+        self.cell, self.context, self.ranks = cell, context, context.ranks
+        self.train = load(cell.data, "train", root=context.data_root, num_images=cell.num_images)
+        self.val = load(cell.data, "test", root=context.data_root)
+        self._check_images()
+        sizes: dict[str, Any] = {
+            "image_size": cell.image_size, "channels": cell.channels, "num_classes": self.train.num_classes,
+        }  # fmt: skip
+        self.cost: ModelCost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
+        self._sizes = sizes
+        self.model = self._fresh_model().to(context.device)
+        self.ranks.check(self.model)
+        self.trained = self.model  # what the steps change; another module where it is spread over ranks
+        self.dtype = precision.resolve(cell.recipe.dtype, context.device, self.model)
+        self.peak = peaks.peak(self.dtype, device=context.device, threads=context.threads)
+        self.batches = InBatches(device=context.device)  # of evaluation
+
+    def _check_images(self) -> None:
+        shape, cell = self.train.images_NHWC.shape[1:], self.cell
+        check_shape(cell.data, shape, image_size=cell.image_size, channels=cell.channels)
+
+    @property
+    def trains(self) -> bool:
+        return self.cell.horizons != (0,)
+
+    def _fresh_model(self) -> nn.Module:
+        """The model with its initial weights: a pure function of the cell's seed, for any model whatever."""
+        torch.manual_seed(stream(self.cell.seed, "init"))
+        model = models.build(self.cell.model, **self._sizes, **dict(self.cell.model_options))
+        set_head_bias(model, self.cell.recipe, self.train.num_classes)
+        return model
+
+    def initialise(self) -> None:
+        """Put the initial weights back."""
+        own, fresh = self.trained.state_dict(), self._fresh_model().state_dict()
+        self.trained.load_state_dict({name: self.ranks.part(value, like=own[name]) for name, value in fresh.items()})
+
+    def trainer(self, *, on_step: Callable[[], None]) -> Trainer:
+        recipe, context = self.cell.recipe, self.context
+        batches = None
+        if self.trains:
+            batches = Batches(self.train, recipe=recipe, seed=self.cell.seed, device=context.device, ranks=self.ranks)
+        dtype = precision.resolve(recipe.dtype, context.device, self.model)
+        self.trained = self.ranks.shard(self.model, sharding=recipe.sharding, dtype=dtype)
+        return Trainer(
+            model=self.trained,
+            initialise=self.initialise,
+            batches=batches,
+            recipe=recipe,
+            horizons=self.cell.horizons,
+            seed=self.cell.seed,
+            device=context.device,
+            folder=context.directory.checkpoints,
+            evaluate=self.row,
+            progress=context.progress,
+            should_stop=context.should_stop,
+            log=context.log,
+            on_step=on_step,
+            ranks=self.ranks,
+            content=self.train.content_hash,
+        )
+
+    def traced(self, trace: Trace) -> Callable[[], None]:
+        """What follows each step while a trace is made: a batch of evaluation, so that the trace shows its cost too."""
+        left = iter(range(WAIT + WARM_UP + ACTIVE))
+        sample = self.val.take(np.arange(min(256, len(self.val))))
+
+        def on_step() -> None:
+            if next(left, None) is not None:
+                self.model.eval()
+                with label("evaluate"):
+                    top1(self.model, sample, device=self.context.device)
+                self.model.train()
+            trace.step()
+
+        return on_step
+
+    # -- evaluation ------------------------------------------------------------------------------------------------
+
+    def row(self, horizon: int, loss: float | None, position: Position) -> dict[str, Any]:
+        """What is known of the model at one horizon: its costs and its scores. The first rank reads it."""
+        self._put_together()
+
+        def read() -> dict[str, Any]:
+            started = time.perf_counter()
+            scores = [_score_to_json(score) for score in self.scores()]
+            evaluated = time.perf_counter() - started
+            found = self._costs(horizon, position, evaluated) | {"final_train_loss": loss, "scores": scores}
+            return found | self._smaller_batches()
+
+        return self.ranks.lead(read)
+
+    def _put_together(self) -> None:
+        """Give the model that is read the weights of one that is spread over ranks."""
+        if self.trained is not self.model:
+            weights_now = self.ranks.whole(self.trained.state_dict())
+            if self.ranks.first:
+                self.model.load_state_dict(weights_now)
+
+    def _smaller_batches(self) -> dict[str, Any]:
+        """What to say where evaluation ran out of memory: images at a time that fit; nothing where all went well.
+        Scores do not depend on them, but for the dropout of fine-tuning."""
+        found = {"evaluate": self.batches.batch if self.batches.shrunk else None, "finetune": self.tuner.micro_batch}
+        found = {kind: images for kind, images in found.items() if images is not None}
+        for kind, images in found.items():
+            self.context.log(f"out of memory in evaluation ({kind}): went on with {images} images at a time")
+        return {"smaller_batches": found} if found else {}
+
+    def scores(self) -> list[Score]:
+        """Upstream accuracy with the model's own head, then every downstream task on the frozen features."""
+        self.model.eval()
+        device, root = self.context.device, self.context.data_root
+        sizes = {"image_size": self.cell.image_size, "channels": self.cell.channels}
+        features = extractor(self.model, **sizes, device=device, batches=self.batches)
+        task_context = TaskContext(
+            features=features,
+            load=lambda name, split: load(name, split, root=root),
+            seed=self.cell.seed,
+            model=self.model,
+            fine_tune=self.tuner,
+            upstream=self.train,
+            data_root=root,
+        )
+        found = [self._upstream_score()] if self.trains else []
+        for spec in self.cell.tasks:
+            try:
+                found += registry.load("task", spec.task).evaluate(task_context, data=spec.data, **spec.kwargs)
+            except Unsuited as error:
+                found += error.missing
+                self.context.log(f"no score of {spec.task}: {error}")
+        return found
+
+    @cached_property
+    def tuner(self) -> FineTuner:
+        cell, context = self.cell, self.context
+        return FineTuner(
+            self.model, name=cell.model, options=cell.model_options, image_size=cell.image_size,
+            channels=cell.channels, device=context.device, seed=cell.seed, should_stop=context.should_stop,
+            batches=self.batches,
+        )  # fmt: skip
+
+    def _upstream_score(self) -> Score:
+        with precision.autocast(self.dtype, self.context.device):
+            right = top1(self.model, self.val, device=self.context.device, batches=self.batches)
+        value, n = right / len(self.val), len(self.val)
+        return Score(
+            task="upstream", data=self.cell.data, metric="accuracy", value=value,
+            stderr=float(np.sqrt(value * (1 - value) / n)), num_test=n, num_classes=self.val.num_classes,
+            chance=1 / self.val.num_classes,
+        )  # fmt: skip
+
+    def keep_weights(self) -> None:
+        """Keep the weights of the last horizon, for `bench.probe` and later transfer."""
+        if not self.trains:
+            return
+        cell = self.cell
+        facts = self._sizes | {"model": cell.model, "data": cell.data_name, "images_seen": cell.horizons[-1]}
+        facts["model_options"] = dict(cell.model_options)
+        self._put_together()
+        path = self.context.directory.weights / "final.safetensors"
+        self.ranks.lead(lambda: weights.write(path, self.model.state_dict(), facts))
+
+    # -- costs -----------------------------------------------------------------------------------------------------
+
+    def _costs(self, horizon: int, position: Position, evaluated: float) -> dict[str, Any]:
+        batch, per_image = self.cell.recipe.batch, self.cost.train_flops_per_image
+        steps = schedule.total_steps(horizon, batch) if horizon else 0
+        seen, spent = steps * batch, position.work * batch - self._spent(position)
+        own_seconds = self._own_seconds(position) if horizon else 0.0
+        rate = seen / own_seconds if own_seconds else None
+        flops_per_second = rate * per_image["dense"] if rate else None
+        peak = self.peak.flops_per_second * self.ranks.size
+        return {
+            "images_seen": horizon,
+            "images_trained": seen,
+            "unique_images": min(seen, len(self.train)),
+            "epochs": seen / len(self.train),
+            "steps": steps,
+            "batch": batch,
+            "train_flops": {c: f * seen for c, f in per_image.items()},
+            "spent_images": spent,
+            "spent_flops": {c: f * spent for c, f in per_image.items()},
+            "train_seconds": own_seconds,
+            "evaluate_seconds": evaluated,
+            "images_per_second": rate,
+            "flops_per_second": flops_per_second,
+            "utilisation": flops_per_second / peak if flops_per_second else None,
+            "core_days": units.core_days(own_seconds, devices=self.devices),
+        }
+
+    @property
+    def devices(self) -> int:
+        """What core-days count: CPU threads, or accelerators, of all ranks."""
+        return self.ranks.size * (self.context.threads if self.context.device == "cpu" else 1)
+
+    def _spent(self, position: Position) -> int:
+        return sum(row["spent_images"] for row in position.rows)
+
+    def _own_seconds(self, position: Position) -> float:
+        """Training time of this horizon as if trained alone: the trunk up to the branch, and the branch."""
+        segments = schedule.segments(self.cell.recipe, self.cell.horizons)
+        total = position.current_seconds
+        for index in range(position.segment - 1, -1, -1):
+            if segments[index].is_branch:
+                if self.cell.recipe.schedule == "separate":
+                    break
+                continue
+            total += position.segment_seconds[index]
+        return total
+
+    def body(
+        self, position: Position, rows: list[dict[str, Any]], *, status: str, reason: str | None
+    ) -> dict[str, Any]:
+        """The record's body, as described in bench/store/records.py."""
+        cell, cost, per_image = self.cell, self.cost, self.cost.train_flops_per_image
+        seconds = position.seconds | {"total": sum(position.seconds.values())}
+        spent = position.work * cell.recipe.batch
+        return {
+            "status": status,
+            "reason": reason,
+            "model": model_facts(cell.model, cost),
+            "data": data_facts(cell, self.train, self.val),
+            "horizons": rows,
+            "peak_flops_per_second": self.peak.flops_per_second,
+            "peak_source": self.peak.source,
+            "cost": {
+                "seconds": seconds,
+                "spent_images": spent,
+                "spent_flops": {c: f * spent for c, f in per_image.items()},
+                "core_days": units.core_days(seconds["train"], devices=self.devices),
+                "devices": self.devices,
+                "ranks": self.ranks.size,
+                "sharding": cell.recipe.sharding if self.ranks.size > 1 else None,
+                "device": self.context.device,
+                "threads": self.context.threads,
+                "dtype": self.dtype,
+                "micro_batches": position.micro_batches,  # where memory ran out: after how many steps, and what fitted
+                "peak_memory_bytes": resident.peak_bytes(self.context.device),
+                "flop_convention": CONVENTION,
+            },
+        }
+
+
+def _score_to_json(score: Score) -> dict[str, Any]:
+    return asdict(score) | {"detail": dict(score.detail)}

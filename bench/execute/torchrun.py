@@ -1,0 +1,90 @@
+"""Starts one worker as several ranks here: `python -m bench.execute.torchrun --ranks 2 <bench.worker options>`.
+
+This is torchrun, called as a library so that a rank's end becomes one sentence. `torchrun -m bench.worker …` does the
+same, on many machines too, with torchrun's own account of what failed.
+
+Ranks of a sharded model that end because memory ran out on one are started again, with smaller micro-batches (torchrun
+does so where it is given `--max-restarts`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError, command
+from bench.train.ranks import EXIT_AGAIN
+
+PATIENCE = 50  # seconds that ranks get to save after a signal, or to notice that one of them is gone
+LOOK = 0.2  # seconds between looks at the ranks, and at the parent
+
+
+def watch(parent: int) -> None:
+    """Stop the ranks, as a signal would, when the process that started this one is gone."""
+    while os.getppid() == parent:
+        time.sleep(LOOK)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def outcome(failures: Mapping[int, Any], *, ranks: int) -> int:
+    """The exit code for the ranks that failed first: torchrun's ProcessFailure by rank.
+
+    Raises:
+        UserError: one was killed; the others cannot say by what.
+    """
+    codes = {number: failure.exitcode for number, failure in failures.items()}
+    for first in (EXIT_INTERRUPTED, EXIT_AGAIN):
+        if first in codes.values():
+            return first
+    killed = {number: code for number, code in codes.items() if code < 0}
+    if killed:
+        number, code = min(killed.items())
+        name = signal.Signals(-code).name
+        raise UserError(
+            f"Rank {number} of {ranks} was killed by {name}; is memory short? All ranks have ended.",
+            "Run the same command to continue, with any number of ranks; nothing saved is lost.",
+        )
+    return EXIT_USAGE if EXIT_USAGE in codes.values() else EXIT_FAILED
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
+    options, worker = parser.parse_known_args(argv)
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):  # until torchrun takes them over
+        signal.signal(number, lambda *_: sys.exit(EXIT_INTERRUPTED))
+
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    if options.parent is not None:
+        threading.Thread(target=watch, args=(options.parent,), daemon=True).start()
+    config = LaunchConfig(
+        min_nodes=1, max_nodes=1, nproc_per_node=options.ranks, run_id=f"vit-bench-{os.getpid()}", max_restarts=0,
+        rdzv_backend="c10d", rdzv_endpoint="localhost:0", local_addr="localhost", monitor_interval=LOOK,
+    )  # fmt: skip
+    config.signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR2"
+    while True:
+        try:
+            elastic_launch(config, sys.executable)("-m", "bench.worker", *worker, "--parent", str(os.getpid()))
+            return EXIT_OK
+        except SignalException:
+            return EXIT_INTERRUPTED
+        except ChildFailedError as error:
+            code = outcome(error.failures, ranks=options.ranks)
+            if code != EXIT_AGAIN:  # each time with half as many images at a time: it ends
+                return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""What the speed suite times: inference, a training step, a compiled model, and a reference, on made-up images."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from bench.core import models
+from bench.core.spec import Recipe
+from bench.cost import memory
+from bench.cost import timing as speed
+from bench.cost.profile import label
+from bench.cost.timing import Workload
+from bench.train import precision
+from bench.train.optim import make_optimizer
+from bench.train.step import Step
+
+CLASSES = 1000
+BUDGET = 16 * 2**30
+BUDGET_NAME = "16 GiB, the memory of one TPUv3 core"
+REFERENCE: dict[str, Any] = {"model": "ViT-nano/7", "image_size": 28, "channels": 1, "num_classes": 10}
+REFERENCE_BATCH = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """One model at one input size on one device; `dtype` is that of the forward pass, as in training."""
+
+    model: str
+    image_size: int
+    channels: int
+    device: str
+    dtype: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def build(self, device: str | None = None) -> nn.Module:
+        """The model with its initial weights, in evaluation mode; on `device` "meta" without any."""
+        torch.manual_seed(0)
+        sizes: dict[str, Any] = {"image_size": self.image_size, "channels": self.channels, "num_classes": CLASSES}
+        if device == "meta":
+            with torch.device("meta"):
+                return models.build(self.model, **sizes, **dict(self.options)).eval()
+        return models.build(self.model, **sizes, **dict(self.options)).to(self.device).eval()
+
+    def images(self, batch: int) -> torch.Tensor:
+        """Made-up images in [-1, 1], x_BCHW."""
+        generator = torch.Generator().manual_seed(0)
+        shape = (batch, self.channels, self.image_size, self.image_size)
+        return torch.rand(shape, generator=generator).mul_(2).sub_(1).to(self.device)
+
+    def inference(self, model: Callable[..., Any], batch: int) -> Workload:
+        """A forward pass. Its images are made at the first call (never inside a window): they may find no room."""
+        kept: list[torch.Tensor] = []
+
+        def call() -> None:
+            if not kept:
+                kept.append(self.images(batch))
+            with torch.inference_mode(), precision.autocast(self.dtype, self.device):
+                model(kept[0])
+
+        return Workload(name=f"inference {batch}", call=call, images=batch)
+
+    def training(self, model: nn.Module, batch: int) -> Workload:
+        """A whole step of the training loop, at a rate that moves nothing far."""
+        recipe = Recipe(batch=batch, lr=1e-6, dtype=self.dtype)
+        step = Step(model=model, optimizer=make_optimizer(model, recipe), recipe=recipe, device=self.device)
+        kept: list[torch.Tensor] = []
+
+        def call() -> None:
+            with label("data"):
+                if not kept:
+                    kept.extend((self.images(batch), torch.arange(batch, device=self.device) % CLASSES))
+                images, labels = kept
+            step(images, labels, lr=recipe.lr, seed=0)
+            if step.micro_batch < batch:  # the step went on in parts: another workload
+                raise speed.OutOfMemory
+
+        return Workload(name=f"training {batch}", call=call, images=batch)
+
+    def largest_training(self, batch: int, *, pace: speed.Pace) -> Workload | None:
+        """A training step, warmed up, at `batch` or the largest half, quarter, … of it that fits; None if none does."""
+        model = self.build().train()
+        while batch >= 1:
+            workload = self.training(model, batch)
+            try:
+                speed.warm_up(workload, device=self.device, pace=pace)
+                return workload
+            except speed.OutOfMemory:
+                model.zero_grad(set_to_none=True)
+                batch //= 2
+        return None
+
+    def largest_inference(self, *, start: int, should_stop: Callable[[], bool]) -> int:
+        """The largest batch of inference that the device takes, found by trying."""
+        model = self.build()
+
+        def fits(batch: int) -> bool:
+            if should_stop():
+                return False
+            try:
+                speed.timed(self.inference(model, batch).call, device=self.device)
+            except speed.OutOfMemory:
+                return False
+            finally:
+                speed.release(self.device)
+            return True
+
+        return speed.search_largest(fits, start=start)
+
+
+@functools.lru_cache(maxsize=64)  # the rounds of a study ask again
+def predicted_batches(subject: Subject) -> dict[str, int]:
+    """The largest batch of inference and of training within BUDGET, from the shapes of tensors alive at once."""
+    model, shape = subject.build("meta"), (subject.channels, subject.image_size, subject.image_size)
+    return {
+        mode: memory.largest_batch(model, shape, budget=BUDGET, training=mode == "training")
+        for mode in ("inference", "training")
+    }
+
+
+def reference(device: str, dtype: str) -> Workload:
+    """Inference of a fixed small model: where its speed differs between two cells, the machine did."""
+    sizes = {key: value for key, value in REFERENCE.items() if key != "model"}
+    subject = Subject(model=REFERENCE["model"], image_size=28, channels=1, device=device, dtype=dtype)
+    model = models.build(REFERENCE["model"], **sizes).to(device).eval()
+    workload = subject.inference(model, REFERENCE_BATCH)
+    workload.name = "reference"
+    return workload

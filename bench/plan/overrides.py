@@ -1,0 +1,236 @@
+"""What a user changes about a suite's trainings: horizons, a recipe by name, single fields, sweeps of fields.
+
+    --horizons 8000,100steps,2epochs      --recipe paper:ViT-B/16:imagenet
+    --set clip=0 --set warmup=5%          --sweep lr=1e-4,3e-4,1e-3 --sweep weight_decay=0.03,0.1
+
+Every field of `bench.core.spec.Recipe` can be set; an option of the model as model.<option>. Lengths take a unit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import itertools
+import math
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from bench.core import models
+from bench.core.errors import UserError, unknown
+from bench.core.spec import CHOICES, Cell, Recipe
+from bench.suites import _paper
+from bench.suites._contract import merge
+
+LENGTH = re.compile(r"(\d{1,18}(?:\.\d+)?(?:e\d\d?)?)\s*(images?|steps?|epochs?|%)?")
+MODEL = "model."  # before the name of an option of the model
+OF_THE_STUDY = ("name", "image_size", "channels", "num_classes")  # what a model is told beside its options
+WORDS = {"true": True, "yes": True, "false": False, "no": False}
+MOST = 10_000  # values of a sweep, all combinations
+DEFAULTS = {entry.name: getattr(Recipe(), entry.name) for entry in fields(Recipe)}
+Setting = tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overrides:
+    """Changes as they were typed; `apply` turns them into cells."""
+
+    recipe: str | None = None
+    horizons: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    sweeps: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @classmethod
+    def parsed(cls, arguments: argparse.Namespace) -> Overrides:
+        """From a parsed command line.
+
+        Raises:
+            UserError: an unknown recipe or field, or a setting without a value.
+        """
+        if arguments.recipe:
+            _paper.row(arguments.recipe)
+        sweeps = tuple((key, _split(text)) for key, text in map(_pair, arguments.sweep))
+        for key, values in sweeps:
+            if not values:
+                raise UserError(f"--sweep {key} has no values.", f"For example --sweep {key}={_example(key)}.")
+        if (total := math.prod(len(values) for _, values in sweeps)) > MOST:
+            raise UserError(f"These sweeps have {total:,} combinations.", f"Sweep over {MOST:,} at most.")
+        settings = tuple(map(_pair, arguments.set))
+        twice = {key for key, _ in settings} & {key for key, _ in sweeps}
+        if twice:
+            raise UserError(f"{sorted(twice)[0]} is both set and swept.", "Give one of --set and --sweep.")
+        return cls(recipe=arguments.recipe, horizons=arguments.horizons or (), settings=settings, sweeps=sweeps)
+
+    def apply(self, cells: Sequence[Cell], *, data_root: Path | None = None) -> list[Cell]:
+        """The cells that train, changed; what trains nothing (raw pixels) stays.
+
+        Raises:
+            UserError: a value that its field does not take, or horizons that are no ascending list.
+        """
+        if self == Overrides():
+            return list(cells)
+        changed = (self._changed(cell, data_root) if cell.horizons != (0,) or cell.job != "train" else [cell]
+                   for cell in cells)  # fmt: skip
+        return merge(itertools.chain.from_iterable(changed))
+
+    def _changed(self, cell: Cell, data_root: Path | None) -> Iterator[Cell]:
+        """One cell for each combination of swept values."""
+        for values in itertools.product(*(texts for _, texts in self.sweeps)):
+            swept = tuple((key, text) for (key, _), text in zip(self.sweeps, values, strict=True))
+            yield self._one(cell, dict(self.settings + swept), data_root)
+
+    def _one(self, cell: Cell, settings: dict[str, str], data_root: Path | None) -> Cell:
+        batch = _value("batch", settings["batch"], cell) if "batch" in settings else cell.recipe.batch
+        trains = cell.job == "train"
+        if self.horizons and trains:
+            base = replace(cell, recipe=replace(cell.recipe, batch=batch))
+            ends = {_end(text, base, data_root) for text in self.horizons}
+            cell = replace(cell, horizons=tuple(sorted(ends | ({0} & set(cell.horizons)))))
+        if self.recipe and trains:
+            cell = _paper.scaled(cell, self._row_for(cell), batch=batch)
+        cell = replace(cell, recipe=replace(cell.recipe, batch=batch))
+        for key, text in settings.items():
+            if key.startswith(MODEL):
+                options = dict(cell.model_options) | {key.removeprefix(MODEL): _literal(text)}
+                cell = replace(cell, model_options=tuple(options.items()))
+            else:
+                value = _value(key, text, cell, data_root=data_root)
+                cell = replace(cell, recipe=replace(cell.recipe, **{key: value}))
+        return cell
+
+    def _row_for(self, cell: Cell) -> _paper.Row:
+        """The paper's row, if the model can be trained so.
+
+        Raises:
+            UserError: it has dropout, and the model has none.
+        """
+        assert self.recipe
+        row = _paper.row(self.recipe)
+        if row.dropout and not getattr(models.family_of(cell.model), "DROPOUT", False):
+            raise UserError(
+                f"{self.recipe} has a dropout of {row.dropout}, and {cell.model} has no dropout.",
+                "Name models that have with --models (ViTs, hybrids), or take a recipe without: "
+                f"{next(name for name, other in _paper.rows().items() if not other.dropout)}.",
+            )
+        return row
+
+
+def add_options(p: argparse.ArgumentParser) -> None:
+    """The options that make `Overrides`."""
+    p.add_argument("--horizons", type=_split, help="compute budgets instead of the suite's: 8000,16000 images seen, or "
+                   "with a unit: 500steps, 2epochs")  # fmt: skip
+    p.add_argument("--recipe", help="train as in a row of the paper's Table 3, scaled down to this batch and budget")
+    p.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE",
+                   help="change one field of every recipe, e.g. clip=0, warmup=100steps, model.dropout=0.1; "
+                   "repeatable")  # fmt: skip
+    p.add_argument("--sweep", action="append", default=[], metavar="FIELD=V1,V2,…",
+                   help="train every cell with each of these values; repeat for all combinations")  # fmt: skip
+
+
+def listing() -> str:
+    """Fields and recipes, for --help."""
+    words = "; ".join(f"{name} ({', '.join(CHOICES[name])})" if name in CHOICES else name for name in DEFAULTS)
+    parts = (f"fields of a recipe: {words}", f"recipes of the paper: {', '.join(_paper.rows())}")
+    return "\n" + "\n".join(textwrap.fill(part, 110, break_on_hyphens=False) for part in parts) + "\n"
+
+
+def duration(text: str, cell: Cell, *, data_root: Path | None = None) -> int:
+    """A length of training in images: "8000", "8000images", "100steps", "2epochs", or "5%" of the longest horizon.
+
+    Raises:
+        UserError: anything else.
+    """
+    match = LENGTH.fullmatch(text.replace("_", ""))
+    if match is None:
+        raise UserError(
+            f"{text!r} is not a length of training.", "Give images (8000), 100steps, 2epochs, or 5% for a warm-up."
+        )
+    number, unit = float(match[1]), (match[2] or "image").rstrip("s")
+    if unit == "step":
+        return round(number * cell.recipe.batch)
+    if unit == "epoch":
+        return round(number * _images_of(cell, data_root))
+    return round(number / 100 * cell.horizons[-1]) if unit == "%" else round(number)
+
+
+def _end(text: str, cell: Cell, data_root: Path | None) -> int:
+    """A horizon. Less than an image is no training, and 0 alone means the untrained network.
+
+    Raises:
+        UserError: no length, or one that comes to no image.
+    """
+    images = duration(text, cell, data_root=data_root)
+    if images == 0 and text.strip("0."):
+        raise UserError(f"A horizon of {text!r} comes to no image of {cell.data_name}.", "Give one image at least.")
+    return images
+
+
+def _images_of(cell: Cell, data_root: Path | None) -> int:
+    """Images of one epoch."""
+    from bench.plan import estimate
+
+    if cell.num_images is not None:
+        return cell.num_images
+    return estimate.data_sizes([replace(cell, tasks=())], root=data_root)[cell.data].train
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _pair(text: str) -> Setting:
+    """ "lr=1e-3" -> the field's name in full, and the value as typed."""
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not value:
+        raise UserError(f"{text!r} is no setting.", "Give field=value, e.g. lr=1e-3.")
+    key = key.replace("-", "_") if not key.startswith(MODEL) else key
+    key = f"{key}_images" if f"{key}_images" in DEFAULTS else key
+    if key.removeprefix(MODEL) in OF_THE_STUDY and key.startswith(MODEL):
+        raise UserError(f"{key} is no option: the study says what it is.", "Change it with --models or --data.")
+    if key not in DEFAULTS and not (key.startswith(MODEL) and key != MODEL):
+        raise unknown("field of a recipe", key, DEFAULTS)
+    return key, value
+
+
+def _example(key: str) -> str:
+    """Two values that a field can be swept over."""
+    default = DEFAULTS.get(key)
+    if key in CHOICES:
+        return ",".join(CHOICES[key][:2])
+    return f"{default:g},{2 * default:g}" if isinstance(default, float) and default else "1,2"
+
+
+def _value(key: str, text: str, cell: Cell, *, data_root: Path | None = None) -> Any:
+    """What was typed, as the type that the field has."""
+    default = DEFAULTS[key]
+    if key.endswith("_images"):
+        return duration(text, cell, data_root=data_root)
+    if isinstance(default, str):
+        return text
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
+        if isinstance(default, tuple):
+            return tuple(float(part) for part in text.replace("/", ",").split(","))
+        value = int(text) if isinstance(default, int) else float(text)
+        if not math.isfinite(value):
+            raise ValueError(f"{text} is no amount")
+        return value
+    except (ValueError, KeyError):
+        kind = {bool: "yes or no", tuple: "two numbers as 0.9/0.999", int: "a whole number", float: "a number"}
+        raise UserError(f"{key} cannot be {text!r}.", f"Give {kind[type(default)]}.") from None
+
+
+def _literal(text: str) -> Any:
+    """A number, a pair of them and the like, yes or no, or the text itself."""
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
+    try:
+        value = ast.literal_eval(text)
+        hash(value)  # it becomes part of a cell's identity
+        return value
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text

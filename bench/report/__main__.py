@@ -1,0 +1,54 @@
+"""Build a study's tables, figures and report from its records alone. Needs no torch; equal records, equal bytes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from bench.core.cli import parser
+from bench.core.errors import EXIT_OK, command
+from bench.report.build import PAPER, build, say, to_json
+from bench.store import index
+
+EXAMPLES = """\
+examples:
+  python -m bench.report                              the scaling study's report, from results/scaling
+  python -m bench.report --suite data --results out   another suite, another folder
+  python -m bench.report --reference paper            the paper's published points under the measured ones
+  python -m bench.report --suite paper                the paper's own tables: its figures, and its claims tested
+  python -m bench.report --suite data --into kept     the records of the grid and their report in a folder of their own
+  python -m bench.report --suite scaling --json       paths and findings for machines
+"""
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    p = parser("python -m bench.report", __doc__ or "", EXAMPLES)
+    p.add_argument("--suite", default="scaling", help="which study: its folder's name (default: scaling)")
+    p.add_argument("--results", type=Path, default=Path("results"), help="where results are (default: results)")
+    p.add_argument("--reference", choices=[PAPER], help="lay the paper's published points under the measured ones")
+    p.add_argument("--into", type=Path, help="copy the records of the study's grid to this folder, and report there")
+    p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
+    arguments = p.parse_args(argv)
+    directory, suite = arguments.results / arguments.suite, arguments.suite
+    if suite != PAPER:
+        if not directory.is_dir():
+            raise index.absent(suite, arguments.results)
+        suite = index.suite_of(directory)
+        if arguments.into:
+            from bench.store.export import collect
+
+            collect(directory, arguments.into)
+    paths = build(arguments.into or directory, suite=suite, reference=arguments.reference)
+    if arguments.json:
+        print(json.dumps(to_json(paths)))
+    else:
+        from rich.console import Console
+
+        say(paths, Console())
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

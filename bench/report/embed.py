@@ -1,0 +1,114 @@
+"""What the page carries for those who point and click: places of marks, and the facts of the records behind them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.analysis.evidence import Evidence
+from bench.core.formatting import (
+    MISSING,
+    core_days,
+    count,
+    duration,
+    flops,
+    percent,
+    short_count,
+    significant,
+)
+from bench.report.figures._contract import Saved
+
+MAX_RECORDS = 300  # records whose facts are in the page; the others are named, and lie beside it
+
+LABELS = (
+    "Status", "Reason", "Model", "Parameters", "Forward MACs per image", "Upstream", "Seed", "Recipe", "Hardware",
+    "Time", "Peak memory", "Commit", "Made",
+)  # fmt: skip
+HEADS = ("Images seen", "Epochs", "Training FLOPs", "Core-days", "Images/s", "Train loss")
+
+
+def limits(figures: Sequence[Saved]) -> dict[str, str]:
+    """Per figure, a sentence where not every mark answers to the pointer."""
+    return {
+        figure.name: f"{len(figure.spots):,} of {figure.marks:,} marks answer to the pointer."
+        for figure in figures if len(figure.spots) < figure.marks
+    }  # fmt: skip
+
+
+def page_data(evidence: Evidence, figures: Sequence[Saved]) -> str:
+    """JSON for the page's script, with nothing in it that could end a script element."""
+    kept = {f"figure-{figure.name}": figure.spots for figure in figures}
+    names = list(dict.fromkeys(cell for marks in kept.values() for spot in marks for cell in spot.cells))
+    number = {name: place for place, name in enumerate(names)}
+    means = _means(evidence, set(names[:MAX_RECORDS]))
+    by_name = {record["directory"]: record for record in evidence.records.records}
+    measures = sorted({measure for scores in means.values() for measure in scores})
+    cells = [
+        {"name": name, "facts": facts(by_name[name]), "rows": _rows(by_name[name], means, measures)}
+        if place < MAX_RECORDS else {"name": name}
+        for name, place in number.items()
+    ]  # fmt: skip
+    body = {
+        "labels": LABELS, "columns": [*HEADS, *(f"{m} [%]" for m in measures)], "cells": cells,
+        "spots": {f: [[s.x, s.y, s.text, [number[c] for c in s.cells]] for s in marks] for f, marks in kept.items()},
+    }  # fmt: skip
+    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def facts(record: Mapping[str, Any]) -> list[str]:
+    """A record's facts in the order of `LABELS`; "" where it holds none."""
+    cell, cost, env = record["cell"], record["cost"], record.get("env") or {}
+    model, data = record.get("model") or {}, record.get("data") or {}
+    macs, seconds = model.get("forward_macs") or {}, cost.get("seconds") or {}
+    recipe = [f"{name.replace('_', ' ')} {value}" for name, value in sorted((cell.get("recipe") or {}).items())]
+    images = f", {count(data['num_images'])} images" if data.get("num_images") else ""
+    hardware = [str(env[name]) for name in ("gpu", "cpu") if env.get(name)]
+    threads = [f"{env['threads']} threads"] if env.get("threads") else []
+    parts = [f"{part} {duration(seconds[part])}" for part in ("train", "evaluate", "save", "wait") if seconds.get(part)]
+    peak, made = cost.get("peak_memory_bytes"), str(env.get("time_end") or "")
+    return [
+        record["status"], record.get("reason") or "", f"{cell['model']} ({model.get('family', 'unknown')})",
+        _or_nothing(model.get("params"), short_count), _or_nothing(macs.get("paper"), short_count),
+        f"{cell['data']} ({data.get('kind', 'unknown')}){images}", str(cell.get("seed", 0)), ", ".join(recipe),
+        ", ".join([*hardware, *threads, *([str(env["dtype"])] if env.get("dtype") else [])]), ", ".join(parts),
+        f"{significant(peak / 2**20)} MiB" if peak else "", str(env.get("commit") or "")[:12],
+        made[:16].replace("T", " "),
+    ]  # fmt: skip
+
+
+def _rows(record: Mapping[str, Any], means: Mapping[Any, Mapping[str, float]], measures: Sequence[str]) -> list[Any]:
+    """One row per horizon, in the order of `HEADS` and then the measures."""
+    rows = []
+    for horizon in record["horizons"]:
+        scores = means.get((record["directory"], int(horizon["images_seen"])), {})
+        rows.append([
+            count(horizon["images_seen"]), _or_dash(horizon.get("epochs"), lambda v: significant(v, 2)),
+            _or_dash((horizon.get("train_flops") or {}).get("paper"), flops),
+            _or_dash(horizon.get("core_days"), core_days), _or_dash(horizon.get("images_per_second"), significant),
+            _or_dash(horizon.get("final_train_loss"), lambda v: f"{v:.3f}"),
+            *(percent(scores[m]) if m in scores else MISSING for m in measures),
+        ])  # fmt: skip
+    return rows
+
+
+def _means(evidence: Evidence, names: set[str]) -> dict[tuple[str, int], dict[str, float]]:
+    """Accuracies of single cells: means over draws, at the number of shots that the report shows."""
+    table = evidence.scores
+    shown = table["shots"].isna() | (table["shots"] == evidence.shots)
+    table = table[shown & table["directory"].isin(names) & table["measure"].isin(evidence.measures)]
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    grouped = table.groupby(["directory", "images_seen", "measure"], observed=True)["value"].mean()
+    for (name, seen, measure), value in grouped.items():
+        if value == value:
+            found.setdefault((str(name), int(seen)), {})[str(measure)] = float(value)
+    return found
+
+
+def _or_nothing(value: Any, text: Any) -> str:
+    return "" if value is None else text(value)
+
+
+def _or_dash(value: Any, text: Any) -> str:
+    return MISSING if value is None else text(value)

@@ -1,0 +1,200 @@
+"""Peak inference speed and largest batch size against input size, in the manner of the ViT paper's Figure 12."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from bench.analysis.evidence import Evidence, family_rank
+from bench.core.formatting import plural, significant
+from bench.report.figures import _style
+from bench.report.figures._contract import Drawing, NothingToDraw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TITLE = "Inference speed and largest batch versus input size"
+NOT_ENOUGH = "out of memory"
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """One line per model; each point is the fastest of all batch sizes, with the extremes of its windows."""
+    measured = [record for record in evidence.records.records if isinstance(record.get("speed"), dict)]
+    rows = [_row(group) for group in _grouped(measured)]
+    done = [row for row in rows if row["images_per_second"] is not None]
+    if not done:
+        raise NothingToDraw("no speed was measured")
+    names = sorted({row["model"] for row in done}, key=lambda name: _order(name, done))
+    looks = _looks(names, done)
+    with _style.context():
+        figure = _style.figure(height=4.4)
+        left, right = figure.subplots(1, 2)
+        _panel(left, done, names, looks, "images_per_second", ("min", "max"), filled=lambda row: True)
+        _panel(right, done, names, looks, "largest_batch", None, filled=lambda row: row["largest_batch_is_found"])
+        unit = "core" if all(row["device_kind"] == "cpu" for row in done) else "device"
+        left.set_ylabel(f"Peak inference speed [images/s per {unit}]")
+        right.set_ylabel(f"Largest batch [images per {unit}]")
+        handles, labels = left.get_legend_handles_labels()
+        columns = min(len(labels), 5)
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=3.2)
+    return Drawing(figure=figure, data=pd.DataFrame(rows), caption=_caption(done, rows, unit), alt=_alt(names, done))
+
+
+def _grouped(records: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The rounds (seeds) of each model at each input size on each device."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for record in records:
+        cell, where = record["cell"], record["speed"].get("environment", {})
+        key = cell["model"], cell["image_size"], where.get("device"), where.get("threads"), where.get("dtype")
+        groups.setdefault(key, []).append(record)
+    return [groups[key] for key in sorted(groups, key=str)]
+
+
+def _row(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One point: medians over rounds, extremes over all windows of all rounds. A missing number is None."""
+    first = rounds[0]
+    speeds = [record["speed"] for record in rounds]
+    where, model = speeds[0].get("environment", {}), first.get("model") or {}
+    kind = first["cost"]["device"]
+    share = where.get("threads", 1) if kind == "cpu" else 1  # speeds are per core
+
+    def middle(*path: str, scale: float = 1.0) -> float | None:
+        found = [value for speed in speeds if (value := _get(speed, *path)) is not None]
+        return statistics.median(found) / scale if found else None
+
+    windows = [rate / share for speed in speeds for rate in _get(speed, "inference", "windows") or ()]
+    largest = middle("largest_batch", "found", "inference")
+    return {
+        "model": first["cell"]["model"],
+        "family": model.get("family"),
+        "params": model.get("params"),
+        "image_size": first["cell"]["image_size"],
+        "status": first["status"] if any(s.get("inference") for s in speeds) else NOT_ENOUGH,
+        "images_per_second": middle("inference", "images_per_second", "median", scale=share),
+        "min": min(windows, default=None),
+        "max": max(windows, default=None),
+        "windows": len(windows),
+        "rounds": len(rounds),
+        "batch": middle("inference", "batch"),
+        "utilisation": middle("inference", "utilisation"),
+        "compiled_images_per_second": middle("compiled", "images_per_second", "median", scale=share),
+        "compile_seconds": middle("compiled", "compile_seconds"),
+        "training_images_per_second": middle("training", "images_per_second", "median", scale=share),
+        "training_batch": middle("training", "batch"),
+        "latency_p50_ms": middle("latency", "p50_ms"),
+        "latency_p90_ms": middle("latency", "p90_ms"),
+        "latency_p99_ms": middle("latency", "p99_ms"),
+        "largest_batch": largest if largest is not None else middle("largest_batch", "predicted", "inference"),
+        "largest_batch_is_found": largest is not None,
+        "largest_training_batch_predicted": middle("largest_batch", "predicted", "training"),
+        "budget_bytes": middle("largest_batch", "budget_bytes"),
+        "process_peak_bytes": middle("memory", "process_peak_bytes"),
+        "inference_peak_bytes": middle("memory", "inference_peak_bytes"),
+        "training_peak_bytes": middle("memory", "training_peak_bytes"),
+        "reference_images_per_second": middle("reference", "images_per_second", "median"),
+        "device_kind": kind,
+        "device": where.get("device"),
+        "threads": where.get("threads"),
+        "dtype": where.get("dtype"),
+        "torch": first.get("env", {}).get("torch"),
+        "commit": first.get("env", {}).get("commit"),
+        "peak_source": first.get("peak_source"),
+    }
+
+
+def _get(value: Any, *path: str) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _order(name: str, rows: Sequence[dict[str, Any]]) -> tuple[Any, ...]:
+    row = next(row for row in rows if row["model"] == name)
+    return family_rank(row["family"] or ""), row["params"] or 0, name
+
+
+def _looks(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Colour and marker by family, dashes by rank within it."""
+    family = {row["model"]: row["family"] or "" for row in rows}
+    looks, rank = {}, dict.fromkeys(family.values(), 0)
+    for name in names:
+        colour, marker = _style.look(family[name], family.values())
+        dash = _style.DASHES[rank[family[name]] % len(_style.DASHES)]
+        rank[family[name]] += 1
+        looks[name] = {"color": colour, "marker": marker, "linestyle": dash}
+    return looks
+
+
+def _panel(
+    axes: Axes,
+    rows: Sequence[dict[str, Any]],
+    names: Sequence[str],
+    looks: dict[str, dict[str, Any]],
+    value: str,
+    extremes: tuple[str, str] | None,
+    *,
+    filled: Callable[[dict[str, Any]], bool],
+) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    for name in names:
+        mine = [row for row in rows if row["model"] == name and row[value]]
+        mine.sort(key=lambda row: row["image_size"])
+        x, y = [row["image_size"] for row in mine], [row[value] for row in mine]
+        colour = looks[name]["color"]
+        solid = all(filled(row) for row in mine)  # predicted points are hollow
+        axes.plot(x, y, **looks[name], markersize=6.5, markerfacecolor=colour if solid else "white", linewidth=1.3,
+                  label=name)  # fmt: skip
+        if extremes is not None:
+            low, high = ([row[extreme] for row in mine] for extreme in extremes)
+            axes.vlines(x, low, high, colors=colour, linewidth=1.1)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda tick, _: _style.tick_text(tick)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    _style.plain_log_x(axes, [row["image_size"] for row in rows])
+    axes.set_xlabel("Input size [px]")
+
+
+def _caption(done: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]], unit: str) -> str:
+    windows, rounds = sorted({row["windows"] for row in done}), max(row["rounds"] for row in done)
+    parts = [
+        "Each point is the fastest of all batch sizes tried: the median of "
+        f"{windows[0] if len(windows) == 1 else f'{windows[0]}–{windows[-1]}'} windows"
+        + (f" over {rounds} rounds" if rounds > 1 else "")
+        + ", bars from the slowest to the fastest window; the models' windows take turns with a reference model's. "
+        "No data is loaded."
+    ]
+    budgets = {row["budget_bytes"] for row in done if row["largest_batch"] and not row["largest_batch_is_found"]}
+    if budgets:
+        gib = significant(max(b or 0 for b in budgets) / 2**30)
+        parts.append(f"Largest batch, hollow: predicted from tensor shapes for {gib} GiB (float32 inference).")
+    if any(row["largest_batch_is_found"] for row in done):
+        parts.append("Largest batch, filled: found by trying.")
+    parts.append(_machines(done, unit))
+    reference = [row["reference_images_per_second"] for row in done if row["reference_images_per_second"]]
+    if len(reference) > 1:
+        wide = max(reference) / min(reference) - 1
+        parts.append(f"The reference model's speed varied by {100 * wide:.0f} % between cells.")
+    lacking = [f"{row['model']} at {row['image_size']} px" for row in rows if row["images_per_second"] is None]
+    if lacking:
+        parts.append(f"Out of memory at batch 1: {', '.join(lacking)}.")
+    return " ".join(parts)
+
+
+def _machines(rows: Sequence[dict[str, Any]], unit: str) -> str:
+    """Hardware and versions; says so where they are mixed."""
+    kinds = sorted({f"{r['device']}, {plural(r['threads'] or 1, 'thread')}, {r['dtype']}, torch {r['torch']}"
+                    for r in rows})  # fmt: skip
+    commits = {row["commit"] for row in rows}
+    text = f"Per {unit}; {'; '.join(kinds)}."
+    return text + (" The points mix commits of this project." if len(commits) > 1 else "")
+
+
+def _alt(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
+    sizes = sorted({row["image_size"] for row in rows})
+    span = f"{len(names)} models at {sizes[0]} to {sizes[-1]} px"
+    return f"{TITLE}: {span}; left images per second, right the largest batch."

@@ -1,0 +1,158 @@
+"""How a table is written: raw numbers as CSV, formatted text as Markdown and LaTeX (and, elsewhere, HTML)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from bench.core import formatting as words
+from bench.stats.intervals import Estimate
+
+Text = Callable[[Any], str]
+NAMING = ("series", "family")  # columns that only say whose row it is
+ESTIMATE_ENDS = ("", "_low", "_high", "_seeds", "_draws", "_test_images", "_excludes")
+LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "×": r"$\times$", "−": "$-$", "–": "--",
+    "→": r"$\rightarrow$", "<": r"\textless{}", ">": r"\textgreater{}", "\n": " ", '"': "''",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column. `text` shows a raw value to people; `numeric` columns are aligned right."""
+
+    key: str
+    heading: str
+    text: Text = str
+    numeric: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows of raw values. Accuracies are `Estimate`s: CSV splits them into value, low, high and n.
+
+    Attributes:
+        best: where the highest accuracy is set in bold: within a column, within a row, or nowhere. Only an estimate
+            whose whole interval lies above every other's is bold.
+    """
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Mapping[str, Any], ...]
+    note: str = ""
+    best: Literal["column", "row"] | None = None
+
+    @cached_property
+    def bold(self) -> frozenset[tuple[int, str]]:
+        """(row, column key) of every cell set in bold."""
+        found = {
+            (number, column.key): value
+            for number, row in enumerate(self.rows) for column in self.columns
+            if isinstance(value := row.get(column.key), Estimate)
+        }  # fmt: skip
+        groups: dict[Any, list[tuple[int, str]]] = {}
+        for place in found if self.best else ():
+            groups.setdefault(place[1] if self.best == "column" else place[0], []).append(place)
+        best = set()
+        for places in groups.values():
+            top = max(places, key=lambda place: found[place].low)
+            if len(places) > 1 and all(found[top].low > found[other].high for other in places if other != top):
+                best.add(top)
+        return frozenset(best)
+
+    @property
+    def says_something(self) -> bool:
+        """Whether there is a number, or a word besides names, in any row."""
+        return any(row.get(c.key) is not None for row in self.rows for c in self.columns if c.key not in NAMING)
+
+    def cells(self) -> list[list[str]]:
+        """Text of every cell, row by row."""
+        return [[shown(column, row.get(column.key)) for column in self.columns] for row in self.rows]
+
+    def markdown(self, *, rows: int | None = None) -> str:
+        """A pipe table with its title and note; at most `rows` of them, saying so."""
+        lines = [
+            "| " + " | ".join(_pipe(c.heading) for c in self.columns) + " |",
+            "| " + " | ".join("---:" if c.numeric else ":---" for c in self.columns) + " |",
+        ]
+        for number, texts in enumerate(self.cells()[:rows]):
+            cells = [f"**{_pipe(text)}**" if (number, c.key) in self.bold else _pipe(text)
+                     for c, text in zip(self.columns, texts, strict=True)]  # fmt: skip
+            lines.append("| " + " | ".join(cells) + " |")
+        notes = [text for text in (self.left_out(rows), self.note) if text]
+        return f"### {self.title}\n\n" + "\n".join(lines) + "\n" + (f"\n{' '.join(notes)}\n" if notes else "")
+
+    def left_out(self, rows: int | None) -> str:
+        """A sentence where only the first `rows` are shown."""
+        if rows is None or len(self.rows) <= rows:
+            return ""
+        return f"The first {rows:,} of {len(self.rows):,} rows; all are in tables/{self.name}.csv."
+
+    def latex(self) -> str:
+        """A booktabs table to \\input; wants \\usepackage{booktabs}."""
+        head = " & ".join(tex(c.heading) for c in self.columns) + r" \\"
+        lines = [r"\begin{table}", r"\centering", rf"\caption{{{tex(self.title)}}}", rf"\label{{tab:{self.name}}}",
+                 r"\begin{tabular}{" + "".join("r" if c.numeric else "l" for c in self.columns) + "}", r"\toprule",
+                 head, r"\midrule"]  # fmt: skip
+        for number, texts in enumerate(self.cells()):
+            cells = [rf"\textbf{{{tex(text)}}}" if (number, c.key) in self.bold else tex(text)
+                     for c, text in zip(self.columns, texts, strict=True)]  # fmt: skip
+            lines.append(" & ".join(cells) + r" \\")
+        lines += [r"\bottomrule", r"\end{tabular}"]
+        lines += [rf"\par\smallskip\footnotesize {tex(self.note)}"] if self.note else []
+        return "\n".join([*lines, r"\end{table}", ""])
+
+    def csv(self) -> str:
+        """Raw numbers, one row per row; missing values are empty."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        wide = {c.key for c in self.columns if any(isinstance(row.get(c.key), Estimate) for row in self.rows)}
+        heads: list[str] = []
+        for column in self.columns:
+            heads += [column.key + end for end in ESTIMATE_ENDS] if column.key in wide else [column.key]
+        writer.writerow(heads)
+        for row in self.rows:
+            values: list[Any] = []
+            for column in self.columns:
+                value = row.get(column.key)
+                values += split(value) if column.key in wide else [_raw(value)]
+            writer.writerow(values)
+        return out.getvalue()
+
+
+def shown(column: Column, value: Any) -> str:
+    """One cell as text; a dash for what is missing."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return words.MISSING
+    return words.interval(value.value, value.half) if isinstance(value, Estimate) else column.text(value)
+
+
+def split(value: Any) -> list[Any]:
+    """An estimate as the columns `ESTIMATE_ENDS`; another number as its first column; empty where there is none."""
+    if not isinstance(value, Estimate):
+        return [_raw(value), *[""] * (len(ESTIMATE_ENDS) - 1)]
+    numbers = [repr(float(number)) for number in (value.value, value.low, value.high)]
+    return [*numbers, value.num_seeds, value.num_draws, value.num_test, "; ".join(value.excluded)]
+
+
+def tex(text: str) -> str:
+    """Text that means itself in LaTeX."""
+    return "".join(LATEX.get(character, character) for character in text)
+
+
+def _raw(value: Any) -> Any:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return repr(value) if isinstance(value, float) else value
+
+
+def _pipe(text: str) -> str:
+    """Text that cannot break out of a Markdown table cell."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")

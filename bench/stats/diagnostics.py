@@ -1,0 +1,217 @@
+"""Warnings and refusals about a fit: what makes its exponent worth less than it looks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from bench.core.errors import UserError
+from bench.core.formatting import significant
+from bench.stats.fit import Fit, Points
+
+MIN_SIZES, MIN_DECADES, MAX_EXTRAPOLATION, MIN_AGREE, MAX_EPOCHS = 5, 1.5, 10.0, 3, 4.0
+FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a", "m4": "e"}
+EDGE = 0.02  # of the smallest y, or of the range of y
+SURELY = 3.3  # standard deviations: once in 1,000 tables without waves
+NEGLIGIBLE = 1e-3  # rms of log residuals below which their shape does not matter
+KINDS_EXPLAIN = 0.4  # share of the residuals' variance, adjusted for the number of kinds
+SCHEDULES = ("annealed", "schedule", "cooldown", "cooleddown", "lrschedule", "decayed", "anneal")
+CHECKPOINTS = ("checkpoint", "checkpointkind", "selection", "earlystopping", "whichcheckpoint")
+"""Columns that say how a point was read, lower case without punctuation."""
+UNIT_FACTORS = {2: "MACs beside FLOPs", 3: "forward beside forward + backward", 6: "MACs, forward only, beside FLOPs"}
+
+
+def warnings(made: Fit, *, predict_at: np.ndarray | None = None, repeated: bool = True) -> list[str]:
+    """Sentences about range, optimiser, bounds and extrapolation."""
+    found = []
+    x = made.points.x[0]
+    distinct, decades = len(np.unique(x)), math.log10(float(x.max() / x.min()))
+    if distinct < MIN_SIZES:
+        found.append(f"Only {distinct} distinct values of x; a law needs at least {MIN_SIZES}.")
+    if decades < MIN_DECADES:
+        found.append(f"x spans {significant(decades, 2)} decades; an exponent needs at least {MIN_DECADES}.")
+    if made.form.inputs == 2:
+        ratio = made.points.x[1] / made.points.x[0]
+        if math.log10(float(ratio.max() / ratio.min())) < 1.0:
+            found.append("The ratio of the inputs spans less than a decade: their exponents are not told apart.")
+    if not repeated:
+        found.append("No run was repeated: the noise between seeds is only seen as scatter about the curve.")
+    if made.starts > 1 and made.agree < min(MIN_AGREE, made.starts):
+        found.append(f"Only {made.agree} of {made.starts} starts reached this optimum; it may not be the global one.")
+    if made.objective_at_start <= made.objective * (1 + 1e-12) and made.starts > 1:
+        found.append("The optimiser did not move from its best start.")
+    found += _at_bound(made)
+    if predict_at is not None and len(predict_at):
+        low, high = made.range
+        factor = max(float(np.max(predict_at)) / high, low / float(np.min(predict_at)))
+        if factor > MAX_EXTRAPOLATION:
+            reach = f"Predictions reach {significant(factor, 2)} times beyond the data"
+            found.append(f"{reach}; over {MAX_EXTRAPOLATION:.0f} times they are guesses.")
+    return found
+
+
+def check_shape(made: Fit) -> list[str]:
+    """A warning where residuals come in waves along x: neighbours err alike, so errors are not the scatter of points.
+
+    Under independence the correlation of neighbours has standard deviation 1 / sqrt(n).
+    """
+    residuals = made.residuals[np.argsort(made.points.x[0], kind="stable")]
+    power = float((residuals**2).sum())
+    if made.form.inputs > 1 or made.rms < NEGLIGIBLE or not power:
+        return []
+    alike = float((residuals[1:] * residuals[:-1]).sum()) / power
+    if alike * math.sqrt(len(residuals)) < SURELY:
+        return []
+    return [f"Residuals come in waves along x (neighbours correlate by {alike:.2f}): this form does not bend as the "
+            "points do, or they share their luck. Intervals within this analysis are too narrow; compare other "
+            "forms, or fit only the range that matters (--where)."]  # fmt: skip
+
+
+def check_kinds(residuals: np.ndarray, labels: Mapping[str, np.ndarray]) -> list[str]:
+    """A warning where a column of words explains most of the residuals: several laws in one fit."""
+    worst, name = KINDS_EXPLAIN, ""
+    for column, values in labels.items():
+        kinds, of = np.unique(values, return_inverse=True)
+        means = np.bincount(of, residuals) / np.bincount(of)
+        total = float(((residuals - residuals.mean()) ** 2).sum())
+        freedom = len(residuals) - len(kinds)
+        left = float(((residuals - means[of]) ** 2).sum())
+        explained = 1 - (left / freedom) / (total / (len(residuals) - 1)) if total > 0 else 0.0
+        if explained > worst and _by_chance(total - left, len(kinds) - 1, left, freedom) < 0.001:
+            worst, name = explained, column
+    if not name:
+        return []
+    example = sorted(set(labels[name]))[0]
+    return [f"Kinds of {name!r} explain {worst:.0%} of the residuals: one law is fitted to rows that follow several. "
+            f"Fit each (--group {name!r}) or keep one (--where {f'{name}={example}'!r})."]  # fmt: skip
+
+
+def _by_chance(between: float, first: int, within: float, second: int) -> float:
+    """p of the F test."""
+    return float(special.fdtrc(first, second, between / first / (within / second))) if within > 0 else 0.0
+
+
+def check_exponents(made: Fit) -> list[str]:
+    """A warning where an exponent of a law of several inputs is below zero."""
+    names = [name for name in ("alpha", "beta") if made.parameters.get(name, 1.0) < 0]
+    return [f"{' and '.join(names)} below zero: the law would rise with its input. Are the x columns parameters and "
+            "samples, in this order?"] if names else []  # fmt: skip
+
+
+def _at_bound(made: Fit) -> list[str]:
+    name = FLOORS.get(made.form.name)
+    if name is None:
+        return []
+    floor, least = made.parameters[name], float(made.points.y.min())
+    if floor < EDGE * least:
+        return [f"The floor {name} went to zero: these points do not show one."]
+    if least - floor < EDGE * min(least, float(made.points.y.max()) - least):
+        return [f"The floor {name} reached the smallest y: these points do not show what lies below."]
+    return []
+
+
+def check_schedules(annealed: np.ndarray) -> None:
+    """Refuse points read in the middle of a schedule next to points at its end.
+
+    Raises:
+        UserError: the column holds both.
+    """
+    values = sorted({str(v).strip().lower() for v in annealed})
+    if len(values) > 1:
+        raise UserError(
+            f"These points mix schedules ({', '.join(values[:5])}): in mid-schedule it is not the loss at that budget.",
+            "Keep only points whose learning rate was annealed to the end, or fit each kind on its own (--group).",
+        )
+
+
+def check_checkpoints(kinds: np.ndarray) -> None:
+    """Refuse points of the best checkpoint next to points of the last: the best is picked from noise.
+
+    Raises:
+        UserError: the column holds both.
+    """
+    values = sorted({str(v).strip().lower() for v in kinds})
+    if len(values) > 1:
+        raise UserError(
+            f"These points mix checkpoints ({', '.join(values[:5])}): the best of a run is picked, the last is not.",
+            "Read every run at its last checkpoint, or fit each kind on its own (--group).",
+        )
+
+
+def check_rates(
+    x: np.ndarray, rates: np.ndarray, y: np.ndarray, *, better: Callable[[np.ndarray], Any] = np.argmin,
+    family: np.ndarray | None = None,
+) -> list[str]:  # fmt: skip
+    """A warning where the best learning rate of a place is the lowest or highest tried, or only one was tried beside
+    places with more. Places are values of x (within a family)."""
+    known = np.isfinite(x) & np.isfinite(rates) & np.isfinite(y)
+    names = np.zeros(len(x), dtype=object) if family is None else family
+    edges, places = [], 0
+    for place in sorted({(str(f), float(v)) for f, v in zip(names[known], x[known], strict=True)}):
+        here = known & (x == place[1]) & (names.astype(str) == place[0])
+        tried = np.unique(rates[here])
+        if len(tried) > 1:
+            places += 1
+            best = rates[here][int(better(y[here]))]
+            if best in (tried[0], tried[-1]):
+                edges.append(f"{place[1]:.4g} (best {best:.3g} of {tried[0]:.3g} to {tried[-1]:.3g})")
+    if not edges:
+        return []
+    return [
+        f"At {len(edges)} of {places} values of x the best learning rate is the edge of its sweep: "
+        f"{'; '.join(edges[:4])}{' and others' if len(edges) > 4 else ''}. Such points look worse than they are."
+    ]
+
+
+def check_repeats(epochs: np.ndarray) -> list[str]:
+    """A warning where data were repeated more than four times in a law that has no term for it."""
+    many = int((epochs > MAX_EPOCHS).sum())
+    if not many:
+        return []
+    most = f"(up to {np.nanmax(epochs):.0f})"
+    return [f"{many} points saw their data more than {MAX_EPOCHS:.0f} times {most}: compute and data are not the same "
+            "there. --form repeated has a term for it (x: N,D,U)."]  # fmt: skip
+
+
+def check_units(flops: np.ndarray, params: np.ndarray, tokens: np.ndarray) -> None:
+    """Refuse compute that is counted in two ways in one column.
+
+    Raises:
+        UserError: flops / (6 N D) falls into two groups that differ by 2, 3 or 6.
+    """
+    counted = (flops > 0) & (params > 0) & (tokens > 0)  # a baseline without training has none
+    ratio = np.sort(np.log(flops[counted] / (6.0 * params[counted] * tokens[counted])))
+    gaps = np.diff(ratio)
+    if not len(gaps) or gaps.max() < math.log(1.6):
+        return
+    at = int(gaps.argmax())
+    factor = math.exp(float(np.median(ratio[at + 1 :]) - np.median(ratio[: at + 1])))
+    nearest = min(UNIT_FACTORS, key=lambda f: abs(math.log(factor / f)))
+    if abs(math.log(factor / nearest)) < 0.2:
+        raise UserError(
+            f"Compute is counted in two ways: {at + 1} points and {len(ratio) - at - 1} points differ by a factor of "
+            f"{significant(factor, 2)} from one another relative to 6 N D ({UNIT_FACTORS[nearest]}).",
+            "Bring all compute to one convention: FLOPs = 2 × MACs, forward and backward = 3 × forward.",
+        )
+
+
+def check_direction(points: Points) -> list[str]:
+    """A warning if y grows with x: it may be an accuracy."""
+    log_x, log_y = np.log(points.x[0]), np.log(points.y)
+    if len(points) > 2 and float(np.corrcoef(log_x, log_y)[0, 1]) > 0.5:
+        return ["y grows with x. If it is an accuracy, add --accuracy; a law of error falls."]
+    return []
+
+
+def check_errors(points: Points) -> list[str]:
+    """A warning if error rises again with x: a power law holds only before that."""
+    order = np.argsort(points.x[0])
+    log_y = np.log(points.y[order])
+    tail = max(3, len(log_y) // 4)
+    rise = log_y[-tail:].mean() - log_y[-2 * tail : -tail].mean() if len(log_y) >= 2 * tail else -1.0
+    scatter = float(np.abs(np.diff(log_y)).mean())
+    return ["y rises again at large x: a power law holds only before that."] if rise > scatter else []

@@ -1,0 +1,136 @@
+"""Compute-optimal size from isoFLOP curves: the minimum of each budget's curve, and a power law through the minima."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy.interpolate import Akima1DInterpolator
+
+from bench.core.errors import UserError
+
+SUBDIVISIONS = 25  # points per gap between neighbouring sizes (Porian et al. 2024)
+MIN_MINIMA = 3
+NOISE_AT = ((3.0, 0.002), (7.0, 0.05))
+"""Standard deviation of a loss between seeds, at two losses, interpolated in logarithms (Porian et al. 2024). Used when
+the caller knows no better."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Minimum:
+    """The best size at one budget. `spread` is the standard deviation of log size under seed noise."""
+
+    budget: float
+    size: float
+    loss: float
+    spread: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class IsoFlop:
+    """size* = coefficient × budget^exponent, with the interval of the exponent under seed noise.
+
+    `lines` holds (exponent, log coefficient) of every draw.
+    """
+
+    exponent: float
+    low: float
+    high: float
+    coefficient: float
+    minima: tuple[Minimum, ...]
+    dropped: tuple[str, ...]
+    draws: int
+    level: float
+    lines: np.ndarray
+
+    def predict(self, budget: float) -> float:
+        """Best size at a budget."""
+        return float(self.coefficient * budget**self.exponent)
+
+    def interval(self, budget: float) -> tuple[float, float]:
+        """Interval of the best size at a budget, under seed noise."""
+        sizes = np.exp(self.lines @ (np.log(budget), 1.0))
+        low, high = np.quantile(sizes, [0.5 - self.level / 2, 0.5 + self.level / 2])
+        return float(low), float(high)
+
+
+def fit(
+    budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarray, *, draws: int = 500, level: float = 0.9, seed: int = 0
+) -> IsoFlop:
+    """Minima of Akima curves in (log size, log loss), then a line through (log budget, log size*).
+
+    A budget whose best size is the smallest or largest tried is dropped and named: its minimum lies elsewhere.
+
+    Raises:
+        UserError: fewer than three budgets with an interior minimum.
+    """
+    rng = np.random.default_rng(seed)
+    minima, dropped, noisy = [], [], []
+    for budget in np.unique(budgets):
+        here = budgets == budget
+        order = np.argsort(sizes[here])
+        log_n, loss = np.log(sizes[here][order]), losses[here][order]
+        if len(np.unique(log_n)) < 4:
+            dropped.append(f"budget {budget:.4g}: fewer than four sizes")
+            continue
+        log_n, loss = _one_per_size(log_n, loss)
+        (at,), (least,), (edge,) = _minima(log_n, np.log(loss)[:, None])
+        if edge:
+            dropped.append(f"budget {budget:.4g}: the best size is at the edge of those tried")
+            continue
+        noise = rng.normal(0, 1, (draws, len(loss))) * _noise(loss)
+        places, _, on_edge = _minima(log_n, np.log(loss + noise).T)
+        if on_edge.mean() > 0.5:
+            dropped.append(f"budget {budget:.4g}: under seed noise the best size is mostly at the edge")
+            continue
+        spread = max(float(places.std()), float(np.diff(log_n).mean()) / 3)
+        minima.append(Minimum(budget=float(budget), size=float(np.exp(at)), loss=float(np.exp(least)), spread=spread))
+        noisy.append(at + spread * rng.normal(0, 1, draws))
+    if len(minima) < MIN_MINIMA:
+        why = "; ".join(dropped) or "there are too few budgets"
+        raise UserError(
+            f"{len(minima)} budgets have an interior minimum; an exponent needs {MIN_MINIMA} ({why}).",
+            "Add smaller and larger models at each budget.",
+        )
+    log_c = np.log([m.budget for m in minima])
+    slope, intercept = np.polyfit(log_c, np.log([m.size for m in minima]), 1)
+    lines = np.polyfit(log_c, np.stack(noisy), 1).T
+    low, high = np.quantile(lines[:, 0], [0.5 - level / 2, 0.5 + level / 2])
+    return IsoFlop(
+        exponent=float(slope), low=float(low), high=float(high), coefficient=float(np.exp(intercept)),
+        minima=tuple(minima), dropped=tuple(dropped), draws=draws, level=level, lines=lines,
+    )  # fmt: skip
+
+
+def about_curves(budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarray) -> np.ndarray:
+    """log loss of every run about the mean of its budget, or of its size there where some size was repeated."""
+    found, log_loss = np.zeros(len(losses)), np.log(losses)
+    for budget in np.unique(budgets):
+        here = budgets == budget
+        _, of = np.unique(sizes[here], return_inverse=True)
+        of = of if np.bincount(of).max() > 1 else np.zeros_like(of)
+        found[here] = log_loss[here] - (np.bincount(of, log_loss[here]) / np.bincount(of))[of]
+    return found
+
+
+def _one_per_size(log_n: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """One loss per size: the mean of repeats (the best of them would be biased low)."""
+    distinct = np.unique(log_n)
+    return distinct, np.array([loss[log_n == value].mean() for value in distinct])
+
+
+def _minima(log_n: np.ndarray, log_loss: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each curve, log_loss (sizes, curves): where its minimum is, how low, and whether at an end."""
+    grid = np.concatenate(
+        [np.linspace(a, b, SUBDIVISIONS, endpoint=False) for a, b in pairwise(log_n)]
+        + [log_n[-1:]]
+    )
+    curves = Akima1DInterpolator(log_n, log_loss)(grid)
+    at = curves.argmin(axis=0)
+    return grid[at], curves.min(axis=0), (at == 0) | (at == len(grid) - 1)
+
+
+def _noise(loss: np.ndarray) -> np.ndarray:
+    (low, small), (high, large) = NOISE_AT
+    return np.exp(np.interp(np.log(loss), np.log([low, high]), np.log([small, large])))

@@ -1,0 +1,76 @@
+"""Two evaluations on the same test images, compared image by image.
+
+Models tend to err on the same images, so most of what a finite test set adds to two accuracies cancels in their
+difference. The standard error over test images is that of the mean of the images' own differences (1, 0 or -1 for one
+run each), as in a paired t test; for two runs it is what McNemar's discordant images give without his null hypothesis.
+Averages over seeds, draws and models are taken image by image first: the test images are the same for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.stats.intervals import Samples, difference
+from bench.store.prediction_bits import Correct
+
+MIN_DIFFERING = 10
+"""Images whose answers differ; with fewer their mean is far from normal, and the wider error of two sets is kept."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Paired:
+    """Per test image, the first's answers minus the second's, right counted as 1: means over what was run.
+
+    Attributes:
+        difference_M: in the order of the test set. content_hash: of the test images.
+    """
+
+    difference_M: np.ndarray
+    content_hash: str
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean difference over test images."""
+        return float(self.difference_M.std(ddof=1)) / math.sqrt(len(self.difference_M))
+
+
+def pair(a: Samples, b: Samples) -> Paired | None:
+    """a - b over the seeds and draws that both have. None where the records of either do not say which images were
+    right, where the images are not the same, or where too few tell the two apart (`MIN_DIFFERING`)."""
+    both = difference(a, b)
+    if both is None or a.correct_SD is None or b.correct_SD is None:
+        return None
+    ours, theirs = _chosen(a, both), _chosen(b, both)
+    if len({(found.content_hash, found.num_images) for found in (*ours, *theirs)}) != 1:
+        return None
+    difference_M = _mean(ours) - _mean(theirs)
+    if np.count_nonzero(difference_M) < MIN_DIFFERING:
+        return None
+    return Paired(difference_M=difference_M, content_hash=ours[0].content_hash)
+
+
+def mean_of(pairs: Sequence[Paired | None]) -> Paired | None:
+    """The plain mean of differences, image by image; None unless all are known and on the same images."""
+    known = [found for found in pairs if found is not None]
+    if len(known) < len(pairs) or len({found.content_hash for found in known}) != 1:
+        return None
+    return Paired(
+        difference_M=np.mean([found.difference_M for found in known], axis=0), content_hash=known[0].content_hash
+    )
+
+
+def _chosen(samples: Samples, both: Samples) -> list[Correct]:
+    """Answers behind the seeds and draws of `both`, the difference that `samples` is one side of."""
+    assert samples.correct_SD is not None
+    rows = [samples.seeds.index(seed) for seed in both.seeds] if samples.seeds else [0]
+    columns = [samples.draws.index(draw) for draw in both.draws] if samples.draws else [0]
+    return list(samples.correct_SD[np.ix_(rows, columns)].flat)
+
+
+def _mean(answers: Sequence[Correct]) -> np.ndarray:
+    """Share of the answers to each image that were right, float64 (M,)."""
+    return np.mean([found.right_M for found in answers], axis=0)

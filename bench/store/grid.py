@@ -1,0 +1,65 @@
+"""plan.json: the cells of the grid that was asked for last, so that a report can name those that were never started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import SCHEMA_VERSION
+from bench.core.errors import UserError
+from bench.store import atomic
+from bench.store.records import check_schema
+
+PLAN_FILE = "plan.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WantedCells:
+    """Folder names of the cells of a study's whole grid, whatever `--only` left out."""
+
+    suite: str
+    scale: str
+    names: tuple[str, ...]
+
+
+def write(study: Path, wanted: WantedCells) -> None:
+    """Write `study`/plan.json, unless it says the same already."""
+    cells = sorted(set(wanted.names))
+    body = {"schema": SCHEMA_VERSION, "suite": wanted.suite, "scale": wanted.scale, "cells": cells}
+    path, data = study / PLAN_FILE, atomic.dump_json(body)
+    if not path.is_file() or path.read_bytes() != data:
+        atomic.write_bytes(path, data)
+
+
+def read(study: Path) -> WantedCells | None:
+    """The grid asked for last; None where no run has written one.
+
+    Raises:
+        UserError: the file is damaged or from a newer version.
+    """
+    path = study / PLAN_FILE
+    if not path.exists():
+        return None
+    try:
+        match atomic.read_json(path):
+            case {"schema": int(version), "suite": str(suite), "scale": str(scale), "cells": [*names]}:
+                found = WantedCells(suite=suite, scale=scale, names=tuple(map(_name, names)))
+            case _:
+                raise ValueError("not what is written here")
+    except ValueError as error:
+        raise UserError(f"{path} is damaged.", "Delete this one file: the next run writes it again.") from error
+    check_schema(path, version)
+    return found
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no name of a cell")
+    return value
+
+
+def never_started(wanted: WantedCells | None, present: Iterable[str]) -> tuple[str, ...]:
+    """Cells of the grid that left nothing on disk."""
+    there = set(present)
+    return tuple(name for name in wanted.names if name not in there) if wanted else ()

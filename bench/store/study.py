@@ -1,0 +1,157 @@
+"""Folders of a study: where each cell's spec, record, attempts and checkpoints lie."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import SCHEMA_VERSION
+from bench.core.errors import UserError
+from bench.core.spec import Cell, directory_name, to_json
+from bench.store import atomic, records, sealed
+
+STORE_FILE = "store.json"
+SPEC_FIELDS = frozenset(("schema", "cell"))
+NUMBER = re.compile(r"[0-9]{1,9}")  # of an attempt
+STATUS_FIELDS = frozenset(("started", "ended", "outcome"))
+
+
+@dataclass(frozen=True)
+class CellDirectory:
+    """One cell's folder under `results/<suite>/cells/`."""
+
+    path: Path
+
+    @property
+    def spec(self) -> Path:
+        return self.path / "spec.json"
+
+    @property
+    def record(self) -> Path:
+        return self.path / "record.json"
+
+    @property
+    def lease(self) -> Path:
+        return self.path / "lease.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def weights(self) -> Path:
+        """Final weights of each horizon, kept when the study asks for them."""
+        return self.path / "weights"
+
+    def attempts(self) -> list[Path]:
+        """Folders of every attempt so far, oldest first."""
+        folder = self.path / "attempts"
+        found = (p for p in folder.iterdir() if p.is_dir() and NUMBER.fullmatch(p.name)) if folder.is_dir() else ()
+        return sorted(found, key=lambda p: int(p.name))
+
+    def prepare(self, cell: Cell) -> None:
+        """Create the folder and write spec.json, once. A damaged one is kept beside a new one."""
+        atomic.make_directory(self.path)
+        try:
+            sealed.read(self.spec, before=SPEC_FIELDS)
+        except (OSError, ValueError):
+            if self.spec.exists():
+                os.replace(self.spec, self.spec.with_name(f"spec.damaged-{os.getpid()}.json"))
+            sealed.write(self.spec, {"schema": SCHEMA_VERSION, "cell": to_json(cell)})
+
+    def new_attempt(self) -> Path:
+        """Create the folder of the next attempt, and remove what a killed one left half-written.
+
+        Only for the holder of the lease: nobody else writes here then.
+        """
+        for leftover in [*self.path.glob(".*.tmp"), *self.path.glob("attempts/*/.*.tmp"), *self.weights.glob(".*.tmp")]:
+            leftover.unlink(missing_ok=True)
+        number = 1 + (int(self.attempts()[-1].name) if self.attempts() else 0)
+        return atomic.make_directory(self.path / "attempts" / f"{number:03d}")
+
+    def attempt_log(self) -> list[dict[str, Any]]:
+        """When each attempt began and ended, and how; oldest first. Why it failed stays out: that may name paths."""
+        found = map(attempt_status, self.attempts())
+        return [{key: value for key, value in status.items() if key in STATUS_FIELDS} for status in found]
+
+    def read_record(self) -> dict[str, Any] | None:
+        """The verified record, or None if there is none."""
+        return records.read_record(self.record, of=self.path.name) if self.record.exists() else None
+
+    def read_outcome(self) -> records.Outcome | None:
+        """How the cell ended, from its verified record; None if there is none. Much quicker than the whole record."""
+        try:
+            return records.read_outcome(self.record, of=self.path.name)
+        except (FileNotFoundError, NotADirectoryError):  # what is wrong with the folder shows when it is written to
+            return None
+
+    def set_aside_record(self) -> Path:
+        """Move a damaged record out of the way, keeping it."""
+        target = self.record.with_name(f"record.damaged-{os.getpid()}.json")
+        os.replace(self.record, target)
+        return target
+
+
+def attempt_status(attempt: Path) -> dict[str, Any]:
+    """status.json of an attempt; one that was killed before it wrote any, or whose file was damaged, has the outcome
+    "unknown"."""
+    try:
+        return sealed.read(attempt / "status.json", before=STATUS_FIELDS)
+    except (OSError, ValueError):
+        return {"outcome": "unknown"}
+
+
+@dataclass(frozen=True)
+class Study:
+    """`results/<suite>/`: the store of one suite."""
+
+    path: Path
+
+    @property
+    def cells_path(self) -> Path:
+        return self.path / "cells"
+
+    def cell(self, cell: Cell) -> CellDirectory:
+        return CellDirectory(self.cells_path / directory_name(cell))
+
+    def directories(self) -> list[CellDirectory]:
+        """Every cell folder there is, by name."""
+        if not self.cells_path.exists():
+            return []
+        return [CellDirectory(p) for p in sorted(self.cells_path.iterdir()) if p.is_dir()]
+
+    def check(self) -> None:
+        """Refuse a store that a newer version wrote, before anything is done with it.
+
+        Raises:
+            UserError: newer schema, or store.json unreadable.
+        """
+        marker = self.path / STORE_FILE
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"{self.path} is a file, not a folder.", "Choose another folder with --results.")
+        if not marker.exists():
+            return
+        damaged = UserError(f"{marker} is damaged.", "Delete this one file; the records are elsewhere.")
+        try:
+            match atomic.read_json(marker):
+                case {"schema": int(version)}:
+                    records.check_schema(marker, version)
+                case _:
+                    raise damaged
+        except ValueError as error:
+            raise damaged from error
+
+    def create(self) -> None:
+        """Make the folder and mark its schema.
+
+        Raises:
+            UserError: it cannot be written, or is from a newer version.
+        """
+        self.check()
+        atomic.make_directory(self.path)
+        if not (self.path / STORE_FILE).exists():
+            atomic.write_json(self.path / STORE_FILE, {"schema": SCHEMA_VERSION})
+        atomic.make_directory(self.cells_path)

@@ -1,0 +1,41 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from bench.core import formatting as words
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [(3.2e12, "3.2 TFLOPs"), (1e15, "1 PFLOPs"), (4.262e21, "4,260 EFLOPs"), (5e8, "500 MFLOPs"), (math.nan, "–")],
+)
+def test_flops(value: float, text: str) -> None:
+    assert words.flops(value) == text
+
+
+@pytest.mark.parametrize(
+    "value, text", [(0.000123, "0.000123"), (0, "0"), (1234.5, "1,230"), (0.1, "0.1"), (99.96, "100")]
+)
+def test_significant(value: float, text: str) -> None:
+    assert words.significant(value) == text
+
+
+def test_points_and_intervals() -> None:
+    assert words.points(0.031, 0.010, 0.052) == "+3.1 points [+1.0, +5.2]"
+    assert words.points(-0.0001, -0.02, 0.02) == "0.0 points [−2.0, +2.0]"
+    assert words.interval(0.7123, 0.0131) == "71.2 ± 1.3"
+    assert words.interval(None, None) == "–"
+
+
+@pytest.mark.parametrize("seconds, text", [(45, "45 s"), (738, "12.3 min"), (18360, "5.1 h"), (4e5, "4.63 days")])
+def test_duration(seconds: float, text: str) -> None:
+    assert words.duration(seconds) == text
+
+
+def test_join_and_plural() -> None:
+    assert words.join(["a", "b", "c"]) == "a, b and c" and words.join([]) == ""
+    assert words.plural(1, "seed") == "1 seed" and words.plural(2, "seed") == "2 seeds"

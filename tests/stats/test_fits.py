@@ -1,0 +1,276 @@
+"""Fits on synthetic truths and on published data: optimum, intervals, ranking, refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import brentq, curve_fit, minimize
+
+from bench.core.errors import UserError
+from bench.stats import (
+    bootstrap,
+    fit,
+    forms,
+    isoflop,
+)
+from bench.stats import (
+    diagnostics as conscience,
+)
+from bench.stats import (
+    model_selection as rank,
+)
+from bench.stats import (
+    published_fit as claimed,
+)
+from bench.stats.crossing import Crossing, crossing, frontier_bias, pareto
+
+FIXTURES = Path(__file__).resolve().parents[3] / "shared" / "fixtures"
+X = np.geomspace(1, 1000, 14)
+
+
+def m4(x: float) -> float:
+    """(y - .2) / (.95 - y)^.7 = 1.5 x^-.5, by bisection."""
+    return brentq(lambda y: np.log(y - 0.2) - 0.7 * np.log(0.95 - y) - np.log(1.5 * x**-0.5), 0.2 + 1e-12, 0.95 - 1e-12)
+
+
+TRUTHS = {
+    "power": lambda x: 2 * x**-0.3,
+    "power-floor": lambda x: 0.2 + 0.7 * x**-0.4,
+    "zhai": lambda x: 0.2 + 0.7 * (x + 3) ** -0.4,
+    "m3": lambda x: 0.9 * (1 / x + 0.01) ** 0.3,
+    "m4": lambda x: np.array([m4(v) for v in np.atleast_1d(x)]),
+    "bnsl1": lambda x: 0.1 + 0.9 * x**-0.1 * (1 + (x / 40) ** 2) ** -0.15,
+}
+
+
+def points(y: np.ndarray, x: np.ndarray = X) -> fit.Points:
+    return fit.Points(x=x[None], y=y, cluster=np.arange(len(y)))
+
+
+def noisy(truth, rng: np.random.Generator, noise: float = 0.02, x: np.ndarray = X) -> fit.Points:
+    return points(truth(x) * np.exp(rng.normal(0, noise, len(x))), x)
+
+
+def fixture(name: str) -> pd.DataFrame:
+    path = FIXTURES / name
+    if not path.exists():
+        pytest.skip(f"published data {name} is not on this machine")
+    return pd.read_csv(path)
+
+
+@pytest.mark.parametrize("name", [f.name for f in forms.CURVES])
+def test_noise_free_truth_is_recovered(name: str) -> None:
+    made = fit.fit(points(TRUTHS[name](X)), forms.FORMS[name], loss="squares")
+    assert made.rms < 1e-5
+    assert made.predict(np.array([2000.0]))[0] == pytest.approx(TRUTHS[name](2000.0), rel=1e-3)
+
+
+@pytest.mark.parametrize("form", [f for f in forms.FORMS.values() if f.jacobian], ids=lambda f: f.name)
+def test_analytic_derivatives_agree_with_differences(form: forms.Form) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.1, 10, (form.inputs, 7))
+    if form is forms.REPEATED:
+        x[1] = x[2] * rng.uniform(1.1, 30, 7)  # at least one epoch
+    theta = next(iter(form.starts(x, rng.uniform(0.3, 0.9, 7)))) + 0.1
+    assert form.jacobian is not None
+    found = np.broadcast_to(form.jacobian(theta, x), (7, form.size))
+    for i in range(form.size):
+        step = np.eye(form.size)[i] * 1e-6
+        slope = (form.log_predict(theta + step, x) - form.log_predict(theta - step, x)) / 2e-6
+        np.testing.assert_allclose(found[:, i], slope, rtol=1e-5, atol=1e-8)
+
+
+def test_chinchilla_reaches_the_published_optimum() -> None:
+    table = fixture("chinchilla_fig4_subset_kyo.csv")
+    data = fit.Points(x=table[["N", "D"]].to_numpy(float).T, y=table["loss"].to_numpy(), cluster=np.arange(len(table)))
+    made = fit.fit(data, forms.CHINCHILLA, delta=1e-3)
+    assert made.objective <= 8.4010e-4
+    for name, value in (("alpha", 0.3426), ("beta", 0.3420), ("E", 1.7839)):
+        assert made.parameters[name] == pytest.approx(value, abs=0.002)
+    assert made.agree > made.starts / 2 and made.gradient < 1e-8
+    low, high = bootstrap.resample(made, draws=100).parameters()["alpha"]
+    assert low < 0.3426 < high and 0.01 < high - low < 0.1
+
+
+def test_the_worth_of_repeats_is_recovered() -> None:
+    """Muennighoff et al. 2023: 80 epochs are worth little more than 40; their R* is about 15."""
+    rng = np.random.default_rng(0)
+    n, u, epochs = (part.ravel() for part in np.meshgrid(np.geomspace(1e6, 1e8, 4), np.geomspace(1e6, 1e9, 4),
+                                                         [1.0, 4.0, 20.0, 80.0]))  # fmt: skip
+    worth = u * (1 + 15 * (1 - np.exp((1 - epochs) / 15)))
+    y = (1.7 + 400 * n**-0.34 + 400 * worth**-0.28) * np.exp(rng.normal(0, 1e-3, len(n)))
+    data = fit.Points(x=np.stack([n, u * epochs, u]), y=y, cluster=np.arange(len(n)))
+    made = fit.fit(data, forms.REPEATED, loss="squares", max_starts=30)
+    assert made.parameters["R"] == pytest.approx(15, abs=1) and made.parameters["beta"] == pytest.approx(0.28, abs=0.01)
+
+
+def test_isoflop_exponent_of_porian() -> None:
+    table = fixture("porian2024_rw_tuned_isoflop.csv")
+    found = isoflop.fit(*(table[c].to_numpy(float) for c in ("flops", "n_params", "val_loss")))
+    assert found.exponent == pytest.approx(0.4970, abs=0.002)
+    assert found.low < 0.4970 < found.high and len(found.minima) == 12
+
+
+def test_zhai_extrapolates_a_real_vit_curve_best() -> None:
+    table = fixture("alabdulmohsin2022_vits16_inet5.csv")
+    small, large = table[table["seen_examples"] <= 1.6e9], table[table["seen_examples"] >= 1.9e9]
+    data = points(small["error"].to_numpy(), small["seen_examples"].to_numpy(float))
+    errors = {}
+    for form in (forms.POWER, forms.POWER_FLOOR, forms.ZHAI, forms.M3):
+        predicted = fit.fit(data, form).log_predict(large["seen_examples"].to_numpy(float))
+        errors[form.name] = float(np.sqrt(((predicted - np.log(large["error"])) ** 2).mean()))
+    assert min(errors, key=lambda name: errors[name]) == "zhai" and errors["zhai"] < 0.008
+
+
+def test_trunks_that_share_luck_widen_the_interval() -> None:
+    rng = np.random.default_rng(5)
+    shared = np.repeat(rng.normal(0, 0.05, 5), 4)
+    x = np.geomspace(1, 1000, 20)
+    y = TRUTHS["power"](x) * np.exp(shared)
+    alone = fit.Points(x=x[None], y=y, cluster=np.arange(20))
+    together = fit.Points(x=x[None], y=y, cluster=np.repeat(np.arange(5), 4))
+    widths = []
+    for data in (alone, together):
+        low, high = bootstrap.resample(fit.fit(data, forms.POWER, loss="squares")).parameters()["c"]
+        widths.append(high - low)
+    assert widths[1] > 1.2 * widths[0]
+
+
+def test_ranking_prefers_what_predicts_the_large() -> None:
+    rng = np.random.default_rng(2)
+    x = np.geomspace(1, 3000, 30)
+    ranked = rank.rank(noisy(TRUTHS["power-floor"], rng, 0.003, x), forms.CURVES[:4])
+    assert ranked[-1].form.name == "power" and rank.choose(ranked).name != "power"
+    straight = rank.rank(noisy(TRUTHS["power"], rng, 0.003, x), forms.CURVES[:4])
+    assert rank.choose(straight).size == 2
+
+
+def refits(truth, rng: np.random.Generator, seed: int) -> bootstrap.Resampled:
+    return bootstrap.resample(fit.fit(noisy(truth, rng, 0.01), forms.POWER), draws=150, seed=seed)
+
+
+def cross(first, second, rng: np.random.Generator, seed: int) -> Crossing:
+    return crossing(refits(first, rng, seed), refits(second, rng, seed + 1), names=("ViT", "ResNet"))
+
+
+def test_a_crossing_is_found_with_its_interval() -> None:
+    rng, covered = np.random.default_rng(3), 0
+    truth = (0.8 / 0.6) ** (1 / 0.1)  # 0.8 x^-.3 = 0.6 x^-.2
+    for seed in range(30):
+        found = cross(lambda x: 0.8 * x**-0.3, lambda x: 0.6 * x**-0.2, rng, 2 * seed)
+        assert found.verdict == "yes" and found.overtakes == "ViT"
+        assert found.low is not None and found.high is not None
+        covered += found.low <= truth <= found.high
+    assert covered / 30 >= 0.75
+
+
+def test_no_crossing_cannot_be_told() -> None:
+    rng = np.random.default_rng(4)
+    verdicts = [cross(lambda x: 0.61 * x**-0.3, lambda x: 0.6 * x**-0.3, rng, 2 * s).verdict for s in range(40)]
+    assert verdicts.count("cannot tell") >= 36
+
+
+def test_pareto_and_the_luck_of_the_best() -> None:
+    assert pareto([1, 2, 3, 4], [0.5, 0.6, 0.4, 0.4]) == [0, 2]
+    bias = frontier_bias(np.full(10, 0.5), 0.01, [range(10), range(1)])
+    assert -0.018 < bias[0] < -0.013 and abs(bias[1]) < 1e-3  # E[min of ten normals] = -1.54 sd
+
+
+def test_refusals() -> None:
+    with pytest.raises(UserError, match="cannot determine the 4 parameters"):
+        fit.fit(points(np.array([0.5, 0.4, 0.3, 0.2]), X[:4]), forms.ZHAI)
+    with pytest.raises(UserError, match="positive"):
+        fit.fit(points(np.r_[0.0, TRUTHS["power"](X)[1:]]), forms.POWER)
+    with pytest.raises(UserError, match="mix schedules"):
+        conscience.check_schedules(np.array(["annealed", "constant", "annealed"]))
+    params, tokens = np.geomspace(1e7, 1e9, 12), np.geomspace(1e9, 1e11, 12)
+    flops = 6 * params * tokens
+    conscience.check_units(flops, params, tokens)
+    with np.errstate(all="raise"):  # a baseline without parameters or training says nothing
+        conscience.check_units(*(np.append(column, [0.0, np.nan]) for column in (flops, params, tokens)))
+    flops[::2] /= 3
+    with pytest.raises(UserError, match="counted in two ways"):
+        conscience.check_units(flops, params, tokens)
+    with pytest.raises(UserError, match="interior minimum"):
+        n = np.tile(np.geomspace(1e6, 1e8, 6), 4)
+        isoflop.fit(np.repeat([1e15, 1e16, 1e17, 1e18], 6), n, 5 - 0.1 * np.log(n))
+
+
+def test_warnings_name_what_is_weak() -> None:
+    x = np.array([1.0, 1.5, 2.0, 3.0])
+    made = fit.fit(points(TRUTHS["power"](x) * np.array([1, 1.01, 0.99, 1.0]), x), forms.POWER)
+    text = " ".join(conscience.warnings(made, predict_at=np.array([100.0]), repeated=False))
+    for part in ("distinct values", "decades", "guesses", "No run was repeated"):
+        assert part in text
+    floor = fit.fit(noisy(TRUTHS["power"], np.random.default_rng(1), 0.001), forms.POWER_FLOOR)
+    assert any("went to zero" in w for w in conscience.warnings(floor))
+    rising = points(np.r_[TRUTHS["power"](X)[:8], np.linspace(0.5, 0.9, 6)])
+    assert conscience.check_errors(rising)
+
+
+def test_a_mean_reduced_early_stop_is_caught() -> None:
+    """The mean of a small loss, given to L-BFGS-B with its own tolerances, stops early and says that it converged:
+    how the published fit of Hoffmann et al. 2022 was lost (Besiroglu et al. 2024)."""
+    rng = np.random.default_rng(0)
+    n, d = (part.ravel() for part in np.meshgrid(np.geomspace(1e8, 1e10, 8), np.geomspace(1e9, 1e11, 8)))
+    y = (1.8 + 480 * n**-0.35 + 2100 * d**-0.37) * np.exp(rng.normal(0, 2e-3, len(n)))
+    data = fit.Points(x=np.stack([n, d]), y=y, cluster=np.arange(len(n)))
+
+    def mean_huber(theta: np.ndarray) -> float:
+        residuals = forms.CHINCHILLA.log_predict(theta, data.x) - np.log(y)
+        return fit.loss_sum(residuals, loss="huber", delta=1e-3) / len(y)
+
+    published = np.array([np.log(406.4), np.log(410.7), np.log(1.69), 0.34, 0.28])
+    stopped = minimize(mean_huber, published, method="L-BFGS-B")
+    assert stopped.success
+    names = forms.CHINCHILLA.parameters
+    theirs = dict(zip(names, (*np.exp(stopped.x[:3]), *stopped.x[3:]), strict=True))
+    made = fit.fit(data, forms.CHINCHILLA, delta=1e-3)
+    (warning,) = claimed.judge(made, theirs)
+    assert "no optimum" in warning and "mean objective stops like this" in warning
+    assert claimed.judge(made, made.parameters) == []
+
+
+def test_an_optimiser_that_did_not_move_is_caught() -> None:
+    made = fit.fit(noisy(TRUTHS["power"], np.random.default_rng(1)), forms.POWER)
+    stopped = dataclasses.replace(made, objective=made.objective_at_start, agree=1)
+    text = " ".join(conscience.warnings(stopped))
+    assert "did not move" in text and "not be the global one" in text
+
+
+def test_a_tie_goes_to_the_simplest_form_that_also_follows_its_own_points() -> None:
+    def ranked(form: forms.Form, miss: float) -> rank.Ranked:
+        return rank.Ranked(form=form, score=0.04, rollouts=5, miss=miss)
+
+    alike = [ranked(forms.ZHAI, 0.006), ranked(forms.POWER, 0.009), ranked(forms.BROKEN, 0.005)]
+    assert rank.choose(alike).name == "power"
+    assert rank.choose([ranked(forms.POWER, 0.05), *alike[::2]]).name == "zhai"
+
+
+def test_a_large_table_ends_where_all_of_its_points_say() -> None:
+    rng = np.random.default_rng(0)
+    x = np.exp(rng.uniform(np.log(1e6), np.log(1e9), 2000))
+    y = (0.2 + 50 * x**-0.3) * np.exp(rng.normal(0, 0.02, len(x)))
+    made = fit.fit(fit.Points(x=x[None], y=y, cluster=np.arange(len(x))), forms.FORMS["power-floor"], loss="squares")
+
+    def log_law(log_x: np.ndarray, e: float, b: float, c: float) -> np.ndarray:
+        return np.log(e + b * np.exp(-c * log_x))
+
+    expected, _ = curve_fit(log_law, np.log(x), np.log(y), p0=(0.2, 50.0, 0.3), xtol=1e-14, ftol=1e-14)
+    assert list(made.parameters.values()) == pytest.approx(expected, rel=1e-5) and made.agree > 3
+
+
+def test_one_more_run_lies_in_its_interval_as_often_as_it_says() -> None:
+    inside, further = [], np.array([2000.0, 8000.0])
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        made = fit.fit(noisy(TRUTHS["power"], rng, noise=0.05), forms.POWER, loss="squares")
+        one_run = bootstrap.resample(made, draws=200, restarts=0).one_run(further)
+        measured = TRUTHS["power"](further) * np.exp(rng.normal(0, 0.05, 2))
+        ends = [bootstrap.quantiles(column, 0.9) for column in one_run.T]
+        inside += [low < y < high for (low, high), y in zip(ends, measured, strict=True)]
+    assert 0.82 < np.mean(inside) < 0.97
