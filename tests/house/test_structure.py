@@ -3,107 +3,52 @@
 from __future__ import annotations
 
 import ast
-import graphlib
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).resolve().parent.parent.parent
-PACKAGES = ("bench", "vit", "baselines")
-SOURCES = sorted(path for package in PACKAGES for path in (PROJECT / package).rglob("*.py"))
+from tests.house.structure import ORDER, PROJECT, Structure, under
 
-# The house from the ground up: a room may import rooms of the lines above its own. Rooms that share a line are listed
-# lowest first and may import what stands before them in it. DESIGN: data flows one way.
-LAYERS = (
-    ("vit",),
-    ("baselines",),
-    ("bench.core",),
-    ("bench.data", "bench.store", "bench.cost"),
-    ("bench.train", "bench.tasks", "bench.stats"),
-    ("bench.analysis",),
-    ("bench.report",),
-    ("bench.suites", "bench.plan"),
-    ("bench.execute",),
-    ("verbs",),
-)
-ORDER = [room for layer in LAYERS for room in layer]
-PLUGIN_FOLDERS = {"bench.core.registry"}  # names folders of plug-ins as strings; imports none of them by name
+HOUSE = Structure()
+SOURCES = list(HOUSE.paths.values())
 NO_TORCH = ("bench.data", "bench.stats", "bench.analysis", "bench.report", "bench.suites")
 
 
-def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__")
-
-
-MODULES = {module_name(path): path for path in SOURCES}
-
-
-def imports(path: Path) -> set[str]:
-    """Every module that a file imports, at any depth: inside functions and under TYPE_CHECKING too."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            named = {f"{node.module}.{alias.name}" for alias in node.names}
-            submodules = named & set(MODULES)
-            found |= submodules | ({node.module} if len(submodules) < len(named) else set())
-    return found
-
-
-def under(name: str, prefix: str) -> bool:
-    return name == prefix or name.startswith(prefix + ".")
-
-
-def room(module: str) -> str:
-    """The room of one of the project's modules: a folder, or "verbs" for what lies at the top of bench/."""
-    return next((name for name in ORDER if under(module, name)), "verbs")
-
-
-IMPORTS = {name: {other for other in imports(path) if other in MODULES} - {name} for name, path in MODULES.items()}
-
-
 def test_every_folder_is_a_room():
-    folders = {module_name(path.parent) for path in SOURCES if path.parent.parent.name == "bench"}
+    folders = {f"bench.{path.parent.name}" for path in (PROJECT / "bench").glob("*/__init__.py")}
     assert folders <= set(ORDER), "name the new folder in LAYERS"
 
 
 def test_rooms_import_downwards_only():
-    wrong = [
-        f"{importer} imports {imported}"
-        for importer, found in sorted(IMPORTS.items())
-        for imported in sorted(found)
-        if imported != "bench" and ORDER.index(room(imported)) > ORDER.index(room(importer))
-    ]
-    assert not wrong
+    assert not HOUSE.upwards()
 
 
 def test_no_circles_between_files():
-    graph = graphlib.TopologicalSorter({name: found - {"bench"} for name, found in IMPORTS.items()})
-    try:
-        graph.prepare()
-    except graphlib.CycleError as error:
-        raise AssertionError(" -> ".join(error.args[1])) from None
+    assert not HOUSE.circle()
 
 
-@pytest.mark.parametrize("importer", NO_TORCH)
-def test_rooms_that_need_no_torch(importer):
-    heavy = ("torch", "timm", "fvcore")
+def test_the_search_for_circles_sees_imports_inside_functions_and_for_types(tmp_path):
+    (tmp_path / "vit").mkdir()
+    (tmp_path / "vit/a.py").write_text("def f():\n    from vit import b\n")
+    (tmp_path / "vit/b.py").write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from vit.a import f\n")
+    assert set(Structure(tmp_path).circle()) == {"vit.a", "vit.b"}
+
+
+@pytest.mark.parametrize("name", NO_TORCH)
+def test_rooms_that_need_no_torch(name):
     wrong = [
-        f"{name} imports {imported}"
-        for name, path in MODULES.items()
-        if under(name, importer)
-        for imported in imports(path)
-        if any(under(imported, package) for package in heavy)
+        f"{module} imports {imported}"
+        for module, found in HOUSE.all_imports.items()
+        if under(module, name)
+        for imported in found
+        if imported.split(".")[0] in ("torch", "timm", "fvcore")
     ]
     assert not wrong
 
 
 def test_files_hold_one_idea():
-    lengths = {name: len(path.read_text().splitlines()) for name, path in MODULES.items()}
-    assert not {name: length for name, length in lengths.items() if length > 700}
+    assert not {name: lines for name, lines in HOUSE.lines.items() if lines > 700}
 
 
 UNSAFE_CALLS = {("pickle", "load"), ("pickle", "loads"), ("yaml", "load"), ("os", "system"), ("marshal", "loads")}
@@ -165,7 +110,7 @@ assert "torch" not in sys.modules
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+@pytest.mark.parametrize("path", SOURCES, ids=HOUSE.paths)
 def test_every_module_says_what_it_is(path):
     text = path.read_text()
     assert not text.strip() or ast.get_docstring(ast.parse(text))
