@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bench.core import cli, registry
-from bench.core.batching import BATCH
+from bench.core.device import BATCH
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet

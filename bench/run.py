@@ -17,6 +17,7 @@ from rich.console import Console
 
 from bench.core import environment, models, registry
 from bench.core.cli import names_list, parser, positive, seeds
+from bench.core.device import resolve_device
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, nearest
 from bench.core.spec import Cell, TaskSpec, directory_name, to_json
 from bench.plan import overrides, sizes
@@ -60,25 +61,6 @@ def add_study_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--calibrate", action="store_true", help="measure every model's speed again, kept or not")
     p.add_argument("--accelerator", help="also cost it on this one, from FLOPs: H100, A100, … (assumes a utilisation)")
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
-
-
-def resolve_device(wanted: str) -> str:
-    """ "cpu" or "cuda". Torch is imported only where an NVIDIA driver shows itself.
-
-    Raises:
-        UserError: a device that is not there.
-    """
-    if wanted not in ("auto", "cpu", "cuda"):
-        raise UserError(f"Unknown device {wanted!r}.", "Allowed: auto, cpu, cuda.")
-    if wanted == "cpu" or (wanted == "auto" and not Path("/dev/nvidiactl").exists()):
-        return "cpu"
-    import torch
-
-    if torch.cuda.is_available():
-        return "cuda"
-    if wanted == "cuda":
-        raise UserError("No usable CUDA device on this machine.", "Use --device cpu, or check the driver.")
-    return "cpu"
 
 
 def check_ranks(ranks: int, device: str, cells: Sequence[Cell]) -> None:

@@ -8,19 +8,13 @@ what the workload itself needs; first calls (allocation, compilation, autotuning
 
 from __future__ import annotations
 
-import gc
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
-OOM_TEXTS = (
-    "out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory",
-    "alloc_failed",  # what cuBLAS and cuDNN say where there is no room for their workspaces
-)  # fmt: skip
+from bench.core.device import is_out_of_memory, release, synchronise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,31 +61,6 @@ class Workload:
 
 class OutOfMemory(Exception):
     """The device has no room for a workload; its memory has been given back."""
-
-
-def synchronise(device: str) -> None:
-    """Wait until the device has done what it was given."""
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out, on any device."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    if not isinstance(error, RuntimeError):
-        return False
-    if any(text in str(error).lower() for text in OOM_TEXTS):
-        return True
-    earlier = error.__context__  # a recording of a CUDA graph that memory ends fails again when it is closed
-    return earlier is not None and is_out_of_memory(earlier)
-
-
-def release(device: str) -> None:
-    """Give back cached memory."""
-    gc.collect()
-    if device.startswith("cuda"):
-        torch.cuda.empty_cache()
 
 
 def timed(call: Callable[[], object], *, device: str, calls: int = 1) -> float:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from bench.core import models
+from bench.core.device import release
 from bench.core.spec import Recipe
 from bench.cost import memory
 from bench.cost import timing as speed
@@ -107,7 +108,7 @@ class Subject:
             except speed.OutOfMemory:
                 return False
             finally:
-                speed.release(self.device)
+                release(self.device)
             return True
 
         return speed.search_largest(fits, start=start)

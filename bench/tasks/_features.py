@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.core.batching import BATCH, InBatches
+from bench.core.device import BATCH, InBatches
 
 
 def extractor(

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from bench.core import models
-from bench.core.batching import InBatches
+from bench.core.device import InBatches
 from bench.core.errors import Interrupted
 from bench.core.seeds import stream
 from bench.core.spec import Recipe

@@ -7,10 +7,10 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from bench.core.device import is_out_of_memory
 from bench.core.errors import UserError
 from bench.core.seeds import generator
 from bench.core.spec import Recipe
-from bench.cost.timing import is_out_of_memory
 from bench.data.image_set import ImageSet
 from bench.train import crops
 from bench.train.ranks import ALONE, Ranks

@@ -30,8 +30,8 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from bench.core.device import is_out_of_memory
 from bench.core.errors import Interrupted, UserError
-from bench.cost.timing import is_out_of_memory
 from bench.train import precision
 from bench.train.ranks import Lost, RankError, Ranks, StartAgain
 

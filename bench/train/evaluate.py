@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bench.core.batching import InBatches
+from bench.core.device import InBatches
 from bench.data.image_set import ImageSet
 from bench.train.batches import to_input
 

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from bench.core.device import synchronise
 from bench.core.errors import Interrupted
 from bench.core.seeds import stream
 from bench.core.spec import Recipe
 from bench.cost.profile import label
-from bench.cost.timing import synchronise
 from bench.store import checkpoints, faults
 from bench.store.checkpoints import Checkpoint
 from bench.train import schedule

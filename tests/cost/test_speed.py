@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from bench.core import models
+from bench.core.device import is_out_of_memory
 from bench.core.errors import Interrupted, UserError
 from bench.core.spec import Cell, Recipe, cell_id, revisions_of
 from bench.cost import timing as speed
@@ -97,8 +98,8 @@ def test_other_errors_are_not_taken_for_out_of_memory() -> None:
 
     with pytest.raises(RuntimeError, match="shapes"):
         speed.timed(call, device="cpu")
-    assert speed.is_out_of_memory(torch.OutOfMemoryError("x")) and speed.is_out_of_memory(MemoryError())
-    assert speed.is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"))
+    assert is_out_of_memory(torch.OutOfMemoryError("x")) and is_out_of_memory(MemoryError())
+    assert is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"))
 
 
 @pytest.mark.parametrize("first, wanted", [(torch.OutOfMemoryError("x"), True), (ValueError("x"), False)])
@@ -109,7 +110,7 @@ def test_a_failure_to_tidy_up_after_a_lack_of_memory_is_one(first: Exception, wa
         finally:
             raise RuntimeError("operation failed due to a previous error during capture")
     except RuntimeError as error:
-        assert speed.is_out_of_memory(error) == wanted
+        assert is_out_of_memory(error) == wanted
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 37, 100, 1000])

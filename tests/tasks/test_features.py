@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from bench.core.batching import InBatches  # noqa: E402
+from bench.core.device import InBatches  # noqa: E402
 from bench.tasks._features import extractor, to_input  # noqa: E402
 
 

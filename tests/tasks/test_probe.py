@@ -61,7 +61,7 @@ def test_progress_changes_no_score(capsys: pytest.CaptureFixture[str]) -> None:
     """Images pass in the batches in which the network takes them."""
     from functools import partial
 
-    from bench.core.batching import BATCH
+    from bench.core.device import BATCH
     from bench.data.load import load
 
     args = probe.parser().parse_args(["--model", "ViT-pico/14", "--data", "mnist", *SMALL])

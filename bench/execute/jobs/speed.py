@@ -11,6 +11,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from bench.core.device import is_out_of_memory, release
 from bench.core.spec import Cell
 from bench.cost import resident
 
@@ -106,7 +107,7 @@ class SpeedJob:
         try:
             model = subject.build()
         except (RuntimeError, MemoryError) as error:
-            if speed.is_out_of_memory(error):
+            if is_out_of_memory(error):
                 raise speed.OutOfMemory from error
             raise
         inference = functools.partial(subject.inference, model)
@@ -137,7 +138,7 @@ class SpeedJob:
         }
         self._profile(model, best.images)
         del model, inference, single, training, together, best, scanned, chosen
-        speed.release(self.device)
+        release(self.device)
         self._say("largest batch")
         return found | {"largest_batch": self._largest_batch()}
 

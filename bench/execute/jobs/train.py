@@ -13,13 +13,12 @@ import torch
 from torch import nn
 
 from bench.core import models, registry
-from bench.core.batching import InBatches
+from bench.core.device import InBatches, is_out_of_memory
 from bench.core.seeds import stream
 from bench.core.spec import Cell
 from bench.cost import flops, peaks, resident, units
 from bench.cost.flops import ModelCost
 from bench.cost.profile import ACTIVE, WAIT, WARM_UP, Trace, label, profile
-from bench.cost.timing import is_out_of_memory
 from bench.data.load import check_shape, load
 from bench.execute.jobs._contract import JobContext
 from bench.execute.jobs._facts import data_facts, model_facts

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bench.core import models
+from bench.core.device import synchronise
 from bench.core.spec import Cell, Recipe, cell_from_json
 from bench.cost import timing as speed
 from bench.data.image_set import ImageSet
@@ -139,7 +140,7 @@ class Entrant:
         workload = speed.Workload(name="step", call=self.once, images=batch)
         start = time.perf_counter()
         self.once()
-        speed.synchronise(self.device)
+        synchronise(self.device)
         first = time.perf_counter() - start
         for _ in range(COMPARED - 1):
             self.once()
