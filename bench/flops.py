@@ -203,11 +203,11 @@ def _training_lines(training: dict[str, Any]) -> list[str]:
 
 def _list(*, as_json: bool) -> int:
     """Every family: how its models are named, and those that are registered."""
-    from bench.core import models
+    from bench.core import registry
 
     found: dict[str, dict[str, Any]] = {
         family.FAMILY: {"naming": getattr(family, "NAMING", None), "names": list(family.names())}
-        for family in models.families()
+        for family in registry.families()
     }
     if as_json:
         print(json.dumps(found, indent=2))

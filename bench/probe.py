@@ -125,17 +125,17 @@ def _cell_of(checkpoint: Path) -> dict[str, Any]:
 
 def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
     """The model asked for, with its weights, as a task sees it."""
-    from bench.core import models
+    from bench.core import registry
     from bench.tasks._features import extractor
 
-    models.family_of(args.model)  # an unknown name is said before torch is imported
+    registry.family_of(args.model)  # an unknown name is said before torch is imported
     import torch
 
     from bench.tasks._finetuner import FineTuner
 
     torch.manual_seed(args.seed)
     sizes = {"image_size": args.image_size, "channels": args.channels}
-    model = models.build(args.model, **sizes, num_classes=2, **args.model_options)
+    model = registry.build_model(args.model, **sizes, num_classes=2, **args.model_options)
     if args.checkpoint is not None:
         load_weights(model, args.checkpoint)
     try:

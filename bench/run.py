@@ -15,11 +15,12 @@ from typing import Any
 
 from rich.console import Console
 
-from bench.core import environment, models, registry
+from bench.core import environment, registry
 from bench.core.cli import names_list, parser, positive, seeds
 from bench.core.device import resolve_device
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, nearest
-from bench.core.spec import Cell, TaskSpec, directory_name, to_json
+from bench.core.registry import directory_name
+from bench.core.spec import Cell, TaskSpec, to_json
 from bench.plan import overrides, sizes
 from bench.plan import preflight as possible
 from bench.plan.overrides import Overrides
@@ -121,7 +122,7 @@ def cells_of(
     module = registry.load("suite", suite)
     options, limits = sizes.split(options)
     for name in options.models or ():
-        models.family_of(name)
+        registry.family_of(name)
     for name in options.data or ():
         registry.load("data set", name)
     tasks = tuple(dict.fromkeys(tasks or ()))
@@ -135,7 +136,7 @@ def cells_of(
             raise UserError(what, "Leave out --tasks, or take another suite or scale.")
         cells = [with_tasks(cell, tasks) for cell in cells]
     for cell in cells:
-        models.family_of(cell.model)
+        registry.family_of(cell.model)
         for task in cell.tasks:
             registry.load("task", task.task)
     if only:

@@ -32,7 +32,8 @@ from bench.core.errors import (
     UserError,
     command,
 )
-from bench.core.spec import Cell, cell_from_json, cell_id, revisions_of, to_json
+from bench.core.registry import revisions_of
+from bench.core.spec import Cell, cell_from_json, cell_id, to_json
 from bench.cost import known
 from bench.execute.jobs._contract import JobContext
 from bench.store import atomic, checkpoints, records, sealed

@@ -212,20 +212,3 @@ def cell_id(cell: Cell, revisions: Mapping[str, int]) -> str:
     """The first ten hex digits of sha256(canonical spec + revisions)."""
     identity = {"cell": to_json(cell, omit_defaults=True), "revisions": dict(revisions)}
     return hashlib.sha256(canonical(identity).encode()).hexdigest()[:10]
-
-
-def revisions_of(cell: Cell) -> dict[str, int]:
-    """The integer revisions that are part of a cell's identity: model family, recipe, data sets, tasks."""
-    from bench.core import models, registry
-
-    revisions = {"recipe": RECIPE_REVISION, "model": models.family_of(cell.model).REVISION}
-    revisions[f"data:{cell.data}"] = registry.load("data set", cell.data).REVISION
-    for task in cell.tasks:
-        revisions[f"task:{task.task}"] = registry.load("task", task.task).REVISION
-        revisions[f"data:{task.data}"] = registry.load("data set", task.data).REVISION
-    return revisions
-
-
-def directory_name(cell: Cell) -> str:
-    """Folder of a cell under `cells/`: readable name and hash."""
-    return f"{cell.readable_name}-{cell_id(cell, revisions_of(cell))}"

@@ -83,23 +83,23 @@ def count(
     """Count a registered model on the meta device: milliseconds to a second, no weights allocated.
 
     Args:
-        model_options: (name, value) pairs for `bench.core.models.build`.
+        model_options: (name, value) pairs for `bench.core.registry.build_model`.
         activations: also measure `activation_bytes` (three forwards instead of one).
 
     Raises:
         UserError: unknown model, or a size it cannot take.
         NotImplementedError: the model uses a contraction without a formula.
     """
-    from bench.core import models
+    from bench.core import registry
 
-    models.family_of(model_name)  # a wrong name is refused before torch is imported
+    registry.family_of(model_name)  # a wrong name is refused before torch is imported
     known = _handed_over.get((model_name, image_size, channels, num_classes, model_options))
     if known is not None and (known.activation_bytes is not None or not activations):
         return known
     import torch
 
     with torch.device("meta"):
-        model = models.build(
+        model = registry.build_model(
             model_name, image_size=image_size, channels=channels, num_classes=num_classes, **dict(model_options)
         )
     model.eval()  # no dropout; the work is the same, and BatchNorm takes one image

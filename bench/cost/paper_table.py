@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from baselines import published
-from bench.core import models
+from bench.core import registry
 from bench.cost.flops import Options, count, exaflops
 
 JFT_IMAGES = 303_000_000
@@ -44,7 +44,7 @@ class PaperRow:
 
 def pretraining_options(model: str) -> Options:
     """Model options of the paper's pre-training: ViTs and hybrids have a hidden layer before the head."""
-    return () if models.family_of(model).FAMILY == "ResNet" else (("head", "mlp"),)
+    return () if registry.family_of(model).FAMILY == "ResNet" else (("head", "mlp"),)
 
 
 def rows() -> list[PaperRow]:

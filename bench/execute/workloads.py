@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bench.core import models
+from bench.core import registry
 from bench.core.device import release
 from bench.core.spec import Recipe
 from bench.cost import memory
@@ -45,8 +45,8 @@ class Subject:
         sizes: dict[str, Any] = {"image_size": self.image_size, "channels": self.channels, "num_classes": CLASSES}
         if device == "meta":
             with torch.device("meta"):
-                return models.build(self.model, **sizes, **dict(self.options)).eval()
-        return models.build(self.model, **sizes, **dict(self.options)).to(self.device).eval()
+                return registry.build_model(self.model, **sizes, **dict(self.options)).eval()
+        return registry.build_model(self.model, **sizes, **dict(self.options)).to(self.device).eval()
 
     def images(self, batch: int) -> torch.Tensor:
         """Made-up images in [-1, 1], x_BCHW."""
@@ -128,7 +128,7 @@ def reference(device: str, dtype: str) -> Workload:
     """Inference of a fixed small model: where its speed differs between two cells, the machine did."""
     sizes = {key: value for key, value in REFERENCE.items() if key != "model"}
     subject = Subject(model=REFERENCE["model"], image_size=28, channels=1, device=device, dtype=dtype)
-    model = models.build(REFERENCE["model"], **sizes).to(device).eval()
+    model = registry.build_model(REFERENCE["model"], **sizes).to(device).eval()
     workload = subject.inference(model, REFERENCE_BATCH)
     workload.name = "reference"
     return workload

@@ -72,11 +72,11 @@ def _dtype(cell: Cell, sizes: dict[str, Any], device: str) -> str:
     """What the cell will be trained in: a matter of the model's shapes."""
     import torch
 
-    from bench.core import models
+    from bench.core import registry
     from bench.train import precision
 
     with torch.device("meta"):
-        model = models.build(cell.model, **sizes, **dict(cell.model_options))
+        model = registry.build_model(cell.model, **sizes, **dict(cell.model_options))
     return precision.resolve(cell.recipe.dtype, device, model)
 
 
@@ -105,7 +105,7 @@ def measure(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -> 
     """(training, evaluation) images per second of the real step on made-up images; the share of a processor it got."""
     import torch
 
-    from bench.core import models
+    from bench.core import registry
     from bench.data.image_set import ImageSet
     from bench.tasks._features import extractor
     from bench.train.batches import Batches
@@ -119,7 +119,7 @@ def measure(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -> 
         labels_N=noise.integers(0, sizes["num_classes"], count),
         class_names=tuple(map(str, range(sizes["num_classes"]))),
     )  # fmt: skip
-    model = models.build(cell.model, **sizes, **dict(cell.model_options)).to(device)
+    model = registry.build_model(cell.model, **sizes, **dict(cell.model_options)).to(device)
 
     def synchronise() -> None:
         if device != "cpu":

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import __version__
-from bench.core import environment, models
+from bench.core import environment, registry
 from bench.core.errors import UserError
 from bench.core.spec import RECIPE_REVISION, canonical
 from bench.core.subprocesses import PROJECT, child_environment
@@ -70,7 +70,7 @@ class KeptRates:
         asked = {name: cell[name] for name in ("model", "model_options", "image_size", "channels")}
         asked |= {"step": {name: value for name, value in cell["recipe"].items() if name not in FREE}}
         asked |= {"classes": job["classes"], "measure": job["measure"]}
-        asked |= {"revisions": [models.family_of(cell["model"]).REVISION, RECIPE_REVISION]}
+        asked |= {"revisions": [registry.family_of(cell["model"]).REVISION, RECIPE_REVISION]}
         name = hashlib.sha256(canonical([asked, self.circumstances]).encode()).hexdigest()
         return _cache.directory() / "rates" / f"{name}.json"
 

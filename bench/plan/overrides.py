@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from bench.core import models
+from bench.core import registry
 from bench.core.errors import UserError, unknown
 from bench.core.spec import CHOICES, Cell, Recipe
 from bench.suites import _paper
@@ -109,7 +109,7 @@ class Overrides:
         """
         assert self.recipe
         row = _paper.row(self.recipe)
-        if row.dropout and not getattr(models.family_of(cell.model), "DROPOUT", False):
+        if row.dropout and not getattr(registry.family_of(cell.model), "DROPOUT", False):
             raise UserError(
                 f"{self.recipe} has a dropout of {row.dropout}, and {cell.model} has no dropout.",
                 "Name models that have with --models (ViTs, hybrids), or take a recipe without: "

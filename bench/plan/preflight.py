@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bench.core import environment, models, registry
+from bench.core import environment, registry
 from bench.core.errors import UserError
 from bench.core.spec import Cell
 from bench.store import atomic
@@ -70,7 +70,7 @@ def only_read(cells: Sequence[Cell]) -> list[Cell]:
     Raises:
         UserError: the suite has no such baseline.
     """
-    fixed = {cell.model for cell in cells if not getattr(models.family_of(cell.model), "TRAINS", True)}
+    fixed = {cell.model for cell in cells if not getattr(registry.family_of(cell.model), "TRAINS", True)}
     kept = [cell for cell in cells if cell.model not in fixed or (cell.job == "train" and cell.horizons == (0,))]
     if lost := sorted(fixed - {cell.model for cell in kept}):
         raise UserError(f"{lost[0]!r} has nothing to train, and this suite has no baseline that only reads it.",

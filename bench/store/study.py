@@ -10,7 +10,8 @@ from typing import Any
 
 from bench import SCHEMA_VERSION
 from bench.core.errors import UserError
-from bench.core.spec import Cell, directory_name, to_json
+from bench.core.registry import directory_name
+from bench.core.spec import Cell, to_json
 from bench.store import atomic, records, sealed
 
 STORE_FILE = "store.json"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.core import models
+from bench.core import registry
 from bench.core.spec import Recipe
 
 FAMILY_RATES = {"ViT": 2e-3, "Hybrid": 8e-3, "ResNet": 8e-3}
@@ -23,5 +23,5 @@ DEFAULT_RATE = 1e-3  # for a family that nobody has swept yet
 
 def recipe_for(model: str, **changes: Any) -> Recipe:
     """The suites' recipe for a model."""
-    rate = MODEL_RATES.get(model) or FAMILY_RATES.get(models.family_of(model).FAMILY, DEFAULT_RATE)
+    rate = MODEL_RATES.get(model) or FAMILY_RATES.get(registry.family_of(model).FAMILY, DEFAULT_RATE)
     return Recipe(**{"lr": rate, **changes})

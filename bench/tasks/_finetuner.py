@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from bench.core import models
+from bench.core import registry
 from bench.core.device import InBatches
 from bench.core.errors import Interrupted
 from bench.core.seeds import stream
@@ -36,7 +36,7 @@ class FineTuner:
     """Fine-tunes copies of one trained model; the model itself is never changed.
 
     Args:
-        model: the trained module. name, options: what `models.build` made it from.
+        model: the trained module. name, options: what `registry.build_model` made it from.
         image_size, channels: what it takes; another size may be asked for in each call.
         seed: of the cell. should_stop: looked at between steps; True ends everything with `Interrupted`.
         batches: keeps how many images fit at a time in test mode; None for its own.
@@ -79,7 +79,7 @@ class FineTuner:
         sizes: dict[str, Any] = {
             "image_size": image_size or self.image_size, "channels": self.channels, "num_classes": images.num_classes,
         }  # fmt: skip
-        model = models.transferred(self.model, self.name, **sizes, **dict(self.options)).to(self.device)
+        model = registry.transferred_model(self.model, self.name, **sizes, **dict(self.options)).to(self.device)
         losses, finite = self._train(model, images, recipe=recipe, steps=steps, purpose=purpose, sizes=sizes)
         per_image = flops.count(self.name, **sizes, model_options=self.options, activations=False).train_flops_per_image
         done = len(losses) * recipe.batch

@@ -7,7 +7,7 @@ import pytest
 from baselines.published import CONTRADICTED, model_name, table
 from bench.analysis import published
 from bench.analysis.evidence import HEADLINE
-from bench.core import models
+from bench.core import registry
 from bench.report import tables
 
 
@@ -28,7 +28,7 @@ def test_sizes_are_those_of_the_models(row: dict[str, str]) -> None:
     import torch
 
     with torch.device("meta"):
-        model = models.build(model_name(row["name"]), image_size=224, channels=3, num_classes=1000)
+        model = registry.build_model(model_name(row["name"]), image_size=224, channels=3, num_classes=1000)
     assert sum(p.numel() for p in model.parameters()) == int(row["params"])
 
 

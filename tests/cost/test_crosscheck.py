@@ -13,11 +13,11 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from bench.core import models
+from bench.core import registry
 from bench.core.errors import UserError
 from bench.cost.flops import count_forward
 
-NAMES = tuple(name for name in models.names() if name != "pixels")
+NAMES = tuple(name for name in registry.model_names() if name != "pixels")
 SIZES = (56, 64, 96, 112, 128)  # the smallest that a model takes: the method is what is checked
 CONTRACTIONS = ("conv", "linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "einsum", "scaled_dot_product_attention")
 
@@ -27,7 +27,7 @@ def on_meta(name: str, **options: int) -> tuple[nn.Module, int]:
     for size in SIZES:
         try:
             with torch.device("meta"):
-                return models.build(name, image_size=size, channels=3, num_classes=10, **options).eval(), size
+                return registry.build_model(name, image_size=size, channels=3, num_classes=10, **options).eval(), size
         except UserError:
             continue
     raise AssertionError(f"{name} takes none of {SIZES} px")

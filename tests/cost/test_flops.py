@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from baselines import published
-from bench.core import models
+from bench.core import registry
 from bench.cost.flops import ModelCost, count, count_forward
 from vit.config import config_for
 
@@ -99,7 +99,7 @@ def test_by_module_adds_up_and_names_the_parts() -> None:
 def test_every_layer_is_billed_to_itself(name: str) -> None:
     """Each layer's own bill is its kernel times its outputs, also after composite operations."""
     with torch.device("meta"):
-        model = models.build(name, image_size=64, channels=3, num_classes=10).eval()
+        model = registry.build_model(name, image_size=64, channels=3, num_classes=10).eval()
     expected: dict[str, int] = {}
 
     def bill(path: str, layer: nn.Module, output: torch.Tensor) -> None:
@@ -131,13 +131,13 @@ def test_counts_are_exact_integers_beyond_64_bits() -> None:
 
 def test_no_weights_are_allocated(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[nn.Module] = []
-    build = models.build
+    build = registry.build_model
 
     def watched(*args: Any, **options: Any) -> nn.Module:
         seen.append(build(*args, **options))
         return seen[-1]
 
-    monkeypatch.setattr(models, "build", watched)
+    monkeypatch.setattr(registry, "build_model", watched)
     count.cache_clear()
     cost_of("ViT-H/14")
     assert seen and all(parameter.is_meta for parameter in seen[0].parameters())

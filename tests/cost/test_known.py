@@ -97,9 +97,9 @@ cost = dict(model="ViT-pico/14", image_size=28, channels=1, num_classes=10, para
             forward_macs={"dense": 1, "paper": 1}, backward_macs={}, by_module={})
 known.adopt({"costs": [{"options": [], "cost": cost}]}, device="cpu", threads=1)
 flops.count("ViT-pico/14", image_size=28, channels=1, num_classes=10, activations=False)
-from bench import models
+from bench.core import registry
 from bench.train.step import Step
-model = models.build("ViT-pico/14", image_size=28, channels=1, num_classes=10)
+model = registry.build_model("ViT-pico/14", image_size=28, channels=1, num_classes=10)
 step = Step(model=model, optimizer=make_optimizer(model, Recipe()), recipe=Recipe(), device="cpu")
 step(torch.zeros(2, 1, 28, 28), torch.tensor([0, 1]), lr=1e-3, seed=0)
 print("torch._dynamo" in sys.modules)

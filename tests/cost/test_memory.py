@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from bench.core import models
+from bench.core import registry
 from bench.cost.memory import LiveBytes, largest_batch, peak_bytes
 
 
@@ -34,9 +34,9 @@ def test_a_chain_of_layers_keeps_two_at_a_time() -> None:
 def test_shapes_alone_give_what_real_tensors_take(name: str, training: bool) -> None:
     """The same bookkeeping over real CPU tensors; attention is spelled out there, so it is compared without."""
     sizes = {"image_size": 28, "channels": 3, "num_classes": 10}
-    real = models.build(name, **sizes)  # type: ignore[arg-type]
+    real = registry.build_model(name, **sizes)  # type: ignore[arg-type]
     with torch.device("meta"):
-        meta = models.build(name, **sizes)  # type: ignore[arg-type]
+        meta = registry.build_model(name, **sizes)  # type: ignore[arg-type]
     images = torch.zeros(8, 3, 28, 28)
     predicted = peak_bytes(meta, images.to("meta"), training=training)
     found = peak_bytes(real, images, training=training)
@@ -45,7 +45,7 @@ def test_shapes_alone_give_what_real_tensors_take(name: str, training: bool) -> 
 
 def test_largest_batch_is_the_last_that_fits() -> None:
     with torch.device("meta"):
-        model = models.build("ViT-nano/7", image_size=28, channels=3, num_classes=10)
+        model = registry.build_model("ViT-nano/7", image_size=28, channels=3, num_classes=10)
     budget = 2**28
     for training in (False, True):
         batch = largest_batch(model, (3, 28, 28), budget=budget, training=training)

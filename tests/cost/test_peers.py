@@ -11,7 +11,7 @@ from scipy import stats
 
 from bench.analysis import evidence, peers
 from bench.analysis.records import Records
-from bench.core import models
+from bench.core import registry
 from bench.core.spec import Cell, Recipe, to_json
 from bench.execute.jobs import peers as job
 from bench.execute.jobs._contract import JobContext
@@ -55,7 +55,7 @@ def test_each_library_computes_our_function_with_our_weights(package):
     pytest.importorskip(package)
     torch.manual_seed(0)
     sizes = {"image_size": 28, "channels": 3, "num_classes": 7}
-    ours = models.build("ViT-b/14", **sizes, gelu="exact", depth=2)
+    ours = registry.build_model("ViT-b/14", **sizes, gelu="exact", depth=2)
     torch.nn.init.normal_(ours.head.weight)
     theirs, same = builders.build(package, ours, name="ViT-b/14", image_size=28, num_classes=7)
     assert same == (package != "vit_pytorch")
@@ -71,7 +71,7 @@ def test_each_library_computes_our_function_with_our_weights(package):
 def test_timms_counterparts_of_the_convolutional_models(name):
     (cell,) = suite.cells(SuiteOptions(models=(name,)))
     torch.manual_seed(0)
-    ours = models.build(name, image_size=64, channels=3, num_classes=7, **dict(cell.model_options))
+    ours = registry.build_model(name, image_size=64, channels=3, num_classes=7, **dict(cell.model_options))
     for parameter_name, parameter in ours.named_parameters():
         if parameter_name.startswith("head.") or parameter_name.endswith("norm3.weight"):
             torch.nn.init.normal_(parameter)

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from bench.core import models
+from bench.core import registry
 from bench.core.device import is_out_of_memory
 from bench.core.errors import Interrupted, UserError
-from bench.core.spec import Cell, Recipe, cell_id, revisions_of
+from bench.core.registry import revisions_of
+from bench.core.spec import Cell, Recipe, cell_id
 from bench.cost import timing as speed
 from bench.cost.timing import CPU_PACE, OutOfMemory, Pace, Workload
 from bench.execute.jobs import speed as job
@@ -216,7 +217,7 @@ def test_every_cell_of_the_suite_can_be_built(scale: str) -> None:
     assert len({cell_id(c, revisions_of(c)) for c in cells}) == len(cells)
     for c in {(c.model, c.image_size) for c in cells}:
         with torch.device("meta"):
-            models.build(c[0], image_size=c[1], channels=3, num_classes=1000)
+            registry.build_model(c[0], image_size=c[1], channels=3, num_classes=1000)
 
 
 def test_rounds_visit_every_model_before_any_comes_again() -> None:

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from bench.core.spec import cell_id, revisions_of, to_json
+from bench.core.registry import revisions_of
+from bench.core.spec import cell_id, to_json
 from bench.run import cells_of
 from bench.store import records
 from bench.store.study import Study

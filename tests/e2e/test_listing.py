@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bench import flops
-from bench.core import models
+from bench.core import registry
 from bench.core.errors import EXIT_OK, UserError
 
 
@@ -15,20 +15,20 @@ from bench.core.errors import EXIT_OK, UserError
 def test_every_family_says_its_names_and_how_they_are_made(arguments, capsys):
     assert flops.main(arguments) == EXIT_OK
     said = capsys.readouterr().out
-    for family in models.families():
+    for family in registry.families():
         assert f"{family.FAMILY}: {family.NAMING}\n" in said
-    assert set(models.names()) <= set(said.replace(",", " ").split()) and "--paper-table" in said
+    assert set(registry.model_names()) <= set(said.replace(",", " ").split()) and "--paper-table" in said
 
 
 def test_the_listing_for_machines(capsys):
     assert flops.main(["--list", "--json"]) == EXIT_OK
     found = json.loads(capsys.readouterr().out)
-    assert [name for family in found.values() for name in family["names"]] == list(models.names())
+    assert [name for family in found.values() for name in family["names"]] == list(registry.model_names())
 
 
 def test_a_list_that_is_cut_says_where_the_whole_is():
     with pytest.raises(UserError) as refusal:
-        models.family_of("ViT-nanno/7")
+        registry.family_of("ViT-nanno/7")
     assert "bench.flops --list" in refusal.value.fix and "…." not in refusal.value.fix
 
 

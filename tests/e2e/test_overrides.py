@@ -9,9 +9,10 @@ import math
 import pytest
 
 from baselines import published
-from bench.core import models, registry
+from bench.core import registry
 from bench.core.errors import UserError
-from bench.core.spec import Cell, Recipe, directory_name
+from bench.core.registry import directory_name
+from bench.core.spec import Cell, Recipe
 from bench.plan import overrides
 from bench.plan.overrides import Overrides, duration
 from bench.run import cells_of
@@ -202,4 +203,4 @@ def test_a_recipe_with_dropout_says_which_models_take_it():
 @pytest.mark.parametrize("options", [{"heads": 0}, {"width": 0}, {"depth": -1}, {"mlp_width": 1.5}, {"head_dim": 0}])
 def test_a_model_of_impossible_dimensions_is_refused(options):
     with pytest.raises(UserError, match=next(iter(options))):
-        models.build("ViT-pico/14", image_size=28, channels=1, num_classes=2, **options)
+        registry.build_model("ViT-pico/14", image_size=28, channels=1, num_classes=2, **options)

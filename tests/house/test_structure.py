@@ -99,7 +99,8 @@ def test_listing_suites_and_their_cells_needs_no_torch():
     code = f"""{BLOCK_TORCH}
 from bench.core import registry
 from bench.run import cells_of
-from bench.core.spec import directory_name
+from bench.core.registry import directory_name
+
 from bench.suites._contract import SuiteOptions
 for name in registry.names("suite"):
     for cell in cells_of(name, SuiteOptions()):

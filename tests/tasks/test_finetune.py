@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from bench import probe
-from bench.core import models
+from bench.core import registry
 from bench.core.errors import Interrupted, UserError
 from bench.core.seeds import stream
 from bench.core.spec import Recipe
@@ -50,7 +50,7 @@ def images(count: int = 90, size: int = 28, channels: int = 1, classes: int = 3,
 def build(name: str, *, channels: int = 1, **options) -> nn.Module:
     """A model whose weights, head included, are all at work."""
     torch.manual_seed(0)
-    model = models.build(name, image_size=28, channels=channels, num_classes=7, **options)
+    model = registry.build_model(name, image_size=28, channels=channels, num_classes=7, **options)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
@@ -156,7 +156,7 @@ def test_positions_are_interpolated_as_the_official_code_does(size: int) -> None
     """scipy.ndimage.zoom of order 1 on the grid; the class token's row stays (vit_jax/checkpoint.py)."""
     options = {"position": "learned-1d", "pooling": "cls"}
     old = build("ViT-pico/7", **options)
-    new = models.transferred(old, "ViT-pico/7", image_size=size, channels=1, num_classes=3, **options)
+    new = registry.transferred_model(old, "ViT-pico/7", image_size=size, channels=1, num_classes=3, **options)
     table, found = (m.state_dict()["positions.0.weight"][0].numpy() for m in (old, new))
     side = size // 7
     expected = ndimage.zoom(table[1:].reshape(4, 4, -1), (side / 4, side / 4, 1), order=1).reshape(side**2, -1)
@@ -167,7 +167,7 @@ def test_positions_are_interpolated_as_the_official_code_does(size: int) -> None
 def test_fixed_positions_stay_within_the_picture() -> None:
     """A table of sines is interpolated too: recomputed, half of its rows would lie where nothing was trained."""
     old = build("ViT-pico/7")
-    new = models.transferred(old, "ViT-pico/7", image_size=56, channels=1, num_classes=3)
+    new = registry.transferred_model(old, "ViT-pico/7", image_size=56, channels=1, num_classes=3)
     table, found = (m.positions[0]().detach()[0].numpy() for m in (old, new))
     expected = ndimage.zoom(table.reshape(4, 4, -1), (2, 2, 1), order=1).reshape(64, -1)
     np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -175,7 +175,7 @@ def test_fixed_positions_stay_within_the_picture() -> None:
 
 def test_a_hidden_layer_in_the_head_goes_with_the_old_classes() -> None:
     old = build("ViT-pico/7", head="mlp")
-    new = models.transferred(old, "ViT-pico/7", image_size=28, channels=1, num_classes=3, head="mlp")
+    new = registry.transferred_model(old, "ViT-pico/7", image_size=28, channels=1, num_classes=3, head="mlp")
     assert old.pre_logits is not None and new.pre_logits is None
     assert not any(parameter.any() for parameter in new.head.parameters())
 
@@ -246,7 +246,7 @@ def test_sizes_that_a_model_cannot_take(name: str, options: dict, size: int, ans
 
 
 def test_raw_pixels_have_nothing_to_tune() -> None:
-    model = models.build("pixels", image_size=28, channels=1, num_classes=2)
+    model = registry.build_model("pixels", image_size=28, channels=1, num_classes=2)
     with pytest.raises(UserError, match="no classifier"):
         tuner(model, "pixels")(images(), recipe=PLAIN, steps=1)
 

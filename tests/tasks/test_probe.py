@@ -110,11 +110,11 @@ def test_checkpoints_are_used(capsys: pytest.CaptureFixture[str], tmp_path: Path
     import torch
     from safetensors.torch import save_file
 
-    from bench.core import models
+    from bench.core import registry
     from vit import checkpoints
 
     torch.manual_seed(7)
-    model = models.build("ViT-pico/14", image_size=28, channels=1, num_classes=10)
+    model = registry.build_model("ViT-pico/14", image_size=28, channels=1, num_classes=10)
     save_file({f"live/model.{k}": v.contiguous() for k, v in model.state_dict().items()}, tmp_path / "run.safetensors")
     checkpoints.save(model, tmp_path / "own.safetensors")
     common = ["--model", "ViT-pico/14", "--data", "digits", "--shots", "5", "--draws", "1", "--json", *SMALL]
@@ -134,7 +134,7 @@ def test_kept_weights_know_their_model_s_options(tmp_path: Path) -> None:
     """Heads and the kind of pooling leave no trace in the shapes of weights: they would load into another network."""
     import torch
 
-    from bench.core import models
+    from bench.core import registry
     from bench.core.spec import Cell, Recipe
     from bench.data.load import load
     from bench.execute.jobs import train
@@ -157,7 +157,7 @@ def test_kept_weights_know_their_model_s_options(tmp_path: Path) -> None:
     train.run(cell, said)
     newest, _ = load_newest(directory.checkpoints)
     assert newest is not None
-    model = models.build("ViT-pico/14", image_size=28, channels=1, num_classes=10, **options)
+    model = registry.build_model("ViT-pico/14", image_size=28, channels=1, num_classes=10, **options)
     model.load_state_dict({k.removeprefix("live/model."): v for k, v in newest.tensors.items() if "/model." in k})
     images_NHWC = load("mnist", "test").images_NHWC[:20]
     with torch.inference_mode():

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from bench.core import models
+from bench.core import registry
 from bench.core.errors import Interrupted, UserError
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data.image_set import ImageSet
@@ -59,7 +59,7 @@ def trainer(case: str, folder: Path, ranks: Ranks = ALONE) -> Trainer:
     """A trainer of the case, at its initial weights."""
     name, options, recipe = CASES[case]
     torch.manual_seed(3)
-    whole = models.build(name, image_size=28, channels=1, num_classes=3, **dict(options))
+    whole = registry.build_model(name, image_size=28, channels=1, num_classes=3, **dict(options))
     ranks.check(whole)
     model = ranks.shard(whole, sharding=recipe.sharding, dtype=recipe.dtype)
     batches = Batches(images(), recipe=recipe, seed=5, device="cpu", ranks=ranks)

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend
 
-from bench.core import models
+from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Recipe
 from bench.train import compiled
@@ -19,7 +19,7 @@ SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
 
 def made(seed=0):
     torch.manual_seed(seed)
-    model = models.build("ViT-pico/14", **SIZES).train()
+    model = registry.build_model("ViT-pico/14", **SIZES).train()
     torch.nn.init.normal_(model.head.weight, std=0.1)
     return model
 
@@ -131,7 +131,7 @@ def test_every_family_is_one_graph(name):
     """A break would cost launches, and keep CUDA graphs from covering the step."""
     torch._dynamo.reset()
     options = {"dropout": 0.1} if "ViT" in name else {}
-    network = Working(models.build(name, **SIZES, **options).train(), "bfloat16").network
+    network = Working(registry.build_model(name, **SIZES, **options).train(), "bfloat16").network
     whole = torch.compile(network, backend="aot_eager", fullgraph=True, dynamic=False)
     whole(torch.rand(2, 1, 28, 28).bfloat16()).float().sum().backward()
 

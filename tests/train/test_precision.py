@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from bench.core import models
+from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Recipe
 from bench.train import precision
@@ -25,7 +25,7 @@ CASES = {
 
 def made(name):
     torch.manual_seed(0)
-    model = models.build(name, image_size=28, channels=1, num_classes=10, **CASES.get(name, {})).train()
+    model = registry.build_model(name, image_size=28, channels=1, num_classes=10, **CASES.get(name, {})).train()
     with torch.no_grad():
         for parameter in model.parameters():  # layers that start at zero pass no gradient on
             parameter.add_(0.02 * torch.randn_like(parameter))
@@ -101,9 +101,10 @@ def test_the_copy_follows_the_model_into_training_mode():
 
 def test_auto_on_a_cpu_is_bfloat16_only_where_it_pays(monkeypatch):
     with torch.device("meta"):
-        wide = [models.build(name, image_size=28, channels=1, num_classes=10) for name in ("ViT-Ti/4", "R26x1-s2")]
-        narrow = models.build("ViT-micro/14", image_size=28, channels=1, num_classes=10)
-        convolutional = models.build("R11x0.25-s2", image_size=28, channels=1, num_classes=10)
+        sizes = {"image_size": 28, "channels": 1, "num_classes": 10}
+        wide = [registry.build_model(name, **sizes) for name in ("ViT-Ti/4", "R26x1-s2")]
+        narrow = registry.build_model("ViT-micro/14", **sizes)
+        convolutional = registry.build_model("R11x0.25-s2", **sizes)
     for units, expected in ((True, "bfloat16"), (False, "float32")):
         monkeypatch.setattr(precision, "multiplies_bfloat16", lambda units=units: units)
         assert [precision.resolve("auto", "cpu", model) for model in wide] == [expected] * 2

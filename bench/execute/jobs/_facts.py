@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bench.core import models, registry
+from bench.core import registry
 from bench.core.spec import Cell
 from bench.data.image_set import ImageSet
 
@@ -16,7 +16,7 @@ def model_facts(name: str, cost: ModelCost) -> dict[str, Any]:
     """The record's "model"."""
     return {
         "name": name,
-        "family": models.family_of(name).FAMILY,
+        "family": registry.family_of(name).FAMILY,
         "params": cost.params,
         "params_body": cost.params_body,
         "num_features": cost.num_features,

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from bench.core import models, registry
+from bench.core import registry
 from bench.core.device import InBatches, is_out_of_memory
 from bench.core.seeds import stream
 from bench.core.spec import Cell
@@ -112,7 +112,7 @@ class TrainJob:
     def _fresh_model(self) -> nn.Module:
         """The model with its initial weights: a pure function of the cell's seed, for any model whatever."""
         torch.manual_seed(stream(self.cell.seed, "init"))
-        model = models.build(self.cell.model, **self._sizes, **dict(self.cell.model_options))
+        model = registry.build_model(self.cell.model, **self._sizes, **dict(self.cell.model_options))
         set_head_bias(model, self.cell.recipe, self.train.num_classes)
         return model
 

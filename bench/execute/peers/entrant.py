@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.core import models
+from bench.core import registry
 from bench.core.device import synchronise
 from bench.core.spec import Cell, Recipe, cell_from_json
 from bench.cost import timing as speed
@@ -49,7 +49,7 @@ def network(cell: Cell, num_classes: int) -> nn.Module:
     """Our model with the weights that every contender starts from."""
     torch.manual_seed(cell.seed)
     sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": num_classes}
-    model = models.build(cell.model, **sizes, **dict(cell.model_options))
+    model = registry.build_model(cell.model, **sizes, **dict(cell.model_options))
     head = [p for name, p in model.named_parameters() if name.startswith("head.") and name.endswith("weight")]
     for weight in head:
         nn.init.normal_(weight, std=HEAD_STD)
