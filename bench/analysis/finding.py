@@ -524,7 +524,7 @@ class Findings:
         findings: what the suite was made to ask first, then families at equal compute, laws, and what more compute,
             images and training bring.
         checks: what weakens them.
-        claims: () where no law could be fitted. paper: what the paper's own Table 6 answers, where a claim refers to it.
+        claims: () where no law could be fitted. paper: what the paper's own Table 6 answers, where claims refer to it.
         scope: None where no model was trained to the end.
         headline, far: tasks behind these measures. shots: labelled images per class of the probe, None without one.
         replicated: some training was repeated; otherwise no interval holds training noise.
