@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from bench.core import files
 from bench.core.cli import parser
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.data import dedup
 from bench.data.image_set import ImageSet
 from bench.data.load import load, parse
-from bench.store import atomic
 
 EXAMPLES = """\
 examples:
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.picture is not None and len(found):
         data = io.BytesIO()
         Image.fromarray(contact_sheet(upstream, downstream, found)).save(data, "PNG", optimize=True)
-        atomic.write_bytes(arguments.picture, data.getvalue())
+        files.write_bytes(arguments.picture, data.getvalue())
     if arguments.json:
         print(json.dumps(rows(upstream, downstream, found), indent=1))
     else:

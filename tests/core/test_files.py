@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 
 import pytest
 
+from bench.core import files
 from bench.core.errors import UserError
-from bench.store import atomic
 
 
 def test_write_and_replace(tmp_path):
     target = tmp_path / "a.json"
-    atomic.write_json(target, {"b": 1, "a": [None]})
-    atomic.write_json(target, {"b": 2})
+    files.write_json(target, {"b": 1, "a": [None]})
+    files.write_json(target, {"b": 2})
     assert target.read_text() == '{\n "b": 2\n}\n'
     assert os.listdir(tmp_path) == ["a.json"]
 
 
 def test_nan_is_refused_and_leaves_nothing(tmp_path):
     with pytest.raises(ValueError):
-        atomic.write_json(tmp_path / "a.json", {"score": float("nan")})
+        files.write_json(tmp_path / "a.json", {"score": float("nan")})
     assert os.listdir(tmp_path) == []
 
 
@@ -29,14 +30,14 @@ def test_nan_is_refused_and_leaves_nothing(tmp_path):
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch, code, words, step):
     target = tmp_path / "a.json"
-    atomic.write_json(target, "old")
+    files.write_json(target, "old")
 
     def fail(*_):
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, step, fail)
     with pytest.raises(UserError, match=words):
-        atomic.write_json(target, "new")
+        files.write_json(target, "new")
     monkeypatch.undo()
     assert target.read_text() == '"old"\n'
     assert os.listdir(tmp_path) == ["a.json"]
@@ -45,25 +46,44 @@ def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch, code, words, s
 def test_a_file_where_a_folder_should_be(tmp_path):
     (tmp_path / "results").write_text("")
     with pytest.raises(UserError, match="not a folder"):
-        atomic.make_directory(tmp_path / "results" / "scaling")
+        files.make_directory(tmp_path / "results" / "scaling")
 
 
 def test_a_torn_last_line_is_left_out_and_a_torn_middle_is_an_error(tmp_path):
     log = tmp_path / "metrics.jsonl"
-    atomic.append_line(log, {"a": 1})
-    atomic.append_line(log, {"a": 2})
+    files.append_line(log, {"a": 1})
+    files.append_line(log, {"a": 2})
     whole = log.read_text()
     log.write_text(whole + '{"a": 3')
-    assert atomic.read_lines(log) == [{"a": 1}, {"a": 2}]
+    assert files.read_lines(log) == [{"a": 1}, {"a": 2}]
     log.write_text('{"a": \n' + whole)
     with pytest.raises(UserError, match="line 1"):
-        atomic.read_lines(log)
+        files.read_lines(log)
 
 
 def test_new_folders_are_on_the_disk_before_anything_is_written_into_them(tmp_path, monkeypatch):
     synced: list[str] = []
-    monkeypatch.setattr(atomic, "sync_directory", lambda path: synced.append(path.relative_to(tmp_path).as_posix()))
-    atomic.make_directory(tmp_path / "study" / "cells" / "one")
+    monkeypatch.setattr(files, "sync_directory", lambda path: synced.append(path.relative_to(tmp_path).as_posix()))
+    files.make_directory(tmp_path / "study" / "cells" / "one")
     assert synced == [".", "study", "study/cells"]
-    atomic.make_directory(tmp_path / "study" / "cells" / "one")
+    files.make_directory(tmp_path / "study" / "cells" / "one")
     assert len(synced) == 3
+
+
+def test_writers_of_one_process_id_do_not_tear_each_others_files(tmp_path):
+    """As in containers, where every main process has the same id."""
+    target, bodies, failures = tmp_path / "plan.json", [bytes([65 + i]) * (200_000 + i) for i in range(4)], []
+
+    def write(body):
+        try:
+            for _ in range(25):
+                files.write_bytes(target, body)
+        except UserError as error:
+            failures.append(error)
+
+    writers = [threading.Thread(target=write, args=(body,)) for body in bodies]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        assert not target.exists() or target.read_bytes() in bodies
+    assert not failures and os.listdir(tmp_path) == ["plan.json"]
