@@ -118,27 +118,14 @@ def one(table: pd.DataFrame, arguments: argparse.Namespace) -> tuple[dict[str, A
     import numpy as np
 
     from bench.analysis import runs_table as reader
-    from bench.stats import (
-        bootstrap,
-        fit,
-        forms,
-    )
-    from bench.stats import (
-        diagnostics as conscience,
-    )
-    from bench.stats import (
-        model_selection as rank,
-    )
-    from bench.stats import (
-        published_fit as claimed,
-    )
+    from bench.stats import bootstrap, diagnostics, fit, forms, model_selection
 
     points, notes = reader.points(table, x=_columns(arguments), y=arguments.y, cluster=arguments.cluster,
                                   accuracy=arguments.accuracy)  # fmt: skip
     if arguments.form == "auto":
         fit.check(points, forms.POWER)
-    ranked = rank.rank(points, forms.CURVES, max_starts=60) if arguments.form == "auto" else []
-    form = rank.choose(ranked) if ranked else forms.FORMS[arguments.form]
+    ranked = model_selection.rank(points, forms.CURVES, max_starts=60) if arguments.form == "auto" else []
+    form = model_selection.select(ranked) if ranked else forms.FORMS[arguments.form]
     if len(_columns(arguments)) != form.inputs:
         raise UserError(f"The form {form.name!r} takes {form.inputs} x columns, not {arguments.x!r}.", form.formula)
     delta = arguments.delta or (fit.CHINCHILLA_DELTA if form.name == "chinchilla" else None)
@@ -149,18 +136,19 @@ def one(table: pd.DataFrame, arguments: argparse.Namespace) -> tuple[dict[str, A
     answer = {
         "card": main_fit.card(), "level": bootstrap.LEVEL, "resampling": resampled.method,
         "intervals": {name: list(ends) for name, ends in resampled.parameters().items()},
-        "forms_tried": [{"form": r.form.name, "extrapolation_rms_log": _finite(r.score), "rollouts": r.rollouts}
-                        for r in ranked],
+        "forms_tried": [{"form": r.form.name, "extrapolation_rms_log": _finite(r.extrapolation_rmse),
+                         "rollouts": r.rollouts} for r in ranked],
         "notes": notes,
-        "warnings": conscience.warnings(main_fit, predict_at=at[0] if at is not None else None, repeated=repeated)
-                    + conscience.check_errors(points) + conscience.check_direction(points)
-                    + conscience.check_shape(main_fit) + conscience.check_exponents(main_fit)
-                    + conscience.check_kinds(main_fit.residuals, points.labels)
-                    + (claimed.judge(main_fit, parse_claimed(arguments.claimed)) if arguments.claimed else []),
+        "warnings": diagnostics.warnings(main_fit, predict_at=at[0] if at is not None else None, repeated=repeated)
+                    + diagnostics.check_errors(points) + diagnostics.check_direction(points)
+                    + diagnostics.check_autocorrelation(main_fit) + diagnostics.check_exponents(main_fit)
+                    + diagnostics.check_groups(main_fit.residuals, points.labels)
     }  # fmt: skip
+    if arguments.claimed:
+        answer["warnings"] += diagnostics.check_published(main_fit, parse_claimed(arguments.claimed))
     if at is not None:
         within, one_run = resampled.predictions(at), resampled.one_run(at)
-        rivals = rank.credible(ranked) if ranked else [form]
+        rivals = model_selection.credible(ranked) if ranked else [form]
         overall = bootstrap.total(points, rivals, at)
         answer["predictions"] = [
             {"x": at[:, i].tolist() if form.inputs > 1 else float(at[0, i]), "y": float(main_fit.predict(at)[i]),
@@ -177,7 +165,7 @@ def isoflop(table: pd.DataFrame, arguments: argparse.Namespace) -> dict[str, Any
     import dataclasses
 
     from bench.analysis import runs_table as reader
-    from bench.stats import diagnostics as conscience
+    from bench.stats import diagnostics
     from bench.stats import isoflop as curves
 
     if not arguments.budget:
@@ -191,8 +179,8 @@ def isoflop(table: pd.DataFrame, arguments: argparse.Namespace) -> dict[str, Any
     if budgets is not None:
         found["predictions"] = [{"budget": c, "size": made.predict(c), "interval": list(made.interval(c))}
                                 for c in budgets[0].tolist()]  # fmt: skip
-    return {"isoflop": found, "notes": notes,
-            "warnings": conscience.check_kinds(curves.about_curves(points.x[0], points.x[1], points.y), points.labels)}
+    residuals = curves.residuals_by_budget(points.x[0], points.x[1], points.y)
+    return {"isoflop": found, "notes": notes, "warnings": diagnostics.check_groups(residuals, points.labels)}
 
 
 def crossings(resampled: dict[str, Any]) -> list[dict[str, Any]]:

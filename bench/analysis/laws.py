@@ -16,12 +16,10 @@ from bench.analysis import law_preconditions as validity
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
 from bench.analysis.sizes import size_curves
 from bench.core.errors import UserError
-from bench.stats import bootstrap, fit
-from bench.stats import model_selection as rank
+from bench.stats import bootstrap, fit, model_selection
 from bench.stats.crossing import frontier_bias, pareto
-from bench.stats.form import Form
-from bench.stats.forms import POWER, POWER_FLOOR
-from bench.stats.lack_of_fit import Marks, Misfit, misfit
+from bench.stats.forms import POWER, POWER_FLOOR, Form
+from bench.stats.lack_of_fit import GroupMeans, LackOfFit, lack_of_fit
 
 COMPUTE, IMAGES = "compute", "images"
 FORMS: tuple[Form, ...] = (POWER, POWER_FLOOR)
@@ -45,7 +43,7 @@ class Law:
         bias: mean correction for picking the best, in accuracy.
         noise: standard deviation of one point's accuracy (mean over its seeds), mean over the frontier.
         places: points on or near the frontier. best: (x, corrected error) of those on it. tried: points of the family.
-        marks: means over seeds of `places`, corrected; most: largest x that was tried, on the frontier or not.
+        group_means: means over seeds of `places`, corrected; most: largest x that was tried, on the frontier or not.
     """
 
     family: str
@@ -53,20 +51,20 @@ class Law:
     measure: str
     within: bootstrap.Resampled
     every: tuple[bootstrap.Resampled, ...]
-    ranked: tuple[rank.Ranked, ...]
+    ranked: tuple[model_selection.Ranked, ...]
     places: tuple[Point, ...]
     tried: int
     bias: float
     noise: float
     best: tuple[tuple[float, float], ...]
-    marks: Marks
+    group_means: GroupMeans
     most: float
 
     @cached_property
-    def misfit(self) -> Misfit | None:
-        """How far the law misses its own marks; None where that cannot be tested."""
+    def lack_of_fit(self) -> LackOfFit | None:
+        """The law beside its group means; None where that cannot be tested."""
         made = self.within.fit
-        return misfit(self.marks, made.predict(self.marks.x), parameters=made.form.size)
+        return lack_of_fit(self.group_means, made.predict(self.group_means.x), parameters=made.form.size)
 
     @property
     def range(self) -> tuple[float, float]:
@@ -183,20 +181,22 @@ def _fit(evidence: Evidence, family: str, points: Sequence[Point], axis: str, me
     noise = _noise(evidence, measure, known, x[front], errors[front])
     biases = np.where(np.isin(front, strict), _biases(x, errors, noise, front), 0.0)
     data = _runs(evidence, measure, [known[i] for i in front], x[front], biases)
-    ranked = tuple(rank.rank(data, FORMS, max_starts=STARTS))
-    chosen = rank.choose(ranked)
+    ranked = tuple(model_selection.rank(data, FORMS, max_starts=STARTS))
+    chosen = model_selection.select(ranked)
     main = bootstrap.resample(fit.fit(data, chosen, loss=LOSSES[0], max_starts=STARTS), draws=DRAWS, restarts=0)
-    others = [(form, loss) for form in rank.credible(ranked) for loss in LOSSES if (form, loss) != (chosen, LOSSES[0])]
+    analyses = [(form, loss) for form in model_selection.credible(ranked) for loss in LOSSES]
     every = [main]
-    for form, loss in others:
+    for form, loss in analyses:
+        if (form, loss) == (chosen, LOSSES[0]):
+            continue
         try:
-            rival = fit.fit(data, form, loss=loss, max_starts=STARTS, relative=fit.QUICK)
+            rival = fit.fit(data, form, loss=loss, max_starts=STARTS, ftol=fit.REFIT_FTOL)
             every.append(bootstrap.resample(rival, draws=DRAWS, restarts=0))
         except UserError:
             continue
     pool, front_noise = evidence.pool(measure), noise[front]
     return Law(
-        marks=Marks(x=x[front], error=errors[front] - biases, noise=front_noise,
+        group_means=GroupMeans(x=x[front], error=errors[front] - biases, noise=front_noise,
                     freedom=pool.df if pool is not None and pool.variance > 0 else 0),
         most=float(x.max()), family=family, axis=axis, measure=measure, within=main, every=tuple(every), ranked=ranked,
         places=tuple(known[i] for i in front), tried=len(known), bias=float(-biases.mean()),
@@ -213,7 +213,7 @@ def _noise(evidence: Evidence, measure: str, known: Sequence[Point], x: np.ndarr
         return np.sqrt(pool.variance / seeds)
     data = fit.Points(x=x[None], y=errors, cluster=np.arange(len(x)))
     forms = [form for form in FORMS if form.size < len(x)]
-    scatter = min(fit.fit(data, form, loss="squares", max_starts=STARTS, relative=fit.QUICK).rms for form in forms)
+    scatter = min(fit.fit(data, form, loss="squares", max_starts=STARTS, ftol=fit.REFIT_FTOL).rms for form in forms)
     return np.full(len(known), scatter * float(errors.mean()))
 
 

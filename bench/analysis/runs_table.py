@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bench.core.errors import UserError, unknown
-from bench.stats import diagnostics as conscience
+from bench.stats import diagnostics
 from bench.stats.fit import Points
 
 ALIASES: tuple[tuple[str, ...], ...] = (
@@ -227,23 +227,23 @@ def guard(table: pd.DataFrame, *, x: Sequence[str], y: str, group: str | None) -
         UserError: the points do not belong in one fit.
     """
     for name in table.columns:
-        if name != group and _plain(name) in conscience.SCHEDULES:
-            conscience.check_schedules(table[name].to_numpy())
-        if name != group and _plain(name) in conscience.CHECKPOINTS:
-            conscience.check_checkpoints(table[name].to_numpy())
+        if name != group and _plain(name) in diagnostics.SCHEDULES:
+            diagnostics.check_schedules(table[name].to_numpy())
+        if name != group and _plain(name) in diagnostics.CHECKPOINTS:
+            diagnostics.check_checkpoints(table[name].to_numpy())
     flops, size, samples = (_known(table, ALIASES[i]) for i in (2, 0, 1))
     if flops and size and samples:
-        conscience.check_units(*(numbers(table, name) for name in (flops, size, samples)))
+        diagnostics.check_units(*(numbers(table, name) for name in (flops, size, samples)))
     found = []
     rate = _known(table, ("lr", "learningrate", "peaklr", "baselr"))
     if rate and column(table, x[0]) != rate:
         family = table[column(table, group)].astype(str).to_numpy() if group else None
         sweep = (numbers(table, x[0]), numbers(table, rate), numbers(table, y))
-        found += conscience.check_rates(*sweep, better=np.argmax if ACCURACY.search(column(table, y)) else np.argmin,
+        found += diagnostics.check_rates(*sweep, better=np.argmax if ACCURACY.search(column(table, y)) else np.argmin,
                                         family=family)  # fmt: skip
     epochs = _known(table, ("epochs", "numepochs"))
     if epochs:
-        found += conscience.check_repeats(numbers(table, epochs))
+        found += diagnostics.check_repeats(numbers(table, epochs))
     return found
 
 

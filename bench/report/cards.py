@@ -9,8 +9,7 @@ import numpy as np
 
 from bench.analysis.evidence import Evidence
 from bench.analysis.laws import COMPUTE, IMAGES, Law, laws, why_not
-from bench.stats import bootstrap
-from bench.stats import diagnostics as conscience
+from bench.stats import bootstrap, diagnostics
 
 CURVE = 41  # places at which a curve is given
 REACH = 3.0  # how far beyond the largest run a curve is drawn
@@ -48,13 +47,14 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
         "family": law.family, "axis": law.axis, "measure": law.measure, "y": "1 - accuracy", "card": made.card(),
         "level": bootstrap.LEVEL, "resampling": law.within.method,
         "parameters": {name: {"value": value, "within": list(ends[name])} for name, value in made.parameters.items()},
-        "forms_tried": [{"form": r.form.name, "extrapolation_rms_log": r.score if np.isfinite(r.score) else None,
-                         "rollouts": r.rollouts} for r in law.ranked],
+        "forms_tried": [{"form": r.form.name, "rollouts": r.rollouts,
+                         "extrapolation_rms_log": r.extrapolation_rmse if np.isfinite(r.extrapolation_rmse) else None}
+                        for r in law.ranked],
         "total_over": sorted({f"{r.fit.form.name}, {r.fit.loss}" for r in law.every}),
         "frontier": [{"x": float(a), "error": float(b)} for a, b in zip(x, y, strict=True)],
         "runs": [{"x": float(a), "error": float(b)} for a, b in zip(made.points.x[0], made.points.y, strict=True)],
         "points_tried": law.tried, "picked": law.bias,
-        "misfit": None if law.misfit is None else asdict(law.misfit),
+        "misfit": None if law.lack_of_fit is None else asdict(law.lack_of_fit),
         "warnings": warnings(evidence, law), "curve": _curve(law),
     }  # fmt: skip
 
@@ -62,12 +62,12 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
 def warnings(evidence: Evidence, law: Law) -> list[str]:
     """What makes this law worth less than it looks."""
     repeated = any(len(p.seeds) > 1 for p in law.places)
-    found = conscience.warnings(law.within.fit, repeated=repeated) + conscience.check_errors(law.within.fit.points)
+    found = diagnostics.warnings(law.within.fit, repeated=repeated) + diagnostics.check_errors(law.within.fit.points)
     most = max(p.epochs for p in law.places)
-    if law.axis == COMPUTE and most > conscience.MAX_EPOCHS and not evidence.published:
+    if law.axis == COMPUTE and most > diagnostics.MAX_EPOCHS and not evidence.published:
         found.append(f"Data were repeated up to {most:.0f} times: the law holds for this many distinct images only.")
-    if law.misfit is not None and law.misfit.fails:
-        found.append(f"The law {law.misfit.clause}: what is read off it contradicts what was measured.")
+    if law.lack_of_fit is not None and law.lack_of_fit.fails:
+        found.append(f"The law {law.lack_of_fit.clause}: what is read off it contradicts what was measured.")
     if law.bias > 0.5 * law.noise > 0:
         found.append(f"Best points were picked from noisy ones: corrected by {100 * law.bias:.2g} points on average.")
     return found

@@ -1,7 +1,12 @@
-"""Intervals of fits by a bootstrap that resamples trunks, not points: horizons of one trunk share its luck.
+"""Bootstrap intervals of fits, clustered by trunk: horizons of one trunk share its training run.
 
-With many trunks, trunks are drawn with replacement. With few, that would lose most of the range of x, so the study is
-repeated instead: the fit plus new luck of every trunk and of every point, as large as the residuals allow (see noise).
+With many clusters, clusters are drawn with replacement. With few, that would lose most of the range of x; a parametric
+bootstrap repeats the study instead: the fit plus new noise of every trunk and of every point, with the variance
+components that the residuals show.
+
+The components come from two sums of squares of residuals (of trunk means, and about them), equated with what the
+linearised fit leaves of each. With few residuals a variance is uncertain: every resample draws its own pair, sum of
+squares / chi-square, so that a law that is linear in logarithms gets Student's t intervals.
 """
 
 from __future__ import annotations
@@ -12,19 +17,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.stats import variance as noise
-from bench.stats.fit import QUICK, RELATIVE, SEARCHED, Fit, Points, descend, fit, objective_sums
-from bench.stats.form import Form
+from bench.stats.fit import FTOL, REFIT_FTOL, SUBSAMPLE, Fit, Points, descend, fit, jacobian, objectives
+from bench.stats.forms import Form
 
 LEVEL = 0.9
 MANY_CLUSTERS = 40
-AT_ONCE = 200_000  # points of all resamples that are refitted together: bounds memory
-TRUNKS, NOISE = "trunks drawn with replacement", "luck of trunks and points redrawn"
+MAX_BATCH = 200_000  # points of all resamples that are refitted together: bounds memory
+NONPARAMETRIC, PARAMETRIC = "cluster bootstrap", "parametric cluster bootstrap"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resampled:
-    """Refits of one form. `thetas` holds one row of internal parameters per refit; `method` is TRUNKS or NOISE."""
+    """Refits of one form. `thetas` holds one row of internal parameters per refit; `method` is NONPARAMETRIC or
+    PARAMETRIC."""
 
     fit: Fit
     thetas: np.ndarray
@@ -61,18 +66,18 @@ def resample(main: Fit, *, draws: int = 400, seed: int = 0, restarts: int = 2) -
     clusters = np.unique(main.points.cluster)
     x, log_y = main.points.x / main.scale[:, None], np.log(main.points.y)
     many = len(clusters) >= MANY_CLUSTERS
-    weight = _draw_trunks(main, clusters, draws, rng) if many else np.ones((1, len(log_y)))
-    targets = log_y[None] if many else _repeat(main, clusters, draws, rng)
+    weight = _draw_clusters(main, clusters, draws, rng) if many else np.ones((1, len(log_y)))
+    targets = log_y[None] if many else _simulate(main, clusters, draws, rng)
     grid = list(main.form.starts(x, main.points.y))
-    alone = not restarts or len(log_y) > SEARCHED  # many points leave no second optimum to fall into
-    others = [] if alone else grid[:: -(-len(grid) // restarts)]
-    together = max(1, AT_ONCE // len(log_y))
+    single = not restarts or len(log_y) > SUBSAMPLE  # many points leave no second optimum to fall into
+    others = [] if single else grid[:: -(-len(grid) // restarts)]
+    together = max(1, MAX_BATCH // len(log_y))
     parts = [
         _refit(main, x, targets if many else targets[i : i + together], weight[i : i + together] if many else weight,
                starts=(main.theta, *others), draws=min(together, draws - i))
         for i in range(0, draws, together)
     ]  # fmt: skip
-    return Resampled(fit=main, thetas=np.concatenate(parts), method=TRUNKS if many else NOISE)
+    return Resampled(fit=main, thetas=np.concatenate(parts), method=NONPARAMETRIC if many else PARAMETRIC)
 
 
 def _refit(
@@ -82,23 +87,89 @@ def _refit(
     best, least = np.tile(main.theta, (draws, 1)), np.full(draws, np.inf)
     for start in starts:
         ends = descend(main.form, x, targets, np.tile(start, (draws, 1)), loss=main.loss, delta=main.delta,
-                       weight=weight, relative=QUICK)  # fmt: skip
-        sums = objective_sums(main.form, x, targets, ends, weight=weight, loss=main.loss, delta=main.delta)
+                       weight=weight, ftol=REFIT_FTOL)  # fmt: skip
+        sums = objectives(main.form, x, targets, ends, weight=weight, loss=main.loss, delta=main.delta)
         better = sums < least
         best[better], least = ends[better], np.minimum(sums, least)
     return best
 
 
-def _draw_trunks(main: Fit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
+def _draw_clusters(main: Fit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
     """How often each point is in each resample."""
     times = rng.multinomial(len(clusters), np.full(len(clusters), 1 / len(clusters)), size=draws)
     return times[:, np.searchsorted(clusters, main.points.cluster)].astype(float)
 
 
-def _repeat(main: Fit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
+def _simulate(main: Fit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
     """log y of each resample: the fit plus noise as large as the residuals allow."""
     cluster = np.searchsorted(clusters, main.points.cluster)
-    return main.log_predict(main.points.x) + noise.estimate(main).draw(rng, cluster, draws)
+    return main.log_predict(main.points.x) + variance_components(main).draw(rng, cluster, draws)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VarianceComponents:
+    """Variance of log y between trunks and within a trunk.
+
+    Attributes:
+        within, between: variance of single points about their trunk, and of trunks.
+        freedom: degrees of freedom (within, between).
+        sums: sums of squares (within, between). expected: (2, 2), expected sums per unit of (within, between) variance.
+        standardised: residuals about trunk means, scaled to unit variance.
+    """
+
+    within: float
+    between: float
+    freedom: tuple[float, float]
+    sums: np.ndarray
+    expected: np.ndarray
+    standardised: np.ndarray
+
+    def draw(self, rng: np.random.Generator, cluster: np.ndarray, draws: int) -> np.ndarray:
+        """Noise of every point in `draws` simulated studies, (draws, points). `cluster` holds integers from 0."""
+        chi = np.stack([rng.chisquare(f, draws) / f for f in self.freedom], axis=1)
+        variances = _solve(self.sums / chi, self.expected)
+        number, trunks = len(cluster), int(cluster.max()) + 1
+        own = rng.choice(self.standardised, (draws, number)) * rng.choice([-1.0, 1.0], (draws, number))
+        shared = rng.normal(0, 1, (draws, trunks))[:, cluster]
+        return np.sqrt(variances[:, :1]) * own + np.sqrt(variances[:, 1:]) * shared
+
+
+def variance_components(made: Fit) -> VarianceComponents:
+    """Variance components from a fit's residuals, by the method of moments."""
+    _, cluster = np.unique(made.points.cluster, return_inverse=True)
+    residuals, number = made.residuals, len(cluster)
+    sizes = np.bincount(cluster)
+    q_NP = np.linalg.qr(jacobian(made))[0]
+    mean_NG = (cluster[:, None] == np.arange(len(sizes))) / np.sqrt(sizes)
+    left_NG = mean_NG - q_NP @ (q_NP.T @ mean_NG)  # what the fit leaves of an effect of each trunk
+    between_freedom = float((mean_NG * left_NG).sum())
+    total_freedom = number - q_NP.shape[1]
+    single = len(sizes) == number
+    indicator = left_NG * np.sqrt(sizes)
+    explained = float(((mean_NG.T @ indicator) ** 2).sum())
+    expected = np.array(
+        [[total_freedom - between_freedom, float((indicator**2).sum()) - explained], [between_freedom, explained]]
+    )
+    means = mean_NG @ (mean_NG.T @ residuals)
+    sums = np.array([float(((residuals - means) ** 2).sum()), float((means**2).sum())])
+    if single:  # nothing is shared: one variance
+        sums = np.array([float((residuals**2).sum()), 0.0])
+        expected = np.array([[float(total_freedom), 0.0], [0.0, 1.0]])
+    freedom = (max(1.0, float(expected[0, 0])), max(1.0, between_freedom if not single else total_freedom))
+    within, between = _solve(sums[None], expected)[0]
+    about = residuals if single else residuals - means
+    spread = float(np.sqrt((about**2).mean()))
+    standardised = about / spread if spread > 0 else np.zeros(1)
+    return VarianceComponents(within=float(within), between=float(between), freedom=freedom, sums=sums,
+                              expected=expected, standardised=standardised)  # fmt: skip
+
+
+def _solve(sums: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """(draws, 2) sums of squares -> (draws, 2) variances (within, between), none negative."""
+    both = sums @ np.linalg.pinv(expected).T
+    pooled = sums.sum(axis=1) / expected[:, 0].sum()
+    none = both[:, 1] <= 0
+    return np.stack([np.where(none, pooled, np.maximum(both[:, 0], 0)), np.where(none, 0.0, both[:, 1])], axis=1)
 
 
 def quantiles(values: np.ndarray, level: float) -> tuple[float, float]:
@@ -116,11 +187,11 @@ def total(
 ) -> list[tuple[float, float]]:  # fmt: skip
     """Intervals of predictions at x over resamples, forms and losses together: what an honest reader should expect."""
     pooled = []
-    exact = RELATIVE if len(points) <= SEARCHED else QUICK
+    exact = FTOL if len(points) <= SUBSAMPLE else REFIT_FTOL
     for form in forms:
         for loss in losses:
             try:
-                made = fit(points, form, loss=loss, max_starts=60, relative=exact)
+                made = fit(points, form, loss=loss, max_starts=60, ftol=exact)
                 pooled.append(resample(made, draws=draws, seed=seed, restarts=1).predictions(x))
             except UserError:
                 continue

@@ -1,4 +1,8 @@
-"""Warnings and refusals about a fit: what makes its exponent worth less than it looks."""
+"""Diagnostics of a fit and of its table: warnings and refusals.
+
+Range, optimiser, bounds, autocorrelated residuals, groups of rows with laws of their own, mixed schedules, checkpoints
+or units of compute, learning rates at the edge of their sweep, and published parameters that are no optimum.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,20 @@ from scipy import special
 
 from bench.core.errors import UserError
 from bench.core.formatting import significant
-from bench.stats.fit import Fit, Points
+from bench.stats.fit import Fit, Points, loss_sum
 
 MIN_SIZES, MIN_DECADES, MAX_EXTRAPOLATION, MIN_AGREE, MAX_EPOCHS = 5, 1.5, 10.0, 3, 4.0
 FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a", "m4": "e"}
 EDGE = 0.02  # of the smallest y, or of the range of y
-SURELY = 3.3  # standard deviations: once in 1,000 tables without waves
-NEGLIGIBLE = 1e-3  # rms of log residuals below which their shape does not matter
-KINDS_EXPLAIN = 0.4  # share of the residuals' variance, adjusted for the number of kinds
+Z_AUTOCORRELATION = 3.3  # standard deviations: once in 1,000 tables with independent residuals
+NEGLIGIBLE_RMS = 1e-3  # of log residuals: below it their shape does not matter
+MIN_EXPLAINED = 0.4  # share of the residuals' variance that a column explains, adjusted for its number of values
+CLAIM_RTOL = 1e-3  # what rounding of printed parameters may cost
+LOG_PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    "power": ("b",), "power-floor": ("e", "b", "c"), "zhai": ("c", "a", "d", "b"), "m3": ("b", "g", "c"),
+    "chinchilla": ("A", "B", "E"),
+}  # fmt: skip
+"""Parameters that a form holds as logarithms, for the forms whose published parameters can be judged."""
 SCHEDULES = ("annealed", "schedule", "cooldown", "cooleddown", "lrschedule", "decayed", "anneal")
 CHECKPOINTS = ("checkpoint", "checkpointkind", "selection", "earlystopping", "whichcheckpoint")
 """Columns that say how a point was read, lower case without punctuation."""
@@ -54,26 +64,24 @@ def warnings(made: Fit, *, predict_at: np.ndarray | None = None, repeated: bool 
     return found
 
 
-def check_shape(made: Fit) -> list[str]:
-    """A warning where residuals come in waves along x: neighbours err alike, so errors are not the scatter of points.
-
-    Under independence the correlation of neighbours has standard deviation 1 / sqrt(n).
-    """
+def check_autocorrelation(made: Fit) -> list[str]:
+    """A warning where residuals are autocorrelated along x. Lag-1 autocorrelation of independent ones has standard
+    deviation 1 / sqrt(n)."""
     residuals = made.residuals[np.argsort(made.points.x[0], kind="stable")]
     power = float((residuals**2).sum())
-    if made.form.inputs > 1 or made.rms < NEGLIGIBLE or not power:
+    if made.form.inputs > 1 or made.rms < NEGLIGIBLE_RMS or not power:
         return []
     alike = float((residuals[1:] * residuals[:-1]).sum()) / power
-    if alike * math.sqrt(len(residuals)) < SURELY:
+    if alike * math.sqrt(len(residuals)) < Z_AUTOCORRELATION:
         return []
-    return [f"Residuals come in waves along x (neighbours correlate by {alike:.2f}): this form does not bend as the "
-            "points do, or they share their luck. Intervals within this analysis are too narrow; compare other "
-            "forms, or fit only the range that matters (--where)."]  # fmt: skip
+    return [f"Residuals are autocorrelated along x (lag 1: {alike:.2f}): this form does not bend as the points do, or "
+            "they share their noise. Intervals within this analysis are too narrow; compare other forms, or fit only "
+            "the range that matters (--where)."]  # fmt: skip
 
 
-def check_kinds(residuals: np.ndarray, labels: Mapping[str, np.ndarray]) -> list[str]:
-    """A warning where a column of words explains most of the residuals: several laws in one fit."""
-    worst, name = KINDS_EXPLAIN, ""
+def check_groups(residuals: np.ndarray, labels: Mapping[str, np.ndarray]) -> list[str]:
+    """A warning where a categorical column explains most of the residuals: several laws in one fit."""
+    worst, name = MIN_EXPLAINED, ""
     for column, values in labels.items():
         kinds, of = np.unique(values, return_inverse=True)
         means = np.bincount(of, residuals) / np.bincount(of)
@@ -81,16 +89,16 @@ def check_kinds(residuals: np.ndarray, labels: Mapping[str, np.ndarray]) -> list
         freedom = len(residuals) - len(kinds)
         left = float(((residuals - means[of]) ** 2).sum())
         explained = 1 - (left / freedom) / (total / (len(residuals) - 1)) if total > 0 else 0.0
-        if explained > worst and _by_chance(total - left, len(kinds) - 1, left, freedom) < 0.001:
+        if explained > worst and _f_test(total - left, len(kinds) - 1, left, freedom) < 0.001:
             worst, name = explained, column
     if not name:
         return []
     example = sorted(set(labels[name]))[0]
-    return [f"Kinds of {name!r} explain {worst:.0%} of the residuals: one law is fitted to rows that follow several. "
+    return [f"Values of {name!r} explain {worst:.0%} of the residuals: one law is fitted to rows that follow several. "
             f"Fit each (--group {name!r}) or keep one (--where {f'{name}={example}'!r})."]  # fmt: skip
 
 
-def _by_chance(between: float, first: int, within: float, second: int) -> float:
+def _f_test(between: float, first: int, within: float, second: int) -> float:
     """p of the F test."""
     return float(special.fdtrc(first, second, between / first / (within / second))) if within > 0 else 0.0
 
@@ -103,6 +111,7 @@ def check_exponents(made: Fit) -> list[str]:
 
 
 def _at_bound(made: Fit) -> list[str]:
+    """Warnings where a floor is not determined by the points."""
     name = FLOORS.get(made.form.name)
     if name is None:
         return []
@@ -120,12 +129,8 @@ def check_schedules(annealed: np.ndarray) -> None:
     Raises:
         UserError: the column holds both.
     """
-    values = sorted({str(v).strip().lower() for v in annealed})
-    if len(values) > 1:
-        raise UserError(
-            f"These points mix schedules ({', '.join(values[:5])}): in mid-schedule it is not the loss at that budget.",
-            "Keep only points whose learning rate was annealed to the end, or fit each kind on its own (--group).",
-        )
+    _refuse_mixture(annealed, "schedules", "in mid-schedule it is not the loss at that budget",
+                    "Keep only points whose learning rate was annealed to the end")  # fmt: skip
 
 
 def check_checkpoints(kinds: np.ndarray) -> None:
@@ -134,12 +139,15 @@ def check_checkpoints(kinds: np.ndarray) -> None:
     Raises:
         UserError: the column holds both.
     """
-    values = sorted({str(v).strip().lower() for v in kinds})
+    _refuse_mixture(kinds, "checkpoints", "the best of a run is picked, the last is not",
+                    "Read every run at its last checkpoint")  # fmt: skip
+
+
+def _refuse_mixture(column: np.ndarray, what: str, why: str, fix: str) -> None:
+    values = sorted({str(v).strip().lower() for v in column})
     if len(values) > 1:
-        raise UserError(
-            f"These points mix checkpoints ({', '.join(values[:5])}): the best of a run is picked, the last is not.",
-            "Read every run at its last checkpoint, or fit each kind on its own (--group).",
-        )
+        raise UserError(f"These points mix {what} ({', '.join(values[:5])}): {why}.",
+                        f"{fix}, or fit each kind on its own (--group).")  # fmt: skip
 
 
 def check_rates(
@@ -215,3 +223,35 @@ def check_errors(points: Points) -> list[str]:
     rise = log_y[-tail:].mean() - log_y[-2 * tail : -tail].mean() if len(log_y) >= 2 * tail else -1.0
     scatter = float(np.abs(np.diff(log_y)).mean())
     return ["y rises again at large x: a power law holds only before that."] if rise > scatter else []
+
+
+def check_published(made: Fit, parameters: Mapping[str, float]) -> list[str]:
+    """A warning if the sum of the loss at published `parameters` is above the optimum; [] if it is the same fit.
+
+    An optimiser with an absolute tolerance, given the mean of a small loss, stops after a few steps and reports
+    convergence; published laws have been lost that way (Besiroglu et al. 2024, arXiv 2404.10102).
+
+    Raises:
+        UserError: a parameter is missing or not positive, or the form cannot be judged.
+    """
+    form = made.form
+    if form.name not in LOG_PARAMETERS:
+        forms = ", ".join(LOG_PARAMETERS)
+        raise UserError(f"Claimed parameters of {form.name!r} cannot be judged.", f"Forms: {forms}.")
+    missing = [name for name in form.parameters if name not in parameters]
+    if missing or any(not parameters[name] > 0 for name in form.parameters):
+        raise UserError(
+            f"{form.formula} needs positive values for {', '.join(form.parameters)}.",
+            "For example --claimed A=406.4,B=410.7,E=1.69,alpha=0.34,beta=0.28.",
+        )
+    logs = LOG_PARAMETERS[form.name]
+    theta = np.array([np.log(parameters[n]) if n in logs else parameters[n] for n in form.parameters])
+    residuals = form.log_predict(theta, made.points.x) - np.log(made.points.y)
+    claimed = loss_sum(residuals, loss=made.loss, delta=made.delta)
+    if claimed <= made.objective * (1 + CLAIM_RTOL):
+        return []
+    return [
+        f"The claimed parameters are no optimum: their sum of {made.loss} is {claimed:.6g}, the least found is "
+        f"{made.objective:.6g} ({significant(100 * (claimed / made.objective - 1), 2)} % lower would do). An optimiser "
+        "with an absolute tolerance on a mean objective stops like this; minimise the sum, from many starts."
+    ]

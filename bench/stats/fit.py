@@ -8,27 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import scipy
 from scipy.optimize import least_squares
 
 from bench.core.errors import UserError
-from bench.stats.form import Form
+from bench.stats.forms import Form
 
-RELATIVE = 1e-12  # a step that improves less than this, relatively, three times in a row, ends a descent
-QUICK = 1e-6  # the same for refits of a bootstrap, whose own scatter is far larger
-STEPS, QUICK_STEPS = 250, 60  # of a descent; a start that needs more hardly ever ends lowest
-AGREE = 1e-6  # two starts agree if their objectives differ by less than this, relatively
-SEARCHED, FINALISTS = 600, 3  # of a larger table, points that all starts see; starts that then see every point
+FTOL = 1e-12  # relative improvement of the objective below which a step counts as none; see `descend`
+REFIT_FTOL = 1e-6  # the same for refits of a bootstrap, whose own scatter is far larger
+MAX_STEPS, MAX_REFIT_STEPS = 250, 60  # of a descent; a start that needs more hardly ever ends lowest
+SAME_OPTIMUM_RTOL = 1e-6  # two starts agree if their objectives differ by less than this, relatively
+SUBSAMPLE, FINALISTS = 600, 3  # of a larger table, points that all starts see; starts that then see every point
 HUBER_K = 1.345  # Huber's constant: 95 % efficiency under normal noise
 CHINCHILLA_DELTA = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Points:
-    """Data of a fit. `x` has one row per input; all values positive. `cluster` names the trunk of each point; `labels`
-    are columns of words beside them."""
+    """Data of a fit.
+
+    Attributes:
+        x: (inputs, n); y: (n,); all positive. cluster: the independent run (trunk) that each point was read from.
+        dropped: rows that were left out, with the reason. labels: categorical columns beside the points.
+    """
 
     x: np.ndarray
     y: np.ndarray
@@ -54,7 +59,7 @@ class Fit:
         theta, scale: internal parameters; `parameters` are in the user's units.
         loss, delta: "huber" with its threshold on log residuals, "squares" or "absolute".
         objective, objective_at_start: sums over points, at the end and at the best start.
-        starts, agree: how many starts were tried, how many reached the same objective.
+        starts, agree: how many starts were tried, how many ended at the same objective.
         gradient: largest component of the gradient of the objective at the end.
         rms: root mean square of the log residuals.
     """
@@ -105,19 +110,21 @@ class Fit:
         }  # fmt: skip
 
 
-def loss_sum(residuals: np.ndarray, *, loss: str, delta: float) -> float:
-    """Sum of the loss. Huber: r²/2 within delta, delta |r| - delta²/2 beyond."""
+def loss_sum(residuals: np.ndarray, *, loss: str, delta: float, weight: np.ndarray | float = 1.0) -> Any:
+    """Sum of the loss over the last axis. Huber: r²/2 within delta, delta |r| - delta²/2 beyond."""
     size = np.abs(residuals)
     if loss == "squares":
-        return float((size**2).sum() / 2)
-    if loss == "absolute":
-        return float(size.sum())
-    return float(np.where(size <= delta, size**2 / 2, delta * size - delta**2 / 2).sum())
+        each = size**2 / 2
+    elif loss == "absolute":
+        each = size
+    else:
+        each = np.where(size <= delta, size**2 / 2, delta * size - delta**2 / 2)
+    return (weight * each).sum(axis=-1)
 
 
 def fit(
     points: Points, form: Form, *, loss: str = "huber", delta: float | None = None,
-    starts: Sequence[np.ndarray] | None = None, max_starts: int = 400, relative: float = RELATIVE,
+    starts: Sequence[np.ndarray] | None = None, max_starts: int = 400, ftol: float = FTOL,
 ) -> Fit:  # fmt: skip
     """Fit a form.
 
@@ -125,7 +132,7 @@ def fit(
         loss: "huber", "squares" or "absolute".
         delta: Huber's threshold; by default 1.345 robust standard deviations of a pilot fit's residuals.
         starts: internal starting points instead of the form's own grid.
-        relative: where a descent ends; see `descend`.
+        ftol: where a descent ends; see `descend`.
 
     Raises:
         UserError: as many parameters as points or more, or values that are not positive.
@@ -136,16 +143,16 @@ def fit(
     grid = list(form.starts(x, points.y)) if starts is None else list(starts)
     if len(grid) > max_starts:
         grid = grid[:: -(-len(grid) // max_starts)]
-    some = _some(x)
+    some = _subsample(x)
     if loss == "huber" and delta is None:
         delta = _pilot_delta(form, x[:, some], log_y[some], grid)
     threshold = delta if loss == "huber" and delta else 1e-6 if loss == "absolute" else 1.0
 
     def search(chosen: np.ndarray, begin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        ends = descend(form, x[:, chosen], log_y[None, chosen], begin, loss=loss, delta=threshold, relative=relative,
-                       steps=STEPS if relative < QUICK else QUICK_STEPS)  # fmt: skip
-        every = (_residuals(form, x[:, chosen], log_y[chosen], end) for end in ends)
-        return ends, np.array([loss_sum(residuals, loss=loss, delta=threshold) for residuals in every])
+        ends = descend(form, x[:, chosen], log_y[None, chosen], begin, loss=loss, delta=threshold, ftol=ftol,
+                       steps=MAX_STEPS if ftol < REFIT_FTOL else MAX_REFIT_STEPS)  # fmt: skip
+        residuals = _residuals(form, x[:, chosen], log_y[None, chosen], ends)
+        return ends, loss_sum(residuals, loss=loss, delta=threshold)
 
     ends, objectives = search(some, np.stack(grid))
     best = int(np.argmin(objectives))
@@ -156,27 +163,27 @@ def fit(
         finalists = np.argsort(objectives)[:FINALISTS]
         refined, sums = search(np.arange(len(points)), ends[finalists])
         theta, best, lowest = refined[np.argmin(sums)], int(finalists[np.argmin(sums)]), float(objectives.min())
-    if relative < QUICK:
+    if ftol < REFIT_FTOL:
         theta = _polish(form, x, log_y, theta, loss=loss, delta=threshold)
     residuals = form.log_predict(theta, x) - log_y
-    least = loss_sum(residuals, loss=loss, delta=threshold)
+    least = float(loss_sum(residuals, loss=loss, delta=threshold))
     begin = loss_sum(form.log_predict(grid[best], x) - log_y, loss=loss, delta=threshold)
     lowest = least if lowest is None else lowest
     return Fit(
         form=form, theta=theta, scale=scale, parameters=_natural(form, theta, scale), loss=loss, delta=threshold,
-        objective=least, objective_at_start=begin, starts=len(grid),
-        agree=max(1, int((objectives <= lowest + AGREE * max(lowest, 1e-300)).sum())),
+        objective=least, objective_at_start=float(begin), starts=len(grid),
+        agree=max(1, int((objectives <= lowest + SAME_OPTIMUM_RTOL * max(lowest, 1e-300)).sum())),
         gradient=_gradient(form, theta, x, residuals, loss=loss, delta=threshold),
         rms=float(np.sqrt((residuals**2).mean())), points=points,
     )  # fmt: skip
 
 
-def _some(x: np.ndarray) -> np.ndarray:
+def _subsample(x: np.ndarray) -> np.ndarray:
     """Points that every start is tried on: all, or of a large table a fixed draw and the ends of each input."""
     number = x.shape[1]
-    if number <= SEARCHED:
+    if number <= SUBSAMPLE:
         return np.arange(number)
-    drawn = np.random.default_rng(0).choice(number, SEARCHED, replace=False)
+    drawn = np.random.default_rng(0).choice(number, SUBSAMPLE, replace=False)
     return np.unique(np.concatenate([drawn, x.argmin(axis=1), x.argmax(axis=1)]))
 
 
@@ -204,8 +211,8 @@ def _natural(form: Form, theta: np.ndarray, scale: np.ndarray) -> Mapping[str, f
 
 
 def _pilot_delta(form: Form, x: np.ndarray, log_y: np.ndarray, grid: Sequence[np.ndarray]) -> float:
-    ends = descend(form, x, log_y[None], np.stack(grid), loss="squares", delta=1.0, relative=QUICK)
-    residuals = min((_residuals(form, x, log_y, end) for end in ends), key=lambda r: float((r**2).sum()))
+    ends = descend(form, x, log_y[None], np.stack(grid), loss="squares", delta=1.0, ftol=REFIT_FTOL)
+    residuals = min(_residuals(form, x, log_y[None], ends), key=lambda r: float((r**2).sum()))
     freedom = max(1, len(log_y) - form.size)
     spread = 1.4826 * float(np.median(np.abs(residuals))) * np.sqrt(len(log_y) / freedom)
     return max(HUBER_K * spread, 1e-9)
@@ -213,14 +220,14 @@ def _pilot_delta(form: Form, x: np.ndarray, log_y: np.ndarray, grid: Sequence[np
 
 def descend(
     form: Form, x: np.ndarray, log_y: np.ndarray, start: np.ndarray, *, loss: str, delta: float,
-    weight: np.ndarray | None = None, relative: float = RELATIVE, steps: int = STEPS,
+    weight: np.ndarray | None = None, ftol: float = FTOL, steps: int = MAX_STEPS,
 ) -> np.ndarray:  # fmt: skip
     """Levenberg-Marquardt on iteratively re-weighted residuals, for a batch of problems at once.
 
     Args:
         x: (inputs, n), shared. log_y: (batch or 1, n). start: (batch, parameters). weight: (batch or 1, n), of points.
-        relative: a descent ends after three steps in a row (one, if only QUICK is asked) that improve its sum by less
-            than this fraction. There is no absolute tolerance.
+        ftol: a descent ends after three steps in a row (one, from REFIT_FTOL on) that improve its sum by less than
+            this fraction. There is no absolute tolerance.
 
     Returns: (batch, parameters).
     """
@@ -230,9 +237,9 @@ def descend(
     targets = np.broadcast_to(log_y, (batch, x.shape[1]))
     damping, quiet = np.full(batch, 1e-3), np.zeros(batch, dtype=int)
     residuals = _residuals(form, x, targets, end)
-    value = _sums(residuals, importance, loss=loss, delta=delta)
+    value = loss_sum(residuals, loss=loss, delta=delta, weight=importance)
     active = np.arange(batch)  # problems that have not converged; the others are left alone
-    patience = 3 if relative < QUICK else 1
+    patience = 3 if ftol < REFIT_FTOL else 1
     for _ in range(steps):
         if not len(active):
             break
@@ -245,9 +252,9 @@ def descend(
         ridge = damping[active, None] * diagonal + 1e-12 * (1e-3 + diagonal.max(axis=1, keepdims=True))
         trial = theta - np.linalg.solve(bend + ridge[:, :, None] * np.eye(size), slope)[..., 0]
         trial_residuals = _residuals(form, x, targets[active], trial)
-        trial_value = _sums(trial_residuals, weights, loss=loss, delta=delta)
+        trial_value = loss_sum(trial_residuals, loss=loss, delta=delta, weight=weights)
         better = trial_value < value[active]
-        small = value[active] - trial_value <= relative * value[active]
+        small = value[active] - trial_value <= ftol * value[active]
         quiet[active] = np.where(better, np.where(small, quiet[active] + 1, 0), quiet[active])
         damping[active] *= np.where(better, 0.2, 4.0)
         damping[active] = np.maximum(damping[active], 1e-12)
@@ -257,18 +264,11 @@ def descend(
     return end
 
 
-def objective_sums(
+def objectives(
     form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray, *, weight: np.ndarray, loss: str, delta: float
 ) -> np.ndarray:
-    """Objective of every problem of a batch."""
-    return _sums(_residuals(form, x, log_y, theta), weight, loss=loss, delta=delta)
-
-
-def _sums(residuals: np.ndarray, weight: np.ndarray, *, loss: str, delta: float) -> np.ndarray:
-    size = np.abs(residuals)
-    if loss == "squares":
-        return (weight * size**2 / 2).sum(axis=-1)
-    return (weight * np.where(size <= delta, size**2 / 2, delta * size - delta**2 / 2)).sum(axis=-1)
+    """Objective of every problem of a batch, (batch,)."""
+    return loss_sum(_residuals(form, x, log_y, theta), loss=loss, delta=delta, weight=weight)
 
 
 def _polish(form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray, *, loss: str, delta: float) -> np.ndarray:
@@ -300,23 +300,14 @@ def _residuals(form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray) 
 
 
 def _jacobian(form: Form, x: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Derivatives of log y, (..., n, parameters); by central differences where the form gives none."""
+    """Derivatives of log y by the parameters, (..., n, parameters)."""
     with np.errstate(all="ignore"):
-        if form.jacobian is not None:
-            found = form.jacobian(_parameters_first(theta), x)
-        else:
-            slopes = []
-            for i in range(theta.shape[-1]):
-                shift = np.zeros(theta.shape[-1])
-                shift[i] = 1e-6
-                ends = [form.log_predict(_parameters_first(theta + sign * shift), x) for sign in (1, -1)]
-                slopes.append((ends[0] - ends[1]) / 2e-6)
-            found = np.stack(slopes, axis=-1)
+        found = form.jacobian(_parameters_first(theta), x)
         found = np.clip(found if np.isfinite(found).all() else np.nan_to_num(found, nan=0.0), -1e6, 1e6)
         return np.broadcast_to(found, (*theta.shape[:-1], x.shape[1], theta.shape[-1]))
 
 
-def slopes(made: Fit) -> np.ndarray:
+def jacobian(made: Fit) -> np.ndarray:
     """Derivatives of log y by the internal parameters at every point, (points, parameters)."""
     return _jacobian(made.form, made.points.x / made.scale[:, None], made.theta)
 

@@ -1,15 +1,82 @@
-"""Laws of one variable that scaling studies use, and the registry of all forms (form.py says what forms share)."""
+"""Functional forms of scaling laws: y falls with compute, or with model size and data.
+
+Fitting log(prediction) is well-posed; fitting log(y - floor) is not: its global minimum is often floor = 0. Every
+positive parameter is fitted as its logarithm, so no constraint can be violated.
+
+A form computes one curve (theta of shape (p,), x of shape (inputs, n)) or a batch of them (theta (p, batch, 1)): it
+indexes theta by its first axis and leaves the rest to broadcasting. x is divided by `scale` (the geometric mean of the
+data) before a form sees it; `natural` gives parameters in the user's units back.
+
+Sources: power with floor, Hoffmann et al. 2022 (arXiv 2203.15556); zhai, Zhai et al. 2021 (2106.04560); m3 and m4,
+Alabdulmohsin et al. 2022 (2209.06640); bnsl1, Caballero et al. 2022 (2210.14891); repeated, Muennighoff et al. 2023
+(2305.16264).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
 from itertools import product
 
 import numpy as np
 
-from bench.stats.chinchilla import CHINCHILLA, REPEATED
-from bench.stats.form import Form, Theta, columns, floors, log_line, log_sum
-from bench.stats.sigmoid import SIGMOID
+Theta = np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """A law y = f(x).
+
+    Attributes:
+        name, formula: as printed. `parameters` are the natural names, in the order of theta.
+        log_predict: (theta, x) -> log y, shape (n,) or (batch, n).
+        jacobian: the same -> derivatives of log y, (..., n, parameters).
+        starts: (x, y) -> starting points, a grid.
+        natural: (theta, scale per input) -> parameters in the user's units.
+        inputs: number of independent variables.
+        scaled_like: for each input, the input whose scale it shares; () where each has its own.
+    """
+
+    name: str
+    formula: str
+    parameters: tuple[str, ...]
+    log_predict: Callable[[Theta, np.ndarray], np.ndarray]
+    jacobian: Callable[[Theta, np.ndarray], np.ndarray]
+    starts: Callable[[np.ndarray, np.ndarray], Iterator[Theta]]
+    natural: Callable[[Theta, np.ndarray], Mapping[str, float]]
+    inputs: int = 1
+    scaled_like: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return len(self.parameters)
+
+
+def log_sum(*terms: np.ndarray) -> np.ndarray:
+    """log of a sum of exponentials, without overflow."""
+    top = reduce(np.maximum, terms)
+    return top + np.log(sum(np.exp(term - top) for term in terms))
+
+
+def columns(*derivatives: np.ndarray) -> np.ndarray:
+    """Derivatives by parameter, along a new last axis."""
+    found = np.empty((*np.broadcast_shapes(*(np.shape(d) for d in derivatives)), len(derivatives)))
+    for number, derivative in enumerate(derivatives):
+        found[..., number] = derivative
+    return found
+
+
+def log_line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Least-squares line through (log x, log y): intercept, slope."""
+    lx, ly = np.log(x[0]), np.log(y)
+    slope = float(np.cov(lx, ly, bias=True)[0, 1] / max(float(lx.var()), 1e-12))
+    return float(ly.mean() - slope * lx.mean()), slope
+
+
+def floors(y: np.ndarray) -> tuple[float, ...]:
+    """Starting floors: fractions of the smallest value, down to practically none."""
+    return tuple(float(np.log(y.min() * f)) for f in (0.001, 0.3, 0.7, 0.9, 0.98))
 
 
 def _power_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
@@ -95,6 +162,59 @@ M3 = Form(
 )  # fmt: skip
 
 
+NEWTON_STEPS = 60
+NEWTON_RTOL = 1e-7  # of a step: the error it leaves is of the order of its square
+
+
+def _m4_solve(t: Theta, x: np.ndarray) -> np.ndarray:
+    """u at every x. With w = e0 - e and y = e + w s(u), s the logistic function, M4 reads h(u) = t where
+    h(u) = log s(u) - a log s(-u); h increases and bends one way only, so Newton's method converges from anywhere."""
+    a = np.exp(np.clip(t[3], -12.0, 6.0))
+    wanted = t[2] - np.exp(t[4]) * np.log(x[0]) - (1 - a) * t[1]
+    wanted, a = np.broadcast_arrays(wanted, a)
+    u = np.where(wanted < 0, wanted, wanted / np.maximum(a, 1.0))
+    for _ in range(NEWTON_STEPS):
+        small = np.exp(-np.abs(u))
+        rest = np.log1p(small)  # log(1 + e^u) = max(u, 0) + rest, and log(1 + e^-u) = max(-u, 0) + rest
+        gap = np.minimum(u, 0) - rest + a * (np.maximum(u, 0) + rest) - wanted
+        logistic = np.where(u > 0, 1.0, small) / (1 + small)
+        step = gap / (1 - logistic + a * logistic)
+        u = u - step
+        if not np.any(np.abs(step) >= NEWTON_RTOL * (1 + np.abs(u))):  # what is no number will not become one
+            break
+    return u
+
+
+def _m4_predict(t: Theta, x: np.ndarray) -> np.ndarray:
+    return np.logaddexp(t[0], t[1] - np.logaddexp(0, -_m4_solve(t, x)))
+
+
+def _m4_jacobian(t: Theta, x: np.ndarray) -> np.ndarray:
+    u, a = _m4_solve(t, x), np.exp(np.clip(t[3], -12.0, 6.0))
+    w, s, c = np.exp(t[1]), np.exp(-np.logaddexp(0, -u)), np.exp(t[4])
+    y = np.exp(t[0]) + w * s
+    moved = w * s * (1 - s) / (1 - s + a * s)  # dy / dt, by h'(u) = s(-u) + a s(u)
+    by_a = moved * a * (t[1] - np.logaddexp(0, u))
+    return columns(np.exp(t[0]) / y, (w * s - moved * (1 - a)) / y, moved / y, by_a / y, -moved * c * np.log(x[0]) / y)
+
+
+def _m4_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
+    for floor, top, a, c in product(floors(y)[:4], (1.02, 1.5, 5.0), (0.1, 0.6, 1.5), (0.1, 0.3, 0.6, 1.2)):
+        e0 = top * float(y.max())
+        odds = np.log(np.maximum(y - np.exp(floor), 1e-3 * y)) - a * np.log(e0 - y)
+        b = float(np.mean(odds + c * np.log(x[0])))
+        yield np.array([floor, np.log(e0 - np.exp(floor)), b, np.log(a), np.log(c)])
+
+
+M4 = Form(
+    name="m4", formula="(y - e) / (e0 - y)^a = b x^-c", parameters=("e", "e0", "b", "a", "c"),
+    starts=_m4_starts, log_predict=_m4_predict, jacobian=_m4_jacobian,
+    natural=lambda t, s: {"e": float(np.exp(t[0])), "e0": float(np.exp(t[0]) + np.exp(t[1])),
+                          "b": float(np.exp(t[2] + np.exp(t[4]) * np.log(s[0]))), "a": float(np.exp(t[3])),
+                          "c": float(np.exp(t[4]))},
+)  # fmt: skip
+
+
 def _break_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
     intercept, slope = log_line(x, y)
     for floor, d, c0, extra in product(floors(y)[:3], (0.1, 1.0, 10.0), (0.5, 1.0), (-0.2, 0.1, 0.5)):
@@ -129,6 +249,100 @@ BROKEN = Form(
 )  # fmt: skip
 
 
-CURVES = (POWER, POWER_FLOOR, ZHAI, M3, SIGMOID, BROKEN)
+def _chinchilla_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
+    for alpha, beta, a, b, e in product((0.2, 0.5, 1.0), (0.2, 0.5, 1.0), (-3.0, -1.0, 0.0), (-3.0, -1.0, 0.0),
+                                        (0.3, 0.8)):  # fmt: skip
+        low = float(np.log(y.min()))
+        yield np.array([low + a, low + b, low + np.log(e), alpha, beta])
+
+
+def _chinchilla_terms(t: Theta, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return t[0] - t[3] * np.log(x[0]), t[1] - t[4] * np.log(x[1]), t[2]
+
+
+def _chinchilla_jacobian(t: Theta, x: np.ndarray) -> np.ndarray:
+    terms = _chinchilla_terms(t, x)
+    total = log_sum(*terms)
+    n, d, e = (np.exp(term - total) for term in terms)
+    return columns(n, d, e, -n * np.log(x[0]), -d * np.log(x[1]))
+
+
+CHINCHILLA = Form(
+    name="chinchilla", formula="L = E + A N^-alpha + B D^-beta", parameters=("A", "B", "E", "alpha", "beta"), inputs=2,
+    starts=_chinchilla_starts, log_predict=lambda t, x: log_sum(*_chinchilla_terms(t, x)),
+    jacobian=_chinchilla_jacobian,
+    natural=lambda t, s: {"A": float(np.exp(t[0] + t[3] * np.log(s[0]))), "alpha": float(t[3]),
+                          "B": float(np.exp(t[1] + t[4] * np.log(s[1]))), "beta": float(t[4]),
+                          "E": float(np.exp(t[2]))},
+)  # fmt: skip
+
+
+def _effective_passes(t: Theta, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Effective samples of D with repeats, as a multiple of U, and the derivative by log R*.
+
+    U + U R* (1 - exp(-R / R*)), R = D / U - 1 repeats: the value of a repeat decays with R*.
+    """
+    decay = np.exp(t[5])
+    repeats = np.maximum(x[1] / x[2] - 1, 0.0) / decay
+    decayed = np.exp(-repeats)
+    return 1 + decay * (1 - decayed), decay * (1 - decayed - repeats * decayed)
+
+
+def _repeated_terms(t: Theta, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    passes, _ = _effective_passes(t, x)
+    return t[0] - t[3] * np.log(x[0]), t[1] - t[4] * np.log(x[2] * passes), t[2]
+
+
+def _repeated_jacobian(t: Theta, x: np.ndarray) -> np.ndarray:
+    terms = _repeated_terms(t, x)
+    total = log_sum(*terms)
+    n, d, e = (np.exp(term - total) for term in terms)
+    passes, slope = _effective_passes(t, x)
+    return columns(n, d, e, -n * np.log(x[0]), -d * np.log(x[2] * passes), -d * t[4] * slope / passes)
+
+
+def _repeated_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
+    for start, decay in product(list(_chinchilla_starts(x[:2], y))[::2], (2.0, 15.0)):
+        yield np.append(start, np.log(decay))
+
+
+REPEATED = Form(
+    name="repeated", formula="L = E + A N^-alpha + B D'^-beta, D' = U (1 + R (1 - exp((1 - D/U) / R)))",
+    parameters=("A", "B", "E", "alpha", "beta", "R"), inputs=3, scaled_like=(0, 1, 1), starts=_repeated_starts,
+    log_predict=lambda t, x: log_sum(*_repeated_terms(t, x)), jacobian=_repeated_jacobian,
+    natural=lambda t, s: {**CHINCHILLA.natural(t[:5], s), "R": float(np.exp(t[5]))},
+)  # fmt: skip
+
+
+FIRST, SECOND = 1.0, float(np.e)
+"""Second input of a two-family law: its logarithm is the indicator of the second family."""
+
+
+def two_families(form: Form) -> Form:
+    """`form` for two families that differ by a factor k on compute: the second needs k times as much for the same y."""
+
+    def own(t: Theta, x: np.ndarray) -> np.ndarray:
+        """Compute of the first family that is worth as much, (1, ...)."""
+        return np.exp(np.log(x[0]) - t[-1] * np.log(x[1]))[None]
+
+    def jacobian(t: Theta, x: np.ndarray) -> np.ndarray:
+        here, step = own(t, x), 1e-6
+        above, below = (form.log_predict(t[:-1], here * np.exp(sign * step)) for sign in (1, -1))
+        by_k = -np.log(x[1]) * (above - below) / (2 * step)
+        return np.concatenate([form.jacobian(t[:-1], here), by_k[..., None]], axis=-1)
+
+    def starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
+        for log_k, start in product((-1.5, -0.5, 0.5, 1.5), list(form.starts(x[:1], y))):
+            yield np.append(start, log_k)
+
+    return Form(
+        name=f"shared-{form.name}", formula=form.formula.replace("x", "(x / k^family)"), inputs=2,
+        parameters=(*form.parameters, "k"), starts=starts, jacobian=jacobian,
+        log_predict=lambda t, x: form.log_predict(t[:-1], own(t, x)),
+        natural=lambda t, s: {**form.natural(t[:-1], s[:1] * np.exp(-t[-1] * np.log(s[1]))), "k": float(np.exp(t[-1]))},
+    )  # fmt: skip
+
+
+CURVES = (POWER, POWER_FLOOR, ZHAI, M3, M4, BROKEN)
 """Laws of one variable, simplest first."""
 FORMS = {form.name: form for form in (*CURVES, CHINCHILLA, REPEATED)}

@@ -103,7 +103,7 @@ def fit(
     )  # fmt: skip
 
 
-def about_curves(budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarray) -> np.ndarray:
+def residuals_by_budget(budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarray) -> np.ndarray:
     """log loss of every run about the mean of its budget, or of its size there where some size was repeated."""
     found, log_loss = np.zeros(len(losses)), np.log(losses)
     for budget in np.unique(budgets):

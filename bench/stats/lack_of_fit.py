@@ -1,7 +1,7 @@
-"""Whether a law passes through its own marks: an F test of lack of fit against pure error, the noise between seeds.
+"""Lack-of-fit F test of a law against group means, with the noise between seeds as pure error.
 
-A law that misses its marks by more than their noise has the wrong shape there, however narrow its intervals; what is
-read off it then contradicts what was measured.
+A law that deviates from the group means by more than their noise has the wrong shape there, however narrow its
+intervals; what is read off it then contradicts what was measured.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from scipy import special
 
 from bench.core.formatting import percent, significant
 
-SMALL = 0.05  # p of the F test
-MATERIAL = 0.05  # share of the error: a law that misses by less is good enough to be read
-SURELY = 2.5  # standard errors by which two numbers must differ to contradict one another
+SIGNIFICANCE = 0.05  # p of the F test
+MATERIAL = 0.05  # share of the error: a law that deviates by less is good enough to be read
+Z_CONTRADICTION = 2.5  # standard errors by which two numbers must differ to contradict one another
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Marks:
-    """Means over seeds that a law goes through, in order of x.
+class GroupMeans:
+    """Mean error over seeds at each x, in order of x.
 
     Attributes:
-        x, error: of each mark. noise: standard deviation of each error, from repeated training.
+        x, error: of each group. noise: standard error of each mean, from repeated training.
         freedom: degrees of freedom behind the noise; 0 where nothing was repeated, so that it is not known.
     """
 
@@ -33,8 +33,8 @@ class Marks:
     noise: np.ndarray
     freedom: int
 
-    def take(self, chosen: np.ndarray) -> Marks:
-        return Marks(x=self.x[chosen], error=self.error[chosen], noise=self.noise[chosen], freedom=self.freedom)
+    def take(self, chosen: np.ndarray) -> GroupMeans:
+        return GroupMeans(x=self.x[chosen], error=self.error[chosen], noise=self.noise[chosen], freedom=self.freedom)
 
     def reach(self, error: float, show: Callable[[float], str]) -> str:
         """A sentence: between which marks `error` is reached, and where it is lost again."""
@@ -48,9 +48,9 @@ class Marks:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Misfit:
-    """A law beside its marks. `worst`: the largest miss as a share of the mark's error, where the law says `predicted`
-    and the mark `error`. `p`: how often noise alone would miss like this."""
+class LackOfFit:
+    """A law beside the group means. `p`: of the F test. `worst`: the largest deviation as a share of the error there,
+    where the law predicts `predicted` and the mean is `error`."""
 
     p: float
     worst: float
@@ -59,7 +59,7 @@ class Misfit:
 
     @property
     def fails(self) -> bool:
-        return self.p < SMALL and self.worst >= MATERIAL
+        return self.p < SIGNIFICANCE and self.worst >= MATERIAL
 
     @property
     def clause(self) -> str:
@@ -68,14 +68,15 @@ class Misfit:
         return f"misses its own marks by up to {self.worst:.0%} of their error (it {said}; beyond seed noise, {p})"
 
 
-def misfit(marks: Marks, predicted: np.ndarray, *, parameters: int) -> Misfit | None:
-    """The law's miss; None where there is nothing to test it with: no repeats, or no more marks than parameters."""
-    freedom = len(marks.x) - parameters
-    if not marks.freedom or freedom < 1:
+def lack_of_fit(means: GroupMeans, predicted: np.ndarray, *, parameters: int) -> LackOfFit | None:
+    """The test of a law's predictions at the group means; None without repeats, or without more groups than
+    parameters."""
+    freedom = len(means.x) - parameters
+    if not means.freedom or freedom < 1:
         return None
-    off = np.log(marks.error / predicted)
-    score = float(((off * marks.error / marks.noise) ** 2).sum()) / freedom
-    miss = np.abs(marks.error - predicted) / marks.error
-    at = int(miss.argmax())
-    return Misfit(p=float(special.fdtrc(freedom, marks.freedom, score)), worst=float(miss[at]),
-                  predicted=float(predicted[at]), error=float(marks.error[at]))  # fmt: skip
+    off = np.log(means.error / predicted)
+    score = float(((off * means.error / means.noise) ** 2).sum()) / freedom
+    deviation = np.abs(means.error - predicted) / means.error
+    at = int(deviation.argmax())
+    return LackOfFit(p=float(special.fdtrc(freedom, means.freedom, score)), worst=float(deviation[at]),
+                  predicted=float(predicted[at]), error=float(means.error[at]))  # fmt: skip

@@ -1,4 +1,5 @@
-"""Which form to believe: fit the small, predict the large. In-sample error picks the most flexible, not the best."""
+"""Choice of a form by ordered extrapolation: fit the small, predict the large. In-sample error favours many parameters.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +10,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.stats.fit import QUICK, Points, fit
-from bench.stats.form import Form
+from bench.stats.fit import REFIT_FTOL, Points, fit
+from bench.stats.forms import Form
 
 FRACTIONS = (0.5, 0.6, 0.7, 0.8, 0.9)
-TIE = 1.05  # a simpler form wins if it is within 5 % of the best score,
-CLOSE = 2.0  # unless it misses the points it was fitted to by more than twice as much as another of those
+SIMPLER_WITHIN = 1.05  # a simpler form is preferred if its extrapolation error is within 5 % of the best,
+MAX_IN_SAMPLE_RATIO = 2.0  # and its in-sample error at most twice the least among those
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """A form's error on what it had not seen (`score`) and on what it had (`miss`): rms of log prediction, over
-    `rollouts` ordered splits; `miss` is corrected for the parameters."""
+    """A form's errors over `rollouts` ordered splits: rms of log prediction on the held-out points, and on the fitted
+    points (corrected for the number of parameters)."""
 
     form: Form
-    score: float
+    extrapolation_rmse: float
     rollouts: int
-    miss: float = 0.0
+    in_sample_rmse: float = 0.0
 
 
 def rank(points: Points, forms: Sequence[Form], *, max_starts: int = 400) -> list[Ranked]:
-    """Score forms by ordered extrapolation in the first input, best first; one that no split fits scores infinity."""
+    """Forms by their error in ordered extrapolation along the first input, best first; infinite where a split cannot be
+    fitted."""
     order = np.argsort(points.x[0], kind="stable")
     values = points.x[0][order]
     distinct = np.unique(values)
@@ -42,7 +44,7 @@ def rank(points: Points, forms: Sequence[Form], *, max_starts: int = 400) -> lis
             continue
         for form in forms:
             try:
-                made = fit(small, form, loss="squares", relative=QUICK, max_starts=max_starts)
+                made = fit(small, form, loss="squares", ftol=REFIT_FTOL, max_starts=max_starts)
             except UserError:
                 continue
             error = np.log(large.y) - made.log_predict(large.x)
@@ -50,27 +52,27 @@ def rank(points: Points, forms: Sequence[Form], *, max_starts: int = 400) -> lis
             misses[form.name].append(made.rms * math.sqrt(len(small) / (len(small) - form.size)))
     most = max((len(found) for found in scores.values()), default=0)
     ranked = [
-        Ranked(form=form, score=_mean(scores[form.name]) if len(scores[form.name]) == most and most else math.inf,
-               rollouts=len(scores[form.name]), miss=_mean(misses[form.name]) if misses[form.name] else math.inf)
+        Ranked(form=form, rollouts=len(scores[form.name]), in_sample_rmse=_root_mean_square(misses[form.name]),
+               extrapolation_rmse=_root_mean_square(scores[form.name] if len(scores[form.name]) == most else []))
         for form in forms
     ]  # fmt: skip
-    return sorted(ranked, key=lambda r: (r.score, r.form.size))
+    return sorted(ranked, key=lambda r: (r.extrapolation_rmse, r.form.size))
 
 
-def choose(ranked: Sequence[Ranked]) -> Form:
+def select(ranked: Sequence[Ranked]) -> Form:
     """The best form, or a simpler one that is practically as good, both beyond the points and on them."""
-    best = ranked[0].score
-    near = [r for r in ranked if r.score <= TIE * best] or list(ranked[:1])
-    least = min(r.miss for r in near)
-    return min((r for r in near if r.miss <= CLOSE * least), key=lambda r: r.form.size).form
+    best = ranked[0].extrapolation_rmse
+    near = [r for r in ranked if r.extrapolation_rmse <= SIMPLER_WITHIN * best] or list(ranked[:1])
+    least = min(r.in_sample_rmse for r in near)
+    return min((r for r in near if r.in_sample_rmse <= MAX_IN_SAMPLE_RATIO * least), key=lambda r: r.form.size).form
 
 
 def credible(ranked: Sequence[Ranked], *, factor: float = 2.0) -> list[Form]:
     """Forms whose extrapolation is within `factor` of the best: those that the total interval is taken over."""
-    best = ranked[0].score
-    return [r.form for r in ranked if r.score <= factor * best and math.isfinite(r.score)] or [ranked[0].form]
+    best = ranked[0].extrapolation_rmse
+    near = [r for r in ranked if r.extrapolation_rmse <= factor * best and math.isfinite(r.extrapolation_rmse)]
+    return [r.form for r in near or ranked[:1]]
 
 
-def _mean(values: Sequence[float]) -> float:
-    """Root mean square over rollouts."""
-    return math.sqrt(sum(v**2 for v in values) / len(values))
+def _root_mean_square(values: Sequence[float]) -> float:
+    return math.sqrt(sum(v**2 for v in values) / len(values)) if values else math.inf

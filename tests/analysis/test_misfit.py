@@ -11,7 +11,7 @@ from bench.analysis.answers import Answer, answers
 from bench.analysis.evidence import Evidence
 from bench.report import cards, findings
 from bench.report.figures import laws as figure
-from bench.stats.lack_of_fit import Marks, misfit
+from bench.stats.lack_of_fit import GroupMeans, lack_of_fit
 from tests.analysis._study import study
 
 
@@ -23,9 +23,9 @@ def test_the_test_of_fit_errs_as_often_as_it_says() -> None:
     for name, truth in (("line", line), ("bent", bent)):
         for _ in range(400):
             noise = np.full(9, 0.01 * np.sqrt(rng.chisquare(8) / 8))
-            marks = Marks(x=x, error=truth + rng.normal(0, 0.01, 9), noise=noise, freedom=8)
+            marks = GroupMeans(x=x, error=truth + rng.normal(0, 0.01, 9), noise=noise, freedom=8)
             slope, level = np.polyfit(np.log(x), np.log(marks.error), 1)
-            made = misfit(marks, np.exp(level) * x**slope, parameters=2)
+            made = lack_of_fit(marks, np.exp(level) * x**slope, parameters=2)
             assert made is not None
             found[name].append(made.p)
     assert 0.02 < np.mean(np.array(found["line"]) < 0.05) < 0.09
@@ -33,8 +33,8 @@ def test_the_test_of_fit_errs_as_often_as_it_says() -> None:
 
 
 def test_without_repeats_nothing_is_tested() -> None:
-    marks = Marks(x=np.ones(5), error=np.full(5, 0.3), noise=np.full(5, 0.01), freedom=0)
-    assert misfit(marks, np.full(5, 0.6), parameters=2) is None
+    marks = GroupMeans(x=np.ones(5), error=np.full(5, 0.3), noise=np.full(5, 0.01), freedom=0)
+    assert lack_of_fit(marks, np.full(5, 0.6), parameters=2) is None
 
 
 def _truth(family: str, flops: float, num_images: int, task: str) -> float:

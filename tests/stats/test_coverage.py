@@ -10,7 +10,6 @@ import pytest
 from scipy import stats
 
 from bench.stats import bootstrap, fit, forms
-from bench.stats import variance as noise
 from tests.stats import coverage
 
 STUDIES = 40
@@ -40,7 +39,7 @@ def test_the_two_sources_of_noise_are_told_apart() -> None:
     found = []
     for _ in range(60):
         data = coverage.study(coverage.TRUTHS["power"].law, (4, 4, 3), rng)
-        found.append(noise.estimate(fit.fit(data, forms.POWER, loss="squares", max_starts=3)))
+        found.append(bootstrap.variance_components(fit.fit(data, forms.POWER, loss="squares", max_starts=3)))
     assert np.mean([n.within for n in found]) == pytest.approx(coverage.POINT_SD**2, rel=0.1)
     assert np.mean([n.between for n in found]) == pytest.approx(coverage.TRUNK_SD**2, rel=0.25)
 

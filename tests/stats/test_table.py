@@ -12,7 +12,7 @@ import pytest
 from bench import fit as verb
 from bench.analysis import runs_table as reader
 from bench.core.errors import UserError
-from bench.stats import diagnostics as conscience
+from bench.stats import diagnostics
 from bench.stats.fit import Points, fit
 from bench.stats.forms import POWER, POWER_FLOOR
 
@@ -112,7 +112,7 @@ def test_an_under_swept_learning_rate_is_named(csv, capsys: pytest.CaptureFixtur
     answer = fitted(csv({"params": sizes, "lr": rates, "loss": loss}), capsys, "--x", "params", y="loss")
     assert any("edge of its sweep" in w and "1e+09" in w for w in answer["warnings"])
     swept = 3 * sizes**-0.05 * (1 + 0.02 * np.log(rates / 2.8e-3) ** 2)
-    assert not conscience.check_rates(sizes, rates, swept)
+    assert not diagnostics.check_rates(sizes, rates, swept)
 
 
 def test_an_accuracy_given_as_an_error_is_asked_about(csv, capsys: pytest.CaptureFixture) -> None:
@@ -127,7 +127,7 @@ def test_predictions_far_out_and_repeats_are_warned_of(csv, capsys: pytest.Captu
     assert any("guesses" in w for w in answer["fits"]["all"]["warnings"])
     assert any("more than 4 times" in w for w in answer["warnings"])
     with pytest.raises(UserError, match="mix checkpoints"):
-        conscience.check_checkpoints(np.array(["best", "final"]))
+        diagnostics.check_checkpoints(np.array(["best", "final"]))
 
 
 def test_a_column_of_words_is_refused_with_those_that_hold_numbers(csv, capsys) -> None:
@@ -185,9 +185,9 @@ def test_rows_of_two_laws_in_one_fit_are_told(csv, capsys: pytest.CaptureFixture
     noise = np.exp(np.random.default_rng(0).normal(0, 0.05, len(x)))
     y = 60 * x**-0.25 * np.where(kind == "val", 1.0, 0.7) * noise
     told = fitted(csv({"compute": x, "error": y, "split": kind}), capsys)["fits"]["all"]["warnings"]
-    assert any("Kinds of 'split' explain" in w and "--where 'split=train'" in w for w in told)
+    assert any("Values of 'split' explain" in w and "--where 'split=train'" in w for w in told)
     alike = fitted(csv({"compute": x, "error": 60 * x**-0.25 * noise, "split": kind}), capsys)
-    assert not any("Kinds of" in w for w in alike["fits"]["all"]["warnings"])
+    assert not any("Values of" in w for w in alike["fits"]["all"]["warnings"])
 
 
 def test_waves_in_residuals_are_told_and_scatter_is_not() -> None:
@@ -196,7 +196,7 @@ def test_waves_in_residuals_are_told_and_scatter_is_not() -> None:
 
     def told(y: np.ndarray) -> bool:
         points = Points(x=x[None], y=y, cluster=np.arange(len(x)))
-        return bool(conscience.check_shape(fit(points, POWER)))
+        return bool(diagnostics.check_autocorrelation(fit(points, POWER)))
 
     assert all(told((0.2 + 300 * x**-0.4) * row) for row in noise[:3])
     assert sum(told(60 * x**-0.25 * row) for row in noise) <= 1
@@ -207,7 +207,7 @@ def test_a_floor_is_judged_beside_the_range_of_y() -> None:
     x = np.geomspace(1e6, 1e10, 30)
     y = 0.99 + 0.06 * (x / 1e6) ** -0.2
     made = fit(Points(x=x[None], y=y, cluster=np.arange(30)), POWER_FLOOR)
-    assert not any("floor" in w for w in conscience.warnings(made))
+    assert not any("floor" in w for w in diagnostics.warnings(made))
 
 
 def test_isoflop_takes_one_set_of_budgets_and_gives_sizes_with_intervals(csv, capsys: pytest.CaptureFixture) -> None:
@@ -223,6 +223,6 @@ def test_isoflop_takes_one_set_of_budgets_and_gives_sizes_with_intervals(csv, ca
     assert low < found["isoflop"]["predictions"][0]["size"] < high
     assert low < (0.34 * 400 / (0.28 * 400)) ** (1 / 0.62) * (1e22 / 6) ** (0.28 / 0.62) < high
     assert verb.main(arguments) == 0
-    assert "Kinds of 'kind' explain" in capsys.readouterr().out
+    assert "Values of 'kind' explain" in capsys.readouterr().out
     assert verb.main([*arguments, "--group", "kind"]) == 2
     assert "--where kind=VALUE" in capsys.readouterr().err

@@ -16,9 +16,8 @@ from bench.analysis.answers.answer import Answer
 from bench.analysis.answers.ratio import factors, ratio
 from bench.analysis.laws import Law
 from bench.core.formatting import flops, percent, significant
-from bench.stats import variance as noise
-from bench.stats.bootstrap import Resampled
-from bench.stats.shared import FIRST, SECOND
+from bench.stats.bootstrap import Resampled, variance_components
+from bench.stats.forms import FIRST, SECOND
 
 QUESTION = "Which run should be done next?"
 CANDIDATES = 9
@@ -54,7 +53,7 @@ def next_runs(laws: dict[str, Law]) -> list[Answer]:
 def candidates(resampled: Resampled, pair: tuple[Law, Law]) -> list[Candidate]:
     """Runs of both families, best per FLOP first."""
     quantity = _tame(resampled.thetas[:, -1:])
-    spread = noise.estimate(resampled.fit)
+    spread = variance_components(resampled.fit)
     s2 = spread.within + spread.between
     found = []
     for law, family in zip(pair, (FIRST, SECOND), strict=True):

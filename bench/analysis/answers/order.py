@@ -54,8 +54,8 @@ def _reservations(first: Law, second: Law) -> str:
     text = ""
     if first.axis != COMPUTE:
         text = f" Not at equal compute: {_budget(first)}; {_budget(second)}."
-    missed = [law for law in (first, second) if law.misfit is not None and law.misfit.fails]
-    return text + "".join(f" The law of {law.family} {law.misfit.clause}." for law in missed if law.misfit)
+    missed = [law for law in (first, second) if law.lack_of_fit is not None and law.lack_of_fit.fails]
+    return text + "".join(f" The law of {law.family} {law.lack_of_fit.clause}." for law in missed if law.lack_of_fit)
 
 
 def _budget(law: Law) -> str:

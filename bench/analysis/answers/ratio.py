@@ -14,13 +14,12 @@ import numpy as np
 
 from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Verdict
-from bench.analysis.laws import COMPUTE, DRAWS, LOSSES, STARTS, Law
+from bench.analysis.laws import COMPUTE, DRAWS, FORMS, LOSSES, STARTS, Law
 from bench.core.errors import UserError
 from bench.core.formatting import percent, significant
-from bench.stats import bootstrap, fit
-from bench.stats import model_selection as rank
-from bench.stats.lack_of_fit import SURELY, Marks, misfit
-from bench.stats.shared import FIRST, SECOND, SHARED, SHARED_FLOOR
+from bench.stats import bootstrap, fit, model_selection
+from bench.stats.forms import FIRST, SECOND, two_families
+from bench.stats.lack_of_fit import Z_CONTRADICTION, GroupMeans, lack_of_fit
 
 LIMIT = math.log(1e4)  # of log k, where laws are so flat that any factor fits
 UNDETERMINED = 1e4
@@ -97,12 +96,12 @@ def factors(first: Law, second: Law) -> list[bootstrap.Resampled]:
         x=np.stack([np.concatenate([a.x[0], b.x[0]]), family]), y=np.concatenate([a.y, b.y]),
         cluster=np.concatenate([a.cluster, b.cluster + a.cluster.max() + 1]),
     )  # fmt: skip
-    ranked = rank.rank(points, (SHARED, SHARED_FLOOR), max_starts=STARTS)
-    chosen = rank.choose(ranked)
+    ranked = model_selection.rank(points, [two_families(form) for form in FORMS], max_starts=STARTS)
+    chosen = model_selection.select(ranked)
     made: list[bootstrap.Resampled] = []
-    for form, loss in [(chosen, LOSSES[0]), *((f, o) for f in rank.credible(ranked) for o in LOSSES)]:
+    for form, loss in [(chosen, LOSSES[0]), *((f, o) for f in model_selection.credible(ranked) for o in LOSSES)]:
         if not made or (form, loss) != (chosen, LOSSES[0]):
-            law = fit.fit(points, form, loss=loss, max_starts=STARTS, relative=fit.QUICK)
+            law = fit.fit(points, form, loss=loss, max_starts=STARTS, ftol=fit.REFIT_FTOL)
             made.append(bootstrap.resample(law, draws=DRAWS, restarts=0))
     return made
 
@@ -115,7 +114,7 @@ def _changing(made: fit.Fit) -> str:
         return ""
     trends = [np.polyfit(log_x[side], made.residuals[side], 1, cov=True) for side in sides]
     gain = trends[1][0][0] - trends[0][0][0]
-    if abs(gain) < SURELY * math.sqrt(sum(covariance[0, 0] for _, covariance in trends)):
+    if abs(gain) < Z_CONTRADICTION * math.sqrt(sum(covariance[0, 0] for _, covariance in trends)):
         return ""
     return " It is an average: the gap narrows with compute." if (gain < 0) == (made.theta[-1] > 0) else (
         " It is an average: the gap widens with compute.")  # fmt: skip
@@ -124,10 +123,10 @@ def _changing(made: fit.Fit) -> str:
 def _from_mark_to_mark(less: Law, more: Law, low: float, high: float) -> str:
     """The factors at the ends of the common range, in a clause, where a mark contradicts every factor in [low, high]:
     `more` is surely there with less than `low` times the compute of a mark of `less`, or surely not with `high`."""
-    if not less.marks.freedom or not more.marks.freedom:
+    if not less.group_means.freedom or not more.group_means.freedom:
         return ""
     (x, error), (at, own) = less.frontier, more.frontier
-    noise = SURELY * math.hypot(less.noise, more.noise)
+    noise = Z_CONTRADICTION * math.hypot(less.noise, more.noise)
     soon, late = (np.interp(np.log(k * x), np.log(at), own) for k in (low, high))
     contradicted = ((soon < error - noise) & (low * x > at[0])) | ((late > error + noise) & (high * x < at[-1]))
     inside = (error <= own[0]) & (error >= own[-1])
@@ -141,12 +140,12 @@ def _from_mark_to_mark(less: Law, more: Law, low: float, high: float) -> str:
 
 def _missed(made: fit.Fit, first: Law, second: Law) -> str:
     """Says so where the shared law misses the marks of the two."""
-    sides = (first.marks, second.marks)
-    marks = Marks(freedom=min(side.freedom for side in sides),
+    sides = (first.group_means, second.group_means)
+    means = GroupMeans(freedom=min(side.freedom for side in sides),
                   **{name: np.concatenate([getattr(side, name) for side in sides])
                      for name in ("x", "error", "noise")})  # fmt: skip
     family = np.repeat([FIRST, SECOND], [len(side.x) for side in sides])
-    found = misfit(marks, made.predict(np.stack([marks.x, family])), parameters=made.form.size)
+    found = lack_of_fit(means, made.predict(np.stack([means.x, family])), parameters=made.form.size)
     return f" The law {found.clause}." if found is not None and found.fails else ""
 
 

@@ -16,7 +16,7 @@ from bench.core.errors import UserError
 from bench.core.formatting import flops, percent, significant
 from bench.stats import bootstrap, fit
 from bench.stats.forms import POWER
-from bench.stats.lack_of_fit import misfit
+from bench.stats.lack_of_fit import lack_of_fit
 
 QUESTION = "Has the family stopped improving at its largest compute?"
 PLACES = 4  # distinct budgets at the top: two parameters, and two more to see the noise
@@ -49,8 +49,8 @@ def saturation(law: Law) -> Answer:
         flat = f" No run above {flops(best[-1])} did better, up to {flops(law.most)}."
         if verdict == "no" and law.most >= DOUBLING * best[-1]:
             verdict, begin = "cannot tell", "It was, below the best run"
-    marks = law.marks.take(np.isin(law.marks.x, top))
-    missed = misfit(marks, made.predict(marks.x), parameters=made.form.size)
+    means = law.group_means.take(np.isin(law.group_means.x, top))
+    missed = lack_of_fit(means, made.predict(means.x), parameters=made.form.size)
     rough = f" A rough number: the line {missed.clause}." if missed is not None and missed.fails else ""
     return Answer(
         question=QUESTION, subject=law.family, verdict=verdict, sentence=f"{begin}: {text}.{flat}{rough}",

@@ -10,7 +10,7 @@ from bench.analysis.laws import COMPUTE, Law
 from bench.core.formatting import count, flops, percent, significant
 from bench.stats.bootstrap import LEVEL
 from bench.stats.diagnostics import MAX_EXTRAPOLATION
-from bench.stats.lack_of_fit import MATERIAL, SURELY
+from bench.stats.lack_of_fit import MATERIAL, Z_CONTRADICTION
 
 SAME = 1.05  # closer than this to the largest budget is at it
 SURE = 0.9  # share of refits that must reach the target within ten times the data
@@ -42,7 +42,7 @@ def needed(law: Law, accuracy: float, *, why: str = "") -> Answer:
     value = float(np.exp(main))
     missed = _contradicted(law, value)
     if missed:
-        why = f"{missed} {law.marks.reach(float(error[0]), show)}"
+        why = f"{missed} {law.group_means.reach(float(error[0]), show)}"
         return Answer(question=question, subject=law.family, verdict="cannot tell", sentence=why,
                       n=law.runs, basis=law.basis)  # fmt: skip
     low, high = _ends(every, law)
@@ -58,15 +58,15 @@ def needed(law: Law, accuracy: float, *, why: str = "") -> Answer:
 
 def _contradicted(law: Law, x: float) -> str:
     """A sentence where the law misses its marks, or a mark beside x, by more than their noise; else ""."""
-    if law.misfit is None:
+    if law.lack_of_fit is None:
         return ""
-    if law.misfit.fails:
-        return f"The law {law.misfit.clause}."
-    marks = law.marks
+    if law.lack_of_fit.fails:
+        return f"The law {law.lack_of_fit.clause}."
+    marks = law.group_means
     right = int(np.searchsorted(marks.x, x))
     for i in sorted({max(0, right - 1), min(right, len(marks.x) - 1)}):
         said = float(law.within.fit.predict(marks.x[i : i + 1])[0])
-        if abs(marks.error[i] - said) > max(SURELY * marks.noise[i], MATERIAL * marks.error[i]):
+        if abs(marks.error[i] - said) > max(Z_CONTRADICTION * marks.noise[i], MATERIAL * marks.error[i]):
             return f"The law says {percent(1 - said)} % at a mark beside it that has {percent(1 - marks.error[i])} %."
     return ""
 

@@ -16,7 +16,7 @@ from bench.core.formatting import flop_unit, join, percent, significant
 from bench.report.cards import fit_cards, missing
 from bench.report.figures import _panels, _style
 from bench.report.figures._contract import Drawing, Mark, NothingToDraw
-from bench.stats.lack_of_fit import Misfit
+from bench.stats.lack_of_fit import LackOfFit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +64,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 def _missed(cards: Sequence[dict[str, Any]]) -> list[str]:
     """A sentence: whose line misses its own marks, and by how much of their error."""
-    found = [(card, misfit) for card in cards if card["misfit"] and (misfit := Misfit(**card["misfit"])).fails]
+    found = [(card, misfit) for card in cards if card["misfit"] and (misfit := LackOfFit(**card["misfit"])).fails]
     said = [f"{card['family']} against {AXES[card['axis']]} by up to {misfit.worst:.0%}" for card, misfit in found]
     return [f"Lines that miss their marks by more than seed noise: {join(said)} of the error there."] if said else []
 
