@@ -133,7 +133,7 @@ def one(table: pd.DataFrame, arguments: argparse.Namespace) -> tuple[dict[str, A
     resampled = bootstrap.resample(main_fit, draws=arguments.bootstrap)
     at = predict_at(arguments, form.inputs)
     repeated = len(np.unique(points.x, axis=1).T) < len(points)
-    answer = {
+    answer: dict[str, Any] = {
         "card": main_fit.card(), "level": bootstrap.LEVEL, "resampling": resampled.method,
         "intervals": {name: list(ends) for name, ends in resampled.parameters().items()},
         "forms_tried": [{"form": r.form.name, "extrapolation_rms_log": _finite(r.extrapolation_rmse),

@@ -323,7 +323,7 @@ def two_families(form: Form) -> Form:
 
     def own(t: Theta, x: np.ndarray) -> np.ndarray:
         """Compute of the first family that is worth as much, (1, ...)."""
-        return np.exp(np.log(x[0]) - t[-1] * np.log(x[1]))[None]
+        return np.exp(np.clip(np.log(x[0]) - t[-1] * np.log(x[1]), -700, 700))[None]
 
     def jacobian(t: Theta, x: np.ndarray) -> np.ndarray:
         here, step = own(t, x), 1e-6
