@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bench.core import cli
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command
 from bench.cost import units
-from bench.cost.formulas import CONVENTIONS
+from bench.cost.flops import CONVENTIONS
 
 if TYPE_CHECKING:
     from bench.cost.flops import ModelCost

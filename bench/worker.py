@@ -34,7 +34,7 @@ from bench.core.errors import (
 )
 from bench.core.registry import revisions_of
 from bench.core.spec import Cell, cell_from_json, cell_id, to_json
-from bench.cost import known
+from bench.cost import precomputed
 from bench.execute.jobs._contract import JobContext
 from bench.store import atomic, checkpoints, records, sealed
 from bench.store.lease import claim
@@ -294,7 +294,7 @@ def main(argv: list[str] | None = None) -> int:
     stop = Signals(options.parent)
     cells = [cell_from_json(item) for item in json.loads(options.cells.read_text())]
     if options.known:
-        known.adopt(json.loads(options.known.read_text()), device=options.device, threads=options.threads)
+        precomputed.install(json.loads(options.known.read_text()), device=options.device, threads=options.threads)
     study = Study(options.store)
     study.create()
     ranks = join(options.device, cells)

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from bench.cost.formulas import CONVENTIONS
-
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
     from bench.cost.counter import MacCounter
 
+CONVENTIONS = ("dense", "paper")  # of counting convolutions: see bench/cost/counter.py
 FLOPS_PER_MAC = 2
 TRAIN_PER_FORWARD = 3  # forward + backward, in forwards
 EXA = 1e18
@@ -70,6 +69,10 @@ class ModelCost:
         return {c: FLOPS_PER_MAC * macs for c, macs in self.backward_macs.items()}
 
 
+PRECOMPUTED: dict[tuple[str, int, int, int, Options], ModelCost] = {}
+"""Results of another process, for `count`: see bench/cost/precomputed.py."""
+
+
 @functools.lru_cache(maxsize=256)
 def count(
     model_name: str,
@@ -93,10 +96,12 @@ def count(
     from bench.core import registry
 
     registry.family_of(model_name)  # a wrong name is refused before torch is imported
-    known = _handed_over.get((model_name, image_size, channels, num_classes, model_options))
+    known = PRECOMPUTED.get((model_name, image_size, channels, num_classes, model_options))
     if known is not None and (known.activation_bytes is not None or not activations):
         return known
     import torch
+
+    from bench.cost.memory import activation_bytes
 
     with torch.device("meta"):
         model = registry.build_model(
@@ -127,14 +132,6 @@ def count(
     )
 
 
-_handed_over: dict[tuple[str, int, int, int, Options], ModelCost] = {}
-
-
-def take_over(cost: ModelCost, *, model_options: Options) -> None:
-    """Let `count` answer with what another process counted."""
-    _handed_over[cost.model, cost.image_size, cost.channels, cost.num_classes, model_options] = cost
-
-
 def count_forward(model: nn.Module, *inputs: torch.Tensor, run: Callable[..., Any] | None = None) -> MacCounter:
     """Run `model(*inputs)` (or `run`, a method of it) once under a counter: any module, any device, compiled or not."""
     import torch
@@ -145,15 +142,6 @@ def count_forward(model: nn.Module, *inputs: torch.Tensor, run: Callable[..., An
     with torch.enable_grad(), MacCounter(model) as counter:
         (run or model)(*inputs)
     return counter
-
-
-def activation_bytes(
-    model: nn.Module, images: Callable[[int], torch.Tensor], *, run: Callable[..., Any] | None = None
-) -> int:
-    """Bytes that autograd keeps for the backward pass per image: the second image's, so that weights drop out."""
-    from bench.cost.activations import saved_bytes
-
-    return saved_bytes(model, images(2), run=run) - saved_bytes(model, images(1), run=run)
 
 
 def is_head_or_embedding(parameter: str) -> bool:

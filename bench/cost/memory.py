@@ -1,22 +1,82 @@
-"""Peak memory of inference and of a training step, from shapes: every tensor that is alive at once, on the meta device.
+"""Peak memory: predicted from shapes on the meta device, and as measured on this machine.
 
-What a real device needs besides (workspaces of its kernels, its own context, fragmentation) is not in it.
+Predictions follow every tensor that is alive at once. What a real device needs besides (workspaces of its kernels, its
+own context, fragmentation) is not in them.
 """
 
 from __future__ import annotations
 
+import contextlib
+import resource
+import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from bench.cost.activations import AssumeFused
-
 OPTIMIZER_BYTES = 8  # AdamW keeps two float32 moments per parameter
+
+
+class _FusedAttention(torch.autograd.Function):
+    """Keeps what fused attention kernels keep: q, k, v, the result, and one number per query. Shapes only."""
+
+    @staticmethod
+    def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        result = q.new_empty(*q.shape[:-1], v.shape[-1])
+        log_sums = q.new_empty(q.shape[:-1])
+        ctx.save_for_backward(q, k, v, result, log_sums)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        q, k, v, *_ = ctx.saved_tensors
+        return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+
+
+class AssumeFused(TorchFunctionMode):
+    """On the meta device torch spells attention out and would keep an N x N matrix that no accelerator keeps."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function is F.scaled_dot_product_attention and len(args) >= 3 and kwargs.get("attn_mask") is None:
+            return _FusedAttention.apply(*args[:3])
+        return function(*args, **kwargs)
+
+
+def activation_bytes(
+    model: nn.Module, images: Callable[[int], torch.Tensor], *, run: Callable[..., Any] | None = None
+) -> int:
+    """Bytes that autograd keeps for the backward pass per image: the second image's, so that weights drop out.
+
+    Args:
+        images: number -> images on the meta device; mixed precision keeps about half of what their dtype gives.
+        run: a method of the model that is called instead of it.
+    """
+    return _saved_bytes(model, images(2), run or model) - _saved_bytes(model, images(1), run or model)
+
+
+def _saved_bytes(model: nn.Module, images: torch.Tensor, run: Callable[..., Any]) -> int:
+    """Bytes of distinct tensors saved for the backward pass; parameters and buffers left out."""
+    own = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
+    kept: dict[int, torch.UntypedStorage] = {}  # holding the storages keeps their addresses from being reused
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in own:
+            kept[storage._cdata] = storage
+        return tensor
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), AssumeFused():
+        output = run(images)
+    del output
+    return sum(storage.nbytes() for storage in kept.values())
 
 
 class LiveBytes(TorchDispatchMode):
@@ -79,3 +139,31 @@ def largest_batch(model: nn.Module, image_shape: tuple[int, int, int], *, budget
     few, many = peak(8), peak(16)
     per_image = (many - few) / 8
     return max(0, int((budget - (few - 8 * per_image)) / per_image)) if per_image > 0 else 0
+
+
+# -- measured ----------------------------------------------------------------------------------------------------------
+
+# `ru_maxrss` alone would do where there is no /proc, but on Linux it is also the peak of whatever process started this
+# one (getrusage(2) keeps it across exec), and cannot be reset.
+_STATUS = Path("/proc/self/status")
+_RESET = Path("/proc/self/clear_refs")
+
+
+def measured_peak_bytes(device: str = "cpu") -> int:
+    """Largest bytes held at once since `reset_peak`: of the accelerator where there is one, else of this process."""
+    if device.startswith("cuda"):
+        return torch.cuda.max_memory_allocated()
+    with contextlib.suppress(OSError):
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024  # proc_pid_status(5): in kB
+    unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2): bytes on macOS, kilobytes elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def reset_peak(device: str = "cpu") -> None:
+    """Make `measured_peak_bytes` count from now, where the system can: a worker does many cells in one process."""
+    if device.startswith("cuda") and torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
+    with contextlib.suppress(OSError):
+        _RESET.write_text("5")  # proc_pid_clear_refs(5): resets the peak resident set size

@@ -98,9 +98,13 @@ def published_peak(device_name: str, dtype: str) -> Peak | None:
     return None
 
 
+PRECOMPUTED: dict[tuple[str, int, str], Peak] = {}
+"""(dtype, threads, device) -> what another process measured on this machine: see bench/cost/precomputed.py."""
+
+
 def peak(dtype: str, *, device: str = "cpu", threads: int = 1) -> Peak:
-    """The peak to divide by on this machine: published if the device is in the table, else measured now (cached), or
-    handed over by whoever measured it just before.
+    """The peak to divide by on this machine: published if the device is in the table, else measured, by another
+    process of this study or now (cached).
 
     Args:
         dtype: "float32", "bfloat16", "float16". On CUDA float32 means TF32 where torch is allowed to use it.
@@ -112,15 +116,7 @@ def peak(dtype: str, *, device: str = "cpu", threads: int = 1) -> Peak:
         found = published_peak(torch.cuda.get_device_name(device), kind)
         if found is not None:
             return found
-    return _handed_over.get((dtype, threads, device)) or measured_peak(dtype, threads, device)
-
-
-_handed_over: dict[tuple[str, int, str], Peak] = {}
-
-
-def take_over(found: Peak, *, dtype: str, device: str, threads: int) -> None:
-    """Let `peak` answer with what another process found on this machine."""
-    _handed_over[dtype, threads, device] = found
+    return PRECOMPUTED.get((dtype, threads, device)) or measured_peak(dtype, threads, device)
 
 
 @functools.lru_cache(maxsize=32)

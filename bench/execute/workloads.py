@@ -15,8 +15,8 @@ from bench.core.device import release
 from bench.core.spec import Recipe
 from bench.cost import memory
 from bench.cost import timing as speed
-from bench.cost.profile import label
 from bench.cost.timing import Workload
+from bench.cost.trace import label
 from bench.train import precision
 from bench.train.optim import make_optimizer
 from bench.train.step import Step

@@ -1,5 +1,5 @@
 """Measures training and evaluation rates: JSON {key: {"cell", "classes", "measure"}} on standard input; on output a
-line {"key", "rates", "known": what else was found that workers need (bench/cost/known.py)} for each.
+line {"key", "rates", "known": what else was found that workers need (bench/cost/precomputed.py)} for each.
 
 Run as a process of its own so that it sees the thread settings and the neighbours that a worker will see.
 """
@@ -18,7 +18,7 @@ import numpy as np
 
 from bench.core.errors import EXIT_OK, command
 from bench.core.spec import Cell, cell_from_json
-from bench.cost import flops, known, peaks
+from bench.cost import flops, peaks, precomputed
 from bench.cost.flops import ModelCost
 from bench.cost.peaks import Peak
 from bench.plan.estimate import BUSY
@@ -64,7 +64,7 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
     peak = peaks.peak(dtype, device=device, threads=threads)
     return {
         "rates": _rates(cell, cost, sizes, peak=peak, device=device, measured=measure),
-        "known": known.describe(measured={dtype: peak}, costs=[(cost, cell.model_options)]),
+        "known": precomputed.to_json(measured={dtype: peak}, costs=[(cost, cell.model_options)]),
     }
 
 

@@ -16,7 +16,7 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Cell, canonical, to_json
 from bench.core.subprocesses import child_environment
-from bench.cost import known
+from bench.cost import precomputed
 from bench.data.load import check_shape, load
 from bench.data.published import SIZES
 from bench.plan.kept_rates import KeptRates
@@ -53,7 +53,7 @@ class Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Rates of every distinct model, and what else was found that workers can be spared (bench/cost/known.py).
+    """Rates of every distinct model, and what else was found that workers can be spared (bench/cost/precomputed.py).
 
     Attributes:
         age: seconds since the oldest of it was found; None where all of it was found now.
@@ -187,7 +187,7 @@ def calibrate(
         answers |= measured
     return Calibration(
         rates={key: Rates(**answers[key]["rates"]) for key in jobs},
-        known=known.merge(answers[key]["known"] for key in jobs),
+        known=precomputed.merge(answers[key]["known"] for key in jobs),
         age=max((age for _, age in kept.values()), default=None),
     )
 

@@ -56,7 +56,7 @@ class Plan:
     data_root: Path | None = None
     accelerator: str | None = None  # also to be costed on; None: where it is meant for one
     notes: tuple[str, ...] = ()  # where the study is not as the suite says
-    known: dict[str, Any] = field(default_factory=dict, repr=False)  # for the workers: bench/cost/known.py
+    known: dict[str, Any] = field(default_factory=dict, repr=False)  # for the workers: bench/cost/precomputed.py
     rates_age: float | None = None  # seconds since the oldest of them was measured; None: all measured for this plan
 
     @property

@@ -15,7 +15,7 @@ from bench.core.device import synchronise
 from bench.core.errors import Interrupted
 from bench.core.seeds import stream
 from bench.core.spec import Recipe
-from bench.cost.profile import label
+from bench.cost.trace import label
 from bench.store import checkpoints, faults
 from bench.store.checkpoints import Checkpoint
 from bench.train import schedule

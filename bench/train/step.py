@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from bench.core.device import is_out_of_memory, release
 from bench.core.seeds import stream
 from bench.core.spec import Recipe
-from bench.cost.profile import label
+from bench.cost.trace import label
 from bench.train import compiled, precision
 from bench.train.loss import make_loss
 from bench.train.ranks import ALONE, Ranks, StartAgain

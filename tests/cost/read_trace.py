@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from bench.cost.profile import label, profile
+from bench.cost.trace import label, profile
 
 
 def record(folder: Path, steps: int) -> None:

@@ -1,13 +1,20 @@
-"""Memory from shapes against memory really allocated."""
+"""Memory from shapes against memory really allocated; and a cell's measured peak, which is its own."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from bench.core import registry
 from bench.cost.memory import LiveBytes, largest_batch, peak_bytes
+from tests.conftest import PROJECT
 
 
 def test_live_bytes_follow_allocation_and_release() -> None:
@@ -54,3 +61,49 @@ def test_largest_batch_is_the_last_that_fits() -> None:
             return peak_bytes(model, torch.empty(count, 3, 28, 28, device="meta"), training=training)
 
         assert peak(batch) <= 1.01 * budget < 1.03 * peak(batch + 1)
+
+
+# -- measured --------------------------------------------------------------------------------------------------------
+
+SIZE = 300 << 20  # bytes
+HELD = 1 << 30  # more than torch itself takes
+
+FORGETS = f"""
+import numpy as np
+from bench.cost import memory
+
+larger = np.ones({SIZE}, dtype=np.uint8)
+before = memory.measured_peak_bytes()
+assert before > {SIZE}, before
+del larger
+memory.reset_peak()
+assert memory.measured_peak_bytes() < before - {SIZE // 2}, memory.measured_peak_bytes()
+again = np.ones({SIZE // 3}, dtype=np.uint8)
+assert memory.measured_peak_bytes() > {SIZE // 3}, memory.measured_peak_bytes()
+"""
+INHERITS = f"""
+from bench.cost import memory
+assert memory.measured_peak_bytes() < {HELD}, memory.measured_peak_bytes()
+"""
+
+
+def in_a_fresh_process(code: str) -> None:
+    """What other tests freed may be kept by this one's allocator."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment | {"PYTHONPATH": str(PROJECT)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="this system resets no peaks")
+def test_the_peak_is_forgotten_between_cells():
+    in_a_fresh_process(FORGETS)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system tells no peak of one program")
+def test_the_parents_peak_is_not_the_workers():
+    """getrusage(2): ru_maxrss is kept across exec."""
+    held = np.ones(HELD, dtype=np.uint8)
+    in_a_fresh_process(INHERITS)
+    assert held[-1] == 1

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from bench.core.device import is_out_of_memory, release
 from bench.core.spec import Cell
-from bench.cost import resident
 
 if TYPE_CHECKING:
     from torch import nn
@@ -180,11 +179,12 @@ class SpeedJob:
         """Peak bytes of one call each: by the allocator on a GPU; on a CPU of the whole process so far."""
         import torch
 
+        from bench.cost import memory
         from bench.cost import timing as speed
 
         if not self.on_gpu:
             how = "resident memory of the process at its largest so far"
-            return {"process_peak_bytes": resident.peak_bytes(), "how": how}
+            return {"process_peak_bytes": memory.measured_peak_bytes(), "how": how}
         found: dict[str, Any] = {"how": "torch's allocator during one call, with weights and images of all workloads"}
         for mode, workload in (("inference", best), ("training", training)):
             if workload is not None:
@@ -197,16 +197,16 @@ class SpeedJob:
         """A few training steps and evaluations in a trace, where the user asked for one."""
         if not self.context.profile or not self.cost.params:
             return
-        from bench.cost import profile
+        from bench.cost import trace
 
         trained = self.subject.training(self.subject.build().train(), min(batch, self.cell.recipe.batch))
         evaluated = self.subject.inference(model, batch)
-        with profile.profile(self.context.attempt / "trace", device=self.device) as trace:
-            for _ in range(profile.WAIT + profile.WARM_UP + profile.ACTIVE + 1):
+        with trace.profile(self.context.attempt / "trace", device=self.device) as recording:
+            for _ in range(trace.WAIT + trace.WARM_UP + trace.ACTIVE + 1):
                 trained.call()
-                with profile.label("evaluate"):
+                with trace.label("evaluate"):
                     evaluated.call()
-                trace.step()
+                recording.step()
 
     # -- reporting -------------------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class SpeedJob:
         return found
 
     def _seconds(self) -> dict[str, Any]:
-        from bench.cost import units
+        from bench.cost import memory, units
 
         total = time.perf_counter() - self.started
         devices = 1 if self.on_gpu else self.context.threads
@@ -265,7 +265,7 @@ class SpeedJob:
             "device": self.device,
             "threads": self.context.threads,
             "dtype": self.subject.dtype,
-            "peak_memory_bytes": resident.peak_bytes(),
+            "peak_memory_bytes": memory.measured_peak_bytes(),
             "flop_convention": "FLOP = 2 MAC; training = 3 forward; utilisation counts dense convolutions",
         }
 

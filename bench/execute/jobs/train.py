@@ -16,9 +16,9 @@ from bench.core import registry
 from bench.core.device import InBatches, is_out_of_memory
 from bench.core.seeds import stream
 from bench.core.spec import Cell
-from bench.cost import flops, peaks, resident, units
+from bench.cost import flops, memory, peaks, units
 from bench.cost.flops import ModelCost
-from bench.cost.profile import ACTIVE, WAIT, WARM_UP, Trace, label, profile
+from bench.cost.trace import ACTIVE, WAIT, WARM_UP, Trace, label, profile
 from bench.data.load import check_shape, load
 from bench.execute.jobs._contract import JobContext
 from bench.execute.jobs._facts import data_facts, model_facts
@@ -47,7 +47,7 @@ def run(cell: Cell, context: JobContext) -> dict[str, Any]:
         UserError: the data are missing, the model does not fit the images, the disk is full.
     """
     started = time.perf_counter()
-    resident.forget_peak(context.device)
+    memory.reset_peak(context.device)
     torch.set_num_threads(context.threads)
     job = context.ranks.everywhere(lambda: TrainJob(cell, context))
     waited = time.perf_counter() - started
@@ -321,7 +321,7 @@ class TrainJob:
                 "threads": self.context.threads,
                 "dtype": self.dtype,
                 "micro_batches": position.micro_batches,  # where memory ran out: after how many steps, and what fitted
-                "peak_memory_bytes": resident.peak_bytes(self.context.device),
+                "peak_memory_bytes": memory.measured_peak_bytes(self.context.device),
                 "flop_convention": CONVENTION,
             },
         }

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from bench.core.spec import Recipe
-from bench.cost import flops, known, peaks
+from bench.cost import flops, peaks, precomputed
 from bench.cost.peaks import Peak
 from bench.train.optim import make_optimizer
 
@@ -21,8 +21,8 @@ MODELS = (("ViT-pico/14", ()), ("R5+ViT-pico/14", ()), ("ViT-pico/14", (("dropou
 
 @pytest.fixture
 def nothing_known(monkeypatch):
-    monkeypatch.setattr(peaks, "_handed_over", {})
-    monkeypatch.setattr(flops, "_handed_over", {})
+    monkeypatch.setattr(peaks, "PRECOMPUTED", {})
+    monkeypatch.setattr(flops, "PRECOMPUTED", {})
     flops.count.cache_clear()
     yield
     flops.count.cache_clear()
@@ -31,9 +31,9 @@ def nothing_known(monkeypatch):
 def test_costs_and_peaks_arrive_as_they_were_found(nothing_known, monkeypatch):
     counted = [(flops.count(name, **SIZES, model_options=o, activations=False), o) for name, o in MODELS]
     found = {"float32": Peak(flops_per_second=1e11, source="measured matmul, float32", measured=True)}
-    sent = json.loads(json.dumps(known.merge([known.describe(measured=found, costs=counted)])))
+    sent = json.loads(json.dumps(precomputed.merge([precomputed.to_json(measured=found, costs=counted)])))
     flops.count.cache_clear()
-    known.adopt(sent, device="cpu", threads=1)
+    precomputed.install(sent, device="cpu", threads=1)
 
     def forbidden(*_, **__):
         raise AssertionError("found out again")
@@ -55,9 +55,9 @@ def test_costs_and_peaks_arrive_as_they_were_found(nothing_known, monkeypatch):
 def test_of_several_measurements_the_highest_counts():
     parts = [{"peaks": {"float32": {"flops_per_second": rate, "source": f"{rate}", "measured": True}}, "costs": [rate]}
              for rate in (2.0, 3.0, 1.0)]  # fmt: skip
-    merged = known.merge(parts)
+    merged = precomputed.merge(parts)
     assert merged["peaks"]["float32"]["flops_per_second"] == 3.0 and merged["costs"] == [2.0, 3.0, 1.0]
-    assert known.merge([]) == {"peaks": {}, "costs": []}
+    assert precomputed.merge([]) == {"peaks": {}, "costs": []}
 
 
 @pytest.mark.parametrize("recipe", [Recipe(lr=0.01), Recipe(optimizer="sgd", lr=0.1, weight_decay=0.01)],
@@ -90,12 +90,12 @@ def test_a_worker_that_is_handed_the_costs_does_not_load_the_compiler(project):
     code = """
 import json, sys
 import torch
-from bench.cost import flops, known
+from bench.cost import flops, precomputed
 from bench.core.spec import Recipe
 from bench.train.optim import make_optimizer
 cost = dict(model="ViT-pico/14", image_size=28, channels=1, num_classes=10, params=1, params_body=1, num_features=48,
             forward_macs={"dense": 1, "paper": 1}, backward_macs={}, by_module={})
-known.adopt({"costs": [{"options": [], "cost": cost}]}, device="cpu", threads=1)
+precomputed.install({"costs": [{"options": [], "cost": cost}]}, device="cpu", threads=1)
 flops.count("ViT-pico/14", image_size=28, channels=1, num_classes=10, activations=False)
 from bench.core import registry
 from bench.train.step import Step

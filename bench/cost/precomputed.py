@@ -1,7 +1,7 @@
-"""What is found out once for a study and holds in each of its workers: peak rates, and the costs of its models.
+"""What is computed once for a study and used by each of its workers: peak rates, and the costs of its models.
 
-Measuring a peak takes a second of matrix products, counting a model loads half of torch; a worker that is handed the
-answers starts with its first cell at once. One that is not finds them for itself, and gets the same.
+Measuring a peak takes a second of matrix products, counting a model loads half of torch; a worker that is given the
+results starts with its first cell at once. One that is not computes them itself, and gets the same.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Json = dict[str, Any]
 MAPPINGS = ("forward_macs", "backward_macs", "by_module")
 
 
-def describe(*, measured: Mapping[str, Peak], costs: Iterable[tuple[ModelCost, flops.Options]]) -> Json:
-    """As JSON types: peaks by dtype, and models with the options they were built with."""
+def to_json(*, measured: Mapping[str, Peak], costs: Iterable[tuple[ModelCost, flops.Options]]) -> Json:
+    """Peaks by dtype, and models with the options they were built with."""
     return {
         "peaks": {dtype: dataclasses.asdict(peak) for dtype, peak in measured.items()},
         "costs": [{"options": [list(pair) for pair in options], "cost": _plain(cost)} for cost, options in costs],
@@ -27,7 +27,7 @@ def describe(*, measured: Mapping[str, Peak], costs: Iterable[tuple[ModelCost, f
 
 
 def merge(found: Iterable[Json]) -> Json:
-    """What several processes found at the same time; of peaks the highest, which neighbours disturbed least."""
+    """The results of several processes that ran at the same time; of peaks the highest: the least disturbed."""
     made: Json = {"peaks": {}, "costs": []}
     for part in found:
         for dtype, peak in part["peaks"].items():
@@ -38,13 +38,15 @@ def merge(found: Iterable[Json]) -> Json:
     return made
 
 
-def adopt(found: Json, *, device: str, threads: int) -> None:
-    """Take over what was found on this machine for workers of `threads` threads."""
+def install(found: Json, *, device: str, threads: int) -> None:
+    """Let this process use results from this machine, for workers of `threads` threads."""
     for dtype, peak in found.get("peaks", {}).items():
         source = f"{peak['source']}, once for the study" if peak["measured"] else peak["source"]
-        peaks.take_over(Peak(**{**peak, "source": source}), dtype=dtype, device=device, threads=threads)
+        peaks.PRECOMPUTED[dtype, threads, device] = Peak(**{**peak, "source": source})
     for entry in found.get("costs", ()):
-        flops.take_over(ModelCost(**entry["cost"]), model_options=_tuples(entry["options"]))
+        cost = ModelCost(**entry["cost"])
+        key = cost.model, cost.image_size, cost.channels, cost.num_classes, _tuples(entry["options"])
+        flops.PRECOMPUTED[key] = cost
 
 
 def _plain(cost: ModelCost) -> Json:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from bench.cost import profile
 from bench.cost import timing as speed
-from bench.cost.profile import ACTIVE, LABELS
+from bench.cost import trace
+from bench.cost.trace import ACTIVE, LABELS
 from bench.execute.jobs import speed as job
 from tests.cost.test_speed import QUICK, cell, context
 
@@ -46,18 +46,18 @@ def test_the_plugin_reads_it_and_finds_every_label(tmp_path: Path) -> None:
 
 
 def labels_in(folder: Path) -> set[str]:
-    path = profile.newest(folder)
+    path = trace.newest(folder)
     assert path is not None
     events = json.loads(path.read_text())["traceEvents"]
     return {event["name"] for event in events if event.get("cat") == "user_annotation"}
 
 
 def test_a_short_run_leaves_what_it_has(tmp_path: Path) -> None:
-    with profile.profile(tmp_path / "trace") as trace:
+    with trace.profile(tmp_path / "trace") as recording:
         for _ in range(3):
-            with profile.label("forward"):
+            with trace.label("forward"):
                 torch.ones(2) + 1
-            trace.step()
+            recording.step()
     assert "forward" in labels_in(tmp_path / "trace")
 
 
@@ -68,11 +68,11 @@ def test_speed_job_leaves_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_off_means_off(tmp_path: Path) -> None:
-    with profile.profile(tmp_path / "trace", enabled=False) as trace, profile.label("forward"):
-        trace.step()
+    with trace.profile(tmp_path / "trace", enabled=False) as recording, trace.label("forward"):
+        recording.step()
     assert not (tmp_path / "trace").exists()
 
 
 def test_labels_are_known() -> None:
     with pytest.raises(ValueError, match="optimizer"):
-        profile.label("optimiser")
+        trace.label("optimiser")
