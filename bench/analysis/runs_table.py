@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
+import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,27 +39,55 @@ CONDITION = re.compile(r"^(.*?)(<=|>=|!=|<|>|=)(.*)$", re.DOTALL)
 UNIT = re.compile(r"\s*[\[(].*?[\])]|[_ ]((thousand|million|billion|trillion)s?|[kMBGT])$")
 MIN_OF_A_KIND = 3  # rows, on average, before a column of words is taken to name kinds of rows
 MAX_NAMED = 6  # rows named one by one
+MAX_BYTES, MAX_COLUMNS, MAX_POINTS = 256 << 20, 2_000, 20_000  # of a file; of a table; of one fit
+SEPARATORS = (",", ";", "\t", "|")
 FLOP_PER = 6.0  # floating-point operations of training per parameter and sample: C = 6 N D (Kaplan et al. 2020)
 
 
 def read(path: Path) -> pd.DataFrame:
-    """The file, whatever its separator.
+    """The file, separated by commas, semicolons, tabs or bars; the index holds line numbers.
 
     Raises:
-        UserError: it is not there, or not a table.
+        UserError: it is no regular file, not a table of one run per row, or too large for one.
     """
     try:
-        table = pd.read_csv(path)
-        if table.shape[1] == 1:
-            table = pd.read_csv(path, sep=None, engine="python")
+        mode, size = path.stat().st_mode, path.stat().st_size
+        if not stat.S_ISREG(mode) or size > MAX_BYTES:
+            why = f"is larger than {MAX_BYTES >> 20} MiB" if stat.S_ISREG(mode) else "is not a regular file"
+            raise UserError(f"{path} {why}.", "Name a CSV file with one run per row.")
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            header = file.readline()
+            file.seek(0)
+            separator = max(SEPARATORS, key=header.count)
+            lines = csv.reader(file, delimiter=separator, skipinitialspace=True)
+            names = [name.strip() for name in next(lines, [])]
+            while names and not names[-1]:  # a separator at the end of every line
+                names.pop()
+            names = [name or f"column {i}" for i, name in enumerate(names, start=1)]
+            if len(names) > MAX_COLUMNS:
+                raise UserError(f"{path} has {len(names):,} columns.", f"At most {MAX_COLUMNS:,} are read.")
+            rows, numbers_of_lines = [], []
+            for row in lines:
+                if not any(map(str.strip, row)):
+                    continue
+                if len(row) > len(names) and any(map(str.strip, row[len(names) :])):
+                    what = f"Line {lines.line_num} of {path} has {len(row)} fields; the header has {len(names)}."
+                    raise UserError(what, "Quote fields that hold the separator, or name every column.")
+                rows.append(row[: len(names)] + [""] * (len(names) - len(row)))
+                numbers_of_lines.append(lines.line_num)
     except FileNotFoundError:
         raise UserError(f"There is no file {path}.", "Name a CSV file with one run per row.") from None
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, csv.Error) as error:
         raise UserError(f"{path} cannot be read as CSV: {error}", "Name a CSV file with one run per row.") from error
-    if table.empty:
+    if not rows:
         raise UserError(f"{path} has no rows.")
-    table.columns = [str(name).strip() for name in table.columns]
-    table.index = pd.RangeIndex(2, len(table) + 2)  # line numbers in the file, whose first line is the header
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"{path} has several columns named {repeated[0]!r}.", "Give each a name of its own.")
+    text = io.StringIO()
+    csv.writer(text).writerows([names, *rows])
+    text.seek(0)
+    table = pd.read_csv(text, index_col=False, skip_blank_lines=False)
+    table.index = pd.Index(numbers_of_lines)
     return table
 
 
@@ -207,6 +238,9 @@ def points(
             keep &= ~bad
     if not keep.any():
         raise UserError(f"No row can be used ({'; '.join(dropped)}).")
+    if keep.sum() > MAX_POINTS:
+        raise UserError(f"{keep.sum():,} points are more than one law is fitted to (at most {MAX_POINTS:,}).",
+                        "Keep every tenth row, say, choose rows (--where), or fit groups (--group).")  # fmt: skip
     trunks = table[column(table, cluster)].astype(str).to_numpy() if cluster else np.arange(len(table))
     made = Points(x=x_IN[:, keep], y=y_N[keep], cluster=trunks[keep], dropped=tuple(dropped))
     return replace(made, labels=_labels(table[keep])), notes

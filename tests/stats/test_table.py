@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,43 @@ def test_dropped_rows_are_named_by_line(csv, capsys: pytest.CaptureFixture) -> N
     reasons = ["a missing value", "x or y not above zero", "a copy of an earlier row"]
     assert [d.split(": ")[1] for d in dropped] == reasons
     assert ["(line 4)" in dropped[0], "(line 7)" in dropped[1], "(line 14)" in dropped[2]] == [True] * 3
+
+
+def raw(tmp_path: Path, text: str) -> str:
+    (tmp_path / "raw.csv").write_text(text)
+    return str(tmp_path / "raw.csv")
+
+
+@pytest.mark.parametrize("header, end", [
+    ("compute,error,n_params", ","), ("compute,error,n_params,", ","), ("compute;error;n_params", ";"),
+    ("compute\terror\tn_params", ""),
+])  # fmt: skip
+def test_a_separator_at_the_end_of_rows_shifts_nothing(tmp_path, header: str, end: str, capsys) -> None:
+    separator = next(c for c in ",;\t" if c in header)
+    rows = [separator.join([f"{x:.6e}", f"{y:.9g}", "2.0"]) + end for x, y in zip(X, ERROR, strict=True)]
+    answer = fitted(raw(tmp_path, "\n".join([header, *rows, ""])), capsys)
+    assert exponent(answer) == pytest.approx(0.25, abs=1e-4)
+    assert answer["fits"]["all"]["card"]["x_range"] == pytest.approx([X[0], X[-1]], rel=1e-5)
+
+
+@pytest.mark.parametrize("text, message", [
+    ("compute,error\n1e9,0.5\n2e9,0.4,0.3\n", "Line 3 of"), ("compute,error,error\n1,2,3\n", "several columns named"),
+    ("compute,error\n\n\n", "has no rows"),
+    (",".join(f"c{i}" for i in range(3_000)) + "\n1\n", "3,000 columns"),
+])  # fmt: skip
+def test_a_table_that_is_none_is_refused_in_one_message(tmp_path, text: str, message: str, capsys) -> None:
+    assert verb.main([raw(tmp_path, text), "--x", "compute", "--y", "error", "--form", "power"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_more_points_than_a_law_needs_and_no_regular_file_are_refused(tmp_path, csv, capsys) -> None:
+    x = np.geomspace(1e8, 1e11, 30_000)
+    assert verb.main([csv({"compute": x, "error": 60 * x**-0.25}), "--x", "compute", "--y", "error"]) == 2
+    assert "30,000 points" in capsys.readouterr().err
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path in (tmp_path / "pipe.csv", Path("/dev/zero"), tmp_path):
+        assert verb.main([str(path), "--x", "compute", "--y", "error"]) == 2
+        assert "not a regular file" in capsys.readouterr().err
 
 
 def test_a_small_group_is_refused_by_name_and_the_others_fitted(csv, capsys: pytest.CaptureFixture) -> None:
