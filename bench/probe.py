@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from bench.core import cli, registry
+from bench.core import cli, files, registry
 from bench.core.device import BATCH
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
-from bench.store import sealed, weights
+from bench.store import weights
 from bench.store.study import SPEC_FIELDS, CellDirectory
 from bench.tasks._contract import FineTuned, Score, TaskContext
 from bench.tasks._extracted import Load, read_features
@@ -118,7 +118,8 @@ def _fill_in(args: argparse.Namespace) -> None:
 def _cell_of(checkpoint: Path) -> dict[str, Any]:
     """What spec.json says of a run's checkpoint that lies where it was written; nothing of others."""
     try:
-        return sealed.read(CellDirectory(checkpoint.absolute().parents[2]).spec, before=SPEC_FIELDS)["cell"]
+        spec = CellDirectory(checkpoint.absolute().parents[2]).spec
+        return files.read_sealed(spec, legacy_fields=SPEC_FIELDS)["cell"]
     except (OSError, ValueError, KeyError, IndexError):
         return {}
 

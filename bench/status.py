@@ -13,8 +13,7 @@ from bench.core.errors import EXIT_OK, UserError, command
 from bench.store import grid as plan_file
 from bench.store import index as studies
 from bench.store.lease import holder_is_alive
-from bench.store.state import state_of
-from bench.store.study import CellDirectory, Study, attempt_status
+from bench.store.study import CellDirectory, Study, attempt_status, state_of
 
 EXAMPLES = """\
 examples:

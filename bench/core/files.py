@@ -1,19 +1,34 @@
-"""Files that are either whole or absent, whatever happens while they are written."""
+"""Files that are whole or absent, whatever happens while they are written, and that notice a changed byte.
+
+The one place where results, checkpoints, leases and caches are written: a temporary name beside the final one, opened
+exclusively; flush; fsync; a rename or a link; fsync of the folder. The name is random: the main process of every
+container has the same process id. Whoever writes holds a lock on it, so that what a killed process left can be told
+from what another is just writing (`remove_leftovers`).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
+import hashlib
 import itertools
 import json
 import os
 import secrets
+import shutil
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bench.core.errors import UserError
+from bench.core.spec import canonical
 
+SEAL = "digest"
+ABANDONED = 7 * 86_400.0  # seconds after which a temporary file counts as left behind, where files cannot be locked
+NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 REASONS = {
     errno.ENOSPC: ("The disk is full", "Free some space and run the same command again; nothing finished is lost."),
     errno.EDQUOT: ("The disk quota is used up", "Free some space and run the same command again."),
@@ -31,6 +46,9 @@ def explain(error: OSError, path: Path) -> UserError:
     """The user's message for a failed write."""
     what, fix = REASONS.get(error.errno or 0, (f"Writing failed ({error.strerror})", "Check the disk and try again."))
     return UserError(f"{what}: {path}", fix)
+
+
+# -- folders -----------------------------------------------------------------------------------------------------------
 
 
 def make_directory(path: Path) -> Path:
@@ -62,60 +80,188 @@ def sync_directory(path: Path) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """A name beside `path` that nobody else uses: the main process of every container has the same process id."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    """A name beside `path` that nobody else uses; `.*.tmp` finds such names."""
+    return path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}.tmp")
 
 
-def write_bytes(path: Path, data: bytes, *, before_replace: Callable[[], None] | None = None) -> None:
-    """Write `data` to a temporary name beside `path`, sync it, replace `path`, sync the folder.
+@contextlib.contextmanager
+def synced(path: Path) -> Iterator[IO[bytes]]:
+    """A new file in a `new_directory`, on the disk when the block ends. Raises OSError."""
+    with open(path, "xb") as handle:
+        yield handle
+        handle.flush()
+        os.fsync(handle.fileno())
+
+
+@contextlib.contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """A folder to be filled, which takes the name `path` when the block ends; nothing is left where it raises.
+
+    Raises:
+        OSError: also where `path` is there already, unless it is an empty folder.
+    """
+    temporary = temporary_name(path)
+    temporary.mkdir()
+    try:
+        handle = os.open(temporary, os.O_RDONLY)
+        try:
+            _lock(handle)
+            yield temporary
+            os.fsync(handle)
+            os.rename(temporary, path)
+        finally:
+            os.close(handle)
+        sync_directory(path.parent)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def remove_leftovers(folder: Path, *, owned: bool = False) -> None:
+    """Remove what killed processes left half-written in `folder`: temporary names on which nobody holds a lock. With
+    `owned`, all of them: nobody else has any business there."""
+    for path in folder.glob(".*.tmp"):
+        with contextlib.suppress(OSError):
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                if owned or _lock(handle) or _is_old(handle):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+            finally:
+                os.close(handle)
+
+
+def _lock(handle: int, *, wait: bool = False) -> bool:
+    """Take the lock of an open file; False where another has it, or the file system has none."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return True
+    except OSError:
+        return False
+
+
+def _is_old(handle: int) -> bool:
+    """Whether a file was last written so long ago that nobody can be at it still, locks or not."""
+    return time.time() - os.fstat(handle).st_mtime > ABANDONED
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def temporary_file(path: Path) -> Iterator[IO[bytes]]:
+    """An open file under a temporary name beside `path`; it is gone when the block ends, unless it was renamed.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    handle = _create(path)
+    try:
+        with handle:
+            yield handle
+    finally:
+        Path(handle.name).unlink(missing_ok=True)
+
+
+def _create(path: Path) -> IO[bytes]:
+    while True:
+        handle = open(temporary_name(path), "xb")  # noqa: SIM115 - closed by whoever asked
+        _lock(handle.fileno(), wait=True)
+        if os.path.exists(handle.name):
+            return handle
+        handle.close()  # somebody found it before it was locked, and took it for a leftover
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """An open file that takes the place of `path`, synced, when the block ends without an error.
+
+    Raises:
+        OSError: the disk is full, ….
+    """
+    with temporary_file(path) as handle:
+        yield handle
+        handle.flush()
+        os.fsync(handle.fileno())
+        os.replace(handle.name, path)
+        sync_directory(path.parent)
+
+
+def write_bytes(path: Path, data: bytes, *, before_replace: Callable[[], None] = lambda: None) -> None:
+    """Write a whole file in place of `path`.
 
     Raises:
         UserError: the disk is full, read-only, …; no partial file is left under either name.
     """
-    temporary = temporary_name(path)
     try:
-        with open(temporary, "xb") as handle:
+        with replacing(path) as handle:
             handle.write(data)
             handle.flush()
-            os.fsync(handle.fileno())
-        if before_replace:
             before_replace()
-        os.replace(temporary, path)
-        sync_directory(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise explain(error, path) from error
 
 
-def write_text(path: Path, text: str) -> None:
-    """`write_bytes` for text, as UTF-8 with the line ends it has."""
-    write_bytes(path, text.encode())
+def write_new(path: Path, data: bytes, *, before_link: Callable[[], None] = lambda: None) -> None:
+    """Write a whole file that must not be there yet: of two writers, one succeeds.
+
+    Raises:
+        FileExistsError: it is there.
+        UserError: the disk is full, …; nothing is left.
+    """
+    try:
+        with temporary_file(path) as handle:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+            before_link()
+            _link(Path(handle.name), path)
+            sync_directory(path.parent)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise explain(error, path) from error
 
 
-def write_json(path: Path, value: Any) -> None:
-    """`write_bytes` for JSON: keys sorted, NaN refused (a missing number is null)."""
-    write_bytes(path, dump_json(value))
+def _link(source: Path, target: Path) -> None:
+    """Give a file a second name that nothing has yet."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        if not os.path.samefile(source, target):  # else a network file system answered twice
+            raise
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
+        os.replace(source, target)
+
+
+def file_sha256(path: Path) -> str:
+    """Hex sha256 of a file's bytes."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
 
 
 def dump_json(value: Any) -> bytes:
-    """JSON bytes as this project writes them."""
+    """JSON bytes as this project writes them: keys sorted, NaN refused (a missing number is null)."""
     return (json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
-def read_json(path: Path) -> Any:
-    """What a JSON file holds.
-
-    Raises:
-        ValueError: it cannot be read, or holds something else.
-    """
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, RecursionError) as error:
-        raise ValueError(f"{path} cannot be read ({error})") from error
+def write_json(path: Path, value: Any) -> None:
+    """`write_bytes` for JSON."""
+    write_bytes(path, dump_json(value))
 
 
 def append_line(path: Path, value: Any) -> None:
-    """Append one JSON line. A reader must tolerate a torn last line (see `read_lines`)."""
+    """Append one JSON line. A reader must tolerate a torn last line.
+
+    Raises:
+        UserError: the disk is full, ….
+    """
     try:
         with open(path, "a", encoding="utf-8") as handle:
             handle.write(json.dumps(value, sort_keys=True) + "\n")
@@ -123,16 +269,44 @@ def append_line(path: Path, value: Any) -> None:
         raise explain(error, path) from error
 
 
-def read_lines(path: Path) -> list[Any]:
-    """The JSON lines of a file; a torn last line is left out."""
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    values = []
-    for number, line in enumerate(lines):
-        try:
-            values.append(json.loads(line))
-        except ValueError:
-            if number < len(lines) - 1:
-                raise UserError(f"{path}: line {number + 1} is damaged.", "Delete the line or the file.") from None
-    return values
+def digest(body: Mapping[str, Any]) -> str:
+    """sha256 of a JSON object without the entry that states it."""
+    return hashlib.sha256(canonical({k: v for k, v in body.items() if k != SEAL}).encode()).hexdigest()
+
+
+def sealed(body: Mapping[str, Any]) -> bytes:
+    """A JSON object with its own sha256 among its fields, so that a changed byte is noticed."""
+    return dump_json({**body, SEAL: digest(body)})
+
+
+def write_sealed(path: Path, body: Mapping[str, Any]) -> None:
+    """Write a JSON object with its seal, atomically.
+
+    Raises:
+        UserError: the disk is full, ….
+    """
+    write_bytes(path, sealed(body))
+
+
+def read_sealed(path: Path, *, legacy_fields: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """The object as it was written, without its seal.
+
+    Args:
+        legacy_fields: accept an unsealed file that has only these: it was written before such files were sealed.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is torn or altered.
+    """
+    try:
+        body = json.loads(path.read_bytes().decode())
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(body, dict):
+        raise ValueError("it holds no object")
+    stated = body.pop(SEAL, None)
+    if stated is None and body.keys() <= legacy_fields:
+        return body
+    if stated != digest(body):
+        raise ValueError("its contents do not match its digest")
+    return body

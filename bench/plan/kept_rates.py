@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from bench import __version__
-from bench.core import environment, registry
+from bench.core import environment, files, registry
 from bench.core.errors import UserError
 from bench.core.spec import RECIPE_REVISION, canonical
 from bench.core.subprocesses import PROJECT, child_environment
 from bench.data import cache as _cache
-from bench.store import sealed
 
 Json = dict[str, Any]
 SECONDS = 3600.0  # for which rates are kept: what else a machine does changes
@@ -46,7 +45,7 @@ class KeptRates:
         """(the answer about a model, seconds since it was measured); None where there is none to rely on."""
         try:
             path = self._path(job)
-            kept = sealed.read(path, before=frozenset())
+            kept = files.read_sealed(path)
             age = time.time() - kept["measured"]
             trusted = kept["name"] == path.stem and 0 <= age <= SECONDS  # less than 0: the clock was set back
             return (kept["answer"], age) if trusted else None
@@ -58,7 +57,7 @@ class KeptRates:
         try:
             path = self._path(job)
             path.parent.mkdir(parents=True, exist_ok=True)
-            sealed.write(path, {"name": path.stem, "measured": time.time(), "answer": answer})
+            files.write_sealed(path, {"name": path.stem, "measured": time.time(), "answer": answer})
             for old in path.parent.glob("*.json*"):  # and what a kill left half written
                 if time.time() - old.stat().st_mtime > SECONDS:
                     old.unlink(missing_ok=True)

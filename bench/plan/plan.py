@@ -11,8 +11,7 @@ from bench.core import registry
 from bench.core.spec import Cell
 from bench.plan import estimate
 from bench.plan.estimate import START_SECONDS, Calibration, DataSize, Rates
-from bench.store.state import State, state_of
-from bench.store.study import Study
+from bench.store.study import State, Study, state_of
 from bench.train.schedule import images_trained
 
 
@@ -21,7 +20,7 @@ class PlannedCell:
     """One cell with its state and what is left to pay.
 
     Attributes:
-        state: see bench/store/state.py.
+        state: see bench.store.study.State.
         fraction: of its training done already.
         images, flops: of the whole cell, the shared trunk counted once. flops is per convention; None if not counted.
         seconds: what is left, on one worker of this machine. None for a cell that is done.

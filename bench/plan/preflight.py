@@ -6,10 +6,9 @@ import tempfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bench.core import environment, registry
+from bench.core import environment, files, registry
 from bench.core.errors import UserError
 from bench.core.spec import Cell
-from bench.store import atomic
 
 PER_CORE = 8  # processes
 
@@ -34,7 +33,7 @@ def check_folder(results: Path, *, write: bool) -> None:
         with tempfile.TemporaryDirectory(dir=there):
             pass
     except OSError as error:
-        raise atomic.explain(error, results) from error
+        raise files.explain(error, results) from error
 
 
 def check_processes(workers: int, ranks: int, device: str) -> None:

@@ -50,10 +50,11 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     Raises:
         UserError: no results there, a record from a newer version, a disk that cannot be written.
     """
+    from bench.core import files
     from bench.report import cards, markdown, page, tables
     from bench.report import content as content_module
     from bench.report import findings as findings_module
-    from bench.store import atomic, faults
+    from bench.store import faults
 
     evidence, by_figure = _published() if suite == PAPER else _measured(suite_directory, suite, reference)
     findings = findings_module.find(evidence)
@@ -64,28 +65,28 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
         evidence, findings, figures=figures, not_drawn=not_drawn, tables=made, cards=laws
     )
 
-    table_folder = atomic.make_directory(suite_directory / "tables")
-    figure_folder = atomic.make_directory(suite_directory / "figures")
-    files: dict[Path, bytes] = {}
+    table_folder = files.make_directory(suite_directory / "tables")
+    figure_folder = files.make_directory(suite_directory / "figures")
+    pages: dict[Path, bytes] = {}
     for table in made:
-        files[table_folder / f"{table.name}.csv"] = table.csv().encode()
-        files[table_folder / f"{table.name}.md"] = table.markdown().encode()
-        files[table_folder / f"{table.name}.tex"] = table.latex().encode()
-    files[table_folder / "scores.csv"] = tables.scores_csv(evidence).encode()
+        pages[table_folder / f"{table.name}.csv"] = table.csv().encode()
+        pages[table_folder / f"{table.name}.md"] = table.markdown().encode()
+        pages[table_folder / f"{table.name}.tex"] = table.latex().encode()
+    pages[table_folder / "scores.csv"] = tables.scores_csv(evidence).encode()
     for figure in figures:
-        files |= figure.files(figure_folder)
-    files[suite_directory / "findings.json"] = atomic.dump_json(findings_json(evidence, findings))
-    files[suite_directory / "fits.json"] = atomic.dump_json(_jsonable(laws))
-    files[suite_directory / "report.md"] = markdown.render(content).encode()
-    files[suite_directory / "report.html"] = page.render(content).encode()
-    for path, data in files.items():
-        atomic.write_bytes(path, data)
+        pages |= figure.files(figure_folder)
+    pages[suite_directory / "findings.json"] = files.dump_json(findings_json(evidence, findings))
+    pages[suite_directory / "fits.json"] = files.dump_json(_jsonable(laws))
+    pages[suite_directory / "report.md"] = markdown.render(content).encode()
+    pages[suite_directory / "report.html"] = page.render(content).encode()
+    for path, data in pages.items():
+        files.write_bytes(path, data)
         faults.reach("during-report")
     return ReportPaths(
         html=suite_directory / "report.html", markdown=suite_directory / "report.md",
         findings_json=suite_directory / "findings.json", findings=findings,
-        tables=tuple(p for p in files if p.parent == table_folder),
-        figures=tuple(p for p in files if p.parent == figure_folder),
+        tables=tuple(p for p in pages if p.parent == table_folder),
+        figures=tuple(p for p in pages if p.parent == figure_folder),
     )  # fmt: skip
 
 

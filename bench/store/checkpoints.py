@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.core import files
 from bench.core.errors import UserError
-from bench.store import atomic, faults
+from bench.store import faults
 
 if TYPE_CHECKING:
     import torch
@@ -41,18 +42,6 @@ class Checkpoint:
     state: dict[str, Any]
 
 
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
-def _write_synced(path: Path, data: bytes) -> None:
-    with open(path, "wb") as handle:
-        handle.write(data)
-        handle.flush()
-        os.fsync(handle.fileno())
-
-
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint to a new folder and rename it into place; then drop all but the newest `KEEP`.
 
@@ -62,27 +51,23 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     from safetensors.torch import save as to_bytes
 
     target = _new(folder, checkpoint.step)
-    temporary = folder / f".{target.name}.{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(folder)
-        temporary.mkdir()
-        files = {
-            TENSORS: to_bytes({k: v.detach().cpu().contiguous() for k, v in checkpoint.tensors.items()}),
-            STATE: atomic.dump_json(checkpoint.state),
-        }
-        for name, data in files.items():
-            _write_synced(temporary / name, data)
-        manifest = {n: {"bytes": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in files.items()}
-        _write_synced(temporary / MANIFEST, atomic.dump_json({"step": checkpoint.step, "files": manifest}))
-        atomic.sync_directory(temporary)
-        faults.reach("checkpoint-before-rename")
-        os.rename(temporary, target)
-        atomic.sync_directory(folder)
+        files.remove_leftovers(folder)
+        with files.new_directory(target) as temporary:
+            contents = {
+                TENSORS: to_bytes({k: v.detach().cpu().contiguous() for k, v in checkpoint.tensors.items()}),
+                STATE: files.dump_json(checkpoint.state),
+            }
+            listed = {n: {"bytes": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in contents.items()}
+            contents[MANIFEST] = files.dump_json({"step": checkpoint.step, "files": listed})
+            for name, data in contents.items():
+                with files.synced(temporary / name) as handle:
+                    handle.write(data)
+            faults.reach("checkpoint-before-rename")
         faults.reach("checkpoint-after-rename")
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise atomic.explain(error, target) from error
+        raise files.explain(error, target) from error
     for old in _steps(folder)[KEEP:]:
         shutil.rmtree(old, ignore_errors=True)
     return target
@@ -96,18 +81,18 @@ def verify(path: Path, names: Sequence[str] = FILES) -> None:
     """
     try:
         manifest = json.loads((path / MANIFEST).read_bytes())
-        files = {name: (manifest["files"][name]["bytes"], manifest["files"][name]["sha256"]) for name in FILES}
+        listed = {name: (manifest["files"][name]["bytes"], manifest["files"][name]["sha256"]) for name in FILES}
         step = manifest["step"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"the manifest cannot be read ({error!r})") from error
     if step != _number(path)[0] or len(manifest["files"]) != len(FILES):
         raise ValueError("the manifest is of another checkpoint")
     for name in names:
-        file, (size, sha256) = path / name, files[name]
+        file, (size, sha256) = path / name, listed[name]
         if not file.is_file() or file.stat().st_size != size:
             raise ValueError(f"{name} is missing or truncated")
         try:
-            found = _sha256(file)
+            found = files.file_sha256(file)
         except OSError as error:  # a bad sector
             raise ValueError(f"{name} cannot be read ({error!r})") from error
         if found != sha256:
@@ -156,7 +141,7 @@ def clear(folder: Path) -> None:
     for path in _steps(folder):
         shutil.rmtree(path, ignore_errors=True)
     if folder.exists():
-        _remove_leftovers(folder)
+        files.remove_leftovers(folder)
         with contextlib.suppress(OSError):  # not empty, or another runner was quicker
             folder.rmdir()
 
@@ -179,11 +164,6 @@ def _new(folder: Path, step: int) -> Path:
     return folder / (f"{PREFIX}{step:09d}" + (f"-{saved[0] + 1}" if saved else ""))
 
 
-def _remove_leftovers(folder: Path) -> None:
-    for path in folder.glob(f".{PREFIX}*.tmp"):
-        shutil.rmtree(path, ignore_errors=True)
-
-
 def _quarantine(path: Path, reason: str) -> None:
     place = path.parent.parent / "quarantine"
     try:
@@ -193,5 +173,5 @@ def _quarantine(path: Path, reason: str) -> None:
         os.rename(path, target)
         (target / "reason.txt").write_text(reason + "\n")
     except OSError as error:
-        why = atomic.explain(error, place)
+        why = files.explain(error, place)
         raise UserError(f"The bad checkpoint {path} could not be set aside. {why.what}", why.fix) from error

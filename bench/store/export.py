@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from bench.core import files
 from bench.core.errors import UserError
-from bench.store import atomic
 from bench.store import grid as plan
 from bench.store.study import Study
 
@@ -33,9 +33,9 @@ def collect(source: Path, target: Path) -> int:
         raise UserError(f"{target} holds other things: {', '.join(strange[:5])}.", "Name a new folder with --into.")
     for name in ("cells", "figures", "tables"):
         shutil.rmtree(target / name, ignore_errors=True)
-    atomic.make_directory(target)
+    files.make_directory(target)
     for directory in found:
-        atomic.write_bytes(atomic.make_directory(target / "cells" / directory.path.name) / "record.json",
+        files.write_bytes(files.make_directory(target / "cells" / directory.path.name) / "record.json",
                            directory.record.read_bytes())  # fmt: skip
     if wanted:
         plan.write(target, wanted)

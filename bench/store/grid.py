@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import SCHEMA_VERSION
+from bench.core import files
 from bench.core.errors import UserError
-from bench.store import atomic
 from bench.store.records import check_schema
 
 PLAN_FILE = "plan.json"
+FIELDS = frozenset(("schema", "suite", "scale", "cells"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +28,9 @@ def write(study: Path, wanted: WantedCells) -> None:
     """Write `study`/plan.json, unless it says the same already."""
     cells = sorted(set(wanted.names))
     body = {"schema": SCHEMA_VERSION, "suite": wanted.suite, "scale": wanted.scale, "cells": cells}
-    path, data = study / PLAN_FILE, atomic.dump_json(body)
+    path, data = study / PLAN_FILE, files.sealed(body)
     if not path.is_file() or path.read_bytes() != data:
-        atomic.write_bytes(path, data)
+        files.write_bytes(path, data)
 
 
 def read(study: Path) -> WantedCells | None:
@@ -42,12 +43,12 @@ def read(study: Path) -> WantedCells | None:
     if not path.exists():
         return None
     try:
-        match atomic.read_json(path):
+        match files.read_sealed(path, legacy_fields=FIELDS):
             case {"schema": int(version), "suite": str(suite), "scale": str(scale), "cells": [*names]}:
                 found = WantedCells(suite=suite, scale=scale, names=tuple(map(_name, names)))
             case _:
                 raise ValueError("not what is written here")
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} is damaged.", "Delete this one file: the next run writes it again.") from error
     check_schema(path, version)
     return found

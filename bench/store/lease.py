@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from bench.store import atomic, sealed
+from bench.core import files
 
 EXPIRES_AFTER = 90.0  # seconds without a heartbeat, for runners on another machine
 HEARTBEAT = 10.0
@@ -61,7 +61,7 @@ def holder_is_alive(path: Path) -> bool:
     """Whether the lease at `path` is held by a running process (or by another machine that still beats). Of one that
     cannot be read, torn or altered, only the heartbeat tells."""
     try:
-        lease = sealed.read(path, before=NEVER_UNSEALED)
+        lease = files.read_sealed(path)
         age = time.time() - path.stat().st_mtime
     except FileNotFoundError:
         return False
@@ -90,7 +90,7 @@ def _acquire(path: Path) -> bool:
                 temporary.unlink(missing_ok=True)
             return True
     except OSError as error:
-        raise atomic.explain(error, path) from error
+        raise files.explain(error, path) from error
 
 
 @contextlib.contextmanager
@@ -123,7 +123,7 @@ def _locked(lock: Path, handle: IO[bytes]) -> bool:
 def _content() -> bytes:
     """What this process's lease says."""
     body = {"machine": _machine(), "pid": os.getpid(), "started": _start_time(os.getpid())}
-    return sealed.to_bytes(body)
+    return files.sealed(body)
 
 
 def _is_mine(path: Path) -> bool:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from bench import SCHEMA_VERSION
+from bench.core import files
 from bench.core.errors import UserError
 from bench.core.spec import canonical
-from bench.store import atomic, faults
+from bench.store import faults
 
 REQUIRED = ("suite", "cell_id", "directory", "cell", "revisions", "status", "cost", "env", "attempts", "horizons")
 READ = ("schema", "status", "reason", "directory", "digest")
@@ -50,7 +51,7 @@ def write_record(path: Path, body: dict[str, Any]) -> None:
     full = {"schema": SCHEMA_VERSION, **body}
     full = json.loads(json.dumps(full, allow_nan=False))  # tuples to lists before the digest, as a reader will see it
     full["digest"] = digest(full)
-    atomic.write_bytes(path, to_bytes(full), before_replace=lambda: faults.reach("record-before-replace"))
+    files.write_bytes(path, to_bytes(full), before_replace=lambda: faults.reach("record-before-replace"))
     faults.reach("record-after-replace")
 
 

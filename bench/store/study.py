@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench import SCHEMA_VERSION
+from bench.core import files
 from bench.core.errors import UserError
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
-from bench.store import atomic, records, sealed
+from bench.store import checkpoints, records
 
 STORE_FILE = "store.json"
 SPEC_FIELDS = frozenset(("schema", "cell"))
@@ -55,23 +57,36 @@ class CellDirectory:
 
     def prepare(self, cell: Cell) -> None:
         """Create the folder and write spec.json, once. A damaged one is kept beside a new one."""
-        atomic.make_directory(self.path)
+        files.make_directory(self.path)
         try:
-            sealed.read(self.spec, before=SPEC_FIELDS)
+            files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)
         except (OSError, ValueError):
             if self.spec.exists():
                 os.replace(self.spec, self.spec.with_name(f"spec.damaged-{os.getpid()}.json"))
-            sealed.write(self.spec, {"schema": SCHEMA_VERSION, "cell": to_json(cell)})
+            files.write_sealed(self.spec, {"schema": SCHEMA_VERSION, "cell": to_json(cell)})
 
     def new_attempt(self) -> Path:
-        """Create the folder of the next attempt, and remove what a killed one left half-written.
+        """Create the folder of the next attempt, which is nobody else's, and remove what killed ones left half-written.
 
-        Only for the holder of the lease: nobody else writes here then.
+        Only for the holder of the lease.
+
+        Raises:
+            UserError: it cannot be created.
         """
-        for leftover in [*self.path.glob(".*.tmp"), *self.path.glob("attempts/*/.*.tmp"), *self.weights.glob(".*.tmp")]:
-            leftover.unlink(missing_ok=True)
-        number = 1 + (int(self.attempts()[-1].name) if self.attempts() else 0)
-        return atomic.make_directory(self.path / "attempts" / f"{number:03d}")
+        earlier = self.attempts()
+        for folder in (self.path, self.checkpoints, self.weights, *earlier):
+            files.remove_leftovers(folder, owned=True)
+        folder = files.make_directory(self.path / "attempts")
+        for number in itertools.count(1 + (int(earlier[-1].name) if earlier else 0)):
+            try:
+                (folder / f"{number:03d}").mkdir()
+                break
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise files.explain(error, folder) from error
+        files.sync_directory(folder)
+        return folder / f"{number:03d}"
 
     def attempt_log(self) -> list[dict[str, Any]]:
         """When each attempt began and ended, and how; oldest first. Why it failed stays out: that may name paths."""
@@ -100,9 +115,45 @@ def attempt_status(attempt: Path) -> dict[str, Any]:
     """status.json of an attempt; one that was killed before it wrote any, or whose file was damaged, has the outcome
     "unknown"."""
     try:
-        return sealed.read(attempt / "status.json", before=STATUS_FIELDS)
+        return files.read_sealed(attempt / "status.json", legacy_fields=STATUS_FIELDS)
     except (OSError, ValueError):
         return {"outcome": "unknown"}
+
+
+class State(NamedTuple):
+    """How far a cell is.
+
+    Attributes:
+        name: "done" (also a diverged or out-of-memory result), "partial", "failed" (tried without a result), "missing",
+            "damaged" (its record does not verify and will be set aside). All but "done" are run again.
+        fraction: of its training that is done, in [0, 1]. note: why it is not complete, where that is known.
+    """
+
+    name: str
+    fraction: float
+    note: str | None
+
+
+def state_of(directory: CellDirectory) -> State:
+    """How far a cell is, from its files alone. Light enough to ask of thousands: neither torch nor NumPy is needed.
+
+    Raises:
+        UserError: its record is from a newer version of the project.
+    """
+    try:
+        outcome = directory.read_outcome()
+    except records.DamagedRecord as error:
+        return State("damaged", 0.0, error.what)
+    if outcome is not None:
+        note = None if outcome.status == "complete" else f"{outcome.status}: {outcome.reason}"
+        return State("failed", 0.0, note) if outcome.status == "failed" else State("done", 1.0, note)
+    progress = checkpoints.newest_state(directory.checkpoints)
+    last = attempt_status(attempts[-1]) if (attempts := directory.attempts()) else {}
+    failed, reason = last.get("outcome") == "failed", last.get("reason")
+    if progress is not None:
+        fraction = progress["work"] / progress["total_work"] if progress["total_work"] else 0.0
+        return State("failed", fraction, reason) if failed else State("partial", fraction, None)
+    return State("failed", 0.0, reason) if failed else State("missing", 0.0, None)
 
 
 @dataclass(frozen=True)
@@ -137,12 +188,12 @@ class Study:
             return
         damaged = UserError(f"{marker} is damaged.", "Delete this one file; the records are elsewhere.")
         try:
-            match atomic.read_json(marker):
+            match files.read_sealed(marker, legacy_fields=frozenset(("schema",))):
                 case {"schema": int(version)}:
                     records.check_schema(marker, version)
                 case _:
                     raise damaged
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             raise damaged from error
 
     def create(self) -> None:
@@ -152,7 +203,7 @@ class Study:
             UserError: it cannot be written, or is from a newer version.
         """
         self.check()
-        atomic.make_directory(self.path)
+        files.make_directory(self.path)
         if not (self.path / STORE_FILE).exists():
-            atomic.write_json(self.path / STORE_FILE, {"schema": SCHEMA_VERSION})
-        atomic.make_directory(self.cells_path)
+            files.write_sealed(self.path / STORE_FILE, {"schema": SCHEMA_VERSION})
+        files.make_directory(self.cells_path)

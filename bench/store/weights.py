@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.core import files
 from bench.core.errors import UserError
 from bench.core.spec import canonical
-from bench.store import atomic
 
 if TYPE_CHECKING:
     import torch
@@ -30,9 +30,9 @@ def write(path: Path, tensors: Mapping[str, torch.Tensor], about: Mapping[str, A
     from safetensors.torch import save
 
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    atomic.make_directory(path.parent)
+    files.make_directory(path.parent)
     text = canonical(dict(about))
-    atomic.write_bytes(path, save(whole, metadata={ABOUT: f"{_digest(text, whole)} {text}"}))
+    files.write_bytes(path, save(whole, metadata={ABOUT: f"{_digest(text, whole)} {text}"}))
 
 
 def about(path: Path) -> dict[str, Any] | None:

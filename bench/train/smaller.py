@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from bench.store import sealed
+from bench.core import files
 
 FILE = "memory.json"
 
@@ -20,7 +20,7 @@ def note(attempt: Path, micro_batch: int) -> None:
     Raises:
         UserError: it cannot be written.
     """
-    sealed.write(attempt / FILE, {"micro_batch": micro_batch})
+    files.write_sealed(attempt / FILE, {"micro_batch": micro_batch})
 
 
 def noted(attempts: Iterable[Path]) -> int | None:
@@ -28,7 +28,7 @@ def noted(attempts: Iterable[Path]) -> int | None:
     found = []
     for attempt in attempts:
         try:
-            found.append(int(sealed.read(attempt / FILE, before=frozenset())["micro_batch"]))
+            found.append(int(files.read_sealed(attempt / FILE)["micro_batch"]))
         except (OSError, ValueError, KeyError):
             continue
     return min(found, default=None)

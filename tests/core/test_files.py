@@ -49,18 +49,6 @@ def test_a_file_where_a_folder_should_be(tmp_path):
         files.make_directory(tmp_path / "results" / "scaling")
 
 
-def test_a_torn_last_line_is_left_out_and_a_torn_middle_is_an_error(tmp_path):
-    log = tmp_path / "metrics.jsonl"
-    files.append_line(log, {"a": 1})
-    files.append_line(log, {"a": 2})
-    whole = log.read_text()
-    log.write_text(whole + '{"a": 3')
-    assert files.read_lines(log) == [{"a": 1}, {"a": 2}]
-    log.write_text('{"a": \n' + whole)
-    with pytest.raises(UserError, match="line 1"):
-        files.read_lines(log)
-
-
 def test_new_folders_are_on_the_disk_before_anything_is_written_into_them(tmp_path, monkeypatch):
     synced: list[str] = []
     monkeypatch.setattr(files, "sync_directory", lambda path: synced.append(path.relative_to(tmp_path).as_posix()))
@@ -68,6 +56,49 @@ def test_new_folders_are_on_the_disk_before_anything_is_written_into_them(tmp_pa
     assert synced == [".", "study", "study/cells"]
     files.make_directory(tmp_path / "study" / "cells" / "one")
     assert len(synced) == 3
+
+
+def test_two_processes_of_the_same_number_never_share_a_temporary_name(tmp_path, monkeypatch):
+    """The main process of every container is number 1."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    with files.replacing(tmp_path / "a") as first, files.replacing(tmp_path / "a") as second:
+        first.write(b"first")
+        second.write(b"second")
+        assert first.name != second.name
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_what_is_being_written_is_no_leftover(tmp_path):
+    (tmp_path / ".torn.0.tmp").write_text("{")
+    (tmp_path / ".step.0.tmp").mkdir()
+    (tmp_path / ".step.0.tmp" / "half").write_text("x")
+    with files.replacing(tmp_path / "a") as handle, files.new_directory(tmp_path / "b"):
+        handle.write(b"whole")
+        files.remove_leftovers(tmp_path)
+        assert len(os.listdir(tmp_path)) == 2
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"] and (tmp_path / "a").read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize("code", [None, errno.EPERM])
+def test_a_new_file_never_replaces_one(tmp_path, monkeypatch, code):
+    """Also where the file system has no links."""
+
+    def refuse(*_):
+        raise OSError(code, os.strerror(code))
+
+    if code is not None:
+        monkeypatch.setattr(os, "link", refuse)
+    files.write_new(tmp_path / "a", b"first")
+    with pytest.raises(FileExistsError):
+        files.write_new(tmp_path / "a", b"second")
+    assert (tmp_path / "a").read_bytes() == b"first" and os.listdir(tmp_path) == ["a"]
+
+
+def test_a_new_folder_is_whole_or_absent(tmp_path):
+    with pytest.raises(RuntimeError), files.new_directory(tmp_path / "a") as folder:
+        (folder / "half").write_text("x")
+        raise RuntimeError
+    assert os.listdir(tmp_path) == []
 
 
 def test_writers_of_one_process_id_do_not_tear_each_others_files(tmp_path):

@@ -13,15 +13,13 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from bench import worker
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_OK, Interrupted
 from bench.core.spec import Cell
-from bench.execute import local
+from bench.execute import local, worker
 from bench.plan import console
 from bench.plan.plan import Plan, PlannedCell
-from bench.store.state import state_of
-from bench.store.study import Study
+from bench.store.study import Study, state_of
 from tests.conftest import PROJECT
 
 HOPELESS = [Cell(model="ViT-pico/14", data="glyphs", image_size=14, horizons=(0, 64), seed=seed) for seed in (0, 1)]

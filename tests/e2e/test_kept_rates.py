@@ -16,9 +16,9 @@ import pytest
 
 import vit.family
 from bench import run
+from bench.core import files
 from bench.core.spec import Cell, Recipe, to_json
 from bench.plan import estimate, kept_rates
-from bench.store import sealed
 from tests.conftest import PROJECT
 
 A, B, C = (Cell(model=name, data="glyphs", horizons=(0, 64_000)) for name in ("ViT-pico/14", "ViT-pico/7", "pixels"))
@@ -225,8 +225,8 @@ def test_what_was_measured_while_others_used_the_machine_is_not_kept(machine, sh
 @pytest.mark.parametrize("damage", [
     lambda data: data[: len(data) // 2], lambda data: data.replace(b"2.0", b"3.0"), lambda data: b"",
     lambda data: b"{}", lambda data: b"[]", lambda data: b"\xff\xfe", lambda data: b"[" * 100_000,
-    lambda data: b'{"rates": {}}', lambda data: sealed.to_bytes({"measured": "today"}),
-    lambda data: sealed.to_bytes({"name": 3, "measured": 1e12}),
+    lambda data: b'{"rates": {}}', lambda data: files.sealed({"measured": "today"}),
+    lambda data: files.sealed({"name": 3, "measured": 1e12}),
 ], ids=["torn", "flipped", "empty", "object", "list", "bytes", "deep", "foreign", "words", "numbers"])  # fmt: skip
 def test_damaged_and_foreign_files_are_measured_over(machine, folder, damage):
     calibrate(A)
@@ -286,7 +286,7 @@ def test_two_plans_may_keep_the_same_rates_at_once(folder):
     seen = []
     while any(writer.poll() is None for writer in writers):
         if list(folder.glob("*.json")):
-            seen.append(sealed.read(next(folder.glob("*.json")), before=frozenset())["answer"]["by"])
+            seen.append(files.read_sealed(next(folder.glob("*.json")))["answer"]["by"])
     assert [writer.returncode for writer in writers] == [0, 0]
     assert seen and {text[:1] for text in seen} <= set("xy") and {len(text) for text in seen} == {50_000}
     assert len(list(folder.iterdir())) == 1

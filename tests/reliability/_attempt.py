@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from unittest import mock
 
-from bench import worker
 from bench.core.spec import Cell, to_json
 from bench.cost import peaks
+from bench.execute import worker
 from bench.report import build as report
 from bench.store import faults
 

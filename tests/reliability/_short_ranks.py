@@ -12,8 +12,7 @@ from unittest import mock
 
 import torch
 
-from bench import worker
-from bench.execute import torchrun
+from bench.execute import torchrun, worker
 from bench.train.step import Step
 
 ROOM = 4

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from bench.core import files
 from bench.core.errors import UserError
 from bench.core.spec import Cell, to_json
 from bench.data import cache as _cache
-from bench.store import checkpoints, lease, records, sealed, weights
+from bench.store import checkpoints, grid, lease, records, weights
 from bench.store.checkpoints import Checkpoint
-from bench.store.state import state_of
-from bench.store.study import SPEC_FIELDS, STATUS_FIELDS, CellDirectory
+from bench.store.study import SPEC_FIELDS, STATUS_FIELDS, STORE_FILE, CellDirectory, Study, state_of
 
 TENSORS = {"a": torch.arange(40.0).reshape(5, 8), "b": torch.tensor(3), "c": torch.ones(3, dtype=torch.bfloat16)}
 RECORD = {key: {} for key in records.REQUIRED} | {"status": "complete", "suite": "s", "cell_id": "0", "horizons": [1.5]}
@@ -42,7 +42,7 @@ def write_spec(folder: Path) -> Path:
 
 
 def write_status(folder: Path) -> Path:
-    sealed.write(folder / "status.json", {"started": "2026-01-01", "outcome": "complete"})
+    files.write_sealed(folder / "status.json", {"started": "2026-01-01", "outcome": "complete"})
     return folder / "status.json"
 
 
@@ -73,12 +73,24 @@ def read_cache(path: Path) -> None:
         raise ValueError("built again")
 
 
+def write_plan(folder: Path) -> Path:
+    grid.write(folder, grid.WantedCells(suite="scaling", scale="cpu", names=("a", "b")))
+    return folder / grid.PLAN_FILE
+
+
+def write_marker(folder: Path) -> Path:
+    Study(folder).create()
+    return folder / STORE_FILE
+
+
 KINDS = {
+    "plan": (write_plan, lambda path: grid.read(path.parent)),
+    "store": (write_marker, lambda path: Study(path.parent).check()),
     "record": (write_record, records.read_record),
     "weights": (write_weights, weights.about),
-    "spec": (write_spec, lambda path: sealed.read(path, before=SPEC_FIELDS)),
-    "status": (write_status, lambda path: sealed.read(path, before=STATUS_FIELDS)),
-    "lease": (write_lease, lambda path: sealed.read(path, before=lease.NEVER_UNSEALED)),
+    "spec": (write_spec, lambda path: files.read_sealed(path, legacy_fields=SPEC_FIELDS)),
+    "status": (write_status, lambda path: files.read_sealed(path, legacy_fields=STATUS_FIELDS)),
+    "lease": (write_lease, lambda path: files.read_sealed(path)),
     "progress": (write_progress, read_progress),
     "cache": (write_cache, read_cache),
     **{
@@ -129,7 +141,7 @@ def test_a_damaged_spec_is_kept_beside_a_new_one(tmp_path):
     torn = path.read_bytes()[:50]
     path.write_bytes(torn)
     CellDirectory(tmp_path).prepare(cell)
-    assert sealed.read(path, before=SPEC_FIELDS)["cell"] == json.loads(json.dumps(to_json(cell)))
+    assert files.read_sealed(path, legacy_fields=SPEC_FIELDS)["cell"] == json.loads(json.dumps(to_json(cell)))
     assert [p.read_bytes() for p in tmp_path.glob("spec.damaged-*")] == [torn]
 
 
@@ -137,7 +149,7 @@ def test_files_from_before_they_were_sealed_are_read(tmp_path):
     from safetensors.torch import save_file
 
     (tmp_path / "status.json").write_text('{"started": "x", "ended": "y", "outcome": "complete"}')
-    assert sealed.read(tmp_path / "status.json", before=STATUS_FIELDS)["outcome"] == "complete"
+    assert files.read_sealed(tmp_path / "status.json", legacy_fields=STATUS_FIELDS)["outcome"] == "complete"
     save_file(TENSORS, tmp_path / "w.safetensors", metadata={"about": '{"model": "ViT-B/16"}'})
     assert weights.about(tmp_path / "w.safetensors") == {"model": "ViT-B/16"}
     save_file(TENSORS, tmp_path / "w.safetensors", metadata={"format": "pt"})

@@ -6,8 +6,7 @@ import signal
 
 from bench.core.spec import Cell, TaskSpec
 from bench.store import faults
-from bench.store.state import state_of
-from bench.store.study import Study
+from bench.store.study import Study, state_of
 from bench.suites._recipes import recipe_for
 from tests.reliability._attempt import attempt
 from tests.reliability.test_kill import timeless

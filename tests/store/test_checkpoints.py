@@ -9,6 +9,7 @@ import shutil
 import pytest
 import torch
 
+from bench.core import files
 from bench.core.errors import UserError
 from bench.store import checkpoints
 from bench.store.checkpoints import Checkpoint
@@ -136,14 +137,14 @@ def test_what_is_renamed_is_on_the_disk_with_the_names_of_its_files(tmp_path, mo
 
 
 def test_a_bad_sector_is_a_bad_checkpoint(folder, monkeypatch):
-    sha256 = checkpoints._sha256
+    sha256 = files.file_sha256
 
     def unreadable(path):
         if path.parent.name == "step-000001000":
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return sha256(path)
 
-    monkeypatch.setattr(checkpoints, "_sha256", unreadable)
+    monkeypatch.setattr(files, "file_sha256", unreadable)
     found, messages = checkpoints.load_newest(folder)
     assert found.step == 100 and "cannot be read" in messages[0]
 

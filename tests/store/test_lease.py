@@ -11,8 +11,9 @@ import time
 
 import pytest
 
+from bench.core import files
 from bench.core.errors import UserError
-from bench.store import lease, sealed
+from bench.store import lease
 
 
 def test_two_claimants_one_wins(tmp_path):
@@ -67,8 +68,8 @@ def test_a_killed_runner_that_its_parent_has_not_asked_after_holds_nothing(tmp_p
 def test_a_reused_process_number_is_not_the_holder(tmp_path):
     path = tmp_path / "lease.json"
     with lease.claim(path):
-        content = sealed.read(path, before=lease.NEVER_UNSEALED)
-        sealed.write(path, content | {"started": "1"})
+        content = files.read_sealed(path)
+        files.write_sealed(path, content | {"started": "1"})
         assert not lease.holder_is_alive(path)
 
 
@@ -85,7 +86,7 @@ def test_a_lease_of_another_machine_lives_by_its_heartbeat(tmp_path):
 def test_what_is_no_process_holds_no_lease_for_ever(tmp_path, claimed):
     """Number -1 is every process, to the kernel: such a lease would never be free."""
     path = tmp_path / "lease.json"
-    sealed.write(path, {"machine": lease._machine(), "started": None, **claimed})
+    files.write_sealed(path, {"machine": lease._machine(), "started": None, **claimed})
     os.utime(path, (0, 0))
     assert not lease.holder_is_alive(path)
 

@@ -12,8 +12,7 @@ import pytest
 from bench import SCHEMA_VERSION
 from bench.core.errors import UserError
 from bench.store import records
-from bench.store.state import state_of
-from bench.store.study import CellDirectory
+from bench.store.study import CellDirectory, state_of
 
 BODY = {
     "suite": "smoke", "cell_id": "0" * 10, "directory": "x-0000000000", "cell": {"model": "m", "horizons": (0, 10)},

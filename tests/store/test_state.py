@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.core.errors import UserError
-from bench.store.state import state_of
-from bench.store.study import CellDirectory
+from bench.store.study import CellDirectory, state_of
 from tests.analysis._records import World, write
 
 
