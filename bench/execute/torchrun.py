@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError, command
-from bench.train.ranks import EXIT_AGAIN
+from bench.train.ranks import EXIT_RETRY
 
 PATIENCE = 50  # seconds that ranks get to save after a signal, or to notice that one of them is gone
 LOOK = 0.2  # seconds between looks at the ranks, and at the parent
@@ -39,7 +39,7 @@ def outcome(failures: Mapping[int, Any], *, ranks: int) -> int:
         UserError: one was killed; the others cannot say by what.
     """
     codes = {number: failure.exitcode for number, failure in failures.items()}
-    for first in (EXIT_INTERRUPTED, EXIT_AGAIN):
+    for first in (EXIT_INTERRUPTED, EXIT_RETRY):
         if first in codes.values():
             return first
     killed = {number: code for number, code in codes.items() if code < 0}
@@ -82,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
             return EXIT_INTERRUPTED
         except ChildFailedError as error:
             code = outcome(error.failures, ranks=options.ranks)
-            if code != EXIT_AGAIN:  # each time with half as many images at a time: it ends
+            if code != EXIT_RETRY:  # each time with half as many images at a time: it ends
                 return code
 
 

@@ -39,7 +39,7 @@ from bench.execute.jobs._contract import JobContext
 from bench.store import checkpoints, records
 from bench.store.lease import claim
 from bench.store.study import CellDirectory, Study, attempt_status
-from bench.train.ranks import ALONE, EXIT_AGAIN, Lost, RankError, Ranks, check_cells
+from bench.train.ranks import EXIT_RETRY, ONE_RANK, RankFailure, Ranks, SharedError, check_cells
 
 WAIT_FOR_OTHERS = 1.0  # seconds between looks at cells that somebody else holds
 
@@ -81,7 +81,7 @@ class Worker:
         suite: str,
         options: argparse.Namespace,
         stop: Signals,
-        ranks: Ranks = ALONE,
+        ranks: Ranks = ONE_RANK,
     ) -> None:
         self.study, self.cells, self.suite, self.options, self.stop = study, cells, suite, options, stop
         self.ranks = ranks
@@ -91,23 +91,23 @@ class Worker:
         """Work until every cell is done, failed here, or a signal stops it. Returns the exit code.
 
         Raises:
-            Lost: another rank is gone.
+            RankFailure: another rank is gone.
         """
         try:
-            if not self.ranks.first:
+            if not self.ranks.is_rank0:
                 return self._follow()
             code = self._choose()
-            self.ranks.lead(lambda: None)  # nothing more to do
+            self.ranks.run_on_rank0(lambda: None)  # nothing more to do
             return code
         except Exception as error:
-            if self.ranks.size == 1 or isinstance(error, Lost):
+            if self.ranks.size == 1 or isinstance(error, RankFailure):
                 raise
-            raise self.ranks.lost(error) from error
+            raise self.ranks.failure(error) from error
 
     def _follow(self) -> int:
         """What every rank but the first does: the same work, writing nothing."""
         silent: Callable[..., None] = lambda *_: None  # noqa: E731
-        while (order := self.ranks.lead(lambda: None)) is not None:
+        while (order := self.ranks.run_on_rank0(lambda: None)) is not None:
             number, attempt = order
             cell = self.cells[number]
             context = self._context(self.study.cell(cell), attempt, log=silent, progress=silent)
@@ -115,7 +115,7 @@ class Worker:
                 self._job(cell, context)
             except Interrupted:
                 self.stop.stopping = True
-            except RankError:
+            except SharedError:
                 pass  # the first rank says so
         return EXIT_INTERRUPTED if self.stop() else EXIT_OK
 
@@ -123,12 +123,12 @@ class Worker:
         """Run the cell's job. What breaks one rank, unknown to the others, ends them all."""
         try:
             return registry.load("job", cell.job).run(cell, context)
-        except (Interrupted, RankError):
+        except (Interrupted, SharedError):
             raise
         except Exception as error:
             if self.ranks.size == 1:
                 raise
-            raise self.ranks.lost(error) from error
+            raise self.ranks.failure(error) from error
 
     def _choose(self) -> int:
         pending = list(self.cells)
@@ -193,7 +193,7 @@ class Worker:
         name = directory.path.name
         emit("start", cell=name, model=cell.model, data=cell.data_name, seed=cell.seed)
         context = self._context(directory, attempt, log=log, progress=self._reporter(directory, attempt))
-        self.ranks.lead(lambda: (self.cells.index(cell), attempt))
+        self.ranks.run_on_rank0(lambda: (self.cells.index(cell), attempt))
         try:
             body = self._job(cell, context)
         except Interrupted as interruption:
@@ -202,9 +202,9 @@ class Worker:
             finish("interrupted")
             emit("interrupted", cell=name)
             return
-        except Lost as loss:
-            log(f"failed: {loss}\n{traceback.format_exc()}")
-            finish("failed", reason=str(loss))
+        except RankFailure as failure:
+            log(f"failed: {failure}\n{traceback.format_exc()}")
+            finish("failed", reason=str(failure))
             raise
         except UserError as error:
             self._fail(name, str(error), log, finish, again=False)
@@ -257,7 +257,7 @@ class Worker:
             should_stop=self.stop,
             log=log,
             data_root=self.options.data_root,
-            profile=self.options.profile and self.ranks.first,
+            profile=self.options.profile and self.ranks.is_rank0,
             ranks=self.ranks,
         )
 
@@ -270,11 +270,11 @@ def join(device: str, cells: list[Cell]) -> Ranks:
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
-        return ALONE
+        return ONE_RANK
     check_cells(cells, ranks=size)
-    from bench.train.distributed import Together
+    from bench.train.distributed import DistributedRanks
 
-    return Together(device=device)
+    return DistributedRanks(device=device)
 
 
 @command
@@ -300,11 +300,11 @@ def main(argv: list[str] | None = None) -> int:
     ranks = join(options.device, cells)
     try:
         code = Worker(study, cells, suite=options.suite, options=options, stop=stop, ranks=ranks).run()
-    except Lost as loss:
-        if loss.speaks:
+    except RankFailure as failure:
+        if failure.is_reporter:
             advice = "Run the same command to continue, with any number of ranks; nothing saved is lost."
-            print(f"error: {loss}\n  {advice}", file=sys.stderr)
-        ranks.abandon(EXIT_AGAIN if loss.again else EXIT_USAGE)
-    ranks.leave()
+            print(f"error: {failure}\n  {advice}", file=sys.stderr)
+        ranks.hard_exit(EXIT_RETRY if failure.retryable else EXIT_USAGE)
+    ranks.close()
     return code
 

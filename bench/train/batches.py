@@ -13,7 +13,7 @@ from bench.core.seeds import generator
 from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
 from bench.train import crops
-from bench.train.ranks import ALONE, Ranks
+from bench.train.ranks import ONE_RANK, Ranks
 
 
 def to_input(images_BHWC: torch.Tensor) -> torch.Tensor:
@@ -35,7 +35,7 @@ class Batches:
         UserError: the device has no room for the images.
     """
 
-    def __init__(self, images: ImageSet, *, recipe: Recipe, seed: int, device: str, ranks: Ranks = ALONE) -> None:
+    def __init__(self, images: ImageSet, *, recipe: Recipe, seed: int, device: str, ranks: Ranks = ONE_RANK) -> None:
         self.share = ranks.share(recipe.batch)
         self.recipe, self.seed, self.device = recipe, seed, device
         self.num_images = len(images)

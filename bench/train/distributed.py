@@ -33,17 +33,17 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from bench.core.device import is_out_of_memory
 from bench.core.errors import Interrupted, UserError
 from bench.train import precision
-from bench.train.ranks import Lost, RankError, Ranks, StartAgain
+from bench.train.ranks import RankFailure, Ranks, RestartNeeded, SharedError
 
 T = TypeVar("T")
 
 START = datetime.timedelta(minutes=10)  # for all ranks to appear
 STEP = datetime.timedelta(minutes=30)  # for all ranks to reach the exchange of gradients of one step
-WAIT = datetime.timedelta(hours=24)  # for the first rank to read a horizon, while the others wait
-LAST_WORDS = 3.0  # seconds that a rank has, when another is gone, to say that it was its fault
+WAIT = datetime.timedelta(hours=24)  # for rank 0 to evaluate at a horizon, while the others wait
+REPORT_TIMEOUT = 3.0  # seconds that a rank has, when the connection broke, to report that it caused it
 
 
-class Together(Ranks):
+class DistributedRanks(Ranks):
     """This process as one rank of several.
 
     Args:
@@ -65,28 +65,28 @@ class Together(Ranks):
                 )
             torch.cuda.set_device(local)
             accelerator = torch.device("cuda", local)
-        store, self.number, self.size = next(iter(dist.rendezvous("env://", timeout=START)))
+        store, self.rank, self.size = next(iter(dist.rendezvous("env://", timeout=START)))
         dist.init_process_group(
-            "gloo" if device == "cpu" else "nccl", store=dist.PrefixStore("group", store), rank=self.number,
+            "gloo" if device == "cpu" else "nccl", store=dist.PrefixStore("group", store), rank=self.rank,
             world_size=self.size, timeout=STEP, device_id=accelerator,
         )  # fmt: skip
         self._control: Any = dist.new_group(backend="gloo", timeout=WAIT)
-        self._store = dist.PrefixStore("last words", store)
+        self._store = dist.PrefixStore("failures", store)
         self._vote: tuple[Any, Tensor] | None = None
 
     # -- decisions -------------------------------------------------------------------------------------------------
 
-    def lead(self, work: Callable[[], T]) -> T:
+    def run_on_rank0(self, work: Callable[[], T]) -> T:
         outcome: list[Any] = [None]
         error: Exception | None = None
-        if self.first:
+        if self.is_rank0:
             try:
                 outcome[0] = ("done", work())
             except Interrupted as stop:
                 outcome[0], error = ("interrupted", str(stop)), stop
             except Exception as caught:
                 what, fix = _explained(caught)
-                outcome[0], error = ("failed", (what, fix)), RankError(what, fix)
+                outcome[0], error = ("failed", (what, fix)), SharedError(what, fix)
                 error.__cause__ = caught
         dist.broadcast_object_list(outcome, src=0, group=self._control)
         if error is not None:
@@ -95,10 +95,10 @@ class Together(Ranks):
         if kind == "interrupted":
             raise Interrupted(value)
         if kind == "failed":
-            raise RankError(*value)
+            raise SharedError(*value)
         return value
 
-    def everywhere(self, work: Callable[[], T]) -> T:
+    def run_on_all(self, work: Callable[[], T]) -> T:
         value, error = None, None
         try:
             value = work()
@@ -109,38 +109,38 @@ class Together(Ranks):
         failed = [number for number, problem in enumerate(problems) if problem]
         if failed:
             what, fix = problems[failed[0]]
-            where = "" if len(failed) == self.size else f"{self._named(failed[0])}: "
-            raise RankError(where + what, fix) from error
+            where = "" if len(failed) == self.size else f"{self._name_of(failed[0])}: "
+            raise SharedError(where + what, fix) from error
         return value  # type: ignore[return-value]
 
     def agree(self, *, stop: bool, save: bool) -> tuple[bool, bool]:
-        """As of the step before: the vote travels while the step is computed, so that nobody waits for it."""
+        """As of the step before: the vote is exchanged while the step is computed, so that nobody waits for it."""
         decided = [0, 0]
         if self._vote is not None:
             work, votes_2 = self._vote
             work.wait()
             decided = votes_2.tolist()
-        asked = save and self.first and not decided[1]  # what was just decided is not asked for again
+        asked = save and self.is_rank0 and not decided[1]  # once
         votes_2 = torch.tensor([int(stop), int(asked)])
         self._vote = dist.all_reduce(votes_2, op=dist.ReduceOp.MAX, group=self._control, async_op=True), votes_2
         return bool(decided[0]), bool(decided[1])
 
     # -- training --------------------------------------------------------------------------------------------------
 
-    def check(self, model: nn.Module) -> None:
+    def check_model(self, model: nn.Module) -> None:
         for name, module in model.named_modules():
             if isinstance(module, _BatchNorm):
-                raise RankError(
+                raise SharedError(
                     f"The model normalises over the batch ({name}): its results would depend on the number of ranks.",
                     "Train it on one rank, or use a norm that looks at single images.",
                 )
 
-    def shard(self, model: nn.Module, *, sharding: str, dtype: str) -> nn.Module:
-        """FSDP2 on a copy, block by block; the model itself stays whole, on the first rank, for reading a horizon."""
+    def shard_model(self, model: nn.Module, *, sharding: str, dtype: str) -> nn.Module:
+        """FSDP2 on a copy, block by block; the model itself stays whole, on rank 0, for evaluation."""
         if sharding != "fsdp":
             return model
         whole, model = model, copy.deepcopy(model)
-        if not self.first:
+        if not self.is_rank0:
             whole.cpu()
         mesh = init_device_mesh(self.device, (self.size,))
         policy = MixedPrecisionPolicy(param_dtype=precision.DTYPES[dtype], reduce_dtype=torch.float32)
@@ -149,35 +149,35 @@ class Together(Ranks):
         fully_shard(model, mesh=mesh, mp_policy=policy)
         return model
 
-    def shards(self, model: nn.Module) -> bool:
+    def is_sharded(self, model: nn.Module) -> bool:
         return isinstance(model, FSDPModule)
 
-    def accumulate(self, model: nn.Module, *, last: bool) -> None:
+    def set_gradient_sync(self, model: nn.Module, *, last: bool) -> None:
         if isinstance(model, FSDPModule):
             model.set_requires_gradient_sync(last)
 
-    def lacking(self, reason: str | None) -> str | None:
-        lowest = torch.tensor(self.size if reason is None else self.number)
+    def first_oom(self, reason: str | None) -> str | None:
+        lowest = torch.tensor(self.size if reason is None else self.rank)
         dist.all_reduce(lowest, op=dist.ReduceOp.MIN, group=self._control)
-        number = int(lowest)
-        if number == self.size:
+        rank = int(lowest)
+        if rank == self.size:
             return None
-        told = [reason]
-        dist.broadcast_object_list(told, src=number, group=self._control)
-        return f"{self._named(number)}: {told[0]}"
+        reasons = [reason]
+        dist.broadcast_object_list(reasons, src=rank, group=self._control)
+        return f"{self._name_of(rank)}: {reasons[0]}"
 
-    def packed(self, model: nn.Module, loss: Tensor) -> Tensor:  # type: ignore[override]
-        if self.shards(model):
+    def flatten_gradients(self, model: nn.Module, loss: Tensor) -> Tensor:  # type: ignore[override]
+        if self.is_sharded(model):
             return loss
         return torch.cat([*(p.grad.flatten() for p in model.parameters() if p.grad is not None), loss[None]])
 
-    def average(self, model: nn.Module, packed: Tensor) -> Tensor:  # type: ignore[override]
-        if self.shards(model):
-            return self.mean(packed)
-        dist.all_reduce(packed)
-        packed /= self.size
+    def average_gradients(self, model: nn.Module, flat: Tensor) -> Tensor:  # type: ignore[override]
+        if self.is_sharded(model):
+            return self.mean(flat)
+        dist.all_reduce(flat)
+        flat /= self.size
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
-        *parts, loss = packed.split([*(gradient.numel() for gradient in gradients), 1])
+        *parts, loss = flat.split([*(gradient.numel() for gradient in gradients), 1])
         torch._foreach_copy_(gradients, [part.view_as(g) for part, g in zip(parts, gradients, strict=True)])
         return loss[0].clone()  # a view would keep all gradients
 
@@ -188,63 +188,62 @@ class Together(Ranks):
 
     # -- state -----------------------------------------------------------------------------------------------------
 
-    def whole(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    def gather(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         found = {}
         for name, value in tensors.items():
             if isinstance(value, DTensor):
                 gathered = value.full_tensor()  # one at a time: the device never holds more than one of them whole
-                if self.first:
+                if self.is_rank0:
                     found[name] = gathered.cpu()
             else:
                 found[name] = value
         return found
 
-    def part(self, value: Tensor, *, like: Any) -> Tensor:  # type: ignore[override]
+    def shard(self, value: Tensor, *, like: Any) -> Tensor:  # type: ignore[override]
         if not isinstance(like, DTensor) or isinstance(value, DTensor) or value.shape != like.shape:
             return value
         return distribute_tensor(value.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def lost(self, error: Exception) -> Lost:
-        """What to say of an error that the other ranks know nothing of: theirs to find out, ours to explain.
-
-        A rank that fails by itself leaves its last words with the launcher's store. One that finds the connection
-        broken looks for them there; a killed rank leaves none.
-        """
+    def failure(self, error: Exception) -> RankFailure:
+        """A rank that fails by itself leaves a report in the launcher's store. One whose connection broke looks for it
+        there; a killed rank leaves none."""
         try:
             if not _connection_broke(error):
-                again = isinstance(error, StartAgain)
-                told = {"what": _last_words(error), "trace": traceback.format_exc(), "again": again}
-                mine = f"{self.number} {json.dumps(told)}"
-                speaks = self._store.compare_set("words", "", mine) == mine.encode()
-                return Lost(f"{self._named(self.number)} {told['what']}", speaks=speaks, again=again)
-            self._store.set(f"survived {self.number}", "")
-            deadline = time.monotonic() + LAST_WORDS
+                retryable = isinstance(error, RestartNeeded)
+                report = {"what": _description(error), "trace": traceback.format_exc(), "retryable": retryable}
+                mine = f"{self.rank} {json.dumps(report)}"
+                is_reporter = self._store.compare_set("report", "", mine) == mine.encode()
+                message = f"{self._name_of(self.rank)} {report['what']}"
+                return RankFailure(message, is_reporter=is_reporter, retryable=retryable)
+            self._store.set(f"survived {self.rank}", "")
+            deadline = time.monotonic() + REPORT_TIMEOUT
             while time.monotonic() < deadline:
-                if self._store.check(["words"]):
-                    number, _, words = self._store.get("words").decode().partition(" ")
-                    told = json.loads(words)
-                    what = f"{self._named(int(number))} {told['what']}\n{told['trace']}"
-                    return Lost(what, speaks=False, again=told["again"])
+                if self._store.check(["report"]):
+                    rank, _, text = self._store.get("report").decode().partition(" ")
+                    report = json.loads(text)
+                    message = f"{self._name_of(int(rank))} {report['what']}\n{report['trace']}"
+                    return RankFailure(message, is_reporter=False, retryable=report["retryable"])
                 time.sleep(0.05)
             silent = [n for n in range(self.size) if not self._store.check([f"survived {n}"])]
-            speaks = self._store.compare_set("spokesman", "", str(self.number)) == str(self.number).encode()
+            is_reporter = self._store.compare_set("reporter", "", str(self.rank)) == str(self.rank).encode()
         except RuntimeError:  # the launcher is gone too
-            silent, speaks = [], self.first
-        who = " or ".join(self._named(n) for n in silent) or "A rank"
-        return Lost(f"{who} ended without a word (killed, or crashed; is memory short?).", speaks=speaks)
+            silent, is_reporter = [], self.is_rank0
+        who = " or ".join(self._name_of(n) for n in silent) or "A rank"
+        return RankFailure(
+            f"{who} ended without a report (killed, or crashed; is memory short?).", is_reporter=is_reporter
+        )
 
-    def _named(self, number: int) -> str:
-        return f"Rank {number} of {self.size}"
+    def _name_of(self, rank: int) -> str:
+        return f"Rank {rank} of {self.size}"
 
-    def leave(self) -> None:
-        """Part in peace: when the last rank is here, all go."""
+    def close(self) -> None:
         dist.barrier(group=self._control)
         dist.destroy_process_group()
 
-    def abandon(self, code: int) -> NoReturn:
-        """End this process at once: tidying up would wait for ranks that no longer answer."""
+    def hard_exit(self, code: int) -> NoReturn:
+        """A clean exit would wait for ranks that no longer answer."""
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -257,9 +256,9 @@ def _explained(error: BaseException) -> tuple[str, str]:
     return f"{type(error).__name__}: {error}".strip(), ""
 
 
-def _last_words(error: Exception) -> str:
-    """How a rank ended."""
-    if isinstance(error, StartAgain):
+def _description(error: Exception) -> str:
+    """How a rank failed."""
+    if isinstance(error, RestartNeeded):
         return str(error)
     advice = " Use more ranks, or a smaller model." if is_out_of_memory(error) else ""
     return f"failed: {_explained(error)[0]}{advice}"
@@ -269,14 +268,14 @@ BROKEN = ("connection closed by peer", "connection reset", "broken pipe", "gloo"
 
 
 def _connection_broke(error: Exception) -> bool:
-    """Whether an error came from the exchange between ranks rather than from this rank's own work."""
+    """Whether an error came from communication between ranks rather than from this rank's own work."""
     if isinstance(error, dist.DistError):
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in BROKEN)
 
 
 def _blocks(model: nn.Module) -> list[nn.Module]:
-    """What is gathered at once for its forward and backward pass: each member of the model's module lists."""
+    """The units of sharding, gathered one at a time: the members of the model's module lists."""
     lists = [m for m in model.modules() if isinstance(m, nn.ModuleList | nn.Sequential)]
     members = [member for parent in lists for member in parent if any(True for _ in member.parameters())]
     inner = {id(m) for member in members for m in member.modules() if m is not member}

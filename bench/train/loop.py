@@ -24,7 +24,7 @@ from bench.train.batches import Batches
 from bench.train.curve import Curve
 from bench.train.optim import make_optimizer
 from bench.train.position import Position, continued
-from bench.train.ranks import ALONE, Ranks
+from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.schedule import Segment
 from bench.train.step import Step
 
@@ -65,7 +65,7 @@ class Trainer:
         log: Callable[[str], None],
         on_step: Callable[[], None] = lambda: None,
         save_every: float = 20.0,
-        ranks: Ranks = ALONE,
+        ranks: Ranks = ONE_RANK,
         content: str = "",
     ) -> None:
         self.model, self.batches, self.recipe, self.seed, self.device = model, batches, recipe, seed, device
@@ -106,7 +106,7 @@ class Trainer:
         """Put `state()` back, exactly."""
         parts = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
         own = self.model.state_dict()
-        self.model.load_state_dict({name: self.ranks.part(value, like=own[name]) for name, value in parts.items()})
+        self.model.load_state_dict({name: self.ranks.shard(value, like=own[name]) for name, value in parts.items()})
         if self.optimizer is None:
             return
         self.optimizer.state.clear()
@@ -115,10 +115,10 @@ class Trainer:
             kind, _, rest = full.partition(".")
             if kind == "optimizer":
                 key, _, name = rest.partition(".")
-                value = self.ranks.part(value, like=parameters[name])
+                value = self.ranks.shard(value, like=parameters[name])
                 self.optimizer.state[parameters[name]][key] = value.clone().to(self.device)
         mean = {k.removeprefix("average."): v for k, v in tensors.items() if k.startswith("average.")}
-        self.average.restore({name: self.ranks.part(value, like=parameters[name]) for name, value in mean.items()})
+        self.average.restore({name: self.ranks.shard(value, like=parameters[name]) for name, value in mean.items()})
 
     def save(self) -> None:
         """Write a checkpoint of everything needed to continue."""
@@ -131,8 +131,8 @@ class Trainer:
         p = self.position
         whose = {"ranks": self.ranks.size, "content": self.content, "cell": self.folder.parent.name}
         state = asdict(p) | whose | {"total_work": self.total_work}
-        whole = Checkpoint(step=p.work, tensors=self.ranks.whole(tensors), state=state)
-        self.ranks.lead(lambda: checkpoints.save(self.folder, whole))
+        whole = Checkpoint(step=p.work, tensors=self.ranks.gather(tensors), state=state)
+        self.ranks.run_on_rank0(lambda: checkpoints.save(self.folder, whole))
         self._last_save = time.perf_counter()
         seconds = self._last_save - started
         p.seconds["save"] += seconds
@@ -177,7 +177,7 @@ class Trainer:
             found.append(checkpoint)
             return checkpoint.step if checkpoint else None
 
-        step = self.ranks.lead(look)
+        step = self.ranks.run_on_rank0(look)
         if step is None or found:
             return found[0] if found else None
         return checkpoints.load(self.folder, step)

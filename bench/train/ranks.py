@@ -1,7 +1,7 @@
 """The processes that train one cell together, as the rest sees them; here the usual case, one process.
 
-`bench.train.distributed.Together` is several. Every rank makes the same calls in the same order. What is decided or
-written is decided and written by the first rank; what is trained does not depend on how many there are. No torch here.
+`bench.train.distributed.DistributedRanks` is several. Every rank makes the same calls in the same order. Rank 0 decides
+and writes; what is trained does not depend on how many there are. No torch here.
 """
 
 from __future__ import annotations
@@ -15,92 +15,93 @@ from bench.core.spec import Cell
 T = TypeVar("T")
 
 SHARED_JOBS = ("train",)  # the others time something, or do not train
-EXIT_AGAIN = 75  # of ranks that end with `StartAgain`; sysexits.h: a temporary failure, try again
+EXIT_RETRY = 75  # of ranks that end with `RestartNeeded`; sysexits.h: a temporary failure, try again
 
 
-class RankError(UserError):
-    """A failure that every rank has been told of: all of them raise it, and can go on with the next cell."""
+class SharedError(UserError):
+    """A failure that every rank knows of: all of them raise it, and can go on with the next cell."""
 
 
-class StartAgain(Exception):
-    """Memory ran out on this rank where the others wait for it, so that they cannot agree on smaller micro-batches: all
-    ranks have to start again from what is saved, with those."""
+class RestartNeeded(Exception):
+    """Memory ran out on this rank while the others wait for it, so that they cannot agree on smaller micro-batches: all
+    ranks have to restart from the last checkpoint, with `micro_batch` images at a time."""
 
     def __init__(self, micro_batch: int) -> None:
         super().__init__(f"ran out of memory; the next start goes on with {micro_batch} images at a time")
         self.micro_batch = micro_batch
 
 
-class Lost(Exception):
-    """Ranks that can no longer reach each other: all of them end.
+class RankFailure(Exception):
+    """The ranks can no longer reach each other: all of them end.
 
     Args:
-        what: which rank, and why, as far as this rank can tell. speaks: whether this rank is the one to say so.
-        again: whether starting again, as things are, is all there is to do.
+        message: which rank, and why, as far as this rank can tell.
+        is_reporter: whether this rank is the one that prints it.
+        retryable: whether a restart, with nothing else changed, is all there is to do.
     """
 
-    def __init__(self, what: str, *, speaks: bool, again: bool = False) -> None:
-        super().__init__(what)
-        self.speaks, self.again = speaks, again
+    def __init__(self, message: str, *, is_reporter: bool, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.is_reporter, self.retryable = is_reporter, retryable
 
 
 class Ranks:
-    """One rank, and the interface of several. `number` counts from 0 to `size` - 1."""
+    """One process, and the interface of several. `rank` counts from 0 to `size` - 1."""
 
-    number = 0
+    rank = 0
     size = 1
 
     @property
-    def first(self) -> bool:
+    def is_rank0(self) -> bool:
         """Whether this rank decides and writes."""
-        return self.number == 0
+        return self.rank == 0
 
     def share(self, batch: int) -> slice:
         """This rank's part of a global batch: the parts are equal, contiguous and in the order of the ranks."""
         each = batch // self.size
-        return slice(self.number * each, (self.number + 1) * each)
+        return slice(self.rank * each, (self.rank + 1) * each)
 
     # -- decisions -------------------------------------------------------------------------------------------------
 
-    def lead(self, work: Callable[[], T]) -> T:
-        """The first rank does `work`; the others wait, and get what it returned or raise what it raised."""
+    def run_on_rank0(self, work: Callable[[], T]) -> T:
+        """Rank 0 does `work`; the others wait, and return what it returned or raise what it raised."""
         return work()
 
-    def everywhere(self, work: Callable[[], T]) -> T:
-        """Every rank does `work`; where it fails on one, all raise RankError. It must not call another rank."""
+    def run_on_all(self, work: Callable[[], T]) -> T:
+        """Every rank does `work`, which must not call another rank. Where it fails on one, all raise SharedError."""
         return work()
 
     def agree(self, *, stop: bool, save: bool) -> tuple[bool, bool]:
-        """(whether to stop: any rank's wish; whether to save: the first rank's), the same on every rank."""
+        """(whether any rank wants to stop, whether rank 0 wants to save), the same on every rank."""
         return stop, save
 
     # -- training --------------------------------------------------------------------------------------------------
 
-    def check(self, model: Any) -> None:
-        """Refuse a model whose results would depend on the number of ranks (RankError)."""
+    def check_model(self, model: Any) -> None:
+        """Raise SharedError for a model whose results would depend on the number of ranks."""
 
-    def shard(self, model: Any, *, sharding: str, dtype: str) -> Any:
-        """A copy of the model that training spreads over the ranks, or the model itself where each holds all of it."""
+    def shard_model(self, model: Any, *, sharding: str, dtype: str) -> Any:
+        """A copy of the model that is sharded over the ranks, or the model itself where each rank holds all of it."""
         return model
 
-    def shards(self, model: Any) -> bool:
-        """Whether a model is spread over the ranks; it then sees to its precision by itself."""
+    def is_sharded(self, model: Any) -> bool:
+        """Whether a model is sharded over the ranks; it then casts its weights by itself."""
         return False
 
-    def accumulate(self, model: Any, *, last: bool) -> None:
-        """Before each micro-batch: gradients of a model that is spread over ranks travel after the last one only."""
+    def set_gradient_sync(self, model: Any, *, last: bool) -> None:
+        """Before each micro-batch: gradients of a sharded model are exchanged after the last one only."""
 
-    def lacking(self, reason: str | None) -> str | None:
-        """None if memory sufficed on every rank; the same on all. Where it did not, the reason of one such rank."""
+    def first_oom(self, reason: str | None) -> str | None:
+        """None if memory sufficed on every rank, else the reason of the lowest rank where it did not. Same on all."""
         return reason
 
-    def packed(self, model: Any, loss: T) -> T:
-        """A model's gradients and its loss in one tensor, ready to be averaged: all that `average` needs room for."""
+    def flatten_gradients(self, model: Any, loss: T) -> T:
+        """A model's gradients and its loss in one tensor: all that `average_gradients` needs memory for."""
         return loss
 
-    def average(self, model: Any, packed: T) -> T:
-        """Make a model's gradients their mean over the ranks; returns that of the loss."""
-        return packed
+    def average_gradients(self, model: Any, flat: T) -> T:
+        """Set a model's gradients to their mean over the ranks; returns that of the loss."""
+        return flat
 
     def mean(self, value: T) -> T:
         """A tensor's mean over the ranks, without waiting for the device."""
@@ -108,29 +109,29 @@ class Ranks:
 
     # -- state -----------------------------------------------------------------------------------------------------
 
-    def whole(self, tensors: dict[str, Any]) -> dict[str, Any]:
-        """Sharded tensors put together, on the first rank; the others get the plain ones only."""
+    def gather(self, tensors: dict[str, Any]) -> dict[str, Any]:
+        """Whole tensors from sharded ones, on rank 0; the others get those that are not sharded only."""
         return tensors
 
-    def part(self, value: T, *, like: Any) -> T:
-        """This rank's shard of a whole tensor, cut as `like` is; as it is where `like` is not sharded."""
+    def shard(self, value: T, *, like: Any) -> T:
+        """This rank's shard of a whole tensor, cut as `like` is; the tensor itself where `like` is not sharded."""
         return value
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def lost(self, error: Exception) -> Lost:
-        """What to say of an error that the other ranks know nothing of."""
-        return Lost(str(error), speaks=True)
+    def failure(self, error: Exception) -> RankFailure:
+        """How an error that the other ranks do not know of is reported."""
+        return RankFailure(str(error), is_reporter=True)
 
-    def leave(self) -> None:
-        """Part in peace."""
+    def close(self) -> None:
+        """Barrier, then destroy the process group."""
 
-    def abandon(self, code: int) -> NoReturn:
+    def hard_exit(self, code: int) -> NoReturn:
         """End this process at once."""
         raise SystemExit(code)
 
 
-ALONE = Ranks()
+ONE_RANK = Ranks()
 
 
 def check_cells(cells: Iterable[Cell], *, ranks: int) -> None:

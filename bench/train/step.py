@@ -14,7 +14,7 @@ from bench.core.spec import Recipe
 from bench.cost.trace import label
 from bench.train import compiled, precision
 from bench.train.loss import make_loss
-from bench.train.ranks import ALONE, Ranks, StartAgain
+from bench.train.ranks import ONE_RANK, Ranks, RestartNeeded
 
 
 class TooLarge(torch.OutOfMemoryError):
@@ -47,12 +47,12 @@ class Step:
         recipe: Recipe,
         device: str,
         micro_batch: int | None = None,
-        ranks: Ranks = ALONE,
+        ranks: Ranks = ONE_RANK,
     ) -> None:
         self.model, self.optimizer, self.recipe, self.device, self.ranks = model, optimizer, recipe, device, ranks
         self.micro_batch = micro_batch or recipe.micro_batch or recipe.batch
         self.dtype = precision.resolve(recipe.dtype, device, model)
-        self.compiles, self.sharded = False, ranks.shards(model)
+        self.compiles, self.sharded = False, ranks.is_sharded(model)
         self.working = precision.Working(model, "float32" if self.sharded else self.dtype)
         if not self.sharded:
             mode = compiled.mode_for(device, ranks=ranks.size)
@@ -69,7 +69,7 @@ class Step:
 
         Raises:
             TooLarge: not even one image at a time fits.
-            StartAgain: memory ran out on this rank where the others wait for it; what the ranks shall begin with.
+            RestartNeeded: memory ran out on this rank where the others wait for it; what the ranks shall begin with.
         """
         for group in self.optimizer.param_groups:
             group["lr"] = lr
@@ -83,7 +83,7 @@ class Step:
             smaller = min(self.micro_batch, len(labels_B)) // 2
             if self.ranks.size == 1 or not smaller or isinstance(error, TooLarge) or not is_out_of_memory(error):
                 raise
-            raise StartAgain(smaller) from error
+            raise RestartNeeded(smaller) from error
         return loss
 
     def rehearse(self, x_BCHW: Tensor, labels_B: Tensor) -> None:
@@ -109,9 +109,9 @@ class Step:
                     raise
                 lacking = str(error) or "out of memory"
             # outside the handler the traceback, which holds the activations, is gone
-            lacking = lacking if self.sharded else self.ranks.lacking(lacking)
+            lacking = lacking if self.sharded else self.ranks.first_oom(lacking)
             if found is not None and lacking is None:
-                return self.ranks.average(self.model, found)
+                return self.ranks.average_gradients(self.model, found)
             del found
             self.optimizer.zero_grad(set_to_none=True)
             if min(self.micro_batch, len(labels_B)) == 1:
@@ -131,9 +131,9 @@ class Step:
         parts = list(zip(x_BCHW.split(self.micro_batch), labels_B.split(self.micro_batch), strict=True))
         total = torch.zeros((), device=self.device)
         for index, (x_bCHW, labels_b) in enumerate(parts):
-            place = self.ranks.number * len(parts) + index  # in the global batch
+            place = self.ranks.rank * len(parts) + index  # in the global batch
             torch.manual_seed(stream(seed, "micro-batch", place) if place else seed)
-            self.ranks.accumulate(self.model, last=index == len(parts) - 1)
+            self.ranks.set_gradient_sync(self.model, last=index == len(parts) - 1)
             with label("forward"), self._attention(len(labels_b)):
                 loss = self.loss(self.working(x_bCHW), labels_b)
             with label("backward"):
@@ -142,7 +142,7 @@ class Step:
                 loss.backward()
                 self.working.collect()
             total += loss.detach()
-        return self.ranks.packed(self.model, total)
+        return self.ranks.flatten_gradients(self.model, total)
 
     def _attention(self, batch: int) -> contextlib.AbstractContextManager[Any]:
         """The fastest fused kernel for this network, measured when first asked for."""

@@ -27,7 +27,7 @@ def limit(step: Step) -> None:
         if len(inputs[0]) > ROOM and next(steps, None) is None:
             raise torch.OutOfMemoryError("no room for activations")
 
-    if step.ranks.number == 1:
+    if step.ranks.rank == 1:
         step.model.blocks[-1].register_forward_pre_hook(full)
 
 

@@ -22,7 +22,7 @@ from bench.plan.plan import Plan, PlannedCell
 from bench.store.records import read_record
 from bench.store.study import CellDirectory, Study
 from bench.suites._recipes import recipe_for
-from bench.train.ranks import EXIT_AGAIN
+from bench.train.ranks import EXIT_RETRY
 from tests.conftest import PROJECT
 
 RECIPE = replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16)
@@ -129,7 +129,7 @@ def test_ranks_that_cannot_share_a_batch_are_refused_before_anything_is_written(
     "codes, expected",
     [
         ((130,), EXIT_INTERRUPTED), ((1,), EXIT_FAILED), ((2, 130), EXIT_INTERRUPTED), ((2, 1), EXIT_USAGE),
-        ((75,), EXIT_AGAIN), ((2, -9, 75), EXIT_AGAIN), ((130, 75), EXIT_INTERRUPTED),
+        ((75,), EXIT_RETRY), ((2, -9, 75), EXIT_RETRY), ((130, 75), EXIT_INTERRUPTED),
     ],
 )
 def test_the_launcher_hands_on_how_ranks_ended(codes, expected):

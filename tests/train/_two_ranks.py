@@ -25,7 +25,7 @@ from bench.execute.jobs._contract import JobContext
 from bench.store.study import CellDirectory
 from bench.train.batches import Batches
 from bench.train.loop import Trainer
-from bench.train.ranks import ALONE, Ranks
+from bench.train.ranks import ONE_RANK, Ranks
 
 STEPS, SAVED, CONTINUED = 50, 6, 14  # all; before which a checkpoint is written; to which it is continued
 FLOAT = Recipe(batch=16, lr=1e-3, warmup_images=160, dtype="float32", cooldown=0.0)
@@ -43,7 +43,7 @@ CASES: dict[str, tuple[str, tuple, Recipe]] = {
     "low-whole": ("ViT-pico/14", (), replace(FLOAT, dtype="bfloat16")),
 }
 ROOM, TRIES = 2, 3  # images that fit where memory is short; steps that are tried there
-SHORT = {"vit-fsdp": 14, "low-fsdp": 4, "bit": 12, "hybrid-fsdp": 6, "low": 6, "low-whole": 6}
+SHORT = {"vit-fsdp": 14, "low-fsdp": 4, "bit": 12, "bit-micro": 12, "hybrid-fsdp": 6, "low": 6, "low-whole": 6}
 
 
 def images() -> ImageSet:
@@ -55,13 +55,13 @@ def images() -> ImageSet:
     )
 
 
-def trainer(case: str, folder: Path, ranks: Ranks = ALONE) -> Trainer:
+def trainer(case: str, folder: Path, ranks: Ranks = ONE_RANK) -> Trainer:
     """A trainer of the case, at its initial weights."""
     name, options, recipe = CASES[case]
     torch.manual_seed(3)
     whole = registry.build_model(name, image_size=28, channels=1, num_classes=3, **dict(options))
-    ranks.check(whole)
-    model = ranks.shard(whole, sharding=recipe.sharding, dtype=recipe.dtype)
+    ranks.check_model(whole)
+    model = ranks.shard_model(whole, sharding=recipe.sharding, dtype=recipe.dtype)
     batches = Batches(images(), recipe=recipe, seed=5, device="cpu", ranks=ranks)
     made = Trainer(
         model=model, initialise=lambda: None, batches=batches,
@@ -92,7 +92,7 @@ def caught(work: Callable[[], Any]) -> str:
 
 
 def fails_on(number: int, ranks: Ranks) -> int:
-    if ranks.number == number:
+    if ranks.rank == number:
         raise ValueError("a fuse blew")
     return 7
 
@@ -103,14 +103,14 @@ def interrupted() -> None:
 
 def decisions(ranks: Ranks) -> dict[str, Any]:
     """The answers of the calls that ranks decide by."""
-    late = [ranks.agree(stop=ranks.number == 1 and step == 1, save=step == 0) for step in range(4)]
+    late = [ranks.agree(stop=ranks.rank == 1 and step == 1, save=step == 0) for step in range(4)]
     return {
-        "lead": caught(lambda: ranks.lead(lambda: {"number": ranks.number})),
-        "lead fails": caught(lambda: ranks.lead(lambda: fails_on(0, ranks))),
-        "lead interrupted": caught(lambda: ranks.lead(interrupted)),
-        "everywhere": caught(lambda: ranks.everywhere(lambda: 7)),
-        "everywhere fails": caught(lambda: ranks.everywhere(lambda: fails_on(1, ranks))),
-        "batch norm": caught(lambda: ranks.check(nn.Sequential(nn.BatchNorm2d(3)))),
+        "lead": caught(lambda: ranks.run_on_rank0(lambda: {"number": ranks.rank})),
+        "lead fails": caught(lambda: ranks.run_on_rank0(lambda: fails_on(0, ranks))),
+        "lead interrupted": caught(lambda: ranks.run_on_rank0(interrupted)),
+        "everywhere": caught(lambda: ranks.run_on_all(lambda: 7)),
+        "everywhere fails": caught(lambda: ranks.run_on_all(lambda: fails_on(1, ranks))),
+        "batch norm": caught(lambda: ranks.check_model(nn.Sequential(nn.BatchNorm2d(3)))),
         "agree": late,
     }
 
@@ -123,7 +123,7 @@ JOB = Cell(
 )  # fmt: skip
 
 
-def job(folder: Path, ranks: Ranks = ALONE) -> dict[str, Any] | None:
+def job(folder: Path, ranks: Ranks = ONE_RANK) -> dict[str, Any] | None:
     """The body of the record that the training job leaves, sharded where there are ranks."""
     from bench.execute.jobs.train import run
 
@@ -158,10 +158,8 @@ def short_of_memory(case: str, folder: Path, ranks: Ranks, *, where: str, room: 
     CASES["short"] = (name, options, replace(recipe, micro_batch=0))
     made = trainer("short", folder, ranks)
     assert made.train_step is not None
-    if ranks.number == ranks.size - 1:
-        made.train_step.working.network.blocks[0].register_forward_hook(
-            lambda _, __, x: Short.apply(x, where, room)
-        )
+    if ranks.rank == ranks.size - 1:
+        made.train_step.working.network.blocks[0].register_forward_hook(lambda _, __, x: Short.apply(x, where, room))
     return made
 
 
@@ -189,23 +187,23 @@ def running_out(folder: Path, ranks: Ranks) -> dict[str, Any]:
 
 def falls_out(ranks: Ranks) -> str:
     """What the first rank says when the other has failed and gone."""
-    if ranks.number == 1:
-        ranks.lost(ArithmeticError("a fuse blew"))
-        ranks.abandon(0)
+    if ranks.rank == 1:
+        ranks.failure(ArithmeticError("a fuse blew"))
+        ranks.hard_exit(0)
     try:
-        ranks.lead(lambda: None)
+        ranks.run_on_rank0(lambda: None)
         for _ in range(100):
             ranks.mean(torch.ones(()))
     except Exception as error:
-        return str(ranks.lost(error))
+        return str(ranks.failure(error))
     return "nothing"
 
 
 def main(folder: Path) -> None:
-    from bench.train.distributed import Together
+    from bench.train.distributed import DistributedRanks
 
     torch.set_num_threads(1)
-    ranks = Together(device="cpu")
+    ranks = DistributedRanks(device="cpu")
     found: dict[str, Any] = {"decisions": decisions(ranks), "losses": {}, "resumed": {}}
     for case in CASES:
         made = trainer(case, folder / f"two-{case}", ranks)
@@ -216,9 +214,9 @@ def main(folder: Path) -> None:
         found["resumed"][case] = losses(made, CONTINUED)
     found["running out"] = running_out(folder, ranks)
     found["body"] = job(folder / "job-two", ranks)
-    (folder / f"rank{ranks.number}.json").write_text(json.dumps(found))
+    (folder / f"rank{ranks.rank}.json").write_text(json.dumps(found))
     (folder / "said").write_text(falls_out(ranks))
-    ranks.abandon(0)
+    ranks.hard_exit(0)
 
 
 if __name__ == "__main__":

@@ -97,10 +97,10 @@ def test_what_one_rank_decides_or_suffers_all_are_told(two):
     first, second = (rank["decisions"] for rank in two)
     assert first == second
     assert first["lead"] == "returned {'number': 0}"
-    assert first["lead fails"] == "RankError: ValueError: a fuse blew"
+    assert first["lead fails"] == "SharedError: ValueError: a fuse blew"
     assert first["lead interrupted"] == "Interrupted: saved at step 3"
     assert first["everywhere"] == "returned 7"
-    assert first["everywhere fails"] == "RankError: Rank 1 of 2: ValueError: a fuse blew"
+    assert first["everywhere fails"] == "SharedError: Rank 1 of 2: ValueError: a fuse blew"
     assert "normalises over the batch" in first["batch norm"]
 
 
@@ -161,7 +161,7 @@ def answers(row):
 def test_shares_are_the_batch():
     class Rank(Ranks):
         def __init__(self, number):
-            self.number, self.size = number, 4
+            self.rank, self.size = number, 4
 
     batch = list(range(32))
     assert [image for number in range(4) for image in batch[Rank(number).share(32)]] == batch

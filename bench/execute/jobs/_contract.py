@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.store.study import CellDirectory
-from bench.train.ranks import ALONE, Ranks
+from bench.train.ranks import ONE_RANK, Ranks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,4 +40,4 @@ class JobContext:
     log: Callable[[str], None]
     data_root: Path | None = None
     profile: bool = False
-    ranks: Ranks = ALONE
+    ranks: Ranks = ONE_RANK

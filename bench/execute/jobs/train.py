@@ -32,7 +32,7 @@ from bench.train.evaluate import top1
 from bench.train.loop import Diverged, Trainer
 from bench.train.loss import set_head_bias
 from bench.train.position import Position
-from bench.train.ranks import StartAgain
+from bench.train.ranks import RestartNeeded
 from bench.train.smaller import note, noted
 from bench.train.step import TooLarge
 
@@ -49,12 +49,12 @@ def run(cell: Cell, context: JobContext) -> dict[str, Any]:
     started = time.perf_counter()
     memory.reset_peak(context.device)
     torch.set_num_threads(context.threads)
-    job = context.ranks.everywhere(lambda: TrainJob(cell, context))
+    job = context.ranks.run_on_all(lambda: TrainJob(cell, context))
     waited = time.perf_counter() - started
     with profile(context.attempt / "trace", enabled=context.profile, device=context.device) as trace:
         trainer = job.trainer(on_step=job.traced(trace) if context.profile else trace.step)
         trainer.resume()
-        if (images := context.ranks.lead(lambda: noted(context.directory.attempts()))) is not None:
+        if (images := context.ranks.run_on_rank0(lambda: noted(context.directory.attempts()))) is not None:
             trainer.shrink(images)
         trainer.position.seconds["wait"] += waited
         return _run(job, trainer)
@@ -69,7 +69,7 @@ def _run(job: TrainJob, trainer: Trainer) -> dict[str, Any]:
             job.keep_weights()
     except Diverged as error:
         status, reason, rows = "diverged", str(error), trainer.position.rows
-    except StartAgain as again:
+    except RestartNeeded as again:
         note(job.context.attempt, again.micro_batch)
         raise
     except (RuntimeError, MemoryError) as error:
@@ -95,7 +95,7 @@ class TrainJob:
         self.cost: ModelCost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
         self._sizes = sizes
         self.model = self._fresh_model().to(context.device)
-        self.ranks.check(self.model)
+        self.ranks.check_model(self.model)
         self.trained = self.model  # what the steps change; another module where it is spread over ranks
         self.dtype = precision.resolve(cell.recipe.dtype, context.device, self.model)
         self.peak = peaks.peak(self.dtype, device=context.device, threads=context.threads)
@@ -119,7 +119,7 @@ class TrainJob:
     def initialise(self) -> None:
         """Put the initial weights back."""
         own, fresh = self.trained.state_dict(), self._fresh_model().state_dict()
-        self.trained.load_state_dict({name: self.ranks.part(value, like=own[name]) for name, value in fresh.items()})
+        self.trained.load_state_dict({name: self.ranks.shard(value, like=own[name]) for name, value in fresh.items()})
 
     def trainer(self, *, on_step: Callable[[], None]) -> Trainer:
         recipe, context = self.cell.recipe, self.context
@@ -127,7 +127,7 @@ class TrainJob:
         if self.trains:
             batches = Batches(self.train, recipe=recipe, seed=self.cell.seed, device=context.device, ranks=self.ranks)
         dtype = precision.resolve(recipe.dtype, context.device, self.model)
-        self.trained = self.ranks.shard(self.model, sharding=recipe.sharding, dtype=dtype)
+        self.trained = self.ranks.shard_model(self.model, sharding=recipe.sharding, dtype=dtype)
         return Trainer(
             model=self.trained,
             initialise=self.initialise,
@@ -174,13 +174,13 @@ class TrainJob:
             found = self._costs(horizon, position, evaluated) | {"final_train_loss": loss, "scores": scores}
             return found | self._smaller_batches()
 
-        return self.ranks.lead(read)
+        return self.ranks.run_on_rank0(read)
 
     def _put_together(self) -> None:
         """Give the model that is read the weights of one that is spread over ranks."""
         if self.trained is not self.model:
-            weights_now = self.ranks.whole(self.trained.state_dict())
-            if self.ranks.first:
+            weights_now = self.ranks.gather(self.trained.state_dict())
+            if self.ranks.is_rank0:
                 self.model.load_state_dict(weights_now)
 
     def _smaller_batches(self) -> dict[str, Any]:
@@ -244,7 +244,7 @@ class TrainJob:
         facts["model_options"] = dict(cell.model_options)
         self._put_together()
         path = self.context.directory.weights / "final.safetensors"
-        self.ranks.lead(lambda: weights.write(path, self.model.state_dict(), facts))
+        self.ranks.run_on_rank0(lambda: weights.write(path, self.model.state_dict(), facts))
 
     # -- costs -----------------------------------------------------------------------------------------------------
 
