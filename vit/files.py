@@ -6,8 +6,8 @@ Formats: NumPy .npz (official checkpoints), safetensors, and torch's .pth / .pt 
 from __future__ import annotations
 
 import os
-import pickle
 import re
+import secrets
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +16,9 @@ from typing import IO, Any
 import numpy as np
 import torch
 from torch import Tensor
+
+UNSUSPICIOUS = 1 << 30  # bytes that any archive may unpack to
+MOST_COMPRESSED = 20  # bytes for one of the archive's; trained weights reach 1.1
 
 
 class CheckpointError(ValueError):
@@ -41,41 +44,60 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        CheckpointError: not a checkpoint, damaged, or it holds objects that only unpickling could read.
+        CheckpointError: not a checkpoint, damaged, larger than it looks, or it holds objects that only unpickling could
+            read.
     """
     path = Path(path)
     kind = sniff(path)
     reader = {"npz": _read_npz, "safetensors": _read_safetensors, "torch": _read_torch}.get(kind)
     if reader is None:
         raise CheckpointError(f"{path} is not a checkpoint: expected .npz, .safetensors, or .pth with plain tensors")
-    return reader(path)
+    try:
+        return reader(path)
+    except CheckpointError:
+        raise
+    except MemoryError as error:
+        raise CheckpointError(f"{path} does not fit into memory, or is damaged") from error
+    except Exception as error:  # damage raises what it hits: zlib.error, TokenError, SyntaxError, RuntimeError, …
+        what = "is damaged or holds more than plain tensors, and was refused without running anything in it"
+        raise CheckpointError(f"{path} {what} ({type(error).__name__}: {error})") from error
 
 
 def sniff(path: Path) -> str:
     """What a file is by its first bytes: "npz", "safetensors", "torch" or "unknown"."""
+    if path.exists() and not path.is_file():  # a pipe would never end, nor would a device
+        return "unknown"
     with open(path, "rb") as file:
         start = file.read(16)
     if start[:2] == b"PK":
-        try:
-            with zipfile.ZipFile(path) as archive:
-                members = archive.namelist()
-        except zipfile.BadZipFile as error:
-            raise CheckpointError(f"{path} is truncated or damaged ({error}): download or save it again") from error
-        return "npz" if all(name.endswith(".npy") for name in members) else "torch"
+        names = _members(path)
+        return "npz" if all(name.endswith(".npy") for name in names) else "torch"
     if start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= path.stat().st_size:
         return "safetensors"
     # A bare pickle is torch's format of before 2020; under any other name it is something in disguise.
     return "torch" if start[:1] == b"\x80" and path.suffix in (".pth", ".pt", ".bin", ".tar") else "unknown"
 
 
-def _read_npz(path: Path) -> dict[str, Tensor]:
+def _members(path: Path) -> list[str]:
+    """Names in a zip archive, which .npz and .pth are.
+
+    Raises:
+        CheckpointError: damaged, or it unpacks to far more than weights could.
+    """
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: _to_tensor(archive[name]) for name in archive.files}
-    except (ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, KeyError) as error:
-        raise CheckpointError(
-            f"{path} is damaged or holds more than plain arrays, and was not read: {error}"
-        ) from error
+        with zipfile.ZipFile(path) as archive:
+            names, unpacked = archive.namelist(), sum(member.file_size for member in archive.infolist())
+    except Exception as error:  # BadZipFile, NotImplementedError, UnicodeDecodeError, …
+        raise CheckpointError(f"{path} is truncated or damaged ({error}): download or save it again") from error
+    if unpacked > max(UNSUSPICIOUS, MOST_COMPRESSED * path.stat().st_size):
+        what = f"{path} would unpack to {unpacked / 1e9:.1f} GB: weights cannot be compressed that much"
+        raise CheckpointError(f"{what}, and it was not read")
+    return names
+
+
+def _read_npz(path: Path) -> dict[str, Tensor]:
+    with np.load(path, allow_pickle=False) as archive:
+        return {name: _to_tensor(archive[name]) for name in archive.files}
 
 
 def _to_tensor(array: np.ndarray) -> Tensor:
@@ -86,22 +108,17 @@ def _to_tensor(array: np.ndarray) -> Tensor:
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is truncated or damaged ({error}): download or save it again") from error
+    return load_file(path)
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:
-    try:
-        content: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError) as error:
-        raise CheckpointError(
-            f"{path} is damaged or holds more than plain tensors, and was refused without running anything in it"
-        ) from error
+    if zipfile.is_zipfile(path):  # torch looks at no checksum
+        with zipfile.ZipFile(path) as archive:
+            if (wrong := archive.testzip()) is not None:
+                raise CheckpointError(f"{path} is damaged: the checksum of {wrong!r} in it does not match")
+    content: Any = torch.load(path, map_location="cpu", weights_only=True)
     for wrapper in ("state_dict", "model", "model_state_dict"):
         if isinstance(content, Mapping) and isinstance(content.get(wrapper), Mapping):
             content = content[wrapper]
@@ -126,13 +143,19 @@ def write_safetensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor
 
 
 def _replace(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file next to its final name, then move it there: a reader never sees half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Write a file next to its final name, under a name that nobody else uses, then move it there: a reader never sees
+    half of it."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "xb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     finally:
         temporary.unlink(missing_ok=True)

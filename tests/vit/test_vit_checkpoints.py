@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import random
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -416,6 +419,64 @@ def test_damaged_bytes_are_noticed(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match="damaged"):
         load(build(), path)
+
+
+def compressed_npz(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+    np.savez_compressed(path, **{name: tensor.numpy() for name, tensor in tensors.items()})
+
+
+def torch_before_2020(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+    torch.save(tensors, path, _use_new_zipfile_serialization=False)
+
+
+KINDS = {
+    "w.npz": files.write_npz, "compressed.npz": compressed_npz, "w.safetensors": files.write_safetensors,
+    "w.pth": lambda path, tensors: torch.save(tensors, path), "old.pth": torch_before_2020,
+}  # fmt: skip
+UNCHECKED = ("w.safetensors", "old.pth")  # the format holds no checksum: other numbers are not noticed
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", KINDS)
+def test_whatever_is_wrong_with_a_file_is_one_kind_of_error(tmp_path: Path, name: str) -> None:
+    """Bytes that are altered, left out, doubled: the tensors as they were, or CheckpointError."""
+    whole = {"a/kernel": torch.arange(60.0).reshape(3, 20), "b": torch.ones(5), "c": torch.tensor(2.0)}
+    path, chooser = tmp_path / name, random.Random(name)
+    KINDS[name](path, whole)
+    content = path.read_bytes()
+    refused = 0
+    for _ in range(400):
+        at, length = chooser.randrange(len(content)), chooser.choice((1, 1, 1, 2, 8))
+        other = chooser.choice((bytes(length), b"\xff" * length, chooser.randbytes(length), b"", content[at:][:99] * 2))
+        path.write_bytes(content[:at] + other + content[at + length :])
+        try:
+            found = files.read(path)
+        except CheckpointError:
+            refused += 1
+            continue
+        if name not in UNCHECKED:
+            assert all(torch.equal(found[key], whole[key]) for key in found.keys() & whole.keys())
+    assert refused > 50
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".pth"])
+def test_what_would_unpack_to_far_more_than_it_holds_is_not_read(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"bomb{suffix}"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        name = "w.npy" if suffix == ".npz" else "w/data.pkl"
+        with archive.open(name, "w", force_zip64=True) as member:
+            for _ in range(80):
+                member.write(bytes(2**24))
+    with pytest.raises(CheckpointError, match=r"unpack to 1\.3 GB"):
+        files.read(path)
+
+
+def test_a_pipe_or_a_device_is_no_checkpoint(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.npz")
+    (tmp_path / "zeros.npz").symlink_to("/dev/zero")
+    for name in ("pipe.npz", "zeros.npz"):
+        with pytest.raises(CheckpointError, match="not a checkpoint"):
+            files.read(tmp_path / name)
 
 
 def test_foreign_files_are_named_as_such(tmp_path: Path) -> None:
