@@ -51,16 +51,16 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
         UserError: no results there, a record from a newer version, a disk that cannot be written.
     """
     from bench.core import files
-    from bench.report import cards, markdown, page, tables
     from bench.report import content as content_module
     from bench.report import findings as findings_module
+    from bench.report import fits, markdown, page, tables
     from bench.store import faults
 
     evidence, by_figure = _published() if suite == PAPER else _measured(suite_directory, suite, reference)
     findings = findings_module.find(evidence)
     figures, not_drawn = _draw(by_figure)
     made = tables.build(evidence)
-    laws = cards.fit_cards(evidence)
+    laws = fits.cards(evidence)
     content = content_module.gather(
         evidence, findings, figures=figures, not_drawn=not_drawn, tables=made, cards=laws
     )

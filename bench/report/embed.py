@@ -31,14 +31,14 @@ HEADS = ("Images seen", "Epochs", "Training FLOPs", "Core-days", "Images/s", "Tr
 def limits(figures: Sequence[Saved]) -> dict[str, str]:
     """Per figure, a sentence where not every mark answers to the pointer."""
     return {
-        figure.name: f"{len(figure.spots):,} of {figure.marks:,} marks answer to the pointer."
-        for figure in figures if len(figure.spots) < figure.marks
+        figure.name: f"{len(figure.hover_points):,} of {figure.annotations:,} points answer to the pointer."
+        for figure in figures if len(figure.hover_points) < figure.annotations
     }  # fmt: skip
 
 
 def page_data(evidence: Evidence, figures: Sequence[Saved]) -> str:
     """JSON for the page's script, with nothing in it that could end a script element."""
-    kept = {f"figure-{figure.name}": figure.spots for figure in figures}
+    kept = {f"figure-{figure.name}": figure.hover_points for figure in figures}
     names = list(dict.fromkeys(cell for marks in kept.values() for spot in marks for cell in spot.cells))
     number = {name: place for place, name in enumerate(names)}
     means = _means(evidence, set(names[:MAX_RECORDS]))

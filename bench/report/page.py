@@ -100,7 +100,7 @@ def _figures(content: Content) -> str:
 
 def _drawn(content: Content, figures: Sequence[Saved]) -> str:
     """Figures, with how to point at their marks once, above the first of the page that has some."""
-    pointed = next((figure for figure in content.figures if figure.spots), None)
+    pointed = next((figure for figure in content.figures if figure.hover_points), None)
     return "".join(
         (f'<p class="note">{POINTING}</p>' if figure is pointed else "")
         + _figure(figure, content.spot_limits.get(figure.name, ""))

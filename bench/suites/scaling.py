@@ -13,7 +13,7 @@ from bench.suites._grid import compute_cells, on_this_machine, pixel_cells, size
 from bench.suites._scales import SCALES
 
 QUESTION = "how do ViT, hybrids and ResNets scale with pre-training compute and with number of images?"
-FIGURES = ("compute", "laws", "data-size", "learning-curves")
+FIGURES = ("frontier", "compute", "laws", "data-size", "learning-curves")
 HEADLINE = ("scripts", "mnist")
 FAR = ("fashion-mnist", "digits")
 

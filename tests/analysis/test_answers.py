@@ -8,7 +8,7 @@ import pytest
 from bench.analysis import published
 from bench.analysis.answers import Answer, answers, claims
 from bench.analysis.answers.claims import CHEAPER, SHRINKING, TEXT, UNSATURATED
-from bench.report import cards, findings
+from bench.report import findings, fits
 from tests.analysis._study import study
 
 FAMILIES = ("ViT", "Hybrid", "ResNet")
@@ -70,16 +70,16 @@ def test_flat_families_have_stopped_and_promise_nothing() -> None:
 
 
 def test_cards_hold_both_intervals_and_the_search() -> None:
-    found = cards.fit_cards(published.evidence())
+    found = fits.cards(published.evidence())
     assert [card["family"] for card in found] == ["ViT", "Hybrid", "ResNet"]
     for card in found:
         within, total = np.array(card["curve"]["within"]), np.array(card["curve"]["total"])
         assert (within[:, 0] < within[:, 1]).all() and (total[:, 0] < total[:, 1]).all()
         assert {"starts", "objective", "objective_at_start", "software", "dropped"} <= card["card"].keys()
-        assert card["picked"] >= 0 and any(card["curve"]["beyond"])
+        assert card["selection_bias"] >= 0 and any(card["curve"]["beyond"])
 
 
 def test_too_few_points_say_so() -> None:
     few = study(seed=1, horizons=(0, 8_000), sizes=(30_000,))
     assert answers(few) == [] and findings.find(few).claims == ()
-    assert any("a law needs 4" in reason for reason in cards.missing(few))
+    assert any("a law needs 4" in reason for reason in fits.missing(few))

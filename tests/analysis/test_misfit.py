@@ -9,7 +9,7 @@ import pytest
 
 from bench.analysis.answers import Answer, answers
 from bench.analysis.evidence import Evidence
-from bench.report import cards, findings
+from bench.report import findings, fits
 from bench.report.figures import laws as figure
 from bench.stats.lack_of_fit import GroupMeans, lack_of_fit
 from tests.analysis._study import study
@@ -74,11 +74,11 @@ def test_one_factor_for_curves_of_different_shape_is_refused(bent: Evidence) -> 
 
 
 def test_card_and_caption_say_that_the_law_misses(bent: Evidence) -> None:
-    card = next(c for c in cards.fit_cards(bent) if (c["family"], c["axis"]) == ("ResNet", "compute"))
-    assert card["misfit"]["p"] < 0.001 and any("misses its own marks" in text for text in card["warnings"])
+    card = next(c for c in fits.cards(bent) if (c["family"], c["axis"]) == ("ResNet", "compute"))
+    assert card["lack_of_fit"]["p"] < 0.001 and any("misses a group mean" in text for text in card["warnings"])
     caption = figure.draw(bent).caption
-    assert "Lines that miss their marks" in caption
-    assert f"ResNet against compute by up to {card['misfit']['worst']:.0%}" in caption
+    assert "Lines that miss their points" in caption
+    assert f"ResNet against compute by up to {card['lack_of_fit']['worst']:.0%}" in caption
 
 
 def test_a_better_middle_and_unequal_compute_are_said(bent: Evidence) -> None:

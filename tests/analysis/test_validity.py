@@ -10,7 +10,7 @@ from bench.analysis.evidence import build
 from bench.analysis.records import Records
 from bench.core import registry
 from bench.core.spec import Recipe
-from bench.report import cards, findings
+from bench.report import findings, fits
 from bench.report.build import _data_kinds
 from bench.train import schedule
 from tests.analysis._records import HEADLINE, World
@@ -39,8 +39,8 @@ def test_mid_schedule_beside_annealed_points_is_refused() -> None:
     (text,) = said(made, "refused")
     assert text.startswith("No law for ViT") and "not cooled down" in text
     evidence = read(made)
-    assert "ViT" not in {card["family"] for card in cards.fit_cards(evidence)}
-    assert any("ViT" in reason and "cooled down" in reason for reason in cards.missing(evidence))
+    assert "ViT" not in {card["family"] for card in fits.cards(evidence)}
+    assert any("ViT" in reason and "cooled down" in reason for reason in fits.missing(evidence))
 
 
 def test_different_pre_training_data_are_not_one_law() -> None:

@@ -26,7 +26,7 @@ class Block:
         if name.split(".")[0] in ("torch", "timm", "torchvision"):
             raise ImportError(name + " is not installed")
 sys.meta_path.insert(0, Block())
-from bench.report import main
+from bench.report.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -202,14 +202,14 @@ def test_help_has_examples_and_needs_no_torch(project: Path) -> None:
 
 def test_a_large_study_says_what_the_page_leaves_out(built: Path, tmp_path: Path, monkeypatch) -> None:
     """Marks, records and rows are bounded; what is left out is counted, and named where it lies."""
-    monkeypatch.setattr("bench.report.figures._contract.MAX_SPOTS", 20)
+    monkeypatch.setattr("bench.report.figures._contract.MAX_HOVER_POINTS", 20)
     monkeypatch.setattr("bench.report.embed.MAX_RECORDS", 3)
     monkeypatch.setattr("bench.report.page.MAX_ROWS", 5)
     shutil.copytree(built / "synthetic" / "cells", tmp_path / "s" / "cells")
     text = report.build(tmp_path / "s", suite="s").html.read_text()
     Page(text)
     whole = (built / "synthetic" / "report.html").read_text()
-    assert re.search(r"\d+ of \d+ marks answer to the pointer", text) and "answer to the pointer" not in whole
+    assert re.search(r"\d+ of \d+ points answer to the pointer", text) and "answer to the pointer" not in whole
     assert "The first 5 of" in text and "tables/horizons.csv" in text and "The first" not in whole
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, flags=re.DOTALL)[1])
     assert sum("facts" in cell for cell in data["cells"]) == 3 < len(data["cells"])

@@ -5,7 +5,7 @@ A figure is one file in bench/report/figures/ (a name that does not start with "
     TITLE: str                                   # one line, shown above the figure
     def draw(evidence: Evidence) -> Drawing      # raises NothingToDraw("why") if the records hold nothing for it
 
-It reads records through `bench.analysis.evidence.Evidence` alone (`evidence.records.records` are the raw dictionaries,
+It reads records through `bench.analysis.evidence.Evidence` alone (`evidence.records.records` are the records,
 `evidence.horizons` and `evidence.scores` tidy tables) and draws on a `matplotlib.figure.Figure` from `_style.figure`,
 never through pyplot, so that drawing needs no display and leaves no state behind.
 """
@@ -19,14 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
+from bench.report.figures import _style
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
-MAX_SPOTS = 2_000  # marks of one figure that answer to the pointer
+MAX_HOVER_POINTS = 2_000  # of one figure
+CSV_DIGITS = 8  # significant; further ones differ between processors
 
 
 class NothingToDraw(Exception):
@@ -34,12 +35,12 @@ class NothingToDraw(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Mark:
-    """A mark that the report explains when it is pointed at.
+class Annotation:
+    """A plotted point that the report explains when it is pointed at.
 
     Attributes:
         axes, x, y: where it was drawn, in data coordinates.
-        text: what is shown: lines about the run and its score; a function, where there are many marks.
+        text: lines about the run and its score; a function where there are many points.
         cells: names of the cells behind it; a click shows their records.
     """
 
@@ -49,6 +50,10 @@ class Mark:
     text: str | Callable[[], str]
     cells: tuple[str, ...] = ()
 
+    @property
+    def lines(self) -> str:
+        return self.text if isinstance(self.text, str) else self.text()
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Drawing:
@@ -56,22 +61,22 @@ class Drawing:
 
     Attributes:
         figure: not yet saved.
-        data: every number that is plotted, one row per mark; written beside the figure as CSV.
+        data: every number that is plotted, one row per point; written beside the figure as CSV.
         caption: what is shown, n, shots, what the intervals contain, the kinds of images. Plain text.
         alt: one sentence for those who cannot see the figure.
-        marks: what can be pointed at.
+        annotations: what can be pointed at.
     """
 
     figure: Figure
     data: pd.DataFrame
     caption: str
     alt: str
-    marks: tuple[Mark, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spot:
-    """A mark's place on the finished picture, as shares of its width and height from the top left."""
+class HoverPoint:
+    """An annotation's place on the finished picture, as shares of its width and height from the top left."""
 
     x: float
     y: float
@@ -83,7 +88,7 @@ class Spot:
 class Saved:
     """Bytes of a figure's files. Equal drawings give equal bytes: no dates, versions or random ids inside.
 
-    `spots` are the marks that answer to the pointer, `marks` is how many there are.
+    `hover_points` are the `annotations` (a number) that the page explains; `width` is in inches.
     """
 
     name: str
@@ -93,8 +98,9 @@ class Saved:
     png: bytes
     svg: str
     csv: str
-    spots: tuple[Spot, ...] = ()
-    marks: int = 0
+    width: float
+    hover_points: tuple[HoverPoint, ...] = ()
+    annotations: int = 0
 
     def files(self, folder: Path) -> dict[Path, bytes]:
         """File name to content."""
@@ -107,31 +113,38 @@ class Saved:
 
 def render(name: str, title: str, drawing: Drawing) -> Saved:
     """PNG, SVG and CSV of a drawing."""
-    from bench.report.figures import _style
-
     with _style.context():
         png, svg = io.BytesIO(), io.StringIO()
         drawing.figure.savefig(png, format="png", dpi=_style.DPI, metadata={"Software": None})
         drawing.figure.set_layout_engine(None)  # arranged once; both files are the same picture
-        spots = _spots(drawing)
+        hover_points = _hover_points(drawing)
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         drawing.figure.savefig(svg, format="svg", metadata=nothing)
-    text = re.sub(r"<!--.*?-->\s*", "", svg.getvalue(), flags=re.DOTALL)
-    text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
     return Saved(
-        name=name, title=title, caption=drawing.caption, alt=drawing.alt, png=png.getvalue(), svg=text,
-        csv=drawing.data.to_csv(index=False, lineterminator="\n"), spots=spots,
-        marks=len(drawing.marks),
+        name=name, title=title, caption=drawing.caption, alt=drawing.alt, png=png.getvalue(),
+        svg=_short(svg.getvalue()), hover_points=hover_points, annotations=len(drawing.annotations),
+        csv=drawing.data.to_csv(index=False, lineterminator="\n", float_format=f"%.{CSV_DIGITS}g"),
+        width=float(drawing.figure.get_figwidth()),
     )  # fmt: skip
 
 
-def _spots(drawing: Drawing) -> tuple[Spot, ...]:
-    """Where the marks are on the picture, once everything has its place; thinned evenly beyond `MAX_SPOTS`."""
-    step = -(-len(drawing.marks) // MAX_SPOTS) or 1
+def _short(svg: str) -> str:
+    """Without comments; coordinates in hundredths of a point: what lies beyond differs between processors."""
+    text = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
+    text = re.sub(
+        r'(?<=\s)(?:d|x|y|x1|x2|y1|y2)="[^"]*"|translate\([^)]*\)',
+        lambda found: re.sub(r"-?\d+\.\d{3,}", lambda n: f"{float(n[0]):.2f}", found[0]), text,
+    )  # fmt: skip
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def _hover_points(drawing: Drawing) -> tuple[HoverPoint, ...]:
+    """Where the annotations are on the picture, once everything has its place; thinned evenly beyond the maximum."""
+    step = -(-len(drawing.annotations) // MAX_HOVER_POINTS) or 1
     width, height = drawing.figure.bbox.width, drawing.figure.bbox.height
     found = []
-    for mark in drawing.marks[::step]:
-        text = mark.text if isinstance(mark.text, str) else mark.text()
-        x, y = mark.axes.transData.transform((mark.x, mark.y))
-        found.append(Spot(x=round(x / width, 4), y=round(1 - y / height, 4), text=text, cells=mark.cells))
+    for item in drawing.annotations[::step]:
+        x, y = item.axes.transData.transform((item.x, item.y))
+        place = round(float(x) / width, 4), round(1 - float(y) / height, 4)
+        found.append(HoverPoint(x=place[0], y=place[1], text=item.lines, cells=item.cells))
     return tuple(found)

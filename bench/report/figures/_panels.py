@@ -1,4 +1,4 @@
-"""Panels that the compute and the data-size figures share: marks with intervals, baselines, legend, CSV rows."""
+"""Panels of accuracy against x, one per task: lines with intervals, baselines, published points, legend, caption."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
+from baselines.published import SOURCE
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point
-from bench.core.formatting import plural, short_count
-from bench.report.figures import _reference, _style
-from bench.report.figures._contract import Drawing, Mark, NothingToDraw
-from bench.report.figures._marks import point_text
+from bench.core.formatting import count, flops, interval, plural, short_count
+from bench.report.figures import _style
+from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
 from bench.stats.intervals import Estimate, contents
 
 if TYPE_CHECKING:
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLE_WIDTH = 34  # characters that fit above a panel
-HOW = {"finetune": ", fine-tuned", "linear": ", linear probe", "vtab": ""}  # tasks in a panel's title
+PANEL_HEIGHT, LEGEND_LINE = 3.3, 0.24  # inches
 LEGEND_WIDTH = 0.75  # of a panel's
-MAX_NAMED = 14  # lines a legend can name; beyond that it names families and sizes
-CROWDED = 400  # marks in a panel above which they are drawn small and without intervals' full strength
-RASTER = 200  # marks of a family in a panel above which the SVG holds them as a picture: it stays small and quick
+MAX_NAMED = 14  # lines a legend can name; beyond that it names families
+CROWDED = 300  # points of a family in a panel above which they are small, and a bitmap in the SVG
+HOW = {"finetune": ", fine-tuned", "linear": ", linear probe", "vtab": ""}  # tasks in a panel's title
+UNTRAINED_DASH = (0, (4, 2.5))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,71 +48,81 @@ class Line:
 
 
 @dataclass(kw_only=True)
-class _Collected:
-    """What the panels drew: rows of the CSV, estimates for the caption."""
+class _Drawn:
+    """What the panels hold so far: rows of the CSV, estimates for the caption, what can be pointed at."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     estimates: list[Estimate] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
+    annotations: list[Annotation] = field(default_factory=list)
+
+    def add(
+        self, axes: Axes, evidence: Evidence, line: Line, point: Point, e: Estimate, *, measure: str, panel: str,
+        x: float, at: float,
+    ) -> None:  # fmt: skip
+        """One point of the panel of a measure, whatever the evidence calls it; drawn at `at`, a little off `x`."""
+        kind = "published" if evidence.published else "trained"
+        self.rows.append(_row(panel, kind, line.label, point, e) | {"x": x})
+        text = partial(point_text, evidence, point, measure, e, label=line.label)
+        cells = () if evidence.published else evidence.cells.get(point.variant, ())
+        self.annotations.append(Annotation(axes=axes, x=at, y=100 * e.value, text=text, cells=cells))
 
 
-def panel_measures(evidence: Evidence) -> list[str]:
+def measures_of(evidence: Evidence) -> list[str]:
     """The average of the headline tasks first, then every task, upstream accuracy last."""
-    single = list(evidence.measures)
-    return ([HEADLINE] if len(evidence.headline) > 1 else []) + single
+    return ([HEADLINE] if len(evidence.headline) > 1 else []) + list(evidence.measures)
 
 
 def draw(
     evidence: Evidence, lines: Sequence[Line], *, x_label: str, x_name: str, caption: str, alt: str,
-    dodge: bool = False, reference: Sequence[Line] = (),
+    measures: Sequence[str] = (), reference: Sequence[Line] = (), dodge: bool = False, ticks: Sequence[str] = (),
 ) -> Drawing:  # fmt: skip
-    """Panels of accuracy against x with intervals and baselines, a legend, and a caption that says what they hold.
+    """A panel per measure that any point was scored on.
 
-    With `dodge`, lines that share their x values are drawn a hair apart, so that no interval hides another.
-    `reference` are lines of `evidence.reference`: published points, drawn hollow under the measured ones.
+    Args:
+        x_name: the column of x in the CSV.
+        measures: which to draw, `measures_of` by default.
+        reference: lines of `evidence.reference`: published points, drawn hollow under the measured ones.
+        dodge: lines are drawn a little apart, so that no interval hides another.
+        ticks: names of the places 0, 1, …: x is no number then, and not logarithmic.
     """
     points = [p for line in lines for p in line.points]
-    measures = [m for m in panel_measures(evidence) if any(evidence.estimate(p, m) for p in points)]
-    if not measures:
+    shown = [m for m in measures or measures_of(evidence) if any(evidence.estimate(p, m) for p in points)]
+    if not shown:
         raise NothingToDraw("no scores at any trained point")
-    collected = _Collected()
     if len(lines) <= MAX_NAMED:
         styles = _style.apart([(line.family, line.size) for line in lines])
         lines = [replace(line, style=style) for line, style in zip(lines, styles, strict=True)]
+    families = tuple(dict.fromkeys(line.family for line in lines))
+    xs = [x for line in lines for x in line.x]
+    at = apart([line.x for line in lines], ticks=bool(ticks)) if dodge else [line.x for line in lines]
+    drawn = _Drawn()
     with _style.context():
-        legend_lines = min(len(lines), MAX_NAMED) + 4 + 3 * bool(reference)
-        figure, axes_list, legend_axes = grid(len(measures), legend_lines=legend_lines)
-        families = tuple(dict.fromkeys(line.family for line in lines))
-        xs = [x for line in lines for x in line.x]
-        shift = _dodge(len(lines), max(xs) / min(xs)) if dodge else [1.0] * len(lines)
-        for axes, measure in zip(axes_list, measures, strict=True):
-            _panel(axes, evidence, lines, measure, families, collected, x_name, shift)
-            laid = _reference.overlay(axes, evidence, reference, measure, families, x_name)
-            collected.rows += laid.rows
-            collected.marks += laid.marks
-            _style.plain_log_x(axes, [*xs, *laid.x])
+        figure, panels, legend = grid(len(shown), legend_lines=min(len(lines), MAX_NAMED) + 4 + 3 * bool(reference))
+        for axes, measure in zip(panels, shown, strict=True):
+            low, high = _lines(axes, evidence, list(zip(lines, at, strict=True)), measure, families, drawn)
+            low, high = _pixels(axes, evidence, measure, drawn, low, high)
+            low = _untrained(axes, evidence, lines, measure, families, drawn, low, high)
+            low, high, quoted = _published(axes, evidence, reference, measure, families, drawn, low, high)
+            margin = 0.05 * (high - low) or 1.0
+            axes.set_ylim(max(0.0, low - margin), min(100.5, high + margin))
+            if ticks:
+                axes.set_xticks(range(len(ticks)), ticks)
+                axes.set_xlim(-0.5, len(ticks) - 0.5)
+            else:
+                _style.plain_log_x(axes, [*xs, *quoted])
             axes.set_title(title(evidence, measure, points), fontweight="bold" if measure == HEADLINE else "normal")
             axes.set_ylabel(y_label(evidence, measure))
             axes.set_xlabel(x_label)
-        _legend(legend_axes, evidence, lines, families, reference)
-    shown = _what_is_shown(evidence, measures, collected, lines)
-    return Drawing(
-        figure=figure, data=pd.DataFrame(collected.rows), alt=alt, marks=tuple(collected.marks),
-        caption=" ".join([caption, shown, *_reference.sentences(evidence, measures, reference)]),
-    )  # fmt: skip
+        place_legend(legend, _handles(evidence, lines, families, reference))
+    parts = [caption, *_what_is_shown(evidence, shown, drawn, lines), *_what_is_quoted(evidence, shown, reference)]
+    return Drawing(figure=figure, data=pd.DataFrame(drawn.rows).rename(columns={"x": x_name}), alt=alt,
+                   annotations=tuple(drawn.annotations), caption=" ".join(part for part in parts if part))  # fmt: skip
 
 
-def told_apart(lines: Sequence[Line]) -> str:
+def distinguished(lines: Sequence[Line]) -> str:
     """How lines of one family and size differ, for the caption; "" where none are alike, or where none is named."""
     alike = len(lines) <= MAX_NAMED and any(_style.apart([(line.family, line.size) for line in lines]))
     return "; those of like size and family differ in fill and dash" if alike else ""
-
-
-def baselines(evidence: Evidence) -> str:
-    """The lines that are there for comparison, for the sentence that replaces a picture."""
-    lines = [*(["raw pixels"] if evidence.pixels else []),
-             *(["untrained networks"] if any(s.untrained for s in evidence.series) else [])]  # fmt: skip
-    return f", with {' and '.join(lines)} as baselines" if lines else ""
 
 
 def grid(panels: int, *, legend_lines: int) -> tuple[Figure, list[Axes], Axes]:
@@ -119,104 +130,112 @@ def grid(panels: int, *, legend_lines: int) -> tuple[Figure, list[Axes], Axes]:
     columns = min(3, panels + 1)
     rows = math.ceil(panels / columns)
     strip = panels % columns == 0
-    legend_height = 0.24 * math.ceil(legend_lines / columns) + 0.1
-    height = 3.3 * rows + (legend_height if strip else 0)
-    if rows == 1 and not strip:
-        height = max(height, 0.24 * legend_lines + 0.7)
-    figure = _style.figure(height=height)
-    ratios = [3.3] * rows + ([legend_height] if strip else [])
+    legend_height = LEGEND_LINE * math.ceil(legend_lines / columns) + 0.1
+    height = PANEL_HEIGHT * rows + (legend_height if strip else 0)
     beside = rows == 1 and not strip  # a legend of its own column needs less width than a panel
+    if beside:
+        height = max(height, LEGEND_LINE * legend_lines + 0.7)
+    figure = _style.figure(height=height)
+    ratios = [PANEL_HEIGHT] * rows + ([legend_height] if strip else [])
     widths = [1.0] * (columns - 1) + [LEGEND_WIDTH if beside else 1.0]
-    grid = figure.add_gridspec(len(ratios), columns, height_ratios=ratios, width_ratios=widths)
-    axes = [figure.add_subplot(grid[i // columns, i % columns]) for i in range(panels)]
-    legend = figure.add_subplot(grid[rows, :] if strip else grid[panels // columns, panels % columns])
+    places = figure.add_gridspec(len(ratios), columns, height_ratios=ratios, width_ratios=widths)
+    axes = [figure.add_subplot(places[i // columns, i % columns]) for i in range(panels)]
+    legend = figure.add_subplot(places[rows, :] if strip else places[panels // columns, panels % columns])
     legend.axis("off")
     return figure, axes, legend
 
 
-def _panel(
-    axes: Axes, evidence: Evidence, lines: Sequence[Line], measure: str, families: tuple[str, ...],
-    collected: _Collected, x_name: str, shift: Sequence[float],
-) -> None:  # fmt: skip
-    tops: list[float] = []
-    for order, family in enumerate(families):  # one collection per family: thousands of points stay quick to draw
-        marks: list[tuple[float, float, float, float]] = []  # x, accuracy, half-width, diameter
-        paths, dashes = [], []
+def place_legend(axes: Axes, handles: Sequence[Any]) -> None:
+    """A legend in the free place or strip that `grid` left for it."""
+    place = axes.get_subplotspec()
+    wide = place is not None and len(place.colspan) > 1
+    axes.legend(handles=handles, loc="center" if wide else "center left", ncols=3 if wide else 1, borderaxespad=0.0,
+                bbox_to_anchor=(0.5, 0.5) if wide else (0.0, 0.5), handlelength=2.2, labelspacing=0.45)  # fmt: skip
+
+
+def apart(lines: Sequence[Sequence[float]], *, ticks: bool = False) -> list[list[float]]:
+    """The x of every line, moved so that lines lie 1 % of a logarithmic axis apart, or all of many within a tenth of
+    it; with ticks at 0, 1, … within a third of the way to the next."""
+    gaps = max(1, len(lines) - 1)
+    places = [number - (len(lines) - 1) / 2 for number in range(len(lines))]
+    if ticks:
+        return [[x + 0.36 * place / gaps for x in xs] for xs, place in zip(lines, places, strict=True)]
+    span, step = max(map(max, lines)) / min(map(min, lines)), min(0.011, 0.1 / gaps)
+    return [[x * span ** (step * place) for x in xs] for xs, place in zip(lines, places, strict=True)]
+
+
+# -- one panel -------------------------------------------------------------------------------------------------------
+
+
+def _lines(
+    axes: Axes, evidence: Evidence, lines: Sequence[tuple[Line, Sequence[float]]], measure: str,
+    families: Sequence[str], drawn: _Drawn,
+) -> tuple[float, float]:  # fmt: skip
+    """Every line with its points and intervals; the range of y. One collection per family: thousands are quick."""
+    ends: list[float] = []
+    for order, family in enumerate(families):
         colour, marker = _style.look(family, families)
-        for line, factor in zip(lines, shift, strict=True):
-            places = zip(line.x, line.points, strict=True)
-            found = [(x, p, e) for x, p in places if (e := evidence.estimate(p, measure))]
-            if line.family != family or not found:
+        points: list[tuple[float, float, float, float]] = []  # x, accuracy, half-width, diameter
+        paths, dashes = [], []
+        for line, xs in lines:
+            found = [(x, at, p, e) for x, at, p in zip(line.x, xs, line.points, strict=True)
+                     if line.family == family and (e := evidence.estimate(p, measure))]  # fmt: skip
+            if not found:
                 continue
-            mine = [(x * factor, 100 * e.value, 100 * e.half, line.size) for x, _, e in found]
-            paths.append([(x, y) for x, y, _, _ in mine])
+            paths.append([(at, 100 * e.value) for _, at, _, e in found])
             dashes.append(_style.DASHES[line.style])
-            marks += mine
+            points += [(at, 100 * e.value, 100 * e.half, line.size) for _, at, _, e in found]
             if line.style:
-                axes.plot([x for x, *_ in mine], [y for _, y, *_ in mine], linestyle="", marker=marker, color=colour,
+                axes.plot(*zip(*paths[-1], strict=True), linestyle="", marker=marker, color=colour, zorder=4,
                           markersize=line.size, fillstyle=_style.FILLS[line.style], markerfacecoloralt="white",
-                          zorder=4)  # fmt: skip
-            kind = "published" if evidence.published else "trained"
-            for mark_x, point, e in found:
-                collected.rows.append(_row(measure, kind, line.label, point, e) | {x_name: mark_x})
-                collected.estimates.append(e)
-                text = partial(point_text, evidence, point, measure, e, label=line.label)
-                cells = () if evidence.published else evidence.cells.get(point.variant, ())
-                collected.marks.append(Mark(axes=axes, x=mark_x * factor, y=100 * e.value, text=text, cells=cells))
-        if marks:
-            _marks(axes, paths, dashes, np.asarray(marks), (colour, marker), order, hollow=evidence.published)
-            tops += [y + sign * half for _, y, half, _ in marks for sign in (-1, 1)]
-    low, high = min(tops), max(tops)
-    low, high = _pixel_line(axes, evidence, measure, collected, x_name, low, high)
-    low = _untrained_lines(axes, evidence, lines, measure, families, collected, x_name, low, high)
-    margin = 0.05 * (high - low)
-    axes.set_ylim(max(0, low - margin), min(100.5, high + margin))
+                          )  # fmt: skip
+            for x, at, point, e in found:
+                drawn.estimates.append(e)
+                drawn.add(axes, evidence, line, point, e, measure=measure, panel=measure, x=x, at=at)
+        if points:
+            _family(axes, paths, dashes, np.asarray(points), (colour, marker), order, hollow=evidence.published)
+            ends += [y + sign * half for _, y, half, _ in points for sign in (-1, 1)]
+    return min(ends), max(ends)
 
 
-def _marks(
-    axes: Axes, paths: list[Any], dashes: list[Any], marks: np.ndarray, look: tuple[str, str], order: int, *,
+def _family(
+    axes: Axes, paths: Sequence[Any], dashes: Sequence[Any], points: np.ndarray, look: tuple[str, str], order: int, *,
     hollow: bool,
 ) -> None:  # fmt: skip
     """Faint lines, intervals and markers of one family."""
-    colour, marker = look
-    x, y, half, size = marks.T
-    above = 3 + 0.01 * order
-    crowded, raster = len(marks) > CROWDED, len(marks) > RASTER
+    (colour, marker), (x, y, half, size) = look, points.T
+    above, crowded = 3 + 0.01 * order, len(points) > CROWDED
     axes.add_collection(LineCollection(paths, colors=colour, linewidths=0.5 if crowded else 1.1, linestyles=dashes,
-                                       alpha=0.2 if crowded else 0.45, zorder=2, rasterized=raster))  # fmt: skip
+                                       alpha=0.2 if crowded else 0.45, zorder=2, rasterized=crowded))  # fmt: skip
     ends = np.stack([y - half, y + half, np.full(len(y), np.nan)], axis=1)  # one path with gaps: quick to draw
     axes.plot(np.repeat(x, 3), ends.ravel(), color=colour, linewidth=0.5 if crowded else 1.1, solid_capstyle="butt",
-              alpha=0.35 if crowded else 1.0, zorder=above, rasterized=raster)  # fmt: skip
+              alpha=0.35 if crowded else 1.0, zorder=above, rasterized=crowded)  # fmt: skip
     axes.scatter(
         x, y, s=(size * (0.6 if crowded else 1.0)) ** 2, c="white" if hollow else colour, marker=marker,
         edgecolors=colour if hollow else "white", linewidths=1.3 if hollow else 0.3 if crowded else 0.7,
-        zorder=above + 0.005, rasterized=raster,
+        zorder=above + 0.005, rasterized=crowded,
     )  # fmt: skip
 
 
-def _dodge(lines: int, span: float) -> list[float]:
-    """Factors on x that set lines 1 % of the axis apart, or all of many within a tenth of it."""
-    step = min(0.011, 0.1 / max(1, lines - 1))
-    return [span ** (step * (i - (lines - 1) / 2)) for i in range(lines)]
-
-
-def _pixel_line(
-    axes: Axes, evidence: Evidence, measure: str, collected: _Collected, x_name: str, low: float, high: float
+def _pixels(
+    axes: Axes, evidence: Evidence, measure: str, drawn: _Drawn, low: float, high: float
 ) -> tuple[float, float]:
+    """The same probe on raw pixels, with its interval; the range of y with it."""
     e = evidence.estimate(evidence.pixels, measure)
     if e is None or evidence.pixels is None:
         return low, high
     axes.axhspan(100 * e.low, 100 * e.high, color="#000000", alpha=0.07, linewidth=0, zorder=0)
     axes.axhline(100 * e.value, color=_style.PIXELS_COLOUR, linestyle="-.", linewidth=1.2, zorder=1)
-    collected.rows.append(_row(measure, "raw pixels", "raw pixels", evidence.pixels, e) | {x_name: math.nan})
+    drawn.rows.append(_row(measure, "raw pixels", "raw pixels", evidence.pixels, e) | {"x": math.nan})
     return min(low, 100 * e.value), max(high, 100 * e.value)
 
 
-def _untrained_lines(
-    axes: Axes, evidence: Evidence, lines: Sequence[Line], measure: str, families: tuple[str, ...],
-    collected: _Collected, x_name: str, low: float, high: float,
+def _untrained(
+    axes: Axes, evidence: Evidence, lines: Sequence[Line], measure: str, families: Sequence[str], drawn: _Drawn,
+    low: float, high: float,
 ) -> float:  # fmt: skip
-    """A dashed line per family: the mean over its untrained networks. One far below the panel is written instead."""
+    """A dashed line per family: the mean over its untrained networks. One far below the panel is written instead.
+    Returns the low end of y."""
     below, lowest = [], low
     for family in families:
         variants = {p.variant for line in lines if line.family == family for p in line.points}
@@ -225,14 +244,14 @@ def _untrained_lines(
         if not found:
             continue
         value = 100 * float(np.mean([e.value for e in found.values()]))
-        row = {"measure": measure, "kind": "untrained", "series": f"untrained {family} (mean of {len(found)} models)",
-               "family": family, "accuracy": value / 100, x_name: math.nan}  # fmt: skip
-        collected.rows.append(row)
+        drawn.rows.append({"measure": measure, "kind": "untrained", "family": family, "accuracy": value / 100,
+                           "series": f"untrained {family} (mean of {len(found)} models)", "x": math.nan})  # fmt: skip
         if value < low - 0.3 * (high - low):  # the panel is for the trained models: do not squeeze them
             below.append(f"{family} {value:.0f} %")
             continue
         lowest = min(lowest, value)
-        axes.axhline(value, color=_style.look(family, families)[0], linestyle=(0, (4, 2.5)), linewidth=1.2, zorder=1)
+        colour, _ = _style.look(family, families)
+        axes.axhline(value, color=colour, linestyle=UNTRAINED_DASH, linewidth=1.2, zorder=1)
     if below:
         axes.text(
             0.98, 0.02, "untrained, below:\n" + ", ".join(below), transform=axes.transAxes, ha="right", va="bottom",
@@ -242,38 +261,88 @@ def _untrained_lines(
     return lowest
 
 
-def _legend(
-    axes: Axes, evidence: Evidence, lines: Sequence[Line], families: tuple[str, ...], reference: Sequence[Line]
-) -> None:
+def _published(
+    axes: Axes, evidence: Evidence, lines: Sequence[Line], measure: str, families: Sequence[str], drawn: _Drawn,
+    low: float, high: float,
+) -> tuple[float, float, list[float]]:  # fmt: skip
+    """Published points of the same measure, hollow and grey; the range of y with them, and their x."""
+    theirs, published, quoted = counterpart(evidence, measure), evidence.reference, []
+    for line in lines if theirs and published else ():
+        assert theirs and published
+        found = [(x, p, e) for x, p in zip(line.x, line.points, strict=True) if (e := published.estimate(p, theirs))]
+        if not found:
+            continue
+        quoted += [x for x, _, _ in found]
+        values = [100 * e.value for _, _, e in found]
+        axes.plot([x for x, _, _ in found], values, **_published_look(line.family, families), markersize=line.size,
+                  zorder=1.5)  # fmt: skip
+        for x, point, e in found:
+            drawn.add(axes, published, line, point, e, measure=theirs, panel=measure, x=x, at=x)
+        low, high = min(low, *values), max(high, *values)
+    return low, high, quoted
+
+
+def _published_look(family: str, families: Sequence[str]) -> dict[str, Any]:
+    grey = _style.PUBLISHED_COLOUR
+    return {"color": grey, "linestyle": ":", "linewidth": 0.9, "marker": _style.look(family, families)[1],
+            "markerfacecolor": "none", "markeredgecolor": grey, "markeredgewidth": 1.0}  # fmt: skip
+
+
+def counterpart(evidence: Evidence, measure: str) -> str | None:
+    """The published measure that belongs beside a measured one: the average beside the average, else the same set."""
+    published = evidence.reference
+    if published is None or measure == UPSTREAM:
+        return None
+    if measure == HEADLINE:
+        return HEADLINE
+    return next((m for m in published.measures if _set(m) == _set(measure)), None)
+
+
+def _handles(
+    evidence: Evidence, lines: Sequence[Line], families: Sequence[str], reference: Sequence[Line]
+) -> list[Line2D]:
+    """Entries of the legend."""
     handles = []
-    named = len(lines) <= MAX_NAMED
     for family in families:
         colour, marker = _style.look(family, families)
         members = [line for line in lines if line.family == family]
-        sizes = [(line.size, line.style, f"{line.label}, {short_count(line.points[-1].params)} params")
-                 for line in members]  # fmt: skip
-        for size, style, label in sizes if named else [(7.0, 0, f"{family} ({plural(len(members), 'model')})")]:
+        entries = [(line.size, line.style, f"{line.label}, {short_count(line.points[-1].params)} params")
+                   for line in members]  # fmt: skip
+        if len(lines) > MAX_NAMED:
+            entries = [(7.0, 0, f"{family} ({plural(len(members), 'model')})")]
+        for size, style, label in entries:
+            hollow = evidence.published and not style
             handles.append(Line2D(
-                [], [], color=colour, marker=marker, markersize=size, linewidth=1.1, label=label,
-                linestyle=_style.DASHES[style], fillstyle=_style.FILLS[style], markerfacecoloralt="white",
-                markerfacecolor="white" if evidence.published and not style else colour,
+                [], [], color=colour, marker=marker, markersize=size, linewidth=1.1, markerfacecoloralt="white",
+                label=label.removesuffix(", – params"), linestyle=_style.DASHES[style], fillstyle=_style.FILLS[style],
+                markerfacecolor="white" if hollow else colour,
                 markeredgecolor=colour if evidence.published or style else "white",
             ))  # fmt: skip
-    handles += _reference.handles(evidence, reference, families)
+    handles += [Line2D([], [], **_published_look(family, families), markersize=7.0, label=f"{family}, published")
+                for family in dict.fromkeys(line.family for line in reference)]  # fmt: skip
     if evidence.pixels:
         handles.append(Line2D([], [], color=_style.PIXELS_COLOUR, linestyle="-.", linewidth=1.2, label="raw pixels"))
     if any(series.untrained for series in evidence.series):
-        handles.append(Line2D([], [], color="#777777", linestyle=(0, (4, 2.5)), linewidth=1.2,
+        handles.append(Line2D([], [], color="#777777", linestyle=UNTRAINED_DASH, linewidth=1.2,
                               label="untrained, mean of the family"))  # fmt: skip
-    place_legend(axes, handles)
+    return handles
 
 
-def place_legend(axes: Axes, handles: Sequence[Line2D]) -> None:
-    """A legend in the free place or strip that `grid` left for it."""
-    place = axes.get_subplotspec()
-    wide = place is not None and len(place.colspan) > 1
-    axes.legend(handles=handles, loc="center" if wide else "center left", ncols=3 if wide else 1, borderaxespad=0.0,
-                bbox_to_anchor=(0.5, 0.5) if wide else (0.0, 0.5), handlelength=2.2, labelspacing=0.45)  # fmt: skip
+# -- words and numbers -----------------------------------------------------------------------------------------------
+
+
+def point_text(evidence: Evidence, point: Point, measure: str, e: Estimate, *, label: str) -> str:
+    """The run: model, size, data, compute; then its score with interval and n. Lines of plain text."""
+    size = f" ({short_count(point.params)} parameters)" if point.params == point.params else ""
+    lines = [
+        f"{label}{size}",
+        f"{count(point.unique_images)} images of {point.data}"
+        + (f", {count(point.images_seen)} seen" if point.epochs == point.epochs else ""),
+        f"{flops(point.train_flops)} of training" if point.train_flops > 0 else "",
+        f"{evidence.name(measure, [point])}: {interval(e.value, e.half)} %",
+        "published" if evidence.published else e.counts,
+    ]
+    return "\n".join(line for line in lines if line)
 
 
 def title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:
@@ -296,47 +365,62 @@ def y_label(evidence: Evidence, measure: str) -> str:
     """What an accuracy axis shows."""
     if measure == UPSTREAM:
         return "Upstream accuracy [%]"
-    few_shot = evidence.shots and not any(":" in part for part in evidence.parts(measure))
     for start, how in (("finetune", "Fine-tuned"), ("linear:", "Linear-probe")):
         if all(part.startswith(start) for part in evidence.parts(measure)):
             return f"{how} accuracy [%]"
+    few_shot = evidence.shots and not any(":" in part for part in evidence.parts(measure))
     return f"{evidence.shots}-shot accuracy [%]" if few_shot else "Accuracy [%]"
 
 
 def _row(measure: str, kind: str, label: str, point: Point, e: Estimate) -> dict[str, Any]:
     return {
-        "measure": measure, "kind": kind, "series": label, "family": point.family, "params": point.params,
-        "params_body": point.params_body, "num_images": point.num_images, "unique_images": point.unique_images,
-        "images_seen": point.images_seen,
-        "train_flops": point.train_flops, "accuracy": e.value, "low": e.low, "high": e.high, "seeds": e.num_seeds,
-        "draws": e.num_draws, "test_images": e.num_test, "excluded": "; ".join(e.excluded),
+        "measure": measure, "kind": kind, "series": label, "family": point.family, "upstream": point.data,
+        "params": point.params, "params_body": point.params_body, "num_images": point.num_images,
+        "unique_images": point.unique_images, "images_seen": point.images_seen, "train_flops": point.train_flops,
+        "accuracy": e.value, "low": e.low, "high": e.high, "seeds": e.num_seeds, "draws": e.num_draws,
+        "test_images": e.num_test, "excluded": "; ".join(e.excluded),
     }  # fmt: skip
 
 
-def _what_is_shown(
-    evidence: Evidence, measures: Sequence[str], collected: _Collected, lines: Sequence[Line]
-) -> str:
-    estimates = collected.estimates
+def _what_is_shown(evidence: Evidence, measures: Sequence[str], drawn: _Drawn, lines: Sequence[Line]) -> list[str]:
+    """Sentences: images, tasks, n, and what the intervals contain."""
+    names = map(_set, evidence.headline) if evidence.published else evidence.headline
+    average = f"The average is over {', '.join(names)}." if HEADLINE in measures else ""
     if evidence.published:
-        return _reference.what_is_quoted(evidence, measures, estimates)
-    seeds = _span([e.num_seeds for e in estimates], "training seed")
-    draws = _span([e.num_draws for e in estimates if e.num_draws], "few-shot draw" if evidence.shots else "draw")
+        quoted = f"Hollow: published points, quoted from {SOURCE}, nothing measured here."
+        return [quoted, average, contents(drawn.estimates)]
+    seeds = _span([e.num_seeds for e in drawn.estimates], "training seed")
+    draws = _span([e.num_draws for e in drawn.estimates if e.num_draws], "few-shot draw" if evidence.shots else "draw")
     tests = []
     for measure in measures:
         if measure not in (HEADLINE, FAR):
-            rows = [r for r in collected.rows if r["measure"] == measure]
-            sizes = sorted({int(r["test_images"]) for r in rows if "test_images" in r})
-            tests.append(f"{measure} {sizes[0]:,}" if sizes else measure)
-    upstream_kinds = sorted({f"{p.data} ({p.kind})" for line in lines for p in line.points})
-    shots = f"{evidence.shots}-shot linear probe. " if evidence.shots else ""
-    average = f"The average is over {', '.join(evidence.headline)}. " if HEADLINE in measures else ""
+            sizes = [int(r["test_images"]) for r in drawn.rows if r["measure"] == measure and "test_images" in r]
+            tests.append(f"{measure} {min(sizes):,}" if sizes else measure)
+    upstream = sorted({f"{p.data} ({p.kind})" for line in lines for p in line.points})
     trained_on = [(p.data, p.num_images) for line in lines for p in line.points]
-    return (
-        f"Pre-training images: {', '.join(upstream_kinds)}. {shots}{average}n: {seeds}"
-        + (f" × {draws}" if draws else "")
-        + f"; test images: {', '.join(tests)}. {contents(estimates, trained_on=trained_on)} Models share draws and "
-        "test images, so differences between them are surer than overlapping bars suggest."
-    )
+    return [
+        f"Pre-training images: {', '.join(upstream)}.",
+        f"{evidence.shots}-shot linear probe." if evidence.shots else "",
+        average,
+        f"n: {' × '.join(filter(None, (seeds, draws)))}; test images: {', '.join(tests)}.",
+        contents(drawn.estimates, trained_on=trained_on),
+        "Models share draws and test images, so their differences are surer than overlapping bars suggest.",
+    ]
+
+
+def _what_is_quoted(evidence: Evidence, measures: Sequence[str], lines: Sequence[Line]) -> list[str]:
+    """What the published points under the measured ones are."""
+    published = evidence.reference
+    shown = [m for m in measures if counterpart(evidence, m)] if lines else []
+    if published is None or not shown:
+        return []
+    average = f"in the average panel they are means over {', '.join(map(_set, published.headline))}: other tasks"
+    text = f"Hollow, grey: published points ({SOURCE}), fine-tuned at full scale"
+    return [f"{text}; {average}." if HEADLINE in shown else f"{text}."]
+
+
+def _set(measure: str) -> str:
+    return measure.rpartition(":")[2]
 
 
 def _span(values: Sequence[int], noun: str) -> str:
@@ -344,4 +428,3 @@ def _span(values: Sequence[int], noun: str) -> str:
         return ""
     low, high = min(values), max(values)
     return plural(low, noun) if low == high else f"{low}–{high} {noun}s"
-

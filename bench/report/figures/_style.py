@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import matplotlib
 import numpy as np
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 DPI = 144
 WIDTH = 11.0  # inches; a README shows it about 830 px wide, so 11 pt text stays legible
-PIXELS_COLOUR = "#000000"
+PIXELS_COLOUR, PUBLISHED_COLOUR = "#000000", "#8A8A8A"
 FAMILIES = {  # Okabe-Ito colours: told apart with any colour vision, and by marker in print
     "ViT": ("#0072B2", "o"),
     "Hybrid": ("#009E73", "^"),
@@ -85,6 +86,15 @@ def look(family: str, families: Iterable[str]) -> tuple[str, str]:
     return SPARE[unknown.index(family) % len(SPARE)] if family in unknown else SPARE[-1]
 
 
+def shade(colour: str, number: int, members: int) -> tuple[float, float, float]:
+    """The colour of member `number` of a family's `members`: from light over the family's own to dark."""
+    place = 1.0 if members == 1 else number / (members - 1)
+    base = np.asarray(to_rgb(colour))
+    mixed = base + (1 - base) * 0.55 * (1 - place) if place < 1 else base * 0.8
+    red, green, blue = (float(value) for value in mixed)
+    return red, green, blue
+
+
 def marker_sizes(values: Sequence[float], *, smallest: float = 4.5, largest: float = 10.5) -> list[float]:
     """Marker diameters in points, by the logarithm of `values`."""
     logs = np.log(np.maximum(np.nan_to_num(np.asarray(values, dtype=float), nan=1.0), 1.0))
@@ -104,9 +114,10 @@ def apart(lines: Sequence[tuple[str, float]]) -> list[int]:
     return chosen
 
 
-def plain_log_x(axes: Axes, values: Sequence[float]) -> None:
-    """A logarithmic x axis around `values` with plain numbers: at the values themselves if they are few and spaced,
-    else at 1, 2, 5 or 1, 3 or powers of ten."""
+def plain_log_x(axes: Axes, values: Sequence[float], *, text: Callable[[float], str] | None = None) -> None:
+    """A logarithmic x axis around `values` with plain numbers (`tick_text`, or `text`): at the values themselves if
+    they are few and spaced, else at 1, 2, 5 or 1, 3 or powers of ten."""
+    shown = text or tick_text
     margin = max(1.3, (max(values) / min(values)) ** 0.04)  # 4 % of a long axis
     low, high = min(values) / margin, max(values) * margin
     axes.set_xscale("log")
@@ -116,7 +127,7 @@ def plain_log_x(axes: Axes, values: Sequence[float]) -> None:
     ticks = distinct if len(distinct) <= 6 and spaced else _round_ticks(low, high, distinct)
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tick_text(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: shown(value)))
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 

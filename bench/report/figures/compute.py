@@ -21,16 +21,21 @@ def draw(evidence: Evidence) -> Drawing:
     flops = [p.train_flops for s in [*series, *quoted] for p in s.points if p.train_flops > 0]
     scale, unit = flop_unit((min(flops) * max(flops)) ** 0.5) if not quoted else (1.0, "FLOP")  # decades: ticks say k…E
     lines, reference = _lines(series, scale), _lines(quoted, scale)
-    counted = "convolutions without zero-padded taps" if evidence.convention == "paper" else "dense convolutions"
-    ended = "" if evidence.published else "; each point is cooled down to zero learning rate"
     return _panels.draw(
         evidence, lines, reference=reference, x_label=f"Pre-training compute [{unit}s]", x_name=f"compute_{unit}s",
         caption=(
             "Faint lines join one model's horizons (they are not fits); larger markers are larger models"
-            f"{_panels.told_apart(lines)}. Compute: forward and backward, 2 FLOPs per multiply-add, {counted}{ended}."
+            f"{_panels.distinguished(lines)}. {counted(evidence)}"
         ),
-        alt=f"{TITLE}: {len(lines)} models, one panel per task{_panels.baselines(evidence)}.",
+        alt=f"{TITLE}: {len(lines)} models, one panel per task.",
     )  # fmt: skip
+
+
+def counted(evidence: Evidence) -> str:
+    """What the axis of compute counts."""
+    convention = "convolutions without zero-padded taps" if evidence.convention == "paper" else "dense convolutions"
+    ended = "" if evidence.published else "; each point is cooled down to zero learning rate"
+    return f"Compute: forward and backward, 2 FLOPs per multiply-add, {convention}{ended}."
 
 
 def _with_compute(evidence: Evidence) -> list[Series]:

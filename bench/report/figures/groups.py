@@ -12,9 +12,8 @@ from bench.analysis.evidence import Evidence, Series
 from bench.analysis.vtab import groups_of, means
 from bench.core.formatting import join
 from bench.report.comparison import longest
-from bench.report.figures import _style
-from bench.report.figures._contract import Drawing, Mark, NothingToDraw
-from bench.report.figures._marks import point_text
+from bench.report.figures import _panels, _style
+from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
 from bench.stats.intervals import Estimate, contents
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ FULL = {"natural": "Natural", "specialised": "Specialised", "structured": "Struc
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A panel for all tasks and one per group; a mark per model at its longest horizon, models with most compute."""
+    """A panel for all tasks and one per group; a point per model at its longest horizon, models with most compute."""
     groups = groups_of(evidence)
     if not groups:
         raise NothingToDraw("no task with groups (vtab) was scored")
@@ -37,7 +36,7 @@ def draw(evidence: Evidence) -> Drawing:
     if not series:
         raise NothingToDraw("no model has a score on every task")
     rows: list[dict[str, Any]] = []
-    marks: list[Mark] = []
+    annotations: list[Annotation] = []
     found: list[Estimate] = []
     with _style.context():
         figure = _style.figure(height=4.6)
@@ -48,15 +47,15 @@ def draw(evidence: Evidence) -> Drawing:
                 found.append(e)
                 rows.append({"group": title, "series": s.label, "family": s.family, "tasks": len(members),
                              "accuracy": e.value, "low": e.low, "high": e.high, "seeds": e.num_seeds})  # fmt: skip
-                text = point_text(evidence, s.last, title, e, label=s.label)
+                text = _panels.point_text(evidence, s.last, title, e, label=s.label)
                 cells = () if evidence.published else evidence.cells.get(s.variant, ())
-                marks.append(Mark(axes=axes, x=place, y=100 * e.value, text=text, cells=cells))
+                annotations.append(Annotation(axes=axes, x=place, y=100 * e.value, text=text, cells=cells))
             _points(axes, series, [at[s.last.key] for s in series], hollow=evidence.published)
             axes.set_title(title)
             axes.set_ylabel("Accuracy [%]" if len(rows) == len(series) else "")
     quoted = "Hollow: published, nothing measured here. " if evidence.published else ""
     return Drawing(
-        figure=figure, data=pd.DataFrame(rows), marks=tuple(marks),
+        figure=figure, data=pd.DataFrame(rows), annotations=tuple(annotations),
         caption=f"{quoted}Plain means over tasks: {join([f'{g} {len(m)}' for g, m in groups.items()])}. Each "
         f"panel has its own range of accuracies. {contents(found)}",
         alt=f"{TITLE}: {len(series)} models, {len(panels)} panels.",
@@ -64,7 +63,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _points(axes: Axes, series: Sequence[Series], estimates: Sequence[Estimate], *, hollow: bool) -> None:
-    """A mark with its interval per model."""
+    """A point with its interval per model."""
     families = [s.family for s in series]
     for place, (s, e) in enumerate(zip(series, estimates, strict=True)):
         colour, marker = _style.look(s.family, families)

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 
 from bench.analysis.curves import Curve, curve_of
 from bench.analysis.evidence import Evidence, Series
 from bench.core.formatting import count, plural
 from bench.report.figures import _panels, _style
-from bench.report.figures._contract import Drawing, Mark, NothingToDraw
+from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,16 +32,16 @@ def draw(evidence: Evidence) -> Drawing:
     chosen = {family: _spread(members) for family, members in everything.items()}
     shown, total = (sum(map(len, found.values())) for found in (chosen, everything))
     rows: list[dict[str, Any]] = []
-    marks: list[Mark] = []
+    annotations: list[Annotation] = []
     with _style.context():
         figure, panels, legend = _panels.grid(len(chosen), legend_lines=min(shown + 2, 16))
         handles = []
         for axes, (family, members) in zip(panels, chosen.items(), strict=True):
             colour, _ = _style.look(family, chosen)
             for number, (series, curves) in enumerate(members):
-                shade = _shade(colour, number, len(members))
+                shade = _style.shade(colour, number, len(members))
                 handles.append(Line2D([], [], color=shade, linewidth=1.8, label=series.label))
-                _lines(axes, series, curves, shade, rows, marks)
+                _lines(axes, series, curves, shade, rows, annotations)
             axes.set_title(family)
             axes.set_xlabel("Images seen")
             axes.set_ylabel("Training loss [nats]")
@@ -53,7 +52,8 @@ def draw(evidence: Evidence) -> Drawing:
                     Line2D([], [], color="#555555", linewidth=1.2, linestyle=DASH, label="cool-down")]  # fmt: skip
         _panels.place_legend(legend, handles)
     return Drawing(
-        figure=figure, data=pd.DataFrame(rows), marks=tuple(marks), alt=f"{TITLE}: {plural(shown, 'model')}.",
+        figure=figure, data=pd.DataFrame(rows), annotations=tuple(annotations),
+        alt=f"{TITLE}: {plural(shown, 'model')}.",
         caption="Each point is the mean training loss since the point before, augmentation included: not an accuracy, "
         "and not comparable between recipes. Every seed is a line of its own; no interval is drawn."
         + (f" {plural(total - shown, 'more model')} not drawn." if total > shown else ""),
@@ -74,7 +74,7 @@ def _curves(evidence: Evidence) -> dict[str, list[Member]]:
 
 def _lines(
     axes: Axes, series: Series, curves: Sequence[tuple[str, Curve]], shade: Any, rows: list[dict[str, Any]],
-    marks: list[Mark],
+    annotations: list[Annotation],
 ) -> None:  # fmt: skip
     """The curves of one model: the first seed strong, the others thin."""
     for seed, (name, curve) in enumerate(curves):
@@ -85,7 +85,7 @@ def _lines(
                       "images_seen": x, "loss": y} for x, y in zip(images, losses, strict=True)]  # fmt: skip
             what = "trunk" if horizon is None else f"cool-down at {count(horizon)} images"
             text = f"{series.label}\n{what}\nloss {losses[-1]:.3f} after {count(images[-1])} images"
-            marks.append(Mark(axes=axes, x=images[-1], y=losses[-1], text=text, cells=(name,)))
+            annotations.append(Annotation(axes=axes, x=images[-1], y=losses[-1], text=text, cells=(name,)))
 
 
 def _spread(members: list[Member]) -> list[Member]:
@@ -93,12 +93,3 @@ def _spread(members: list[Member]) -> list[Member]:
     if len(members) <= MAX_MODELS:
         return members
     return [members[round(place)] for place in np.linspace(0, len(members) - 1, MAX_MODELS)]
-
-
-def _shade(colour: str, number: int, members: int) -> tuple[float, float, float]:
-    """From a light to the full family colour, and on to a dark one."""
-    place = 1.0 if members == 1 else number / (members - 1)
-    base = np.asarray(to_rgb(colour))
-    mixed = base + (1 - base) * 0.55 * (1 - place) if place < 1 else base * 0.8
-    red, green, blue = (float(value) for value in mixed)
-    return red, green, blue

@@ -1,0 +1,138 @@
+"""Every fitted law of a study: as data for fits.json and its figure, and as labelled text for the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from bench.analysis.evidence import Evidence
+from bench.analysis.laws import COMPUTE, IMAGES, Law, laws, why_not
+from bench.core.formatting import join, significant
+from bench.stats import bootstrap, diagnostics
+
+CURVE = 41  # places at which a curve is given
+REACH = 3.0  # how far beyond the largest run a curve is drawn
+DIGITS = 4  # significant: an optimiser's last steps differ between processors
+FLAT = 1e-8  # a gradient below it is rounding noise
+AXES = {COMPUTE: "compute", IMAGES: "distinct images"}  # in sentences
+
+
+def cards(evidence: Evidence) -> list[dict[str, Any]]:
+    """One dictionary per family and axis that allow a law, numbers rounded.
+
+    Keys: family, axis ("compute" in FLOP or "images"), measure, y (what is fitted), card (see `Fit.card`), level,
+    parameters ({name: {value, within: [low, high]}}), forms_tried, frontier ({x, error} per point, corrected), runs
+    (the same of what was fitted, one per seed), selection_bias (mean correction for choosing the best), lack_of_fit
+    (p and largest deviation from group means; None where nothing was repeated), warnings,
+    curve ({x, y, within, total, beyond}).
+    """
+    if not evidence.headline:
+        return []
+    if "cards" not in evidence.cache:
+        evidence.cache["cards"] = [
+            rounded(_card(evidence, law)) for axis in AXES for law in laws(evidence, axis=axis).values()
+        ]
+    return list(evidence.cache["cards"])
+
+
+def missing(evidence: Evidence) -> list[str]:
+    """Sentences: which family has no law on which axis, and why."""
+    if not evidence.headline:
+        return []
+    return [f"No law of error against {AXES[axis]} for {family}: {reason.rstrip('.')}."
+            for axis in AXES for family, reason in why_not(evidence, axis=axis).items()]  # fmt: skip
+
+
+def rounded(value: Any) -> Any:
+    """JSON types with `DIGITS` significant digits; what is not finite becomes None."""
+    if isinstance(value, Mapping):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return value
+
+
+def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
+    made = law.within.fit
+    ends = law.within.parameters()
+    x, y = law.frontier
+    card = made.card()
+    card["gradient_below"] = 10.0 ** math.ceil(math.log10(max(float(card.pop("largest_gradient")), FLAT)))  # type: ignore[arg-type]
+    return {
+        "family": law.family, "axis": law.axis, "measure": law.measure, "y": "1 - accuracy", "card": card,
+        "level": bootstrap.LEVEL, "resampling": law.within.method,
+        "parameters": {name: {"value": value, "within": list(ends[name])} for name, value in made.parameters.items()},
+        "forms_tried": [{"form": r.form.name, "extrapolation_rms_log": r.extrapolation_rmse, "rollouts": r.rollouts}
+                        for r in law.ranked],
+        "total_over": sorted({f"{r.fit.form.name}, {r.fit.loss}" for r in law.every}),
+        "frontier": [{"x": float(a), "error": float(b)} for a, b in zip(x, y, strict=True)],
+        "runs": [{"x": float(a), "error": float(b)} for a, b in zip(made.points.x[0], made.points.y, strict=True)],
+        "points_tried": law.tried, "selection_bias": law.bias,
+        "lack_of_fit": None if law.lack_of_fit is None else asdict(law.lack_of_fit) | {"fails": law.lack_of_fit.fails},
+        "warnings": _warnings(evidence, law), "curve": _curve(law),
+    }  # fmt: skip
+
+
+def _warnings(evidence: Evidence, law: Law) -> list[str]:
+    """What makes this law worth less than it looks."""
+    repeated = any(len(p.seeds) > 1 for p in law.places)
+    found = diagnostics.warnings(law.within.fit, repeated=repeated) + diagnostics.check_errors(law.within.fit.points)
+    most = max(p.epochs for p in law.places)
+    if law.axis == COMPUTE and most > diagnostics.MAX_EPOCHS and not evidence.published:
+        found.append(f"Data were repeated up to {most:.0f} times: the law holds for this many distinct images only.")
+    if law.lack_of_fit is not None and law.lack_of_fit.fails:
+        found.append(f"Lack of fit: the law misses a group mean by {law.lack_of_fit.worst:.0%} of its error.")
+    if law.bias > 0.5 * law.noise > 0:
+        found.append(f"Best points were chosen from noisy ones: corrected by {100 * law.bias:.2g} points on average.")
+    return found
+
+
+def _curve(law: Law) -> dict[str, list[Any]]:
+    low, high = law.range
+    x = np.geomspace(low, high * REACH, CURVE)
+    within, every = law.within.predictions(x), law.errors(x)
+    ends = [bootstrap.quantiles(within[:, i], bootstrap.LEVEL) for i in range(len(x))]
+    total = [bootstrap.quantiles(every[:, i], bootstrap.LEVEL) for i in range(len(x))]
+    return {
+        "x": x.tolist(), "y": law.within.fit.predict(x).tolist(), "beyond": (x > high * (1 + 1e-9)).tolist(),
+        "within": [list(pair) for pair in ends],
+        "total": [[min(a[0], b[0]), max(a[1], b[1])] for a, b in zip(ends, total, strict=True)],
+    }  # fmt: skip
+
+
+def heading(card: Mapping[str, Any]) -> str:
+    return f"{card['family']}: error against {AXES[card['axis']]}, {card['card']['formula']}"
+
+
+def facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(label, text) of everything on a card."""
+    fit = card["card"]
+    parameters = [f"{name} = {_number(p['value'])} [{_number(p['within'][0])}, {_number(p['within'][1])}]"
+                  for name, p in card["parameters"].items()]  # fmt: skip
+    tried = [f"{form['form']} {_number(form['extrapolation_rms_log'], 'not tried, too few points')}"
+             for form in card["forms_tried"]]  # fmt: skip
+    return [
+        ("Form", f"{fit['form']}: {fit['formula']}"),
+        (f"Parameters, {card['level']:.0%}", "; ".join(parameters)),
+        ("Intervals", f"{card['resampling']}; total interval over {join(card['total_over'])}"),
+        ("Loss", str(fit["loss"])),
+        ("Points", f"{fit['points']} runs in {fit['clusters']} trunks; {card['points_tried']} points tried"),
+        ("Dropped", "; ".join(str(item) for item in fit["dropped"]) or "none"),
+        ("Range of x", f"{fit['x_range'][0]:.3g} to {fit['x_range'][1]:.3g}"),
+        ("Optimiser", f"{fit['starts']} starts, {fit['starts_that_agree']} agree; objective "
+                      f"{_number(fit['objective_at_start'])} → {_number(fit['objective'])}; gradient below "
+                      f"{fit['gradient_below']:.0g}"),
+        ("Residuals", f"{_number(fit['rms_log_residual'])} (root mean square, log)"),
+        ("Forms by extrapolation error", "; ".join(tried)),
+        ("Software", ", ".join(f"{name} {version}" for name, version in sorted(fit["software"].items()))),
+    ]  # fmt: skip
+
+
+def _number(value: float | None, missing: str = "–") -> str:
+    return missing if value is None else significant(value)
