@@ -73,8 +73,8 @@ class Question(StrEnum):
     estimate: its compute. evidence: `Candidate`: this run, then the one that shrinks it most at any price."""
     # Of suites that are made to ask them, level 0.95.
     FASTER_THAN_PEERS = "faster than peers"
-    """Is training here faster than in the fastest other library? subject: the race. estimate: times that library's
-    speed. evidence: `peers.Contender`, every way to train of this race."""
+    """Is training here faster than in the fastest other library (leader)? subject: model, pixels. estimate: times that
+    library's speed. evidence: `peers.Contender`, every way to train of this race."""
     BRANCH_AS_ACCURATE = "branch as accurate"
     """Are models cooled down from one trunk as accurate as models trained to each budget on their own? subject: the
     schedule of the latter, "same" or the shape of one cool-down over the whole run ("cosine"). estimate: branch - own;
@@ -117,7 +117,7 @@ class Reason(StrEnum):
     BELOW_RANGE = "below range"  # the target is reached below a tenth of the smallest run
     TOO_FEW_RATES = "too few rates"  # fewer than two learning rates trained to the end
     # Why, or what a verdict is to be read with.
-    LACK_OF_FIT = "lack of fit"  # a law misses group means: evidence has `LackOfFit` per law
+    LACK_OF_FIT = "lack of fit"  # a law misses group means: evidence has `LawDeviation` per law
     UNEQUAL_COMPUTE = "unequal compute"  # compared at equal images: evidence has the `Budget` of each family
     CHANGES = "changes along the range"
     """Beyond its interval the difference, or the factor, depends on compute: one number for all is an average at most.
@@ -254,7 +254,7 @@ class Peak(Item):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LackOfFit(Item):
+class LawDeviation(Item):
     """Where a law (of two families: one for both) misses a group mean most: the error that it predicts and the one that
     was observed. p: how often noise between seeds alone would miss like this; None: only this point, beside the answer,
     is missed."""

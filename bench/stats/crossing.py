@@ -19,6 +19,7 @@ class Crossing:
     """The answer. `x`, `low`, `high` are None unless `verdict` is "yes". `share`: resamples with one such crossing.
 
     `overtakes`: which of (first, second) has the smaller y (error) beyond the crossing.
+    `leader`: the same, of the crossing of the fits where resamples disagree; `throughout`: of the whole range.
     """
 
     verdict: str
@@ -28,6 +29,8 @@ class Crossing:
     share: float
     overtakes: str | None
     reason: str
+    leader: str | None = None
+    throughout: bool = False
 
 
 def crossing(
@@ -49,17 +52,19 @@ def crossing(
         share = float(np.mean([(row < 0).all() or (row > 0).all() for row in gaps]))
         if share < 0.5:
             return _cannot("the laws cross in some of the resamples and not in others", 1 - share)
-        return _cannot(f"{ahead} is ahead throughout the common range in {share:.0%} of the resamples", 1 - share)
+        return _cannot(f"{ahead} is ahead throughout the common range in {share:.0%} of the resamples", 1 - share,
+                       leader=ahead, throughout=True)  # fmt: skip
     same = [place for place, falls in found if falls == at_main[1]]
     share = len(same) / number
+    leader = names[0] if at_main[1] else names[1]
     if share < NEEDED:
-        leader = names[0] if at_main[1] else names[1]
-        return _cannot(f"only {share:.0%} of the resamples cross just once with {leader} ahead beyond", share)
+        return _cannot(f"only {share:.0%} of the resamples cross just once with {leader} ahead beyond", share,
+                       leader=leader)  # fmt: skip
     places = grid[0] * np.exp(np.asarray(same) * np.log(grid[1] / grid[0]))
     ends = first.interval(np.log(places), level=level)
     return Crossing(
         verdict="yes", x=float(grid[0] * np.exp(at_main[0] * np.log(grid[1] / grid[0]))), low=float(np.exp(ends[0])),
-        high=float(np.exp(ends[1])), share=share, overtakes=names[0] if at_main[1] else names[1],
+        high=float(np.exp(ends[1])), share=share, overtakes=leader, leader=leader,
         reason=f"{share:.0%} of the resamples cross once, in this direction",
     )  # fmt: skip
 
@@ -75,8 +80,9 @@ def _once(gap: np.ndarray) -> tuple[float, bool] | None:
     return i + float(gap[i] / (gap[i] - gap[i + 1])), bool(gap[i] > 0)
 
 
-def _cannot(reason: str, share: float) -> Crossing:
-    return Crossing(verdict="cannot tell", x=None, low=None, high=None, share=share, overtakes=None, reason=reason)
+def _cannot(reason: str, share: float, *, leader: str | None = None, throughout: bool = False) -> Crossing:
+    return Crossing(verdict="cannot tell", x=None, low=None, high=None, share=share, overtakes=None, reason=reason,
+                    leader=leader, throughout=throughout)  # fmt: skip
 
 
 def pareto(x: Sequence[float], y: Sequence[float]) -> list[int]:

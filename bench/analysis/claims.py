@@ -1,0 +1,78 @@
+"""The paper's claims about scaling, held against what these records answer and against the paper's own Table 6."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from bench.analysis import law_questions, published
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Claim, ClaimKind, Finding, Judgement, Question, Stated, Verdict
+from bench.analysis.frontiers import KINDS
+
+STATED = (2.0, 4.0)  # times less compute
+OPPOSITE = {Verdict.YES: Verdict.NO, Verdict.NO: Verdict.YES, Verdict.CANNOT_TELL: Verdict.CANNOT_TELL}
+
+
+def claims(evidence: Evidence, findings: Sequence[Finding]) -> tuple[tuple[Claim, ...], tuple[Finding, ...]]:
+    """Every claim judged by `findings` of `evidence` and by those of Table 6, and the latter."""
+    own = judge(findings)
+    if evidence.published:
+        return tuple(Claim(claim=kind, own=own[kind], paper=None) for kind in ClaimKind), ()
+    paper, theirs = table_6()
+    made = tuple(
+        Claim(claim=kind, own=own[kind], paper=None if kind == ClaimKind.DATA else theirs[kind]) for kind in ClaimKind
+    )
+    return made, paper
+
+
+@lru_cache(maxsize=1)
+def table_6() -> tuple[tuple[Finding, ...], dict[ClaimKind, Judgement]]:
+    """What the paper's own numbers answer, and how the claims stand to that."""
+    found = tuple(f for f in law_questions.ask(published.evidence()) if any(_judged(kind, f) for kind in ClaimKind))
+    return found, judge(found)
+
+
+def judge(findings: Sequence[Finding]) -> dict[ClaimKind, Judgement]:
+    """Every claim by the finding that answers it."""
+    made = dict.fromkeys(ClaimKind, Judgement(verdict=Verdict.CANNOT_TELL))
+    for place, finding in enumerate(findings):
+        for kind in ClaimKind:
+            verdict = _judged(kind, finding)
+            if verdict is not None:
+                stated = _stated(finding) if kind == ClaimKind.CHEAPER else None
+                made[kind] = Judgement(verdict=verdict, finding=place, stated=stated)
+    return made
+
+
+def _judged(kind: ClaimKind, finding: Finding) -> Verdict | None:
+    """Whether a finding bears a claim out; None if it is about something else."""
+    question = finding.question
+    if kind == ClaimKind.SHRINKING:
+        return finding.verdict if question == Question.HYBRID_ADVANTAGE_SHRINKS else None
+    if kind == ClaimKind.DATA:
+        return finding.verdict if question == Question.CROSSING_OVER_IMAGES else None
+    if kind == ClaimKind.UNSATURATED:
+        about = question == Question.SATURATED and _are(finding, "vit")
+        return OPPOSITE[finding.verdict] if about else None
+    if question != Question.COMPUTE_TO_MATCH or not _are(finding, "vit", "resnet"):
+        return None
+    stated = _stated(finding)
+    if stated is None or finding.verdict != Verdict.YES:
+        return Verdict.CANNOT_TELL
+    vit_needs_less = finding.leader.lower().startswith(KINDS["vit"])
+    return Verdict.YES if vit_needs_less and stated != Stated.OUTSIDE else Verdict.NO
+
+
+def _stated(finding: Finding) -> Stated | None:
+    """How the stated factor lies to the finding's."""
+    if finding.verdict != Verdict.YES or finding.estimate is None or finding.low is None or finding.high is None:
+        return None
+    if STATED[0] <= finding.estimate <= STATED[1]:
+        return Stated.CONTAINS
+    return Stated.OVERLAPS if finding.low <= STATED[1] and finding.high >= STATED[0] else Stated.OUTSIDE
+
+
+def _are(finding: Finding, *kinds: str) -> bool:
+    names = [name.lower() for name in finding.subject]
+    return len(names) == len(kinds) and all(any(n.startswith(KINDS[k]) for n in names) for k in kinds)

@@ -1,0 +1,310 @@
+"""Paired comparisons: on the same few-shot draws, the same test images and, where there are seeds, the same seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point, Series, family_rank
+from bench.analysis.finding import (
+    ALL_MODELS,
+    Contrast,
+    Counts,
+    Difference,
+    Finding,
+    Item,
+    Peak,
+    Quantity,
+    Question,
+    Reason,
+    Unit,
+    Verdict,
+)
+from bench.stats.intervals import SEEDS, Estimate, Pool, Samples, difference, estimate, mean_of, pool
+
+UNREPLICATED = 0.12
+"""Without any repeated training run, differences under 0.12 in log-odds are read as nothing: 3 points at 50 %, 0.6 at
+95 %. A public replication saw the few-shot probe move by 2.15 points (one standard deviation) from seed to seed at
+middling accuracy; where few images are left to get wrong, it moves fewer. Fine-tuning repeated from one pre-trained
+network bounds it from below alone: at most 0.23 points per task (Dosovitskiy et al. 2021, Table 2)."""
+
+
+# -- verdicts ----------------------------------------------------------------------------------------------------------
+
+
+def half_width(e: Estimate, accuracy: float, *, models: int = 1) -> float:
+    """Of the interval of a difference; one that holds no training noise is widened by what single runs at this accuracy
+    may owe to it (less for the mean of several models)."""
+    return math.hypot(e.half, unreplicated_noise(accuracy) / math.sqrt(models)) if SEEDS in e.excluded else e.half
+
+
+def unreplicated_noise(accuracy: float) -> float:
+    """What a difference between single training runs at this accuracy (0..1) may owe to chance, in accuracy."""
+    return UNREPLICATED * accuracy * (1 - accuracy)
+
+
+def verdict(e: Estimate, accuracy: float, *, models: int = 1) -> Verdict:
+    """Whether a difference is above 0, below 0 or neither, beyond its `half_width`."""
+    margin = half_width(e, accuracy, models=models)
+    return Verdict.YES if e.value > margin else Verdict.NO if e.value < -margin else Verdict.CANNOT_TELL
+
+
+def undecided(e: Estimate, accuracy: float, *, models: int = 1) -> tuple[Reason, ...]:
+    """Why `verdict` cannot tell; () where it can."""
+    if verdict(e, accuracy, models=models) != Verdict.CANNOT_TELL:
+        return ()
+    return (Reason.WITHIN_INTERVAL if abs(e.value) <= e.half else Reason.UNREPLICATED,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two points to be compared: of one model, or a model's and raw pixels."""
+
+    contrast: Contrast
+    model: str
+    point: Point
+    base: Point
+    from_x: float | None = None
+    to_x: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """point - base on one measure; `accuracy`: the mean of the two."""
+
+    pair: Pair
+    measure: str
+    estimate: Estimate
+    accuracy: float
+
+    @property
+    def family(self) -> str:
+        return self.pair.point.family
+
+    @property
+    def verdict(self) -> Verdict:
+        return verdict(self.estimate, self.accuracy)
+
+    @property
+    def item(self) -> Difference:
+        e, pair = self.estimate, self.pair
+        return Difference(
+            contrast=pair.contrast, model=pair.model, family=self.family, measure=self.measure, estimate=e.value,
+            low=e.low, high=e.high, verdict=self.verdict, n=counts(e), excluded=e.excluded, from_x=pair.from_x,
+            to_x=pair.to_x, train_flops=pair.point.train_flops,
+        )  # fmt: skip
+
+
+def counts(e: Estimate, **more: int) -> Counts:
+    """n behind an estimate."""
+    return Counts(seeds=e.num_seeds, draws=e.num_draws, tasks=e.tasks, test_images=e.num_test, **more)
+
+
+def overall(found: Sequence[Comparison]) -> tuple[Estimate, Verdict]:
+    """The mean over models and its verdict."""
+    mean = mean_of([c.estimate for c in found])
+    return mean, verdict(mean, mean_accuracy(found), models=len(found))
+
+
+def mean_accuracy(found: Sequence[Comparison]) -> float:
+    """Around which accuracy the differences lie."""
+    return math.fsum(c.accuracy for c in found) / len(found)
+
+
+def mean_finding(
+    question: Question, subject: Sequence[str], found: Sequence[Comparison], *, mean: Estimate | None = None,
+    evidence: Sequence[Item] = (), reasons: Sequence[Reason] = (), paired: int = 0,
+) -> Finding:
+    """The mean over the models that were compared, with every comparison behind it.
+
+    Args:
+        mean: in place of the plain one.
+        evidence, reasons: further ones.
+    """
+    mean = mean or overall(found)[0]
+    accuracy, number = mean_accuracy(found), len(found)
+    why = undecided(mean, accuracy, models=number)
+    models = len({c.pair.model for c in found})
+    return Finding(
+        question=question, subject=tuple(subject), measure=found[0].measure, main=found[0].measure == HEADLINE,
+        verdict=verdict(mean, accuracy, models=number), reasons=(*why, *reasons),
+        quantity=Quantity.ACCURACY_DIFFERENCE, unit=Unit.SHARE, estimate=mean.value, low=mean.low, high=mean.high,
+        level=mean.level, n=counts(mean, models=models, steps=number if number > models else 0, paired=paired),
+        excluded=mean.excluded,
+        margin=unreplicated_noise(accuracy) / math.sqrt(number) if Reason.UNREPLICATED in why else None,
+        evidence=(*(c.item for c in found), *evidence),
+    )  # fmt: skip
+
+
+# -- comparing ---------------------------------------------------------------------------------------------------------
+
+
+def compare(evidence: Evidence, pairs: Sequence[Pair], measure: str, *, pooled: Pool | None = None) -> list[Comparison]:
+    """Differences with intervals, on the seeds that both have. Without `pooled`, the variance between seeds is pooled
+    over the pairs themselves, which keeps what the two sides of a pair share (one trunk, one initialisation)."""
+    known: list[tuple[Pair, Samples, float]] = []
+    for pair in pairs:
+        a, b = evidence.samples(pair.point, measure), evidence.samples(pair.base, measure)
+        both = difference(a, b) if a and b else None
+        if a and b and both is not None:
+            known.append((pair, both, (a.mean + b.mean) / 2))
+    pooled = pooled or pool((pair.point.variant, both) for pair, both, _ in known)
+    return [
+        Comparison(pair=pair, measure=measure, accuracy=accuracy,
+                   estimate=estimate(both, pooled=pooled, level=evidence.level))
+        for pair, both, accuracy in known
+    ]  # fmt: skip
+
+
+def independent_difference(evidence: Evidence, a: Samples, b: Samples, measure: str) -> Estimate | None:
+    """a - b for two models that were trained apart: the pooled variance counts twice."""
+    both = difference(a, b)
+    return None if both is None else estimate(both, pooled=_twice(evidence.pool(measure)), level=evidence.level)
+
+
+def _twice(pooled: Pool | None) -> Pool | None:
+    return replace(pooled, variance=2 * pooled.variance) if pooled else None
+
+
+def against_untrained(evidence: Evidence, series: Iterable[Series], measure: str) -> list[Comparison]:
+    """Each model at its longest horizon minus the same network before training."""
+    pairs = [Pair(contrast=Contrast.UNTRAINED, model=s.label, point=s.last, base=s.untrained)
+             for s in series if s.untrained]  # fmt: skip
+    return compare(evidence, pairs, measure)
+
+
+def against_pixels(evidence: Evidence, series: Iterable[Series], measure: str) -> list[Comparison]:
+    """Each model at its longest horizon minus the same probe on raw pixels."""
+    pixels = evidence.pixels
+    pairs = [Pair(contrast=Contrast.PIXELS, model=s.label, point=s.last, base=pixels) for s in series if pixels]
+    return compare(evidence, pairs, measure, pooled=evidence.pool(measure))
+
+
+def _longer(contrast: Contrast, series: Series, base: Point, point: Point) -> Pair:
+    return Pair(contrast=contrast, model=series.label, point=point, base=base, from_x=base.images_seen,
+                to_x=point.images_seen)  # fmt: skip
+
+
+# -- images: sizes of one data set at equal images seen ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeCurve:
+    """One model at one number of images seen, over nested subsets; points in order of distinct images."""
+
+    label: str
+    family: str
+    points: tuple[Point, ...]
+
+    @property
+    def decades(self) -> float:
+        """Range of distinct images in powers of ten."""
+        return math.log10(self.points[-1].unique_images / self.points[0].unique_images)
+
+
+def size_curves(evidence: Evidence) -> tuple[SizeCurve, ...]:
+    """For each model of the data-size axis, its points at the longest horizon that most of its sizes reached."""
+    groups: dict[tuple[str, str], list[Series]] = {}
+    for series in evidence.on_axis("data_size"):
+        groups.setdefault((series.label, series.last.data), []).append(series)
+    curves = []
+    for (label, _), members in groups.items():
+        reached: dict[int, dict[int, Point]] = {}  # images seen -> distinct images -> point
+        for series in members:
+            for point in series.points:
+                reached.setdefault(point.images_seen, {})[point.unique_images] = point
+        best = max(reached, key=lambda seen: (len(reached[seen]), seen))
+        points = tuple(reached[best][n] for n in sorted(reached[best]) if n > 0)
+        if len(points) > 1:
+            curves.append(SizeCurve(label=label, family=points[0].family, points=points))
+    return tuple(sorted(curves, key=lambda c: (family_rank(c.family), c.points[-1].forward_macs, c.label)))
+
+
+def _peak(evidence: Evidence, curve: SizeCurve, measure: str) -> Peak | None:
+    """The size that did best, where it is neither the smallest nor the largest."""
+    known = [(e, p) for p in curve.points if (e := evidence.estimate(p, measure)) is not None]
+    if len(known) < 3 or (best := max(known, key=lambda k: k[0].value)) in (known[0], known[-1]):
+        return None
+    last = known[-1]
+    return Peak(model=curve.label, images=best[1].unique_images, accuracy=best[0].value,
+                most_images=last[1].unique_images, most_accuracy=last[0].value,
+                overlap=best[0].low <= last[0].high)  # fmt: skip
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+def families_of(series: Iterable[Series]) -> list[str]:
+    """Names of the families, in order."""
+    return sorted({s.family for s in series}, key=family_rank)
+
+
+def averages(evidence: Evidence) -> list[str]:
+    """The measures that are averages over tasks."""
+    return [HEADLINE, FAR] if evidence.far else [HEADLINE]
+
+
+def more_compute_helps(evidence: Evidence, series: Sequence[Series]) -> Iterator[Finding]:
+    """Per measure, each family's and all models' longest budget against their shortest."""
+    families = families_of(series)
+    ends = [_longer(Contrast.LEAST_COMPUTE, s, s.points[0], s.last) for s in series if len(s.points) > 1]
+    steps = [_longer(Contrast.PREVIOUS_BUDGET, s, a, b) for s in series for a, b in pairwise(s.points)]
+    for measure in _with_upstream(evidence):
+        found, single = compare(evidence, ends, measure), compare(evidence, steps, measure)
+        for subject in (*families, *([ALL_MODELS] if len(families) > 1 else [])):
+            mine = [c for c in found if subject in (c.family, ALL_MODELS)]
+            if mine:
+                items = [c.item for c in single if subject in (c.family, ALL_MODELS)]
+                yield mean_finding(Question.MORE_COMPUTE_HELPS, [subject], mine, evidence=items)
+
+
+def more_images_help(evidence: Evidence) -> Iterator[Finding]:
+    """Per measure, each family's largest against its smallest number of distinct images."""
+    curves = size_curves(evidence)
+    for measure in _with_upstream(evidence):
+        pooled = _twice(evidence.pool(measure))
+        for family in dict.fromkeys(c.family for c in curves):
+            mine = [c for c in curves if c.family == family]
+            pairs = [
+                Pair(contrast=Contrast.FEWEST_IMAGES, model=c.label, point=c.points[-1], base=c.points[0],
+                     from_x=c.points[0].unique_images, to_x=c.points[-1].unique_images)
+                for c in mine
+            ]  # fmt: skip
+            found = compare(evidence, pairs, measure, pooled=pooled)
+            if found:
+                peaks = [peak for c in mine if (peak := _peak(evidence, c, measure)) is not None]
+                yield mean_finding(Question.MORE_IMAGES_HELP, [family], found, evidence=peaks,
+                                   reasons=[Reason.PEAK_INSIDE] if peaks else [])  # fmt: skip
+
+
+def beats_baselines(evidence: Evidence, series: Sequence[Series]) -> Iterator[Finding]:
+    """Against untrained networks and raw pixels: per average and family, and on each task behind the average."""
+    families = families_of(series)
+    # against pixels one model stands for its family: chosen by compute, not by score, which would pick the luckiest
+    largest = [max((s for s in series if s.family == name), key=lambda s: s.last.train_flops) for name in families]
+    for measure in averages(evidence):
+        for question, contrast, members in (
+            (Question.BEATS_UNTRAINED, against_untrained, series),
+            (Question.BEATS_PIXELS, against_pixels, largest),
+        ):
+            found = contrast(evidence, members, measure)
+            single = {task: contrast(evidence, members, task) for task in evidence.parts(measure)}
+            for family in families:
+                mine = [c for c in found if c.family == family]
+                by_task = [[c for c in single[task] if c.family == family] for task in single]
+                if mine:
+                    means = [_task_mean(task) for task in by_task if task and len(by_task) > 1]
+                    items = [*means, *(c.item for task in by_task for c in task)]
+                    yield mean_finding(question, [family], mine, evidence=items)
+
+
+def _task_mean(found: Sequence[Comparison]) -> Difference:
+    mean, decided = overall(found)
+    return replace(found[0].item, model="", estimate=mean.value, low=mean.low, high=mean.high, verdict=decided,
+                   n=counts(mean, models=len(found)), train_flops=None)  # fmt: skip
+
+
+def _with_upstream(evidence: Evidence) -> list[str]:
+    return [*averages(evidence), *([UPSTREAM] if UPSTREAM in evidence.measures else [])]

@@ -1,0 +1,297 @@
+"""Which family is ahead at equal compute, and whether the order changes. Nothing is extrapolated.
+
+A family stands at a budget with the best model that it trained within it: one read below and above the budget is
+interpolated, one whose longest run costs less counts with that run. The best of several noisy models looks better than
+it is, the more so the more there are; where training was repeated, so that its noise is known, every best score is
+corrected for this selection bias.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations, pairwise
+
+import numpy as np
+
+from bench.analysis.comparisons import (
+    SizeCurve,
+    counts,
+    families_of,
+    half_width,
+    independent_difference,
+    size_curves,
+    undecided,
+    unreplicated_noise,
+    verdict,
+)
+from bench.analysis.evidence import HEADLINE, Evidence, Series
+from bench.analysis.finding import Axis, Finding, Quantity, Question, Reason, TrendPoint, Unit, Verdict
+from bench.stats.crossing import frontier_bias
+from bench.stats.intervals import Estimate, Samples, mix
+
+BUDGETS = 5
+"""Compute levels, evenly spaced in log compute over the common range, at which two families are compared."""
+WIDE = 1.25  # a common range narrower than this factor is one budget, not a range
+PICKS = 1000  # draws behind a correction for selection
+FAR_OFF = 6.0  # standard errors: a model this much worse than the best cannot have been selected by chance
+KINDS = {"vit": ("vit",), "resnet": ("bit", "resnet"), "hybrid": ("hybrid", "r+vit")}
+Rival = tuple[str, Samples]
+Side = Callable[[float], list[Rival]]
+"""Everything that a family has at a place of the axis."""
+
+
+def family_of_kind(names: Collection[str], kind: str) -> str | None:
+    """The first family of a kind ("vit", "resnet", "hybrid"), whatever it is called here."""
+    return next((name for name in names if name.lower().startswith(KINDS[kind])), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """first - second at one place of the common range (FLOP, or distinct images), around `accuracy`."""
+
+    x: float
+    first_model: str
+    second_model: str
+    estimate: Estimate
+    accuracy: float
+
+    @property
+    def verdict(self) -> Verdict:
+        return verdict(self.estimate, self.accuracy)
+
+    @property
+    def point(self) -> TrendPoint:
+        e = self.estimate
+        return TrendPoint(x=self.x, estimate=e.value, low=e.low, high=e.high, verdict=self.verdict,
+                          first=self.first_model, second=self.second_model)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gaps:
+    """Two families over their common range. `mean` is along it. `corrected`: for selecting the best models."""
+
+    first: str
+    second: str
+    gaps: tuple[Gap, ...]
+    mean: Estimate
+    corrected: bool
+
+    @property
+    def accuracy(self) -> float:
+        """Around which accuracy the gaps lie, on average."""
+        return float(np.mean([gap.accuracy for gap in self.gaps]))
+
+    @property
+    def decided(self) -> list[Gap]:
+        """Those beyond their interval."""
+        return [gap for gap in self.gaps if gap.verdict != Verdict.CANNOT_TELL]
+
+    @property
+    def changes(self) -> bool:
+        """Whether the gap depends on x: its slope over log x differs from zero beyond its interval, or its ends have
+        different signs and one of them is beyond its own. Places count as independent, though they share draws and test
+        images: an upper bound for the error of the slope."""
+        log_x = np.log([gap.x for gap in self.gaps])
+        weights = (log_x - log_x.mean()) / ((log_x - log_x.mean()) ** 2).sum()
+        values = np.array([gap.estimate.value for gap in self.gaps])
+        halves = np.array([half_width(gap.estimate, gap.accuracy) for gap in self.gaps])
+        if abs(weights @ values) > math.sqrt((weights**2) @ (halves**2)):
+            return True
+        return bool(values[0] * values[-1] < 0 and (np.abs(values) > halves)[[0, -1]].any())
+
+    @property
+    def crossing(self) -> tuple[float, float] | None:
+        """Where the order changes, as an interval of x: the last place where one family is ahead beyond the interval
+        and the next where the other is. None unless the first and the last decided places differ."""
+        decided = self.decided
+        for before, after in pairwise(decided):
+            if before.verdict != after.verdict:
+                return (before.x, after.x) if decided[0].verdict != decided[-1].verdict else None
+        return None
+
+    @property
+    def trend(self) -> tuple[TrendPoint, ...]:
+        return tuple(gap.point for gap in self.gaps)
+
+
+# -- comparing ---------------------------------------------------------------------------------------------------------
+
+
+def at_compute(evidence: Evidence, series: Sequence[Series], first: str, second: str, measure: str) -> Gaps | Reason:
+    """Two families' best models at equal compute, or why they cannot be compared."""
+    sides = [[s for s in series if s.family == name] for name in (first, second)]
+    low = max(min(s.points[0].train_flops for s in side) for side in sides)
+    high = min(max(s.last.train_flops for s in side) for side in sides)
+    if not 0 < WIDE * low <= high:
+        return Reason.NO_COMMON_RANGE
+    best = [partial(_within, evidence, side, measure) for side in sides]
+    return _gaps(evidence, np.geomspace(low, high, BUDGETS), first, second, measure, best) or Reason.TOO_FEW_SCORES
+
+
+def at_images(evidence: Evidence, curves: Sequence[SizeCurve], first: str, second: str, measure: str) -> Gaps | None:
+    """Two families' best models of the data-size axis at equal numbers of distinct images."""
+    sides = [[c for c in curves if c.family == name] for name in (first, second)]
+    sizes = [{p.unique_images for c in side for p in c.points} for side in sides]
+    shared = sorted(sizes[0] & sizes[1])
+    if len(shared) < 2:
+        return None
+
+    def at(side: Sequence[SizeCurve], x: float) -> list[Rival]:
+        return [(c.label, s) for c in side for p in c.points
+                if p.unique_images == x and (s := evidence.samples(p, measure)) is not None]  # fmt: skip
+
+    return _gaps(evidence, shared, first, second, measure, [partial(at, side) for side in sides])
+
+
+def _gaps(
+    evidence: Evidence, places: Sequence[float] | np.ndarray, first: str, second: str, measure: str,
+    sides: Sequence[Side],
+) -> Gaps | None:  # fmt: skip
+    gaps, samples = [], []
+    for x in places:
+        a, b = (_best(evidence, side(float(x)), measure) for side in sides)
+        e = independent_difference(evidence, a[1], b[1], measure) if a and b else None
+        if a and b and e:
+            gaps.append(Gap(x=float(x), first_model=a[0], second_model=b[0], estimate=e,
+                            accuracy=(a[1].mean + b[1].mean) / 2))  # fmt: skip
+            samples.append((a[1], b[1]))
+    if len(gaps) < 2:
+        return None
+    mean = independent_difference(evidence, _along([a for a, _ in samples]), _along([b for _, b in samples]), measure)
+    corrected = _known_noise(evidence, measure) > 0
+    return Gaps(first=first, second=second, gaps=tuple(gaps), mean=mean, corrected=corrected) if mean else None
+
+
+def _best(evidence: Evidence, found: Sequence[Rival], measure: str) -> Rival | None:
+    """The best of some models, its scores lowered by what being selected has added on average."""
+    if not found:
+        return None
+    errors = np.array([1 - samples.mean for _, samples in found])
+    label, best = found[int(errors.argmin())]
+    variance = _known_noise(evidence, measure)
+    if len(found) == 1 or not variance:
+        return label, best
+    noise = np.sqrt(variance / np.array([max(1, len(samples.seeds)) for _, samples in found]))
+    near = np.flatnonzero(errors <= errors.min() + FAR_OFF * noise).tolist()
+    bias = float(frontier_bias(errors, noise, [near], draws=PICKS)[0])  # of an error: negative
+    return label, replace(best, values_SD=best.values_SD + bias)
+
+
+def _known_noise(evidence: Evidence, measure: str) -> float:
+    """Variance between seeds; 0 where nothing was repeated and so nothing is known."""
+    pooled = evidence.pool(measure)
+    return pooled.variance if pooled else 0.0
+
+
+def _within(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> list[Rival]:
+    """The family's models within this compute, interpolated in log compute where they were read beyond it."""
+    found = []
+    for series in side:
+        if series.last.train_flops <= flops and (ended := evidence.samples(series.last, measure)) is not None:
+            found.append((series.label, ended))
+            continue
+        for a, b in pairwise(series.points):
+            if a.train_flops * (1 - 1e-9) <= flops <= b.train_flops * (1 + 1e-9):
+                weight = math.log(flops / a.train_flops) / math.log(b.train_flops / a.train_flops)
+                at_a, at_b = evidence.samples(a, measure), evidence.samples(b, measure)
+                mixed = mix(at_a, at_b, min(1.0, max(0.0, weight))) if at_a and at_b else None
+                if mixed is not None:
+                    found.append((series.label, mixed))
+                break
+    return found
+
+
+def _along(parts: Sequence[Samples]) -> Samples:
+    """The mean along the range: the test images are the same everywhere, so their error does not shrink."""
+    result = parts[0]
+    for number, part in enumerate(parts[1:], start=1):
+        mixed = mix(result, part, 1 / (number + 1))
+        result = result if mixed is None else mixed
+    return result
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+def best_at_equal_compute(evidence: Evidence, series: Sequence[Series]) -> Iterator[Finding]:
+    """Every pair of families that were pre-trained on the data set that most models were."""
+    series = _of_one_data_set(series)
+    for first, second in combinations(families_of(series), 2):
+        found = at_compute(evidence, series, first, second, HEADLINE)
+        if isinstance(found, Reason):
+            yield Finding(question=Question.BEST_AT_EQUAL_COMPUTE, subject=(first, second), axis=Axis.COMPUTE,
+                          verdict=Verdict.CANNOT_TELL, reasons=(found,))  # fmt: skip
+        else:
+            yield _best_finding(found)
+
+
+def _best_finding(gaps: Gaps) -> Finding:
+    mean, changes = gaps.mean, gaps.changes
+    decided = verdict(mean, gaps.accuracy)
+    disagree = len({gap.verdict for gap in gaps.decided}) > 1
+    why = (Reason.ORDER_CHANGES,) if disagree else undecided(mean, gaps.accuracy)
+    known = [Reason.CHANGES] if changes else []
+    known += [] if gaps.corrected else [Reason.SELECTION_BIAS]
+    told = decided != Verdict.CANNOT_TELL and not disagree
+    return Finding(
+        question=Question.BEST_AT_EQUAL_COMPUTE, subject=(gaps.first, gaps.second), axis=Axis.COMPUTE,
+        verdict=Verdict.YES if told else Verdict.CANNOT_TELL, reasons=(*why, *known), trend=gaps.trend,
+        leader=(gaps.first if mean.value > 0 else gaps.second) if told else "",
+        quantity=Quantity.ACCURACY_DIFFERENCE, unit=Unit.SHARE, level=mean.level,
+        estimate=None if changes else mean.value, low=None if changes else mean.low,
+        high=None if changes else mean.high, n=counts(mean, steps=len(gaps.gaps)), excluded=mean.excluded,
+        margin=unreplicated_noise(gaps.accuracy) if Reason.UNREPLICATED in why else None,
+    )  # fmt: skip
+
+
+def order_changes(evidence: Evidence, series: Sequence[Series], *, by_law: Collection[Question]) -> Iterator[Finding]:
+    """Whether ViT overtakes ResNet within the range of compute, and of distinct images.
+
+    Args:
+        by_law: questions that a law answers; the same from points alone stands below.
+    """
+    series = _of_one_data_set(series)
+    names = families_of(series)
+    vit, resnet = family_of_kind(names, "vit"), family_of_kind(names, "resnet")
+    if vit is None or resnet is None:
+        return
+    over_compute = at_compute(evidence, series, vit, resnet, HEADLINE)
+    if isinstance(over_compute, Gaps):
+        main = Question.CROSSING_OVER_COMPUTE not in by_law
+        yield _order_finding(Question.ORDER_OVER_COMPUTE, Axis.COMPUTE, over_compute, main=main)
+    over_images = at_images(evidence, size_curves(evidence), vit, resnet, HEADLINE)
+    if over_images is not None:
+        main = Question.CROSSING_OVER_IMAGES not in by_law
+        yield _order_finding(Question.ORDER_OVER_IMAGES, Axis.IMAGES, over_images, main=main)
+
+
+def _order_finding(question: Question, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:
+    crossing, mean = gaps.crossing, gaps.mean
+    ahead = {gap.verdict for gap in gaps.gaps}
+    leader = {Verdict.YES: gaps.first, Verdict.NO: gaps.second}.get(gaps.gaps[-1].verdict, "")
+    if crossing is not None:
+        first_beyond = gaps.decided[-1].verdict == Verdict.YES
+        told, why = (Verdict.YES if first_beyond else Verdict.NO), ()
+        leader = gaps.first if first_beyond else gaps.second
+    else:
+        told = Verdict.CANNOT_TELL
+        throughout = len(ahead) == 1 and leader
+        why = (Reason.AHEAD_THROUGHOUT if throughout else Reason.NO_CHANGE_OF_ORDER,)
+        leader = leader if throughout else ""
+    return Finding(
+        question=question, subject=(gaps.first, gaps.second), verdict=told, reasons=why, leader=leader, main=main,
+        axis=axis, trend=gaps.trend, quantity=Quantity.COMPUTE if axis == Axis.COMPUTE else Quantity.IMAGES,
+        unit=Unit.FLOP if axis == Axis.COMPUTE else Unit.IMAGES, low=crossing[0] if crossing else None,
+        high=crossing[1] if crossing else None, level=mean.level, n=counts(mean, steps=len(gaps.gaps)),
+        excluded=mean.excluded,
+    )  # fmt: skip
+
+
+def _of_one_data_set(series: Sequence[Series]) -> list[Series]:
+    """Those that were pre-trained on the data set that most were: families are compared on equal data."""
+    used = Counter(s.last.data for s in series).most_common(1)
+    return [s for s in series if s.last.data == used[0][0]]

@@ -1,0 +1,70 @@
+"""Fine-tuning at a higher resolution against the model's own: the same model, seed and images at both sizes.
+
+Where records say which test images were right, the two sizes are compared image by image (`bench.stats.paired`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from bench.analysis.comparisons import Comparison, Pair, mean_finding, overall
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Contrast, Finding, Question, Reason
+from bench.stats import paired
+from bench.stats.intervals import IMAGES, Estimate, difference, estimate, pool, z_quantile
+from bench.stats.paired import Paired
+
+TASK = re.compile(r"finetune@(?P<size>\d+)px:(?P<data>.+)")  # as `bench.tasks.finetune` names its scores
+
+Compared = tuple[Comparison, Paired | None]
+"""The answers to each test image are None where they are not recorded, or not for the same images."""
+
+
+def compared(evidence: Evidence) -> dict[tuple[str, str], list[Compared]]:
+    """Higher minus own resolution at the last horizon of every model: (data set, size) -> one comparison per model."""
+    found = {}
+    for measure in evidence.measures:
+        if (name := TASK.fullmatch(measure)) is None:
+            continue
+        both = {
+            s: (d, paired.pair(high, own), (high.mean + own.mean) / 2)
+            for s in evidence.series
+            if (high := evidence.samples(s.last, measure))
+            and (own := evidence.samples(s.last, f"finetune:{name['data']}"))
+            and (d := difference(high, own))
+        }
+        pooled = pool((s.variant, d) for s, (d, _, _) in both.items())
+        made: list[Compared] = []
+        for s, (d, images, accuracy) in both.items():
+            pair = Pair(contrast=Contrast.OWN_RESOLUTION, model=s.label, point=s.last, base=s.last,
+                        to_x=float(name["size"]))  # fmt: skip
+            d = d if images is None else replace(d, image_error=images.error)
+            e = estimate(d, pooled=pooled, level=evidence.level)
+            made.append((Comparison(pair=pair, measure=measure, estimate=e, accuracy=accuracy), images))
+        if made:
+            found[name["data"], name["size"]] = made
+    return found
+
+
+def resolution_gain(evidence: Evidence) -> Iterator[Finding]:
+    """One finding per data set and size; none for a study that fine-tunes at one size."""
+    for subject, found in compared(evidence).items():
+        known = sum(images is not None for _, images in found)
+        yield replace(
+            mean_finding(
+                Question.RESOLUTION_GAIN, subject, [c for c, _ in found], mean=mean_over_models(found), paired=known,
+                reasons=[] if known == len(found) else [Reason.UNPAIRED],
+            ),
+            main=True,
+        )  # fmt: skip
+
+
+def mean_over_models(found: Sequence[Compared]) -> Estimate:
+    """Their errors over test images are averaged, unless all are known image by image."""
+    mean, _ = overall([comparison for comparison, _ in found])
+    images = paired.mean_of([answers for _, answers in found])
+    if images is None:
+        return mean
+    return replace(mean, margins={**mean.margins, IMAGES: z_quantile(mean.level) * images.error})

@@ -1,0 +1,265 @@
+"""A law per family through its frontier in a study's own records: error against compute, or against distinct images.
+
+The frontier holds a family's best points: no point with as little compute beats them by much. The best of several noisy
+runs looks better than it is; every best point is corrected for that before it is fitted (`frontier_bias`). Points that
+do not belong in one law are refused: read in mid-schedule beside annealed ones, of several data sets, in units apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from bench.analysis.comparisons import size_curves
+from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
+from bench.analysis.finding import NEEDED, Axis, Check, CheckKind
+from bench.core.errors import UserError
+from bench.core.spec import Recipe
+from bench.stats import bootstrap, fit, model_selection
+from bench.stats.crossing import frontier_bias, pareto
+from bench.stats.forms import POWER, POWER_FLOOR, Form
+from bench.stats.lack_of_fit import GroupMeans, LackOfFit, lack_of_fit
+
+FORMS: tuple[Form, ...] = (POWER, POWER_FLOOR)
+LOSSES = ("squares", "huber")
+"""The first is the analysis that is shown; few points, none far off, are spent best by least squares."""
+DRAWS, STARTS = 200, 12
+NEAR = 0.1
+"""A point within a tenth of the frontier's error counts as well: a design that one would use, and less to pick from."""
+MAX_POINTS = 30  # the nearest are kept: more points of one family add time, not knowledge
+FAR_OFF = 6.0  # standard errors: a point this much worse than the best cannot have been selected by chance
+UNITS_APART = 1.4  # counts of one convention agree to a few per cent; MACs, or forward alone, are off by 2 or 3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Law:
+    """Error (1 - accuracy) of one family against `axis`.
+
+    Attributes:
+        within: refits of the chosen form. every: refits of all credible forms and losses, for total intervals.
+        bias: mean correction for picking the best, in accuracy.
+        noise: standard deviation of one point's accuracy (mean over its seeds), mean over the frontier.
+        points: those on or near the frontier. best: (x, corrected error) of those on it. tried: points of the family.
+        group_means: means over seeds of `points`, corrected; most: largest x that was tried, on the frontier or not.
+    """
+
+    family: str
+    axis: Axis
+    measure: str
+    within: bootstrap.Resampled
+    every: tuple[bootstrap.Resampled, ...]
+    ranked: tuple[model_selection.Ranked, ...]
+    points: tuple[Point, ...]
+    tried: int
+    bias: float
+    noise: float
+    best: tuple[tuple[float, float], ...]
+    group_means: GroupMeans
+    most: float
+
+    @cached_property
+    def lack_of_fit(self) -> LackOfFit | None:
+        """The law beside its group means; None where that cannot be tested."""
+        made = self.within.fit
+        return lack_of_fit(self.group_means, made.predict(self.group_means.x), parameters=made.form.size)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return self.within.fit.range
+
+    @property
+    def runs(self) -> int:
+        return len(self.within.fit.points)
+
+    @property
+    def frontier(self) -> tuple[np.ndarray, np.ndarray]:
+        """x and error of the strictly best points, corrected for being picked."""
+        x, y = np.array(self.best).T
+        return x, y
+
+    def errors(self, x: np.ndarray) -> np.ndarray:
+        """Error at x of every refit of every credible analysis, (refits, x)."""
+        return np.concatenate([r.predictions(x) for r in self.every])
+
+    @cached_property
+    def grid(self) -> np.ndarray:
+        """Compute (or images) from a tenth of the range's low end to ten times its high end."""
+        low, high = self.range
+        return np.geomspace(low / 10, high * 10, 241)
+
+    @cached_property
+    def _on_grid(self) -> np.ndarray:
+        return np.log(self.errors(self.grid))
+
+    def inverse(self, errors: np.ndarray) -> np.ndarray:
+        """log x at which every refit reaches `errors`, (refits, errors): inf where it does not within ten times the
+        largest budget, -inf where it did below a tenth of the smallest, NaN where the refit is no number."""
+        return _invert(np.log(self.grid), self._on_grid, np.log(errors))
+
+    def inverse_of_fit(self, errors: np.ndarray) -> np.ndarray:
+        """The same for the fit itself, (errors,)."""
+        line = np.log(self.within.fit.predict(self.grid))[None]
+        return _invert(np.log(self.grid), line, np.log(errors))[0]
+
+
+def _invert(log_x: np.ndarray, curves: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """log x where falling curves (rows) reach `wanted`, by linear interpolation."""
+    found = np.full((len(curves), len(wanted)), np.nan)
+    for row, curve in enumerate(curves):
+        falling = -np.maximum.accumulate(-curve)  # log error never rises again
+        if np.isfinite(falling).all():
+            found[row] = np.interp(-wanted, -falling, log_x, left=-np.inf, right=np.inf)
+    return found
+
+
+def laws(evidence: Evidence, *, axis: Axis = Axis.COMPUTE, measure: str = HEADLINE) -> dict[str, Law]:
+    """A law for every family whose points allow one."""
+    made = {name: _law(evidence, name, axis, measure) for name in _points(evidence, axis)}
+    return {name: law for name, law in made.items() if isinstance(law, Law)}
+
+
+def why_not(evidence: Evidence, *, axis: Axis = Axis.COMPUTE, measure: str = HEADLINE) -> dict[str, Check]:
+    """Families without a law, and why."""
+    made = {name: _law(evidence, name, axis, measure) for name in _points(evidence, axis)}
+    return {name: check for name, check in made.items() if isinstance(check, Check)}
+
+
+@lru_cache(maxsize=4)
+def _points(evidence: Evidence, axis: Axis) -> Mapping[str, list[Point]]:
+    by_family: dict[str, list[Point]] = {}
+    if axis == Axis.COMPUTE:
+        for series in evidence.on_axis("compute"):
+            by_family.setdefault(series.family, []).extend(p for p in series.points if p.train_flops > 0)
+    else:
+        for curve in size_curves(evidence):
+            by_family.setdefault(curve.family, []).extend(curve.points)
+    return dict(sorted(by_family.items(), key=lambda item: family_rank(item[0])))
+
+
+@lru_cache(maxsize=32)
+def _law(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Check:
+    try:
+        return _fit(evidence, family, axis, measure)
+    except UserError:
+        return Check(kind=CheckKind.LAW_FIT_FAILED, names=(family,))
+
+
+def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Check:
+    points = _points(evidence, axis)[family]
+    known = [p for p in points if (e := evidence.estimate(p, measure)) is not None and 0 < e.value < 1]
+    if refused := refusal(evidence, family, known):
+        return refused
+    x = np.array([p.train_flops if axis == Axis.COMPUTE else float(p.unique_images) for p in known])
+    errors = np.array([1 - evidence.estimate(p, measure).value for p in known])  # type: ignore[union-attr]
+    strict = pareto(x.tolist(), errors.tolist())
+    best = np.minimum.accumulate(errors[strict])[np.searchsorted(x[strict], x, side="right") - 1]
+    nearest = np.argsort(errors / best, kind="stable")[:MAX_POINTS]
+    # one curve over images: nothing is selected, and where it turns counts
+    apart = axis == Axis.IMAGES and len(np.unique(x)) == len(x)
+    front = sorted((int(i) for i in nearest if apart or errors[i] <= (1 + NEAR) * best[i]), key=lambda i: (x[i], i))
+    if len(np.unique(x[front])) < NEEDED:
+        return Check(kind=CheckKind.LAW_TOO_FEW_POINTS, names=(family,), count=len(front), limit=NEEDED)
+    noise = _noise(evidence, measure, known, x[front], errors[front])
+    biases = np.where(np.isin(front, strict), _biases(x, errors, noise, front), 0.0)
+    data = _runs(evidence, measure, [known[i] for i in front], x[front], biases)
+    ranked = tuple(model_selection.rank(data, FORMS, max_starts=STARTS))
+    chosen = model_selection.select(ranked)
+    main = bootstrap.resample(fit.fit(data, chosen, loss=LOSSES[0], max_starts=STARTS), draws=DRAWS, restarts=0)
+    analyses = [(form, loss) for form in model_selection.credible(ranked) for loss in LOSSES]
+    every = [main]
+    for form, loss in analyses:
+        if (form, loss) == (chosen, LOSSES[0]):
+            continue
+        try:
+            rival = fit.fit(data, form, loss=loss, max_starts=STARTS, ftol=fit.REFIT_FTOL)
+            every.append(bootstrap.resample(rival, draws=DRAWS, restarts=0))
+        except UserError:
+            continue
+    pool, front_noise = evidence.pool(measure), noise[front]
+    freedom = pool.df if pool is not None and pool.variance > 0 else 0
+    return Law(
+        group_means=GroupMeans(x=x[front], error=errors[front] - biases, noise=front_noise, freedom=freedom),
+        most=float(x.max()), family=family, axis=axis, measure=measure, within=main, every=tuple(every), ranked=ranked,
+        points=tuple(known[i] for i in front), tried=len(known), bias=float(-biases.mean()),
+        noise=float(front_noise.mean()),
+        best=tuple((float(x[i]), float(errors[i] - b)) for i, b in zip(front, biases, strict=True) if i in strict),
+    )  # fmt: skip
+
+
+def _noise(evidence: Evidence, measure: str, known: Sequence[Point], x: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """Standard error of every point: training seeds where some were repeated, else the scatter about a law."""
+    pool = evidence.pool(measure)
+    seeds = np.array([max(1, len(p.seeds)) for p in known])
+    if pool is not None and pool.variance > 0:
+        return np.sqrt(pool.variance / seeds)
+    data = fit.Points(x=x[None], y=errors, cluster=np.arange(len(x)))
+    forms = [form for form in FORMS if form.size < len(x)]
+    scatter = min(fit.fit(data, form, loss="squares", max_starts=STARTS, ftol=fit.REFIT_FTOL).rms for form in forms)
+    return np.full(len(known), scatter * float(errors.mean()))
+
+
+def _biases(x: np.ndarray, errors: np.ndarray, noise: np.ndarray, front: Sequence[int]) -> np.ndarray:
+    """For every frontier point, how much lower its error looks because it was the lowest so far; negative."""
+    members = []
+    for i in front:
+        rivals = np.flatnonzero(x <= x[i])
+        members.append(rivals[errors[rivals] <= errors[i] + FAR_OFF * noise[rivals]])
+    return frontier_bias(errors, noise, members)
+
+
+def _runs(
+    evidence: Evidence, measure: str, points: Sequence[Point], x: np.ndarray, biases: np.ndarray
+) -> fit.Points:
+    """One value per seed of every frontier point, corrected; the trunk of a point is its variant and seed."""
+    found: list[tuple[float, float, str]] = []
+    for point, at, bias in zip(points, x, biases, strict=True):
+        samples = evidence.samples(point, measure)
+        assert samples is not None
+        for row, value in enumerate(samples.values_SD.mean(axis=1)):
+            seed = samples.seeds[row] if samples.seeds else 0
+            own = f"/{point.images_seen}" if evidence.published else ""  # printed rows were trained one by one
+            found.append((float(at), float(np.clip(1 - value - bias, 1e-6, 1.0)), f"{point.variant}/{seed}{own}"))
+    trunks = [trunk for _, _, trunk in found]
+    return fit.Points(x=np.array([[a for a, _, _ in found]]), y=np.array([b for _, b, _ in found]),
+                      cluster=np.unique(trunks, return_inverse=True)[1])  # fmt: skip
+
+
+# -- points that do not belong in one law ------------------------------------------------------------------------------
+
+
+def refusal(evidence: Evidence, family: str, points: Iterable[Point]) -> Check | None:
+    """Why these points do not belong in one law, or None."""
+    found, names = list(points), (family,)
+    cooldowns = [used.cooldown for point in found if (used := recipe(evidence, point)) is not None]
+    if any(cooldowns) and (without := sum(value == 0 for value in cooldowns)):
+        return Check(kind=CheckKind.LAW_NOT_COOLED_DOWN, names=names, count=without)
+    data = sorted({p.data for p in found if p.trained})
+    if len(data) > 1:
+        return Check(kind=CheckKind.LAW_SEVERAL_DATA_SETS, names=names, groups=(("", tuple(data)),))
+    wrong = units_apart(found)
+    if wrong:
+        model, ratio = wrong[0]
+        return Check(kind=CheckKind.LAW_UNITS, names=names, groups=(("", (model,)),), high=ratio)
+    return None
+
+
+def units_apart(points: Iterable[Point]) -> list[tuple[str, float]]:
+    """Models whose compute contradicts their own multiply-adds, and by which factor: training takes 6 FLOPs per
+    multiply-add and image."""
+    ratios = {(p.model, round(p.train_flops / (6 * p.forward_macs * p.images_seen), 2))
+              for p in points if p.trained and p.forward_macs > 0}  # fmt: skip
+    return [(model, ratio) for model, ratio in sorted(ratios) if not 1 / UNITS_APART < ratio < UNITS_APART]
+
+
+def recipe(evidence: Evidence, point: Point) -> Recipe | None:
+    """What a point's model was trained with."""
+    return _recipes(evidence).get(point.variant)
+
+
+@lru_cache(maxsize=4)
+def _recipes(evidence: Evidence) -> Mapping[str, Recipe]:
+    table = evidence.horizons.drop_duplicates("variant")
+    return dict(zip(table["variant"], table["recipe"], strict=True))
