@@ -1,5 +1,5 @@
 """The harness: plans, trains, evaluates and reports scaling studies of image classifiers."""
 
 __version__ = "0.1.0"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of every JSON file the store writes. A store with a newer one is refused, never guessed at."""

@@ -18,11 +18,12 @@ import numpy as np
 from bench.core import cli, files, registry
 from bench.core.device import BATCH
 from bench.core.errors import EXIT_OK, UserError, command
+from bench.core.record import Score
 from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
 from bench.store import weights
 from bench.store.study import SPEC_FIELDS, CellDirectory
-from bench.tasks._contract import FineTuned, Score, TaskContext
+from bench.tasks._contract import FineTuned, TaskContext
 from bench.tasks._extracted import Load, read_features
 from bench.tasks._options import checked
 
@@ -95,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
         remarks = [f"  {args.model} is untrained: no --checkpoint was given"] if untrained else []
         for line in remarks + _fewer(scores):
             print(line, file=sys.stderr)
-        print(json.dumps([dataclasses.asdict(s) | {"detail": dict(s.detail)} for s in scores], indent=2))
+        print(json.dumps([dataclasses.asdict(s) for s in scores], indent=2))
     else:
         name = f"{args.model}, untrained (no --checkpoint)," if untrained else args.model or args.features
         print(table(scores, title=f"{name} on {data}"))
@@ -251,7 +252,7 @@ def table(scores: Sequence[Score], *, title: str) -> str:
     for (metric, shots), group in sorted(groups.items(), key=lambda item: (item[0][0], item[0][1] or 0)):
         values = [s.value for s in group if s.value is not None]
         if not values:
-            lines.append(f"  {metric:24}{shots or '-':>6}{len(group):>6}{'no score':>9}  {dict(group[0].detail)}")
+            lines.append(f"  {metric:24}{shots or '-':>6}{len(group):>6}{'no score':>9}  {group[0].detail}")
             continue
         error = statistics.mean(s.stderr for s in group if s.stderr is not None)
         spread = f"{statistics.stdev(values):.1%}" if len(values) > 1 else "-"
@@ -263,20 +264,21 @@ def table(scores: Sequence[Score], *, title: str) -> str:
 def _fewer(scores: Sequence[Score]) -> list[str]:
     """Numbers of shots that the classes do not have, and what was used."""
     used: dict[int, int] = {}
+    classes = scores[0].num_classes or 1
     for score in scores:
-        if score.shots and (number := dict(score.detail).get("num_support")) is not None:
+        if score.shots and (number := score.detail.get("num_support")) is not None:
             used[score.shots] = number
     return [
         f"  {shots:,} shots: not every class has as many images to draw from; {number:,} labelled images were used, "
-        f"{number / scores[0].num_classes:g} per class (see --option support_pool)"
+        f"{number / classes:g} per class (see --option support_pool)"
         for shots, number in sorted(used.items())
-        if number < shots * scores[0].num_classes
+        if number < shots * classes
     ]
 
 
 def _choice(score: Score) -> list[str]:
     """How a fine-tuned score's learning rate was chosen, and whether a wider sweep might find a better one."""
-    facts = dict(score.detail)
+    facts = score.detail
     if facts.get("rate") is None or not facts["held_out_accuracies"]:
         return []
     rates, found = facts["rates"], facts["held_out_accuracies"]

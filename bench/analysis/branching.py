@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,8 @@ from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Comparison, Verdict
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Series, family_rank
 from bench.core.formatting import count, join, plural, points
+from bench.core.record import Cost
+from bench.core.spec import Recipe
 from bench.report.layout import Column, Table
 from bench.stats.intervals import SEEDS
 
@@ -35,11 +36,11 @@ class Saving:
     seconds: float
 
 
-def way(recipe: Mapping[str, Any]) -> str:
+def way(recipe: Recipe) -> str:
     """In words, how a recipe reaches several budgets."""
-    if recipe.get("schedule") == BRANCH:
+    if recipe.schedule == BRANCH:
         return BRANCH
-    return WHOLE.format(recipe.get("cooldown_shape")) if recipe.get("cooldown") == 1 else SEPARATE
+    return WHOLE.format(recipe.cooldown_shape) if recipe.cooldown == 1 else SEPARATE
 
 
 def contrasts(evidence: Evidence, measure: str) -> dict[str, list[Comparison]]:
@@ -127,20 +128,20 @@ def same(c: Comparison) -> bool:
 
 def savings(evidence: Evidence) -> list[Saving]:
     """For each model that was trained both ways with the same shape."""
-    spent: dict[tuple[str, str, int], dict[str, dict[int, Mapping[str, Any]]]] = {}
+    spent: dict[tuple[str, str, int], dict[str, dict[int, Cost]]] = {}
     for record in evidence.records.records:
-        cell = record["cell"]
-        kind = way(cell.get("recipe") or {})
-        if AXIS in (cell.get("axes") or ()) and record["status"] == "complete" and kind in (BRANCH, SEPARATE):
-            key = (cell["model"], record["model"]["family"], sum(horizon > 0 for horizon in cell["horizons"]))
-            spent.setdefault(key, {}).setdefault(kind, {})[cell["seed"]] = record["cost"]
+        cell = record.cell
+        kind = way(cell.recipe)
+        if AXIS in cell.axes and record.status == "complete" and kind in (BRANCH, SEPARATE):
+            key = (cell.model, record.model.family, sum(horizon > 0 for horizon in cell.horizons))
+            spent.setdefault(key, {}).setdefault(kind, {})[cell.seed] = record.cost
     made = []
     for (model, family, budgets), ways in spent.items():
         both = sorted(ways.get(BRANCH, {}).keys() & ways.get(SEPARATE, {}).keys())
         if both:
             flops, seconds = (
                 sum(read(ways[BRANCH][seed]) for seed in both) / sum(read(ways[SEPARATE][seed]) for seed in both)
-                for read in (lambda cost: cost["spent_flops"]["dense"], lambda cost: cost["seconds"]["train"])
+                for read in (lambda cost: cost.spent_flops.dense or 0, lambda cost: cost.seconds.train or 0)
             )
             made.append(Saving(model=model, family=family, horizons=budgets, seeds=len(both), flops=flops,
                                seconds=seconds))  # fmt: skip

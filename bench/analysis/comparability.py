@@ -65,11 +65,11 @@ def revisions(evidence: Evidence) -> list[Remark]:
     standing = set(evidence.horizons["directory"])
     used: dict[str, set[int]] = {}
     for record in evidence.records.records:
-        gone = {name for task, data in evidence.set_aside.get(record["directory"], ())
+        gone = {name for task, data in evidence.set_aside.get(record.directory, ())
                 for name in (f"task:{task.split('@')[0]}", f"data:{data}")}  # fmt: skip
-        for name, revision in (record.get("revisions") or {}).items() if record["directory"] in standing else ():
+        for name, revision in record.revisions.items() if record.directory in standing else ():
             if name not in gone:
-                used.setdefault(f"{name}:{record['cell']['model']}" if name == "model" else name, set()).add(revision)
+                used.setdefault(f"{name}:{record.cell.model}" if name == "model" else name, set()).add(revision)
     mixed = [f"{name.replace(':', ' ', 1)} ({join([str(r) for r in sorted(found)])})"
              for name, found in sorted(used.items()) if len(found) > 1]  # fmt: skip
     text = f"Records mix revisions of {join(mixed)}: run the study again for scores that compare."

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from bench.core.formatting import core_days, count, duration, flops, plural
+from bench.core.record import Record
 
 PARTS = ("train", "evaluate", "save", "wait")
 
@@ -37,16 +37,14 @@ class Spent:
         return f"{plural(self.cells, 'cell')} took {took}{trained} and {core_days(self.core_days)} core-days."
 
 
-def spent(records: Iterable[Mapping[str, Any]]) -> Spent:
+def spent(records: Iterable[Record]) -> Spent:
     """Add up the cost of records of every status."""
-    found = list(records)
-    costs = [record["cost"] for record in found]
-    seconds = [cost.get("seconds") or {} for cost in costs]
+    costs = [record.cost for record in records]
     return Spent(
-        cells=len(found),
-        seconds={part: math.fsum(s.get(part) or 0.0 for s in seconds) for part in PARTS},
-        total_seconds=math.fsum(s.get("total") or sum(s.get(part) or 0.0 for part in PARTS) for s in seconds),
-        spent_flops=math.fsum((cost.get("spent_flops") or {}).get("paper") or 0.0 for cost in costs),
-        core_days=math.fsum(cost.get("core_days") or 0.0 for cost in costs),
-        spent_images=sum(cost.get("spent_images") or 0 for cost in costs),
+        cells=len(costs),
+        seconds={part: math.fsum(getattr(cost.seconds, part) or 0.0 for cost in costs) for part in PARTS},
+        total_seconds=math.fsum(cost.seconds.total or 0.0 for cost in costs),
+        spent_flops=math.fsum(cost.spent_flops.paper or 0.0 for cost in costs),
+        core_days=math.fsum(cost.core_days or 0.0 for cost in costs),
+        spent_images=sum(cost.spent_images or 0 for cost in costs),
     )

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bench.analysis.records import Records
-from bench.core.spec import canonical
+from bench.analysis.study_data import Records
+from bench.core.record import Record
+from bench.core.spec import canonical, to_json
 
 Pair = tuple[str, str]
 """(task, data) of scores."""
@@ -37,7 +38,7 @@ class Current:
 def current(records: Records, horizons: pd.DataFrame, scores: pd.DataFrame) -> Current:
     """Leave out scores that another cell of the same variant supersedes."""
     tests = _test_sets(scores)
-    doubtful = {r["directory"]: r for group in _doubtful(records.records, horizons, tests) for r in group}
+    doubtful = {r.directory: r for group in _doubtful(records.records, horizons, tests) for r in group}
     rows = np.flatnonzero(scores["directory"].isin(doubtful).to_numpy())
     if not len(rows):
         return Current(scores=scores, set_aside={}, empty=frozenset())
@@ -53,7 +54,7 @@ def current(records: Records, horizons: pd.DataFrame, scores: pd.DataFrame) -> C
         test_set: dict[Pair, str] = {}
         given: set[tuple[Any, ...]] = set()
         for record in sorted(group, key=lambda r: _rank(r, records), reverse=True):
-            name, seed = record["directory"], record["cell"].get("seed", 0)
+            name, seed = record.directory, record.cell.seed
             for pair, seen in by_record.get(name, ()):
                 mine, images = _way(record, pair), tests.get((name, pair))
                 alike = way.setdefault(pair, mine) == mine
@@ -70,23 +71,23 @@ def current(records: Records, horizons: pd.DataFrame, scores: pd.DataFrame) -> C
 
 
 def _doubtful(
-    records: Iterable[Mapping[str, Any]], horizons: pd.DataFrame, tests: Mapping[tuple[str, Pair], str]
-) -> list[list[Mapping[str, Any]]]:
+    records: Iterable[Record], horizons: pd.DataFrame, tests: Mapping[tuple[str, Pair], str]
+) -> list[list[Record]]:
     """Complete records of a variant that repeat a seed, or were not all read alike."""
     variant_of = dict(zip(horizons["directory"], horizons["variant"], strict=True))
     test_sets: dict[str, list[tuple[Pair, str]]] = {}
     for (name, pair), digest in tests.items():
         test_sets.setdefault(name, []).append((pair, digest))
-    groups: dict[str, list[Mapping[str, Any]]] = {}
+    groups: dict[str, list[Record]] = {}
     for record in records:
-        if record["status"] == "complete" and record["directory"] in variant_of:
-            groups.setdefault(variant_of[record["directory"]], []).append(record)
+        if record.status == "complete" and record.directory in variant_of:
+            groups.setdefault(variant_of[record.directory], []).append(record)
 
-    def alike(group: Sequence[Mapping[str, Any]]) -> bool:
-        if len({r["cell"].get("seed", 0) for r in group}) < len(group):
+    def alike(group: Sequence[Record]) -> bool:
+        if len({r.cell.seed for r in group}) < len(group):
             return False
-        ways = {(repr(r["cell"].get("tasks")), repr(r.get("revisions"))) for r in group}
-        return len(ways) == 1 and len({repr(sorted(test_sets.get(r["directory"], ()))) for r in group}) == 1
+        ways = {(r.cell.tasks, repr(r.revisions)) for r in group}
+        return len(ways) == 1 and len({repr(sorted(test_sets.get(r.directory, ()))) for r in group}) == 1
 
     return [group for group in groups.values() if len(group) > 1 and not alike(group)]
 
@@ -98,16 +99,15 @@ def _test_sets(scores: pd.DataFrame) -> dict[tuple[str, Pair], str]:
     return {(name, (task, data)): found.content_hash for name, task, data, found in zip(*columns, strict=True)}
 
 
-def _way(record: Mapping[str, Any], pair: Pair) -> str:
+def _way(record: Record, pair: Pair) -> str:
     """What must be equal, beside the test images, for two scores of a task on a set to be of one kind."""
     task, data = pair[0].split("@")[0], pair[1]
-    revisions = record.get("revisions") or {}
-    specs = [spec for spec in record["cell"].get("tasks") or () if spec["task"] == task]
-    options = [spec.get("options") for spec in specs if spec["data"] == data] or [spec.get("options") for spec in specs]
-    return canonical([options, revisions.get(f"task:{task}"), revisions.get(f"data:{data}")])
+    specs = [spec for spec in record.cell.tasks if spec.task == task]
+    options = [spec.options for spec in specs if spec.data == data] or [spec.options for spec in specs]
+    return canonical([to_json(options), record.revisions.get(f"task:{task}"), record.revisions.get(f"data:{data}")])
 
 
-def _rank(record: Mapping[str, Any], records: Records) -> tuple[Any, ...]:
-    planned = records.wanted is not None and record["directory"] in records.wanted.names
-    newest = sum((record.get("revisions") or {}).values())
-    return planned, newest, (record.get("env") or {}).get("time_end") or "", record["directory"]
+def _rank(record: Record, records: Records) -> tuple[Any, ...]:
+    planned = records.wanted is not None and record.directory in records.wanted.names
+    newest = sum(record.revisions.values())
+    return planned, newest, record.environment.time_end or "", record.directory

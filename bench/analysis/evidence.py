@@ -11,9 +11,8 @@ from typing import Any
 import pandas as pd
 
 from bench.analysis.deduplicate import current
-from bench.analysis.records import Records
 from bench.analysis.samples import SampleKey, all_samples
-from bench.analysis.table import PIXELS, horizon_table, score_table, without
+from bench.analysis.study_data import PIXELS, Records, horizon_table, score_table, without
 from bench.stats.intervals import LEVEL, Estimate, Pool, Samples, average, estimate_all, pool
 
 HEADLINE, FAR, UPSTREAM = "headline", "far", "upstream"
@@ -282,7 +281,7 @@ def build(
     """
     from bench.analysis.rates import rejected  # which reads evidence
 
-    scores = score_table(records.records) if records.scores is None else records.scores
+    scores = score_table(records.records)
     horizons = horizon_table(records.records)
     standing = current(records, horizons, scores)
     if standing.empty:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from bench.analysis.evidence import Evidence, Point
 from bench.core.formatting import join, plural, significant
+from bench.core.spec import Recipe
 
 UNITS_APART = 1.4  # counts of one convention agree to a few per cent; MACs, or forward alone, are off by 2 or 3
 MAX_WARMUP = 0.1
@@ -16,7 +16,7 @@ CAP = 0.25  # of the shortest horizon, at which training ends a warm-up (`bench.
 def refusal(evidence: Evidence, points: Iterable[Point]) -> str | None:
     """Why these points do not belong in one law, or None."""
     found = list(points)
-    annealed = {point: _recipe(evidence, point).get("cooldown") for point in found}
+    annealed = {point: _recipe(evidence, point).cooldown for point in found}
     without = sum(value == 0 for value in annealed.values())
     if without and any(value for value in annealed.values()):
         return f"{plural(without, 'point')} not cooled down beside others that were: in mid-schedule they look worse"
@@ -45,7 +45,7 @@ def long_warmup(evidence: Evidence) -> list[str]:
     found = {}
     for series in evidence.on_axis("compute"):
         first = series.points[0]
-        images = _recipe(evidence, first).get("warmup_images")
+        images = _recipe(evidence, first).warmup_images
         if images and images > MAX_WARMUP * first.images_seen:
             found[series.label] = min(images / first.images_seen, CAP)
     if not found:
@@ -55,10 +55,11 @@ def long_warmup(evidence: Evidence) -> list[str]:
             "which bends exponents."]  # fmt: skip
 
 
-def _recipe(evidence: Evidence, point: Point) -> dict[str, Any]:
+def _recipe(evidence: Evidence, point: Point) -> Recipe:
     recipes = evidence.cache.get("recipes")
     if recipes is None:
         table = evidence.horizons.drop_duplicates("variant")
-        recipes = dict(zip(table["variant"], table["recipe"], strict=True)) if "recipe" in table else {}
+        recipes = dict(zip(table["variant"], table["recipe"], strict=True))
         evidence.cache["recipes"] = recipes
-    return recipes.get(point.variant) or {}
+    found: Recipe = recipes[point.variant]
+    return found

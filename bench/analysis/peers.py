@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from bench.analysis.compare import Verdict
 from bench.analysis.evidence import family_rank
 from bench.core.formatting import percent, significant
+from bench.core.record import ContenderResult, PeersResult, Record
 from bench.report.layout import Column, Table
 from bench.stats.intervals import t_quantile
 
@@ -33,53 +34,54 @@ def ratio(windows: Sequence[float], base: Sequence[float], *, level: float = 0.9
     return math.exp(middle), math.exp(middle - half), math.exp(middle + half), n
 
 
-def rows(records: Sequence[dict[str, Any]], *, level: float = 0.95) -> list[dict[str, Any]]:
+def rows(records: Sequence[Record], *, level: float = 0.95) -> list[dict[str, Any]]:
     """One row per race and contender; what is not known is None."""
     found = []
     for record in sorted(records, key=_order):
-        race = record.get("peers")
-        if not isinstance(race, dict):
+        race = record.peers
+        if race is None:
             continue
-        by_name = {c["name"]: c for c in race["contenders"]}
-        for contender in race["contenders"]:
+        by_name = {c.name: c for c in race.contenders}
+        for contender in race.contenders:
             found.append(_row(record, race, contender, by_name, level))
     return found
 
 
-def _order(record: dict[str, Any]) -> tuple[tuple[int, str], str]:
+def _order(record: Record) -> tuple[tuple[int, str], str]:
     """Families as everywhere: ViT first."""
-    return family_rank(str((record.get("model") or {}).get("family"))), record["cell"]["model"]
+    return family_rank(record.model.family), record.cell.model
 
 
 def _row(
-    record: dict[str, Any], race: dict[str, Any], contender: dict[str, Any], by_name: dict[str, Any], level: float
+    record: Record, race: PeersResult, contender: ContenderResult, by_name: Mapping[str, ContenderResult], level: float
 ) -> dict[str, Any]:
-    cell, cost = record["cell"], record["cost"]
-    row = {
-        "race": f"{cell['model']} at {cell['image_size']} px", "model": cell["model"], "seed": cell["seed"],
-        "image_size": cell["image_size"], "batch": race["batch"], "contender": contender["name"],
-        "left_out": contender["left_out"], "dtype": contender.get("dtype"),
-        "images_per_second": contender["images_per_second"]["median"],
-        "q1": contender["images_per_second"]["q1"], "q3": contender["images_per_second"]["q3"],
-        "share_of_peak": contender["share_of_peak"], "first_call_seconds": contender.get("first_call_seconds"),
+    cell, execution = record.cell, record.execution
+    row: dict[str, Any] = {
+        "race": f"{cell.model} at {cell.image_size} px", "model": cell.model, "seed": cell.seed,
+        "image_size": cell.image_size, "batch": race.batch, "contender": contender.name,
+        "left_out": contender.left_out, "dtype": contender.dtype,
+        "images_per_second": contender.images_per_second.median,
+        "q1": contender.images_per_second.q1, "q3": contender.images_per_second.q3,
+        "share_of_peak": contender.share_of_peak, "first_call_seconds": contender.first_call_seconds,
         "loss_difference": _loss_difference(contender, by_name.get(BASE)),
-        "device": cost["device"], "threads": cost["threads"], "torch": record.get("env", {}).get("torch"),
+        "device": execution.device, "threads": execution.threads, "torch": record.environment.torch,
     }  # fmt: skip
     for key, other in (("over_base", BASE), ("own_over_this", OWN)):
         pair = (contender, by_name.get(other)) if key == "over_base" else (by_name.get(other), contender)
         row |= dict.fromkeys((key, f"{key}_low", f"{key}_high", f"{key}_rounds"))
-        if all(c and not c["left_out"] and c["windows"] for c in pair):
-            shared = min(len(c["windows"]) for c in pair)  # type: ignore[index]
-            values = ratio(pair[0]["windows"][:shared], pair[1]["windows"][:shared], level=level)  # type: ignore[index]
+        windows = [c.windows for c in pair if c and not c.left_out and c.windows]
+        if len(windows) == 2:
+            shared = min(map(len, windows))
+            values = ratio(windows[0][:shared], windows[1][:shared], level=level)
             row |= dict(zip((key, f"{key}_low", f"{key}_high", f"{key}_rounds"), values, strict=True))
     return row
 
 
-def _loss_difference(contender: dict[str, Any], base: dict[str, Any] | None) -> float | None:
+def _loss_difference(contender: ContenderResult, base: ContenderResult | None) -> float | None:
     """The largest relative difference from the base's losses over the first steps; None for another function."""
-    if not base or not base.get("losses") or not contender.get("losses") or not contender.get("same_function"):
+    if not base or not base.losses or not contender.losses or not contender.same_function:
         return None
-    return max(abs(a - b) / abs(b) for a, b in zip(contender["losses"], base["losses"], strict=True))
+    return max(abs(a - b) / abs(b) for a, b in zip(contender.losses, base.losses, strict=True))
 
 
 def is_own(row: dict[str, Any]) -> bool:
@@ -93,7 +95,7 @@ def fastest_peer(race: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     return min(others, key=lambda row: row["own_over_this"], default=None)
 
 
-def sentences(records: Sequence[dict[str, Any]], *, level: float = 0.95) -> list[tuple[str, Verdict, str]]:
+def sentences(records: Sequence[Record], *, level: float = 0.95) -> list[tuple[str, Verdict, str]]:
     """(race, verdict, sentence) for each race: beside timm's defaults, and beside the fastest of all peers."""
     made: list[tuple[str, Verdict, str]] = []
     everything = rows(records, level=level)
@@ -125,7 +127,7 @@ def _times(row: dict[str, Any]) -> str:
     return f"{significant(row['own_over_this'])} × ({low} to {high})"
 
 
-def table(records: Sequence[dict[str, Any]], *, level: float = 0.95) -> Table | None:
+def table(records: Sequence[Record], *, level: float = 0.95) -> Table | None:
     """Every contender of every race; None where nothing was raced."""
     found = rows(records, level=level)
     if not found:

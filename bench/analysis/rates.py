@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from bench.analysis.answers.answer import Answer
 from bench.analysis.compare import Verdict
 from bench.analysis.evidence import UPSTREAM, Evidence, family_rank
-from bench.analysis.table import variant_of
+from bench.analysis.study_data import variant_of
 from bench.core.formatting import count, interval, plural
+from bench.core.record import Record
 from bench.report.layout import Column, Table
 from bench.stats.intervals import Estimate
 
@@ -218,44 +218,41 @@ def _lines(evidence: Evidence) -> str:
 # -- from records ----------------------------------------------------------------------------------------------------
 
 
-def _swept(records: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+def _swept(records: Iterable[Record]) -> list[list[Record]]:
     """Records that differ in rate and seed alone, where there are several rates."""
-    by_model: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    by_model: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        cell = record["cell"]
-        if record["status"] in ("complete", "diverged") and (cell.get("recipe") or {}).get("lr") is not None:
-            by_model.setdefault((cell["model"], cell["data"]), []).append(record)
-    found: dict[str, list[Mapping[str, Any]]] = {}
+        if record.status in ("complete", "diverged"):
+            by_model.setdefault((record.cell.model, record.cell.data), []).append(record)
+    found: dict[str, list[Record]] = {}
     for group in by_model.values():
         if len({_rate(record) for record in group}) > 1:  # the hash costs more than a look
             for record in group:
-                recipe = {key: value for key, value in record["cell"]["recipe"].items() if key != "lr"}
-                but_for_rate = variant_of({**record, "cell": {**record["cell"], "recipe": recipe}})
-                found.setdefault(but_for_rate, []).append(record)
+                found.setdefault(variant_of(record, but_for=["lr"]), []).append(record)
     return [group for group in found.values() if len({_rate(record) for record in group}) > 1]
 
 
-def _sweep(evidence: Evidence, group: Sequence[Mapping[str, Any]]) -> Sweep | None:
-    finished = [record for record in group if record["status"] == "complete"]
-    seen = [{h["images_seen"] for h in record["horizons"] if h["images_seen"]} for record in finished]
+def _sweep(evidence: Evidence, group: Sequence[Record]) -> Sweep | None:
+    finished = [record for record in group if record.status == "complete"]
+    seen = [{h.images_seen for h in record.horizons if h.images_seen} for record in finished]
     shared = set.intersection(*seen) if seen else set()
     if not shared:
         return None
     last, estimates = max(shared), evidence.estimates(UPSTREAM)
     accuracy = {_rate(record): estimates.get((variant_of(record), last)) for record in finished}
-    diverged = [_rate(record) for record in group if record["status"] == "diverged"]
-    cells = {rate: tuple(r["directory"] for r in group if _rate(r) == rate) for rate in {*accuracy, *diverged}}
+    diverged = [_rate(record) for record in group if record.status == "diverged"]
+    cells = {rate: tuple(r.directory for r in group if _rate(r) == rate) for rate in {*accuracy, *diverged}}
     tried = tuple(Tried(rate=rate, accuracy=accuracy.get(rate), diverged=diverged.count(rate), cells=cells[rate])
                   for rate in sorted(cells))  # fmt: skip
     if not any(t.eligible for t in tried):
         return None
-    cell, family = finished[0]["cell"], finished[0]["model"].get("family", "unknown")
-    return Sweep(model=cell["model"], family=family, data=cell["data"], num_images=cell.get("num_images"),
+    cell, family = finished[0].cell, finished[0].model.family
+    return Sweep(model=cell.model, family=family, data=cell.data, num_images=cell.num_images,
                  images_seen=last, tried=tried)  # fmt: skip
 
 
-def _rate(record: Mapping[str, Any]) -> float:
-    return float(record["cell"]["recipe"]["lr"])
+def _rate(record: Record) -> float:
+    return float(record.cell.recipe.lr)
 
 
 def _accuracy(tried: Tried) -> float:

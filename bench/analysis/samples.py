@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from bench.analysis.table import PIXELS
+from bench.analysis.study_data import PIXELS
 from bench.stats.intervals import Samples
 
 SampleKey = tuple[str, int, str, int | None]

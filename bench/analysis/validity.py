@@ -13,14 +13,20 @@ from bench.analysis.compare import READ_AS_NOTHING
 from bench.analysis.evidence import PIXELS, Evidence, PointKey, family_rank
 from bench.analysis.sizes import size_curves
 from bench.core.formatting import join, plural, significant
+from bench.core.record import Record
+from bench.core.spec import to_json
 
 MIN_DECADES = 1.5
 MAX_EPOCHS = 4.0
 ONE_BUDGET = 1.25  # factor of compute up to which there is no range to see a trend in
-MIXTURES = (
-    ("commit", "commits"), ("cpu", "processors"), ("device", "devices"), ("threads", "thread counts"),
-    ("dtype", "precisions"),
-)  # fmt: skip
+MIXTURES: tuple[tuple[str, Callable[[Record], object]], ...] = (
+    ("commits", lambda record: record.environment.commit and record.environment.commit[:10]),
+    ("processors", lambda record: record.environment.cpu),
+    ("devices", lambda record: record.execution.device),
+    ("accelerators", lambda record: record.environment.accelerator),
+    ("thread counts", lambda record: record.execution.threads),
+    ("precisions", lambda record: record.execution.dtype if record.model.params else None),  # nothing to compute with
+)
 
 PAPERS_SPREAD = "Table 2's ± (at most 0.23 points on these tasks, three runs) repeats fine-tuning, not pre-training."
 
@@ -50,10 +56,10 @@ def unsuccessful(evidence: Evidence) -> list[Check]:
     """Diverged, out-of-memory and failed cells, each by name."""
     found = []
     for record in evidence.records.records:
-        if record["status"] != "complete":
-            why = f": {record['reason']}" if record.get("reason") else ""
-            text = f"{record['directory']} {record['status']}{why}. Means are over the seeds that finished."
-            found.append(Check(name=record["status"], level="warning", text=text))
+        if record.status != "complete":
+            why = f": {record.reason}" if record.reason else ""
+            text = f"{record.directory} {record.status}{why}. Means are over the seeds that finished."
+            found.append(Check(name=record.status, level="warning", text=text))
     return found
 
 
@@ -120,14 +126,13 @@ def repeated_data(evidence: Evidence) -> list[Check]:
 def mixed(evidence: Evidence) -> list[Check]:
     """Records of several commits, machines, precisions or dirty trees in one table."""
     found = []
-    table = evidence.horizons
-    for column, what in MIXTURES:
-        values = sorted({str(v) for v in table[column].dropna()}) if column in table else []
+    for what, read in MIXTURES:
+        values = sorted({str(value) for record in evidence.records.records if (value := read(record)) is not None})
         if len(values) > 1:
-            shown = join([v[:10] if column == "commit" else v for v in values])
-            text = f"Records mix {len(values)} {what} ({shown}); times are not comparable, scores may differ slightly."
+            mixed = f"Records mix {len(values)} {what} ({join(values)})"
+            text = f"{mixed}; times are not comparable, scores may differ slightly."
             found.append(Check(name=f"mixed {what}", level="warning", text=text))
-    if any((record.get("env") or {}).get("dirty") for record in evidence.records.records):
+    if any(record.environment.dirty for record in evidence.records.records):
         text = "Some records were made with uncommitted changes: the commit alone does not reproduce them."
         found.append(Check(name="dirty tree", level="note", text=text))
     return found
@@ -154,9 +159,9 @@ def different_recipes(evidence: Evidence) -> list[Check]:
     fields: dict[str, set[str]] = {}
     standing = set(evidence.horizons["directory"])  # not what a sweep rejected
     for record in evidence.records.records:
-        family = (record.get("model") or {}).get("family")
-        if family and family != PIXELS and record["status"] == "complete" and record["directory"] in standing:
-            for name, value in (record["cell"].get("recipe") or {}).items():
+        family = record.model.family
+        if family != PIXELS and record.status == "complete" and record.directory in standing:
+            for name, value in to_json(record.cell.recipe).items():
                 fields.setdefault(name, set()).add(str(value))
                 by_family.setdefault(name, {}).setdefault(family, set()).add(str(value))
     differing = sorted(name for name, values in fields.items() if len(values) > 1)

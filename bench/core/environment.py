@@ -9,9 +9,9 @@ import subprocess
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from bench import __version__
+from bench.core.record import Environment
 
 PACKAGES = ("torch", "timm", "numpy", "scipy", "pandas")
 
@@ -62,21 +62,26 @@ def version(package: str) -> str | None:
         return None
 
 
-def describe() -> dict[str, Any]:
-    """The environment as it stands in every record."""
+def describe(*, time_start: str | None = None, time_end: str | None = None) -> Environment:
+    """The environment as it stands in every record. An accelerator is named where torch has been imported."""
     head, dirty = commit()
-    found: dict[str, Any] = {
-        "python": platform.python_version(),
-        "project_version": __version__,
-        "platform": f"{platform.system()} {platform.machine()}",
-        "cpu": cpu_model(),
-        "cores": cores(),
-        "commit": head,
-        "dirty": dirty,
-    }
-    found |= {package: version(package) for package in PACKAGES}
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        found["accelerator"] = torch.cuda.get_device_name()
-        found["cuda"] = torch.version.cuda
-    return found
+    accelerated = torch is not None and torch.cuda.is_available()
+    return Environment(
+        python=platform.python_version(),
+        project_version=__version__,
+        torch=version("torch"),
+        timm=version("timm"),
+        numpy=version("numpy"),
+        scipy=version("scipy"),
+        pandas=version("pandas"),
+        platform=f"{platform.system()} {platform.machine()}",
+        cpu=cpu_model(),
+        cores=cores(),
+        accelerator=torch.cuda.get_device_name() if torch and accelerated else None,
+        cuda=torch.version.cuda if torch and accelerated else None,
+        commit=head,
+        dirty=dirty,
+        time_start=time_start,
+        time_end=time_end,
+    )

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.core.device import is_out_of_memory, release, synchronise
+from bench.core.record import Spread, Throughput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +49,20 @@ class Workload:
     call_seconds: float | None = None
     windows: list[float] = field(default_factory=list)  # images per second of each
 
-    def summary(self) -> dict[str, Any]:
-        """As it stands in a record."""
-        return {
-            "batch": self.images,
-            "images_per_second": spread(self.windows),
-            "windows": self.windows,
-            "calls_per_window": self.calls_per_window,
-            "first_call_seconds": self.first_call_seconds,
-        }
+    def spread(self) -> Spread:
+        """Of the windows, images per second."""
+        return spread(self.windows)
+
+    def throughput(self, **more: Any) -> Throughput:
+        """As it stands in a record; `more` are fields that the windows do not tell."""
+        return Throughput(
+            batch=self.images,
+            images_per_second=self.spread(),
+            windows=tuple(self.windows),
+            calls_per_window=self.calls_per_window,
+            first_call_seconds=self.first_call_seconds,
+            **more,
+        )
 
 
 class OutOfMemory(Exception):
@@ -110,22 +116,18 @@ def interleave(
             workload.windows.append(workload.calls_per_window * workload.images / seconds)
 
 
-def spread(values: Sequence[float]) -> dict[str, float | int | None]:
+def spread(values: Sequence[float]) -> Spread:
     """Median, quartiles, extremes and number of values."""
     if not values:
-        return {"median": None, "q1": None, "q3": None, "min": None, "max": None, "n": 0}
+        return Spread()
     quartiles = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
-    return {
-        "median": statistics.median(values),
-        "q1": quartiles[0],
-        "q3": quartiles[2],
-        "min": min(values),
-        "max": max(values),
-        "n": len(values),
-    }
+    return Spread(
+        median=statistics.median(values), q1=quartiles[0], q3=quartiles[2], min=min(values), max=max(values),
+        n=len(values),
+    )  # fmt: skip
 
 
-def latency(call: Callable[[], object], *, device: str, calls: int) -> dict[str, float | int | None]:
+def latency(call: Callable[[], object], *, device: str, calls: int) -> dict[str, Any]:
     """Milliseconds of single calls, each waited for: percentiles over `calls` of them, after a warm-up."""
     for _ in range(3):
         timed(call, device=device)

@@ -11,6 +11,7 @@ together. The first takes leases, picks cells and writes; the others compute wha
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import signal
@@ -32,6 +33,7 @@ from bench.core.errors import (
     UserError,
     command,
 )
+from bench.core.record import Record, Result
 from bench.core.registry import revisions_of
 from bench.core.spec import Cell, cell_from_json, cell_id, to_json
 from bench.cost import precomputed
@@ -119,10 +121,11 @@ class Worker:
                 pass  # the first rank says so
         return EXIT_INTERRUPTED if self.stop() else EXIT_OK
 
-    def _job(self, cell: Cell, context: JobContext) -> dict[str, Any]:
+    def _job(self, cell: Cell, context: JobContext) -> Result:
         """Run the cell's job. What breaks one rank, unknown to the others, ends them all."""
         try:
-            return registry.load("job", cell.job).run(cell, context)
+            result: Result = registry.load("job", cell.job).run(cell, context)
+            return result
         except (Interrupted, SharedError):
             raise
         except Exception as error:
@@ -174,13 +177,13 @@ class Worker:
         except records.DamagedRecord:
             directory.set_aside_record()
             return False
-        return record is not None and record["status"] != "failed"
+        return record is not None and record.status != "failed"
 
     def _attempt(self, cell: Cell, directory: CellDirectory) -> None:
         attempt = directory.new_attempt()
         status: dict[str, Any] = {"started": now(), "outcome": "running"}
         files.write_sealed(attempt / "status.json", status)
-        files.write_json(attempt / "env.json", environment.describe())
+        files.write_json(attempt / "env.json", to_json(environment.describe()))
 
         def log(text: str) -> None:
             with open(attempt / "log.txt", "a", encoding="utf-8") as handle:
@@ -195,7 +198,7 @@ class Worker:
         context = self._context(directory, attempt, log=log, progress=self._reporter(directory, attempt))
         self.ranks.run_on_rank0(lambda: (self.cells.index(cell), attempt))
         try:
-            body = self._job(cell, context)
+            result = self._job(cell, context)
         except Interrupted as interruption:
             self.stop.stopping = True  # the signal may have come to another rank
             log(f"interrupted: {interruption}")
@@ -213,9 +216,9 @@ class Worker:
             log(traceback.format_exc())
             self._fail(name, f"{type(error).__name__}: {error} (see {attempt / 'log.txt'})", log, finish)
             return
-        finish(body["status"])
-        self._record(cell, directory, body)
-        emit("done", cell=name, status=body["status"], reason=body["reason"], seconds=body["cost"]["seconds"]["total"])
+        finish(result.status)
+        self._record(cell, directory, result)
+        emit("done", cell=name, status=result.status, reason=result.reason, seconds=result.cost.seconds.total)
 
     def _fail(self, name: str, reason: str, log: Any, finish: Any, *, again: bool = True) -> None:
         """A cell that could not be run leaves no record: the next run tries again. In this run another worker does,
@@ -225,19 +228,20 @@ class Worker:
         finish("failed", reason=reason, again=again)
         emit("failed", cell=name, reason=reason)
 
-    def _record(self, cell: Cell, directory: CellDirectory, body: dict[str, Any]) -> None:
+    def _record(self, cell: Cell, directory: CellDirectory, result: Result) -> None:
         """Write the record, and only then remove what it makes superfluous."""
-        revisions = revisions_of(cell)
-        identity = {
-            "suite": self.suite,
-            "cell_id": cell_id(cell, revisions),
-            "directory": directory.path.name,
-            "cell": to_json(cell),
-            "revisions": revisions,
-            "env": environment.describe() | {"time_end": now()},
-            "attempts": directory.attempt_log(),
-        }
-        records.write_record(directory.record, identity | body)
+        revisions, attempts = revisions_of(cell), directory.attempt_log()
+        record = Record(
+            suite=self.suite,
+            cell_id=cell_id(cell, revisions),
+            directory=directory.path.name,
+            cell=cell,
+            revisions=revisions,
+            environment=environment.describe(time_start=attempts[0].started, time_end=now()),
+            attempts=attempts,
+            **{entry.name: getattr(result, entry.name) for entry in dataclasses.fields(Result)},
+        )
+        records.write_record(directory.record, record)
         checkpoints.clear(directory.checkpoints)
 
     def _reporter(self, directory: CellDirectory, attempt: Path) -> Callable[[dict[str, Any]], None]:

@@ -106,6 +106,7 @@ def measure(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -> 
     import torch
 
     from bench.core import registry
+    from bench.core.record import Horizon
     from bench.data.image_set import ImageSet
     from bench.tasks._features import extractor
     from bench.train.batches import Batches
@@ -143,7 +144,8 @@ def measure(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -> 
         trainer = Trainer(
             model=model, initialise=lambda: None, recipe=cell.recipe, horizons=horizon, seed=0, device=device,
             batches=Batches(images, recipe=cell.recipe, seed=0, device=device), folder=None,
-            evaluate=lambda *_: {}, progress=lambda _: None, should_stop=lambda: False, log=lambda _: None,
+            evaluate=lambda horizon, *_: Horizon(images_seen=horizon), progress=lambda _: None,
+            should_stop=lambda: False, log=lambda _: None,
         )  # fmt: skip
         model.train()
         train = rate(trainer.step, cell.recipe.batch)

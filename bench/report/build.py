@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import SCHEMA_VERSION
 from bench.core import registry
 from bench.core.errors import UserError
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 PAPER = "paper"
 SWEPT = ("learning-rates",)  # figures for any suite, where a sweep was made
 DIGITS = 6
+FINDINGS_SCHEMA = 1  # of findings.json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,12 +93,12 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
 def _measured(directory: Path, suite: str, reference: str | None) -> tuple[Evidence, dict[str, Evidence]]:
     """Evidence from the records of a suite, and the figures to try on it: the suite's, or every figure there is."""
     from bench.analysis import evidence as evidence_module
-    from bench.analysis import rates, records
+    from bench.analysis import rates, study_data
 
     module = registry.load("suite", suite) if suite in registry.names("suite") else None
     evidence = evidence_module.build(
-        records.load(directory, suite=suite), headline=getattr(module, "HEADLINE", ()), far=getattr(module, "FAR", ()),
-        question=getattr(module, "QUESTION", ""), data_kinds=_data_kinds(),
+        study_data.load(directory, suite=suite), headline=getattr(module, "HEADLINE", ()),
+        far=getattr(module, "FAR", ()), question=getattr(module, "QUESTION", ""), data_kinds=_data_kinds(),
         reference=_published()[0] if reference else None,
     )  # fmt: skip
     figures = registry.names("figure") if module is None else module.FIGURES
@@ -116,7 +116,7 @@ def _published() -> tuple[Evidence, dict[str, Evidence]]:
 def findings_json(evidence: Evidence, findings: Findings) -> dict[str, Any]:
     """Everything said in words, with the numbers behind it, as JSON types."""
     return _jsonable({
-        "schema": SCHEMA_VERSION, "suite": evidence.suite, "question": evidence.question, "level": evidence.level,
+        "schema": FINDINGS_SCHEMA, "suite": evidence.suite, "question": evidence.question, "level": evidence.level,
         "headline": evidence.headline, "far": evidence.far, "shots": evidence.shots,
         "summary": findings.summary, "note": findings.note,
         "findings": [dataclasses.asdict(f) for f in findings.findings],

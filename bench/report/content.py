@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 from baselines.published import SOURCE
 from bench.analysis.evidence import Evidence
 from bench.core.formatting import join, plural
+from bench.core.record import UNKNOWN, DataFacts, Record
 from bench.report import embed
 from bench.report.figures._contract import Saved
 from bench.report.finding import Finding, Findings
@@ -19,9 +21,12 @@ MAX_ROWS = 500  # of a table, in the page and in report.md; the CSV has all
 ACRONYMS = {"vtab": "VTAB"}
 MAX_FAILURES = 6  # named in one sentence
 ENVIRONMENT = (
-    ("project_version", "Version"), ("commit", "Commit"), ("python", "Python"), ("torch", "PyTorch"), ("timm", "timm"),
-    ("numpy", "NumPy"), ("platform", "System"), ("cpu", "Processor"), ("gpu", "GPU"), ("threads", "Threads per cell"),
-    ("dtype", "Precision"),
+    ("environment.project_version", "Version"), ("environment.commit", "Commit"), ("environment.python", "Python"),
+    ("environment.torch", "PyTorch"), ("environment.timm", "timm"), ("environment.numpy", "NumPy"),
+    ("environment.platform", "System"), ("environment.cpu", "Processor"), ("environment.accelerator", "Accelerator"),
+    ("execution.device", "Device"), ("execution.accelerators", "Accelerators per cell"),
+    ("execution.threads", "Threads per cell"), ("execution.dtype", "Precision"),
+    ("cost.peak_source", "Peak for utilisation"),
 )  # fmt: skip
 
 
@@ -91,7 +96,7 @@ def coverage(evidence: Evidence) -> str:
     records = evidence.records
     if evidence.published:
         return f"Quoted from {SOURCE}: {plural(len(records.records), 'model')}; nothing was run here."
-    counts = Counter(record["status"] for record in records.records)
+    counts = Counter[str](record.status for record in records.records)
     counts["damaged"] = len(records.damaged)
     counts["not finished"] = len(records.unfinished)
     counts["never started"] = len(records.never_started)
@@ -100,15 +105,15 @@ def coverage(evidence: Evidence) -> str:
     text = f"{counts['complete']} of {plural(total, 'cell')} complete" + (f"; {join(others)}." if others else ".")
     if records.wanted is not None:
         planned = set(records.wanted.names)
-        beyond = sum(record["directory"] not in planned for record in records.records)
+        beyond = sum(record.directory not in planned for record in records.records)
         text += f" {beyond} of them outside the grid asked for last." if beyond else ""
     return text + _failures(evidence)
 
 
 def _failures(evidence: Evidence) -> str:
     """Names of cells that ended without a result, with their reasons."""
-    found = [f"{r['directory']}: {r.get('reason') or r['status']}" for r in evidence.records.records
-             if r["status"] != "complete"]  # fmt: skip
+    found = [f"{r.directory}: {r.reason or r.status}" for r in evidence.records.records
+             if r.status != "complete"]  # fmt: skip
     found += [f"{d.directory}: damaged record" for d in evidence.records.damaged]
     more = [f"and {len(found) - MAX_FAILURES} more (tables/coverage.csv)"] if len(found) > MAX_FAILURES else []
     return f" Without result: {'; '.join(found[:MAX_FAILURES] + more)}." if found else ""
@@ -119,31 +124,29 @@ def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:
     records = evidence.records.records
     found = []
     for key, label in ENVIRONMENT:
-        values = _distinct([record.get("env") or {} for record in records], key)
+        values = _distinct(records, key)
         if values:
             found.append((label, "; ".join(values)))
-    found.append(("Device", "; ".join(_distinct([r["cost"] for r in records], "device")) or "unknown"))
-    peaks = _distinct(records, "peak_source")
-    if peaks:
-        found.append(("Peak for utilisation", "; ".join(peaks)))
-    data = sorted({_data(record["data"]) for record in records if record.get("data")})
+    data = sorted({_data(record.data) for record in records})
     found += [("Pre-training data", text) for text in data]
-    starts, ends = (_distinct([r.get("env") or {} for r in records], key) for key in ("time_start", "time_end"))
+    starts, ends = (_distinct(records, key) for key in ("environment.time_start", "environment.time_end"))
     if starts and ends:
         found.append(("Made between", f"{starts[0]} and {ends[-1]}"))
     return tuple(found)
 
 
-def _distinct(sources: Sequence[Mapping[str, Any]], key: str) -> list[str]:
-    return sorted({str(source[key]) for source in sources if source.get(key) is not None})
+def _distinct(records: Sequence[Record], path: str) -> list[str]:
+    """Different values of an attribute, such as "environment.torch"."""
+    read = operator.attrgetter(path)
+    return sorted({str(value) for record in records if (value := read(record)) is not None})
 
 
-def _data(data: Mapping[str, Any]) -> str:
-    digest = str(data.get("content_hash") or "")[:12]
-    images = f"{int(data['num_images']):,} images, " if data.get("num_images") else ""
-    kind = f", {data['kind']}" if data.get("kind") else ""
-    revision = f" revision {data['revision']}" if data.get("revision") is not None else ""
-    return (f"{data.get('name')}{revision}: {images}{data.get('num_classes')} classes{kind}"
+def _data(data: DataFacts) -> str:
+    digest = str(data.content_hash or "")[:12]
+    images = f"{data.num_images:,} images, " if data.num_images else ""
+    kind = f", {data.kind}" if data.kind != UNKNOWN else ""
+    revision = f" revision {data.revision}" if data.revision is not None else ""
+    return (f"{data.name}{revision}: {images}{data.num_classes} classes{kind}"
             + (f", sha256 {digest}…" if digest else ""))  # fmt: skip
 
 

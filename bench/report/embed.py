@@ -17,6 +17,8 @@ from bench.core.formatting import (
     short_count,
     significant,
 )
+from bench.core.record import Record
+from bench.core.spec import to_json
 from bench.report.figures._contract import Saved
 
 MAX_RECORDS = 300  # records whose facts are in the page; the others are named, and lie beside it
@@ -42,7 +44,7 @@ def page_data(evidence: Evidence, figures: Sequence[Saved]) -> str:
     names = list(dict.fromkeys(cell for marks in kept.values() for spot in marks for cell in spot.cells))
     number = {name: place for place, name in enumerate(names)}
     means = _means(evidence, set(names[:MAX_RECORDS]))
-    by_name = {record["directory"]: record for record in evidence.records.records}
+    by_name = {record.directory: record for record in evidence.records.records}
     measures = sorted({measure for scores in means.values() for measure in scores})
     cells = [
         {"name": name, "facts": facts(by_name[name]), "rows": _rows(by_name[name], means, measures)}
@@ -57,37 +59,38 @@ def page_data(evidence: Evidence, figures: Sequence[Saved]) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def facts(record: Mapping[str, Any]) -> list[str]:
+def facts(record: Record) -> list[str]:
     """A record's facts in the order of `LABELS`; "" where it holds none."""
-    cell, cost, env = record["cell"], record["cost"], record.get("env") or {}
-    model, data = record.get("model") or {}, record.get("data") or {}
-    macs, seconds = model.get("forward_macs") or {}, cost.get("seconds") or {}
-    recipe = [f"{name.replace('_', ' ')} {value}" for name, value in sorted((cell.get("recipe") or {}).items())]
-    images = f", {count(data['num_images'])} images" if data.get("num_images") else ""
-    hardware = [str(env[name]) for name in ("gpu", "cpu") if env.get(name)]
-    threads = [f"{env['threads']} threads"] if env.get("threads") else []
-    parts = [f"{part} {duration(seconds[part])}" for part in ("train", "evaluate", "save", "wait") if seconds.get(part)]
-    peak, made = cost.get("peak_memory_bytes"), str(env.get("time_end") or "")
+    cell, cost, model, data, execution = record.cell, record.cost, record.model, record.data, record.execution
+    environment = record.environment
+    recipe = {} if record.source else to_json(cell.recipe)  # a publication's is not known in these words
+    settings = [f"{name.replace('_', ' ')} {value}" for name, value in sorted(recipe.items())]
+    images = f", {count(data.num_images)} images" if data.num_images else ""
+    threads = f"{execution.threads} threads" if execution.threads else None
+    hardware = (environment.accelerator, environment.cpu, threads, execution.dtype)
+    parts = [f"{part} {duration(seconds)}" for part in ("train", "evaluate", "save", "wait")
+             if (seconds := getattr(cost.seconds, part))]  # fmt: skip
+    peak, made = cost.peak_memory_bytes, environment.time_end or ""
     return [
-        record["status"], record.get("reason") or "", f"{cell['model']} ({model.get('family', 'unknown')})",
-        _or_nothing(model.get("params"), short_count), _or_nothing(macs.get("paper"), short_count),
-        f"{cell['data']} ({data.get('kind', 'unknown')}){images}", str(cell.get("seed", 0)), ", ".join(recipe),
-        ", ".join([*hardware, *threads, *([str(env["dtype"])] if env.get("dtype") else [])]), ", ".join(parts),
-        f"{significant(peak / 2**20)} MiB" if peak else "", str(env.get("commit") or "")[:12],
+        record.status, record.reason or "", f"{cell.model} ({model.family})",
+        _or_nothing(model.params, short_count), _or_nothing(model.forward_macs.paper, short_count),
+        f"{cell.data} ({data.kind}){images}", str(cell.seed), ", ".join(settings),
+        ", ".join(part for part in hardware if part), ", ".join(parts),
+        f"{significant(peak / 2**20)} MiB" if peak else "", (environment.commit or "")[:12],
         made[:16].replace("T", " "),
     ]  # fmt: skip
 
 
-def _rows(record: Mapping[str, Any], means: Mapping[Any, Mapping[str, float]], measures: Sequence[str]) -> list[Any]:
+def _rows(record: Record, means: Mapping[Any, Mapping[str, float]], measures: Sequence[str]) -> list[Any]:
     """One row per horizon, in the order of `HEADS` and then the measures."""
     rows = []
-    for horizon in record["horizons"]:
-        scores = means.get((record["directory"], int(horizon["images_seen"])), {})
+    for horizon in record.horizons:
+        scores = means.get((record.directory, horizon.images_seen), {})
         rows.append([
-            count(horizon["images_seen"]), _or_dash(horizon.get("epochs"), lambda v: significant(v, 2)),
-            _or_dash((horizon.get("train_flops") or {}).get("paper"), flops),
-            _or_dash(horizon.get("core_days"), core_days), _or_dash(horizon.get("images_per_second"), significant),
-            _or_dash(horizon.get("final_train_loss"), lambda v: f"{v:.3f}"),
+            count(horizon.images_seen), _or_dash(horizon.epochs, lambda v: significant(v, 2)),
+            _or_dash(horizon.train_flops.paper, flops),
+            _or_dash(horizon.core_days, core_days), _or_dash(horizon.images_per_second, significant),
+            _or_dash(horizon.final_train_loss, lambda v: f"{v:.3f}"),
             *(percent(scores[m]) if m in scores else MISSING for m in measures),
         ])  # fmt: skip
     return rows

@@ -52,7 +52,7 @@ def find(evidence: Evidence) -> Findings:
     made = [*own, *made]  # what this suite was made for comes first
     swept = [_answered(answer) for answer in rates.answers(evidence)]
     made, usual = say_counts_once(made)
-    done = any(record["status"] == "complete" for record in evidence.records.records)
+    done = any(record.status == "complete" for record in evidence.records.records)
     notes = [] if evidence.headline or raced or swept else [NO_TASKS if done else NO_SCORES]
     if made and _unrepeated(evidence):  # then every answer would say the same
         notes.append(ONE_SEED)

@@ -68,8 +68,8 @@ def baselines(evidence: Evidence) -> Table:
 def coverage(evidence: Evidence) -> Table:
     """Every cell: done, diverged, failed, damaged, not finished or never started."""
     rows = [
-        {"cell": record["directory"], "status": record["status"], "reason": record.get("reason") or "",
-         "horizons": len(record["horizons"]), "seconds": (record["cost"].get("seconds") or {}).get("total")}
+        {"cell": record.directory, "status": record.status, "reason": record.reason or "",
+         "horizons": len(record.horizons), "seconds": record.cost.seconds.total}
         for record in evidence.records.records
     ]  # fmt: skip
     rows += [{"cell": d.directory, "status": "damaged record", "reason": d.reason} for d in evidence.records.damaged]

@@ -43,5 +43,5 @@ def suite_of(directory: Path) -> str:
         except records.DamagedRecord:
             continue
         if record is not None:
-            return str(record["suite"])
+            return record.suite
     return directory.name

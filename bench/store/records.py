@@ -1,39 +1,69 @@
-"""Records: what a finished cell leaves. A record that exists and verifies means that the cell is done."""
+"""Records on disk: the one place that turns a `Record` into JSON and JSON into a `Record`.
+
+A record that exists and verifies means that its cell is done. Older schemas are migrated on reading, never rewritten.
+"""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench import SCHEMA_VERSION
 from bench.core import files
 from bench.core.errors import UserError
-from bench.core.spec import canonical
+from bench.core.record import STATUSES, Horizon, Record
+from bench.core.spec import Cell, canonical, cell_from_json, to_json
 from bench.store import faults
 
-REQUIRED = ("suite", "cell_id", "directory", "cell", "revisions", "status", "cost", "env", "attempts", "horizons")
+Json = dict[str, Any]
+Kind = TypeVar("Kind")
+
+ALWAYS = ("suite", "cell_id", "directory", "cell", "revisions", "status", "cost", "attempts", "horizons")
+REQUIRED = {1: (*ALWAYS, "env"), 2: (*ALWAYS, "environment", "execution", "model", "data")}
+"""Schema -> fields without which a record is damaged."""
 READ = ("schema", "status", "reason", "directory", "digest")
-STATUSES = ("complete", "diverged", "oom", "failed")
 FIELD = re.compile(rb'^[{]?"(\w+)":(.*)', re.MULTILINE)
 """Fields of a record and their values, as `to_bytes` writes them: one to a line."""
 
 LONG_INTEGER = re.compile(rb":\d{19}")
+MEND = "Run the study again: the cell is repeated and the damaged file is kept beside it."
 
 
 class DamagedRecord(UserError):
     """A record that is torn, altered, incomplete, or of another cell than its folder's."""
 
 
-def digest(body: dict[str, Any]) -> str:
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a record atomically, with its schema version and digest. This is the last act of a cell.
+
+    Raises:
+        ValueError: a number is not finite.
+        UserError: the disk is full, ….
+    """
+    body = {"schema": SCHEMA_VERSION, **to_json(record)}
+    body = json.loads(json.dumps(body, allow_nan=False))  # tuples to lists before the digest, as a reader will see it
+    body["digest"] = digest(body)
+    files.write_bytes(path, to_bytes(body), before_replace=lambda: faults.reach("record-before-replace"))
+    faults.reach("record-after-replace")
+
+
+def digest(body: Json) -> str:
     """sha256 of the record without its own digest."""
     return hashlib.sha256(canonical({k: v for k, v in body.items() if k != "digest"}).encode()).hexdigest()
 
 
-def to_bytes(body: dict[str, Any]) -> bytes:
+def to_bytes(body: Json) -> bytes:
     """A record as it is written: canonical JSON, with every field on a line of its own."""
     return ("{" + ",\n".join(f'"{key}":{canonical(body[key])}' for key in sorted(body)) + "}\n").encode()
 
@@ -46,17 +76,11 @@ def written_digest(data: bytes, stated: str) -> str | None:
     return hashlib.sha256(text.replace(entry, b"")).hexdigest() if text.count(entry) == 1 else None
 
 
-def write_record(path: Path, body: dict[str, Any]) -> None:
-    """Write a record atomically, with its schema version and digest. This is the last act of a cell."""
-    full = {"schema": SCHEMA_VERSION, **body}
-    full = json.loads(json.dumps(full, allow_nan=False))  # tuples to lists before the digest, as a reader will see it
-    full["digest"] = digest(full)
-    files.write_bytes(path, to_bytes(full), before_replace=lambda: faults.reach("record-before-replace"))
-    faults.reach("record-after-replace")
+# -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def read_record(path: Path, *, of: str | None = None) -> dict[str, Any]:
-    """Read and verify a record.
+def read_record(path: Path, *, of: str | None = None) -> Record:
+    """Read and verify a record, of this schema or an older one.
 
     Args:
         of: the cell's folder, which the record must name; None takes a record from anywhere.
@@ -77,12 +101,34 @@ def read_record(path: Path, *, of: str | None = None) -> dict[str, Any]:
     stated = str(body.get("digest"))
     if written_digest(data, stated) != stated and digest(body) != stated:
         raise DamagedRecord(f"{path} is damaged: its contents do not match its digest.", MEND)
-    missing = [key for key in REQUIRED if key not in body]
+    missing = [key for key in REQUIRED.get(body["schema"], ()) if key not in body]
     if missing or body["status"] not in STATUSES:
         raise DamagedRecord(f"{path} is damaged: missing or wrong {', '.join(missing) or 'status'}.", MEND)
     if of not in (None, body["directory"]):  # copied, or in a folder that was renamed: no result of this cell
         raise DamagedRecord(f"{path} is damaged: it is the record of another cell, {body['directory']}.", MEND)
-    return body
+    try:
+        return from_json(body)
+    except (LookupError, TypeError, ValueError, AttributeError, UserError) as error:
+        raise DamagedRecord(f"{path} is damaged: {_wrong(error)}.", MEND) from error
+
+
+def from_json(body: Json) -> Record:
+    """The record that JSON types stand for, migrated from older schemas.
+
+    Raises:
+        LookupError, TypeError, ValueError, AttributeError: a field is missing or of the wrong type.
+        UserError: its cell means nothing to this version of the project.
+    """
+    return build(Record, migrated(body))
+
+
+def horizon_from_json(body: Json) -> Horizon:
+    """A row of a checkpoint, which an older version may have written. Raises as `from_json`."""
+    return build(Horizon, body if "seconds" in body else _horizon_1(body))
+
+
+def _wrong(error: Exception) -> str:
+    return f"field {error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).split("\n")[0]
 
 
 def _bytes(path: Path) -> bytes:
@@ -124,20 +170,17 @@ def read_outcome(path: Path, *, of: str | None = None) -> Outcome:
     """
     data = _bytes(path)
     lines = FIELD.findall(data)
-    fields = {key.decode(): value for key, value in lines}
+    found = {key.decode(): value for key, value in lines}
     try:
-        schema, status, reason, directory, stated = (json.loads(fields[key].rstrip(b",}")) for key in READ)
+        schema, status, reason, directory, stated = (json.loads(found[key].rstrip(b",}")) for key in READ)
         known = isinstance(schema, int) and schema <= SCHEMA_VERSION and status in STATUSES
-        whole = len(fields) == len(lines) and fields.keys() >= set(REQUIRED)
+        whole = len(found) == len(lines) and found.keys() >= set(REQUIRED.get(schema, ()))
         if known and whole and of in (None, directory) and written_digest(data, stated) == stated:
             return Outcome(status=status, reason=reason)
     except (KeyError, ValueError):
         pass
-    body = read_record(path, of=of)  # written otherwise, or damaged: this says how
-    return Outcome(status=body["status"], reason=body.get("reason"))
-
-
-MEND = "Run the study again: the cell is repeated and the damaged file is kept beside it."
+    record = read_record(path, of=of)  # written otherwise, or damaged: this says how
+    return Outcome(status=record.status, reason=record.reason)
 
 
 def check_schema(path: Path, version: int) -> None:
@@ -152,3 +195,118 @@ def check_schema(path: Path, version: int) -> None:
             f"(schema {version}; this one reads up to {SCHEMA_VERSION}).",
             "Update the project, or choose another folder with --results.",
         )
+
+
+# -- JSON types to dataclasses -----------------------------------------------------------------------------------------
+
+
+def build(kind: type[Kind], body: Mapping[str, Any]) -> Kind:
+    """A dataclass from JSON types, by its fields' types; fields that `body` lacks take their defaults. Fields that the
+    dataclass does not have are left out.
+
+    Raises:
+        KeyError: a field without a default is missing. TypeError, …: a field is of the wrong type.
+    """
+    values = {}
+    for name, convert, required in _plan(kind):  # type: ignore[arg-type]  # a type is hashable
+        if name in body:
+            value = body[name]
+            values[name] = value if convert is None or value is None else convert(value)
+        elif required:
+            raise KeyError(name)
+    return kind(**values)
+
+
+@functools.cache
+def _plan(kind: type) -> list[tuple[str, Callable[[Any], Any] | None, bool]]:
+    """(name, how to convert its JSON, whether it must be there) of each field."""
+    hints = typing.get_type_hints(kind)
+    return [
+        (f.name, _converter(hints[f.name]), f.default is MISSING and f.default_factory is MISSING)
+        for f in fields(kind)  # type: ignore[arg-type]
+    ]
+
+
+def _converter(hint: Any) -> Callable[[Any], Any] | None:
+    """How JSON becomes a value of this type; None where it is one already."""
+    arguments = typing.get_args(hint)
+    if isinstance(hint, types.UnionType):
+        return next((c for c in map(_converter, arguments) if c is not None), None)
+    if typing.get_origin(hint) is tuple:
+        inner = _converter(arguments[0])
+        return tuple if inner is None else lambda items: tuple(inner(item) for item in items)
+    if hint is Cell:
+        return cell_from_json
+    if is_dataclass(hint):
+        return functools.partial(build, typing.cast(type, hint))
+    return None
+
+
+# -- older schemas -----------------------------------------------------------------------------------------------------
+
+
+def migrated(body: Json) -> Json:
+    """The JSON of a record in this schema."""
+    return body if body["schema"] >= 2 else _from_1(body)
+
+
+def _from_1(old: Json) -> Json:
+    """Schema 1 kept threads, dtype and what else says how a cell was run among the costs, and no start."""
+    cost, env, cell = old["cost"], old["env"], old["cell"]
+    attempts = old["attempts"]
+    on_cpu = str(cost.get("device") or "cpu") == "cpu"
+    ranks = cost.get("ranks", 1)
+    new = {key: old[key] for key in ("suite", "cell_id", "directory", "revisions", "status", "horizons")}
+    return new | {
+        "schema": 2,
+        "reason": old.get("reason"),
+        "source": old.get("source"),
+        "cell": cell,
+        "model": {"name": cell["model"]} | (old.get("model") or {}),
+        "data": {"name": cell["data"]} | (old.get("data") or {}),
+        "execution": {
+            "device": cost.get("device") or "unknown",
+            "accelerators": 0 if on_cpu else ranks,
+            "ranks": ranks,
+            **{key: cost.get(key) for key in ("sharding", "threads", "dtype")},
+            "micro_batches": cost.get("micro_batches") or [],
+        },
+        "cost": {
+            **{key: cost.get(key) for key in ("spent_images", "core_days", "devices", "peak_memory_bytes")},
+            **{key: cost.get(key) or {} for key in ("seconds", "spent_flops")},
+            **{key: old.get(key) for key in ("peak_flops_per_second", "peak_source")},
+        },
+        "environment": env | {"time_start": attempts[0].get("started") if attempts else None},
+        "attempts": [{"outcome": "unknown"} | attempt for attempt in attempts],
+        "horizons": [_horizon_1(horizon) for horizon in old["horizons"]],
+        "curve": _curve_1(old.get("curve")),
+        "speed": _speed_1(old["speed"]) if "speed" in old else None,
+        "peers": old.get("peers"),
+    }
+
+
+def _horizon_1(old: Json) -> Json:
+    train, evaluate = old.get("train_seconds"), old.get("evaluate_seconds")
+    return {"train_flops": {}, "spent_flops": {}} | old | {"seconds": {"train": train, "evaluate": evaluate}}
+
+
+def _curve_1(points: list[Json] | None) -> Json | None:
+    if not points:
+        return None
+    columns = (("images", "images"), ("losses", "loss"), ("horizons", "horizon"))
+    return {new: [point[name] for point in points] for new, name in columns}
+
+
+def _speed_1(old: Json) -> Json:
+    """Found batches were a dictionary beside the predicted ones; the reference's windows lay among its sizes."""
+    largest, reference = old.get("largest_batch"), old.get("reference")
+    found = (largest or {}).get("found") or {}
+    return old | {
+        "conditions": old["environment"],
+        "reference": reference and reference | {"throughput": reference},
+        "largest_batch": largest and {
+            "inference": largest["predicted"]["inference"], "training": largest["predicted"]["training"],
+            "budget_bytes": largest["budget_bytes"], "how": largest["how"],
+            "found_inference": found.get("inference"), "device_bytes": found.get("device_bytes"),
+        },
+    }  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from bench import SCHEMA_VERSION
 from bench.core import files
 from bench.core.errors import UserError
+from bench.core.record import Attempt, Record
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
 from bench.store import checkpoints, records
@@ -88,12 +89,12 @@ class CellDirectory:
         files.sync_directory(folder)
         return folder / f"{number:03d}"
 
-    def attempt_log(self) -> list[dict[str, Any]]:
+    def attempt_log(self) -> tuple[Attempt, ...]:
         """When each attempt began and ended, and how; oldest first. Why it failed stays out: that may name paths."""
         found = map(attempt_status, self.attempts())
-        return [{key: value for key, value in status.items() if key in STATUS_FIELDS} for status in found]
+        return tuple(Attempt(outcome=s["outcome"], started=s.get("started"), ended=s.get("ended")) for s in found)
 
-    def read_record(self) -> dict[str, Any] | None:
+    def read_record(self) -> Record | None:
         """The verified record, or None if there is none."""
         return records.read_record(self.record, of=self.path.name) if self.record.exists() else None
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.core.record import Score
 from bench.data.image_set import ImageSet
 from bench.data.subset import nested
 from bench.store.prediction_bits import to_detail
-from bench.tasks._contract import Score
+
+NO_DETAIL: Mapping[str, Any] = MappingProxyType({})
 
 
 def balanced_part(images: ImageSet, limit: int | None) -> ImageSet:
@@ -37,7 +41,7 @@ def accuracy_score(
     metric: str = "accuracy",
     shots: int | None = None,
     draw: int | None = None,
-    detail: tuple[tuple[str, Any], ...] = (),
+    detail: Mapping[str, Any] = NO_DETAIL,
 ) -> Score:
     """A score with the binomial standard error over test images and chance = 1 / classes; None stays None."""
     return Score(
@@ -51,7 +55,7 @@ def accuracy_score(
         chance=1.0 / num_classes,
         shots=shots,
         draw=draw,
-        detail=detail,
+        detail=dict(detail),
     )
 
 
@@ -60,7 +64,7 @@ def judged(
     *,
     copies_M: np.ndarray | None = None,
     content_hash: str | None = None,
-    detail: tuple[tuple[str, Any], ...] = (),
+    detail: Mapping[str, Any] = NO_DETAIL,
     **head: Any,
 ) -> Score:
     """An accuracy from which test images were classified right; in `detail` also without copies of upstream images.
@@ -80,7 +84,7 @@ def judged(
     if copies_M is not None:
         kept_M = right_M[~copies_M]
         value = float(kept_M.mean()) if len(kept_M) else None
-        detail = (*detail, ("num_duplicates", int(copies_M.sum())), ("value_without_duplicates", value))
+        detail = {**detail, "num_duplicates": int(copies_M.sum()), "value_without_duplicates": value}
     if content_hash is not None:
-        detail = (*detail, to_detail(right_M, content_hash=content_hash))
+        detail = dict([*detail.items(), to_detail(right_M, content_hash=content_hash)])
     return accuracy_score(float(right_M.mean()), detail=detail, **head)

@@ -10,36 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.core.record import Score
 from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
-
-
-@dataclass(frozen=True, kw_only=True)
-class Score:
-    """One number that a task found. A missing value is None, never 0.
-
-    Attributes:
-        task, data, metric: e.g. "fewshot", "fashion-mnist", "accuracy".
-        value: in [0, 1] for accuracies.
-        stderr: standard error over the test images of this one draw.
-        num_test: test images scored. chance: the value that guessing reaches.
-        shots: labelled images per class of the probe; None where it does not apply.
-        draw: which few-shot draw; None where it does not apply.
-        detail: anything a reader of the record may want (the ridge strength chosen, …), JSON types. Under "correct",
-            which test images were right, as `bench.store.prediction_bits` packs it.
-    """
-
-    task: str
-    data: str
-    metric: str
-    value: float | None
-    stderr: float | None
-    num_test: int
-    num_classes: int
-    chance: float
-    shots: int | None = None
-    draw: int | None = None
-    detail: tuple[tuple[str, Any], ...] = ()
 
 
 class Unsuited(UserError):
@@ -52,7 +25,7 @@ class Unsuited(UserError):
 
     def __init__(self, what: str, fix: str = "", *, missing: Sequence[Score]) -> None:
         super().__init__(what, fix)
-        self.missing = [replace(score, detail=(*score.detail, ("reason", what))) for score in missing]
+        self.missing = [replace(score, detail={**score.detail, "reason": what}) for score in missing]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,19 +4,20 @@ set, then a fit on all of it with that rate. The test split is looked at once, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.core.record import Score
 from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
 from bench.data.real import real_hash, real_right
 from bench.data.subset import priorities, rank_within_class
-from bench.tasks._common import accuracy_score, judged
-from bench.tasks._contract import FineTuned, Score, TaskContext, Unsuited
+from bench.tasks._common import NO_DETAIL, accuracy_score, judged
+from bench.tasks._contract import FineTuned, TaskContext, Unsuited
 
 # By number of training images, as BiT's HyperRule has it (its section 3.3), which gives Table 4 row by row; the parts
 # held out are those of the paper's appendix B.1.1, which follow the same sizes.
@@ -184,7 +185,7 @@ def evaluate(
     task: str,
     data: str,
     draws: Sequence[int],
-    detail: tuple[tuple[str, Any], ...] = (),
+    detail: Mapping[str, Any] = NO_DETAIL,
 ) -> list[Score]:
     """Choose once, fit on all of `train` for every draw, score on `test`: one score per draw.
 
@@ -214,7 +215,7 @@ def _evaluate(
     task: str,
     data: str,
     draws: Sequence[int],
-    detail: tuple[tuple[str, Any], ...],
+    detail: Mapping[str, Any],
 ) -> list[Score]:
     assert context.fine_tune is not None
     purpose = f"{task}/{data}"
@@ -225,18 +226,18 @@ def _evaluate(
         head: dict[str, Any] = {
             "task": task, "data": data, "num_test": len(test), "num_classes": test.num_classes, "draw": draw,
         }  # fmt: skip
-        facts = (*detail, ("num_train", len(train)), *_facts(settings, choice))
+        facts = {**detail, "num_train": len(train), **_facts(settings, choice)}
         predicted_M = None
         if choice.rate is not None:
             tuned = context.fine_tune(
                 train, recipe=settings.recipe(choice.rate), steps=settings.steps, image_size=settings.image_size,
                 purpose=f"{purpose}/{draw}",
             )  # fmt: skip
-            facts += _costs(choice, tuned, len(draws))
+            facts |= _costs(choice, tuned, len(draws))
             predicted_M = classify(tuned, test)
         if predicted_M is None:
             reason = "training diverged" + ("" if choice.rate else " at every rate")
-            scores.append(accuracy_score(None, **head, detail=(*facts, ("reason", reason))))
+            scores.append(accuracy_score(None, **head, detail=facts | {"reason": reason}))
             continue
         right_M, content = predicted_M == test.labels_N, test.content_hash
         scores.append(judged(right_M, copies_M=copies_M, content_hash=content, **head, detail=facts))
@@ -247,27 +248,27 @@ def _evaluate(
     return scores
 
 
-def _facts(settings: Tuning, choice: Choice) -> tuple[tuple[str, Any], ...]:
+def _facts(settings: Tuning, choice: Choice) -> dict[str, Any]:
     """What was chosen from what; `rate_at_edge` says that a wider sweep might find a better one."""
-    return (
-        ("steps", settings.steps),
-        ("batch", settings.batch),
-        ("rates", list(settings.rates)),
-        ("rate", choice.rate),
-        ("rate_at_edge", choice.at_edge),
-        ("held_out_accuracies", list(choice.accuracies)),
-        ("num_held_out", settings.num_held_out if len(settings.rates) > 1 else 0),
-    )
+    return {
+        "steps": settings.steps,
+        "batch": settings.batch,
+        "rates": list(settings.rates),
+        "rate": choice.rate,
+        "rate_at_edge": choice.at_edge,
+        "held_out_accuracies": list(choice.accuracies),
+        "num_held_out": settings.num_held_out if len(settings.rates) > 1 else 0,
+    }
 
 
-def _costs(choice: Choice, tuned: FineTuned, repeats: int) -> tuple[tuple[str, Any], ...]:
+def _costs(choice: Choice, tuned: FineTuned, repeats: int) -> dict[str, Any]:
     """FLOPs and seconds of one repeat and its share of the choice. They count as evaluation, not as pre-training."""
-    return (
-        ("image_size", tuned.image_size),
-        ("final_loss", float(np.mean(tuned.losses_T[-50:]))),
-        ("train_flops", round(tuned.train_flops["dense"] + choice.train_flops / repeats)),
-        ("seconds", tuned.seconds + choice.seconds / repeats),
-    )
+    return {
+        "image_size": tuned.image_size,
+        "final_loss": float(np.mean(tuned.losses_T[-50:])),
+        "train_flops": round(tuned.train_flops["dense"] + choice.train_flops / repeats),
+        "seconds": tuned.seconds + choice.seconds / repeats,
+    }
 
 
 def forward_images(settings: Tuning, *, num_test: int, repeats: int, own_size: int | None) -> int:

@@ -21,10 +21,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.core.record import Score
 from bench.data.image_set import ImageSet
 from bench.data.subset import first_per_class
 from bench.tasks._common import accuracy_score, balanced_part, judged
-from bench.tasks._contract import Score, TaskContext
+from bench.tasks._contract import TaskContext
 from bench.tasks._ridge import SupportSet, choose_ridge, decompose
 from bench.tasks._sweep import Sweep
 
@@ -147,7 +148,7 @@ def score_features(
             metric=metric,
             shots=k,
             draw=draw,
-            detail=(("ridge", strength), ("num_support", num_support)),
+            detail={"ridge": strength, "num_support": num_support},
         )
         for (draw, k, metric, strength, num_support), right_M in zip(heads, right_HM, strict=True)
     ]
@@ -227,7 +228,7 @@ def _missing(
             metric=metric,
             shots=k,
             draw=draw,
-            detail=(("reason", reason),),
+            detail={"reason": reason},
         )
         for draw in range(len(picks))
         for k in sorted(set(shots))

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.core.errors import UserError
+from bench.core.record import Score
 from bench.tasks import _tuning
 from bench.tasks._common import balanced_part
-from bench.tasks._contract import Score, TaskContext
+from bench.tasks._contract import TaskContext
 
 REVISION = 2  # every class holds out its share
 

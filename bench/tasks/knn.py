@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.core.record import Score
 from bench.tasks._common import accuracy_score, balanced_part, judged
-from bench.tasks._contract import Score, TaskContext
+from bench.tasks._contract import TaskContext
 
 REVISION = 1
 CHUNK = 1_000  # test images scored at a time: bounds the memory of the similarities
@@ -37,9 +38,9 @@ def evaluate(
     test = balanced_part(context.load(data, "test"), test_limit)
     train_ND, test_MD = context.features(train.images_NHWC), context.features(test.images_NHWC)
     head: dict[str, Any] = {"task": "knn", "data": data, "num_test": len(test), "num_classes": test.num_classes}
-    detail = (("neighbours", neighbours), ("temperature", temperature), ("num_train", len(train)))
+    detail = {"neighbours": neighbours, "temperature": temperature, "num_train": len(train)}
     if not (np.isfinite(train_ND).all() and np.isfinite(test_MD).all()):
-        return [accuracy_score(None, **head, detail=(("reason", "features are not finite"),))]
+        return [accuracy_score(None, **head, detail={"reason": "features are not finite"})]
     predicted_M = predict(
         train_ND, train.labels_N, test_MD, num_classes=train.num_classes, neighbours=neighbours, temperature=temperature
     )

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.core.record import Score
 from bench.tasks._common import accuracy_score, balanced_part, judged
-from bench.tasks._contract import Score, TaskContext, Unsuited
+from bench.tasks._contract import TaskContext, Unsuited
 
 REVISION = 1
 STRENGTHS = tuple(10.0**power for power in range(-4, 3))  # scikit-learn's C: the inverse of the penalty
@@ -44,9 +45,9 @@ def evaluate(
         raise Unsuited(f"{data}: {error.what}", error.fix, missing=[accuracy_score(None, **head)]) from error
     train_ND, test_MD = context.features(train.images_NHWC), context.features(test.images_NHWC)
     if not (np.isfinite(train_ND).all() and np.isfinite(test_MD).all()):
-        return [accuracy_score(None, **head, detail=(("reason", "features are not finite"),))]
+        return [accuracy_score(None, **head, detail={"reason": "features are not finite"})]
     predicted_M, strength = fit_predict(train_ND, train.labels_N, test_MD, folds=folds, max_iter=max_iter)
-    detail = (("inverse_penalty", strength), ("num_train", len(train)), ("folds", folds))
+    detail = {"inverse_penalty": strength, "num_train": len(train), "folds": folds}
     return [judged(predicted_M == test.labels_N, copies_M=context.copies(test), **head, detail=detail)]
 
 

@@ -16,10 +16,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.core.record import Score
 from bench.data.subset import priorities
 from bench.tasks import _tuning, _vtab
 from bench.tasks._common import balanced_part
-from bench.tasks._contract import Score, TaskContext
+from bench.tasks._contract import TaskContext
 
 REVISION = 2  # examples at natural frequencies; every class holds out its share
 EXAMPLES, HELD_OUT = 1_000, 200
@@ -60,7 +61,7 @@ def evaluate(
         EXAMPLES, steps=steps, batch=batch, rates=rates, held_out=HELD_OUT, image_size=image_size,
         shift=shift if _vtab.may_shift(data) else 0, flip=flip and _vtab.may_flip(data),
     )  # fmt: skip
-    detail = (("group", _vtab.group_of(data)),)
+    detail = {"group": _vtab.group_of(data)}
     scores = []
     for draw in range(repeats):
         order_N = np.argsort(priorities(train.labels_N, f"vtab/{draw}", keys_N=train.content_keys_N), kind="stable")

@@ -89,6 +89,18 @@ def attention(network: nn.Module, *, batch: int, dtype: torch.dtype, device: str
     return sdpa_kernel(_ranked[key], set_priority=True)
 
 
+def chosen_kernels(network: nn.Module, *, dtype: torch.dtype, device: str) -> tuple[str, ...]:
+    """Names of the kernels that `attention` has ranked for this network, the fastest first; "plain" (no fused kernel)
+    on a CPU. None for a network without attention, or before its first step."""
+    shape = attention_shape(network, 1)
+    if shape is None:
+        return ()
+    if not device.startswith("cuda"):
+        return ("plain",)
+    ranked = [found for (other, *rest), found in _ranked.items() if other[1:] == shape[1:] and rest == [dtype, device]]
+    return tuple(kernel.name.lower() for kernel in ranked[-1]) if ranked else ()
+
+
 def ranked_kernels(
     shape: Shape, *, dtype: torch.dtype, device: str, kernels: Sequence[Any], calls: int = 10
 ) -> list[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -13,8 +12,9 @@ from torch import nn
 
 from bench.core.device import synchronise
 from bench.core.errors import Interrupted
+from bench.core.record import Horizon
 from bench.core.seeds import stream
-from bench.core.spec import Recipe
+from bench.core.spec import Recipe, to_json
 from bench.cost.trace import label
 from bench.store import checkpoints, faults
 from bench.store.checkpoints import Checkpoint
@@ -59,7 +59,7 @@ class Trainer:
         seed: int,
         device: str,
         folder: Any,
-        evaluate: Callable[[int, float | None, Position], dict[str, Any]],
+        evaluate: Callable[[int, float | None, Position], Horizon],
         progress: Callable[[dict[str, Any]], None],
         should_stop: Callable[[], bool],
         log: Callable[[str], None],
@@ -130,7 +130,7 @@ class Trainer:
         tensors["curve"] = self.curve.state()
         p = self.position
         whose = {"ranks": self.ranks.size, "content": self.content, "cell": self.folder.parent.name}
-        state = asdict(p) | whose | {"total_work": self.total_work}
+        state = to_json(p) | whose | {"total_work": self.total_work}
         whole = Checkpoint(step=p.work, tensors=self.ranks.gather(tensors), state=state)
         self.ranks.run_on_rank0(lambda: checkpoints.save(self.folder, whole))
         self._last_save = time.perf_counter()
@@ -190,7 +190,7 @@ class Trainer:
 
     # -- work ----------------------------------------------------------------------------------------------------
 
-    def run(self) -> list[dict[str, Any]]:
+    def run(self) -> list[Horizon]:
         """Do all segments; returns one row per horizon.
 
         Raises:
@@ -321,7 +321,7 @@ class Trainer:
     def _read(self, horizon: int) -> None:
         """Evaluate at a horizon and keep its row in a checkpoint, so that a kill never repeats it."""
         p = self.position
-        if any(row["images_seen"] == horizon for row in p.rows):
+        if any(row.images_seen == horizon for row in p.rows):
             return
         loss = torch.stack(self.losses).mean().item() if horizon and self.losses else None
         started = time.perf_counter()

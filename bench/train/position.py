@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.errors import UserError
+from bench.core.record import Horizon
+from bench.store.records import horizon_from_json
 
 
 @dataclass
@@ -17,7 +19,7 @@ class Position:
     segment: int = 0
     step: int = 0
     work: int = 0
-    rows: list[dict[str, Any]] = field(default_factory=list)  # horizons read so far
+    rows: list[Horizon] = field(default_factory=list)  # horizons read so far
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("train", "evaluate", "save", "wait"), 0.0))
     segment_seconds: list[float] = field(default_factory=list)  # training time of each finished segment
     current_seconds: float = 0.0  # training time of the segment in hand
@@ -44,4 +46,5 @@ def continued(state: Mapping[str, Any], *, folder: Path, content: str) -> Positi
             f"The training in {folder} was begun on other images under the same name.",
             "Give the same --data-root as then; or delete that folder, and it begins anew.",
         )
-    return Position(**{entry.name: state[entry.name] for entry in fields(Position) if entry.name in state})
+    values = {entry.name: state[entry.name] for entry in fields(Position) if entry.name in state}
+    return Position(**values | {"rows": [horizon_from_json(row) for row in state["rows"]]})

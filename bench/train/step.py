@@ -52,14 +52,21 @@ class Step:
         self.model, self.optimizer, self.recipe, self.device, self.ranks = model, optimizer, recipe, device, ranks
         self.micro_batch = micro_batch or recipe.micro_batch or recipe.batch
         self.dtype = precision.resolve(recipe.dtype, device, model)
-        self.compiles, self.sharded = False, ranks.is_sharded(model)
+        self.compile_mode, self.sharded = "off", ranks.is_sharded(model)
         self.working = precision.Working(model, "float32" if self.sharded else self.dtype)
         if not self.sharded:
-            mode = compiled.mode_for(device, ranks=ranks.size)
-            self.working.network = compiled.compiled(self.working.network, mode=mode)
-            self.working.keeps_gradients = mode not in compiled.WITH_GRAPHS
-            self.compiles = mode != "off"
+            self.compile_mode = compiled.mode_for(device, ranks=ranks.size)
+            self.working.network = compiled.compiled(self.working.network, mode=self.compile_mode)
+            self.working.keeps_gradients = self.compile_mode not in compiled.WITH_GRAPHS
         self.loss = make_loss(recipe)
+
+    @property
+    def compiles(self) -> bool:
+        return self.compile_mode != "off"
+
+    def attention_kernels(self) -> tuple[str, ...]:
+        """Names of the attention kernels in use, the fastest first; none for a network without attention."""
+        return compiled.chosen_kernels(self.model, dtype=precision.DTYPES[self.dtype], device=self.device)
 
     def __call__(self, x_BCHW: Tensor, labels_B: Tensor, *, lr: float, seed: int) -> Tensor:
         """Update the model once, at rate `lr`; dropout draws from `seed`. Ranks get their own share of the batch.

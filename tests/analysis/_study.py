@@ -6,15 +6,16 @@ from typing import Any
 
 from bench.analysis import evidence as evidence_module
 from bench.analysis.evidence import Evidence
-from bench.analysis.records import Records
+from bench.analysis.study_data import Records
+from bench.core.record import Record
 from tests.analysis._records import FAR, HEADLINE, World
 
 KINDS = {"fashion-mnist": "photographs", "mnist": "photographs", "digits": "photographs"}
 
 
-def read(records: list[dict[str, Any]]) -> Evidence:
+def read(records: list[Record]) -> Evidence:
     """Evidence from records in memory."""
-    ordered = tuple(sorted(records, key=lambda record: record["directory"]))
+    ordered = tuple(sorted(records, key=lambda record: record.directory))
     return evidence_module.build(
         Records(suite="scaling", records=ordered), headline=HEADLINE, far=FAR, question="How do they scale?",
         data_kinds=KINDS,

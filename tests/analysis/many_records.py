@@ -16,11 +16,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bench.core.cli import positive
+from bench.core.record import Record
 from tests.analysis._records import NUM_TEST, World, write
 
 FAMILIES = (("ViT", "ViT-m{}/7"), ("Hybrid", "R-m{}+ViT-m/2"), ("ResNet", "ResNet-m{}"))
@@ -29,7 +29,7 @@ EVERY = 0.2  # seconds between two looks at memory
 MIB = 2**20
 
 
-def study(number: int) -> Iterator[dict[str, Any]]:
+def study(number: int) -> Iterator[Record]:
     """So many records: families of equal ladders of models, each on every size of the data set, with eight seeds."""
     world = World(seed=5)
     world.seeds, world.draws = tuple(range(SEEDS)), (0, 1, 2, 3, 4)
@@ -38,12 +38,12 @@ def study(number: int) -> Iterator[dict[str, Any]]:
     per_model = len(world.sizes) * SEEDS
     steps = -(-number // (per_model * len(FAMILIES)))
     sizes = np.geomspace(1e4, 1e6, steps)
-    world.models = {name.format(step): (family, float(size), 30 * float(size))
+    world.models = {name.format(step): (family, round(size), 30 * round(size))
                     for step, size in enumerate(sizes) for family, name in FAMILIES}  # fmt: skip
     yield world.pixels()
     cells = ((name, size, seed) for name in world.models for size in world.sizes for seed in world.seeds)
     for (name, size, seed), _ in zip(cells, range(number - 1), strict=False):
-        axes = ["data_size", *(["compute"] if size == world.num_images else [])]
+        axes = ("data_size", *(["compute"] if size == world.num_images else []))
         yield world.record(name, size, seed, axes)
 
 

@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from bench.analysis import branching, evidence
-from bench.analysis import records as records_module
+from bench.analysis import study_data as records_module
 from bench.report.figures import branching as figure
 from bench.report.figures._contract import NothingToDraw
 from bench.suites import branching as suite

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,42 +14,47 @@ import pytest
 from bench.analysis import evidence, rates
 from bench.analysis import validity as checks
 from bench.analysis.evidence import Evidence
-from bench.analysis.records import Records
+from bench.analysis.study_data import Records
+from bench.core.record import Record, Score
+from bench.core.spec import TaskSpec
 from bench.report import comparison, tables
 from bench.stats import intervals
 from bench.store.grid import WantedCells
 from bench.store.prediction_bits import to_detail
-from tests.analysis._records import World
+from tests.analysis._records import World, change, map_scores
 from tests.analysis._study import read
 from tests.analysis.test_rates import swept
 
 MODEL = "ViT-nano/7"
 
 
-def world(**changes: Any) -> list[dict[str, Any]]:
+def world(**changes: Any) -> list[Record]:
     """Cells of one model, one per seed."""
     made = World(seed=5)
     made.models = {MODEL: made.models[MODEL]}
     for name, value in changes.items():
         setattr(made, name, value)
-    return [record for record in made.records() if record["cell"]["model"] == MODEL]
+    return [record for record in made.records() if record.cell.model == MODEL]
 
 
-def scored(record: dict[str, Any], value: float, *, revision: int, name: str, ended: str = "2030") -> dict[str, Any]:
+def scored(record: Record, value: float, *, revision: int, name: str, ended: str = "2030") -> Record:
     """The same cell under another revision of the probe, which gives `value` everywhere."""
-    made = copy.deepcopy(record)
-    made["directory"], made["env"]["time_end"] = name, ended
-    made["revisions"]["task:fewshot"] = revision
-    for horizon in made["horizons"]:
-        for score in horizon["scores"]:
-            if score["task"] == "fewshot":
-                score["value"] = value
-    return made
+    changes = {"directory": name, "environment.time_end": ended}
+    made = change(record, changes | {"revisions": {**record.revisions, "task:fewshot": revision}})
+    return map_scores(made, lambda _, s: replace(s, value=value) if s.task == "fewshot" else s)
 
 
-def study(records: list[dict[str, Any]], planned: tuple[str, ...] | None = None) -> Evidence:
+def revised(record: Record, revisions: dict[str, int]) -> Record:
+    return replace(record, revisions={**record.revisions, **revisions})
+
+
+def on_mnist(record: Record, changed: Callable[[Score], Score]) -> Record:
+    return map_scores(record, lambda _, s: changed(s) if s.data == "mnist" else s)
+
+
+def study(records: list[Record], planned: tuple[str, ...] | None = None) -> Evidence:
     wanted = WantedCells(suite="s", scale="cpu", names=planned) if planned else None
-    ordered = tuple(sorted(records, key=lambda record: record["directory"]))
+    ordered = tuple(sorted(records, key=lambda record: record.directory))
     return evidence.build(Records(suite="s", records=ordered, wanted=wanted), headline=("mnist",))
 
 
@@ -85,20 +91,16 @@ def test_seeds_of_another_revision_or_with_other_options_are_no_repeats() -> Non
     pooled = study([scored(first, 0.2, revision=1, name="a"), scored(second, 0.8, revision=2, name="b")])
     assert shown(pooled) == pytest.approx(0.8)
     optional = [scored(first, 0.2, revision=1, name="a"), scored(second, 0.8, revision=1, name="b", ended="2031")]
-    for record, limit in zip(optional, (500, 2000), strict=True):
-        record["cell"]["tasks"] = [{"task": "fewshot", "data": "mnist", "options": [["test_limit", limit]]}]
+    tasks = [(TaskSpec(task="fewshot", data="mnist", options=(("test_limit", limit),)),) for limit in (500, 2000)]
+    optional = [change(record, {"cell.tasks": task}) for record, task in zip(optional, tasks, strict=True)]
     assert shown(study(optional)) == pytest.approx(0.8)
 
 
 def test_scores_that_nobody_supersedes_stand_beside_the_new_ones() -> None:
     """A task that was run alone later, on the same model: both are shown."""
     (record,) = world(seeds=(0,))
-    first, later = copy.deepcopy(record), copy.deepcopy(record)
-    first["directory"], later["directory"] = "a", "b"
-    for horizon in first["horizons"]:
-        horizon["scores"] = [s for s in horizon["scores"] if s["data"] != "digits"]
-    for horizon in later["horizons"]:
-        horizon["scores"] = [s for s in horizon["scores"] if s["data"] == "digits"]
+    first = map_scores(replace(record, directory="a"), lambda _, s: s if s.data != "digits" else None)
+    later = map_scores(replace(record, directory="b"), lambda _, s: s if s.data == "digits" else None)
     for records in ([first, later], [later, first]):
         found = study(records, planned=("b",))
         assert {"mnist", "digits"} <= set(found.measures) and found.estimates("mnist") and found.estimates("digits")
@@ -106,15 +108,13 @@ def test_scores_that_nobody_supersedes_stand_beside_the_new_ones() -> None:
 
 
 def test_models_that_different_revisions_judged_are_named() -> None:
-    made = world(seeds=(0,)) + [r for r in World(seed=5).records() if r["cell"]["model"] == "ResNet-mini"]
-    made[0]["revisions"]["task:fewshot"] = 2
+    made = world(seeds=(0,)) + [r for r in World(seed=5).records() if r.cell.model == "ResNet-mini"]
+    made[0] = revised(made[0], {"task:fewshot": 2})
     (text,) = texts(study(made), "mixed revisions")
     assert "task fewshot (1 and 2)" in text and "model" not in text
-    for record in made[1:]:
-        record["revisions"] |= {"model": 2}  # another family: its own count
+    made[1:] = [revised(record, {"model": 2}) for record in made[1:]]  # another family: its own count
     assert "model" not in texts(study(made), "mixed revisions")[0]
-    for record in made[1:]:
-        record["revisions"] |= {"recipe": 2, "task:fewshot": 2}
+    made[1:] = [revised(record, {"recipe": 2, "task:fewshot": 2}) for record in made[1:]]
     (text,) = texts(study(made), "mixed revisions")
     assert "recipe (1 and 2)" in text and "fewshot" not in text
 
@@ -122,7 +122,7 @@ def test_models_that_different_revisions_judged_are_named() -> None:
 def test_seeds_trained_on_other_images_under_the_same_name_are_not_pooled() -> None:
     first, second = world(seeds=(0, 1))
     assert study([first, second]).series[0].last.seeds == (0, 1)
-    second["data"]["content_hash"] = "d" * 64
+    second = change(second, {"data.content_hash": "d" * 64})
     found = study([first, second])
     assert [s.last.seeds for s in found.series] == [(0,), (1,)]
     assert sorted(s.label for s in found.series) == [f"{MODEL} (images cccccccc)", f"{MODEL} (images dddddddd)"]
@@ -132,9 +132,9 @@ def test_seeds_trained_on_other_images_under_the_same_name_are_not_pooled() -> N
 
 def test_scores_of_other_test_images_are_not_pooled() -> None:
     made = world(seeds=(0, 1))
-    for record, digest in zip(made, ("e" * 64, "f" * 64), strict=True):
-        for score in (s for h in record["horizons"] for s in h["scores"] if s["data"] == "mnist"):
-            score["detail"] = dict([to_detail(np.ones(8, dtype=bool), content_hash=digest)])
+    for number, digest in enumerate(("e" * 64, "f" * 64)):
+        detail = dict([to_detail(np.ones(8, dtype=bool), content_hash=digest)])
+        made[number] = on_mnist(made[number], lambda s, detail=detail: replace(s, detail=detail))
     found = study(made)
     (series,) = found.series
     assert found.samples(series.last, "mnist").seeds == (1,) and found.samples(series.last, "digits").seeds == (0, 1)
@@ -161,7 +161,7 @@ def test_rejected_rates_are_in_no_table_answer_or_curve() -> None:
 
 def test_the_rate_that_was_asked_for_since_stands() -> None:
     made = swept({1e-3: 0.60, 2e-3: 0.71, 1e-2: 0.4})
-    names = {r["cell"]["recipe"]["lr"]: r["directory"] for r in made}
+    names = {r.cell.recipe.lr: r.directory for r in made}
     for planned, kept in (((names[1e-3],), 1e-3), (tuple(names.values()), 2e-3)):
         found = study(made, planned=planned)
         assert [found.cells[s.variant] for s in found.series] == [(names[kept],)]
@@ -170,9 +170,7 @@ def test_the_rate_that_was_asked_for_since_stands() -> None:
 def test_choosing_on_images_that_are_reported_on_is_said() -> None:
     made = swept({1e-3: 0.60, 2e-3: 0.71})
     assert texts(read(made), "chosen on test images") == []
-    for record in made:
-        for score in (s for h in record["horizons"] for s in h["scores"] if s["data"] == "mnist"):
-            score["data"] = "glyphs"
+    made = [on_mnist(record, lambda s: replace(s, data="glyphs")) for record in made]
     (text,) = texts(read(made), "chosen on test images")
     assert "glyphs" in text and "flattered" in text
 
@@ -194,9 +192,9 @@ def test_accuracy_without_copies_is_in_the_table_of_scores() -> None:
     (record,) = world(seeds=(0,))
     plain = list(csv.reader(io.StringIO(tables.scores_csv(study([record])))))
     assert "accuracy_without_duplicates" not in plain[0]
-    for score in (s for h in record["horizons"] for s in h["scores"] if s["data"] == "mnist"):
-        score["detail"] = {"num_duplicates": 3, "value_without_duplicates": score["value"] - 0.001}
-    found = study([record])
+    copies = {"num_duplicates": 3}
+    less = on_mnist(record, lambda s: replace(s, detail=copies | {"value_without_duplicates": s.value - 0.001}))
+    found = study([less])
     rows = list(csv.DictReader(io.StringIO(tables.scores_csv(found))))
     for row in rows:
         if row["measure"] == "mnist":

@@ -2,50 +2,52 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.analysis import evidence, rates, records
+from bench.analysis import evidence, rates, study_data
 from bench.analysis import validity as checks
+from bench.core.record import Horizon, Record, Score
 from bench.report import findings, tables
 from bench.suites import _recipes
 from bench.suites import rates as suite
-from tests.analysis._records import World
+from tests.analysis._records import World, change, map_scores
 from tests.analysis._study import read
 
 REFERENCE = Path(__file__).resolve().parents[2] / "results/reference/rates-cpu"
 WITHIN = {1e-3: 0.50, 2e-3: 0.715, 4e-3: 0.70, 8e-3: 0.73, 1.6e-2: 0.40}  # 2e-3 is the lowest within two points
 
 
-def swept(accuracies: dict[float, float | None], *, model: str = "ViT-nano/7", **recipe: Any) -> list[dict[str, Any]]:
+def swept(accuracies: dict[float, float | None], *, model: str = "ViT-nano/7", **recipe: Any) -> list[Record]:
     """One record per rate whose upstream accuracy at the longest budget is as given; None for one that diverged.
 
     At shorter budgets, and downstream, the highest rate is the best everywhere.
     """
     world = World(seed=3)
     world.models, world.seeds = {model: world.models[model]}, (0,)
-    base = next(r for r in world.records() if r["cell"]["model"] == model)
+    base = next(r for r in world.records() if r.cell.model == model)
     made = []
     for rate, accuracy in accuracies.items():
-        record = copy.deepcopy(base)
-        record["directory"] += f"-{rate:g}" + "".join(f"{value}" for value in recipe.values())
-        record["cell"]["recipe"] |= {"lr": rate, **recipe}
-        for horizon in record["horizons"]:
-            for score in horizon["scores"]:
-                last = score["task"] == "upstream" and horizon is record["horizons"][-1]
-                score["value"] = accuracy if last else min(0.99, 0.1 + 50 * rate)
+        directory = base.directory + f"-{rate:g}" + "".join(f"{value}" for value in recipe.values())
+        record = change(base, {"directory": directory, "cell.recipe": replace(base.cell.recipe, lr=rate, **recipe)})
+
+        def changed(horizon: Horizon, score: Score, rate: float = rate, accuracy: float | None = accuracy) -> Score:
+            last = score.task == "upstream" and horizon is base.horizons[-1]
+            return replace(score, value=accuracy if last else min(0.99, 0.1 + 50 * rate))
+
+        record = map_scores(record, changed)
         if accuracy is None:
-            record |= {"status": "diverged", "reason": "not finite", "horizons": record["horizons"][:1]}
+            record = replace(record, status="diverged", reason="not finite", horizons=record.horizons[:1])
         made.append(record)
     return made
 
 
-def warnings(made: list[dict[str, Any]]) -> list[str]:
+def warnings(made: list[Record]) -> list[str]:
     return [check.text for check in checks.run(read(made)) if check.name == "learning rate"]
 
 
@@ -104,7 +106,7 @@ def test_the_table_has_a_row_per_model_and_rate_and_says_which_was_chosen() -> N
 
 
 def test_the_suites_rates_are_those_that_the_committed_sweep_chose() -> None:
-    found = rates.sweeps(evidence.build(records.load(REFERENCE, suite="rates")))
+    found = rates.sweeps(evidence.build(study_data.load(REFERENCE, suite="rates")))
     assert len(found) >= 9 and {t.rate for s in found for t in s.tried} == set(suite.RATES)
     assert not [s.model for s in found if s.edge]
     for sweep in found:

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from bench.analysis import evidence as evidence_module
-from bench.analysis import records, resolution
+from bench.analysis import resolution, study_data
 from bench.stats import paired
 from bench.stats.intervals import IMAGES, Samples
 from bench.store.prediction_bits import from_detail, to_detail
@@ -216,4 +216,4 @@ def score(task, right_N, repeat):
 
 
 def read(directory):
-    return evidence_module.build(records.load(directory))
+    return evidence_module.build(study_data.load(directory))

@@ -7,7 +7,7 @@ from typing import Any
 from bench.analysis import law_preconditions as validity
 from bench.analysis import validity as checks
 from bench.analysis.evidence import build
-from bench.analysis.records import Records
+from bench.analysis.study_data import Records
 from bench.core import registry
 from bench.core.spec import Recipe
 from bench.report import findings, fits

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from bench.analysis import evidence, peers
-from bench.analysis.records import Records
+from bench.analysis.study_data import Records
 from bench.core import registry
 from bench.core.spec import Cell, Recipe, to_json
 from bench.execute.jobs import peers as job

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench.analysis import evidence
-from bench.analysis.records import Records
+from bench.analysis.study_data import Records
 from bench.core.spec import Cell, to_json
 from bench.report.figures import throughput
 from bench.report.figures._contract import NothingToDraw, render

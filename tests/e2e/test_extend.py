@@ -70,7 +70,7 @@ def load(split, *, root):
 TASK = '''
 """Nearest class mean on frozen features."""
 import numpy as np
-from bench.tasks._contract import Score
+from bench.core.record import Score
 
 REVISION = 1
 

@@ -17,12 +17,13 @@ from torch.nn import functional as F
 from bench import probe
 from bench.core import registry
 from bench.core.errors import Interrupted, UserError
+from bench.core.record import Score
 from bench.core.seeds import stream
 from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
 from bench.tasks import _finetuner as engine
 from bench.tasks import finetune
-from bench.tasks._contract import Score, TaskContext
+from bench.tasks._contract import TaskContext
 from bench.tasks._finetuner import FineTuner
 from bench.tasks._tuning import tuning
 from bench.train.batches import Batches

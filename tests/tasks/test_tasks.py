@@ -11,8 +11,9 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from bench.core import registry
 from bench.core.errors import UserError
+from bench.core.record import Score
 from bench.tasks import knn, linear
-from bench.tasks._contract import Score, TaskContext
+from bench.tasks._contract import TaskContext
 from tests.tasks.test_fewshot import CLASSES, Counting, image_set
 
 NAMES = registry.names("task")

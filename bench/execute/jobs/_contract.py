@@ -1,14 +1,25 @@
-"""What a job is given by the worker."""
+"""What a job is given by the worker, what it returns, and what every job says of its model, its data and its cost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from bench.core import registry
+from bench.core.record import Cost, DataFacts, Execution, ModelFacts, Operations, Seconds
+from bench.core.spec import Cell
+from bench.cost import memory, units
+from bench.data.image_set import ImageSet
 from bench.store.study import CellDirectory
 from bench.train.ranks import ONE_RANK, Ranks
+
+if TYPE_CHECKING:
+    from bench.cost.flops import ModelCost
+    from bench.cost.peaks import Peak
+
+NOTHING = Operations()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +37,8 @@ class JobContext:
         ranks: the processes that run this cell together. Only the first may write, and progress and log of the others
             go nowhere.
 
-    A job is a file in bench/execute/jobs/ with `run(cell: Cell, context: JobContext) -> dict`: the body of the record,
-    namely "status", "reason", "model", "data", "horizons", "cost", "peak_flops_per_second", "peak_source" and what else
-    the job found. The worker adds identity, environment, attempts.
+    A job is a file in bench/execute/jobs/ with `run(cell: Cell, context: JobContext) -> bench.core.record.Result`. The
+    worker adds identity, environment and attempts, and writes the record.
     """
 
     directory: CellDirectory
@@ -41,3 +51,81 @@ class JobContext:
     data_root: Path | None = None
     profile: bool = False
     ranks: Ranks = ONE_RANK
+
+    @property
+    def on_cpu(self) -> bool:
+        return self.device == "cpu"
+
+    @property
+    def devices(self) -> int:
+        """What core-days count: CPU threads, or accelerators, of all ranks."""
+        return self.ranks.size * (self.threads if self.on_cpu else 1)
+
+
+def model_facts(name: str, cost: ModelCost) -> ModelFacts:
+    """The record's `model`."""
+    return ModelFacts(
+        name=name,
+        family=registry.family_of(name).FAMILY,
+        params=cost.params,
+        params_body=cost.params_body,
+        num_features=cost.num_features,
+        forward_macs=Operations(**cost.forward_macs),
+        train_flops_per_image=Operations(**cost.train_flops_per_image),
+    )
+
+
+def data_facts(cell: Cell, train: ImageSet, val: ImageSet | None = None) -> DataFacts:
+    """The record's `data`: what a cell trains on and is held to."""
+    return DataFacts(
+        name=cell.data,
+        kind=train.kind,
+        revision=registry.load("data set", cell.data).REVISION,
+        num_images=len(train),
+        num_classes=train.num_classes,
+        content_hash=train.content_hash,
+        image_size=cell.image_size,
+        channels=cell.channels,
+        num_val=None if val is None else len(val),
+    )
+
+
+def execution(context: JobContext, *, dtype: str | None, **more: Any) -> Execution:
+    """The record's `execution`; `more` are fields that only some jobs know."""
+    return Execution(
+        device=context.device,
+        accelerators=0 if context.on_cpu else context.ranks.size,
+        ranks=context.ranks.size,
+        threads=context.threads,
+        dtype=dtype,
+        **more,
+    )
+
+
+def cost_facts(
+    context: JobContext,
+    *,
+    seconds: Seconds,
+    busy: float,
+    peak: Peak,
+    spent_images: int | None = None,
+    per_image: Operations = NOTHING,
+    peak_memory: bool = True,
+) -> Cost:
+    """The record's `cost`.
+
+    Args:
+        busy: the seconds that core-days count.
+        spent_images, per_image: images trained on, and the FLOPs of one; None where nothing was trained.
+        peak_memory: whether the work was done by this process, whose peak is known.
+    """
+    return Cost(
+        seconds=seconds,
+        spent_images=spent_images,
+        spent_flops=NOTHING if spent_images is None else per_image.times(spent_images),
+        core_days=units.core_days(busy, devices=context.devices),
+        devices=context.devices,
+        peak_memory_bytes=memory.measured_peak_bytes(context.device) if peak_memory else None,
+        peak_flops_per_second=peak.flops_per_second,
+        peak_source=peak.source,
+    )

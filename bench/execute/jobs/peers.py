@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.core.record import ContenderResult, PeersResult, Result, Seconds
 from bench.core.spec import Cell, to_json
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def expected_seconds(cell: Cell) -> float:
     return 110.0
 
 
-def run(cell: Cell, context: JobContext) -> dict[str, Any]:
+def run(cell: Cell, context: JobContext) -> Result:
     """Race a cell. A library that is missing, or that has no such model, is part of the result.
 
     Raises:
@@ -42,12 +43,13 @@ def run(cell: Cell, context: JobContext) -> dict[str, Any]:
     from bench.core.errors import Interrupted
     from bench.cost import flops, peaks
     from bench.data.load import load
+    from bench.execute.jobs._contract import cost_facts, data_facts, execution, model_facts
     from bench.execute.peers.contenders import contenders
 
     started = time.perf_counter()
     kind = context.device.partition(":")[0]
-    classes = load(cell.data, "train", root=context.data_root, num_images=cell.num_images).num_classes
-    sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
+    train = load(cell.data, "train", root=context.data_root, num_images=cell.num_images)
+    sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": train.num_classes}
     cost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
     peak = {d: peaks.peak(d, device=context.device, threads=context.threads) for d in ("float32", "bfloat16")}
     entrants = [Entrant(contender, cell, context) for contender in contenders(kind, threads=context.threads)]
@@ -59,15 +61,26 @@ def run(cell: Cell, context: JobContext) -> dict[str, Any]:
     if context.should_stop():
         raise Interrupted("the race was not finished")
     per_image = cost.train_flops_per_image["dense"]
-    best = max(p.flops_per_second for p in peak.values())
-    found = {
-        "revision": REVISION,
-        "contenders": [entrant.summary(per_image, best) for entrant in entrants],
-        "peaks": {dtype: p.flops_per_second for dtype, p in peak.items()},
-        "window_seconds": WINDOW_SECONDS[kind],
-        "batch": cell.recipe.batch,
-    }
-    return body(cell, context, cost, classes, found, peak["bfloat16"], time.perf_counter() - started)
+    best = max(peak.values(), key=lambda p: p.flops_per_second)
+    found = PeersResult(
+        revision=REVISION,
+        contenders=tuple(entrant.summary(per_image, best.flops_per_second) for entrant in entrants),
+        peaks={dtype: p.flops_per_second for dtype, p in peak.items()},
+        window_seconds=WINDOW_SECONDS[kind],
+        batch=cell.recipe.batch,
+    )
+    ours = next(contender for contender in found.contenders if contender.package is None)
+    seconds = time.perf_counter() - started
+    return Result(
+        status="failed" if ours.left_out else "complete",
+        reason=ours.left_out,
+        model=model_facts(cell.model, cost),
+        data=data_facts(cell, train),
+        execution=execution(context, dtype=ours.dtype, compile_mode="off"),
+        cost=cost_facts(context, seconds=Seconds(train=0.0, evaluate=seconds, save=0.0, wait=0.0), busy=seconds,
+                        peak=best, peak_memory=False),
+        peers=found,
+    )  # fmt: skip
 
 
 class Entrant:
@@ -137,21 +150,20 @@ class Entrant:
             process.kill()
             process.wait()
 
-    def summary(self, flops_per_image: int, peak: float) -> dict[str, Any]:
+    def summary(self, flops_per_image: int, peak: float) -> ContenderResult:
         """As it stands in the record."""
         from bench.cost.timing import spread
 
         rates = spread(self.rates)
-        used = None if rates["median"] is None else rates["median"] * flops_per_image / peak
-        return {
-            "name": self.contender.name,
-            "package": self.contender.package,
-            "left_out": self.left_out,
-            "windows": self.rates,
-            "images_per_second": rates,
-            "share_of_peak": used,
-            **self.facts,
-        }
+        return ContenderResult(
+            name=self.contender.name,
+            package=self.contender.package,
+            left_out=self.left_out,
+            windows=tuple(self.rates),
+            images_per_second=rates,
+            share_of_peak=None if rates.median is None else rates.median * flops_per_image / peak,
+            **self.facts | {"losses": tuple(self.facts.get("losses", ()))},
+        )
 
 
 def race(entrants: list[Entrant], cell: Cell, context: JobContext, kind: str) -> None:
@@ -168,35 +180,3 @@ def race(entrants: list[Entrant], cell: Cell, context: JobContext, kind: str) ->
                 return
             entrant.window(WINDOW_SECONDS[kind])
 
-
-def body(
-    cell: Cell, context: JobContext, cost: Any, classes: int, found: dict[str, Any], peak: Any, seconds: float
-) -> dict[str, Any]:
-    """The record's body: "peers" holds the findings."""
-    from bench.cost import units
-    from bench.execute.jobs._facts import model_facts
-
-    ours = next(c for c in found["contenders"] if c["package"] is None)
-    devices = context.threads if context.device == "cpu" else 1
-    return {
-        "status": "failed" if ours["left_out"] else "complete",
-        "reason": ours["left_out"],
-        "model": model_facts(cell.model, cost),
-        "data": {"name": cell.data, "num_images": cell.num_images, "num_classes": classes},
-        "horizons": [],
-        "peers": found,
-        "peak_flops_per_second": peak.flops_per_second,
-        "peak_source": peak.source,
-        "cost": {
-            "seconds": {"train": 0.0, "evaluate": seconds, "save": 0.0, "wait": 0.0, "total": seconds},
-            "spent_images": 0,
-            "spent_flops": {"dense": 0, "paper": 0},
-            "core_days": units.core_days(seconds, devices),
-            "devices": devices,
-            "device": context.device,
-            "threads": context.threads,
-            "dtype": ours.get("dtype"),
-            "peak_memory_bytes": None,
-            "flop_convention": "FLOP = 2 MAC; training = 3 forward; shares of the peak count dense convolutions",
-        },
-    }

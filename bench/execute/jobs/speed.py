@@ -6,12 +6,26 @@ alike: where its speed differs between two cells, the machine did, and the two s
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from bench.core.device import is_out_of_memory, release
+from bench.core.record import (
+    Conditions,
+    DataFacts,
+    LargestBatch,
+    Latency,
+    Memory,
+    Reference,
+    Result,
+    Seconds,
+    SpeedResult,
+    Status,
+)
 from bench.core.spec import Cell
 
 if TYPE_CHECKING:
@@ -23,6 +37,8 @@ if TYPE_CHECKING:
 REVISION = 1
 CANDIDATES = 3  # batch sizes that are measured thoroughly: the fastest of the scan
 PHASES = 6
+COMPILE_MODE = "max-autotune"
+OPTIMIZER = "AdamW, fused; gradient norm clipped"
 
 
 def expected_seconds(cell: Cell) -> float:
@@ -30,7 +46,7 @@ def expected_seconds(cell: Cell) -> float:
     return 12.0
 
 
-def run(cell: Cell, context: JobContext) -> dict[str, Any]:
+def run(cell: Cell, context: JobContext) -> Result:
     """Measure a cell. Out of memory anywhere is part of the result.
 
     Raises:
@@ -40,7 +56,7 @@ def run(cell: Cell, context: JobContext) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(context.threads)
-    return SpeedJob(cell, context).body()
+    return SpeedJob(cell, context).result()
 
 
 class SpeedJob:
@@ -65,35 +81,38 @@ class SpeedJob:
         self.subject = Subject(model=cell.model, device=context.device, dtype=dtype, options=options, **sizes)
         self.peak = peaks.peak(dtype, device=context.device, threads=context.threads)
 
-    def body(self) -> dict[str, Any]:
-        """The record's body: "speed" holds the findings."""
+    def result(self) -> Result:
+        """What was found, under `speed`."""
         from bench.core.errors import Interrupted
         from bench.cost.timing import OutOfMemory
-        from bench.execute.jobs._facts import model_facts
+        from bench.execute.jobs._contract import cost_facts, execution, model_facts
         from bench.execute.workloads import CLASSES
 
-        status, reason, found = "complete", None, dict[str, Any]()
+        status: Status = "complete"
+        reason = None
         try:
             found = self.measure()
         except OutOfMemory:
+            found = SpeedResult(revision=REVISION, conditions=self.conditions())
             status, reason = "oom", f"{self.cell.model} at {self.cell.image_size} px does not fit at batch 1"
         if self.context.should_stop():
             raise Interrupted("the measurement was not finished")
-        cost = self.cost
-        return {
-            "status": status,
-            "reason": reason,
-            "model": model_facts(self.cell.model, cost),
-            "data": {"name": self.cell.data, "kind": "rendered", "num_images": 0, "num_classes": CLASSES},
-            "horizons": [],
-            "speed": found | {"revision": REVISION, "environment": self.environment()},
-            "peak_flops_per_second": self.peak.flops_per_second,
-            "peak_source": self.peak.source,
-            "cost": self._seconds(),
-        }
+        cell, total = self.cell, time.perf_counter() - self.started
+        return Result(
+            status=status,
+            reason=reason,
+            model=model_facts(cell.model, self.cost),
+            data=DataFacts(name=cell.data, kind="rendered", num_classes=CLASSES, image_size=cell.image_size,
+                           channels=cell.channels),
+            execution=execution(self.context, dtype=self.subject.dtype,
+                                compile_mode=COMPILE_MODE if found.compiled else "off"),
+            cost=cost_facts(self.context, seconds=Seconds(train=0.0, evaluate=total, save=0.0, wait=0.0), busy=total,
+                            peak=self.peak),
+            speed=found,
+        )  # fmt: skip
 
-    def measure(self) -> dict[str, Any]:
-        """All measurements, as JSON types.
+    def measure(self) -> SpeedResult:
+        """All measurements.
 
         Raises:
             OutOfMemory: the model itself does not fit.
@@ -124,22 +143,28 @@ class SpeedJob:
         speed.interleave(together, device=self.device, windows=pace.windows, should_stop=stop)
         single = inference(1)
         self._say("latency and memory")
-        latency = speed.latency(single.call, device=self.device, calls=pace.latency_calls)
-        best = max(chosen, key=lambda w: speed.spread(w.windows)["median"] or 0.0)
-        found = {
-            "inference": best.summary() | {"utilisation": self._utilisation(best, "forward_flops"), "limit": limit},
-            "batches": [self._scanned(workload) for workload in scanned],
-            "compiled": compiled and self._compiled_summary(compiled),
-            "training": training and self._training_summary(training),
-            "latency": latency | {"batch": 1},
-            "reference": reference.summary() | workloads.REFERENCE,
-            "memory": self._memory(model, best, training),
-        }
+        latency = Latency(batch=1, **speed.latency(single.call, device=self.device, calls=pace.latency_calls))
+        best = max(chosen, key=lambda w: w.spread().median or 0.0)
+        found = SpeedResult(
+            revision=REVISION,
+            conditions=self.conditions(),
+            inference=best.throughput(utilisation=self._utilisation(best, self.cost.forward_flops), limit=limit),
+            batches=tuple(w.throughput(scan_images_per_second=_scan_rate(w)) for w in scanned),
+            compiled=None if compiled is None else compiled.throughput(
+                utilisation=self._utilisation(compiled, self.cost.forward_flops)
+            ),
+            training=None if training is None else training.throughput(
+                utilisation=self._utilisation(training, self.cost.train_flops_per_image), optimizer=OPTIMIZER
+            ),
+            latency=latency,
+            reference=Reference(**workloads.REFERENCE, throughput=reference.throughput()),
+            memory=self._memory(model, best, training),
+        )  # fmt: skip
         self._profile(model, best.images)
         del model, inference, single, training, together, best, scanned, chosen
         release(self.device)
         self._say("largest batch")
-        return found | {"largest_batch": self._largest_batch()}
+        return dataclasses.replace(found, largest_batch=self._largest_batch())
 
     def _compiled(self, model: nn.Module, batch: int) -> Workload | None:
         """The compiled model at its best eager batch, its compilation timed by the first call; on GPUs only.
@@ -152,7 +177,7 @@ class SpeedJob:
 
         if not self.on_gpu:
             return None
-        workload = self.subject.inference(torch.compile(model, mode="max-autotune"), batch)
+        workload = self.subject.inference(torch.compile(model, mode=COMPILE_MODE), batch)
         try:
             speed.warm_up(workload, device=self.device, pace=self.pace)
         except (speed.OutOfMemory, RuntimeError) as error:
@@ -160,22 +185,22 @@ class SpeedJob:
             return None
         return workload
 
-    def _largest_batch(self) -> dict[str, Any]:
+    def _largest_batch(self) -> LargestBatch:
         """Predicted from shapes and a budget everywhere; on a GPU also found by trying."""
         import torch
 
         from bench.execute import workloads
 
-        predicted = dict(workloads.predicted_batches(self.subject))
+        predicted = workloads.predicted_batches(self.subject)
         how = f"float32 tensors alive at once, from shapes; {workloads.BUDGET_NAME}"
-        result: dict[str, Any] = {"predicted": predicted, "budget_bytes": workloads.BUDGET, "how": how, "found": None}
-        if self.on_gpu:
-            largest = self.subject.largest_inference(start=predicted["inference"], should_stop=self.context.should_stop)
-            device_bytes = torch.cuda.get_device_properties(0).total_memory
-            result["found"] = {"inference": largest, "device_bytes": device_bytes}
-        return result
+        result = LargestBatch(**predicted, budget_bytes=workloads.BUDGET, how=how)
+        if not self.on_gpu:
+            return result
+        largest = self.subject.largest_inference(start=predicted["inference"], should_stop=self.context.should_stop)
+        device_bytes = torch.cuda.get_device_properties(0).total_memory
+        return dataclasses.replace(result, found_inference=largest, device_bytes=device_bytes)
 
-    def _memory(self, model: nn.Module, best: Workload, training: Workload | None) -> dict[str, Any]:
+    def _memory(self, model: nn.Module, best: Workload, training: Workload | None) -> Memory:
         """Peak bytes of one call each: by the allocator on a GPU; on a CPU of the whole process so far."""
         import torch
 
@@ -184,14 +209,19 @@ class SpeedJob:
 
         if not self.on_gpu:
             how = "resident memory of the process at its largest so far"
-            return {"process_peak_bytes": memory.measured_peak_bytes(), "how": how}
-        found: dict[str, Any] = {"how": "torch's allocator during one call, with weights and images of all workloads"}
-        for mode, workload in (("inference", best), ("training", training)):
-            if workload is not None:
-                torch.cuda.reset_peak_memory_stats()
-                speed.timed(workload.call, device=self.device)
-                found[f"{mode}_peak_bytes"] = torch.cuda.max_memory_allocated()
-        return found
+            return Memory(process_peak_bytes=memory.measured_peak_bytes(), how=how)
+
+        def peak_of(workload: Workload | None) -> int | None:
+            if workload is None:
+                return None
+            torch.cuda.reset_peak_memory_stats()
+            speed.timed(workload.call, device=self.device)
+            return torch.cuda.max_memory_allocated()
+
+        return Memory(
+            how="torch's allocator during one call, with weights and images of all workloads",
+            inference_peak_bytes=peak_of(best), training_peak_bytes=peak_of(training),
+        )  # fmt: skip
 
     def _profile(self, model: nn.Module, batch: int) -> None:
         """A few training steps and evaluations in a trace, where the user asked for one."""
@@ -210,66 +240,34 @@ class SpeedJob:
 
     # -- reporting -------------------------------------------------------------------------------------------------
 
-    def _scanned(self, workload: Workload) -> dict[str, Any]:
-        rate = workload.images / workload.call_seconds if workload.call_seconds else None
-        return workload.summary() | {"scan_images_per_second": rate}
+    def _utilisation(self, workload: Workload, flops: Mapping[str, int]) -> float | None:
+        """Share of the peak, by the FLOPs of one image."""
+        rate = workload.spread().median
+        return None if rate is None else rate * flops["dense"] / self.peak.flops_per_second
 
-    def _training_summary(self, workload: Workload) -> dict[str, Any]:
-        used = self._utilisation(workload, "train_flops_per_image")
-        return workload.summary() | {"utilisation": used, "optimizer": "AdamW, fused; gradient norm clipped"}
-
-    def _compiled_summary(self, workload: Workload) -> dict[str, Any]:
-        used = self._utilisation(workload, "forward_flops")
-        return workload.summary() | {"utilisation": used, "compile_seconds": workload.first_call_seconds}
-
-    def _utilisation(self, workload: Workload, cost: str) -> float | None:
-        from bench.cost.timing import spread
-
-        rate = spread(workload.windows)["median"]
-        return None if rate is None else rate * getattr(self.cost, cost)["dense"] / self.peak.flops_per_second
-
-    def environment(self) -> dict[str, Any]:
-        """What the numbers depend on besides the versions, which are in the record's "env"."""
+    def conditions(self) -> Conditions:
+        """What the numbers depend on besides the versions and the execution."""
         import torch
 
         from bench.core import environment
 
-        found = {
-            "device": torch.cuda.get_device_name() if self.on_gpu else environment.cpu_model(),
-            "threads": self.context.threads,
-            "cores": environment.cores(),
-            "dtype": self.subject.dtype,
-            "float32_matmul_precision": torch.get_float32_matmul_precision(),
-            "allow_tf32": torch.backends.cuda.matmul.allow_tf32,
-            "cudnn_benchmark": torch.backends.cudnn.benchmark,
-            "load_before": self.load_before,
-            "windows": self.pace.windows,
-            "window_seconds": self.pace.seconds,
-            "slowest_call_seconds": self.pace.slowest_call,
-        }
-        if self.on_gpu:
-            found |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
-        return found
-
-    def _seconds(self) -> dict[str, Any]:
-        from bench.cost import memory, units
-
-        total = time.perf_counter() - self.started
-        devices = 1 if self.on_gpu else self.context.threads
-        return {
-            "seconds": {"train": 0.0, "evaluate": total, "save": 0.0, "wait": 0.0, "total": total},
-            "spent_images": 0,
-            "spent_flops": {"dense": 0, "paper": 0},
-            "core_days": units.core_days(total, devices),
-            "devices": devices,
-            "device": self.device,
-            "threads": self.context.threads,
-            "dtype": self.subject.dtype,
-            "peak_memory_bytes": memory.measured_peak_bytes(),
-            "flop_convention": "FLOP = 2 MAC; training = 3 forward; utilisation counts dense convolutions",
-        }
+        return Conditions(
+            device=torch.cuda.get_device_name() if self.on_gpu else environment.cpu_model(),
+            float32_matmul_precision=torch.get_float32_matmul_precision(),
+            allow_tf32=torch.backends.cuda.matmul.allow_tf32,
+            cudnn_benchmark=torch.backends.cudnn.benchmark,
+            cudnn=torch.backends.cudnn.version() if self.on_gpu else None,
+            load_before=self.load_before,
+            windows=self.pace.windows,
+            window_seconds=self.pace.seconds,
+            slowest_call_seconds=self.pace.slowest_call,
+        )
 
     def _say(self, phase: str) -> None:
         self.context.log(phase)
         self.context.progress({"done": self.phase, "total": PHASES, "phase": phase})
         self.phase += 1
+
+
+def _scan_rate(workload: Workload) -> float | None:
+    return workload.images / workload.call_seconds if workload.call_seconds else None

@@ -1,10 +1,9 @@
-"""Pre-trains a cell's model, reads it at every horizon, and returns the record's body."""
+"""Pre-trains a cell's model and reads it at every horizon."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
@@ -14,16 +13,16 @@ from torch import nn
 
 from bench.core import registry
 from bench.core.device import InBatches, is_out_of_memory
+from bench.core.record import Horizon, LearningCurve, MicroBatch, Operations, Result, Score, Seconds, Status
 from bench.core.seeds import stream
 from bench.core.spec import Cell
 from bench.cost import flops, memory, peaks, units
 from bench.cost.flops import ModelCost
 from bench.cost.trace import ACTIVE, WAIT, WARM_UP, Trace, label, profile
 from bench.data.load import check_shape, load
-from bench.execute.jobs._contract import JobContext
-from bench.execute.jobs._facts import data_facts, model_facts
+from bench.execute.jobs._contract import JobContext, cost_facts, data_facts, execution, model_facts
 from bench.store import weights
-from bench.tasks._contract import Score, TaskContext, Unsuited
+from bench.tasks._contract import TaskContext, Unsuited
 from bench.tasks._features import extractor
 from bench.tasks._finetuner import FineTuner
 from bench.train import precision, schedule
@@ -36,10 +35,8 @@ from bench.train.ranks import RestartNeeded
 from bench.train.smaller import note, noted
 from bench.train.step import TooLarge
 
-CONVENTION = "FLOP = 2 MAC; training = 3 forward; dense counts every convolution tap, paper leaves out zero-padded taps"
 
-
-def run(cell: Cell, context: JobContext) -> dict[str, Any]:
+def run(cell: Cell, context: JobContext) -> Result:
     """Train and evaluate one cell, continuing from its newest checkpoint.
 
     Raises:
@@ -60,15 +57,16 @@ def run(cell: Cell, context: JobContext) -> dict[str, Any]:
         return _run(job, trainer)
 
 
-def _run(job: TrainJob, trainer: Trainer) -> dict[str, Any]:
+def _run(job: TrainJob, trainer: Trainer) -> Result:
     """Train; divergence and lack of memory are results."""
-    status, reason = "complete", None
+    status: Status = "complete"
+    reason = None
     try:
-        rows = trainer.run()
+        trainer.run()
         with trainer.average.applied():
             job.keep_weights()
     except Diverged as error:
-        status, reason, rows = "diverged", str(error), trainer.position.rows
+        status, reason = "diverged", str(error)
     except RestartNeeded as again:
         note(job.context.attempt, again.micro_batch)
         raise
@@ -76,9 +74,8 @@ def _run(job: TrainJob, trainer: Trainer) -> dict[str, Any]:
         known_to_all = job.ranks.size == 1 or isinstance(error, TooLarge)
         if not known_to_all or not is_out_of_memory(error):
             raise
-        status, reason, rows = "oom", (str(error) or "out of memory").splitlines()[0], trainer.position.rows
-    body = job.body(trainer.position, rows, status=status, reason=reason)
-    return body | {"curve": trainer.curve.points()}
+        status, reason = "oom", (str(error) or "out of memory").splitlines()[0]
+    return job.result(trainer, status=status, reason=reason)
 
 
 class TrainJob:
@@ -93,6 +90,7 @@ class TrainJob:
             "image_size": cell.image_size, "channels": cell.channels, "num_classes": self.train.num_classes,
         }  # fmt: skip
         self.cost: ModelCost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
+        self.per_image = Operations(**self.cost.train_flops_per_image)
         self._sizes = sizes
         self.model = self._fresh_model().to(context.device)
         self.ranks.check_model(self.model)
@@ -163,16 +161,15 @@ class TrainJob:
 
     # -- evaluation ------------------------------------------------------------------------------------------------
 
-    def row(self, horizon: int, loss: float | None, position: Position) -> dict[str, Any]:
+    def row(self, horizon: int, loss: float | None, position: Position) -> Horizon:
         """What is known of the model at one horizon: its costs and its scores. The first rank reads it."""
         self._put_together()
 
-        def read() -> dict[str, Any]:
+        def read() -> Horizon:
             started = time.perf_counter()
-            scores = [_score_to_json(score) for score in self.scores()]
+            scores = tuple(self.scores())
             evaluated = time.perf_counter() - started
-            found = self._costs(horizon, position, evaluated) | {"final_train_loss": loss, "scores": scores}
-            return found | self._smaller_batches()
+            return self._horizon(horizon, position, evaluated, loss=loss, scores=scores)
 
         return self.ranks.run_on_rank0(read)
 
@@ -183,14 +180,14 @@ class TrainJob:
             if self.ranks.is_rank0:
                 self.model.load_state_dict(weights_now)
 
-    def _smaller_batches(self) -> dict[str, Any]:
-        """What to say where evaluation ran out of memory: images at a time that fit; nothing where all went well.
+    def _smaller_batches(self) -> dict[str, int]:
+        """Images at a time that fitted, where evaluation ran out of memory; nothing where all went well.
         Scores do not depend on them, but for the dropout of fine-tuning."""
         found = {"evaluate": self.batches.batch if self.batches.shrunk else None, "finetune": self.tuner.micro_batch}
-        found = {kind: images for kind, images in found.items() if images is not None}
-        for kind, images in found.items():
+        smaller = {kind: images for kind, images in found.items() if images is not None}
+        for kind, images in smaller.items():
             self.context.log(f"out of memory in evaluation ({kind}): went on with {images} images at a time")
-        return {"smaller_batches": found} if found else {}
+        return smaller
 
     def scores(self) -> list[Score]:
         """Upstream accuracy with the model's own head, then every downstream task on the frozen features."""
@@ -248,39 +245,43 @@ class TrainJob:
 
     # -- costs -----------------------------------------------------------------------------------------------------
 
-    def _costs(self, horizon: int, position: Position, evaluated: float) -> dict[str, Any]:
-        batch, per_image = self.cell.recipe.batch, self.cost.train_flops_per_image
+    def _horizon(
+        self, horizon: int, position: Position, evaluated: float, *, loss: float | None, scores: tuple[Score, ...]
+    ) -> Horizon:
+        batch = self.cell.recipe.batch
         steps = schedule.total_steps(horizon, batch) if horizon else 0
-        seen, spent = steps * batch, position.work * batch - self._spent(position)
+        seen, spent = steps * batch, position.work * batch - sum(row.spent_images or 0 for row in position.rows)
         own_seconds = self._own_seconds(position) if horizon else 0.0
         rate = seen / own_seconds if own_seconds else None
-        flops_per_second = rate * per_image["dense"] if rate else None
+        flops_per_second = rate * self.cost.train_flops_per_image["dense"] if rate else None
         peak = self.peak.flops_per_second * self.ranks.size
+        return Horizon(
+            images_seen=horizon,
+            images_trained=seen,
+            unique_images=min(seen, len(self.train)),
+            epochs=seen / len(self.train),
+            steps=steps,
+            batch=batch,
+            train_flops=self.per_image.times(seen),
+            spent_images=spent,
+            spent_flops=self.per_image.times(spent),
+            seconds=Seconds(train=own_seconds, evaluate=evaluated, **self._since_the_last(position)),
+            images_per_second=rate,
+            flops_per_second=flops_per_second,
+            utilisation=flops_per_second / peak if flops_per_second else None,
+            core_days=units.core_days(own_seconds, devices=self.context.devices),
+            final_train_loss=loss,
+            smaller_batches=self._smaller_batches(),
+            scores=scores,
+        )
+
+    def _since_the_last(self, position: Position) -> dict[str, float]:
+        """Seconds of saving and waiting that no earlier horizon counts. (Seconds before a change of ranks are
+        stretched, so that the difference may fall below zero.)"""
         return {
-            "images_seen": horizon,
-            "images_trained": seen,
-            "unique_images": min(seen, len(self.train)),
-            "epochs": seen / len(self.train),
-            "steps": steps,
-            "batch": batch,
-            "train_flops": {c: f * seen for c, f in per_image.items()},
-            "spent_images": spent,
-            "spent_flops": {c: f * spent for c, f in per_image.items()},
-            "train_seconds": own_seconds,
-            "evaluate_seconds": evaluated,
-            "images_per_second": rate,
-            "flops_per_second": flops_per_second,
-            "utilisation": flops_per_second / peak if flops_per_second else None,
-            "core_days": units.core_days(own_seconds, devices=self.devices),
+            part: max(0.0, position.seconds[part] - sum(getattr(row.seconds, part) or 0.0 for row in position.rows))
+            for part in ("save", "wait")
         }
-
-    @property
-    def devices(self) -> int:
-        """What core-days count: CPU threads, or accelerators, of all ranks."""
-        return self.ranks.size * (self.context.threads if self.context.device == "cpu" else 1)
-
-    def _spent(self, position: Position) -> int:
-        return sum(row["spent_images"] for row in position.rows)
 
     def _own_seconds(self, position: Position) -> float:
         """Training time of this horizon as if trained alone: the trunk up to the branch, and the branch."""
@@ -294,38 +295,36 @@ class TrainJob:
             total += position.segment_seconds[index]
         return total
 
-    def body(
-        self, position: Position, rows: list[dict[str, Any]], *, status: str, reason: str | None
-    ) -> dict[str, Any]:
-        """The record's body, as described in bench/store/records.py."""
-        cell, cost, per_image = self.cell, self.cost, self.cost.train_flops_per_image
-        seconds = position.seconds | {"total": sum(position.seconds.values())}
-        spent = position.work * cell.recipe.batch
-        return {
-            "status": status,
-            "reason": reason,
-            "model": model_facts(cell.model, cost),
-            "data": data_facts(cell, self.train, self.val),
-            "horizons": rows,
-            "peak_flops_per_second": self.peak.flops_per_second,
-            "peak_source": self.peak.source,
-            "cost": {
-                "seconds": seconds,
-                "spent_images": spent,
-                "spent_flops": {c: f * spent for c, f in per_image.items()},
-                "core_days": units.core_days(seconds["train"], devices=self.devices),
-                "devices": self.devices,
-                "ranks": self.ranks.size,
-                "sharding": cell.recipe.sharding if self.ranks.size > 1 else None,
-                "device": self.context.device,
-                "threads": self.context.threads,
-                "dtype": self.dtype,
-                "micro_batches": position.micro_batches,  # where memory ran out: after how many steps, and what fitted
-                "peak_memory_bytes": memory.measured_peak_bytes(self.context.device),
-                "flop_convention": CONVENTION,
-            },
-        }
-
-
-def _score_to_json(score: Score) -> dict[str, Any]:
-    return asdict(score) | {"detail": dict(score.detail)}
+    def result(self, trainer: Trainer, *, status: Status, reason: str | None) -> Result:
+        """Everything that was found, at the end."""
+        cell, position, step = self.cell, trainer.position, trainer.train_step
+        points = trainer.curve.points()
+        seconds = Seconds(**position.seconds)
+        return Result(
+            status=status,
+            reason=reason,
+            model=model_facts(cell.model, self.cost),
+            data=data_facts(cell, self.train, self.val),
+            horizons=tuple(position.rows),
+            curve=LearningCurve(
+                images=tuple(point["images"] for point in points),
+                losses=tuple(point["loss"] for point in points),
+                horizons=tuple(point["horizon"] for point in points),
+            ) if points else None,
+            execution=execution(
+                self.context,
+                dtype=self.dtype,
+                sharding=cell.recipe.sharding if self.ranks.size > 1 else None,
+                compile_mode=step.compile_mode if step else None,
+                attention_kernels=step.attention_kernels() if step else (),
+                micro_batches=tuple(MicroBatch(**found) for found in position.micro_batches),
+            ),
+            cost=cost_facts(
+                self.context,
+                seconds=seconds,
+                busy=position.seconds["train"],
+                peak=self.peak,
+                spent_images=position.work * cell.recipe.batch,
+                per_image=self.per_image,
+            ),
+        )  # fmt: skip

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from bench.analysis.curves import Curve, curve_of
 from bench.analysis.evidence import Evidence, Series
 from bench.core.formatting import count, plural
+from bench.core.record import LearningCurve
 from bench.report.figures import _panels, _style
 from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TITLE = "Learning curves"
 DASH = (0, (3, 1.2))
-Member = tuple[Series, list[tuple[str, Curve]]]
+Member = tuple[Series, list[tuple[str, LearningCurve]]]
 MAX_MODELS = 6  # of a family, from the smallest to the largest
 
 
@@ -62,18 +62,18 @@ def draw(evidence: Evidence) -> Drawing:
 
 def _curves(evidence: Evidence) -> dict[str, list[Member]]:
     """Series of the compute axis with the curves of their cells, by family."""
-    records = {record["directory"]: record for record in evidence.records.records}
+    records = {record.directory: record for record in evidence.records.records}
     found: dict[str, list[Member]] = {}
     for series in evidence.on_axis("compute"):
         names = evidence.cells.get(series.variant, ())
-        curves = [(name, curve) for name in names if (curve := curve_of(records[name])) is not None]
+        curves = [(name, curve) for name in names if (curve := records[name].curve) is not None]
         if curves:
             found.setdefault(series.family, []).append((series, curves))
     return found
 
 
 def _lines(
-    axes: Axes, series: Series, curves: Sequence[tuple[str, Curve]], shade: Any, rows: list[dict[str, Any]],
+    axes: Axes, series: Series, curves: Sequence[tuple[str, LearningCurve]], shade: Any, rows: list[dict[str, Any]],
     annotations: list[Annotation],
 ) -> None:  # fmt: skip
     """The curves of one model: the first seed strong, the others thin."""

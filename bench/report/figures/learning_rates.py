@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from matplotlib.lines import Line2D
 from bench.analysis import rates
 from bench.analysis.evidence import Evidence
 from bench.analysis.rates import MARGIN, Sweep, Tried
-from bench.analysis.table import without
+from bench.analysis.study_data import without
 from bench.core.formatting import count, interval, join, plural
 from bench.report.figures import _panels, _style
 from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
@@ -109,7 +110,7 @@ def _labels(evidence: Evidence, sweeps: Sequence[Sweep]) -> list[str]:
     """Models by the names they have elsewhere, which say what else sets sweeps apart; the rate itself does not."""
     horizons = (evidence.swept or evidence).horizons
     horizons = horizons[horizons["directory"].isin([name for s in sweeps for name in s.chosen.cells])]
-    others = [{key: value for key, value in recipe.items() if key != "lr"} for recipe in horizons["recipe"]]
+    others = [replace(recipe, lr=0.0) for recipe in horizons["recipe"]]
     named = without(horizons.assign(recipe=others), frozenset())
     series = dict(zip(named["directory"], named["series"], strict=True))
     labels = [next((series[name] for name in s.chosen.cells if name in series), s.model) for s in sweeps]

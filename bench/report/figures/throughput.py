@@ -10,6 +10,7 @@ import pandas as pd
 
 from bench.analysis.evidence import Evidence, family_rank
 from bench.core.formatting import plural, significant
+from bench.core.record import Record, SpeedResult
 from bench.report.figures import _style
 from bench.report.figures._contract import Drawing, NothingToDraw
 
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 
 TITLE = "Inference speed and largest batch versus input size"
 NOT_ENOUGH = "out of memory"
+Round = tuple[Record, SpeedResult]
 
 
 def draw(evidence: Evidence) -> Drawing:
     """One line per model; each point is the fastest of all batch sizes, with the extremes of its windows."""
-    measured = [record for record in evidence.records.records if isinstance(record.get("speed"), dict)]
+    measured = [(record, record.speed) for record in evidence.records.records if record.speed is not None]
     rows = [_row(group) for group in _grouped(measured)]
     done = [row for row in rows if row["images_per_second"] is not None]
     if not done:
@@ -43,71 +45,71 @@ def draw(evidence: Evidence) -> Drawing:
     return Drawing(figure=figure, data=pd.DataFrame(rows), caption=_caption(done, rows, unit), alt=_alt(names, done))
 
 
-def _grouped(records: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+def _grouped(measured: Sequence[Round]) -> list[list[Round]]:
     """The rounds (seeds) of each model at each input size on each device."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for record in records:
-        cell, where = record["cell"], record["speed"].get("environment", {})
-        key = cell["model"], cell["image_size"], where.get("device"), where.get("threads"), where.get("dtype")
-        groups.setdefault(key, []).append(record)
+    groups: dict[tuple[Any, ...], list[Round]] = {}
+    for record, speed in measured:
+        cell, how = record.cell, record.execution
+        key = cell.model, cell.image_size, speed.conditions.device, how.threads, how.dtype
+        groups.setdefault(key, []).append((record, speed))
     return [groups[key] for key in sorted(groups, key=str)]
 
 
-def _row(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _row(rounds: Sequence[Round]) -> dict[str, Any]:
     """One point: medians over rounds, extremes over all windows of all rounds. A missing number is None."""
-    first = rounds[0]
-    speeds = [record["speed"] for record in rounds]
-    where, model = speeds[0].get("environment", {}), first.get("model") or {}
-    kind = first["cost"]["device"]
-    share = where.get("threads", 1) if kind == "cpu" else 1  # speeds are per core
+    first = rounds[0][0]
+    speeds = [speed for _, speed in rounds]
+    kind = first.execution.device
+    share = (first.execution.threads or 1) if kind == "cpu" else 1  # speeds are per core
 
-    def middle(*path: str, scale: float = 1.0) -> float | None:
-        found = [value for speed in speeds if (value := _get(speed, *path)) is not None]
+    def middle(path: str, scale: float = 1.0) -> float | None:
+        found = [value for speed in speeds if (value := _get(speed, path)) is not None]
         return statistics.median(found) / scale if found else None
 
-    windows = [rate / share for speed in speeds for rate in _get(speed, "inference", "windows") or ()]
-    largest = middle("largest_batch", "found", "inference")
+    windows = [rate / share for speed in speeds for rate in _get(speed, "inference.windows") or ()]
+    largest = middle("largest_batch.found_inference")
     return {
-        "model": first["cell"]["model"],
-        "family": model.get("family"),
-        "params": model.get("params"),
-        "image_size": first["cell"]["image_size"],
-        "status": first["status"] if any(s.get("inference") for s in speeds) else NOT_ENOUGH,
-        "images_per_second": middle("inference", "images_per_second", "median", scale=share),
+        "model": first.cell.model,
+        "family": first.model.family,
+        "params": first.model.params,
+        "image_size": first.cell.image_size,
+        "status": first.status if any(s.inference for s in speeds) else NOT_ENOUGH,
+        "images_per_second": middle("inference.images_per_second.median", scale=share),
         "min": min(windows, default=None),
         "max": max(windows, default=None),
         "windows": len(windows),
         "rounds": len(rounds),
-        "batch": middle("inference", "batch"),
-        "utilisation": middle("inference", "utilisation"),
-        "compiled_images_per_second": middle("compiled", "images_per_second", "median", scale=share),
-        "compile_seconds": middle("compiled", "compile_seconds"),
-        "training_images_per_second": middle("training", "images_per_second", "median", scale=share),
-        "training_batch": middle("training", "batch"),
-        "latency_p50_ms": middle("latency", "p50_ms"),
-        "latency_p90_ms": middle("latency", "p90_ms"),
-        "latency_p99_ms": middle("latency", "p99_ms"),
-        "largest_batch": largest if largest is not None else middle("largest_batch", "predicted", "inference"),
+        "batch": middle("inference.batch"),
+        "utilisation": middle("inference.utilisation"),
+        "compiled_images_per_second": middle("compiled.images_per_second.median", scale=share),
+        "compile_seconds": middle("compiled.first_call_seconds"),
+        "training_images_per_second": middle("training.images_per_second.median", scale=share),
+        "training_batch": middle("training.batch"),
+        "latency_p50_ms": middle("latency.p50_ms"),
+        "latency_p90_ms": middle("latency.p90_ms"),
+        "latency_p99_ms": middle("latency.p99_ms"),
+        "largest_batch": largest if largest is not None else middle("largest_batch.inference"),
         "largest_batch_is_found": largest is not None,
-        "largest_training_batch_predicted": middle("largest_batch", "predicted", "training"),
-        "budget_bytes": middle("largest_batch", "budget_bytes"),
-        "process_peak_bytes": middle("memory", "process_peak_bytes"),
-        "inference_peak_bytes": middle("memory", "inference_peak_bytes"),
-        "training_peak_bytes": middle("memory", "training_peak_bytes"),
-        "reference_images_per_second": middle("reference", "images_per_second", "median"),
+        "largest_training_batch_predicted": middle("largest_batch.training"),
+        "budget_bytes": middle("largest_batch.budget_bytes"),
+        "process_peak_bytes": middle("memory.process_peak_bytes"),
+        "inference_peak_bytes": middle("memory.inference_peak_bytes"),
+        "training_peak_bytes": middle("memory.training_peak_bytes"),
+        "reference_images_per_second": middle("reference.throughput.images_per_second.median"),
         "device_kind": kind,
-        "device": where.get("device"),
-        "threads": where.get("threads"),
-        "dtype": where.get("dtype"),
-        "torch": first.get("env", {}).get("torch"),
-        "commit": first.get("env", {}).get("commit"),
-        "peak_source": first.get("peak_source"),
+        "device": speeds[0].conditions.device,
+        "threads": first.execution.threads,
+        "dtype": first.execution.dtype,
+        "torch": first.environment.torch,
+        "commit": first.environment.commit,
+        "peak_source": first.cost.peak_source,
     }
 
 
-def _get(value: Any, *path: str) -> Any:
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
+def _get(value: Any, path: str) -> Any:
+    """An attribute by its path; None where a part of it is missing."""
+    for name in path.split("."):
+        value = None if value is None else getattr(value, name)
     return value
 
 

@@ -1,0 +1,229 @@
+"""The records of one study, and what they hold as tidy tables: one row per (cell, horizon), and one row per score."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bench.core.errors import UserError
+from bench.core.record import Record
+from bench.core.spec import Recipe, canonical, to_json
+from bench.store import grid
+from bench.store.prediction_bits import from_detail
+from bench.store.records import DamagedRecord, read_record
+
+PIXELS = "Pixels"
+NOT_A_VARIANT = ("seed", "axes", "tasks", "horizons")
+"""Fields of a cell that do not make it another experiment: repeats of a variant differ in the seed alone."""
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Damaged:
+    """A record that could not be used, and why."""
+
+    directory: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Records:
+    """What a results folder holds.
+
+    Attributes:
+        suite: the suite's name.
+        records: one per finished cell, ordered by directory name.
+        damaged: records that were left out, with reasons.
+        unfinished: directories of cells that were begun and have no record.
+        wanted: the grid that was asked for last; None where no run has written it down.
+    """
+
+    suite: str
+    records: tuple[Record, ...]
+    damaged: tuple[Damaged, ...] = ()
+    unfinished: tuple[str, ...] = ()
+    wanted: grid.WantedCells | None = None
+
+    @property
+    def never_started(self) -> tuple[str, ...]:
+        """Cells of the grid that left nothing on disk."""
+        present = [record.directory for record in self.records] + [d.directory for d in self.damaged]
+        return grid.never_started(self.wanted, [*present, *self.unfinished])
+
+
+def load(directory: Path, *, suite: str | None = None) -> Records:
+    """Read every record under `directory`/cells. A damaged one is named and left out.
+
+    Args:
+        directory: `results/<suite>`.
+        suite: its name; the folder's name by default.
+
+    Raises:
+        UserError: no such folder, or a record from a newer version of the project.
+    """
+    cells = directory / "cells"
+    if not cells.is_dir():
+        raise UserError(
+            f"There are no results in {directory}.",
+            "Run the suite first (python -m bench.run), or name the folder that holds its results with --results.",
+        )
+    records: list[Record] = []
+    damaged: list[Damaged] = []
+    unfinished: list[str] = []
+    for folder in sorted(path for path in cells.iterdir() if path.is_dir()):
+        path = folder / "record.json"
+        if path.exists():
+            try:
+                records.append(read_record(path, of=folder.name))
+            except DamagedRecord as error:
+                reason = error.what.split(" is damaged: ", 1)[-1]  # no path: a report names no machine's folders
+                damaged.append(Damaged(directory=folder.name, reason=reason))
+        elif (folder / "spec.json").exists():
+            unfinished.append(os.fsencode(folder.name).decode(errors="replace"))  # a name need not be text
+    return Records(
+        suite=suite or directory.name, records=tuple(records), damaged=tuple(damaged), unfinished=tuple(unfinished),
+        wanted=grid.read(directory),
+    )  # fmt: skip
+
+
+def variant_of(record: Record, *, but_for: Sequence[str] = ()) -> str:
+    """A hash of everything that defines the trained model apart from its seed: cells that share it are repeats. Images
+    count by content: a folder may have been edited. How the model is read afterwards is no part of it.
+
+    Args:
+        but_for: fields of the recipe that do not count.
+    """
+    defaults = {name: getattr(Recipe(), name) for name in but_for}
+    cell = {k: v for k, v in to_json(record.cell).items() if k not in NOT_A_VARIANT}
+    cell["recipe"] = to_json(replace(record.cell.recipe, **defaults), omit_defaults=True)
+    made_by = "model", "recipe", f"data:{record.cell.data}"
+    revisions = {k: v for k, v in record.revisions.items() if k in made_by}
+    return hashlib.sha256(canonical([cell, revisions, record.data.content_hash]).encode()).hexdigest()[:10]
+
+
+# -- one row per horizon -----------------------------------------------------------------------------------------------
+
+TEXTS = ("directory", "cell_id", "status", "reason", "model", "family", "data", "kind", "variant", "content")
+OBJECTS = ("axes", "recipe")
+NUMBERS = (
+    "num_images", "num_classes", "image_size", "params", "params_body", "forward_macs_dense", "forward_macs_paper",
+    "unique_images", "epochs", "steps", "batch", "train_seconds", "images_per_second", "flops_per_second",
+    "utilisation", "core_days", "final_train_loss", "train_flops_dense", "train_flops_paper", "spent_flops_dense",
+    "spent_flops_paper",
+)  # fmt: skip
+
+
+def horizon_table(records: Iterable[Record]) -> pd.DataFrame:
+    """One row per (cell, horizon), ordered by directory and images seen. Numbers are floats, since FLOP counts overflow
+    64-bit integers; missing ones are NaN. `recipe` holds a `Recipe`, `series` the variant's name."""
+    rows = [row for record in records for row in _horizon_rows(record)]
+    table = pd.DataFrame(rows, columns=[*TEXTS, *OBJECTS, "seed", "images_seen", *NUMBERS])
+    table = table.astype({"seed": "int64", "images_seen": "int64", **dict.fromkeys(NUMBERS, "float64")})
+    return _with_series(table.sort_values(["directory", "images_seen"], kind="stable").reset_index(drop=True))
+
+
+def without(table: pd.DataFrame, directories: Set[str]) -> pd.DataFrame:
+    """A horizon table less some cells: what is left may need fewer words to be told apart."""
+    return _with_series(table[~table["directory"].isin(directories)].reset_index(drop=True))
+
+
+def _horizon_rows(record: Record) -> list[dict[str, Any]]:
+    cell, model, data = record.cell, record.model, record.data
+    if not record.horizons:
+        return []
+    of_cell = {
+        "directory": record.directory, "cell_id": record.cell_id, "status": record.status, "reason": record.reason,
+        "model": cell.model, "family": model.family, "data": cell.data, "kind": data.kind,
+        "num_images": cell.num_images or data.num_images, "num_classes": data.num_classes,
+        "image_size": data.image_size or cell.image_size, "seed": cell.seed, "variant": variant_of(record),
+        "axes": cell.axes, "params": model.params, "params_body": model.params_body,
+        "forward_macs_dense": model.forward_macs.dense, "forward_macs_paper": model.forward_macs.paper,
+        "recipe": cell.recipe, "content": data.content_hash,
+    }  # fmt: skip
+    return [
+        of_cell | {
+            "images_seen": h.images_seen, "unique_images": h.unique_images, "epochs": h.epochs, "steps": h.steps,
+            "batch": h.batch, "train_seconds": h.seconds.train, "images_per_second": h.images_per_second,
+            "flops_per_second": h.flops_per_second, "utilisation": h.utilisation, "core_days": h.core_days,
+            "final_train_loss": h.final_train_loss, "train_flops_dense": h.train_flops.dense,
+            "train_flops_paper": h.train_flops.paper, "spent_flops_dense": h.spent_flops.dense,
+            "spent_flops_paper": h.spent_flops.paper,
+        }
+        for h in record.horizons
+    ]  # fmt: skip
+
+
+def _with_series(table: pd.DataFrame) -> pd.DataFrame:
+    """Add `series`, the name of a variant that people read: the model, and whatever else is needed to tell it apart."""
+    variants = table.drop_duplicates("variant").set_index("variant")
+    upstreams = _most_upstreams_on_an_axis(variants[variants["family"] != PIXELS])
+    names: dict[str, str] = {}
+    for (model, data, _), alike in variants.groupby(["model", "data", "num_images"], dropna=False):
+        label = f"{model} on {data}" if upstreams > 1 else str(model)
+        different = _differences(alike) if len(alike) > 1 else {}
+        names |= {v: f"{label} ({different[v]})" if v in different else label for v in alike.index}
+    return table.assign(series=table["variant"].map(names))
+
+
+def _most_upstreams_on_an_axis(variants: pd.DataFrame) -> int:
+    """Upstream sets that share one axis: if each axis has its own, a model's name need not say which."""
+    sets: dict[str, set[str]] = {}
+    for axes, data in zip(variants["axes"], variants["data"], strict=True):
+        for axis in axes or ("",):
+            sets.setdefault(axis, set()).add(data)
+    return max((len(found) for found in sets.values()), default=0)
+
+
+def _differences(variants: pd.DataFrame) -> dict[str, str]:
+    """What sets each variant of one model apart from the others in its recipe or by its images, e.g. "lr 0.003"."""
+    fields = {
+        variant: {**to_json(recipe), "images": str(content)[:8]}
+        for variant, recipe, content in zip(variants.index, variants["recipe"], variants["content"], strict=True)
+    }
+    names = sorted({name for found in fields.values() for name in found})
+    varying = [n for n in names if len({str(found[n]) for found in fields.values()}) > 1]
+    return {
+        variant: ", ".join(f"{n.replace('_', ' ')} {found[n]}" for n in varying) or f"variant {variant}"
+        for variant, found in fields.items()
+    }
+
+
+# -- one row per score -------------------------------------------------------------------------------------------------
+
+NAMED = ("directory", "task", "data", "measure", "metric", "group")
+NUMBERED = ("shots", "draw", "value", "stderr", "num_test", "num_classes", "chance", "num_duplicates",
+            "value_without_duplicates")  # fmt: skip
+
+
+def score_table(records: Iterable[Record]) -> pd.DataFrame:
+    """One row per score, in the order of the records. Names are categories in alphabetical order, missing numbers NaN.
+
+    `measure` names what was measured, see `measure_of`; `group` is the group of tasks that a score belongs to, where
+    its task has groups; `correct` holds which test images were right, None where the record does not say.
+    """
+    rows = [
+        (
+            record.directory, s.task, s.data, measure_of(s.task, s.data, s.metric), s.metric, s.detail.get("group"),
+            horizon.images_seen, s.shots, s.draw, s.value, s.stderr, s.num_test, s.num_classes, s.chance,
+            s.detail.get("num_duplicates"), s.detail.get("value_without_duplicates"), from_detail(s.detail),
+        )
+        for record in records for horizon in record.horizons for s in horizon.scores
+    ]  # fmt: skip
+    table = pd.DataFrame.from_records(rows, columns=[*NAMED, "images_seen", *NUMBERED, "correct"])
+    types = {**dict.fromkeys(NAMED, "category"), "images_seen": "int64", **dict.fromkeys(NUMBERED, "float64")}
+    return table.astype({**types, "correct": "object"})
+
+
+def measure_of(task: str, data: str, metric: str = "accuracy") -> str:
+    """The short name of what a score measures: "upstream", a few-shot set, or "task:set". Any metric but accuracy is
+    named, so that they are never averaged."""
+    name = {"upstream": "upstream", "fewshot": data}.get(task, f"{task}:{data}")
+    return name if metric == "accuracy" else f"{name} {metric}"

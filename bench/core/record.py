@@ -1,0 +1,484 @@
+"""What a finished cell leaves, as frozen data: one `Record`, written and read by `bench.store.records` alone.
+
+Units: times in seconds, memory in bytes, compute in FLOP (2 per multiply-add) or MAC, as each name says; dates in UTC,
+ISO 8601. A value that is missing, or does not apply, is None, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bench.core.spec import Cell
+
+Status = Literal["complete", "diverged", "oom", "failed"]
+"""How a cell ended. "diverged" (a loss or weight was not finite) and "oom" (memory ran out) are results too."""
+
+STATUSES: tuple[Status, ...] = ("complete", "diverged", "oom", "failed")
+UNKNOWN = "unknown"  # kind of a data set, family of a model
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operations:
+    """A number of MACs, or of FLOPs, under both conventions of counting.
+
+    Attributes:
+        dense: every tap of a convolution counts.
+        paper: taps on zero padding are left out, as in the tables of the ViT paper (arXiv 2010.11929).
+    """
+
+    dense: float | None = None
+    paper: float | None = None
+
+    def of(self, convention: str) -> float | None:
+        """The count under "dense" or "paper"."""
+        return self.paper if convention == "paper" else self.dense
+
+    def times(self, factor: int) -> Operations:
+        """Both counts times a whole number; exact where they are whole."""
+        dense, paper = (None if count is None else count * factor for count in (self.dense, self.paper))
+        return Operations(dense=dense, paper=paper)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seconds:
+    """Wall-clock seconds by purpose: training steps, evaluation, writing checkpoints, waiting (data, compilation)."""
+
+    train: float | None = None
+    evaluate: float | None = None
+    save: float | None = None
+    wait: float | None = None
+
+    @property
+    def total(self) -> float | None:
+        """Their sum; None where nothing was timed."""
+        known = [s for s in (self.train, self.evaluate, self.save, self.wait) if s is not None]
+        return sum(known) if known else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Score:
+    """One number that a task found.
+
+    Attributes:
+        task, data, metric: for example "fewshot", "fashion-mnist", "accuracy".
+        value: in [0, 1] for accuracies.
+        stderr: standard error over the test images of this one draw.
+        num_test: test images that were scored. num_classes: of the test set. chance: the value that guessing reaches.
+        shots: labelled images per class of the probe; None where it does not apply.
+        draw: which few-shot draw; None where it does not apply.
+        detail: what else a reader may want (the ridge strength chosen, …), JSON types. "correct": which test images
+            were right, as `bench.store.prediction_bits` packs it. "group": the group of tasks that this one belongs to.
+            "num_duplicates", "value_without_duplicates": copies of training images among the test images.
+    """
+
+    task: str
+    data: str
+    metric: str
+    value: float | None
+    stderr: float | None
+    num_test: int
+    num_classes: int | None
+    chance: float | None
+    shots: int | None = None
+    draw: int | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Horizon:
+    """A cell read at one budget.
+
+    Attributes:
+        images_seen: the budget that was asked for, in images. images_trained: whole batches of it. unique_images:
+            different ones among them. epochs: passes over the training set. steps, batch: optimizer steps, of so many
+            images.
+        train_flops: of a training to this horizon alone: the trunk up to its branch, and the branch.
+        spent_images, spent_flops: what was done for this horizon beyond the horizon before it.
+        seconds: train: of a training to this horizon alone, as `train_flops`; evaluate: its evaluation; save, wait:
+            since the horizon before it was read.
+        images_per_second, flops_per_second: in training, dense FLOPs. utilisation: of the peak of all ranks, in [0, 1].
+        core_days: devices × days of `seconds.train`.
+        final_train_loss: mean of the last steps, nats.
+        smaller_batches: "evaluate", "finetune": images at a time that fitted, where memory ran out in an evaluation.
+        scores: in the order of the evaluation.
+    """
+
+    images_seen: int
+    images_trained: int | None = None
+    unique_images: int | None = None
+    epochs: float | None = None
+    steps: int | None = None
+    batch: int | None = None
+    train_flops: Operations = Operations()
+    spent_images: int | None = None
+    spent_flops: Operations = Operations()
+    seconds: Seconds = Seconds()
+    images_per_second: float | None = None
+    flops_per_second: float | None = None
+    utilisation: float | None = None
+    core_days: float | None = None
+    final_train_loss: float | None = None
+    smaller_batches: Mapping[str, int] = field(default_factory=dict)
+    scores: tuple[Score, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LearningCurve:
+    """Mean training loss between points fixed in advance, in the order of the work: one entry per point in each tuple.
+
+    Attributes:
+        images: seen from the start of the training. losses: nats. horizons: the budget that a cool-down is for; None on
+            a trunk that horizons share.
+    """
+
+    images: tuple[int, ...]
+    losses: tuple[float, ...]
+    horizons: tuple[int | None, ...]
+
+    def parts(self) -> list[tuple[int | None, list[int], list[float]]]:
+        """(horizon or None, images, losses) of each stretch; a cool-down starts where it left its trunk."""
+        found: list[tuple[int | None, list[int], list[float]]] = []
+        trunk: list[tuple[int, float]] = []
+        for images, loss, horizon in zip(self.images, self.losses, self.horizons, strict=True):
+            if not found or found[-1][0] != horizon:
+                before = [point for point in trunk if point[0] <= images]
+                left = before[-1:] if horizon is not None or trunk else []
+                found.append((horizon, [x for x, _ in left], [y for _, y in left]))
+            found[-1][1].append(images)
+            found[-1][2].append(loss)
+            if horizon is None:
+                trunk.append((images, loss))
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelFacts:
+    """What was built.
+
+    Attributes:
+        params: all parameters. params_body: without head and embeddings. num_features: width of what feeds the head.
+        forward_macs: of one image. train_flops_per_image: forward and backward.
+        fingerprint: a digest of the model's code and size; None where none was taken.
+    """
+
+    name: str
+    family: str = UNKNOWN
+    params: int | None = None
+    params_body: int | None = None
+    num_features: int | None = None
+    forward_macs: Operations = Operations()
+    train_flops_per_image: Operations = Operations()
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataFacts:
+    """The upstream data: what was trained on, and held to.
+
+    Attributes:
+        kind: "photographs", "handwriting", "rendered". num_images, num_val: in the training and the test split.
+        content_hash: of the training images and labels. image_size, channels: of the model's input, pixels per side.
+    """
+
+    name: str
+    kind: str = UNKNOWN
+    revision: int | None = None
+    num_images: int | None = None
+    num_classes: int | None = None
+    content_hash: str | None = None
+    image_size: int | None = None
+    channels: int | None = None
+    num_val: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MicroBatch:
+    """Where memory ran out in training: after `work` steps it went on with `images` at a time."""
+
+    work: int
+    images: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Execution:
+    """How a cell was run.
+
+    Attributes:
+        device: "cpu" or "cuda". accelerators: how many; 0 on a CPU. ranks: processes that trained together.
+        sharding: of weights among ranks; None for one rank. threads: CPU threads of each rank.
+        dtype: of the network's forward pass, "float32" or "bfloat16".
+        compile_mode: of torch.compile; "off" where the network ran as it is written; None where nothing was trained.
+        attention_kernels: fused attention, the fastest first; empty where there was nothing to choose.
+        micro_batches: where memory ran out.
+    """
+
+    device: str
+    accelerators: int | None = None
+    ranks: int | None = None
+    sharding: str | None = None
+    threads: int | None = None
+    dtype: str | None = None
+    compile_mode: str | None = None
+    attention_kernels: tuple[str, ...] = ()
+    micro_batches: tuple[MicroBatch, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cost:
+    """What a cell cost, repeated work included once.
+
+    Attributes:
+        seconds: over all attempts. spent_images: every image that a step was taken on, trunk and branches.
+        spent_flops: what these took. core_days: devices × days. devices: accelerators, or CPU threads, of all ranks.
+        peak_memory_bytes: of the accelerator, or else of the process.
+        peak_flops_per_second: of one rank's device, what utilisation is a share of; peak_source: where it is from.
+    """
+
+    seconds: Seconds = Seconds()
+    spent_images: int | None = None
+    spent_flops: Operations = Operations()
+    core_days: float | None = None
+    devices: int | None = None
+    peak_memory_bytes: int | None = None
+    peak_flops_per_second: float | None = None
+    peak_source: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Environment:
+    """Where a result came from. No host name, no user name, no path.
+
+    Attributes:
+        python … pandas: versions. platform: system and machine. cpu: the processor's name; cores: of it, as allowed.
+        accelerator: its name; None without one. cuda: its version.
+        commit: of this project. dirty: whether tracked files differed from it.
+        time_start: of the first attempt. time_end: when the record was made.
+    """
+
+    python: str | None = None
+    project_version: str | None = None
+    torch: str | None = None
+    timm: str | None = None
+    numpy: str | None = None
+    scipy: str | None = None
+    pandas: str | None = None
+    platform: str | None = None
+    cpu: str | None = None
+    cores: int | None = None
+    accelerator: str | None = None
+    cuda: str | None = None
+    commit: str | None = None
+    dirty: bool | None = None
+    time_start: str | None = None
+    time_end: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """One try at a cell. `outcome`: "complete", "interrupted", "failed", "running" (killed), "unknown", …."""
+
+    outcome: str
+    started: str | None = None
+    ended: str | None = None
+
+
+# -- what the jobs `speed` and `peers` find ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spread:
+    """Median, quartiles and extremes of `n` values, in their unit. All None where there are none."""
+
+    median: float | None = None
+    q1: float | None = None
+    q3: float | None = None
+    min: float | None = None
+    max: float | None = None
+    n: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Throughput:
+    """Windows of one workload.
+
+    Attributes:
+        batch: images per call. windows: images per second of each. images_per_second: their spread.
+        first_call_seconds: allocation, compilation and autotuning included.
+        utilisation: of the peak, by the median and dense FLOPs, in [0, 1].
+        scan_images_per_second: while batch sizes were scanned, before the windows.
+        limit: why no larger batch was tried. optimizer: of a training step.
+    """
+
+    batch: int
+    images_per_second: Spread
+    windows: tuple[float, ...]
+    calls_per_window: int
+    first_call_seconds: float | None = None
+    utilisation: float | None = None
+    scan_images_per_second: float | None = None
+    limit: str | None = None
+    optimizer: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Latency:
+    """Milliseconds of `n` single calls, each waited for."""
+
+    batch: int
+    p50_ms: float | None
+    p90_ms: float | None
+    p99_ms: float | None
+    min_ms: float | None
+    max_ms: float | None
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reference:
+    """The small model that takes its turn in every cell: where its speed differs, the machine did."""
+
+    model: str
+    image_size: int
+    channels: int
+    num_classes: int
+    throughput: Throughput
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """Peak bytes: of the process so far, or, by an accelerator's allocator, of one call. `how` says which."""
+
+    how: str
+    process_peak_bytes: int | None = None
+    inference_peak_bytes: int | None = None
+    training_peak_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LargestBatch:
+    """Images that fit at once.
+
+    Attributes:
+        inference, training: predicted from shapes for `budget_bytes`; `how` names the rule.
+        found_inference: found by trying, in `device_bytes` of memory; None where it was not tried.
+    """
+
+    inference: int | None
+    training: int | None
+    budget_bytes: int
+    how: str
+    found_inference: int | None = None
+    device_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conditions:
+    """What a measured speed depends on beside versions and `Execution`.
+
+    Attributes:
+        device: name of the processor or accelerator. load_before: the system's load average.
+        windows, window_seconds: of each workload. slowest_call_seconds: beyond which no larger batch was tried.
+    """
+
+    device: str
+    float32_matmul_precision: str
+    allow_tf32: bool
+    cudnn_benchmark: bool
+    windows: int
+    window_seconds: float
+    slowest_call_seconds: float
+    load_before: float | None = None
+    cudnn: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpeedResult:
+    """One model measured at one input size. All but the first two are None where not even the model fits."""
+
+    revision: int
+    conditions: Conditions
+    inference: Throughput | None = None
+    batches: tuple[Throughput, ...] = ()
+    compiled: Throughput | None = None
+    training: Throughput | None = None
+    latency: Latency | None = None
+    reference: Reference | None = None
+    memory: Memory | None = None
+    largest_batch: LargestBatch | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContenderResult:
+    """One way to train the model, beside others.
+
+    Attributes:
+        package: of the library; None for this project's own step. left_out: why it did not take part, or None.
+        windows: images per second of each round. images_per_second: their spread.
+        share_of_peak: by the median and dense FLOPs, in [0, 1]. losses: of the first steps, nats.
+        same_function: whether it computes what this project's model does, from the same weights.
+    """
+
+    name: str
+    package: str | None
+    left_out: str | None
+    windows: tuple[float, ...]
+    images_per_second: Spread
+    share_of_peak: float | None = None
+    same_function: bool | None = None
+    dtype: str | None = None
+    params: int | None = None
+    first_call_seconds: float | None = None
+    call_seconds: float | None = None
+    losses: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PeersResult:
+    """A race: contenders in turns on the same batches. `peaks`: dtype -> FLOP/s of the device."""
+
+    revision: int
+    batch: int
+    window_seconds: float
+    peaks: Mapping[str, float]
+    contenders: tuple[ContenderResult, ...]
+
+
+# -- the whole ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a job finds out about its cell. `reason`: why it is not complete."""
+
+    status: Status
+    reason: str | None = None
+    model: ModelFacts
+    data: DataFacts
+    execution: Execution
+    cost: Cost
+    horizons: tuple[Horizon, ...] = ()
+    curve: LearningCurve | None = None
+    speed: SpeedResult | None = None
+    peers: PeersResult | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record(Result):
+    """A result with its identity and its origin.
+
+    Attributes:
+        suite: that ran it. cell_id: `bench.core.spec.cell_id`. directory: of the cell, below `cells/`.
+        revisions: of what the cell uses, part of its identity: "model", "recipe", "data:NAME", "task:NAME".
+        attempts: oldest first. source: the publication that it is quoted from; None for what was run here.
+    """
+
+    suite: str
+    cell_id: str
+    directory: str
+    cell: Cell
+    revisions: Mapping[str, int]
+    environment: Environment
+    attempts: tuple[Attempt, ...] = ()
+    source: str | None = None

@@ -1,0 +1,156 @@
+"""Records into tables: damaged ones are named, newer ones refused, nothing is silently dropped."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.analysis import study_data
+from bench.analysis import validity as checks
+from bench.core.errors import UserError
+from bench.report.tables import scores_csv
+from bench.store.records import DamagedRecord, read_record, write_record
+from tests.analysis._records import World, change, map_scores, write
+from tests.analysis._study import read
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    world = World()
+    world.sizes, world.draws = (30_000,), (0, 1)
+    return write([*world.records()[:4], world.diverged(), world.pixels()], tmp_path / "scaling")
+
+
+def test_all_are_read_in_order(results: Path) -> None:
+    found = study_data.load(results)
+    names = [record.directory for record in found.records]
+    assert names == sorted(names) and len(names) == 6 and found.suite == "scaling"
+
+
+def test_a_damaged_record_is_named_and_left_out(results: Path) -> None:
+    path = sorted(results.glob("cells/*/record.json"))[1]
+    text = path.read_text()
+    path.write_text(text.replace("0.31", "0.99", 1))
+    found = study_data.load(results)
+    assert len(found.records) == 5
+    assert found.damaged[0].directory == path.parent.name and "digest" in found.damaged[0].reason
+    assert str(results) not in found.damaged[0].reason
+    path.write_text(text[: len(text) // 2])
+    assert "JSON" in study_data.load(results).damaged[0].reason
+
+
+def test_a_newer_record_is_refused(results: Path) -> None:
+    path = sorted(results.glob("cells/*/record.json"))[0]
+    body = json.loads(path.read_text())
+    path.write_text(json.dumps(body | {"schema": 99}))
+    with pytest.raises(UserError, match="newer version"):
+        study_data.load(results)
+
+
+def test_an_unfinished_cell_is_listed(results: Path) -> None:
+    path = sorted(results.glob("cells/*/record.json"))[0]
+    path.unlink()
+    assert study_data.load(results).unfinished == (path.parent.name,)
+
+
+def test_no_results_is_one_clear_message(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="There are no results"):
+        study_data.load(tmp_path / "nothing")
+
+
+def test_tables_hold_every_horizon_and_score() -> None:
+    made = World().records()
+    horizons, scores = study_data.horizon_table(made), study_data.score_table(made)
+    assert len(horizons) == sum(len(r.horizons) for r in made)
+    assert len(scores) == sum(len(h.scores) for r in made for h in r.horizons)
+    assert horizons["train_flops_paper"].dtype == "float64"  # products of counts overflow 64-bit integers
+    assert set(scores["measure"]) == {"fashion-mnist", "mnist", "digits", "upstream"}
+    assert study_data.horizon_table([]).empty and study_data.score_table([]).empty
+
+
+def test_seeds_are_repeats_and_recipes_are_not() -> None:
+    a, b = World().records()[:2]
+    assert study_data.variant_of(a) == study_data.variant_of(b)
+    b = change(b, {"cell.recipe.lr": 0.003})
+    assert study_data.variant_of(a) != study_data.variant_of(b)
+    assert study_data.variant_of(a, but_for=["lr"]) == study_data.variant_of(b, but_for=["lr"])
+    assert set(study_data.horizon_table([a, b])["series"]) == {"ViT-nano/7 (lr 0.001)", "ViT-nano/7 (lr 0.003)"}
+
+
+def test_a_missing_score_is_missing_not_zero() -> None:
+    made = [
+        map_scores(r, lambda _, s: replace(s, value=None, stderr=None) if s.data == "mnist" else s)
+        if r.cell.model == "ViT-nano/7" else r
+        for r in World().records()
+    ]  # fmt: skip
+    evidence = read(made)
+    nano = next(s for s in evidence.series if s.label == "ViT-nano/7")
+    assert evidence.estimate(nano.last, "mnist") is None
+    assert evidence.estimate(nano.last, "headline") is None  # never an average over fewer tasks
+    assert evidence.estimate(nano.last, "fashion-mnist") is not None
+
+
+def test_checks_speak_up() -> None:
+    world = World()
+    world.seeds, world.horizons = (0,), (0, 8_000, 16_000)
+    found = [*world.records(), world.diverged()]
+    found[0] = change(found[0], {
+        "environment.commit": "f" * 40, "environment.cpu": "Another CPU", "environment.accelerator": "A GPU",
+        "execution.dtype": "bfloat16", "execution.threads": 4,
+    })  # fmt: skip
+    names = {check.name for check in checks.run(read(found))}
+    mixed = {"mixed commits", "mixed processors", "mixed precisions", "mixed thread counts"}
+    assert {"one seed", "diverged", "repeated data", "narrow compute"} | mixed <= names
+    assert "mixed accelerators" not in names  # one cell names one, the others had none
+
+
+def test_a_clean_study_gets_no_warning_about_seeds_or_commits(evidence) -> None:
+    assert not {"one seed", "mixed commits", "diverged"} & {check.name for check in checks.run(evidence)}
+
+
+def test_other_metrics_are_kept_apart_from_accuracy() -> None:
+    """A second metric of the same task goes to scores.csv; it is neither averaged nor drawn."""
+    made = []
+    for record in World().records():
+        extra = map_scores(
+            record, lambda _, s: replace(s, metric="accuracy_fixed", value=0.1) if s.task == "fewshot" else None
+        )
+        pairs = zip(record.horizons, extra.horizons, strict=True)
+        made.append(replace(record, horizons=tuple(replace(h, scores=h.scores + e.scores) for h, e in pairs)))
+    evidence = read(made)
+    assert evidence.measures == ("fashion-mnist", "mnist", "digits", "upstream")
+    assert "mnist accuracy_fixed" in evidence.all_measures and "mnist accuracy_fixed" in scores_csv(evidence)
+    assert evidence.estimate(evidence.series[0].last, "mnist").value > 0.3
+
+
+def test_a_number_that_a_score_lacks_is_missing_alone() -> None:
+    (record, *_) = World().records()
+    whole = study_data.score_table([record])
+    lacking = map_scores(record, lambda h, s: replace(s, chance=None) if h.images_seen == 0 and s.draw == 0 else s)
+    found = study_data.score_table([lacking])
+    assert found["chance"].isna().sum() == 9 and whole["chance"].notna().all()
+    assert found.drop(columns="chance").equals(whole.drop(columns="chance"))
+
+
+@pytest.mark.parametrize("changed", [lambda text: text.replace('"seed":0', '"seed":1', 1),
+    lambda text: text.replace("2030", "2031", 1), lambda text: text.replace('"digest":"', '"digest":"0', 1),
+    lambda text: text.replace('Example CPU', 'Example \\"CPU', 1)])  # fmt: skip
+def test_any_change_is_seen_by_the_digest_of_the_text(results: Path, changed) -> None:
+    path = sorted(results.glob("cells/*/record.json"))[1]
+    text, record = path.read_text(), read_record(path)
+    assert changed(text) != text
+    path.write_text(changed(text))
+    with pytest.raises(DamagedRecord):
+        read_record(path)
+    path.write_text(json.dumps(json.loads(text)))  # the same record, written otherwise, is still whole
+    assert read_record(path) == record
+
+
+def test_a_record_with_quotation_marks_is_whole(results: Path, tmp_path: Path) -> None:
+    record = read_record(sorted(results.glob("cells/*/record.json"))[0])
+    record = replace(record, reason='it said "a": b, "digest": "x"\nand went')
+    write_record(tmp_path / "record.json", record)
+    assert read_record(tmp_path / "record.json") == record
