@@ -1,0 +1,118 @@
+"""Branches from one trunk against trainings of their own: accuracy, pair by pair, and the compute that was spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from bench.analysis.comparisons import Comparison, Pair, compare, mean_finding
+from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Series, family_rank
+from bench.analysis.finding import Contrast, Counts, Finding, Item, Quantity, Question, Reason, Unit, Verdict
+from bench.analysis.scaling_laws import recipe
+from bench.core.record import Cost
+from bench.core.spec import Recipe
+from bench.stats.intervals import SEEDS
+
+AXIS = "branching"  # the label of the cells that ask this
+MARGIN = 0.01  # accuracy that branches may lack and still count as equal
+BRANCH, SAME = "branch", "same"
+"""Ways to reach several budgets: on branches of one trunk; each trained on its own, with a branch's schedule. Any other
+way is named after the shape of its one cool-down over the whole run, like "cosine"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saving(Item):
+    """What one model's branches cost, as a fraction of the same budgets trained on their own.
+
+    `flops` and `seconds` are ratios of what was spent in training, summed over the seeds that both have.
+    """
+
+    model: str
+    family: str
+    budgets: int
+    seeds: int
+    flops: float
+    seconds: float
+
+
+def way(used: Recipe) -> str:
+    """How a recipe reaches several budgets."""
+    if used.schedule == BRANCH:
+        return BRANCH
+    return used.cooldown_shape if used.cooldown == 1 else SAME
+
+
+def contrasts(evidence: Evidence, measure: str) -> dict[str, list[Comparison]]:
+    """Branch minus each other way at every budget that both were read at, on the same seeds: way -> comparisons."""
+    found: dict[str, list[Pair]] = {}
+    for ways in _by_model(evidence).values():
+        for name, other in ways.items() if BRANCH in ways else ():
+            own = {p.images_seen: p for p in other.points}
+            found.setdefault(name, []).extend(
+                Pair(contrast=Contrast.OWN_TRAINING, model=p.model, point=p, base=own[p.images_seen],
+                     to_x=p.images_seen)
+                for p in ways[BRANCH].points if name != BRANCH and p.images_seen in own
+            )  # fmt: skip
+    ordered = sorted(found, key=lambda name: (name != SAME, name))
+    return {name: compare(evidence, found[name], measure) for name in ordered if found[name]}
+
+
+def measures(evidence: Evidence) -> list[str]:
+    """Upstream first: it is read with no probe between."""
+    return [*([UPSTREAM] if UPSTREAM in evidence.measures else []), *([HEADLINE] if evidence.headline else [])]
+
+
+def branch_questions(evidence: Evidence) -> Iterator[Finding]:
+    """Whether branches are as accurate, and what they save; nothing for a study without both."""
+    for measure in measures(evidence):
+        for name, found in contrasts(evidence, measure).items():
+            finding = replace(mean_finding(Question.BRANCH_AS_ACCURATE, [name], found), main=True)
+            assert finding.low is not None
+            if all(identical(c) for c in found):
+                finding = replace(finding, verdict=Verdict.YES, reasons=(Reason.IDENTICAL,), margin=None)
+            elif finding.low > -MARGIN:
+                finding = replace(finding, verdict=Verdict.YES, reasons=(), margin=None)
+            yield finding
+    for saving in savings(evidence):
+        yield Finding(
+            question=Question.BRANCHES_SAVE, subject=(saving.model,), quantity=Quantity.COMPUTE_RATIO, unit=Unit.TIMES,
+            verdict=Verdict.YES if saving.flops < 1 else Verdict.NO, estimate=saving.flops,
+            n=Counts(seeds=saving.seeds, steps=saving.budgets), evidence=(saving,),
+        )  # fmt: skip
+
+
+def identical(c: Comparison) -> bool:
+    """Whether both sides scored the same on average and on every seed."""
+    return c.estimate.value == 0 and c.estimate.margins.get(SEEDS, 1.0) == 0
+
+
+def savings(evidence: Evidence) -> list[Saving]:
+    """For each model that was trained both ways with the same schedule."""
+    spent: dict[tuple[str, str, int], dict[str, dict[int, Cost]]] = {}
+    for record in evidence.records.records:
+        cell = record.cell
+        if AXIS in cell.axes and record.status == "complete":
+            key = cell.model, record.model.family, sum(horizon > 0 for horizon in cell.horizons)
+            spent.setdefault(key, {}).setdefault(way(cell.recipe), {})[cell.seed] = record.cost
+    made = []
+    for (model, family, budgets), ways in spent.items():
+        branched, own = ways.get(BRANCH, {}), ways.get(SAME, {})
+        both = sorted(branched.keys() & own.keys())
+        if both:
+            flops, seconds = (
+                sum(read(branched[seed]) for seed in both) / sum(read(own[seed]) for seed in both)
+                for read in (lambda cost: cost.spent_flops.dense or 0, lambda cost: cost.seconds.train or 0)
+            )
+            made.append(Saving(model=model, family=family, budgets=budgets, seeds=len(both), flops=flops,
+                               seconds=seconds))  # fmt: skip
+    return sorted(made, key=lambda s: (family_rank(s.family), s.model))
+
+
+def _by_model(evidence: Evidence) -> dict[tuple[str, str], dict[str, Series]]:
+    """(model, data) -> way -> series, for the cells of this question."""
+    found: dict[tuple[str, str], dict[str, Series]] = {}
+    for series in evidence.series:
+        used = recipe(evidence, series.last)
+        if used is not None and any(AXIS in p.axes for p in series.points):
+            found.setdefault((series.last.model, series.last.data), {})[way(used)] = series
+    return found

@@ -1,0 +1,202 @@
+"""Learning rates: of a sweep, the one each model is to be trained with, by accuracy on the upstream test images alone.
+
+The rule: the lowest rate within two points of the best, since higher ones vary more between seeds. A rate at which any
+run diverged is not chosen. No downstream score is looked at: choosing on what is reported flatters the choice. Upstream
+accuracy is flattered therefore, and where the upstream set is judged downstream too, its scores: a validity check.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+from bench.analysis.comparisons import counts
+from bench.analysis.evidence import UPSTREAM, Evidence, family_rank
+from bench.analysis.finding import Finding, Item, Quantity, Question, Reason, Verdict
+from bench.analysis.study_data import variant_of, without
+from bench.core.record import Record
+from bench.stats.intervals import Estimate
+
+MARGIN = 0.02  # accuracy that a lower rate may lack and still be chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """One rate. `accuracy` is None where no run finished; `diverged` counts runs whose loss stopped being finite.
+
+    `cells` names every run at this rate by its directory.
+    """
+
+    rate: float
+    accuracy: Estimate | None
+    diverged: int = 0
+    cells: tuple[str, ...] = ()
+
+    @property
+    def eligible(self) -> bool:
+        return self.accuracy is not None and not self.diverged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep(Item):
+    """One model trained alike but for its rate, read after `images_seen` images: the longest budget of every rate.
+
+    `tried` is ascending and holds at least two rates.
+    """
+
+    model: str
+    family: str
+    data: str
+    num_images: int | None
+    images_seen: int
+    tried: tuple[Tried, ...]
+
+    @cached_property
+    def best(self) -> Tried:
+        """The highest accuracy; the lowest rate of equal ones."""
+        return max((t for t in self.tried if t.eligible), key=_accuracy)
+
+    @cached_property
+    def chosen(self) -> Tried:
+        """The lowest rate within `MARGIN` of the best."""
+        enough = _accuracy(self.best) - MARGIN - 1e-9  # two points, whatever their rounding
+        return next(t for t in self.tried if t.eligible and _accuracy(t) >= enough)
+
+    @property
+    def edge(self) -> str | None:
+        """ "lowest" or "highest" where the best is the end of the sweep: beyond it may lie a better one."""
+        ends = {self.tried[0].rate: "lowest", self.tried[-1].rate: "highest"}
+        return ends.get(self.best.rate)
+
+    @property
+    def further(self) -> tuple[float, ...]:
+        """The two rates that go on past the edge, in steps as wide as the sweep's last; () without an edge."""
+        if self.edge is None:
+            return ()
+        rates = [t.rate for t in self.tried]
+        end, neighbour = (rates[0], rates[1]) if self.edge == "lowest" else (rates[-1], rates[-2])
+        return tuple(sorted(end * (end / neighbour) ** step for step in (1, 2)))
+
+    @property
+    def upstream(self) -> str:
+        """The data set, and how many of its images where not all were used."""
+        return self.data if self.num_images is None else f"{self.data}@{self.num_images}"
+
+
+@lru_cache(maxsize=4)
+def sweeps(evidence: Evidence) -> tuple[Sweep, ...]:
+    """Every model that was tried at two or more rates and finished at one of them; families and models in order."""
+    if evidence.swept is not None:
+        return sweeps(evidence.swept)
+    found = [sweep for group in _groups(evidence.records.records) if (sweep := _sweep(evidence, group)) is not None]
+    order = {s.last.model: number for number, s in enumerate(evidence.series)}
+    found.sort(key=lambda s: (family_rank(s.family), order.get(s.model, 0), s.data, s.num_images or math.inf))
+    return tuple(found)
+
+
+def without_rejected(evidence: Evidence) -> Evidence:
+    """Evidence from the runs that stand for their models; `swept` of it is the whole, where a sweep was made."""
+    others = rejected(evidence)
+    if not others:
+        return evidence
+    return replace(evidence, horizons=without(evidence.horizons, others), swept=evidence)
+
+
+def rejected(evidence: Evidence) -> frozenset[str]:
+    """Directories of the runs that do not stand for their model, since a sweep tried them at another rate."""
+    found = sweeps(evidence)
+    return frozenset(name for s in found for t in s.tried if t is not _standing(evidence, s) for name in t.cells)
+
+
+def _standing(evidence: Evidence, sweep: Sweep) -> Tried:
+    """The rate that stands for the model in everything but the sweep itself: where the grid asked for last holds runs
+    at one of the rates, that one; else the chosen one."""
+    wanted = evidence.records.wanted
+    names = frozenset(wanted.names) if wanted else frozenset()
+    asked = [t for t in sweep.tried if t.accuracy is not None and not names.isdisjoint(t.cells)]
+    return asked[0] if len(asked) == 1 else sweep.chosen
+
+
+def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:
+    """What was chosen for each model, as an option to train with. YES: the best rate lies inside the sweep."""
+    for sweep in sweeps(evidence):
+        accuracy, reasons = sweep.chosen.accuracy, []
+        assert accuracy is not None
+        verdict = Verdict.NO if sweep.edge else Verdict.YES
+        if sum(t.eligible for t in sweep.tried) < 2:
+            verdict, reasons = Verdict.CANNOT_TELL, [Reason.TOO_FEW_RATES]
+        if sweep.edge:
+            reasons.append(Reason.EDGE_OF_SWEEP)
+        elif sweep.chosen is sweep.tried[0]:
+            reasons.append(Reason.NO_LOWER_TRIED)
+        if any(t.diverged for t in sweep.tried):
+            reasons.append(Reason.DIVERGED)
+        yield Finding(
+            question=Question.BEST_LEARNING_RATE, subject=(sweep.model, sweep.upstream), verdict=verdict,
+            measure=UPSTREAM, reasons=tuple(reasons), quantity=Quantity.LEARNING_RATE, estimate=sweep.chosen.rate,
+            n=counts(accuracy, points=len(sweep.tried)), evidence=(sweep,),
+        )  # fmt: skip
+
+
+# -- what the suites take over -----------------------------------------------------------------------------------------
+
+
+def family_rates(found: Sequence[Sweep]) -> dict[str, float]:
+    """For a model that was not swept: the geometric mean of its family's chosen rates, down to a rate of the sweep."""
+    made = {}
+    for family in dict.fromkeys(s.family for s in found):
+        mine = [s for s in found if s.family == family]
+        mean = math.exp(sum(math.log(s.chosen.rate) for s in mine) / len(mine))
+        made[family] = max(t.rate for s in mine for t in s.tried if t.rate <= mean * (1 + 1e-9))
+    return made
+
+
+def model_rates(found: Sequence[Sweep]) -> dict[str, float]:
+    """The chosen rates that differ from the family's."""
+    families = family_rates(found)
+    return {s.model: s.chosen.rate for s in found if s.chosen.rate != families[s.family]}
+
+
+# -- from records ------------------------------------------------------------------------------------------------------
+
+
+def _groups(records: Iterable[Record]) -> list[list[Record]]:
+    """Records that differ in rate and seed alone, where there are several rates."""
+    by_model: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.status in ("complete", "diverged"):
+            by_model.setdefault((record.cell.model, record.cell.data), []).append(record)
+    found: dict[str, list[Record]] = {}
+    for group in by_model.values():
+        if len({record.cell.recipe.lr for record in group}) > 1:  # the hash costs more than a look
+            for record in group:
+                found.setdefault(variant_of(record, but_for=["lr"]), []).append(record)
+    return [group for group in found.values() if len({record.cell.recipe.lr for record in group}) > 1]
+
+
+def _sweep(evidence: Evidence, group: Sequence[Record]) -> Sweep | None:
+    finished = [record for record in group if record.status == "complete"]
+    seen = [{h.images_seen for h in record.horizons if h.images_seen} for record in finished]
+    shared = set.intersection(*seen) if seen else set()
+    if not shared:
+        return None
+    last, estimates = max(shared), evidence.estimates(UPSTREAM)
+    accuracy = {record.cell.recipe.lr: estimates.get((variant_of(record), last)) for record in finished}
+    tried = []
+    for rate in sorted({record.cell.recipe.lr for record in group}):
+        mine = [record for record in group if record.cell.recipe.lr == rate]
+        diverged = sum(record.status == "diverged" for record in mine)
+        tried.append(Tried(rate=rate, accuracy=accuracy.get(rate), diverged=diverged,
+                           cells=tuple(record.directory for record in mine)))  # fmt: skip
+    if not any(t.eligible for t in tried):
+        return None
+    cell = finished[0].cell
+    return Sweep(model=cell.model, family=finished[0].model.family, data=cell.data, num_images=cell.num_images,
+                 images_seen=last, tried=tuple(tried))  # fmt: skip
+
+
+def _accuracy(tried: Tried) -> float:
+    assert tried.accuracy is not None
+    return tried.accuracy.value

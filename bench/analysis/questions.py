@@ -1,0 +1,75 @@
+"""Puts every question to a study's records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from bench.analysis import branches, comparisons, frontiers, law_questions, lr_sweep, races, resolutions
+from bench.analysis.claims import claims
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import CostSummary, Finding, Findings, Scope
+from bench.analysis.validity_checks import checks
+from bench.core.record import Record
+
+PAPER_BEGINS = 50e18  # FLOP at which the paper's Figure 5 begins
+
+
+def find(evidence: Evidence) -> Findings:
+    """Everything that the records answer, and what weakens it."""
+    asked: list[Finding] = []  # what the suite was made to ask comes first
+    for question in (races.faster_than_peers, lr_sweep.best_learning_rates, branches.branch_questions,
+                     resolutions.resolution_gain):  # fmt: skip
+        asked += question(evidence)
+    series = evidence.on_axis("compute")
+    laws: list[Finding] = []
+    if series and evidence.headline:
+        laws = law_questions.ask(evidence)
+        asked += frontiers.best_at_equal_compute(evidence, series)
+        asked += laws
+        asked += frontiers.order_changes(evidence, series, by_law={f.question for f in laws})
+        asked += comparisons.more_compute_helps(evidence, series)
+        asked += comparisons.more_images_help(evidence)
+        asked += comparisons.beats_baselines(evidence, series)
+    findings = tuple(asked)
+    judged, paper = claims(evidence, findings) if laws else ((), ())
+    return Findings(
+        findings=findings, checks=checks(evidence), cost=cost(evidence.records.records), scope=scope(evidence),
+        claims=judged, paper=paper, headline=evidence.headline, far=evidence.far, shots=evidence.shots,
+        level=evidence.level, published=evidence.published,
+        replicated=any(len(p.seeds) > 1 for p in evidence.points.values()),
+        judged=bool(evidence.headline or findings),
+        completed=any(record.status == "complete" for record in evidence.records.records),
+    )  # fmt: skip
+
+
+def scope(evidence: Evidence) -> Scope | None:
+    """What was measured; None where no model was trained to the end."""
+    trained = [p for s in evidence.series for p in s.points]
+    if not trained:
+        return None
+    on_axis = [p for s in evidence.on_axis("compute") for p in s.points]
+    flops = [p.train_flops for p in on_axis if p.train_flops > 0]
+    size = evidence.horizons["image_size"].max()
+    below = flops and max(flops) < PAPER_BEGINS and not evidence.published
+    return Scope(
+        flops=(min(flops), max(flops)) if flops else None, paper_begins=PAPER_BEGINS if below else None,
+        params=max(p.params for p in on_axis or trained), images=max(p.num_images for p in trained),
+        upstream=tuple(sorted({(s.last.data, s.last.kind) for s in evidence.series})),
+        image_size=None if math.isnan(size) else int(size), once=all(len(p.seeds) == 1 for p in trained),
+        few_seeds=tuple(sorted({p.series for p in trained if len(p.seeds) < 3})), points=len(on_axis),
+        families=len({s.family for s in evidence.series}),
+        frozen=any(":" not in measure for measure in evidence.headline),
+    )  # fmt: skip
+
+
+def cost(records: Iterable[Record]) -> CostSummary:
+    """What all cells took."""
+    costs = [record.cost for record in records]
+    parts = ("train", "evaluate", "save", "wait")
+    return CostSummary(
+        cells=len(costs), total_seconds=math.fsum(c.seconds.total or 0.0 for c in costs),
+        seconds=tuple((part, math.fsum(getattr(c.seconds, part) or 0.0 for c in costs)) for part in parts),
+        spent_flops=math.fsum(c.spent_flops.paper or 0.0 for c in costs),
+        spent_images=sum(c.spent_images or 0 for c in costs), core_days=math.fsum(c.core_days or 0.0 for c in costs),
+    )  # fmt: skip

@@ -1,0 +1,223 @@
+"""Validity checks: what weakens a study's conclusions, what does not compare in it, and what was set aside for that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from bench.analysis import lr_sweep
+from bench.analysis.comparisons import size_curves, unreplicated_noise
+from bench.analysis.evidence import Evidence, PointKey, family_rank
+from bench.analysis.finding import Axis, Check, CheckKind, Level
+from bench.analysis.scaling_laws import recipe, refusal
+from bench.analysis.study_data import PIXELS
+from bench.core.record import Record
+from bench.core.spec import to_json
+
+MIN_DECADES = 1.5
+MAX_EPOCHS = 4.0
+ONE_BUDGET = 1.25  # factor of compute up to which there is no range to see a trend in
+MAX_WARMUP = 0.1  # of the shortest run
+WARMUP_CAP = 0.25  # of the shortest horizon, at which training ends a warm-up (`bench.train.schedule.warmup_steps`)
+HASH_DIGITS = 8
+ENVIRONMENT: tuple[tuple[str, Callable[[Record], object]], ...] = (
+    ("commit", lambda record: record.environment.commit and record.environment.commit[:10]),
+    ("cpu", lambda record: record.environment.cpu),
+    ("accelerator", lambda record: record.environment.accelerator),
+    ("device", lambda record: record.execution.device),
+    ("threads", lambda record: record.execution.threads),
+    ("dtype", lambda record: record.execution.dtype if record.model.params else None),  # without any, nothing computes
+)
+
+
+def checks(evidence: Evidence) -> tuple[Check, ...]:
+    """Every check that found something."""
+    return tuple(check for function in CHECKS for check in function(evidence))
+
+
+# -- cells -------------------------------------------------------------------------------------------------------------
+
+
+def incomplete_cells(evidence: Evidence) -> Iterator[Check]:
+    """Damaged records, cells that diverged or failed, and cells that were begun and not finished."""
+    for damaged in evidence.records.damaged:
+        yield Check(kind=CheckKind.DAMAGED_RECORD, names=(damaged.directory,), message=damaged.reason)
+    for record in evidence.records.records:
+        if record.status != "complete":
+            yield Check(kind=CheckKind.UNSUCCESSFUL, names=(record.directory, record.status),
+                        message=record.reason or "")  # fmt: skip
+    if evidence.records.unfinished:
+        yield Check(kind=CheckKind.UNFINISHED, count=len(evidence.records.unfinished))
+
+
+def environment(evidence: Evidence) -> Iterator[Check]:
+    """Records of several commits, machines, precisions or dirty trees in one table."""
+    records = evidence.records.records
+    for name, read in ENVIRONMENT:
+        values = tuple(sorted({str(value) for record in records if (value := read(record)) is not None}))
+        if len(values) > 1:
+            yield Check(kind=CheckKind.MIXED, names=(name,), groups=(("", values),))
+    if any(record.environment.dirty for record in records):
+        yield Check(kind=CheckKind.DIRTY_TREE, level=Level.NOTE)
+
+
+# -- design ------------------------------------------------------------------------------------------------------------
+
+
+def one_seed(evidence: Evidence) -> Iterator[Check]:
+    trained = [p for p in evidence.points.values() if p.trained]
+    single = sorted({p.series for p in trained if len(p.seeds) == 1})
+    if trained and all(len(p.seeds) < 2 for p in trained):
+        yield Check(kind=CheckKind.ONE_SEED, low=unreplicated_noise(0.95), high=unreplicated_noise(0.5))
+    elif single:
+        yield Check(kind=CheckKind.ONE_SEED, names=tuple(single))
+
+
+def narrow_ranges(evidence: Evidence) -> Iterator[Check]:
+    """Ranges too short for a trend; none is asked of one budget, or where nothing is judged downstream."""
+    by_family: dict[str, list[float]] = {}
+    for series in evidence.on_axis("compute") if evidence.headline else ():
+        by_family.setdefault(series.family, []).extend(p.train_flops for p in series.points if p.train_flops > 0)
+    for family, flops in by_family.items():
+        low, high = min(flops, default=1.0), max(flops, default=1.0)
+        if ONE_BUDGET * low < high < 10**MIN_DECADES * low:
+            yield Check(kind=CheckKind.NARROW_COMPUTE, names=(family,), low=low, high=high, limit=MIN_DECADES)
+    for curve in size_curves(evidence):
+        if curve.decades < MIN_DECADES:
+            yield Check(kind=CheckKind.NARROW_IMAGES, names=(curve.label,), low=curve.points[0].unique_images,
+                        high=curve.points[-1].unique_images, limit=MIN_DECADES)  # fmt: skip
+
+
+def repeated_data(evidence: Evidence) -> Iterator[Check]:
+    counted: set[PointKey] = set()
+    for name, axis, level in (("compute", Axis.COMPUTE, Level.WARNING), ("data_size", Axis.IMAGES, Level.NOTE)):
+        points = [p for s in evidence.on_axis(name) for p in s.points if p.epochs > MAX_EPOCHS and p.key not in counted]
+        counted |= {p.key for p in points}
+        if points:
+            yield Check(kind=CheckKind.REPEATED_DATA, level=level, names=(axis,), count=len(points), limit=MAX_EPOCHS,
+                        high=max(p.epochs for p in points))  # fmt: skip
+
+
+def missing_baselines(evidence: Evidence) -> Iterator[Check]:
+    if evidence.published or not evidence.headline:  # what was not printed cannot be measured now; nothing was judged
+        return
+    pixels = ["raw pixels"] if evidence.pixels is None and evidence.series else []
+    begun = {s.last.model for s in evidence.series if s.untrained}  # one network stands for its runs on every size
+    lacking = [m for m in dict.fromkeys(s.last.model for s in evidence.series) if m not in begun]
+    if pixels or lacking:
+        yield Check(kind=CheckKind.MISSING_BASELINE, names=(*pixels, *lacking))
+
+
+def different_recipes(evidence: Evidence) -> Iterator[Check]:
+    """Recipes that differ between families are named: part of a difference may be theirs."""
+    by_family: dict[str, dict[str, set[str]]] = {}
+    standing = set(evidence.horizons["directory"])  # not what a sweep rejected
+    for record in evidence.records.records:
+        if record.model.family != PIXELS and record.status == "complete" and record.directory in standing:
+            for name, value in to_json(record.cell.recipe).items():
+                by_family.setdefault(name, {}).setdefault(record.model.family, set()).add(str(value))
+    for name, used in sorted(by_family.items()):
+        every = set().union(*used.values())
+        if len(every) > 1 and all(values == every for values in used.values()):
+            yield Check(kind=CheckKind.RECIPES_WITHIN, level=Level.NOTE, names=(name,), groups=_groups({"": every}))
+        elif len(every) > 1:
+            yield Check(kind=CheckKind.RECIPES_BETWEEN, level=Level.NOTE, names=(name,), groups=_groups(used))
+
+
+def refused_laws(evidence: Evidence) -> Iterator[Check]:
+    """Families whose points do not belong in one law."""
+    for family in sorted({s.family for s in evidence.on_axis("compute")}, key=family_rank):
+        points = [p for s in evidence.on_axis("compute") if s.family == family for p in s.points]
+        if check := refusal(evidence, family, points):
+            yield check
+
+
+def learning_rates(evidence: Evidence) -> Iterator[Check]:
+    """What a sweep set aside or could not settle, and warm-ups that short runs hardly leave."""
+    found = lr_sweep.sweeps(evidence)
+    if evidence.swept is not None:
+        yield Check(kind=CheckKind.REJECTED_RATES, level=Level.NOTE, count=len(lr_sweep.rejected(evidence.swept)))
+    chosen = {_base(s.data) for s in found}
+    judged = evidence.scores.loc[evidence.scores["task"] != "upstream", "data"].unique()
+    if both := sorted(chosen & {_base(str(name)) for name in judged}):
+        yield Check(kind=CheckKind.CHOSEN_ON_TEST, names=tuple(both))
+    if edges := dict.fromkeys(s.model for s in found if s.edge):
+        yield Check(kind=CheckKind.RATE_AT_EDGE, names=tuple(edges))
+    shares = {}
+    for series in evidence.on_axis("compute"):
+        used, seen = recipe(evidence, series.points[0]), series.points[0].images_seen
+        if used is not None and used.warmup_images > MAX_WARMUP * seen:
+            shares[series.label] = min(used.warmup_images / seen, WARMUP_CAP)
+    if shares:
+        most = max(shares, key=lambda name: shares[name])
+        yield Check(kind=CheckKind.LONG_WARMUP, names=(most,), high=shares[most])
+
+
+# -- what is not comparable --------------------------------------------------------------------------------------------
+
+
+def superseded(evidence: Evidence) -> Iterator[Check]:
+    """Scores that another cell of the same variant stands for, by cell."""
+    for cell, pairs in evidence.set_aside.items():
+        by_task: dict[str, set[str]] = {}
+        for task, data in pairs:
+            by_task.setdefault(task, set()).add(data)
+        yield Check(kind=CheckKind.SUPERSEDED, names=(cell,), groups=_groups(by_task))
+
+
+def other_images(evidence: Evidence) -> Iterator[Check]:
+    """Data sets, or parts of them, that held other images under the same name."""
+    trained = evidence.horizons.dropna(subset=["content"])
+    for (data, number), hashes in trained.groupby(["data", "num_images"], sort=True)["content"]:
+        if hashes.nunique() > 1:
+            yield Check(kind=CheckKind.OTHER_TRAINING_IMAGES, names=(data,), count=int(number), groups=_hashes(hashes))
+    known = evidence.scores[evidence.scores["correct"].notna()]
+    tests = known["correct"].map(lambda correct: correct.content_hash)
+    for (task, data), hashes in tests.groupby([known["task"].astype(str), known["data"].astype(str)]):
+        if hashes.nunique() > 1:
+            yield Check(kind=CheckKind.OTHER_TEST_IMAGES, names=(task, data), groups=_hashes(hashes))
+
+
+def revisions(evidence: Evidence) -> Iterator[Check]:
+    """What stands, made by different revisions of a task, a data set, the training or one model."""
+    standing = set(evidence.horizons["directory"])
+    used: dict[str, set[int]] = {}
+    for record in evidence.records.records:
+        gone = {name for task, data in evidence.set_aside.get(record.directory, ())
+                for name in (f"task:{task.split('@')[0]}", f"data:{data}")}  # fmt: skip
+        for name, revision in record.revisions.items() if record.directory in standing else ():
+            if name not in gone:
+                about = f"model:{record.cell.model}" if name == "model" else name
+                used.setdefault(about.replace(":", " ", 1), set()).add(revision)
+    mixed = {name: map(str, found) for name, found in sorted(used.items()) if len(found) > 1}
+    if mixed:
+        yield Check(kind=CheckKind.MIXED_REVISIONS, groups=_groups(mixed))
+
+
+def duplicates(evidence: Evidence) -> Iterator[Check]:
+    """Test images that upstream holds a copy of, and what accuracies are without them."""
+    known = evidence.scores[evidence.scores["num_duplicates"].notna()]
+    change = (known["value_without_duplicates"] - known["value"]).abs()
+    most = known.assign(change=change).groupby("data", observed=True)[["num_duplicates", "num_test", "change"]].max()
+    for data, (copies, tests, largest) in zip(most.index, most.to_numpy(), strict=True):
+        yield Check(kind=CheckKind.DUPLICATES, level=Level.NOTE, names=(str(data),), count=int(copies), limit=tests,
+                    high=None if math.isnan(largest) else float(largest))  # fmt: skip
+
+
+def _groups(values: dict[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple((name, tuple(sorted(found))) for name, found in sorted(values.items()))
+
+
+def _hashes(hashes: Iterable[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return _groups({"": {str(digest)[:HASH_DIGITS] for digest in hashes}})
+
+
+def _base(name: str) -> str:
+    return name.split(":")[0].split("@")[0]
+
+
+CHECKS: tuple[Callable[[Evidence], Iterator[Check]], ...] = (
+    incomplete_cells, one_seed, narrow_ranges, repeated_data, environment, missing_baselines, different_recipes,
+    refused_laws, superseded, learning_rates, other_images, revisions, duplicates,
+)  # fmt: skip
