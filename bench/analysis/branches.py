@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from bench.analysis.comparisons import Comparison, Pair, compare, mean_finding
+from bench.analysis.comparisons import Comparison, Pair, compare, mean_finding, overall
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Series, family_rank
 from bench.analysis.finding import Contrast, Counts, Finding, Item, Quantity, Question, Reason, Unit, Verdict
 from bench.analysis.scaling_laws import recipe
@@ -67,11 +67,10 @@ def branch_questions(evidence: Evidence) -> Iterator[Finding]:
     for measure in measures(evidence):
         for name, found in contrasts(evidence, measure).items():
             finding = replace(mean_finding(Question.BRANCH_AS_ACCURATE, [name], found), main=True)
-            assert finding.low is not None
-            if all(identical(c) for c in found):
-                finding = replace(finding, verdict=Verdict.YES, reasons=(Reason.IDENTICAL,), margin=None)
-            elif finding.low > -MARGIN:
-                finding = replace(finding, verdict=Verdict.YES, reasons=(), margin=None)
+            same = all(identical(c) for c in found)
+            if same or overall(found)[0].low > -MARGIN:
+                reasons = (Reason.IDENTICAL,) if same else ()
+                finding = replace(finding, verdict=Verdict.YES, reasons=reasons, margin=None)
             yield finding
     for saving in savings(evidence):
         yield Finding(

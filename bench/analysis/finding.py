@@ -74,14 +74,14 @@ class Question(StrEnum):
     # Of suites that are made to ask them, level 0.95.
     FASTER_THAN_PEERS = "faster than peers"
     """Is training here faster than in the fastest other library (leader)? subject: model, pixels. estimate: times that
-    library's speed. evidence: `peers.Contender`, every way to train of this race."""
+    library's speed. evidence: `races.Contender`, every way to train of this race."""
     BRANCH_AS_ACCURATE = "branch as accurate"
     """Are models cooled down from one trunk as accurate as models trained to each budget on their own? subject: the
     schedule of the latter, "same" or the shape of one cool-down over the whole run ("cosine"). estimate: branch - own;
-    up to `branching.MARGIN` lower counts as equal. evidence: each model and budget (`Contrast.OWN_TRAINING`)."""
+    up to `branches.MARGIN` lower counts as equal. evidence: each model and budget (`Contrast.OWN_TRAINING`)."""
     BRANCHES_SAVE = "branches save"
     """Do a model's branches cost less than the same budgets trained on their own? estimate: ratio of the FLOP spent.
-    evidence: `branching.Saving`."""
+    evidence: `branches.Saving`."""
     RESOLUTION_GAIN = "resolution gain"
     """Is fine-tuning better at a higher resolution than at that of pre-training? subject: data set, pixels. evidence:
     each model (`Contrast.OWN_RESOLUTION`)."""

@@ -271,20 +271,15 @@ def order_changes(evidence: Evidence, series: Sequence[Series], *, by_law: Colle
 
 def _order_finding(question: Question, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:
     crossing, mean = gaps.crossing, gaps.mean
-    ahead = {gap.verdict for gap in gaps.gaps}
-    leader = {Verdict.YES: gaps.first, Verdict.NO: gaps.second}.get(gaps.gaps[-1].verdict, "")
-    if crossing is not None:
-        first_beyond = gaps.decided[-1].verdict == Verdict.YES
-        told, why = (Verdict.YES if first_beyond else Verdict.NO), ()
-        leader = gaps.first if first_beyond else gaps.second
-    else:
-        told = Verdict.CANNOT_TELL
-        throughout = len(ahead) == 1 and leader
-        why = (Reason.AHEAD_THROUGHOUT if throughout else Reason.NO_CHANGE_OF_ORDER,)
-        leader = leader if throughout else ""
+    last = (gaps.decided or gaps.gaps)[-1].verdict
+    throughout = {gap.verdict for gap in gaps.gaps} == {last} != {Verdict.CANNOT_TELL}
+    leader = {Verdict.YES: gaps.first, Verdict.NO: gaps.second}.get(last, "") if crossing or throughout else ""
+    told, why = last, []
+    if crossing is None:
+        told, why = Verdict.CANNOT_TELL, [Reason.AHEAD_THROUGHOUT if throughout else Reason.NO_CHANGE_OF_ORDER]
     return Finding(
-        question=question, subject=(gaps.first, gaps.second), verdict=told, reasons=why, leader=leader, main=main,
-        axis=axis, trend=gaps.trend, quantity=Quantity.COMPUTE if axis == Axis.COMPUTE else Quantity.IMAGES,
+        question=question, subject=(gaps.first, gaps.second), verdict=told, reasons=tuple(why), leader=leader,
+        main=main, axis=axis, trend=gaps.trend, quantity=Quantity.COMPUTE if axis == Axis.COMPUTE else Quantity.IMAGES,
         unit=Unit.FLOP if axis == Axis.COMPUTE else Unit.IMAGES, low=crossing[0] if crossing else None,
         high=crossing[1] if crossing else None, level=mean.level, n=counts(mean, steps=len(gaps.gaps)),
         excluded=mean.excluded,

@@ -293,12 +293,11 @@ def advantage_shrinks(hybrid: Law, vit: Law) -> Finding:
     known = np.hypot(vit.noise, hybrid.noise) / (log_x.std() * np.sqrt(len(at)))  # what noise of points makes of it
     half = t_quantile(len(at) - 2, LEVEL) * max(float(np.sqrt(covariance[0, 0])), known)
     low, high = -slope - half, -slope + half
-    verdict, reasons = Verdict.YES if low > 0 else Verdict.NO, ()
-    if low <= 0 <= high:
-        verdict, reasons = Verdict.CANNOT_TELL, (Reason.WITHIN_INTERVAL,)
-    elif low > 0 and intercept + slope * log_x.min() <= 0:
-        verdict, reasons = Verdict.CANNOT_TELL, (Reason.NO_ADVANTAGE,)
-    return finding(verdict=verdict, reasons=reasons, quantity=Quantity.LOSS_PER_TENFOLD, unit=Unit.SHARE,
+    why = [Reason.WITHIN_INTERVAL] if low <= 0 <= high else []
+    if low > 0 and intercept + slope * log_x.min() <= 0:
+        why = [Reason.NO_ADVANTAGE]
+    verdict = Verdict.CANNOT_TELL if why else Verdict.YES if low > 0 else Verdict.NO
+    return finding(verdict=verdict, reasons=tuple(why), quantity=Quantity.LOSS_PER_TENFOLD, unit=Unit.SHARE,
                    estimate=float(-slope), low=float(low), high=float(high))  # fmt: skip
 
 

@@ -8,6 +8,6 @@ from bench.analysis.evidence import Evidence
 from tests.analysis._study import study
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def evidence() -> Evidence:
     return study()

@@ -136,7 +136,7 @@ def test_the_family_ahead_is_named_with_its_interval(found: Findings) -> None:
 def test_a_mean_that_the_trend_contradicts_is_not_given() -> None:
     """ViT leads by far at little compute and by nothing at much: the trend is the answer, though on average it leads.
     Equal slopes leave one number for all."""
-    closing = study(seed=3, level={"ViT": 0.70, "ResNet": 0.70}, slope={"ViT": 0.02, "ResNet": 0.12},
+    closing = study(seed=3, level={"ViT": 0.78, "ResNet": 0.70}, slope={"ViT": 0.02, "ResNet": 0.12},
                     sizes=(30_000,), models=_two_families())  # fmt: skip
     (finding,) = frontiers.best_at_equal_compute(closing, closing.on_axis("compute"))
     assert (finding.verdict, finding.leader) == (YES, "ViT") and Reason.CHANGES in finding.reasons
