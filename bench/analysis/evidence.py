@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -249,6 +249,11 @@ class Evidence:
         """The estimate at one point; None where it was not measured."""
         return None if point is None else self.estimates(measure).get(point.key)
 
+    def without(self, cells: Set[str]) -> Evidence:
+        """The same without some cells, named by their directories; `swept` is the whole."""
+        return replace(self, horizons=without(self.horizons, cells), swept=self, _estimates={}, _averages={},
+                       _pools={}, cache={})  # fmt: skip
+
     @cached_property
     def _samples(self) -> dict[SampleKey, Samples]:
         return dict(all_samples(self.horizons, self.scores))
@@ -277,10 +282,9 @@ def build(
 ) -> Evidence:  # fmt: skip
     """Arrange records. Headline tasks that were not scored are left out; without any, all that are not far count.
 
-    Scores that others supersede, and cells at learning rates that a sweep rejects, are set aside.
+    Scores that others supersede are set aside. Cells at learning rates that a sweep rejects are not:
+    `bench.analysis.lr_sweep.without_rejected` leaves them out.
     """
-    from bench.analysis.rates import rejected  # which reads evidence
-
     scores = score_table(records.records)
     horizons = horizon_table(records.records)
     standing = current(records, horizons, scores)
@@ -291,15 +295,11 @@ def build(
     far_found = tuple(m for m in far if m in scored)
     headline_found = tuple(m for m in headline if m in scored) or tuple(sorted(set(scored) - set(far_found)))
     shots = sorted({int(s) for s in scores["shots"].dropna().unique()})
-    whole = Evidence(
+    return Evidence(
         records=records, horizons=horizons, scores=scores, headline=headline_found, set_aside=standing.set_aside,
         far=far_found, shots=DEFAULT_SHOTS if DEFAULT_SHOTS in shots else (shots[-1] if shots else None), level=level,
         question=question, data_kinds=data_kinds or {}, published=published, reference=reference,
     )  # fmt: skip
-    if not (others := rejected(whole)):
-        return whole
-    return replace(whole, horizons=without(horizons, others), swept=whole, _estimates={}, _averages={}, _pools={},
-                   cache={})  # fmt: skip
 
 
 def _int(value: float) -> int:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from bench.analysis.comparisons import counts
 from bench.analysis.evidence import UPSTREAM, Evidence, family_rank
 from bench.analysis.finding import Finding, Item, Quantity, Question, Reason, Verdict
-from bench.analysis.study_data import variant_of, without
+from bench.analysis.study_data import variant_of
 from bench.core.record import Record
 from bench.stats.intervals import Estimate
 
@@ -99,9 +99,7 @@ def sweeps(evidence: Evidence) -> tuple[Sweep, ...]:
 def without_rejected(evidence: Evidence) -> Evidence:
     """Evidence from the runs that stand for their models; `swept` of it is the whole, where a sweep was made."""
     others = rejected(evidence)
-    if not others:
-        return evidence
-    return replace(evidence, horizons=without(evidence.horizons, others), swept=evidence)
+    return evidence.without(others) if others else evidence
 
 
 def rejected(evidence: Evidence) -> frozenset[str]:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.analysis import evidence, rates
-from bench.analysis import validity as checks
+from bench.analysis import evidence, lr_sweep
 from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Check, CheckKind
 from bench.analysis.study_data import Records
+from bench.analysis.validity_checks import checks
 from bench.core.record import Record, Score
 from bench.core.spec import TaskSpec
 from bench.report import comparison, tables
@@ -23,7 +24,7 @@ from bench.store.grid import WantedCells
 from bench.store.prediction_bits import to_detail
 from tests.analysis._records import World, change, map_scores
 from tests.analysis._study import read
-from tests.analysis.test_rates import swept
+from tests.analysis.test_lr_sweep import swept
 
 MODEL = "ViT-nano/7"
 
@@ -55,7 +56,9 @@ def on_mnist(record: Record, changed: Callable[[Score], Score]) -> Record:
 def study(records: list[Record], planned: tuple[str, ...] | None = None) -> Evidence:
     wanted = WantedCells(suite="s", scale="cpu", names=planned) if planned else None
     ordered = tuple(sorted(records, key=lambda record: record.directory))
-    return evidence.build(Records(suite="s", records=ordered, wanted=wanted), headline=("mnist",))
+    return lr_sweep.without_rejected(
+        evidence.build(Records(suite="s", records=ordered, wanted=wanted), headline=("mnist",))
+    )
 
 
 def shown(found: Evidence, measure: str = "mnist") -> float:
@@ -63,8 +66,8 @@ def shown(found: Evidence, measure: str = "mnist") -> float:
     return found.estimates(measure)[series.last.key].value
 
 
-def texts(found: Evidence, name: str) -> list[str]:
-    return [check.text for check in checks.run(found) if check.name == name]
+def of_kind(found: Evidence, *kinds: CheckKind) -> list[Check]:
+    return [check for check in checks(found) if check.kind in kinds]
 
 
 @pytest.mark.parametrize("names", [("cell-a", "cell-b"), ("cell-b", "cell-a")])
@@ -73,9 +76,9 @@ def test_a_newer_revision_stands_whatever_its_folder_is_called(names) -> None:
     old, new = scored(record, 0.10, revision=1, name=names[0]), scored(record, 0.90, revision=2, name=names[1])
     found = study([old, new])
     assert shown(found) == pytest.approx(0.90) and found.series[0].last.seeds == (0,)
-    (text,) = texts(found, "superseded")
-    assert names[0] in text and "fewshot on" in text and "mnist" in text
-    assert texts(study([new]), "superseded") == [] and texts(found, "mixed revisions") == []
+    (check,) = of_kind(found, CheckKind.SUPERSEDED)
+    assert check.names == (names[0],) and check.groups == (("fewshot", ("digits", "fashion-mnist", "mnist")),)
+    assert of_kind(study([new]), CheckKind.SUPERSEDED) == [] == of_kind(found, CheckKind.MIXED_REVISIONS)
 
 
 def test_the_grid_asked_for_last_decides_before_age_and_revision() -> None:
@@ -110,13 +113,13 @@ def test_scores_that_nobody_supersedes_stand_beside_the_new_ones() -> None:
 def test_models_that_different_revisions_judged_are_named() -> None:
     made = world(seeds=(0,)) + [r for r in World(seed=5).records() if r.cell.model == "ResNet-mini"]
     made[0] = revised(made[0], {"task:fewshot": 2})
-    (text,) = texts(study(made), "mixed revisions")
-    assert "task fewshot (1 and 2)" in text and "model" not in text
+    (check,) = of_kind(study(made), CheckKind.MIXED_REVISIONS)
+    assert check.groups == (("task fewshot", ("1", "2")),)
     made[1:] = [revised(record, {"model": 2}) for record in made[1:]]  # another family: its own count
-    assert "model" not in texts(study(made), "mixed revisions")[0]
+    assert of_kind(study(made), CheckKind.MIXED_REVISIONS) == [check]
     made[1:] = [revised(record, {"recipe": 2, "task:fewshot": 2}) for record in made[1:]]
-    (text,) = texts(study(made), "mixed revisions")
-    assert "recipe (1 and 2)" in text and "fewshot" not in text
+    (check,) = of_kind(study(made), CheckKind.MIXED_REVISIONS)
+    assert check.groups == (("recipe", ("1", "2")),)
 
 
 def test_seeds_trained_on_other_images_under_the_same_name_are_not_pooled() -> None:
@@ -126,8 +129,9 @@ def test_seeds_trained_on_other_images_under_the_same_name_are_not_pooled() -> N
     found = study([first, second])
     assert [s.last.seeds for s in found.series] == [(0,), (1,)]
     assert sorted(s.label for s in found.series) == [f"{MODEL} (images cccccccc)", f"{MODEL} (images dddddddd)"]
-    (text,) = texts(found, "mixed data")
-    assert "glyphs, 30,000 images (cccccccc and dddddddd)" in text
+    (check,) = of_kind(found, CheckKind.OTHER_TRAINING_IMAGES)
+    assert (check.names, check.count) == (("glyphs",), 30_000)
+    assert check.groups == (("", ("cccccccc", "dddddddd")),)
 
 
 def test_scores_of_other_test_images_are_not_pooled() -> None:
@@ -154,9 +158,9 @@ def test_rejected_rates_are_in_no_table_answer_or_curve() -> None:
     for table in tables.build(found):
         if table.name not in ("rates", "coverage"):
             assert len(table.rows) <= len(series.points) + 10 and "lr 0.01" not in table.csv()
-    assert len(rates.sweeps(found)[0].tried) == 3
-    assert "2 runs at learning rates that a sweep tried and did not choose" in texts(found, "sweep")[0]
-    assert texts(found, "recipes") == []
+    assert len(lr_sweep.sweeps(found)[0].tried) == 3
+    assert [check.count for check in of_kind(found, CheckKind.REJECTED_RATES)] == [2]
+    assert of_kind(found, CheckKind.RECIPES_BETWEEN, CheckKind.RECIPES_WITHIN) == []
 
 
 def test_the_rate_that_was_asked_for_since_stands() -> None:
@@ -169,10 +173,9 @@ def test_the_rate_that_was_asked_for_since_stands() -> None:
 
 def test_choosing_on_images_that_are_reported_on_is_said() -> None:
     made = swept({1e-3: 0.60, 2e-3: 0.71})
-    assert texts(read(made), "chosen on test images") == []
+    assert of_kind(read(made), CheckKind.CHOSEN_ON_TEST) == []
     made = [on_mnist(record, lambda s: replace(s, data="glyphs")) for record in made]
-    (text,) = texts(read(made), "chosen on test images")
-    assert "glyphs" in text and "flattered" in text
+    assert [check.names for check in of_kind(read(made), CheckKind.CHOSEN_ON_TEST)] == [("glyphs",)]
 
 
 def test_sizes_of_a_set_say_that_the_choice_of_images_is_left_out() -> None:
@@ -202,8 +205,8 @@ def test_accuracy_without_copies_is_in_the_table_of_scores() -> None:
             assert float(row["accuracy_without_duplicates"]) == pytest.approx(float(row["accuracy"]) - 0.001)
         else:
             assert row["num_duplicates"] == ""
-    (text,) = texts(found, "duplicates")
-    assert "mnist up to 3 of 2,000" in text and "0.10 points" in text
+    (check,) = of_kind(found, CheckKind.DUPLICATES)
+    assert (check.names, check.count, check.limit) == (("mnist",), 3, 2000) and check.high == pytest.approx(0.001)
 
 
 def test_recipes_of_one_model_are_columns_of_their_own() -> None:

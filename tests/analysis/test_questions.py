@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from baselines.published import scaling, table
-from bench.analysis import comparisons, frontiers, law_questions, published, questions
+from bench.analysis import comparisons, frontiers, law_questions, published, questions, scaling_laws
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import (
     ALL_MODELS,
@@ -304,10 +304,19 @@ def _truth(family: str, flops: float, num_images: int, task: str) -> float:
 
 
 @pytest.fixture(scope="session")
-def bent() -> Findings:
+def bent_evidence() -> Evidence:
     changes: dict[str, Any] = {"accuracy": _truth, "num_images": 10_000, "sizes": (300, 1_000, 3_000, 10_000)}
-    horizons = (0, 4_000, 8_000, 24_000, 72_000)
-    return questions.find(study(seed=2, shots=(10,), horizons=horizons, seed_sd=0.004, **changes))
+    return study(seed=2, shots=(10,), horizons=(0, 4_000, 8_000, 24_000, 72_000), seed_sd=0.004, **changes)
+
+
+@pytest.fixture(scope="session")
+def bent(bent_evidence: Evidence) -> Findings:
+    return questions.find(bent_evidence)
+
+
+def test_the_law_of_a_late_learner_lacks_fit(bent_evidence: Evidence) -> None:
+    law = scaling_laws.laws(bent_evidence)["ResNet"]
+    assert law.lack_of_fit is not None and law.lack_of_fit.fails and law.lack_of_fit.p < 0.001
 
 
 def test_a_flat_end_is_not_still_improving(bent: Findings) -> None:

@@ -1,32 +1,37 @@
 """Higher against own resolution: pairs of the same model, seed and test images; SciPy's paired tests as the oracle."""
 
-import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from bench.analysis import evidence as evidence_module
-from bench.analysis import resolution, study_data
+from bench.analysis import resolutions
+from bench.analysis.finding import Finding, Reason
+from bench.core.record import Score
 from bench.stats import paired
 from bench.stats.intervals import IMAGES, Samples
 from bench.store.prediction_bits import from_detail, to_detail
-from tests.analysis._records import World, write
+from tests.analysis._records import World, map_scores
+from tests.analysis._study import read
 
 OWN, HIGH = "finetune:tiles", "finetune@56px:tiles"
 
 
 @dataclass(frozen=True)
 class Model:
-    """A series; its last point is its number."""
+    """A series; its last point has its number."""
 
     variant: str
     label: str
-    last: int
+    number: int
     family: str = "ViT"
+
+    @property
+    def last(self) -> SimpleNamespace:
+        return SimpleNamespace(number=self.number, family=self.family, variant=self.variant, train_flops=1e9)
 
 
 def study(own_MS, high_MS, *, image_error=0.0, measures=(OWN, HIGH, "mnist"), level=0.95):
@@ -34,14 +39,14 @@ def study(own_MS, high_MS, *, image_error=0.0, measures=(OWN, HIGH, "mnist"), le
 
     def samples(point, measure):
         values = {OWN: own_MS, HIGH: high_MS}[measure]
-        return Samples(values_SD=values[point][:, None], seeds=tuple(range(values.shape[1])), draws=(),
+        return Samples(values_SD=values[point.number][:, None], seeds=tuple(range(values.shape[1])), draws=(),
                        image_error=image_error, num_test=100)  # fmt: skip
 
     return SimpleNamespace(measures=measures, series=models(len(own_MS)), samples=samples, level=level)
 
 
 def models(count):
-    return tuple(Model(variant=f"v{m}", label=f"m{m}", last=m) for m in range(count))
+    return tuple(Model(variant=f"v{m}", label=f"m{m}", number=m) for m in range(count))
 
 
 def answered(right_MSN, *, content_hash="images", known=True):
@@ -62,7 +67,7 @@ def compared(own, high, *, level=0.95):
     """Evidence from samples per model at both sizes."""
     found = {OWN: own, HIGH: high}
     return SimpleNamespace(measures=(OWN, HIGH), series=models(len(own)), level=level,
-                           samples=lambda point, measure: found[measure][point])  # fmt: skip
+                           samples=lambda point, measure: found[measure][point.number])  # fmt: skip
 
 
 def draw(rng, *, shape, number, thresholds=(0.1, 0.35), luck=0.0):
@@ -80,28 +85,31 @@ def draw(rng, *, shape, number, thresholds=(0.1, 0.35), luck=0.0):
     return *found, high - own
 
 
+def ask(evidence) -> list[Finding]:
+    return list(resolutions.resolution_gain(evidence))
+
+
 def test_one_model_has_the_paired_t_interval():
     rng = np.random.default_rng(0)
     seeds_S = rng.normal(0, 0.1, 5)  # luck that both sizes share must not widen the interval
     own_S, high_S = 0.5 + seeds_S, 0.58 + seeds_S + rng.normal(0, 0.01, 5)
-    (answer,) = resolution.answers(study(own_S[None], high_S[None]))
+    (answer,) = ask(study(own_S[None], high_S[None]))
     wanted = stats.ttest_rel(high_S, own_S).confidence_interval(0.95)
     assert (answer.low, answer.high) == pytest.approx((wanted.low, wanted.high))
-    assert answer.verdict == "yes" and answer.subject == "tiles" and "56 px" in answer.question
-    assert "unpaired" in answer.sentence
+    assert (answer.verdict, answer.subject, answer.reasons) == ("yes", ("tiles", "56"), (Reason.UNPAIRED,))
 
 
 @pytest.mark.parametrize("gain, verdict", [(0.2, "yes"), (-0.2, "no"), (0.01, "cannot tell")])
 def test_the_error_of_the_test_set_does_not_shrink_with_models(gain, verdict):
     own_MS = np.full((6, 2), 0.5) + np.arange(2) * 1e-4
-    (answer,) = resolution.answers(study(own_MS, own_MS + gain, image_error=0.02))
-    assert answer.verdict == verdict and answer.n == 6
+    (answer,) = ask(study(own_MS, own_MS + gain, image_error=0.02))
+    assert answer.verdict == verdict and answer.n.models == 6
     assert answer.high - answer.low == pytest.approx(2 * stats.norm.ppf(0.975) * 0.02 * math.sqrt(2), rel=1e-6)
 
 
 def test_nothing_is_said_of_a_study_with_one_size():
     own_MS = np.full((1, 2), 0.5)
-    assert resolution.answers(study(own_MS, own_MS, measures=(OWN, "mnist"))) == []
+    assert ask(study(own_MS, own_MS, measures=(OWN, "mnist"))) == []
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -113,18 +121,18 @@ def test_one_run_each_has_the_error_of_scipys_paired_test(seed):
     better, worse = int((high & ~own).sum()), int((own & ~high).sum())  # McNemar's discordant images
     spread = (better + worse - (better - worse) ** 2 / 500) / 499
     assert pair.error == pytest.approx(math.sqrt(spread / 500), rel=1e-12)
-    ((contrast,),) = resolution.contrasts(compared(answered(own), answered(high))).values()
-    half = contrast.comparison.estimate.margins[IMAGES]
+    (((contrast, _),),) = resolutions.compared(compared(answered(own), answered(high))).values()
+    half = contrast.estimate.margins[IMAGES]
     assert half == pytest.approx(stats.norm.ppf(0.975) * stats.sem(high[0, 0] * 1.0 - own[0, 0]), rel=1e-12)
 
 
 def test_seeds_and_models_are_averaged_image_by_image():
     own, high, _ = draw(np.random.default_rng(5), shape=(3, 2), number=400)
     evidence = compared(answered(own), answered(high))
-    (answer,) = resolution.answers(evidence)
-    assert "2 seeds each, paired over 400 test images)" in answer.sentence
-    ((*found,),) = resolution.contrasts(evidence).values()
-    mean = resolution.overall(found)
+    (answer,) = ask(evidence)
+    assert (answer.n.seeds, answer.n.paired, answer.n.test_images, answer.reasons) == (2, 3, 400, ())
+    ((*found,),) = resolutions.compared(evidence).values()
+    mean = resolutions.mean_over_models(found)
     difference_N = high.mean(axis=(0, 1)) - own.mean(axis=(0, 1))
     assert mean.value == pytest.approx(difference_N.mean(), rel=1e-12)
     assert mean.margins[IMAGES] == pytest.approx(stats.norm.ppf(0.975) * stats.sem(difference_N), rel=1e-12)
@@ -136,14 +144,14 @@ def test_the_interval_over_test_images_covers_as_often_as_it_says(level):
     rng, covered, runs = np.random.default_rng(11), 0, 800
     for _ in range(runs):
         own, high, truth = draw(rng, shape=(1, 1), number=400)
-        ((contrast,),) = resolution.contrasts(compared(answered(own), answered(high), level=level)).values()
-        ((apart,),) = resolution.contrasts(
+        (((contrast, images),),) = resolutions.compared(compared(answered(own), answered(high), level=level)).values()
+        (((apart, unknown),),) = resolutions.compared(
             compared(answered(own, known=False), answered(high, known=False), level=level)
         ).values()
-        e = contrast.comparison.estimate
+        e = contrast.estimate
         covered += e.low <= truth <= e.high
-        assert contrast.paired is not None and apart.paired is None
-        assert e.half < 0.9 * apart.comparison.estimate.half
+        assert images is not None and unknown is None
+        assert e.half < 0.9 * apart.estimate.half
     low, high = stats.binom.interval(0.998, runs, level)
     assert low <= covered <= high
 
@@ -153,8 +161,8 @@ def test_with_seeds_and_models_it_covers_at_least_as_often():
     rng, covered, widths, runs = np.random.default_rng(12), 0, [], 400
     for _ in range(runs):
         own, high, truth = draw(rng, shape=(3, 2), number=400, luck=0.05)
-        (pairs,) = resolution.answers(compared(answered(own), answered(high)))
-        (apart,) = resolution.answers(compared(answered(own, known=False), answered(high, known=False)))
+        (pairs,) = ask(compared(answered(own), answered(high)))
+        (apart,) = ask(compared(answered(own, known=False), answered(high, known=False)))
         covered += pairs.low <= truth <= pairs.high
         widths.append((pairs.high - pairs.low) / (apart.high - apart.low))
     assert covered >= stats.binom.ppf(0.001, runs, 0.95)
@@ -165,14 +173,14 @@ def test_what_cannot_be_paired_is_not():
     rng = np.random.default_rng(3)
     own, high, _ = draw(rng, shape=(2, 2), number=300)
     plain = answered(own, known=False), answered(high, known=False)
-    (apart,) = resolution.answers(compared(*plain))
-    assert "2 seeds each, 300 test images, unpaired: test images count as if" in apart.sentence
+    (apart,) = ask(compared(*plain))
+    assert apart.n.paired == 0 and apart.reasons[-1] == Reason.UNPAIRED
     for others in (answered(high, known=False), answered(high, content_hash="other images")):
-        (answer,) = resolution.answers(compared(answered(own), others))
+        (answer,) = ask(compared(answered(own), others))
         assert answer == apart
-    (answer,) = resolution.answers(compared([answered(own)[0], plain[0][1]], answered(high)))
-    assert "paired over 300 test images for 1 model, unpaired for 1: there test images count" in answer.sentence
-    both = resolution.answers(compared(answered(own), answered(high)))[0]
+    (answer,) = ask(compared([answered(own)[0], plain[0][1]], answered(high)))
+    assert (answer.n.paired, answer.n.models) == (1, 2) and answer.reasons[-1] == Reason.UNPAIRED
+    both = ask(compared(answered(own), answered(high)))[0]
     assert both.high - both.low < answer.high - answer.low < apart.high - apart.low
 
 
@@ -183,37 +191,34 @@ def test_a_handful_of_images_is_no_normal_distribution(differing):
     assert (paired.pair(*answered(own), *answered(other)) is not None) == (differing >= paired.MIN_DIFFERING)
 
 
-def test_from_records_and_from_a_study_that_was_begun_without_answers(tmp_path):
+def test_from_records_and_from_a_study_that_was_begun_without_answers():
     """Seeds match by name, repeats of a fit as draws; one old record makes its model unpaired, and stays readable."""
     rng = np.random.default_rng(8)
     own, high, _ = draw(rng, shape=(2, 4), number=250)  # two models, two seeds with two repeats
     names = "ViT-nano/7", "ViT-small/7"
-    found = [record for record in World().records() if record["cell"]["model"] in names]
-    for record in found:
-        for repeat in (0, 1):
-            at = names.index(record["cell"]["model"]), 2 * record["cell"]["seed"] + repeat
-            scores = [score(task, right[at], repeat) for task, right in (("finetune", own), ("finetune@56px", high))]
-            record["horizons"][-1]["scores"] += scores
+    found = []
+    for record in World().records():
+        if record.cell.model in names:
+            at = [(names.index(record.cell.model), 2 * record.cell.seed + repeat) for repeat in (0, 1)]
+            more = [score(task, right[place], repeat) for repeat, place in enumerate(at)
+                    for task, right in (("finetune", own), ("finetune@56px", high))]  # fmt: skip
+            last = replace(record.horizons[-1], scores=(*record.horizons[-1].scores, *more))
+            found.append(replace(record, horizons=(*record.horizons[:-1], last)))
     assert len(found) == 4
-    (answer,) = resolution.answers(read(write(found, tmp_path / "new")))
+    (answer,) = ask(read(found))
     difference_N = high.mean(axis=(0, 1)) - own.mean(axis=(0, 1))
-    assert answer.estimate == pytest.approx(difference_N.mean()) and "paired over 250 test images" in answer.sentence
-    ((*contrasts,),) = resolution.contrasts(read(write(found, tmp_path / "again"))).values()
-    error = resolution.overall(contrasts).margins[IMAGES] / stats.norm.ppf(0.975)
+    assert answer.estimate == pytest.approx(difference_N.mean()) and answer.n.paired == 2
+    assert answer.n.test_images == 250
+    ((*contrasts,),) = resolutions.compared(read(found)).values()
+    error = resolutions.mean_over_models(contrasts).margins[IMAGES] / stats.norm.ppf(0.975)
     assert error == pytest.approx(stats.sem(difference_N))
-    old = copy.deepcopy(found)
-    for entry in old[-1]["horizons"][-1]["scores"]:
-        entry["detail"].pop("correct", None)
-    (mixed,) = resolution.answers(read(write(old, tmp_path / "old")))
-    assert "for 1 model, unpaired for 1" in mixed.sentence and mixed.estimate == pytest.approx(answer.estimate)
+    old = [*found[:-1], map_scores(found[-1], lambda _, s: replace(s, detail={}))]
+    (mixed,) = ask(read(old))
+    assert (mixed.n.paired, mixed.n.models) == (1, 2) and mixed.estimate == pytest.approx(answer.estimate)
 
 
 def score(task, right_N, repeat):
     value = float(right_N.mean())
-    return {"task": task, "data": "tiles", "metric": "accuracy", "value": value, "num_classes": 9, "chance": 1 / 9,
-            "stderr": math.sqrt(value * (1 - value) / len(right_N)), "num_test": len(right_N), "shots": None,
-            "draw": repeat, "detail": dict([to_detail(right_N, content_hash="tiles")])}  # fmt: skip
-
-
-def read(directory):
-    return evidence_module.build(study_data.load(directory))
+    return Score(task=task, data="tiles", metric="accuracy", value=value, num_classes=9, chance=1 / 9,
+                 stderr=math.sqrt(value * (1 - value) / len(right_N)), num_test=len(right_N), shots=None, draw=repeat,
+                 detail=dict([to_detail(right_N, content_hash="tiles")]))  # fmt: skip

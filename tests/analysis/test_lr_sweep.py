@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.analysis import evidence, rates, study_data
-from bench.analysis import validity as checks
+from bench.analysis import evidence, lr_sweep, study_data
+from bench.analysis.finding import CheckKind, Reason, Verdict
+from bench.analysis.validity_checks import checks
 from bench.core.record import Horizon, Record, Score
-from bench.report import findings, tables
 from bench.suites import _recipes
 from bench.suites import rates as suite
 from tests.analysis._records import World, change, map_scores
@@ -47,69 +45,65 @@ def swept(accuracies: dict[float, float | None], *, model: str = "ViT-nano/7", *
     return made
 
 
-def warnings(made: list[Record]) -> list[str]:
-    return [check.text for check in checks.run(read(made)) if check.name == "learning rate"]
+def warnings(made: list[Record]) -> list[tuple[str, ...]]:
+    return [check.names for check in checks(read(made)) if check.kind == CheckKind.RATE_AT_EDGE]
 
 
 def test_the_lowest_rate_within_two_points_of_the_best_is_chosen_by_upstream_accuracy_alone() -> None:
-    (sweep,) = rates.sweeps(read(swept(WITHIN)))
+    (sweep,) = lr_sweep.sweeps(read(swept(WITHIN)))
     assert (sweep.best.rate, sweep.chosen.rate, sweep.edge) == (8e-3, 2e-3, None)
     assert sweep.images_seen == 72_000 and [t.rate for t in sweep.tried] == sorted(WITHIN)
     assert warnings(swept(WITHIN)) == []
 
 
 @pytest.mark.parametrize(
-    "accuracies, edge, beyond",
+    "accuracies, edge, further",
     [
-        ({1e-3: 0.5, 2e-3: 0.6, 4e-3: 0.7}, "highest", "0.008,0.016"),
-        ({1e-3: 0.7, 3e-3: 0.6, 9e-3: 0.5}, "lowest", "0.000111,0.000333"),
+        ({1e-3: 0.5, 2e-3: 0.6, 4e-3: 0.7}, "highest", (8e-3, 1.6e-2)),
+        ({1e-3: 0.7, 3e-3: 0.6, 9e-3: 0.5}, "lowest", (1e-3 / 9, 1e-3 / 3)),
     ],
 )
-def test_a_best_rate_at_the_edge_is_warned_of_and_the_next_rates_named(accuracies, edge, beyond) -> None:
+def test_a_best_rate_at_the_edge_is_warned_of_and_the_next_rates_named(accuracies, edge, further) -> None:
     made = swept(accuracies)
-    (sweep,) = rates.sweeps(read(made))
-    assert sweep.edge == edge
-    assert len(warnings(made)) == 1 and beyond in warnings(made)[0]
-    lines = "\n".join(findings.find(read(made)).lines())
-    assert f"the {edge} rate tried: go on with --sweep lr={beyond}" in lines and "is the edge of its sweep" in lines
+    (sweep,) = lr_sweep.sweeps(read(made))
+    assert sweep.edge == edge and sweep.further == pytest.approx(further)
+    assert warnings(made) == [("ViT-nano/7",)]
+    (finding,) = lr_sweep.best_learning_rates(read(made))
+    assert (finding.verdict, finding.reasons, finding.evidence) == (Verdict.NO, (Reason.EDGE_OF_SWEEP,), (sweep,))
 
 
 def test_a_rate_that_diverges_bounds_the_sweep_and_is_never_chosen() -> None:
     made = swept({1e-3: 0.5, 2e-3: 0.7, 4e-3: None})
-    (sweep,) = rates.sweeps(read(made))
+    (sweep,) = lr_sweep.sweeps(read(made))
     assert (sweep.chosen.rate, sweep.edge, sweep.tried[-1].diverged) == (2e-3, None, 1)
-    assert "Diverged: 0.004" in rates.answers(read(made))[0].sentence
-    one_seed_of_two = [*made, swept({1e-3: 0.5, 2e-3: None})[1] | {"directory": "another-seed-0123456789"}]
-    one_seed_of_two[-1]["cell"]["seed"] = 1
-    assert rates.sweeps(read(one_seed_of_two))[0].chosen.rate == 1e-3
-    assert rates.sweeps(read(swept({1e-3: None, 2e-3: None}))) == ()
+    (finding,) = lr_sweep.best_learning_rates(read(made))
+    assert (finding.verdict, finding.estimate, finding.reasons) == (Verdict.YES, 2e-3, (Reason.DIVERGED,))
+    again = change(swept({1e-3: 0.5, 2e-3: None})[1], {"directory": "another-seed-0123456789", "cell.seed": 1})
+    assert lr_sweep.sweeps(read([*made, again]))[0].chosen.rate == 1e-3
+    assert lr_sweep.sweeps(read(swept({1e-3: None, 2e-3: None}))) == ()
 
 
 def test_what_differs_in_more_than_its_rate_is_another_sweep() -> None:
-    assert rates.sweeps(read(swept({1e-3: 0.5}) + swept({2e-3: 0.6}, weight_decay=0.1))) == ()
-    both = swept({1e-3: 0.5, 2e-3: 0.6}) + swept({1e-3: 0.7, 2e-3: 0.6}, weight_decay=0.1)
-    assert sorted(s.chosen.rate for s in rates.sweeps(read(both))) == [1e-3, 2e-3]
-    assert rates.sweeps(read(World().records())) == () and rates.table(read(World().records())) is None
+    assert lr_sweep.sweeps(read(swept({1e-3: 0.5}) + swept({2e-3: 0.6}, weight_decay=0.2))) == ()
+    both = swept({1e-3: 0.5, 2e-3: 0.6}) + swept({1e-3: 0.7, 2e-3: 0.6}, weight_decay=0.2)
+    assert sorted(s.chosen.rate for s in lr_sweep.sweeps(read(both))) == [1e-3, 2e-3]
+    assert lr_sweep.sweeps(read(World().records())) == ()
 
 
-def test_the_table_has_a_row_per_model_and_rate_and_says_which_was_chosen() -> None:
-    made = read(swept(WITHIN) + swept({1e-3: 0.3, 2e-3: 0.6, 4e-3: None}, model="ResNet-mini"))
-    (table,) = (t for t in tables.build(made) if t.name == "rates")
-    rows = list(csv.DictReader(io.StringIO(table.csv())))
-    assert len(rows) == 5 + 3
-    chosen = {(r["model"], float(r["rate"])) for r in rows if r["chosen"]}
-    assert chosen == {("ViT-nano/7", 2e-3), ("ResNet-mini", 2e-3)}
-    assert [r["diverged"] for r in rows if r["model"] == "ResNet-mini"] == ["", "", "1"]
-    answers = {a.subject: a.sentence for a in rates.answers(made)}
-    assert all(sentence.startswith("--set lr=0.002: ") for sentence in answers.values()) and len(answers) == 2
-    assert 'FAMILY_RATES = {"ViT": 0.002, "ResNet": 0.002}' in table.note
+def test_only_what_was_chosen_stands() -> None:
+    evidence = lr_sweep.without_rejected(read(swept(WITHIN)))
+    assert [s.last.variant for s in evidence.series] and len(evidence.series) == 1
+    assert set(evidence.horizons["recipe"].map(lambda recipe: recipe.lr)) == {2e-3}
+    assert evidence.swept is not None and lr_sweep.sweeps(evidence) == lr_sweep.sweeps(evidence.swept)
+    unswept = read(World().records())
+    assert lr_sweep.without_rejected(unswept) is unswept
 
 
 def test_the_suites_rates_are_those_that_the_committed_sweep_chose() -> None:
-    found = rates.sweeps(evidence.build(study_data.load(REFERENCE, suite="rates")))
+    found = lr_sweep.sweeps(evidence.build(study_data.load(REFERENCE, suite="rates")))
     assert len(found) >= 9 and {t.rate for s in found for t in s.tried} == set(suite.RATES)
     assert not [s.model for s in found if s.edge]
     for sweep in found:
         assert _recipes.recipe_for(sweep.model).lr == sweep.chosen.rate
-    assert rates.family_rates(found) == _recipes.FAMILY_RATES
-    assert rates.model_rates(found) == _recipes.MODEL_RATES
+    assert lr_sweep.family_rates(found) == _recipes.FAMILY_RATES
+    assert lr_sweep.model_rates(found) == _recipes.MODEL_RATES

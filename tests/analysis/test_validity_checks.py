@@ -1,0 +1,196 @@
+"""Studies whose points do not belong in one law are refused; weak ones are warned of; costs add up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.analysis import frontiers, lr_sweep, questions, scaling_laws, study_data
+from bench.analysis.evidence import build
+from bench.analysis.finding import Check, CheckKind, Level
+from bench.analysis.study_data import Records
+from bench.analysis.validity_checks import checks
+from bench.core import registry
+from bench.core.record import Operations, Record
+from bench.core.spec import Recipe
+from bench.report.build import _data_kinds
+from bench.train import schedule
+from tests.analysis._records import HEADLINE, World, change, map_scores
+from tests.analysis._study import read
+
+REFERENCE = Path(__file__).parents[2] / "results" / "reference"
+REFUSALS = (CheckKind.LAW_NOT_COOLED_DOWN, CheckKind.LAW_SEVERAL_DATA_SETS, CheckKind.LAW_UNITS)
+
+
+def records(**recipe: Any) -> list[Record]:
+    world = World(seed=1)
+    world.sizes = (30_000,)
+    used = {"cooldown": 0.2, "warmup_images": 500, **recipe}
+    return [change(r, {f"cell.recipe.{name}": value for name, value in used.items()}) for r in world.records()]
+
+
+def of_model(made: list[Record], model: str, changes: dict[str, Any]) -> list[Record]:
+    return [change(r, changes) if r.cell.model == model else r for r in made]
+
+
+def found(made: list[Record], *kinds: CheckKind) -> list[Check]:
+    return [check for check in checks(read(made)) if check.kind in kinds]
+
+
+def test_mid_schedule_beside_annealed_points_is_refused() -> None:
+    made = records()
+    assert found(made, *REFUSALS) == []
+    made = of_model(made, "ViT-mini/7", {"cell.recipe.cooldown": 0.0})
+    (check,) = found(made, *REFUSALS)
+    assert (check.kind, check.names, check.count) == (CheckKind.LAW_NOT_COOLED_DOWN, ("ViT",), 3)
+    evidence = read(made)
+    assert "ViT" not in scaling_laws.laws(evidence) and scaling_laws.why_not(evidence)["ViT"] == check
+
+
+def test_different_pre_training_data_are_not_one_law() -> None:
+    made = of_model(records(), "ViT-mini/7", {"cell.data": "photo-tiles", "data.name": "photo-tiles"})
+    (check,) = found(made, *REFUSALS)
+    assert check.names == ("ViT",) and check.groups == (("", ("glyphs", "photo-tiles")),)
+    evidence = read(made)
+    duels = frontiers.best_at_equal_compute(evidence, evidence.on_axis("compute"))
+    models = {point.first for duel in duels for point in duel.trend if duel.subject[0] == "ViT"}
+    assert models and not any("mini" in model for model in models)  # compared on equal data
+
+
+def test_a_flop_unit_mix_up_is_refused_by_model() -> None:
+    made = []
+    for record in records():
+        if record.cell.model == "ResNet-base":  # forward alone
+            rows = [(h, h.train_flops.dense or 0, h.train_flops.paper or 0) for h in record.horizons]
+            thirds = [replace(h, train_flops=Operations(dense=a / 3, paper=b / 3)) for h, a, b in rows]
+            record = replace(record, horizons=tuple(thirds))
+        made.append(record)
+    (check,) = found(made, *REFUSALS)
+    assert (check.kind, check.names, check.groups) == (CheckKind.LAW_UNITS, ("ResNet",), (("", ("ResNet-base",)),))
+    assert check.high == pytest.approx(1 / 3, abs=0.01)
+    assert scaling_laws.units_apart(read(records()).points.values()) == []
+
+
+def test_too_few_points_are_no_warning() -> None:
+    made = [replace(r, horizons=r.horizons[:2]) for r in records() if r.model.family in ("ViT", "Pixels")]
+    evidence = read(made)
+    why = scaling_laws.why_not(evidence)["ViT"]
+    assert (why.kind, why.count, why.limit) == (CheckKind.LAW_TOO_FEW_POINTS, 3, 4)
+    assert not [check for check in checks(evidence) if check.kind == CheckKind.LAW_TOO_FEW_POINTS]
+
+
+def test_an_under_swept_learning_rate_and_a_long_warm_up_are_warned_of() -> None:
+    swept = []
+    for rate, lift in ((1e-3, 0.0), (3e-3, 0.05), (1e-2, 0.1)):
+        for record in records(lr=rate):
+            record = replace(record, directory=f"{record.directory}-{rate}")
+            swept.append(map_scores(record, lambda _, s, lift=lift: (
+                replace(s, value=min(0.999, (s.value or 0) + lift)) if s.task == "upstream" else s)))  # fmt: skip
+    (edge,) = found(swept, CheckKind.RATE_AT_EDGE)
+    assert len(edge.names) == 8
+    assert found(records(), CheckKind.RATE_AT_EDGE, CheckKind.LONG_WARMUP) == []
+    assert found(records(warmup_images=2_000), CheckKind.LONG_WARMUP)[0].high == pytest.approx(0.25)
+
+
+def test_a_warm_up_is_warned_of_as_long_as_it_was() -> None:
+    """Training caps it: 6,000 of 8,000 images were asked for, a quarter was done."""
+    recipe = Recipe(batch=64, warmup_images=6_000)
+    share = schedule.warmup_steps(recipe, (8_000, 24_000)) / schedule.total_steps(8_000, 64)
+    assert found(records(warmup_images=6_000), CheckKind.LONG_WARMUP)[0].high == pytest.approx(share, abs=0.01)
+
+
+def test_old_records_read_what_a_data_set_says_now() -> None:
+    """Scanned digits are no photographs: what a set shows is its file's to say, not the record's."""
+    kinds = _data_kinds()
+    written = {name for name in kinds if "handwritten" in registry.load("data set", name).DESCRIPTION}
+    assert {"mnist", "digits"} <= written and {kinds[name] for name in written} == {"handwriting"}
+    evidence = build(Records(suite="s", records=tuple(records())), headline=HEADLINE,
+                     data_kinds={**kinds, "glyphs": "handwriting"})  # fmt: skip
+    assert evidence.name("mnist") == "mnist (handwriting)" and evidence.name("digits") == "digits (handwriting)"
+    assert evidence.name("upstream") == "Upstream: glyphs (handwriting)"  # the records say "rendered"
+    assert evidence.name("finetune@56px:photo-tiles:56px") == "finetune@56px:photo-tiles:56px (photographs)"
+    assert evidence.name("folder:pets") == "folder:pets (own images)"
+    assert evidence.name("linear:unheard-of") == "linear:unheard-of"
+
+
+def test_an_untrained_network_stands_for_every_size_of_its_data() -> None:
+    """Cells of the data-size axis read no horizon 0: the same network was measured on the compute axis."""
+
+    def trained(record: Record) -> Record:
+        return replace(record, horizons=tuple(h for h in record.horizons if h.images_seen))
+
+    world = World(seed=1)
+    world.sizes = (3_000, 30_000)
+    made = [trained(r) if r.cell.num_images == 3_000 else r for r in world.records()]
+    assert found(made, CheckKind.MISSING_BASELINE) == []
+    made = [trained(r) if r.cell.model == "ViT-nano/7" else r for r in made]
+    assert found(made, CheckKind.MISSING_BASELINE)[0].names == ("ViT-nano/7",)
+    made = [r for r in made if r.model.family != "Pixels"]
+    assert found(made, CheckKind.MISSING_BASELINE)[0].names == ("raw pixels", "ViT-nano/7")
+
+
+def test_recipes_that_differ_alike_in_every_family_are_no_difference_between_families() -> None:
+    both = CheckKind.RECIPES_BETWEEN, CheckKind.RECIPES_WITHIN
+    made = records(lr=0.004)
+    assert found(made, *both) == []
+    made = [change(r, {"cell.recipe.cooldown": 1.0}) if r.cell.seed == 0 else r for r in made]
+    (within,) = found(made, *both)
+    assert (within.kind, within.names, within.groups) == (
+        CheckKind.RECIPES_WITHIN, ("cooldown",), (("", ("0.2", "1.0")),),
+    )  # fmt: skip
+    made = [change(r, {"cell.recipe.lr": 0.001}) if r.model.family == "ResNet" else r for r in made]
+    between = next(c for c in found(made, *both) if c.kind == CheckKind.RECIPES_BETWEEN)
+    assert between.names == ("lr",) and ("ResNet", ("0.001",)) in between.groups and len(found(made, *both)) == 2
+
+
+@pytest.mark.parametrize("budgets, warned", [(1, False), (2, True)])
+def test_no_trend_is_missed_where_one_budget_was_meant(budgets: int, warned: bool) -> None:
+    made = [r for r in records() if r.cell.model == "ViT-mini/7"]
+    made = [replace(r, horizons=tuple(h for h in r.horizons if h.images_seen)[:budgets]) for r in made]
+    assert made and bool(found(made, CheckKind.NARROW_COMPUTE)) is warned
+
+
+def test_mixtures_of_any_kind_are_named() -> None:
+    """What a record says of where it was made, whatever its job: a record without horizons counts as well."""
+    made = records()
+    for path, value in (("environment.commit", "1" * 40), ("environment.accelerator", "B"),
+                        ("execution.dtype", "bfloat16")):  # fmt: skip
+        other, name = change(made[0], {path: value}), path.rpartition(".")[2]
+        if name == "accelerator":
+            made = [change(r, {path: "A"}) for r in made]
+        (check,) = found([replace(other, horizons=()), *made[1:]], CheckKind.MIXED)
+        assert check.names == (name,) and len(check.groups[0][1]) == 2 and check.level == Level.WARNING
+    assert [c.level for c in found([change(made[0], {"environment.dirty": True})], CheckKind.DIRTY_TREE)] == ["note"]
+
+
+def test_what_did_not_finish_is_named() -> None:
+    bad = World(seed=1).diverged()
+    (check,) = found([*records(), bad], CheckKind.UNSUCCESSFUL)
+    assert check.names == (bad.directory, "diverged") and check.message == bad.reason
+
+
+@pytest.mark.parametrize("study", ["branching-cpu", "transfer-cpu"])
+def test_flops_over_images_are_the_flops_of_an_image(study: str) -> None:
+    """Study by study the sum, cell by cell the quotient: a cell that reads several branches trains on more images than
+    its longest horizon says."""
+    made = study_data.load(REFERENCE / study).records
+    implied = 0
+    for record in made:
+        one, per_image = questions.cost([record]), record.model.train_flops_per_image.paper
+        if one.spent_images and per_image:
+            assert one.spent_flops / one.spent_images == pytest.approx(per_image, rel=1e-9)
+            implied += round(one.spent_flops / per_image)
+    whole = questions.cost(made)
+    assert whole.spent_images == implied > 0 and whole.cells == len(made)
+    assert whole.spent_images >= sum(max(h.images_seen for h in r.horizons) for r in made)
+
+
+def test_the_rejected_rates_of_a_sweep_are_counted() -> None:
+    swept = [replace(change(r, {"cell.recipe.lr": rate}), directory=f"{r.directory}-{rate}")
+             for rate in (1e-3, 3e-3) for r in records()[:2]]  # fmt: skip
+    evidence = lr_sweep.without_rejected(read(swept))
+    (check,) = [c for c in checks(evidence) if c.kind == CheckKind.REJECTED_RATES]
+    assert (check.count, check.level) == (2, Level.NOTE)

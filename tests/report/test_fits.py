@@ -1,0 +1,18 @@
+"""Every fitted law as data: both kinds of interval, and what the search did."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bench.analysis import published
+from bench.report import fits
+
+
+def test_cards_hold_both_intervals_and_the_search() -> None:
+    found = fits.cards(published.evidence())
+    assert [card["family"] for card in found] == ["ViT", "Hybrid", "ResNet"]
+    for card in found:
+        within, total = np.array(card["curve"]["within"]), np.array(card["curve"]["total"])
+        assert (within[:, 0] < within[:, 1]).all() and (total[:, 0] < total[:, 1]).all()
+        assert {"starts", "objective", "objective_at_start", "software", "dropped"} <= card["card"].keys()
+        assert card["selection_bias"] >= 0 and any(card["curve"]["beyond"])
