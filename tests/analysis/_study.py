@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from bench.analysis import evidence as evidence_module
 from bench.analysis import lr_sweep
 from bench.analysis.evidence import Evidence
 from bench.analysis.study_data import Records
-from bench.core.record import Record
-from tests.analysis._records import FAR, HEADLINE, World
+from bench.core.record import Horizon, Record, Score
+from tests.analysis._records import FAR, HEADLINE, World, change, map_scores
 
 KINDS = {"fashion-mnist": "photographs", "mnist": "photographs", "digits": "photographs"}
 
@@ -30,3 +31,27 @@ def study(*, seed: int = 1, extra: tuple[str, ...] = (), **changes: Any) -> Evid
     for name, value in changes.items():
         setattr(world, name, value)
     return read(world.records() + ([world.diverged()] if "diverged" in extra else []))
+
+
+def swept(accuracies: dict[float, float | None], *, model: str = "ViT-nano/7", **recipe: Any) -> list[Record]:
+    """One record per rate whose upstream accuracy at the longest budget is as given; None for one that diverged.
+
+    At shorter budgets, and downstream, the highest rate is the best everywhere.
+    """
+    world = World(seed=3)
+    world.models, world.seeds = {model: world.models[model]}, (0,)
+    base = next(r for r in world.records() if r.cell.model == model)
+    made = []
+    for rate, accuracy in accuracies.items():
+        directory = base.directory + f"-{rate:g}" + "".join(f"{value}" for value in recipe.values())
+        record = change(base, {"directory": directory, "cell.recipe": replace(base.cell.recipe, lr=rate, **recipe)})
+
+        def changed(horizon: Horizon, score: Score, rate: float = rate, accuracy: float | None = accuracy) -> Score:
+            last = score.task == "upstream" and horizon is base.horizons[-1]
+            return replace(score, value=accuracy if last else min(0.99, 0.1 + 50 * rate))
+
+        record = map_scores(record, changed)
+        if accuracy is None:
+            record = replace(record, status="diverged", reason="not finite", horizons=record.horizons[:1])
+        made.append(record)
+    return made

@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bench.analysis import evidence, lr_sweep, study_data
 from bench.analysis.finding import CheckKind, Reason, Verdict
 from bench.analysis.validity_checks import checks
-from bench.core.record import Horizon, Record, Score
+from bench.core.record import Record
 from bench.suites import _recipes
 from bench.suites import rates as suite
-from tests.analysis._records import World, change, map_scores
-from tests.analysis._study import read
+from tests.analysis._records import World, change
+from tests.analysis._study import read, swept
 
 REFERENCE = Path(__file__).resolve().parents[2] / "results/reference/rates-cpu"
 WITHIN = {1e-3: 0.50, 2e-3: 0.715, 4e-3: 0.70, 8e-3: 0.73, 1.6e-2: 0.40}  # 2e-3 is the lowest within two points
-
-
-def swept(accuracies: dict[float, float | None], *, model: str = "ViT-nano/7", **recipe: Any) -> list[Record]:
-    """One record per rate whose upstream accuracy at the longest budget is as given; None for one that diverged.
-
-    At shorter budgets, and downstream, the highest rate is the best everywhere.
-    """
-    world = World(seed=3)
-    world.models, world.seeds = {model: world.models[model]}, (0,)
-    base = next(r for r in world.records() if r.cell.model == model)
-    made = []
-    for rate, accuracy in accuracies.items():
-        directory = base.directory + f"-{rate:g}" + "".join(f"{value}" for value in recipe.values())
-        record = change(base, {"directory": directory, "cell.recipe": replace(base.cell.recipe, lr=rate, **recipe)})
-
-        def changed(horizon: Horizon, score: Score, rate: float = rate, accuracy: float | None = accuracy) -> Score:
-            last = score.task == "upstream" and horizon is base.horizons[-1]
-            return replace(score, value=accuracy if last else min(0.99, 0.1 + 50 * rate))
-
-        record = map_scores(record, changed)
-        if accuracy is None:
-            record = replace(record, status="diverged", reason="not finite", horizons=record.horizons[:1])
-        made.append(record)
-    return made
 
 
 def warnings(made: list[Record]) -> list[tuple[str, ...]]:

@@ -39,8 +39,7 @@ from bench.report.figures import (
 )
 from bench.report.figures._contract import Drawing, NothingToDraw, render
 from tests.analysis._records import World
-from tests.analysis._study import read, study
-from tests.analysis.test_rates import swept
+from tests.analysis._study import read, study, swept
 
 FEW = {"ViT-mini/7": ("ViT", 2.1e5, 3.3e6), "ResNet-small": ("ResNet", 1.6e5, 1.2e7)}
 KINDS = {"natural": 3, "specialised": 2, "structured": 2}  # tasks per group of a many-task benchmark
