@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Iterable
 
 EXIT_OK = 0
-EXIT_FAILED = 1  # a cell failed or diverged; the rest of the study was finished
-EXIT_USAGE = 2  # the user's input was refused; nothing was written
+EXIT_FAILED = 3  # a cell could not be run; the rest of the study was finished (Python itself ends with 1, 2 or 120)
+EXIT_USAGE = 2  # refused, or something that only the user can mend: one sentence says what
 EXIT_INTERRUPTED = 130  # stopped by a signal; the same command continues
 
 

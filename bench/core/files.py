@@ -118,25 +118,37 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path, *, owned: bool = False) -> None:
-    """Remove what killed processes left half-written in `folder`: temporary names on which nobody holds a lock. With
-    `owned`, all of them: nobody else has any business there."""
+    """Remove what killed processes left half-written in `folder`: temporary names on which nobody holds a lock.
+
+    Args:
+        owned: nobody else has any business there. Where files cannot be locked, only this or age can tell.
+    """
     for path in folder.glob(".*.tmp"):
         with contextlib.suppress(OSError):
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
             try:
-                if owned or _lock(handle) or _is_old(handle):
+                free = _lock(handle)
+                if free or (free is None and (owned or _is_old(handle))):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
             finally:
                 os.close(handle)
 
 
-def _lock(handle: int, *, wait: bool = False) -> bool:
-    """Take the lock of an open file; False where another has it, or the file system has none."""
+def has_locks(folder: Path) -> bool:
+    """Whether files in `folder` can be locked: some network file systems cannot. Raises OSError."""
+    with tempfile.TemporaryFile(dir=folder) as handle:
+        return _lock(handle.fileno()) is True
+
+
+def _lock(handle: int, *, wait: bool = False) -> bool | None:
+    """Take the lock of an open file; False where another has it, None where the file system has none."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return True
-    except OSError:
+    except BlockingIOError:
         return False
+    except OSError:
+        return None
 
 
 def _is_old(handle: int) -> bool:
@@ -214,7 +226,7 @@ def write_new(path: Path, data: bytes, *, before_link: Callable[[], None] = lamb
             handle.flush()
             os.fsync(handle.fileno())
             before_link()
-            _link(Path(handle.name), path)
+            link_new(Path(handle.name), path)
             sync_directory(path.parent)
     except FileExistsError:
         raise
@@ -222,8 +234,13 @@ def write_new(path: Path, data: bytes, *, before_link: Callable[[], None] = lamb
         raise explain(error, path) from error
 
 
-def _link(source: Path, target: Path) -> None:
-    """Give a file a second name that nothing has yet."""
+def link_new(source: Path, target: Path) -> None:
+    """Give a file a second name that nothing has yet; where the file system knows no links, that name alone.
+
+    Raises:
+        FileExistsError: something has that name.
+        OSError: …
+    """
     try:
         os.link(source, target)
     except FileExistsError:

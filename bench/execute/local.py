@@ -14,20 +14,27 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from bench.core import files
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted, UserError
 from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
 from bench.plan import plan as planner
 from bench.plan.plan import Plan
-from bench.store.study import Study
+from bench.store.study import Study, attempt_status, state_of
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)  # Ctrl-C; what clusters send before they end a job
 STOP_PATIENCE = 60.0  # seconds that workers get to save after a signal
+SECOND = 1.0  # seconds after the first signal from which another one kills
+KILL_PATIENCE = 5.0  # seconds that the kernel gets to end what was killed
+REPEAT = 50.0  # seconds before the same notice is given again
+CONTINUE = "Run the same command to continue; nothing done is lost."
 
 
 class Failure(NamedTuple):
@@ -37,26 +44,68 @@ class Failure(NamedTuple):
     reason: str
 
 
+@dataclass
+class Progress:
+    """What the workers have said so far.
+
+    Attributes:
+        failures: reasons by cell. running: the cell of each worker. saved: cells that a signal stopped. notices: texts
+            given to the display, and when.
+    """
+
+    failures: dict[str, str] = field(default_factory=dict)
+    running: dict[int, str] = field(default_factory=dict)
+    saved: set[str] = field(default_factory=set)
+    notices: dict[str, float] = field(default_factory=dict)
+
+    def take(self, worker: int, event: dict[str, Any]) -> None:
+        kind, cell = event["event"], event.get("cell", "")
+        if kind == "start":
+            self.running[worker] = cell
+        elif kind in ("done", "failed", "interrupted", "lost"):
+            self.running.pop(worker, None)
+        if kind == "failed" or (kind == "done" and event["status"] == "failed"):
+            self.failures[cell] = event["reason"]
+        elif kind == "done":  # perhaps by another worker than the one that failed
+            self.failures.pop(cell, None)
+        elif kind == "interrupted":
+            self.saved.add(cell)
+
+    def is_news(self, message: str) -> bool:
+        """Whether a notice has not been given just now."""
+        before, self.notices[message] = self.notices.get(message), time.monotonic()
+        return before is None or self.notices[message] - before > REPEAT
+
+    def stopped(self) -> str:
+        """What a signal left behind."""
+        if not self.running:
+            return "every running cell was saved"
+        lost = sorted(set(self.running.values()))
+        saved = f"{len(self.saved)} running cell(s) were saved; " if self.saved else ""
+        return f"{saved}{', '.join(lost)} ended without saving: the last checkpoint is what there is"
+
+
 class Pool:
     """The worker processes of one run."""
 
     def __init__(self, plan: Plan, *, data_root: Path | None, profile: bool) -> None:
         ordered = sorted(plan.todo, key=planner.order_key)
-        self._cells = _handed_over("cells", [to_json(planned.cell) for planned in ordered])
-        self._known = _handed_over("known", plan.known)
+        self._open = contextlib.ExitStack()
+        cells = self._shared(plan.store / "run.cells.json", [to_json(planned.cell) for planned in ordered])
+        known = self._shared(plan.store / "run.known.json", plan.known)
         program = ["bench.worker"] if plan.ranks == 1 else ["bench.execute.torchrun", "--ranks", str(plan.ranks)]
         command = [
-            sys.executable, "-m", *program, "--store", str(plan.store), "--cells", self._cells.name,
-            "--suite", plan.suite, "--device", plan.device, "--threads", str(plan.threads),
-            "--parent", str(os.getpid()), "--known", self._known.name, "--since", now(),
+            sys.executable, "-m", *program, "--store", str(plan.store), "--cells", cells, "--suite", plan.suite,
+            "--device", plan.device, "--threads", str(plan.threads), "--parent", str(os.getpid()), "--known", known,
+            "--since", now(),
         ]  # fmt: skip
         command += ["--data-root", str(data_root)] if data_root else []
         command += ["--profile"] if profile else []
         self.interrupted = False  # a worker was: somebody sent a signal to it alone
+        self.complaints: list[str] = []  # last words of workers that failed outside a cell
         self.events: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
         self._errors = [
-            tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the worker
-            for _ in range(min(plan.workers, len(ordered)))
+            self._open.enter_context(tempfile.TemporaryFile("w+")) for _ in range(min(plan.workers, len(ordered)))
         ]
         # A session of their own: Ctrl-C in the terminal reaches only this process, which then asks them to save.
         self.processes = [
@@ -68,6 +117,17 @@ class Pool:
         ]  # fmt: skip
         for index, process in enumerate(self.processes):
             threading.Thread(target=self._read, args=(index, process.stdout), daemon=True).start()
+
+    def _shared(self, path: Path, content: Any) -> str:
+        """A file for the workers to read, in the study's folder. It goes with this process; what one that was killed
+        leaves, the next run removes."""
+        try:
+            handle = self._open.enter_context(files.temporary_file(path))
+            handle.write(json.dumps(content).encode())
+            handle.flush()
+        except OSError as error:
+            raise files.explain(error, path) from error
+        return handle.name
 
     def _read(self, index: int, stream: IO[str]) -> None:
         for line in stream:
@@ -81,38 +141,49 @@ class Pool:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
 
-    def killed(self, index: int) -> int | None:
-        """The signal that ended a worker which says nothing more; None if it ended by itself, or is about to."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self.processes[index].wait(timeout=1.0)
-            return -code if code < 0 else None
-        return None
+    def kill(self) -> None:
+        """End every worker that is left, and what it has started, at once."""
+        for process in self.processes:
+            if process.poll() is None:
+                for pid in (*_descendants(process.pid), process.pid):
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
 
-    def finish(self) -> list[str]:
-        """Wait for the workers; returns the error output of those that failed outside a cell."""
-        complaints = []
-        for process, errors in zip(self.processes, self._errors, strict=True):
+    def ended(self, index: int) -> str | None:
+        """Wait for a worker that says nothing more. Returns its last words if it failed outside a cell."""
+        try:
+            code = self.processes[index].wait(timeout=KILL_PATIENCE)
+        except subprocess.TimeoutExpired:
+            return None  # it has closed its output, and may still be tidying up: `finish` waits
+        self.interrupted |= code == EXIT_INTERRUPTED
+        if code in (EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED):
+            return None
+        errors = self._errors[index]
+        errors.seek(0)
+        if code < 0:
+            complaint = f"A worker process was killed by {signal.Signals(-code).name}; is memory short?"
+        else:
+            complaint = _last_words(errors.read()) or f"A worker process ended with exit code {code}."
+        self.complaints.append(complaint)
+        return complaint
+
+    def finish(self, *, hurry: Callable[[], bool]) -> list[int]:
+        """Wait until every worker has ended, or end them when time is up or `hurry` says so. Returns the numbers of
+        processes that cannot be ended: the kernel waits for a device or a file system."""
+        deadline = time.monotonic() + STOP_PATIENCE
+        while any(process.poll() is None for process in self.processes):
+            if hurry() or time.monotonic() > deadline:
+                self.kill()
+                break
+            time.sleep(0.05)
+        left = []
+        for process in self.processes:
             try:
-                code = process.wait(timeout=STOP_PATIENCE)
+                process.wait(timeout=KILL_PATIENCE)
             except subprocess.TimeoutExpired:
-                process.kill()
-                code = process.wait()
-            self.interrupted |= code == EXIT_INTERRUPTED
-            errors.seek(0)
-            text = errors.read().strip()
-            if code < 0:
-                complaints.append(f"A worker process was killed by signal {-code}; is memory short?")
-            elif code not in (EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED):
-                complaints.append(_last_error(text) or f"A worker process ended with exit code {code}.")
-        return complaints
-
-
-def _handed_over(name: str, content: Any) -> IO[str]:
-    """A file for the workers to read; it goes when it is closed."""
-    file = tempfile.NamedTemporaryFile("w", suffix=".json", prefix=f"vit-bench-{name}-")  # noqa: SIM115
-    json.dump(content, file)
-    file.flush()
-    return file
+                left.append(process.pid)
+        self._open.close()
+        return left
 
 
 def run(
@@ -123,57 +194,136 @@ def run(
     data_root: Path | None = None,
     profile: bool = False,
 ) -> list[Failure]:
-    """Run everything that is left to do. Returns the cells that failed.
+    """Run everything that is left to do. Returns the cells that failed; all others are done.
 
     Raises:
-        Interrupted: a signal asked for a stop, or nobody reads the output any longer; the workers have saved.
-        UserError: the store cannot be written, or a worker could not start.
+        Interrupted: a signal asked for a stop, or nobody reads the output any longer; says what was saved.
+        UserError: the store cannot be written, or a worker could not start, or ended without a result.
     """
     Study(plan.store).create()
     if not plan.todo:
         return []
-    received: list[int] = []
-    previous = {n: signal.signal(n, lambda number, _: received.append(number)) for n in SIGNALS}
-    failures: dict[str, str] = {}
-    pool = Pool(plan, data_root=data_root, profile=profile)
+    received: list[float] = []
+    previous = {n: signal.signal(n, lambda *_: received.append(time.monotonic())) for n in SIGNALS}
+    hurry: Callable[[], bool] = lambda: len(received) > 1 and received[-1] - received[0] > SECOND  # noqa: E731
+    progress, began = Progress(), now()
     try:
-        alive, asked = len(pool.processes), False
-        while alive:
-            if received and not asked:
-                pool.stop()
-                asked = True
-            with contextlib.suppress(queue.Empty):
-                index, event = pool.events.get(timeout=0.25)
-                if event is None:
-                    alive -= 1
-                    if number := pool.killed(index):
-                        on_event(index, {"event": "killed", "signal": number})
-                    continue
-                if event["event"] == "failed":
-                    failures[event["cell"]] = event["reason"]
-                elif event["event"] == "done":  # by another worker
-                    failures.pop(event["cell"], None)
-                on_event(index, event)
-            tick()
+        pool = Pool(plan, data_root=data_root, profile=profile)
+    except BaseException:
+        _restore(previous)
+        raise
+    left: list[int] = []
+    try:
+        _follow(pool, progress, on_event=on_event, tick=tick, received=received, hurry=hurry)
     except (BrokenPipeError, SystemExit) as error:  # rich turns the first into the second
         pool.stop()
-        raise Interrupted("nobody reads the output; every running cell was saved") from error
+        left = pool.finish(hurry=hurry)
+        _drain(pool, progress)
+        raise Interrupted(f"nobody reads the output; {progress.stopped()}") from error
     except BaseException:
         pool.stop()
         raise
     finally:
-        complaints = pool.finish()
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        left = left or pool.finish(hurry=hurry)
+        _restore(previous)
     if received or pool.interrupted:
-        raise Interrupted("every running cell was saved")
-    undone = [c for c in plan.todo if not Study(plan.store).cell(c.cell).record.exists()]
-    if complaints and len(undone) > len(failures):
-        what, _, advice = complaints[0].partition("\n  ")
-        raise UserError(what, advice or "Run the same command to continue; nothing done is lost.")
+        hung = f"; process {', '.join(map(str, left))} could not be ended" if left else ""
+        raise Interrupted(progress.stopped() + hung)
+    return _failures(plan, progress, pool.complaints, began=began)
+
+
+def _restore(handlers: dict[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def _follow(
+    pool: Pool,
+    progress: Progress,
+    *,
+    on_event: Callable[[int, dict[str, Any]], None],
+    tick: Callable[[], None],
+    received: list[float],
+    hurry: Callable[[], bool],
+) -> None:
+    """Hand events on until every worker has ended; after a signal, until they have saved or their time is up."""
+
+    def notice(message: str) -> None:
+        if progress.is_news(message):
+            on_event(-1, {"event": "notice", "message": message})
+
+    alive, asked = len(pool.processes), False
+    while alive:
+        if received and not asked:
+            pool.stop()
+            asked = True
+            notice("Stopping: running cells are being saved. Another signal ends them at once.")
+        if received and (hurry() or time.monotonic() - received[0] > STOP_PATIENCE):
+            pool.kill()
+        with contextlib.suppress(queue.Empty):
+            index, event = pool.events.get(timeout=0.25)
+            if event is None:
+                alive -= 1
+                if complaint := pool.ended(index):
+                    on_event(index, {"event": "ended"})
+                    notice(complaint.splitlines()[0])
+                continue
+            progress.take(index, event)
+            if event["event"] == "notice":
+                notice(event["message"])
+            else:
+                on_event(index, event)
+        tick()
+
+
+def _drain(pool: Pool, progress: Progress) -> None:
+    """Take in what ended workers had still said."""
+    while True:
+        try:
+            index, event = pool.events.get(timeout=0.1)
+        except queue.Empty:
+            return
+        if event is not None:
+            progress.take(index, event)
+
+
+def _failures(plan: Plan, progress: Progress, complaints: list[str], *, began: str) -> list[Failure]:
+    """Every cell that is not done, with its reason.
+
+    Raises:
+        UserError: one is not done, and no worker said why.
+    """
+    failures, unexplained = dict(progress.failures), []
+    for planned in plan.todo:
+        directory = Study(plan.store).cell(planned.cell)
+        name = directory.path.name
+        if state_of(directory).name == "done":
+            failures.pop(name, None)
+        elif name not in failures:
+            last = attempt_status(attempts[-1]) if (attempts := directory.attempts()) else {}
+            if last.get("outcome") == "failed" and str(last.get("started")) >= began:  # in another run, at the same time
+                failures[name] = str(last.get("reason"))
+            else:
+                unexplained.append(name)
+    if unexplained:
+        count = f"{len(unexplained)} cell(s) were not done, and no worker said why ({unexplained[0]})."
+        what, _, advice = (complaints[0] if complaints else count).partition("\n  ")
+        raise UserError(what, advice or CONTINUE)
     return [Failure(cell, reason) for cell, reason in failures.items()]
 
 
-def _last_error(text: str) -> str:
-    """What a worker said when it ended: the last of its errors, without what libraries printed before it."""
-    return f"\n{text}".rpartition("\nerror: ")[2].strip()
+def _last_words(text: str) -> str:
+    """What a worker said when it ended: the last of its errors, without what libraries printed before it; or the last
+    line of a traceback."""
+    said = f"\n{text}".rpartition("\nerror: ")[2].strip() if "\nerror: " in f"\n{text}" else ""
+    return said or (text.strip().splitlines()[-1] if "Traceback" in text else "")
+
+
+def _descendants(pid: int) -> list[int]:
+    """Processes that a process has started, and these, …; none where there is no /proc."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                found += [child, *_descendants(child)]
+    return found

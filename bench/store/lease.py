@@ -1,25 +1,74 @@
-"""A lease keeps two runners off one cell. A dead runner's lease expires."""
+"""A lease keeps two runners off one cell. A dead runner's lease can be taken over, and its holder then writes nothing.
+
+On one machine the kernel says whether the holder lives. Of a holder elsewhere only its heartbeat tells: the lease has
+expired when it has not changed for `EXPIRES_AFTER` seconds of the watcher's own clock, so that no two machines' clocks
+are ever compared. A lease is taken by a link, which one of several claimants gets, and removed by a rename, which is
+undone if what was moved is not what had been seen. Where files can be locked, a lock makes sure that nobody claims in
+between; where they cannot, a holder can lose its lease in such a moment. Whoever paused for long may have lost it too.
+Hence a holder checks its lease before it writes (`Lease.check`), and a finished record is never replaced.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import platform
+import secrets
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from bench.core import files
+from bench.core.clock import running
+from bench.core.environment import now
+from bench.core.errors import UserError
 
-EXPIRES_AFTER = 90.0  # seconds without a heartbeat, for runners on another machine
+EXPIRES_AFTER = 90.0  # seconds without a heartbeat, for holders on another machine
 HEARTBEAT = 10.0
-AHEAD = 3600.0  # seconds by which another machine's clock may be ahead of ours; a beat from later than that is none
+AHEAD = 3600.0  # seconds by which another machine's clock may be ahead of ours, where a heartbeat is only shown
+PATIENCE = 2.0  # seconds that a holder tries to get the lock, to give its lease back
+LOOKS = (0.0, 0.02, 0.2)  # seconds before each look for a lease: a rename that is undone hides it for a moment
 MOST_PROCESSES = 2**31  # numbers from there on, and those below 1, are no process's
-NEVER_UNSEALED: frozenset[str] = frozenset()
+
+
+class LeaseLost(Exception):
+    """Another runner has taken a cell over: this one must not write there any more."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A lease as it was seen. `changed` (ns) is only ever compared with itself."""
+
+    content: bytes
+    changed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """Who holds a lease.
+
+    Attributes:
+        pid: its process on this machine; None if it is elsewhere, or cannot be told.
+        stopped: whether that process is stopped (by a signal or a debugger) and will not go on by itself.
+        since: when it claimed the cell, in UTC, by its own clock.
+    """
+
+    pid: int | None
+    stopped: bool
+    since: str | None
+
+    def __str__(self) -> str:
+        where = f"process {self.pid} of this machine" if self.pid else "a process of another machine or container"
+        return where + (", which is stopped," if self.stopped else "") + (f" since {self.since}" if self.since else "")
+
+
+# -- holders -----------------------------------------------------------------------------------------------------------
 
 
 def _machine() -> str:
@@ -46,6 +95,8 @@ def _start_time(pid: int) -> str | None:
 
 
 def _alive(pid: int, started: str | None) -> bool:
+    if not 0 < pid < MOST_PROCESSES:
+        return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -57,57 +108,185 @@ def _alive(pid: int, started: str | None) -> bool:
     return started is None or _start_time(pid) == started
 
 
-def holder_is_alive(path: Path) -> bool:
-    """Whether the lease at `path` is held by a running process (or by another machine that still beats). Of one that
-    cannot be read, torn or altered, only the heartbeat tells."""
+def _look(path: Path) -> Seen | None:
+    """The lease at `path` as it is; None if there is none."""
     try:
-        lease = files.read_sealed(path)
-        age = time.time() - path.stat().st_mtime
+        with open(path, "rb") as handle:  # opening, a network file system asks the server
+            return Seen(content=handle.read(), changed=os.fstat(handle.fileno()).st_mtime_ns)
     except FileNotFoundError:
-        return False
-    except (ValueError, OSError):
-        return path.exists() and -AHEAD < time.time() - path.stat().st_mtime < EXPIRES_AFTER
-    match lease:
-        case {"machine": machine, "pid": int(pid), "started": str() | None as started} if machine == _machine():
-            return 0 < pid < MOST_PROCESSES and _alive(pid, started)
-    return -AHEAD < age < EXPIRES_AFTER
+        return None
 
 
-def _acquire(path: Path) -> bool:
-    """Make the lease ours, unless somebody has it or is just about to."""
+def _parsed(seen: Seen) -> dict[str, Any]:
+    """What a lease says; nothing of one that is torn or altered."""
     try:
-        with _undisturbed(path) as mine:
-            if not mine or holder_is_alive(path):
-                return False
-            path.unlink(missing_ok=True)
-            temporary = path.with_name(f".lease-{os.getpid()}.tmp")
-            temporary.write_bytes(_content())
-            try:
-                os.link(temporary, path)  # atomic, and refuses to replace: exclusive also where files cannot be locked
-            except (FileExistsError, FileNotFoundError):  # or the holder has just cleared our temporary file away
-                return False
-            finally:
-                temporary.unlink(missing_ok=True)
-            return True
-    except OSError as error:
-        raise files.explain(error, path) from error
+        body = json.loads(seen.content)
+        return body if body.get(files.SEAL) == files.digest(body) else {}
+    except (ValueError, AttributeError, RecursionError):
+        return {}
+
+
+def _process(seen: Seen) -> tuple[int, str | None] | None:
+    """(process number, its start) of a holder on this machine."""
+    match _parsed(seen):
+        case {"machine": machine, "pid": int(pid), "started": str() | None as started} if machine == _machine():
+            return pid, started
+    return None
+
+
+def holder(path: Path) -> Holder | None:
+    """Who holds the lease at `path`, for showing it: of a holder elsewhere the two clocks decide whether it still
+    beats. None if nobody does, or nobody alive."""
+    try:
+        seen = _look(path)
+    except OSError:
+        return None
+    if seen is None:
+        return None
+    since = _parsed(seen).get("since")
+    if (process := _process(seen)) is not None:
+        pid, started = process
+        stopped = _stat(pid)[:1] in (["T"], ["t"])
+        return Holder(pid=pid, stopped=stopped, since=since) if _alive(pid, started) else None
+    beating = -AHEAD < time.time() - seen.changed / 1e9 < EXPIRES_AFTER
+    return Holder(pid=None, stopped=False, since=since) if beating else None
+
+
+_watched: dict[Path, tuple[Seen, float]] = {}  # leases of holders elsewhere: how they were first seen, and when
+
+
+def _is_dead(path: Path, seen: Seen) -> bool:
+    """Whether a lease's holder is dead, or has not been heard of for so long that it is taken for dead."""
+    if (process := _process(seen)) is not None:
+        return not _alive(*process)
+    before, first = _watched.get(path, (None, 0.0))
+    if before != seen:
+        _watched[path] = seen, running()
+        return False
+    return running() - first > EXPIRES_AFTER
+
+
+# -- claims ------------------------------------------------------------------------------------------------------------
+
+
+class Lease:
+    """A lease that this process holds, or held: it beats until it is released."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self.path, self._content = path, content
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True, name="lease")
+        self._thread.start()
+
+    def _beat(self) -> None:
+        with contextlib.suppress(OSError), open(self.path, "rb") as handle:
+            while not self._stop.wait(HEARTBEAT):
+                with contextlib.suppress(OSError):
+                    if self._is_ours():
+                        os.utime(handle.fileno())  # by its handle: never somebody else's
+
+    def _is_ours(self) -> bool:
+        seen = _look(self.path)
+        return seen is not None and seen.content == self._content
+
+    def check(self) -> None:
+        """Make sure that the lease is still ours.
+
+        Raises:
+            LeaseLost: another has taken it, since this process did not beat for long, or somebody removed it.
+            UserError: it cannot be read.
+        """
+        try:
+            for pause in LOOKS:
+                time.sleep(pause)
+                if self._is_ours():
+                    return
+        except OSError as error:
+            raise files.explain(error, self.path) from error
+        raise LeaseLost("another runner has taken the cell over: this one did not run for too long")
+
+    def release(self) -> None:
+        """Give the lease back, unless it has been lost."""
+        self._stop.set()
+        self._thread.join()
+        with contextlib.suppress(OSError), _lock_of(self.path, patience=PATIENCE):
+            seen = _look(self.path)
+            if seen is not None and seen.content == self._content:
+                _remove(self.path, seen)
 
 
 @contextlib.contextmanager
-def _undisturbed(path: Path) -> Iterator[bool]:
+def claim(path: Path) -> Iterator[Lease | None]:
+    """Hold the lease at `path` for the duration; yields None if somebody else has it.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    if (content := _acquire(path)) is None:
+        yield None
+        return
+    lease = Lease(path, content)
+    try:
+        yield lease
+    finally:
+        lease.release()
+
+
+def _acquire(path: Path) -> bytes | None:
+    """Make the lease ours, unless somebody has it or is just about to; returns what it says, like no other."""
+    body = {"machine": _machine(), "pid": os.getpid(), "started": _start_time(os.getpid())}
+    content = files.sealed(body | {"since": now(), "token": secrets.token_hex(8)})
+    try:
+        with _lock_of(path) as undisturbed:
+            seen = _look(path)
+            if not undisturbed or (seen is not None and not (_is_dead(path, seen) and _remove(path, seen))):
+                return None
+            files.write_new(path, content)
+            return content
+    except FileExistsError:
+        return None
+    except OSError as error:
+        raise files.explain(error, path) from error
+    except UserError as error:
+        if isinstance(error.__cause__, FileNotFoundError):  # the holder has just cleared our temporary file away
+            return None
+        raise
+
+
+def _remove(path: Path, seen: Seen) -> bool:
+    """Remove a lease if it is as it was seen. What is not, is put back, unless somebody has claimed in between."""
+    aside = files.temporary_name(path)
+    try:
+        os.rename(path, aside)
+    except FileNotFoundError:
+        return False
+    same = _look(aside) == seen
+    if not same:
+        with contextlib.suppress(FileExistsError):
+            files.link_new(aside, path)
+    aside.unlink(missing_ok=True)
+    return same
+
+
+@contextlib.contextmanager
+def _lock_of(path: Path, *, patience: float = 0.0) -> Iterator[bool]:
     """Inside, nobody else takes or removes the lease; yields False where somebody is at it.
 
     Otherwise one claimant could find a lease expired, and remove the new one that another has put there meanwhile. The
     kernel unlocks the file of a process that dies.
     """
-    lock = path.with_name(".lease.lock")
-    with open(lock, "wb") as handle:
-        mine = _locked(lock, handle)
-        try:
-            yield mine
-        finally:
-            if mine:
-                lock.unlink(missing_ok=True)
+    lock, deadline = path.with_name(".lease.lock"), time.monotonic() + patience
+    while True:
+        with open(lock, "wb") as handle:
+            mine = _locked(lock, handle)
+            if mine or time.monotonic() >= deadline:
+                try:
+                    yield mine
+                finally:
+                    if mine:
+                        lock.unlink(missing_ok=True)
+                return
+        time.sleep(0.01)
 
 
 def _locked(lock: Path, handle: IO[bytes]) -> bool:
@@ -118,42 +297,3 @@ def _locked(lock: Path, handle: IO[bytes]) -> bool:
         return False
     except OSError:  # a file system without locks
         return True
-
-
-def _content() -> bytes:
-    """What this process's lease says."""
-    body = {"machine": _machine(), "pid": os.getpid(), "started": _start_time(os.getpid())}
-    return files.sealed(body)
-
-
-def _is_mine(path: Path) -> bool:
-    """Whether the lease is still this process's: one that did not beat for long has been taken for dead."""
-    try:
-        return path.read_bytes() == _content()
-    except OSError:
-        return False
-
-
-@contextlib.contextmanager
-def claim(path: Path) -> Iterator[bool]:
-    """Hold the lease at `path` for the duration; yields False if somebody else has it."""
-    if not _acquire(path):
-        yield False
-        return
-    stop = threading.Event()
-
-    def beat() -> None:
-        while not stop.wait(HEARTBEAT):
-            with contextlib.suppress(OSError):
-                if _is_mine(path):
-                    os.utime(path)
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield True
-    finally:
-        stop.set()
-        thread.join()
-        if _is_mine(path):
-            path.unlink(missing_ok=True)

@@ -1,0 +1,58 @@
+"""A clock that stands still while this process does not run: stopped by a signal, frozen with its container, or on a
+machine that was suspended. Time that is paid for, or waited for, is measured by it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+LOOK = 0.5  # seconds between looks
+GAP = 2.0  # seconds without a look, from which the process may have been stopped
+IDLE = 0.05  # of a gap: with less processor time than this, it was
+
+
+class RunningClock:
+    """Seconds in which this process ran, or could have.
+
+    A thread reads it every `LOOK` seconds. Where nothing did so for `GAP` seconds, and the process used no processor
+    meanwhile, it was not running: a process that waits for a disk, a device or another process still reads its clock,
+    and one that computes without a pause uses a processor.
+    """
+
+    def __init__(
+        self, *, wall: Callable[[], float] = time.perf_counter, used: Callable[[], float] = time.process_time
+    ) -> None:
+        self._wall, self._used = wall, used
+        self._lock = threading.Lock()
+        self._seen, self._spent, self.stopped = wall(), used(), 0.0
+
+    def __call__(self) -> float:
+        with self._lock:
+            now, spent = self._wall(), self._used()
+            gap = now - self._seen
+            if gap > GAP and spent - self._spent < IDLE * gap:
+                self.stopped += gap - LOOK
+            self._seen, self._spent = now, spent
+            return now - self.stopped
+
+    def watch(self) -> None:
+        """Read the clock from time to time, for ever."""
+        while True:
+            time.sleep(LOOK)
+            self()
+
+
+_clock: RunningClock | None = None
+_starting = threading.Lock()
+
+
+def running() -> float:
+    """Seconds of a clock of this process that stands still while the process does not run; only differences count."""
+    global _clock
+    if _clock is None:
+        with _starting:
+            if _clock is None:
+                _clock = RunningClock()
+                threading.Thread(target=_clock.watch, daemon=True, name="clock").start()
+    return _clock()
