@@ -163,7 +163,6 @@ def suite_options(arguments: argparse.Namespace, scale: str) -> SuiteOptions:
 def note_wanted_cells(arguments: argparse.Namespace, plan: Any) -> None:
     """Keep the names of the whole grid, whatever --only leaves out of this run: a report names what is missing. And
     remove the checkpoints of finished cells that a kill between record and clean-up left."""
-    from bench.store import checkpoints
     from bench.store import grid as plan_file
     from bench.store.study import Study
 
@@ -174,7 +173,7 @@ def note_wanted_cells(arguments: argparse.Namespace, plan: Any) -> None:
     plan_file.write(plan.store, plan_file.WantedCells(suite=plan.suite, scale=plan.scale, names=names))
     for planned in plan.cells:
         if planned.state == "done":
-            checkpoints.clear(Study(plan.store).cell(planned.cell).checkpoints)
+            Study(plan.store).cell(planned.cell).settle()
 
 
 def make_plan(arguments: argparse.Namespace, console: Console) -> Any:

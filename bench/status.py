@@ -12,7 +12,7 @@ from bench.core.cli import parser
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.store import grid as plan_file
 from bench.store import index as studies
-from bench.store.lease import holder_is_alive
+from bench.store.lease import holder
 from bench.store.study import CellDirectory, Study, attempt_status, state_of
 
 EXAMPLES = """\
@@ -28,14 +28,14 @@ NEVER = {"state": "never started", "fraction": 0.0, "note": None, "attempts": 0,
 def describe(directory: CellDirectory) -> dict[str, Any]:
     """How far a cell is, and who is at it."""
     state, fraction, note = state_of(directory)
-    running = state != "done" and directory.lease.exists() and holder_is_alive(directory.lease)
+    held = None if state == "done" else holder(directory.lease)
     attempts = directory.attempts()
     last = attempt_status(attempts[-1]) if attempts else {}
     return {
         "name": directory.path.name,
-        "state": "running" if running else state,
+        "state": state if held is None else "stopped" if held.stopped else "running",
         "fraction": fraction,
-        "note": note,
+        "note": note if held is None or not held.stopped else f"held by {held}",
         "attempts": len(attempts),
         "last": last.get("ended") or last.get("started"),
     }

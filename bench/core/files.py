@@ -198,7 +198,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         sync_directory(path.parent)
 
 
-def write_bytes(path: Path, data: bytes, *, before_replace: Callable[[], None] = lambda: None) -> None:
+def write_bytes(path: Path, data: bytes, *, before: Callable[[], None] = lambda: None) -> None:
     """Write a whole file in place of `path`.
 
     Raises:
@@ -208,12 +208,12 @@ def write_bytes(path: Path, data: bytes, *, before_replace: Callable[[], None] =
         with replacing(path) as handle:
             handle.write(data)
             handle.flush()
-            before_replace()
+            before()
     except OSError as error:
         raise explain(error, path) from error
 
 
-def write_new(path: Path, data: bytes, *, before_link: Callable[[], None] = lambda: None) -> None:
+def write_new(path: Path, data: bytes, *, before: Callable[[], None] = lambda: None) -> None:
     """Write a whole file that must not be there yet: of two writers, one succeeds.
 
     Raises:
@@ -225,7 +225,7 @@ def write_new(path: Path, data: bytes, *, before_link: Callable[[], None] = lamb
             handle.write(data)
             handle.flush()
             os.fsync(handle.fileno())
-            before_link()
+            before()
             link_new(Path(handle.name), path)
             sync_directory(path.parent)
     except FileExistsError:
@@ -252,6 +252,20 @@ def link_new(source: Path, target: Path) -> None:
         if target.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
         os.replace(source, target)
+
+
+def move(source: Path, target: Path) -> None:
+    """Rename a file to where it belongs, in place of what is there. One that has just been moved is no error.
+
+    Raises:
+        UserError: it cannot be.
+    """
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(source, target)
+        sync_directory(target.parent)
+    except OSError as error:
+        raise explain(error, target) from error
 
 
 def file_sha256(path: Path) -> str:

@@ -49,11 +49,13 @@ class Progress:
     """What the workers have said so far.
 
     Attributes:
-        failures: reasons by cell. running: the cell of each worker. saved: cells that a signal stopped. notices: texts
-            given to the display, and when.
+        failures: reasons by cell. unsettled: the same, where the record stands but not all that goes with it.
+        running: the cell of each worker. saved: cells that a signal stopped. notices: texts given to the display, and
+            when.
     """
 
     failures: dict[str, str] = field(default_factory=dict)
+    unsettled: dict[str, str] = field(default_factory=dict)
     running: dict[int, str] = field(default_factory=dict)
     saved: set[str] = field(default_factory=set)
     notices: dict[str, float] = field(default_factory=dict)
@@ -64,7 +66,9 @@ class Progress:
             self.running[worker] = cell
         elif kind in ("done", "failed", "interrupted", "lost"):
             self.running.pop(worker, None)
-        if kind == "failed" or (kind == "done" and event["status"] == "failed"):
+        if kind == "unsettled":
+            self.unsettled[cell] = event["reason"]
+        elif kind == "failed" or (kind == "done" and event["status"] == "failed"):
             self.failures[cell] = event["reason"]
         elif kind == "done":  # perhaps by another worker than the one that failed
             self.failures.pop(cell, None)
@@ -105,7 +109,8 @@ class Pool:
         self.complaints: list[str] = []  # last words of workers that failed outside a cell
         self.events: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
         self._errors = [
-            self._open.enter_context(tempfile.TemporaryFile("w+")) for _ in range(min(plan.workers, len(ordered)))
+            self._open.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
+            for _ in range(min(plan.workers, len(ordered)))
         ]
         # A session of their own: Ctrl-C in the terminal reaches only this process, which then asks them to save.
         self.processes = [
@@ -301,7 +306,7 @@ def _failures(plan: Plan, progress: Progress, complaints: list[str], *, began: s
             failures.pop(name, None)
         elif name not in failures:
             last = attempt_status(attempts[-1]) if (attempts := directory.attempts()) else {}
-            if last.get("outcome") == "failed" and str(last.get("started")) >= began:  # in another run, at the same time
+            if last.get("outcome") == "failed" and str(last.get("started")) >= began:  # in another run, just now
                 failures[name] = str(last.get("reason"))
             else:
                 unexplained.append(name)
@@ -309,7 +314,7 @@ def _failures(plan: Plan, progress: Progress, complaints: list[str], *, began: s
         count = f"{len(unexplained)} cell(s) were not done, and no worker said why ({unexplained[0]})."
         what, _, advice = (complaints[0] if complaints else count).partition("\n  ")
         raise UserError(what, advice or CONTINUE)
-    return [Failure(cell, reason) for cell, reason in failures.items()]
+    return [Failure(cell, reason) for cell, reason in (failures | progress.unsettled).items()]
 
 
 def _last_words(text: str) -> str:

@@ -22,6 +22,7 @@ from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from bench.train.ranks import EXIT_RETRY
 
 PATIENCE = 50  # seconds that ranks get to save after a signal, or to notice that one of them is gone
+EXIT_CRASHED = 1  # Python's own, of an error that nobody caught
 LOOK = 0.2  # seconds between looks at the ranks, and at the parent
 
 
@@ -50,7 +51,7 @@ def outcome(failures: Mapping[int, Any], *, ranks: int) -> int:
             f"Rank {number} of {ranks} was killed by {name}; is memory short? All ranks have ended.",
             "Run the same command to continue, with any number of ranks; nothing saved is lost.",
         )
-    return EXIT_USAGE if EXIT_USAGE in codes.values() else EXIT_FAILED
+    return next((code for code in (EXIT_USAGE, EXIT_CRASHED, EXIT_FAILED) if code in codes.values()), EXIT_CRASHED)
 
 
 @command

@@ -11,6 +11,7 @@ together. The first takes leases, picks cells and writes; the others compute wha
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -33,17 +34,17 @@ from bench.core.errors import (
     UserError,
     command,
 )
-from bench.core.record import Record, Result
+from bench.core.record import Attempt, Record, Result
 from bench.core.registry import revisions_of
 from bench.core.spec import Cell, cell_from_json, cell_id, to_json
 from bench.cost import precomputed
 from bench.execute.jobs._contract import JobContext
-from bench.store import checkpoints, records
-from bench.store.lease import claim
+from bench.store.lease import Lease, LeaseLost, claim, holder
 from bench.store.study import CellDirectory, Study, attempt_status
 from bench.train.ranks import EXIT_RETRY, ONE_RANK, RankFailure, Ranks, SharedError, check_cells
 
 WAIT_FOR_OTHERS = 1.0  # seconds between looks at cells that somebody else holds
+SILENT, REMIND = 5, 60  # looks after which it is said who holds them, and between one time and the next
 
 
 class Signals:
@@ -108,11 +109,10 @@ class Worker:
 
     def _follow(self) -> int:
         """What every rank but the first does: the same work, writing nothing."""
-        silent: Callable[..., None] = lambda *_: None  # noqa: E731
         while (order := self.ranks.run_on_rank0(lambda: None)) is not None:
             number, attempt = order
             cell = self.cells[number]
-            context = self._context(self.study.cell(cell), attempt, log=silent, progress=silent)
+            context = self._context(self.study.cell(cell), attempt, None)
             try:
                 self._job(cell, context)
             except Interrupted:
@@ -134,7 +134,7 @@ class Worker:
             raise self.ranks.failure(error) from error
 
     def _choose(self) -> int:
-        pending = list(self.cells)
+        pending, rounds = list(self.cells), 0
         while pending and not self.stop():
             held = []
             for cell in pending:
@@ -143,24 +143,36 @@ class Worker:
                 if not self._try(cell):
                     held.append(cell)
             if held == pending:
+                rounds += 1
+                if rounds % REMIND == SILENT:
+                    self._say_who_holds(held)
                 time.sleep(WAIT_FOR_OTHERS)
             pending = held
         if self.stop():
             return EXIT_INTERRUPTED
         return EXIT_FAILED if self.failed else EXIT_OK
 
+    def _say_who_holds(self, cells: list[Cell]) -> None:
+        for directory in map(self.study.cell, cells[:3]):
+            who = holder(directory.lease) or "a process that has not been heard of for a while"
+            emit("notice", message=f"Waiting for {directory.path.name}: held by {who}.")
+
     def _try(self, cell: Cell) -> bool:
-        """Do one cell unless it is done. False if another runner holds it."""
+        """Do one cell unless it is done. False if another runner holds it, or has taken it over."""
         directory = self.study.cell(cell)
-        files.make_directory(directory.path)
-        with claim(directory.lease) as mine:
-            if not mine:
-                return False
-            directory.prepare(cell)  # only the holder writes here: it clears away what a killed one left half-written
-            if self._done(directory):
-                checkpoints.clear(directory.checkpoints)  # a kill came between the record and this
-            elif not self._refused(directory):
-                self._attempt(cell, directory)
+        try:
+            files.make_directory(directory.path)
+            with claim(directory.lease) as lease:
+                if lease is None:
+                    return False
+                directory.prepare(cell)
+                if directory.is_done():
+                    directory.settle()  # a kill came between the record and this
+                elif not self._refused(directory):
+                    return self._attempt(cell, directory, lease)
+        except UserError as error:  # outside the cell's own work: its folder cannot be written, …
+            self.failed = True
+            emit("failed", cell=directory.path.name, reason=str(error))
         return True
 
     def _refused(self, directory: CellDirectory) -> bool:
@@ -170,100 +182,146 @@ class Worker:
         last = attempt_status(attempts[-1])
         return last.get("again") is False and last["started"] >= self.options.since
 
-    def _done(self, directory: CellDirectory) -> bool:
-        """Whether a record stands; a damaged one is set aside, and the cell done again."""
-        try:
-            record = directory.read_record()
-        except records.DamagedRecord:
-            directory.set_aside_record()
-            return False
-        return record is not None and record.status != "failed"
-
-    def _attempt(self, cell: Cell, directory: CellDirectory) -> None:
-        attempt = directory.new_attempt()
-        status: dict[str, Any] = {"started": now(), "outcome": "running"}
-        files.write_sealed(attempt / "status.json", status)
-        files.write_json(attempt / "env.json", to_json(environment.describe()))
-
-        def log(text: str) -> None:
-            with open(attempt / "log.txt", "a", encoding="utf-8") as handle:
-                handle.write(f"{now()} {text}\n")
-
-        def finish(outcome: str, **why: Any) -> None:
-            status.update(ended=now(), outcome=outcome, **why)
-            files.write_sealed(attempt / "status.json", status)
-
-        name = directory.path.name
-        emit("start", cell=name, model=cell.model, data=cell.data_name, seed=cell.seed)
-        context = self._context(directory, attempt, log=log, progress=self._reporter(directory, attempt))
-        self.ranks.run_on_rank0(lambda: (self.cells.index(cell), attempt))
+    def _attempt(self, cell: Cell, directory: CellDirectory, lease: Lease) -> bool:
+        """Run a cell's job and write its record. False if another runner has taken the cell over meanwhile."""
+        attempt = RunningAttempt(directory, lease)
+        emit("start", cell=attempt.name, model=cell.model, data=cell.data_name, seed=cell.seed)
+        context = self._context(directory, attempt.path, attempt)
+        self.ranks.run_on_rank0(lambda: (self.cells.index(cell), attempt.path))
         try:
             result = self._job(cell, context)
+            self._publish(cell, attempt, result)
         except Interrupted as interruption:
             self.stop.stopping = True  # the signal may have come to another rank
-            log(f"interrupted: {interruption}")
-            finish("interrupted")
-            emit("interrupted", cell=name)
-            return
+            attempt.log(f"interrupted: {interruption}")
+            emit("interrupted", cell=attempt.name)  # it is saved, whatever becomes of the status
+            attempt.finish("interrupted")
         except RankFailure as failure:
-            log(f"failed: {failure}\n{traceback.format_exc()}")
-            finish("failed", reason=str(failure))
+            attempt.log(f"failed: {failure}\n{traceback.format_exc()}")
+            with contextlib.suppress(UserError):
+                attempt.finish("failed", reason=str(failure))
             raise
-        except UserError as error:
-            self._fail(name, str(error), log, finish, again=False)
-            return
         except Exception as error:
-            log(traceback.format_exc())
-            self._fail(name, f"{type(error).__name__}: {error} (see {attempt / 'log.txt'})", log, finish)
-            return
-        finish(result.status)
-        self._record(cell, directory, result)
-        emit("done", cell=name, status=result.status, reason=result.reason, seconds=result.cost.seconds.total)
+            if isinstance(error, LeaseLost) or isinstance(error.__cause__, LeaseLost):
+                return self._lost(attempt, error)
+            self.failed = True
+            attempt.fail(error)
+        return True
 
-    def _fail(self, name: str, reason: str, log: Any, finish: Any, *, again: bool = True) -> None:
-        """A cell that could not be run leaves no record: the next run tries again. In this run another worker does,
-        unless the user has something to mend first (`again` False)."""
-        self.failed = True
-        log(f"failed: {reason}")
-        finish("failed", reason=reason, again=again)
-        emit("failed", cell=name, reason=reason)
-
-    def _record(self, cell: Cell, directory: CellDirectory, result: Result) -> None:
+    def _publish(self, cell: Cell, attempt: RunningAttempt, result: Result) -> None:
         """Write the record, and only then remove what it makes superfluous."""
-        revisions, attempts = revisions_of(cell), directory.attempt_log()
+        attempt.check_lease()
+        revisions, attempts = revisions_of(cell), attempt.log_with(result.status)
         record = Record(
             suite=self.suite,
             cell_id=cell_id(cell, revisions),
-            directory=directory.path.name,
+            directory=attempt.name,
             cell=cell,
             revisions=revisions,
             environment=environment.describe(time_start=attempts[0].started, time_end=now()),
             attempts=attempts,
             **{entry.name: getattr(result, entry.name) for entry in dataclasses.fields(Result)},
         )
-        records.write_record(directory.record, record)
-        checkpoints.clear(directory.checkpoints)
+        attempt.directory.publish(record)
+        emit("done", cell=attempt.name, status=result.status, reason=result.reason, seconds=result.cost.seconds.total)
+        try:
+            attempt.finish(result.status)
+            attempt.directory.settle()
+        except UserError as error:
+            self.failed = True
+            emit("unsettled", cell=attempt.name, reason=str(error))
 
-    def _reporter(self, directory: CellDirectory, attempt: Path) -> Callable[[dict[str, Any]], None]:
-        def progress(values: dict[str, Any]) -> None:
-            emit("progress", cell=directory.path.name, **values)
-            files.append_line(attempt / "metrics.jsonl", {"time": now(), **values})
+    def _lost(self, attempt: RunningAttempt, error: Exception) -> bool:
+        attempt.log(f"lost: {error}")
+        with contextlib.suppress(UserError):
+            attempt.finish("lost")
+        emit("lost", cell=attempt.name)
+        emit("notice", message=f"{attempt.name}: {error}; what it wrote stands.")
+        return False
 
-        return progress
-
-    def _context(self, directory: CellDirectory, attempt: Path, *, log: Any, progress: Any) -> JobContext:
+    def _context(self, directory: CellDirectory, path: Path, attempt: RunningAttempt | None) -> JobContext:
+        """What a job is given; the ranks beside the first write nothing, and have no `attempt`."""
+        silent: Callable[..., None] = lambda *_: None  # noqa: E731
         return JobContext(
             directory=directory,
-            attempt=attempt,
+            attempt=path,
             device=self.options.device,
             threads=self.options.threads,
-            progress=progress,
+            progress=attempt.progress if attempt else silent,
             should_stop=self.stop,
-            log=log,
+            log=attempt.log if attempt else silent,
             data_root=self.options.data_root,
             profile=self.options.profile and self.ranks.is_rank0,
+            check_lease=attempt.check_lease if attempt else silent,
             ranks=self.ranks,
         )
+
+
+class RunningAttempt:
+    """One try at a cell, as its folder tells it: status.json, env.json, log.txt, metrics.jsonl.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+
+    def __init__(self, directory: CellDirectory, lease: Lease) -> None:
+        self.directory, self.lease, self.name = directory, lease, directory.path.name
+        self.path = directory.new_attempt()
+        self._can_log = True
+        self._status: dict[str, Any] = {"started": now(), "outcome": "running"}
+        files.write_sealed(self.path / "status.json", self._status)
+        files.write_json(self.path / "env.json", to_json(environment.describe()))
+
+    def check_lease(self) -> None:
+        """Make sure that the cell is still this attempt's.
+
+        Raises:
+            LeaseLost: it is not: nothing may be written.
+        """
+        self.lease.check()
+        self.directory.check_attempt(self.path)
+
+    def log(self, text: str) -> None:
+        """Write one line to the log. It is no result: where that fails, the display is told once."""
+        try:
+            with open(self.path / "log.txt", "a", encoding="utf-8") as handle:
+                handle.write(f"{now()} {text}\n")
+        except OSError as error:
+            if self._can_log:
+                emit("notice", message=files.explain(error, self.path / "log.txt").what)
+            self._can_log = False
+
+    def progress(self, values: dict[str, Any]) -> None:
+        """Report how far the job is."""
+        emit("progress", cell=self.name, **values)
+        files.append_line(self.path / "metrics.jsonl", {"time": now(), **values})
+
+    def log_with(self, outcome: str) -> tuple[Attempt, ...]:
+        """Every attempt up to this one, which ends so."""
+        self._status.update(ended=now(), outcome=outcome)
+        own = Attempt(outcome=outcome, started=self._status["started"], ended=self._status["ended"])
+        return (*self.directory.attempt_log(up_to=self.path)[:-1], own)
+
+    def finish(self, outcome: str, **why: Any) -> None:
+        """State how it ended.
+
+        Raises:
+            UserError: that cannot be written.
+        """
+        self._status.update(ended=self._status.get("ended", now()), outcome=outcome, **why)
+        files.write_sealed(self.path / "status.json", self._status)
+
+    def fail(self, error: Exception) -> None:
+        """A cell that could not be run leaves no record: the next run tries again. In this run another worker does,
+        unless the user has something to mend first."""
+        reason = str(error)
+        if not isinstance(error, UserError):
+            self.log("".join(traceback.format_exception(error)))
+            reason = f"{type(error).__name__}: {error} (see {self.path / 'log.txt'})"
+        self.log(f"failed: {reason}")
+        emit("failed", cell=self.name, reason=reason)
+        with contextlib.suppress(UserError):  # it has been told
+            self.finish("failed", reason=reason, again=not isinstance(error, UserError))
 
 
 def join(device: str, cells: list[Cell]) -> Ranks:

@@ -244,6 +244,9 @@ class Progress:
     def event(self, worker: int, event: dict[str, Any]) -> None:
         """Take in one event of a worker."""
         name, kind = event.get("cell", ""), event["event"]
+        if kind == "notice":
+            self._line(event["message"])
+            return
         if kind in ("start", "progress"):
             running = self.running.setdefault(worker, {})
             running.update(event, since=time.monotonic())
@@ -260,8 +263,6 @@ class Progress:
             if event["reason"] not in self.failed.values():  # what to do about it is said at the end
                 self._line(f"failed: {name}: {event['reason'].splitlines()[0]}")
             self.failed[name] = event["reason"]
-        elif kind == "killed":
-            self._line(f"A worker process was killed by signal {event['signal']}; is memory short?")
         if not self.live:
             self._line(self._summary())
 

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,8 +42,11 @@ class Checkpoint:
     state: dict[str, Any]
 
 
-def save(folder: Path, checkpoint: Checkpoint) -> Path:
+def save(folder: Path, checkpoint: Checkpoint, *, check_lease: Callable[[], None] = lambda: None) -> Path:
     """Write a checkpoint to a new folder and rename it into place; then drop all but the newest `KEEP`.
+
+    Args:
+        check_lease: called before the folder takes its place; what it raises leaves nothing behind.
 
     Raises:
         UserError: the disk is full, …; older checkpoints are untouched.
@@ -64,6 +67,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
             for name, data in contents.items():
                 with files.synced(temporary / name) as handle:
                     handle.write(data)
+            check_lease()
             faults.reach("checkpoint-before-rename")
         faults.reach("checkpoint-after-rename")
     except OSError as error:

@@ -44,17 +44,22 @@ class DamagedRecord(UserError):
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write_record(path: Path, record: Record) -> None:
+def write_record(path: Path, record: Record, *, new: bool = False) -> None:
     """Write a record atomically, with its schema version and digest. This is the last act of a cell.
 
+    Args:
+        new: never in place of a record that is there: of two writers, one succeeds.
+
     Raises:
+        FileExistsError: `new`, and there is one.
         ValueError: a number is not finite.
         UserError: the disk is full, ….
     """
     body = {"schema": SCHEMA_VERSION, **to_json(record)}
     body = json.loads(json.dumps(body, allow_nan=False))  # tuples to lists before the digest, as a reader will see it
     body["digest"] = digest(body)
-    files.write_bytes(path, to_bytes(body), before_replace=lambda: faults.reach("record-before-replace"))
+    write = files.write_new if new else files.write_bytes
+    write(path, to_bytes(body), before=lambda: faults.reach("record-before-replace"))
     faults.reach("record-after-replace")
 
 

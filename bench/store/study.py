@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +18,10 @@ from bench.core.record import Attempt, Record
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
 from bench.store import checkpoints, records
+from bench.store.lease import LeaseLost
 
 STORE_FILE = "store.json"
+WEIGHTS = "final.safetensors"  # of the last horizon: in the attempt's folder, and in `weights/` once there is a record
 SPEC_FIELDS = frozenset(("schema", "cell"))
 NUMBER = re.compile(r"[0-9]{1,9}")  # of an attempt
 STATUS_FIELDS = frozenset(("started", "ended", "outcome"))
@@ -63,7 +67,7 @@ class CellDirectory:
             files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)
         except (OSError, ValueError):
             if self.spec.exists():
-                os.replace(self.spec, self.spec.with_name(f"spec.damaged-{os.getpid()}.json"))
+                self.set_aside(self.spec)
             files.write_sealed(self.spec, {"schema": SCHEMA_VERSION, "cell": to_json(cell)})
 
     def new_attempt(self) -> Path:
@@ -89,9 +93,9 @@ class CellDirectory:
         files.sync_directory(folder)
         return folder / f"{number:03d}"
 
-    def attempt_log(self) -> tuple[Attempt, ...]:
+    def attempt_log(self, *, up_to: Path | None = None) -> tuple[Attempt, ...]:
         """When each attempt began and ended, and how; oldest first. Why it failed stays out: that may name paths."""
-        found = map(attempt_status, self.attempts())
+        found = [attempt_status(path) for path in self.attempts() if up_to is None or int(path.name) <= int(up_to.name)]
         return tuple(Attempt(outcome=s["outcome"], started=s.get("started"), ended=s.get("ended")) for s in found)
 
     def read_record(self) -> Record | None:
@@ -105,11 +109,85 @@ class CellDirectory:
         except (FileNotFoundError, NotADirectoryError):  # what is wrong with the folder shows when it is written to
             return None
 
-    def set_aside_record(self) -> Path:
-        """Move a damaged record out of the way, keeping it."""
-        target = self.record.with_name(f"record.damaged-{os.getpid()}.json")
-        os.replace(self.record, target)
+    def set_aside(self, path: Path) -> Path:
+        """Move a damaged file of this folder out of the way, keeping it.
+
+        Raises:
+            UserError: it cannot be moved.
+        """
+        target = path.with_name(f"{path.stem}.damaged-{secrets.token_hex(4)}{path.suffix}")
+        try:
+            os.replace(path, target)
+        except OSError as error:
+            why = files.explain(error, path)
+            raise UserError(f"A damaged file cannot be set aside. {why.what}", why.fix) from error
         return target
+
+    # -- publishing a result -------------------------------------------------------------------------------------------
+
+    def is_done(self) -> bool:
+        """Whether a record stands; one that only says what failed is none. A damaged one is set aside.
+
+        Raises:
+            UserError: it cannot be; or it is from a newer version.
+        """
+        try:
+            outcome = self.read_outcome()
+        except records.DamagedRecord:
+            self.set_aside(self.record)
+            return False
+        return outcome is not None and outcome.status != "failed"
+
+    def check_attempt(self, attempt: Path) -> None:
+        """Make sure that an attempt is the newest, and that the cell has no result yet.
+
+        Raises:
+            LeaseLost: another runner has begun or finished the cell since.
+        """
+        if self.is_done():
+            raise LeaseLost("another runner has finished the cell")
+        if self.attempts()[-1] != attempt:
+            raise LeaseLost("another runner has begun the cell anew")
+
+    def publish(self, record: Record) -> None:
+        """Write the record, and only then put in place and remove what belongs to it and what does not.
+
+        Raises:
+            LeaseLost: another runner has finished the cell; its record stands.
+            UserError: the disk is full, ….
+        """
+        if not self.is_done():
+            self._remove_failed_record()
+        try:
+            records.write_record(self.record, record, new=True)
+        except FileExistsError as error:
+            raise LeaseLost("another runner has finished the cell") from error
+
+    def _remove_failed_record(self) -> None:
+        aside = files.temporary_name(self.record)
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(self.record, aside)
+            if records.read_outcome(aside).status != "failed":  # another has just put it there
+                with contextlib.suppress(FileExistsError):
+                    files.link_new(aside, self.record)
+            aside.unlink()
+
+    def settle(self) -> None:
+        """After the record: the weights of the attempt that it names take their place; checkpoints and weights of other
+        attempts go. What a kill left undone here, the next run does.
+
+        Raises:
+            UserError: the weights cannot be put in their place.
+        """
+        kept = [path for path in self.attempts() if (path / WEIGHTS).exists()]
+        if kept and (record := self.read_record()) is not None:
+            for attempt in kept:
+                if record.attempts and attempt_status(attempt).get("started") == record.attempts[-1].started:
+                    files.make_directory(self.weights)
+                    files.move(attempt / WEIGHTS, self.weights / WEIGHTS)
+                else:
+                    (attempt / WEIGHTS).unlink(missing_ok=True)
+        checkpoints.clear(self.checkpoints)
 
 
 def attempt_status(attempt: Path) -> dict[str, Any]:
@@ -205,6 +283,7 @@ class Study:
         """
         self.check()
         files.make_directory(self.path)
+        files.remove_leftovers(self.path)
         if not (self.path / STORE_FILE).exists():
             files.write_sealed(self.path / STORE_FILE, {"schema": SCHEMA_VERSION})
         files.make_directory(self.cells_path)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,17 @@ ABOUT = "about"  # one entry of metadata: the format keeps several in no particu
 SEALED = re.compile(r"[0-9a-f]{64} ")
 
 
-def write(path: Path, tensors: Mapping[str, torch.Tensor], about: Mapping[str, Any]) -> None:
+def write(
+    path: Path,
+    tensors: Mapping[str, torch.Tensor],
+    about: Mapping[str, Any],
+    *,
+    check_lease: Callable[[], None] = lambda: None,
+) -> None:
     """Write a state dict, atomically. Equal weights and facts give equal bytes.
+
+    Args:
+        check_lease: called before the file takes its place; what it raises leaves nothing behind.
 
     Raises:
         UserError: the disk is full, ….
@@ -32,7 +41,7 @@ def write(path: Path, tensors: Mapping[str, torch.Tensor], about: Mapping[str, A
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     files.make_directory(path.parent)
     text = canonical(dict(about))
-    files.write_bytes(path, save(whole, metadata={ABOUT: f"{_digest(text, whole)} {text}"}))
+    files.write_bytes(path, save(whole, metadata={ABOUT: f"{_digest(text, whole)} {text}"}), before=check_lease)
 
 
 def about(path: Path) -> dict[str, Any] | None:

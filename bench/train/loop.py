@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
+from bench.core.clock import running
 from bench.core.device import synchronise
 from bench.core.errors import Interrupted
 from bench.core.record import Horizon
@@ -46,6 +46,7 @@ class Trainer:
         folder: where checkpoints go. save_every: seconds between them, at least. on_step: called after every step.
         ranks: the processes that train together: each has a Trainer, and the first of them writes.
         content: a hash of the images; what was begun on others is not continued.
+        check_lease: called before a checkpoint is put in its place; raises where the cell is no longer ours.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Trainer:
         save_every: float = 20.0,
         ranks: Ranks = ONE_RANK,
         content: str = "",
+        check_lease: Callable[[], None] = lambda: None,
     ) -> None:
         self.model, self.batches, self.recipe, self.seed, self.device = model, batches, recipe, seed, device
         self.horizons, self.initialise = horizons, initialise
@@ -74,6 +76,7 @@ class Trainer:
         self.should_stop, self.log = should_stop, log
         self.on_step, self.save_every, self.ranks = on_step, save_every, ranks
         self.pause, self.content = save_every, content  # the first: seconds before the next checkpoint
+        self.check_lease = check_lease
         self.segments = schedule.segments(recipe, horizons)
         self.warmup = schedule.warmup_steps(recipe, horizons)
         self.total_work = sum(s.end - s.start for s in self.segments)
@@ -86,7 +89,7 @@ class Trainer:
         self.position = Position()
         self.trunk: dict[str, torch.Tensor] | None = None  # the trunk's state while a branch runs
         self.losses: list[torch.Tensor] = []
-        self._last_save = self._mark = time.perf_counter()
+        self._last_save = self._mark = running()
         self._seen_loss: float | None = None
         self._compiled = self.train_step is None or not self.train_step.compiles
 
@@ -122,7 +125,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint of everything needed to continue."""
-        started = time.perf_counter()
+        started = running()
         tensors = {f"live/{k}": v for k, v in self.state().items()}
         tensors |= {f"trunk/{k}": v for k, v in (self.trunk or {}).items()}
         if self.losses:
@@ -132,8 +135,8 @@ class Trainer:
         whose = {"ranks": self.ranks.size, "content": self.content, "cell": self.folder.parent.name}
         state = to_json(p) | whose | {"total_work": self.total_work}
         whole = Checkpoint(step=p.work, tensors=self.ranks.gather(tensors), state=state)
-        self.ranks.run_on_rank0(lambda: checkpoints.save(self.folder, whole))
-        self._last_save = time.perf_counter()
+        self.ranks.run_on_rank0(lambda: checkpoints.save(self.folder, whole, check_lease=self.check_lease))
+        self._last_save = running()
         seconds = self._last_save - started
         p.seconds["save"] += seconds
         self.pause = max(self.save_every, seconds / SAVING)
@@ -237,7 +240,7 @@ class Trainer:
         p = self.position
         self.model.train()
         self._compile(segment)
-        self._mark = time.perf_counter()
+        self._mark = running()
         while p.step < segment.end:
             faults.reach("training-step")
             self.step(segment)
@@ -248,7 +251,7 @@ class Trainer:
             if look:
                 self._count_time()  # before anything can be raised: what diverged took its time too
                 self._check_loss(segment)
-            due = time.perf_counter() - self._last_save > self.pause
+            due = running() - self._last_save > self.pause
             stop, due = self.ranks.agree(stop=self.should_stop(), save=due)
             if look or due or stop:
                 self._count_time()
@@ -257,12 +260,12 @@ class Trainer:
                     self.save()
                 if stop:
                     raise Interrupted(f"saved at step {p.work} of {self.total_work}")
-                self._mark = time.perf_counter()
+                self._mark = running()
 
     def _count_time(self) -> None:
         """Add the time since the mark to that of training, once the device has done its work."""
         synchronise(self.device)
-        now = time.perf_counter()
+        now = running()
         self.position.seconds["train"] += now - self._mark
         self.position.current_seconds += now - self._mark
         self._mark = now
@@ -273,11 +276,11 @@ class Trainer:
         if self._compiled or train_step is None or self.batches is None or p.step == segment.end:
             return
         self.log("compiling")
-        started, fitted = time.perf_counter(), train_step.micro_batch
+        started, fitted = running(), train_step.micro_batch
         train_step.rehearse(*self.batches(p.step))
         synchronise(self.device)
         self._compiled = True
-        p.seconds["wait"] += time.perf_counter() - started
+        p.seconds["wait"] += running() - started
         if train_step.micro_batch != fitted:
             self._note_micro_batch(train_step.micro_batch)
 
@@ -324,7 +327,7 @@ class Trainer:
         if any(row.images_seen == horizon for row in p.rows):
             return
         loss = torch.stack(self.losses).mean().item() if horizon and self.losses else None
-        started = time.perf_counter()
+        started = running()
         self._report(phase="evaluating")
         try:
             with label("evaluate"), self.average.applied():
@@ -332,7 +335,7 @@ class Trainer:
         except Interrupted:  # a task that takes long looks for signals too
             self.save()
             raise
-        p.seconds["evaluate"] += time.perf_counter() - started
+        p.seconds["evaluate"] += running() - started
         p.rows.append(row)
         faults.reach("after-evaluation")
         self.save()

@@ -34,6 +34,8 @@ class JobContext:
         log: writes one line to the attempt's log.
         data_root: where the user keeps data sets, or None.
         profile: write a torch.profiler trace of a few steps into the attempt's folder.
+        check_lease: called before a checkpoint or weights are written; raises `bench.store.lease.LeaseLost` where
+            another runner has taken the cell over.
         ranks: the processes that run this cell together. Only the first may write, and progress and log of the others
             go nowhere.
 
@@ -50,6 +52,7 @@ class JobContext:
     log: Callable[[str], None]
     data_root: Path | None = None
     profile: bool = False
+    check_lease: Callable[[], None] = lambda: None
     ranks: Ranks = ONE_RANK
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from torch import nn
 
 from bench.core import registry
+from bench.core.clock import running
 from bench.core.device import InBatches, is_out_of_memory
 from bench.core.record import Horizon, LearningCurve, MicroBatch, Operations, Result, Score, Seconds, Status
 from bench.core.seeds import stream
@@ -22,6 +22,7 @@ from bench.cost.trace import ACTIVE, WAIT, WARM_UP, Trace, label, profile
 from bench.data.load import check_shape, load
 from bench.execute.jobs._contract import JobContext, cost_facts, data_facts, execution, model_facts
 from bench.store import weights
+from bench.store.study import WEIGHTS
 from bench.tasks._contract import TaskContext, Unsuited
 from bench.tasks._features import extractor
 from bench.tasks._finetuner import FineTuner
@@ -43,11 +44,11 @@ def run(cell: Cell, context: JobContext) -> Result:
         Interrupted: a signal asked for a stop; everything is saved.
         UserError: the data are missing, the model does not fit the images, the disk is full.
     """
-    started = time.perf_counter()
+    started = running()
     memory.reset_peak(context.device)
     torch.set_num_threads(context.threads)
     job = context.ranks.run_on_all(lambda: TrainJob(cell, context))
-    waited = time.perf_counter() - started
+    waited = running() - started
     with profile(context.attempt / "trace", enabled=context.profile, device=context.device) as trace:
         trainer = job.trainer(on_step=job.traced(trace) if context.profile else trace.step)
         trainer.resume()
@@ -142,6 +143,7 @@ class TrainJob:
             on_step=on_step,
             ranks=self.ranks,
             content=self.train.content_hash,
+            check_lease=context.check_lease,
         )
 
     def traced(self, trace: Trace) -> Callable[[], None]:
@@ -166,9 +168,9 @@ class TrainJob:
         self._put_together()
 
         def read() -> Horizon:
-            started = time.perf_counter()
+            started = running()
             scores = tuple(self.scores())
-            evaluated = time.perf_counter() - started
+            evaluated = running() - started
             return self._horizon(horizon, position, evaluated, loss=loss, scores=scores)
 
         return self.ranks.run_on_rank0(read)
@@ -240,8 +242,10 @@ class TrainJob:
         facts = self._sizes | {"model": cell.model, "data": cell.data_name, "images_seen": cell.horizons[-1]}
         facts["model_options"] = dict(cell.model_options)
         self._put_together()
-        path = self.context.directory.weights / "final.safetensors"
-        self.ranks.run_on_rank0(lambda: weights.write(path, self.model.state_dict(), facts))
+        path = self.context.attempt / WEIGHTS
+        self.ranks.run_on_rank0(
+            lambda: weights.write(path, self.model.state_dict(), facts, check_lease=self.context.check_lease)
+        )
 
     # -- costs -----------------------------------------------------------------------------------------------------
 
