@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from pathlib import Path
 
@@ -17,9 +16,10 @@ from bench.data import cache as _cache
 from bench.store import checkpoints, grid, lease, records, weights
 from bench.store.checkpoints import Checkpoint
 from bench.store.study import SPEC_FIELDS, STATUS_FIELDS, STORE_FILE, CellDirectory, Study, state_of
+from tests.analysis._records import World
 
 TENSORS = {"a": torch.arange(40.0).reshape(5, 8), "b": torch.tensor(3), "c": torch.ones(3, dtype=torch.bfloat16)}
-RECORD = {key: {} for key in records.REQUIRED} | {"status": "complete", "suite": "s", "cell_id": "0", "horizons": [1.5]}
+RECORD = World().records()[0]
 
 
 def checkpoint(folder: Path) -> Path:
@@ -90,7 +90,7 @@ KINDS = {
     "weights": (write_weights, weights.about),
     "spec": (write_spec, lambda path: files.read_sealed(path, legacy_fields=SPEC_FIELDS)),
     "status": (write_status, lambda path: files.read_sealed(path, legacy_fields=STATUS_FIELDS)),
-    "lease": (write_lease, lambda path: files.read_sealed(path)),
+    "lease": (write_lease, files.read_sealed),
     "progress": (write_progress, read_progress),
     "cache": (write_cache, read_cache),
     **{
@@ -124,15 +124,18 @@ def test_every_flip_is_noticed(tmp_path, kind):
     read(path)
 
 
-def test_an_altered_lease_lives_by_its_heartbeat(tmp_path):
+def test_an_altered_lease_expires_as_one_of_another_machine_does(tmp_path, monkeypatch):
     """Neither is its holder robbed, whatever process the lease names now, nor is the cell locked for ever."""
+    clock = [0.0]
+    monkeypatch.setattr(lease, "running", lambda: clock[0])
     path = write_lease(tmp_path)
     whole = path.read_bytes()
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        assert lease.holder_is_alive(path)
-        os.utime(path, (0, 0))
-        assert not lease.holder_is_alive(path)
+        seen = lease._look(path)
+        assert not lease._is_dead(path, seen)
+        clock[0] += lease.EXPIRES_AFTER + 1
+        assert lease._is_dead(path, seen)
 
 
 def test_a_damaged_spec_is_kept_beside_a_new_one(tmp_path):
@@ -162,4 +165,4 @@ def test_a_damaged_status_does_not_hide_the_other_attempts(tmp_path):
         write_status(directory.new_attempt())
     first = directory.attempts()[0] / "status.json"
     first.write_bytes(first.read_bytes().replace(b"complete", b"complfte"))
-    assert [a["outcome"] for a in directory.attempt_log()] == ["unknown", "complete"]
+    assert [attempt.outcome for attempt in directory.attempt_log()] == ["unknown", "complete"]

@@ -1,10 +1,11 @@
-"""One runner per cell; a dead runner's lease is taken over at once on this machine, later on another."""
+"""One runner per cell; a dead one's lease is taken over at once on this machine, later on another; who lost it is quiet."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,18 +16,30 @@ from bench.core import files
 from bench.core.errors import UserError
 from bench.store import lease
 
+needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
+ELSEWHERE = json.dumps({"machine": "elsewhere", "pid": 1, "started": None})
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The watcher's own clock, to be set forward."""
+    now = [0.0]
+    monkeypatch.setattr(lease, "running", lambda: now[0])
+    monkeypatch.setattr(lease, "_watched", {})
+    return now
+
 
 def test_two_claimants_one_wins(tmp_path):
     path = tmp_path / "lease.json"
     with lease.claim(path) as first, lease.claim(path) as second:
-        assert (first, second) == (True, False)
+        assert first is not None and second is None
     assert not path.exists()
 
 
 def test_many_claimants_at_once_one_wins(tmp_path):
     script = (
         "import sys; from pathlib import Path; from bench.store.lease import claim\n"
-        "with claim(Path(sys.argv[1])) as mine: print(int(mine), flush=True); sys.stdin.read()"
+        "with claim(Path(sys.argv[1])) as mine: print(int(mine is not None), flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "lease.json")]
     claimants = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(6)]
@@ -44,12 +57,12 @@ def test_a_killed_runner_loses_its_lease(tmp_path):
     )
     subprocess.run([sys.executable, "-c", script, str(path)], check=True)
     assert path.exists()
-    assert not lease.holder_is_alive(path)
+    assert lease.holder(path) is None
     with lease.claim(path) as mine:
         assert mine
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
+@needs_proc
 def test_a_killed_runner_that_its_parent_has_not_asked_after_holds_nothing(tmp_path):
     """A run asks after its workers when all have ended: until then, one that was killed is still listed."""
     path = tmp_path / "lease.json"
@@ -61,79 +74,132 @@ def test_a_killed_runner_that_its_parent_has_not_asked_after_holds_nothing(tmp_p
         assert killed.stdout.read() == b""  # ended, and not waited for
         os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)
         os.kill(killed.pid, 0)  # there still, in name
-        assert path.exists() and not lease.holder_is_alive(path)
+        assert path.exists() and lease.holder(path) is None and lease._is_dead(path, lease._look(path))
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
+@needs_proc
 def test_a_reused_process_number_is_not_the_holder(tmp_path):
     path = tmp_path / "lease.json"
     with lease.claim(path):
-        content = files.read_sealed(path)
-        files.write_sealed(path, content | {"started": "1"})
-        assert not lease.holder_is_alive(path)
+        files.write_sealed(path, files.read_sealed(path) | {"started": "1"})
+        assert lease.holder(path) is None and lease._is_dead(path, lease._look(path))
 
 
-def test_a_lease_of_another_machine_lives_by_its_heartbeat(tmp_path):
+@needs_proc
+def test_a_stopped_holder_keeps_its_lease_and_is_shown_as_stopped(tmp_path):
     path = tmp_path / "lease.json"
-    path.write_text(json.dumps({"machine": "elsewhere", "pid": 1, "started": None}))
-    assert lease.holder_is_alive(path)
-    old = time.time() - lease.EXPIRES_AFTER - 1
-    os.utime(path, (old, old))
-    assert not lease.holder_is_alive(path)
+    script = (
+        "import sys; from pathlib import Path; from bench.store import lease\n"
+        "lease._acquire(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", script, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as it:
+        it.stdout.readline()
+        assert lease.holder(path).pid == it.pid and not lease.holder(path).stopped
+        it.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, it.pid, os.WSTOPPED | os.WNOWAIT)
+        assert lease.holder(path).stopped and "stopped" in str(lease.holder(path))
+        assert not lease._is_dead(path, lease._look(path)) and lease._acquire(path) is None
+        it.kill()
+
+
+@pytest.mark.parametrize("text", [ELSEWHERE, "torn"])
+@pytest.mark.parametrize("ahead", [0, -3700, -95, 95, 3000, 7 * 86_400])
+def test_a_lease_of_another_machine_expires_by_the_watchers_clock_alone(tmp_path, clock, text, ahead):
+    """Whatever the time of its heartbeats says: the clocks of two machines differ, and are set."""
+    path = tmp_path / "lease.json"
+    path.write_text(text)
+    for beat in range(3):
+        os.utime(path, (time.time() + ahead + beat,) * 2)
+        assert lease._acquire(path) is None
+        clock[0] += lease.EXPIRES_AFTER  # it has not been unchanged for longer
+        assert lease._acquire(path) is None
+    clock[0] += 1
+    assert lease._acquire(path) is not None
 
 
 @pytest.mark.parametrize("claimed", [{"pid": 0}, {"pid": -1}, {"pid": 2**40}, {"pid": "1"}, {}], ids=str)
-def test_what_is_no_process_holds_no_lease_for_ever(tmp_path, claimed):
+def test_what_is_no_process_holds_no_lease_for_ever(tmp_path, clock, claimed):
     """Number -1 is every process, to the kernel: such a lease would never be free."""
     path = tmp_path / "lease.json"
     files.write_sealed(path, {"machine": lease._machine(), "started": None, **claimed})
-    os.utime(path, (0, 0))
-    assert not lease.holder_is_alive(path)
-
-
-@pytest.mark.parametrize("text", [json.dumps({"machine": "elsewhere", "pid": 1, "started": None}), "torn"])
-def test_a_heartbeat_of_next_week_is_none(tmp_path, text):
-    """A clock that was wrong for a while: the cell would be held until that time comes."""
-    path = tmp_path / "lease.json"
-    path.write_text(text)
-    for ahead, alive in ((0, True), (lease.AHEAD / 2, True), (7 * 86_400, False)):
-        os.utime(path, (time.time() + ahead,) * 2)
-        assert lease.holder_is_alive(path) == alive
-
-
-ELSEWHERE = json.dumps({"machine": "elsewhere", "pid": 1, "started": None})
-
-
-def expired(path):
-    path.write_text(ELSEWHERE)
-    os.utime(path, (0, 0))
+    lease._acquire(path)
+    clock[0] += lease.EXPIRES_AFTER + 1
+    assert lease._acquire(path) is not None or lease.holder(path).pid == os.getpid()
 
 
 def test_a_claimant_that_was_slow_does_not_take_the_lease_that_another_has_just_got(tmp_path, monkeypatch):
+    """With locks, nobody else comes near; without, what was moved by mistake is put back."""
     path = tmp_path / "lease.json"
-    expired(path)
-    looked = lease.holder_is_alive
+    monkeypatch.setattr(lease, "_locked", lambda *_: True)
+    path.write_text(ELSEWHERE)
+    monkeypatch.setattr(lease, "EXPIRES_AFTER", -1.0)
+    monkeypatch.setattr(lease, "_watched", {path: (lease._look(path), 0.0)})
+    remove, other = lease._remove, []
 
-    def slow(path):
+    def slow(path, seen):
         """Finds the holder dead; and before it does anything about it, another claimant has its turn."""
-        alive = looked(path)
-        monkeypatch.setattr(lease, "holder_is_alive", looked)
-        other.append(subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True).stdout)
-        return alive
+        monkeypatch.setattr(lease, "_remove", remove)
+        other.append(lease._acquire(path))
+        return remove(path, seen)
 
-    other: list[str] = []
-    script = (
-        "import sys; from pathlib import Path; from bench.store import lease\nprint(lease._acquire(Path(sys.argv[1])))"
-    )
-    monkeypatch.setattr(lease, "holder_is_alive", slow)
-    assert [lease._acquire(path), other[0].strip() == "True"].count(True) == 1
-    assert os.listdir(tmp_path) == ["lease.json"]
+    monkeypatch.setattr(lease, "_remove", slow)
+    assert lease._acquire(path) is None and other[0] is not None
+    assert path.read_bytes() == other[0] and os.listdir(tmp_path) == ["lease.json"]
+
+
+@pytest.mark.parametrize("locks", [True, False])
+def test_a_holder_that_lost_its_lease_notices_before_it_writes(tmp_path, monkeypatch, locks):
+    path = tmp_path / "lease.json"
+    if not locks:
+        monkeypatch.setattr(lease, "_locked", lambda *_: True)
+    with lease.claim(path) as mine:
+        mine.check()
+        path.write_text(ELSEWHERE)
+        with pytest.raises(lease.LeaseLost, match="another runner"):
+            mine.check()
+        path.unlink()
+        with pytest.raises(lease.LeaseLost):
+            mine.check()
+
+
+def test_a_release_that_is_slow_does_not_remove_the_next_holders_lease(tmp_path, monkeypatch):
+    path = tmp_path / "lease.json"
+    with lease.claim(path):
+        look, looks = lease._look, []
+
+        def paused(seen_path):
+            seen = look(seen_path)
+            if seen_path == path and not looks:  # between the look and the removal
+                looks.append(seen)
+                path.unlink()
+                path.write_text(ELSEWHERE)
+            return seen
+
+        monkeypatch.setattr(lease, "_look", paused)
+    assert path.read_text() == ELSEWHERE
+
+
+def test_a_heartbeat_moves_a_lease_of_ones_own_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "HEARTBEAT", 0.01)
+    path = tmp_path / "lease.json"
+    with lease.claim(path):
+        os.utime(path, (0, 0))
+        deadline = time.monotonic() + 30
+        while path.stat().st_mtime == 0 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert path.stat().st_mtime > 0
+        path.unlink()
+        path.write_text(ELSEWHERE)
+        os.utime(path, (0, 0))
+        time.sleep(0.1)
+        assert path.stat().st_mtime == 0
 
 
 def test_who_was_taken_for_dead_leaves_the_new_holder_alone(tmp_path):
     path = tmp_path / "lease.json"
     with lease.claim(path) as mine:
-        assert mine
+        assert mine is not None
         path.write_text(ELSEWHERE)
     assert path.read_text() == ELSEWHERE
 
