@@ -1,4 +1,4 @@
-"""One runner per cell; a dead one's lease is taken over at once on this machine, later on another; who lost it is quiet."""
+"""One runner per cell; a dead one's lease is taken over at once on this machine, later on another, and then fenced."""
 
 from __future__ import annotations
 

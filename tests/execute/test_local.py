@@ -1,0 +1,247 @@
+"""What cannot be run is tried once, said once, counted by cells and never passed over; what hangs can be ended."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from bench.core.environment import now
+from bench.core.errors import EXIT_FAILED, EXIT_OK, Interrupted, UserError
+from bench.core.spec import Cell
+from bench.execute import local, worker
+from bench.plan import console
+from bench.plan.plan import Plan, PlannedCell
+from bench.store import lease
+from bench.store.study import CellDirectory, Study, state_of
+from tests.conftest import PROJECT
+
+HOPELESS = [Cell(model="ViT-pico/14", data="glyphs", image_size=14, horizons=(0, 64), seed=seed) for seed in (0, 1)]
+
+
+def plan_of(cells, store, *, seconds=1.0):
+    planned = tuple(
+        PlannedCell(cell=cell, name=cell.readable_name, state="missing", fraction=0.0, images=64, seconds=seconds)
+        for cell in cells
+    )
+    return Plan(suite="test", scale="cpu", store=store, cells=planned, device="cpu", workers=1, threads=1, ranks=1,
+                rates={}, sizes={})  # fmt: skip
+
+
+def work(store, *, since, cells=HOPELESS, stop=lambda: False):
+    options = SimpleNamespace(device="cpu", threads=1, data_root=None, profile=False, since=since)
+    return worker.Worker(Study(store), list(cells), suite="test", options=options, stop=stop).run()
+
+
+def test_another_worker_of_the_run_leaves_it_alone_and_the_next_run_tries_again(tmp_path, capsys):
+    study = Study(tmp_path)
+    study.create()
+    began = now()
+    assert work(tmp_path, since=began) == EXIT_FAILED
+    assert work(tmp_path, since=began) == EXIT_OK  # a second worker, at the end of its list
+    assert [len(study.cell(cell).attempts()) for cell in HOPELESS] == [1, 1]
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [event["event"] for event in events].count("failed") == 2
+    state, _, note = state_of(study.cell(HOPELESS[0]))  # what bench.status shows
+    assert state == "failed" and "28x28" in note and "14x14" in note
+    assert work(tmp_path, since="9999") == EXIT_FAILED  # a later run: the user may have mended it
+    assert [len(study.cell(cell).attempts()) for cell in HOPELESS] == [2, 2]
+    assert [attempt.outcome for attempt in study.cell(HOPELESS[0]).attempt_log()] == ["failed", "failed"]
+
+
+def test_failed_cells_are_counted_once_and_are_not_waited_for(tmp_path, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
+    plan = plan_of(HOPELESS, tmp_path, seconds=1e9)
+    shown = console.Progress(plan, Console(file=io.StringIO(), width=200))
+    clock[0] = 1.0
+    reason = "No such folder.\n  Create it."
+    for number in (0, 1):
+        for cell in plan.cells:
+            shown.event(number, {"event": "failed", "cell": cell.name, "reason": reason})
+    said = shown.console.file.getvalue()
+    assert said.count("No such folder.") == 1 and "0 of 2 cells, 2 failed" in said and "3 failed" not in said
+    assert shown.left() == 0.0 and "years left" not in said.splitlines()[-1]
+
+
+def test_equal_reasons_are_said_once_with_the_number_of_cells():
+    failures = [local.Failure(f"cell-{number}", "No such folder.\n  Create it.") for number in range(4)]
+    lines = console.by_reason([*failures, local.Failure("other", "Too large.")])
+    assert lines == ["4 cells (cell-0, cell-1, …): No such folder.\n  Create it.", "other: Too large."]
+    notes = tuple(replace(cell, note="same") for cell in plan_of(HOPELESS, "").cells)
+    assert sum("same" in line for line in console.plan_summary(replace(plan_of(HOPELESS, ""), cells=notes))) == 1
+
+
+@pytest.mark.parametrize("error, raised", [
+    (BrokenPipeError, Interrupted), (SystemExit, Interrupted), (RuntimeError, RuntimeError),
+])
+def test_workers_are_asked_to_save_when_the_display_fails(error, raised, tmp_path, monkeypatch):
+    asked = []
+
+    class Pool:
+        def __init__(self, *_, **__):
+            self.processes, self.interrupted, self.events, self.complaints = [None], False, local.queue.Queue(), []
+            self.events.put((0, {"event": "start", "cell": "a"}))
+
+        def stop(self):
+            asked.append("stop")
+
+        def finish(self, **_):
+            asked.append("finish")
+            return []
+
+    def closed(*_):
+        raise error
+
+    monkeypatch.setattr(local, "Pool", Pool)
+    with pytest.raises(raised):
+        local.run(plan_of(HOPELESS, tmp_path), on_event=closed, tick=lambda: None)
+    assert asked[:2] == ["stop", "finish"]
+
+
+def run(store, *, cells=HOPELESS[:1], tick=lambda: None):
+    """(what `local.run` returned or raised, the notices that it gave)."""
+    notices = []
+
+    def on_event(_, event):
+        notices.extend([event["message"]] if event["event"] == "notice" else [])
+
+    try:
+        return local.run(plan_of(cells, store), on_event=on_event, tick=tick), notices
+    except (UserError, Interrupted) as error:
+        return error, notices
+
+
+def start_instead(monkeypatch, folder, script):
+    """Have another program run in place of Python, with a worker's arguments."""
+    (folder / "program").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "program").chmod(0o755)
+    monkeypatch.setattr(local.sys, "executable", str(folder / "program"))
+
+
+def test_a_worker_that_crashes_where_it_begins_is_told_of(tmp_path, monkeypatch):
+    """Python's exit code for it is 1."""
+    (tmp_path / "torch.py").write_text("raise ImportError('libtorch_cpu.so: cannot open shared object file')")
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{PROJECT}"}
+    monkeypatch.setattr(local, "child_environment", lambda _: environment)
+    error, notices = run(tmp_path / "store")
+    assert isinstance(error, UserError) and error.what == "ImportError: libtorch_cpu.so: cannot open shared object file"
+    assert "same command" in error.fix and notices == [error.what]
+
+
+@pytest.mark.parametrize("script, words", [
+    ("exit 0", "no worker said why"), ("exit 3", "no worker said why"), ("exit 1", "exit code 1"),
+    ("echo 'error: The disk is full: /x' >&2; exit 2", "The disk is full: /x"), ("kill -9 $$", "killed by SIGKILL"),
+])  # fmt: skip
+def test_cells_that_were_not_done_are_never_passed_over(tmp_path, monkeypatch, script, words):
+    start_instead(monkeypatch, tmp_path, script)
+    error, _ = run(tmp_path / "store")
+    assert isinstance(error, UserError) and words in error.what
+
+
+HANGS = """trap '' TERM
+echo '{"event": "start", "cell": "a"}'
+sleep 600 & wait; sleep 600"""
+
+
+@pytest.mark.parametrize("patience, signals", [(0.5, 1), (600.0, 2)])
+def test_a_worker_that_hangs_is_ended_and_nobody_claims_that_it_saved(tmp_path, monkeypatch, patience, signals):
+    """After a deadline, or at once by a second signal."""
+    monkeypatch.setattr(local, "STOP_PATIENCE", patience)
+    monkeypatch.setattr(local, "SECOND", 0.1)
+    start_instead(monkeypatch, tmp_path, HANGS)
+    times = [time.monotonic() + 0.5 + number for number in range(signals)]
+
+    def tick():
+        if times and time.monotonic() > times[0]:
+            times.pop(0)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    error, notices = run(tmp_path / "store", tick=tick)
+    assert isinstance(error, Interrupted) and "a ended without saving" in str(error)
+    assert any("Another signal" in notice for notice in notices)
+    assert not list((tmp_path / "store").glob(".*.tmp"))
+
+
+def test_what_a_killed_run_left_for_its_workers_goes_with_the_next(tmp_path):
+    store = tmp_path / "store"
+    script = (
+        "import os, sys; from pathlib import Path; from bench.core import files\n"
+        "with files.temporary_file(Path(sys.argv[1]) / 'run.cells.json'): os.kill(os.getpid(), 9)"
+    )
+    store.mkdir()
+    subprocess.run([sys.executable, "-c", script, str(store)], cwd=PROJECT)
+    assert len(list(store.glob(".*.tmp"))) == 1
+    Study(store).create()
+    assert not list(store.glob(".*.tmp"))
+
+
+def test_a_damaged_record_that_cannot_be_set_aside_is_a_failure(tmp_path, monkeypatch, capsys):
+    study = Study(tmp_path)
+    study.create()
+    directory = study.cell(HOPELESS[0])
+    directory.path.mkdir()
+    directory.record.write_text("{")
+    replace = os.replace
+
+    def refuse(source, target):
+        if str(source).endswith("record.json"):
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    assert work(tmp_path, since=now(), cells=HOPELESS[:1]) == EXIT_FAILED
+    event = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert event["event"] == "failed" and "cannot be set aside" in event["reason"]
+
+
+def test_a_log_that_cannot_be_written_ends_nothing(tmp_path, monkeypatch, capsys):
+    attempt = worker.RunningAttempt(CellDirectory(tmp_path), lease=None)
+    (attempt.path / "log.txt").mkdir()
+    for _ in range(2):
+        attempt.log("a line")
+    assert capsys.readouterr().out.count("log.txt") == 1
+
+
+def test_a_run_that_waits_says_who_holds_the_cell_and_since_when(tmp_path, monkeypatch, capsys):
+    study = Study(tmp_path)
+    study.create()
+    directory = study.cell(HOPELESS[0])
+    directory.path.mkdir()
+    looks = iter(range(3 * worker.SILENT))
+    monkeypatch.setattr(worker, "WAIT_FOR_OTHERS", 0.0)
+    with lease.claim(directory.lease):
+        work(tmp_path, since=now(), cells=HOPELESS[:1], stop=lambda: next(looks, None) is None)
+    (said,) = [json.loads(line)["message"] for line in capsys.readouterr().out.splitlines()]
+    assert directory.path.name in said and f"process {os.getpid()} of this machine since 20" in said
+
+
+VERB = """
+import sys
+from bench.core.errors import command
+@command
+def main(argv=None):
+    print("said")
+    return 0
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("buffering", ["-u", "-s"])
+def test_a_verb_whose_output_is_closed_ends_quietly(buffering):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, buffering, "-c", VERB], stdout=writer, stderr=subprocess.PIPE, text=True,
+                          cwd=PROJECT)  # fmt: skip
+    os.close(writer)
+    assert done.returncode == EXIT_OK and not done.stderr
