@@ -128,7 +128,8 @@ def test_ranks_that_cannot_share_a_batch_are_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     "codes, expected",
     [
-        ((130,), EXIT_INTERRUPTED), ((1,), EXIT_FAILED), ((2, 130), EXIT_INTERRUPTED), ((2, 1), EXIT_USAGE),
+        ((130,), EXIT_INTERRUPTED), ((3,), EXIT_FAILED), ((2, 130), EXIT_INTERRUPTED), ((2, 3), EXIT_USAGE),
+        ((1,), torchrun.EXIT_CRASHED), ((1, 3), torchrun.EXIT_CRASHED), ((2, 1), EXIT_USAGE),
         ((75,), EXIT_RETRY), ((2, -9, 75), EXIT_RETRY), ((130, 75), EXIT_INTERRUPTED),
     ],
 )
