@@ -10,7 +10,7 @@ from bench import run
 from bench.core.spec import Cell
 from bench.cost.peaks import Peak
 from bench.plan import calibrate, console, estimate
-from tests.e2e.test_failures import plan_of
+from tests.execute.test_local import plan_of
 
 CELL = Cell(model="ViT-pico/14", data="jft-300m", horizons=(0, 64_000))
 

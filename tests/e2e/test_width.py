@@ -12,7 +12,7 @@ from bench.core.spec import Cell
 from bench.data import __main__ as data
 from bench.plan import console as views
 from bench.report import build as report
-from tests.e2e.test_failures import plan_of
+from tests.execute.test_local import plan_of
 
 MODELS = ("R8x0.125-s2", "R8x0.25-s2")
 
