@@ -33,7 +33,7 @@ READ = ("schema", "status", "reason", "directory", "digest")
 FIELD = re.compile(rb'^[{]?"(\w+)":(.*)', re.MULTILINE)
 """Fields of a record and their values, as `to_bytes` writes them: one to a line."""
 
-LONG_INTEGER = re.compile(rb":\d{19}")
+LONG_INTEGER = re.compile(rb"[\s:,[-]\d{19}")
 MEND = "Run the study again: the cell is repeated and the damaged file is kept beside it."
 
 

@@ -156,6 +156,16 @@ class World:
                          reason="the loss was not a number from step 120 on")  # fmt: skip
 
 
+def blank(cell: Cell, **fields: Any) -> Record:
+    """A record of `cell` that holds no more than it must, and `fields`."""
+    given: dict[str, Any] = {
+        "suite": "synthetic", "cell_id": "0123456789", "directory": "x", "revisions": {}, "status": "complete",
+        "model": ModelFacts(name=cell.model), "data": DataFacts(name=cell.data), "execution": Execution(device="cpu"),
+        "cost": Cost(), "environment": Environment(),
+    }  # fmt: skip
+    return Record(cell=cell, **given | fields)
+
+
 def both(paper: float) -> Operations:
     return Operations(dense=paper * 1.02, paper=paper)
 

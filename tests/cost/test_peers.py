@@ -12,7 +12,9 @@ from scipy import stats
 from bench.analysis import evidence, peers
 from bench.analysis.study_data import Records
 from bench.core import registry
+from bench.core.record import ContenderResult, Environment, Execution, ModelFacts, PeersResult
 from bench.core.spec import Cell, Recipe, to_json
+from bench.cost.timing import spread
 from bench.execute.jobs import peers as job
 from bench.execute.jobs._contract import JobContext
 from bench.execute.peers import builders, contenders
@@ -21,6 +23,7 @@ from bench.report.figures import peers as figure
 from bench.store.study import Study
 from bench.suites import peers as suite
 from bench.suites._contract import SuiteOptions
+from tests.analysis._records import blank
 
 CELL = Cell(
     model="ViT-pico/14", data="fashion-mnist", num_images=64, image_size=28, channels=3, job="peers",
@@ -31,23 +34,22 @@ CELL = Cell(
 def record(**windows):
     """A record of a race in which these contenders had these windows."""
     entrants = [
-        {
-            "name": name.replace("_", ", "), "package": None if name == "this project" else "timm", "left_out": None,
-            "windows": values, "images_per_second": {"median": float(np.median(values)), "q1": 1.0, "q3": 1.0},
-            "share_of_peak": 0.5, "losses": [2.0, 1.0], "same_function": True, "dtype": "float32",
-        }
+        ContenderResult(
+            name=name.replace("_", ", "), package=None if name == "this project" else "timm", left_out=None,
+            windows=tuple(values), images_per_second=spread(values), share_of_peak=0.5, losses=(2.0, 1.0),
+            same_function=True, dtype="float32",
+        )
         for name, values in windows.items()
     ]  # fmt: skip
-    entrants.append({
-        "name": "torchvision, defaults", "package": "torchvision", "left_out": "not installed: pip install torchvision",
-        "windows": [], "images_per_second": {"median": None, "q1": None, "q3": None}, "share_of_peak": None,
-    })  # fmt: skip
-    return {
-        "directory": "x", "status": "complete", "reason": None, "cell_id": "x", "cell": to_json(CELL), "horizons": [],
-        "model": {"name": CELL.model, "family": "ViT", "params": 10}, "env": {"torch": "2", "commit": "c"},
-        "peers": {"contenders": entrants, "batch": 8, "peaks": {}},
-        "cost": {"device": "cpu", "threads": 2, "seconds": {"total": 1.0}}, "peak_source": "measured",
-    }  # fmt: skip
+    entrants.append(ContenderResult(
+        name="torchvision, defaults", package="torchvision", left_out="not installed: pip install torchvision",
+        windows=(), images_per_second=spread([]),
+    ))  # fmt: skip
+    return blank(
+        CELL, peers=PeersResult(revision=1, batch=8, window_seconds=1.0, peaks={}, contenders=tuple(entrants)),
+        model=ModelFacts(name=CELL.model, family="ViT", params=10), execution=Execution(device="cpu", threads=2),
+        environment=Environment(torch="2", commit="c"),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("package", contenders.LIBRARIES)
@@ -148,12 +150,12 @@ def test_a_race_of_real_processes_does_the_same_work_in_each(tmp_path, monkeypat
         should_stop=lambda: False, log=lambda _: None,
     )  # fmt: skip
     cell = dataclasses.replace(CELL, model="ViT-b/14", model_options=(("gelu", "exact"), ("depth", 1)))
-    body = job.run(cell, context)
-    assert body["status"] == "complete"
-    ours, theirs, pair, absent = body["peers"]["contenders"]
-    assert absent["left_out"] == "not installed: pip install it"
-    assert len(ours["windows"]) == len(theirs["windows"]) == 2
-    assert len(set(ours["losses"])) == len(ours["losses"]) == 5
-    assert pair["losses"] == ours["losses"] and len(pair["windows"]) == 2
-    assert ours["losses"] == pytest.approx(theirs["losses"], rel=peers.SAME_LOSS)
-    json.dumps(body)
+    result = job.run(cell, context)
+    assert result.status == "complete"
+    ours, theirs, pair, absent = result.peers.contenders
+    assert absent.left_out == "not installed: pip install it"
+    assert len(ours.windows) == len(theirs.windows) == 2
+    assert len(set(ours.losses)) == len(ours.losses) == 5
+    assert pair.losses == ours.losses and len(pair.windows) == 2
+    assert ours.losses == pytest.approx(theirs.losses, rel=peers.SAME_LOSS)
+    json.dumps(to_json(result))

@@ -13,8 +13,9 @@ import torch
 from bench.core import registry
 from bench.core.device import is_out_of_memory
 from bench.core.errors import Interrupted, UserError
+from bench.core.record import Spread
 from bench.core.registry import revisions_of
-from bench.core.spec import Cell, Recipe, cell_id
+from bench.core.spec import Cell, Recipe, cell_id, to_json
 from bench.cost import timing as speed
 from bench.cost.timing import CPU_PACE, OutOfMemory, Pace, Workload
 from bench.execute.jobs import speed as job
@@ -55,9 +56,9 @@ def test_a_window_holds_many_calls_and_the_first_call_is_apart() -> None:
 
 def test_spread_of_windows() -> None:
     found = speed.spread([5.0, 1.0, 3.0, 2.0, 4.0])
-    assert found == {"median": 3.0, "q1": 2.0, "q3": 4.0, "min": 1.0, "max": 5.0, "n": 5}
-    assert speed.spread([])["median"] is None
-    assert speed.spread([2.0])["q1"] == 2.0
+    assert found == Spread(median=3.0, q1=2.0, q3=4.0, min=1.0, max=5.0, n=5)
+    assert speed.spread([]).median is None
+    assert speed.spread([2.0]).q1 == 2.0
 
 
 def test_latency_percentiles_are_of_single_calls() -> None:
@@ -161,23 +162,23 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_job_measures_everything(tmp_path: Path, quick: None) -> None:
-    body = job.run(cell(), context(tmp_path))
-    json.dumps(body, allow_nan=False)
-    found = body["speed"]
-    assert body["status"] == "complete" and body["horizons"] == []
-    assert found["inference"]["images_per_second"]["n"] == QUICK.windows
-    rates = [entry["images_per_second"]["median"] for entry in found["batches"]]
-    assert found["inference"]["images_per_second"]["median"] == max(rate for rate in rates if rate is not None)
-    assert found["inference"]["limit"] and found["compiled"] is None
-    assert found["training"]["images_per_second"]["n"] == QUICK.windows
-    assert found["latency"]["batch"] == 1 and found["reference"]["model"] == "ViT-nano/7"
-    largest = found["largest_batch"]
-    assert largest["predicted"]["inference"] > largest["predicted"]["training"] > 0 and largest["found"] is None
-    for key in ("device", "threads", "dtype", "windows", "allow_tf32", "load_before"):
-        assert key in found["environment"]
-    assert found["inference"]["utilisation"] > 0
-    assert body["peak_source"].startswith("measured")
-    assert body["cost"]["seconds"]["total"] > 0
+    result = job.run(cell(), context(tmp_path))
+    json.dumps(to_json(result), allow_nan=False)
+    found = result.speed
+    assert result.status == "complete" and result.horizons == () and found is not None
+    assert found.inference.images_per_second.n == QUICK.windows
+    rates = [entry.images_per_second.median for entry in found.batches]
+    assert found.inference.images_per_second.median == max(rate for rate in rates if rate is not None)
+    assert found.inference.limit and found.compiled is None
+    assert found.training.images_per_second.n == QUICK.windows
+    assert found.latency.batch == 1 and found.reference.model == "ViT-nano/7"
+    largest = found.largest_batch
+    assert largest.inference > largest.training > 0 and largest.found_inference is None
+    assert found.conditions.device and found.conditions.windows == QUICK.windows
+    assert result.execution.threads == 1 and result.execution.dtype
+    assert found.inference.utilisation > 0
+    assert result.cost.peak_source.startswith("measured")
+    assert result.cost.seconds.total > 0
 
 
 def test_a_model_that_does_not_fit_is_a_result(tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,9 +186,9 @@ def test_a_model_that_does_not_fit_is_a_result(tmp_path: Path, quick: None, monk
         return [], "out of memory at batch 1"
 
     monkeypatch.setattr(speed, "scan_batches", none)
-    body = job.run(cell(), context(tmp_path))
-    assert body["status"] == "oom" and "does not fit" in body["reason"]
-    assert body["speed"]["environment"]["threads"] == 1
+    result = job.run(cell(), context(tmp_path))
+    assert result.status == "oom" and "does not fit" in result.reason
+    assert result.speed.conditions.device and result.speed.inference is None
 
 
 def test_training_that_does_not_fit_leaves_inference(
@@ -196,8 +197,8 @@ def test_training_that_does_not_fit_leaves_inference(
     from bench.execute.workloads import Subject
 
     monkeypatch.setattr(Subject, "training", lambda self, model, batch: full_above(1)(max(2, batch)))
-    body = job.run(cell(), context(tmp_path))
-    assert body["status"] == "complete" and body["speed"]["training"] is None
+    result = job.run(cell(), context(tmp_path))
+    assert result.status == "complete" and result.speed.training is None
 
 
 def test_a_signal_stops_it(tmp_path: Path, quick: None) -> None:

@@ -2,46 +2,62 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bench.analysis import evidence
 from bench.analysis.study_data import Records
-from bench.core.spec import Cell, to_json
+from bench.core.record import (
+    Conditions,
+    Environment,
+    Execution,
+    LargestBatch,
+    Latency,
+    ModelFacts,
+    Record,
+    Reference,
+    SpeedResult,
+    Throughput,
+)
+from bench.core.spec import Cell
+from bench.cost.timing import spread
 from bench.report.figures import throughput
 from bench.report.figures._contract import NothingToDraw, render
+from tests.analysis._records import blank
+
+
+def throughput_of(batch: int, rates: list[float], **more: Any) -> Throughput:
+    return Throughput(batch=batch, images_per_second=spread(rates), windows=tuple(rates), calls_per_window=1, **more)
 
 
 def record(
     model: str, family: str, size: int, rates: list[float] | None, *, found: int | None = None, seed: int = 0
-) -> dict[str, Any]:
-    middle = sorted(rates)[len(rates) // 2] if rates else None
-    speed: dict[str, Any] = {"environment": {"device": "cpu X", "threads": 2, "dtype": "float32"}}
+) -> Record:
+    conditions = Conditions(device="cpu X", float32_matmul_precision="highest", allow_tf32=False, windows=3,
+                            cudnn_benchmark=False, window_seconds=0.1, slowest_call_seconds=1.0)  # fmt: skip
+    speed = SpeedResult(revision=1, conditions=conditions)
     if rates:
-        speed |= {
-            "inference": {"images_per_second": {"median": middle}, "windows": rates, "batch": 8, "utilisation": 0.4},
-            "latency": {"p50_ms": 3.0},
-            "reference": {"images_per_second": {"median": 100.0 + size}},
-            "largest_batch": {"predicted": {"inference": 5000, "training": 100}, "budget_bytes": 16 * 2**30,
-                              "found": {"inference": found} if found else None},
-        }  # fmt: skip
-    return {
-        "directory": f"{model}-{size}-{seed}",
-        "status": "complete" if rates else "oom",
-        "reason": None,
-        "cell_id": f"{model}{size}{seed}",
-        "cell": to_json(Cell(model=model, image_size=size, data="noise", seed=seed, job="speed")),
-        "model": {"name": model, "family": family, "params": 10},
-        "horizons": [],
-        "speed": speed,
-        "cost": {"device": "cpu", "threads": 2, "seconds": {"total": 1.0}},
-        "env": {"torch": "2", "commit": "c"},
-        "peak_source": "measured",
-    }
+        speed = replace(
+            speed,
+            inference=throughput_of(8, rates, utilisation=0.4),
+            latency=Latency(batch=1, p50_ms=3.0, p90_ms=3.5, p99_ms=None, min_ms=2.0, max_ms=4.0, n=20),
+            reference=Reference(model="ViT-nano/7", image_size=28, channels=1, num_classes=10,
+                                throughput=throughput_of(64, [100.0 + size])),
+            largest_batch=LargestBatch(inference=5000, training=100, budget_bytes=16 * 2**30, how="from shapes",
+                                       found_inference=found),
+        )  # fmt: skip
+    return blank(
+        Cell(model=model, image_size=size, data="noise", seed=seed, job="speed"),
+        directory=f"{model}-{size}-{seed}", status="complete" if rates else "oom", speed=speed,
+        model=ModelFacts(name=model, family=family, params=10),
+        execution=Execution(device="cpu", threads=2, dtype="float32"),
+        environment=Environment(torch="2", commit="c"),
+    )  # fmt: skip
 
 
-def draw(*records: dict[str, Any]) -> Any:
+def draw(*records: Record) -> Any:
     return throughput.draw(evidence.build(Records(suite="speed", records=records)))
 
 

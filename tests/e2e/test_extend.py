@@ -112,7 +112,7 @@ from bench.report.figures._contract import Drawing
 TITLE = "Accuracy against width"
 
 def draw(evidence):
-    widths = {r["directory"]: r["model"]["num_features"] for r in evidence.records.records}
+    widths = {r.directory: r.model.num_features for r in evidence.records.records}
     last = evidence.scores[evidence.scores.measure == "centroid:stripes"].sort_values("images_seen")
     last = last.groupby("directory", observed=True).value.last()
     data = pd.DataFrame(sorted((widths[name], value) for name, value in last.items()), columns=["width", "accuracy"])
@@ -146,12 +146,12 @@ def test_a_new_suite_with_its_own_family_data_task_and_figure(extended, bench, t
     assert done.returncode == 0, done.stdout + done.stderr
     assert "do perceptrons see stripes?" in done.stdout
     records = [read_record(p) for p in (tmp_path / "results").glob("perceptrons/cells/*/record.json")]
-    assert {r["model"]["family"] for r in records} == {"MLP"}
+    assert {r.model.family for r in records} == {"MLP"}
     for record in records:
-        before, after = ({s["task"]: s["value"] for s in row["scores"]} for row in record["horizons"])
+        before, after = ({s.task: s.value for s in row.scores} for row in record.horizons)
         assert after["upstream"] > 0.6 > before["upstream"]
         assert after["centroid"] > 0.3
-        assert record["model"]["forward_macs"]["dense"] == record["model"]["num_features"] * (784 + 4)
+        assert record.model.forward_macs.dense == record.model.num_features * (784 + 4)
     assert (tmp_path / "results/perceptrons/figures/widths.png").stat().st_size > 1000
 
 
@@ -168,7 +168,7 @@ def test_the_newcomers_work_in_the_suites_there_were(extended, bench, tmp_path):
     done = bench("run", "--suite", "smoke", "--models", "MLP-16", "--tasks", "fewshot,centroid", project=extended)
     assert done.returncode == 0, done.stdout + done.stderr
     (record,) = [read_record(p) for p in (tmp_path / "results").glob("smoke/cells/mlp*1000*/record.json")]
-    assert {(s["task"], s["data"]) for s in record["horizons"][-1]["scores"]} == {
+    assert {(s.task, s.data) for s in record.horizons[-1].scores} == {
         ("upstream", "fashion-mnist"), ("fewshot", "fashion-mnist"), ("fewshot", "digits"),
         ("centroid", "fashion-mnist"), ("centroid", "digits"),
     }  # fmt: skip

@@ -68,23 +68,23 @@ def test_the_plan_comes_first_and_the_findings_last(smoke):
 def test_every_cell_left_a_record_with_its_costs_and_scores(smoke):
     records = records_of(smoke.study)
     assert len(records) == 7
-    assert {r["model"]["family"] for r in records} == FAMILIES
+    assert {r.model.family for r in records} == FAMILIES
     for record in records:
-        assert record["status"] == "complete"
-        trained = record["model"]["family"] != "Pixels"
-        assert [row["images_seen"] for row in record["horizons"]] == ([0, 512, 1024] if trained else [0])
-        for row in record["horizons"]:
-            assert {s["data"] for s in row["scores"] if s["task"] == "fewshot"} == {"fashion-mnist", "digits"}
-            assert all(0 <= s["value"] <= 1 and s["num_test"] > 0 for s in row["scores"])
+        assert record.status == "complete"
+        trained = record.model.family != "Pixels"
+        assert [row.images_seen for row in record.horizons] == ([0, 512, 1024] if trained else [0])
+        for row in record.horizons:
+            assert {s.data for s in row.scores if s.task == "fewshot"} == {"fashion-mnist", "digits"}
+            assert all(0 <= s.value <= 1 and s.num_test > 0 for s in row.scores)
         if trained:
-            last = record["horizons"][-1]
-            assert last["train_flops"]["dense"] == 1024 * record["model"]["train_flops_per_image"]["dense"]
-            assert 0 < last["utilisation"] < 1.5
-            assert last["core_days"] > 0
+            last = record.horizons[-1]
+            assert last.train_flops == record.model.train_flops_per_image.times(1024)
+            assert 0 < last.utilisation < 1.5
+            assert last.core_days > 0
             # the shared trunk is counted once in what was spent, and fully in each row
-            spent = sum(row["spent_images"] for row in record["horizons"])
-            assert spent == record["cost"]["spent_images"] < 512 + 1024
-    assert {r["env"]["commit"] for r in records} == {records[0]["env"]["commit"]}
+            spent = sum(row.spent_images for row in record.horizons)
+            assert spent == record.cost.spent_images < 512 + 1024
+    assert {r.environment.commit for r in records} == {records[0].environment.commit}
 
 
 def test_tables_figures_and_report_are_there(smoke):
@@ -134,9 +134,9 @@ def test_a_kept_model_can_be_probed_from_the_shell(smoke, bench):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     probed = {(s["metric"], s["shots"], s["draw"]): s["value"] for s in json.loads(done.stdout)}
-    for score in record["horizons"][-1]["scores"]:
-        if score["data"] == "digits":
-            assert abs(probed[score["metric"], score["shots"], score["draw"]] - score["value"]) < 1e-9
+    for score in record.horizons[-1].scores:
+        if score.data == "digits":
+            assert abs(probed[score.metric, score.shots, score.draw] - score.value) < 1e-9
 
 
 def test_a_record_from_a_newer_version(smoke, bench, tmp_path):

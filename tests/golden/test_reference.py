@@ -29,10 +29,10 @@ def test_every_record_verifies_and_says_where_it_came_from(study):
     assert paths
     for path in paths:
         record = read_record(path)
-        assert record["suite"] == suite_of(study)
-        assert record["status"] == "complete"
-        assert record["env"]["commit"] and record["env"]["dirty"] is False
-        assert "/" not in record["env"]["cpu"]
+        assert record.suite == suite_of(study)
+        assert record.status == "complete"
+        assert record.environment.commit and record.environment.dirty is False
+        assert "/" not in record.environment.cpu
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.core.record import Record
 from bench.core.spec import Cell, TaskSpec, to_json
 from bench.store import faults
 from bench.store.records import read_record
@@ -27,13 +28,15 @@ CELL = Cell(
 )  # fmt: skip
 
 TIMES = {
-    "train_seconds", "evaluate_seconds", "images_per_second", "flops_per_second", "utilisation", "core_days", "seconds",
-    "peak_memory_bytes", "peak_flops_per_second", "peak_source", "env", "attempts", "digest",
+    "images_per_second", "flops_per_second", "utilisation", "core_days", "seconds", "peak_memory_bytes",
+    "peak_flops_per_second", "peak_source", "environment", "attempts",
 }  # fmt: skip
 
 
 def timeless(value):
     """A record without its times and attempts: what must not differ."""
+    if isinstance(value, Record):
+        value = to_json(value)
     if isinstance(value, dict):
         return {k: timeless(v) for k, v in value.items() if k not in TIMES}
     return [timeless(item) for item in value] if isinstance(value, list) else value

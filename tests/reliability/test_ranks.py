@@ -16,6 +16,7 @@ import pytest
 
 from bench import run
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, Interrupted, UserError
+from bench.core.record import MicroBatch
 from bench.core.spec import Cell, to_json
 from bench.execute import local, torchrun
 from bench.plan.plan import Plan, PlannedCell
@@ -92,9 +93,9 @@ def test_whatever_stops_a_rank_stops_all_and_one_rank_finishes_what_two_began(tm
 
     assert train(store, ranks=1) == []
     record = read_record(directory.record)
-    assert [a["outcome"] for a in record["attempts"]] == ["interrupted", "failed", "complete"]
-    assert record["status"] == "complete" and record["cost"]["ranks"] == 1
-    assert [row["steps"] for row in record["horizons"]] == [0, 200]
+    assert [a.outcome for a in record.attempts] == ["interrupted", "failed", "complete"]
+    assert record.status == "complete" and record.execution.ranks == 1
+    assert [row.steps for row in record.horizons] == [0, 200]
     assert len(list(store.rglob("record.json"))) == 1 and not list(store.rglob("*.tmp"))
 
 
@@ -113,8 +114,8 @@ def test_sharded_ranks_start_again_with_smaller_micro_batches_when_one_runs_out_
     directory = Study(tmp_path / "test").cell(cell)
     assert outcomes(directory) == ["failed", "complete"]
     record = read_record(directory.record)
-    assert record["status"] == "complete" and record["cost"]["sharding"] == "fsdp"
-    assert record["cost"]["micro_batches"] == [{"work": 0, "images": 4}]
+    assert record.status == "complete" and record.execution.sharding == "fsdp"
+    assert record.execution.micro_batches == (MicroBatch(work=0, images=4),)
 
 
 def test_ranks_that_cannot_share_a_batch_are_refused_before_anything_is_written(tmp_path, capsys):

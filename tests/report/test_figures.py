@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import io
 import math
 import re
 import statistics
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +24,7 @@ from baselines.published.transfer import VTAB
 from bench.analysis import published
 from bench.analysis.evidence import HEADLINE, Evidence
 from bench.core import registry
+from bench.core.record import Horizon, LearningCurve, Record, Score
 from bench.report import fits
 from bench.report.figures import (
     _panels,
@@ -38,7 +39,7 @@ from bench.report.figures import (
     pretraining_data,
 )
 from bench.report.figures._contract import Drawing, NothingToDraw, render
-from tests.analysis._records import World
+from tests.analysis._records import World, change, map_scores
 from tests.analysis._study import read, study, swept
 
 FEW = {"ViT-mini/7": ("ViT", 2.1e5, 3.3e6), "ResNet-small": ("ResNet", 1.6e5, 1.2e7)}
@@ -96,11 +97,7 @@ def test_rounding_noise_does_not_reach_the_files(module: Any) -> None:
     world = World(seed=3)
     world.models = FEW
     records = world.records() if module is not learning_rates else swept({1e-3: 0.5, 2e-3: 0.6, 4e-3: 0.55})
-    noisy = copy.deepcopy(records)
-    for record in noisy:
-        for horizon in record["horizons"]:
-            for score in horizon["scores"]:
-                score["value"] *= 1 + 1e-13
+    noisy = [map_scores(r, lambda _, s: replace(s, value=s.value * (1 + 1e-13))) for r in records]
     first, second = (render("f", module.TITLE, module.draw(read(given))) for given in (records, noisy))
     assert (first.png, first.svg, first.csv) == (second.png, second.svg, second.csv)
     body = first.svg[first.svg.index("<svg") :]
@@ -256,22 +253,27 @@ def test_the_figure_of_laws_shows_the_cards(paper: dict[str, Drawing]) -> None:
         laws.draw(study(horizons=(0, 8_000), seeds=(0,), sizes=(30_000,)))
 
 
-def with_curves_and_groups() -> list[dict[str, Any]]:
+def with_curves_and_groups() -> list[Record]:
     """A study with curves, and with seven tasks in three groups whose accuracy grows with their number."""
     world = World(seed=2)
     world.sizes = (30_000,)
     found, rng = world.records(), np.random.default_rng(0)
-    parts = ((None, [100, 6_000]), (8_000, [7_000, 8_000]), (None, [20_000]), (24_000, [24_000]))
-    for record in (r for r in found if r["model"]["params_body"]):
-        record["curve"] = [{"images": x, "loss": 3 - math.log10(x) / 2, "horizon": h} for h, xs in parts for x in xs]
-        for horizon in record["horizons"]:
-            names = [(group, f"{group}-{n}") for group, size in KINDS.items() for n in range(size)]
-            for place, (group, name) in enumerate(names if horizon["images_seen"] else []):
-                horizon["scores"].append({
-                    "task": "vtab", "data": name, "metric": "accuracy", "stderr": 0.01, "num_test": 500,
-                    "value": 0.3 + 0.1 * place + rng.normal(0, 0.01), "num_classes": 4, "chance": 0.25, "shots": None,
-                    "draw": None, "detail": {"group": group}})  # fmt: skip
-    return found
+    images = (100, 6_000, 7_000, 8_000, 20_000, 24_000)
+    curve = LearningCurve(images=images, losses=tuple(3 - math.log10(x) / 2 for x in images),
+                          horizons=(None, None, 8_000, 8_000, None, 24_000))  # fmt: skip
+    names = [(group, f"{group}-{n}") for group, size in KINDS.items() for n in range(size)]
+
+    def more(horizon: Horizon) -> Horizon:
+        extra = [
+            Score(task="vtab", data=name, metric="accuracy", value=0.3 + 0.1 * place + rng.normal(0, 0.01),
+                  stderr=0.01, num_test=500, num_classes=4, chance=0.25, detail={"group": group})
+            for place, (group, name) in enumerate(names if horizon.images_seen else [])
+        ]  # fmt: skip
+        return replace(horizon, scores=(*horizon.scores, *extra))
+
+    return [
+        replace(r, curve=curve, horizons=tuple(map(more, r.horizons))) if r.model.params_body else r for r in found
+    ]
 
 
 def test_learning_curves_hold_every_point_of_every_seed() -> None:
@@ -298,11 +300,11 @@ def test_groups_are_plain_means_over_their_tasks() -> None:
 def test_upstream_sets_stand_beside_each_other_small_first() -> None:
     found = []
     for record in World(seed=1).records():
-        if record["cell"]["num_images"] == 30_000:
-            other = copy.deepcopy(record)
-            other["cell"]["data"], other["data"]["name"] = "stripes", "stripes"
-            other["cell"]["num_images"] = other["data"]["num_images"] = 900
-            other["directory"] = record["directory"].replace("glyphs-30000", "stripes-900")
+        if record.cell.num_images == 30_000:
+            other = change(record, {
+                "cell.data": "stripes", "data.name": "stripes", "cell.num_images": 900, "data.num_images": 900,
+                "directory": record.directory.replace("glyphs-30000", "stripes-900"),
+            })  # fmt: skip
             found += [record, other]
     drawing = pretraining_data.draw(read(found))
     ticks = [label.get_text().partition("\n")[0] for label in drawing.figure.axes[0].get_xticklabels()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_a_report_with_published_points_says_how_to_make_it(tmp_path: Path) -> N
     world = World(seed=3)
     world.models = {k: world.models[k] for k in ("ViT-nano/7", "ResNet-small")}
     world.sizes, world.seeds, world.draws, world.shots = (30_000,), (0,), (0,), (1,)
-    write([record | {"suite": "synthetic"} for record in world.records()], tmp_path / "synthetic")
+    write([replace(record, suite="synthetic") for record in world.records()], tmp_path / "synthetic")
     options = ["--suite", "synthetic", "--results", str(tmp_path), "--reference", "paper"]
     assert report_main([*options, "--into", str(tmp_path / "kept"), "--json"]) == 0
     assert not (tmp_path / "synthetic" / "report.html").exists()

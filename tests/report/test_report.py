@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 
 from bench.report import build as report
 from bench.report.__main__ import main as report_main
-from tests.analysis._records import World, write
+from tests.analysis._records import World, change, write
 
 HOSTILE = 'ViT<script>alert("x")</script>&|`*[a](b)/7'
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -44,7 +45,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp("results")
     world = small_world()
     records = [*world.records(), world.diverged("ViT-mini/7")]
-    write([record | {"suite": "synthetic"} for record in records], results / "synthetic")
+    write([replace(record, suite="synthetic") for record in records], results / "synthetic")
     report.build(results / "synthetic", suite="synthetic")
     return results
 
@@ -134,14 +135,14 @@ def test_no_path_of_this_machine(built: Path) -> None:
 
 def test_hostile_names_are_escaped_everywhere(tmp_path: Path) -> None:
     world = small_world()
-    world.models = {HOSTILE: ("ViT", 6e4, 1.1e6), "ResNet-small": ("ResNet", 1.6e5, 1.2e7)}
+    world.models = {HOSTILE: ("ViT", 60_000, 1_100_000), "ResNet-small": ("ResNet", 160_000, 12_000_000)}
     world.sizes = (30_000,)
-    records = world.records()
-    for number, record in enumerate(records):
-        record["directory"] = f"cell-{number:02d}"
-        record["env"]["cpu"] = "<img src=x onerror=alert(1)>"
-        if record["status"] == "complete" and record["cell"]["seed"] == 1:
-            record["status"], record["reason"] = "failed", "</td></table><script>alert(2)</script>"
+    records = []
+    for number, record in enumerate(world.records()):
+        changes = {"directory": f"cell-{number:02d}", "environment.cpu": "<img src=x onerror=alert(1)>"}
+        if record.cell.seed == 1:
+            changes |= {"status": "failed", "reason": "</td></table><script>alert(2)</script>"}
+        records.append(change(record, changes))
     write(records, tmp_path / "hostile")
     report.build(tmp_path / "hostile", suite="hostile")
     text = (tmp_path / "hostile" / "report.html").read_text()

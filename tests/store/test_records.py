@@ -1,37 +1,96 @@
-"""A record verifies or is refused; nothing in between."""
+"""A record verifies or is refused; nothing in between. What is written is what is read, and older schemas are read."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
 import sys
+import types
+import typing
+from pathlib import Path
+from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies
 
 from bench import SCHEMA_VERSION
+from bench.core import record as record_types
 from bench.core.errors import UserError
+from bench.core.record import STATUSES, Cost, DataFacts, Environment, Execution, Horizon, ModelFacts, Operations, Record
+from bench.core.spec import Cell, Recipe, TaskSpec, cell_from_json, to_json
 from bench.store import records
 from bench.store.study import CellDirectory, state_of
+from tests.conftest import PROJECT
 
-BODY = {
-    "suite": "smoke", "cell_id": "0" * 10, "directory": "x-0000000000", "cell": {"model": "m", "horizons": (0, 10)},
-    "revisions": {"recipe": 1}, "status": "complete", "reason": None, "cost": {"seconds": {"train": 1.25}}, "env": {},
-    "attempts": [], "horizons": [{"images_seen": 10, "scores": [{"value": 0.5}]}],
-}  # fmt: skip
+RECORD = Record(
+    suite="smoke", cell_id="0" * 10, directory="x-0000000000", revisions={"recipe": 1}, status="complete",
+    cell=Cell(model="m", data="d", horizons=(0, 10), tasks=(TaskSpec(task="t", data="d", options=(("k", (1, 5)),)),)),
+    model=ModelFacts(name="m"), data=DataFacts(name="d"), execution=Execution(device="cpu"), cost=Cost(),
+    environment=Environment(), horizons=(Horizon(images_seen=10),),
+)  # fmt: skip
+COMMITTED = sorted(PROJECT.glob("results/reference/*/cells/*/record.json"))
 
 
 @pytest.fixture
 def path(tmp_path):
-    records.write_record(tmp_path / "record.json", BODY)
+    records.write_record(tmp_path / "record.json", RECORD)
     return tmp_path / "record.json"
 
 
-def test_round_trip(path):
+# -- what is written is what is read -----------------------------------------------------------------------------------
+
+TEXT = strategies.text(max_size=8)
+NUMBERS = {float: strategies.floats(allow_nan=False, allow_infinity=False), int: strategies.integers(-(2**80), 2**80)}
+JSON = strategies.recursive(
+    strategies.none() | strategies.booleans() | TEXT | NUMBERS[int] | NUMBERS[float],
+    lambda inner: strategies.lists(inner, max_size=2) | strategies.dictionaries(TEXT, inner, max_size=2), max_leaves=4,
+)  # fmt: skip
+CELLS = strategies.builds(
+    Cell, model=TEXT, data=TEXT, num_images=strategies.none() | strategies.integers(1), seed=NUMBERS[int],
+    axes=strategies.lists(TEXT, max_size=2).map(tuple), recipe=strategies.builds(Recipe, lr=strategies.floats(0, 1)),
+    model_options=strategies.lists(strategies.tuples(TEXT, NUMBERS[int]), max_size=2).map(tuple),
+)  # fmt: skip
+
+
+def values(hint: Any) -> strategies.SearchStrategy[Any]:
+    """Values of a field, by its type."""
+    arguments = typing.get_args(hint)
+    if isinstance(hint, types.UnionType):
+        return strategies.one_of(*(values(part) for part in arguments))
+    if typing.get_origin(hint) is typing.Literal:
+        return strategies.sampled_from(arguments)
+    if typing.get_origin(hint) is tuple:
+        return strategies.lists(values(arguments[0]), max_size=2).map(tuple)
+    if typing.get_origin(hint) is not None:  # a mapping
+        return strategies.dictionaries(TEXT, values(arguments[1]), max_size=2)
+    if hint is Cell:
+        return CELLS
+    if dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        return strategies.builds(hint, **{f.name: values(hints[f.name]) for f in dataclasses.fields(hint)})
+    simple = {str: TEXT, bool: strategies.booleans(), type(None): strategies.none(), Any: JSON} | NUMBERS
+    return simple[hint]
+
+
+@hypothesis.given(record=values(Record))
+@hypothesis.settings(max_examples=60, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+def test_every_record_comes_back_as_it_was(record, tmp_path_factory):
+    path = tmp_path_factory.getbasetemp() / "any.json"
+    records.write_record(path, record)
     found = records.read_record(path)
-    assert found["schema"] == SCHEMA_VERSION
-    assert found["cell"]["horizons"] == [0, 10]
-    assert found["horizons"][0]["scores"][0]["value"] == 0.5
+    assert found == record
+    assert repr(found.cost) == repr(record.cost)  # 1 and 1.0 are equal, and not the same
+    assert records.read_outcome(path) == records.Outcome(status=record.status, reason=record.reason)
+
+
+def test_every_field_of_every_class_says_what_it_is():
+    """Its name stands in its class's docstring, or its class is as short as its docstring."""
+    for kind in vars(record_types).values():
+        if dataclasses.is_dataclass(kind) and kind.__module__ == record_types.__name__:
+            assert kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}("), kind
 
 
 @pytest.mark.parametrize("parser", ["orjson", "json"])
@@ -40,23 +99,31 @@ def test_numbers_come_back_as_they_were(tmp_path, monkeypatch, flops, parser):
     """The paper's largest runs spend more FLOPs than 64 bits count."""
     if parser == "json":
         monkeypatch.setitem(sys.modules, "orjson", None)
-    records.write_record(tmp_path / "r.json", BODY | {"cost": {"spent_flops": {"paper": flops, "dense": 1.5}}})
-    found = records.read_record(tmp_path / "r.json")["cost"]["spent_flops"]["paper"]
+    cost = Cost(spent_flops=Operations(paper=flops, dense=1.5))
+    records.write_record(tmp_path / "r.json", dataclasses.replace(RECORD, cost=cost))
+    found = records.read_record(tmp_path / "r.json").cost.spent_flops.paper
     assert found == flops
     assert type(found) is type(flops)
 
 
+def test_what_is_not_finite_is_not_written(tmp_path):
+    with pytest.raises(ValueError):
+        records.write_record(tmp_path / "r.json", dataclasses.replace(RECORD, cost=Cost(core_days=float("nan"))))
+    assert not list(tmp_path.iterdir())
+
+
 def test_every_field_has_a_line_of_its_own(path):
     lines = path.read_text().splitlines()
-    assert [line.lstrip("{")[1:].partition('"')[0] for line in lines] == sorted([*BODY, "schema", "digest"])
-    assert json.loads(path.read_text()) == records.read_record(path)
+    names = [entry.name for entry in dataclasses.fields(Record)]
+    assert [line.lstrip("{")[1:].partition('"')[0] for line in lines] == sorted([*names, "schema", "digest"])
+    assert json.loads(path.read_text())["schema"] == SCHEMA_VERSION
 
 
 def test_records_in_another_layout_verify_by_what_they_hold(path):
     """Indented, as they were written once, or by another tool."""
-    truth = records.read_record(path)
+    truth = json.loads(path.read_text())
     path.write_text(json.dumps(truth, indent=1))
-    assert records.read_record(path) == truth
+    assert records.read_record(path) == RECORD
     assert records.read_outcome(path) == records.Outcome(status="complete", reason=None)
     path.write_text(json.dumps(truth | {"status": "failed"}, indent=1))
     for read in (records.read_record, records.read_outcome):
@@ -64,9 +131,76 @@ def test_records_in_another_layout_verify_by_what_they_hold(path):
             read(path)
 
 
+# -- older schemas -----------------------------------------------------------------------------------------------------
+
+
+def test_committed_records_of_the_first_schema_are_read_as_they_were():
+    """Scores, costs, counts and times are what the file says, to the last bit, whatever it was called there."""
+    assert len(COMMITTED) == 207
+    for path in COMMITTED:
+        record, raw = records.read_record(path, of=path.parent.name), json.loads(path.read_text())
+        assert raw["schema"] == 1 and records.digest(raw) == raw["digest"]
+        env, cost = raw["env"], raw["cost"]
+        assert record.cell == cell_from_json(raw["cell"]) and record.revisions == raw["revisions"]
+        assert (record.suite, record.cell_id, record.status) == (raw["suite"], raw["cell_id"], raw["status"])
+        assert repr(to_json(record.cost.seconds)) == repr(
+            {part: cost["seconds"][part] for part in ("train", "evaluate", "save", "wait")}
+        )
+        assert record.cost.seconds.total == cost["seconds"]["total"]
+        assert to_json(record.cost.spent_flops) == cost["spent_flops"]
+        for name in ("spent_images", "core_days", "devices", "peak_memory_bytes"):
+            assert getattr(record.cost, name) == cost[name]
+        assert record.cost.peak_flops_per_second == raw["peak_flops_per_second"]
+        assert (record.execution.device, record.execution.threads) == (cost["device"], cost["threads"])
+        assert record.execution.dtype == cost["dtype"] and record.execution.ranks == cost.get("ranks", 1)
+        assert {k: v for k, v in to_json(record.environment).items() if k in env} == env
+        assert record.environment.time_start == raw["attempts"][0]["started"]
+        assert {k: v for k, v in to_json(record.model).items() if k in raw["model"]} == raw["model"]
+        assert {k: v for k, v in to_json(record.data).items() if k in raw["data"]} == raw["data"]
+        for horizon, old in zip(record.horizons, raw["horizons"], strict=True):
+            assert [to_json(score) for score in horizon.scores] == old["scores"]
+            assert (horizon.seconds.train, horizon.seconds.evaluate) == (old["train_seconds"], old["evaluate_seconds"])
+            written = to_json(horizon)
+            same = old.keys() - {"scores", "train_seconds", "evaluate_seconds"}
+            assert {k: written[k] for k in same} == {k: old[k] for k in same}
+        curve = record.curve
+        points = zip(curve.images, curve.losses, curve.horizons, strict=True) if curve else ()
+        assert [dict(zip(("images", "loss", "horizon"), p, strict=True)) for p in points] == raw.get("curve", [])
+
+
+def test_measured_speeds_of_the_first_schema_are_read_as_they_were():
+    for path in COMMITTED:
+        raw, record = json.loads(path.read_text()), records.read_record(path)
+        assert (record.speed is not None) == ("speed" in raw) and (record.peers is not None) == ("peers" in raw)
+        if record.speed is not None:
+            old, new = raw["speed"], to_json(record.speed)
+            for name in ("inference", "training", "latency", "memory"):
+                assert {k: v for k, v in new[name].items() if k in old[name]} == old[name]
+            assert [{k: b[k] for k in a} for a, b in zip(old["batches"], new["batches"], strict=True)] == old["batches"]
+            assert new["reference"]["throughput"]["windows"] == old["reference"]["windows"]
+            assert new["largest_batch"]["inference"] == old["largest_batch"]["predicted"]["inference"]
+            shared = new["conditions"].keys() & old["environment"].keys()
+            assert len(shared) == 8 and all(new["conditions"][k] == old["environment"][k] for k in shared)
+        if record.peers is not None:
+            old, new = raw["peers"], to_json(record.peers)
+            for mine, theirs in zip(new["contenders"], old["contenders"], strict=True):
+                assert {k: mine[k] for k in theirs} == theirs
+            assert {k: new[k] for k in ("revision", "batch", "window_seconds", "peaks")} == {
+                k: old[k] for k in ("revision", "batch", "window_seconds", "peaks")
+            }
+
+
+def test_a_horizon_of_an_older_checkpoint_is_read():
+    old = json.loads(COMMITTED[0].read_text())["horizons"][0]
+    (new, *_) = records.read_record(COMMITTED[0]).horizons
+    assert records.horizon_from_json(old) == new == records.horizon_from_json(to_json(new))
+
+
+# -- damage ------------------------------------------------------------------------------------------------------------
+
+
 def test_every_flipped_bit_is_detected(path):
     original = path.read_bytes()
-    truth = records.read_record(path)
     chooser = random.Random(0)
     positions = [chooser.randrange(len(original)) for _ in range(400)]
     for position in positions:
@@ -74,10 +208,10 @@ def test_every_flipped_bit_is_detected(path):
         damaged[position] ^= 1 << chooser.randrange(8)
         path.write_bytes(bytes(damaged))
         try:
-            assert records.read_record(path) == truth  # only white space changed
+            assert records.read_record(path) == RECORD  # only white space changed
         except UserError:
             continue
-        assert json.loads(bytes(damaged)) == truth
+        assert json.loads(bytes(damaged)) == json.loads(original)
 
 
 def test_an_outcome_is_read_as_strictly_as_the_whole_record(path):
@@ -89,19 +223,19 @@ def test_an_outcome_is_read_as_strictly_as_the_whole_record(path):
         damaged[chooser.randrange(len(original))] ^= 1 << chooser.randrange(8)
         path.write_bytes(bytes(damaged))
         try:
-            body = records.read_record(path)
+            record = records.read_record(path)
         except UserError as refusal:
             with pytest.raises(type(refusal)):
                 records.read_outcome(path)
         else:
-            assert records.read_outcome(path) == records.Outcome(status=body["status"], reason=body["reason"])
+            assert records.read_outcome(path) == records.Outcome(status=record.status, reason=record.reason)
 
 
 @pytest.mark.parametrize("reason", [None, "plain", 'a "quoted" one', "two\nlines", "é, and a trailing comma,"])
 def test_an_outcome_has_the_records_status_and_reason(tmp_path, reason):
-    nested = {"status": "failed", "reason": "nested", "digest": "0" * 64, "schema": 99}
-    body = BODY | {"status": "diverged", "reason": reason, "cost": nested}
-    records.write_record(tmp_path / "r.json", body)
+    nested = {"status": 1, "reason": 1, "digest": 1, "schema": 99}
+    record = dataclasses.replace(RECORD, status="diverged", reason=reason, revisions=nested)
+    records.write_record(tmp_path / "r.json", record)
     assert records.read_outcome(tmp_path / "r.json") == records.Outcome(status="diverged", reason=reason)
     (tmp_path / "r.json").write_text(json.dumps(json.loads((tmp_path / "r.json").read_text())))  # on a single line
     assert records.read_outcome(tmp_path / "r.json") == records.Outcome(status="diverged", reason=reason)
@@ -124,12 +258,29 @@ def test_a_newer_schema_is_refused_and_is_not_called_damaged(path):
         assert not isinstance(caught.value, records.DamagedRecord)
 
 
-@pytest.mark.parametrize("key", records.REQUIRED)
-def test_a_record_without_a_required_field_is_damaged(tmp_path, key):
-    records.write_record(tmp_path / "r.json", {k: v for k, v in BODY.items() if k != key})
-    for read in (records.read_record, records.read_outcome):
-        with pytest.raises(records.DamagedRecord):
-            read(tmp_path / "r.json")
+def sealed(path: Path, body: dict[str, Any]) -> None:
+    """Write whatever it is with a digest that matches."""
+    path.write_bytes(records.to_bytes(body | {"digest": records.digest(body)}))
+
+
+@pytest.mark.parametrize("schema", records.REQUIRED)
+def test_a_record_without_a_required_field_is_damaged(path, schema):
+    whole = json.loads((path if schema == SCHEMA_VERSION else COMMITTED[0]).read_text())
+    for key in records.REQUIRED[schema]:
+        sealed(path, {k: v for k, v in whole.items() if k != key})
+        for read in (records.read_record, records.read_outcome):
+            with pytest.raises(records.DamagedRecord, match=key):
+                read(path)
+
+
+@pytest.mark.parametrize("key, value", [
+    ("status", "unheard of"), ("cell", {"model": "m"}), ("cell", 7), ("cell", {"model": "m", "data": "d", "new": 1}),
+    ("horizons", 7), ("horizons", [{}]), ("horizons", [{"images_seen": 1, "scores": [{}]}]), ("cost", 7),
+])  # fmt: skip
+def test_a_record_with_a_field_of_another_shape_is_damaged(path, key, value):
+    sealed(path, json.loads(path.read_text()) | {key: value})
+    with pytest.raises(records.DamagedRecord, match="damaged"):
+        records.read_record(path)
 
 
 def test_attempts_are_counted_beyond_a_thousand_whatever_else_lies_there(tmp_path):
@@ -140,28 +291,26 @@ def test_attempts_are_counted_beyond_a_thousand_whatever_else_lies_there(tmp_pat
     assert [path.name for path in directory.attempts()] == ["002", "999", "1000", "1001"]
 
 
-@pytest.mark.parametrize(("status", "state"), [
-    ("complete", "done"), ("diverged", "done"), ("oom", "done"), ("failed", "failed"),
-])  # fmt: skip
-def test_only_a_record_of_a_failure_leaves_a_cell_to_repeat(tmp_path, status, state):
-    directory = CellDirectory(tmp_path / BODY["directory"])
+@pytest.mark.parametrize("status", STATUSES)
+def test_only_a_record_of_a_failure_leaves_a_cell_to_repeat(tmp_path, status):
+    directory = CellDirectory(tmp_path / RECORD.directory)
     directory.path.mkdir()
-    records.write_record(directory.record, BODY | {"status": status, "reason": "why"})
-    assert state_of(directory)[0] == state
+    records.write_record(directory.record, dataclasses.replace(RECORD, status=status, reason="why"))
+    assert state_of(directory)[0] == ("failed" if status == "failed" else "done")
     assert (state_of(directory)[2] is None) == (status == "complete")
 
 
 def test_a_record_of_another_cell_is_none(tmp_path):
     """Copied, or in a folder that was renamed: it would stand for a training that never was."""
-    own = CellDirectory(tmp_path / BODY["directory"])
+    own = CellDirectory(tmp_path / RECORD.directory)
     own.path.mkdir()
-    records.write_record(own.record, BODY)
-    assert own.read_record()["status"] == "complete" and state_of(own)[0] == "done"
+    records.write_record(own.record, RECORD)
+    assert own.read_record() == RECORD and state_of(own)[0] == "done"
     renamed = CellDirectory(own.path.rename(tmp_path / "y-1111111111"))
     assert state_of(renamed)[0] == "damaged" and "x-0000000000" in state_of(renamed)[2]
     with pytest.raises(records.DamagedRecord, match="another cell"):
         renamed.read_record()
-    assert json.loads(renamed.set_aside_record().read_bytes())["directory"] == BODY["directory"]
+    assert json.loads(renamed.set_aside_record().read_bytes())["directory"] == RECORD.directory
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink(path, path)])

@@ -9,7 +9,7 @@ import pytest
 
 from bench.core import registry
 from bench.core.errors import UserError
-from bench.core.spec import Cell, canonical, cell_from_json, to_json
+from bench.core.spec import Cell, canonical, to_json
 from bench.plan import estimate
 from bench.run import cells_of
 from bench.store.records import read_record
@@ -111,5 +111,5 @@ def test_committed_studies_are_the_cells_that_their_suites_ask_for(study: Path) 
 
     suite = study.name.rpartition("-")[0]
     assert suite in registry.names("suite")
-    there = {spec(cell_from_json(read_record(path)["cell"])) for path in study.glob("cells/*/record.json")}
+    there = {spec(read_record(path).cell) for path in study.glob("cells/*/record.json")}
     assert there == {spec(cell) for cell in cells_of(suite, SuiteOptions())}

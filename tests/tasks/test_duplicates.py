@@ -73,7 +73,7 @@ def test_copies_are_looked_for_once_per_pair_of_contents(monkeypatch: pytest.Mon
 def test_a_judgement_is_the_plain_mean_with_and_without() -> None:
     right_M, copies_M = np.array([1, 1, 0, 0, 1], bool), np.array([1, 0, 0, 0, 0], bool)
     head = {"task": "t", "data": "d", "num_test": 5, "num_classes": 2}
-    score = judged(right_M, copies_M=copies_M, detail=(("more", 1),), **head)
+    score = judged(right_M, copies_M=copies_M, detail={"more": 1}, **head)
     assert score.value == 0.6
     assert dict(score.detail) == {"more": 1, "num_duplicates": 1, "value_without_duplicates": 0.5}
     everything = judged(right_M, copies_M=np.ones(5, bool), **head)

@@ -260,7 +260,7 @@ def test_from_the_shell(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
     (score,) = json.loads(capsys.readouterr().out)
     assert (score["task"], score["num_test"], score["detail"]["image_size"]) == ("finetune@42px", 200, 42)
     assert score["value"] > 0.2 and score["detail"]["rate"] in (0.03, 0.1)
-    text = probe.table([Score(**score | {"detail": tuple(score["detail"].items())})], title="as people see it")
+    text = probe.table([Score(**score)], title="as people see it")
     assert f"{score['value']:.1%}" in text and "30 images held out of the training set" in text
     assert probe.main([*arguments, "--option", "image_size=40"]) == 2
     assert "42" in capsys.readouterr().err

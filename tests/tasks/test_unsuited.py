@@ -49,12 +49,12 @@ def test_scores_that_cannot_be_had_leave_a_trained_model_the_others(tmp_path) ->
         directory=CellDirectory(tmp_path), attempt=tmp_path, device="cpu", threads=1, progress=lambda _: None,
         should_stop=lambda: False, log=said.append,
     )  # fmt: skip
-    body = train.run(CELL, context)
-    scores = {score["task"]: score for score in body["horizons"][0]["scores"]}
-    assert body["status"] == "complete" and set(scores) == {"upstream", "linear", "finetune@42px", "fewshot"}
-    assert scores["upstream"]["value"] is not None and scores["fewshot"]["value"] is not None
+    result = train.run(CELL, context)
+    scores = {score.task: score for score in result.horizons[0].scores}
+    assert result.status == "complete" and set(scores) == {"upstream", "linear", "finetune@42px", "fewshot"}
+    assert scores["upstream"].value is not None and scores["fewshot"].value is not None
     for task, reason in (("linear", "has 2 training images"), ("finetune@42px", "relatives")):
-        assert scores[task]["value"] is None and reason in scores[task]["detail"]["reason"]
+        assert scores[task].value is None and reason in scores[task].detail["reason"]
         assert [text for text in said if reason in text]
 
 

@@ -19,6 +19,7 @@ from torch import nn
 
 from bench.core import registry
 from bench.core.errors import Interrupted, UserError
+from bench.core.record import Horizon, Result
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data.image_set import ImageSet
 from bench.execute.jobs._contract import JobContext
@@ -65,8 +66,9 @@ def trainer(case: str, folder: Path, ranks: Ranks = ONE_RANK) -> Trainer:
     batches = Batches(images(), recipe=recipe, seed=5, device="cpu", ranks=ranks)
     made = Trainer(
         model=model, initialise=lambda: None, batches=batches,
-        recipe=recipe, horizons=(STEPS * recipe.batch,), seed=5, device="cpu", folder=folder, evaluate=lambda *_: {},
-        progress=lambda _: None, should_stop=lambda: False, log=lambda _: None, ranks=ranks,
+        recipe=recipe, horizons=(STEPS * recipe.batch,), seed=5, device="cpu", folder=folder,
+        evaluate=lambda horizon, *_: Horizon(images_seen=horizon), progress=lambda _: None,
+        should_stop=lambda: False, log=lambda _: None, ranks=ranks,
     )  # fmt: skip
     model.train()
     return made
@@ -123,8 +125,8 @@ JOB = Cell(
 )  # fmt: skip
 
 
-def job(folder: Path, ranks: Ranks = ONE_RANK) -> dict[str, Any] | None:
-    """The body of the record that the training job leaves, sharded where there are ranks."""
+def job(folder: Path, ranks: Ranks = ONE_RANK) -> Result:
+    """What the training job finds, sharded where there are ranks."""
     from bench.execute.jobs.train import run
 
     nothing: Callable[..., None] = lambda *_: None  # noqa: E731

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -133,28 +134,28 @@ def test_where_not_even_one_image_fits_on_one_rank_all_ranks_end_alike(two):
 def test_the_record_of_ranks(two, folder):
     """Sharded and whole: the same rows; devices and core-days of all ranks."""
     alone, together = job(folder / "job-one"), two[0]["body"]
-    for mine, theirs in zip(together["horizons"], alone["horizons"], strict=True):
-        if mine["images_seen"]:
-            assert mine["final_train_loss"] == pytest.approx(theirs["final_train_loss"], rel=1e-5)
+    for mine, theirs in zip(together.horizons, alone.horizons, strict=True):
+        if mine.images_seen:
+            assert mine.final_train_loss == pytest.approx(theirs.final_train_loss, rel=1e-5)
         assert numbers(mine) == numbers(theirs)
         assert answers(mine).tolist() == answers(theirs).tolist() and 0 < answers(mine).mean() < 1
-        assert mine["train_flops"] == theirs["train_flops"] and mine["images_trained"] == theirs["images_trained"]
-        assert mine["core_days"] == pytest.approx(2 * mine["train_seconds"] / 86_400)
-    cost = together["cost"]
-    assert [cost[key] for key in ("ranks", "sharding", "devices")] == [2, "fsdp", 2]
-    assert [alone["cost"][key] for key in ("ranks", "sharding", "devices")] == [1, None, 1]
-    assert cost["core_days"] == pytest.approx(2 * cost["seconds"]["train"] / 86_400)
+        assert mine.train_flops == theirs.train_flops and mine.images_trained == theirs.images_trained
+        assert mine.core_days == pytest.approx(2 * mine.seconds.train / 86_400)
+    cost = together.cost
+    assert (together.execution.ranks, together.execution.sharding, cost.devices) == (2, "fsdp", 2)
+    assert (alone.execution.ranks, alone.execution.sharding, alone.cost.devices) == (1, None, 1)
+    assert cost.core_days == pytest.approx(2 * cost.seconds.train / 86_400)
 
 
 def numbers(row):  # not the detail: it holds seconds
-    return [{key: value for key, value in score.items() if key != "detail"} for score in row["scores"]]
+    return [replace(score, detail={}) for score in row.scores]
 
 
 def answers(row):
     """Of the fine-tuned network, in the order of the test set."""
-    (score,) = [score for score in row["scores"] if score["task"] == "finetune"]
-    right_M = from_detail(score["detail"]).right_M
-    assert right_M.mean() == score["value"] and len(right_M) == score["num_test"] == 50
+    (score,) = [score for score in row.scores if score.task == "finetune"]
+    right_M = from_detail(score.detail).right_M
+    assert right_M.mean() == score.value and len(right_M) == score.num_test == 50
     return right_M
 
 

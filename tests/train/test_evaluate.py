@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from bench.core.record import Horizon
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.execute.jobs import train
 from bench.execute.jobs._contract import JobContext
@@ -51,13 +52,13 @@ def test_top1_counts_every_image_once():
         top1(Tight(0), images, device="cpu")
 
 
-def row(folder, said: list[str]) -> dict:
+def row(folder, said: list[str]) -> Horizon:
     """What the training job finds of CELL."""
     context = JobContext(
         directory=CellDirectory(folder), attempt=folder, device="cpu", threads=1, progress=lambda _: None,
         should_stop=lambda: False, log=said.append,
     )  # fmt: skip
-    return train.run(CELL, context)["horizons"][0]
+    return train.run(CELL, context).horizons[0]
 
 
 def test_a_row_says_where_evaluation_ran_out_of_memory_and_has_the_scores_of_one_where_it_did_not(
@@ -65,7 +66,7 @@ def test_a_row_says_where_evaluation_ran_out_of_memory_and_has_the_scores_of_one
 ):
     said: list[str] = []
     wanted = row(tmp_path / "roomy", said)
-    assert "smaller_batches" not in wanted and not [text for text in said if "memory" in text]
+    assert not wanted.smaller_batches and not [text for text in said if "memory" in text]
     features = VisionTransformer.features
 
     def tight(self, x_BCHW):
@@ -75,8 +76,8 @@ def test_a_row_says_where_evaluation_ran_out_of_memory_and_has_the_scores_of_one
 
     monkeypatch.setattr(VisionTransformer, "features", tight)
     found = row(tmp_path / "tight", said)
-    assert found["smaller_batches"] == {"evaluate": 64, "finetune": 16}
+    assert found.smaller_batches == {"evaluate": 64, "finetune": 16}
     assert "out of memory in evaluation (evaluate): went on with 64 images at a time" in said
-    assert {score["task"] for score in wanted["scores"]} == {"upstream", "fewshot", "finetune"}
-    for score, other in zip(found["scores"], wanted["scores"], strict=True):
-        assert score["value"] == pytest.approx(other["value"], abs=2 / other["num_test"]), score["task"]
+    assert {score.task for score in wanted.scores} == {"upstream", "fewshot", "finetune"}
+    for score, other in zip(found.scores, wanted.scores, strict=True):
+        assert score.value == pytest.approx(other.value, abs=2 / other.num_test), score.task

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from bench.core.errors import Interrupted, UserError
+from bench.core.record import Horizon, Score
 from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
 from bench.train import compiled, loop
@@ -56,7 +57,9 @@ def trainer(folder, *, stop=lambda: False, recipe=None, horizons=HORIZONS, snaps
         weights = torch.cat([p.detach().flatten() for p in model.parameters()])
         if snapshots is not None:
             snapshots[horizon] = weights.clone()
-        return {"images_seen": horizon, "loss": loss, "spent_images": 0, "digest": weights.double().sum().item()}
+        digest = Score(task="digest", data="weights", metric="sum", value=weights.double().sum().item(), stderr=None,
+                       num_test=0, num_classes=None, chance=None)  # fmt: skip
+        return Horizon(images_seen=horizon, final_train_loss=loss, spent_images=0, scores=(digest,))
 
     return Trainer(
         model=model, initialise=initialise, batches=Batches(data(), recipe=recipe, seed=5, device="cpu"),
@@ -139,8 +142,8 @@ def test_what_another_cell_began_is_not_continued(tmp_path):
 
 def test_training_learns(tmp_path):
     rows = trainer(tmp_path / "c").run()
-    assert rows[0]["loss"] is None
-    assert rows[-1]["loss"] < rows[1]["loss"] < 1.2
+    assert rows[0].final_train_loss is None
+    assert rows[-1].final_train_loss < rows[1].final_train_loss < 1.2
 
 
 def test_divergence_is_noticed_and_says_where(tmp_path):
@@ -216,8 +219,8 @@ def test_compiling_comes_before_the_clock_and_changes_nothing(tmp_path, monkeypa
         t = Trainer(
             model=model, initialise=lambda: None, batches=Batches(data(), recipe=recipe, seed=5, device="cpu"),
             recipe=recipe, horizons=(0, 64, 128), seed=5, device="cpu", folder=tmp_path / f"{mode}-{dtype}",
-            evaluate=lambda horizon, *_: {"images_seen": horizon}, progress=lambda _: None, should_stop=lambda: False,
-            log=lambda _: None,
+            evaluate=lambda horizon, *_: Horizon(images_seen=horizon), progress=lambda _: None,
+            should_stop=lambda: False, log=lambda _: None,
         )  # fmt: skip
         t.run()
         states.append(t.state())
