@@ -39,7 +39,10 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.into:
             from bench.store.export import collect
 
-            collect(directory, arguments.into)
+            if left_out := collect(directory, arguments.into).left_out:
+                some = ", ".join(left_out[:3]) + (", …" if len(left_out) > 3 else "")
+                print(f"{len(left_out)} record(s) outside the grid asked for last stay where they are: {some}",
+                      file=sys.stderr)  # fmt: skip
     paths = build(arguments.into or directory, suite=suite, reference=arguments.reference)
     if arguments.json:
         print(json.dumps(to_json(paths)))

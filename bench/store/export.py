@@ -2,43 +2,73 @@
 
 from __future__ import annotations
 
-import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.core import files
 from bench.core.errors import UserError
-from bench.store import grid as plan
+from bench.store import grid
 from bench.store.study import Study
 
-OWN = {"cells", "figures", "tables", plan.PLAN_FILE, "findings.json", "fits.json", "report.html", "report.md"}
+FOLDERS, PAGES = ("figures", "tables"), ("findings.json", "fits.json", "report.html", "report.md")
+WRITTEN = (".png", ".svg", ".csv", ".md", ".tex")  # by a report, into FOLDERS
 
 
-def collect(source: Path, target: Path) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Collected:
+    """Folder names of the cells whose records were kept, and of those that the grid asked for last does not hold."""
+
+    kept: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def collect(source: Path, target: Path) -> Collected:
     """Make `target` hold the record of every cell in `source`'s grid (of every cell, where no plan.json says which),
-    and nothing of an earlier collection. Returns the number of records.
+    and nothing of an earlier collection.
 
     Raises:
-        UserError: no records in the grid; `target` holds something else; it cannot be written.
+        UserError: no records in the grid; `target` is no new folder and none that this made; it cannot be written.
     """
-    wanted = plan.read(source)
+    wanted = grid.read(source)
     names = set(wanted.names) if wanted else None
-    found = [d for d in Study(source).directories() if d.record.is_file() and (names is None or d.path.name in names)]
+    there = [directory for directory in Study(source).directories() if directory.record.is_file()]
+    found = [directory for directory in there if names is None or directory.path.name in names]
     if not found:
         raise UserError(f"{source} holds no record of its grid.", "Run the suite first.")
     if source.resolve() == target.resolve():
         raise UserError(f"{target} is where the results are.", "Name another folder with --into.")
-    there = list(target.iterdir()) if target.is_dir() else []
-    strange = sorted(path.name for path in there if path.name not in OWN and path.suffix != ".png")
-    if strange:
-        raise UserError(f"{target} holds other things: {', '.join(strange[:5])}.", "Name a new folder with --into.")
-    for name in ("cells", "figures", "tables"):
-        shutil.rmtree(target / name, ignore_errors=True)
-    files.make_directory(target)
+    _clear(target)
     for directory in found:
-        files.write_bytes(files.make_directory(target / "cells" / directory.path.name) / "record.json",
-                           directory.record.read_bytes())  # fmt: skip
+        folder = files.make_directory(target / "cells" / directory.path.name)
+        files.write_bytes(folder / "record.json", directory.record.read_bytes())
     if wanted:
-        plan.write(target, wanted)
-    else:
-        (target / plan.PLAN_FILE).unlink(missing_ok=True)
-    return len(found)
+        grid.write(target, wanted)
+    kept = tuple(directory.path.name for directory in found)
+    return Collected(kept=kept, left_out=tuple(d.path.name for d in there if d.path.name not in kept))
+
+
+def _clear(target: Path) -> None:
+    """Remove an earlier collection, and nothing that somebody else put there.
+
+    Raises:
+        UserError: `target` holds other things, or no collection.
+    """
+    there = {path.name for path in target.iterdir()} if target.is_dir() else set()
+    if there and not any(target.glob("cells/*/record.json")):
+        raise UserError(f"{target} is not empty, and holds no kept study.", "Name a new folder with --into.")
+    own = {"cells", grid.PLAN_FILE, *FOLDERS, *PAGES}
+    if strange := sorted(name for name in there - own if not name.endswith(".png")):
+        raise UserError(f"{target} holds other things: {', '.join(strange[:5])}.", "Name a new folder with --into.")
+    files.make_directory(target)
+    try:
+        for record in target.glob("cells/*/record.json"):
+            record.unlink()
+        for path in (path for folder in FOLDERS for path in (target / folder).glob("*")):
+            if path.suffix in WRITTEN and path.is_file():
+                path.unlink()
+        for folder in (*target.glob("cells/*"), *(target / name for name in FOLDERS)):
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+        (target / grid.PLAN_FILE).unlink(missing_ok=True)
+    except OSError as error:
+        raise files.explain(error, target) from error

@@ -8,7 +8,7 @@ import pytest
 
 from bench.core.errors import UserError
 from bench.store import grid as plan
-from bench.store.export import collect
+from bench.store.export import Collected, collect
 from bench.store.study import Study
 from tests.analysis._records import World, write
 
@@ -73,7 +73,7 @@ def test_collecting_keeps_the_records_of_the_grid_byte_for_byte(study, tmp_path)
     path, names = study
     target = tmp_path / "kept" / "scaling-cpu"
     for _ in range(2):  # a second time replaces the first
-        assert collect(path, target) == 2
+        assert collect(path, target) == Collected(kept=tuple(names[1:]), left_out=tuple(names[:1]))
         files = sorted(str(p.relative_to(target)) for p in target.rglob("*") if p.is_file())
         assert files == sorted([*(f"cells/{name}/record.json" for name in names[1:]), "plan.json"])
         for name in names[1:]:
@@ -86,8 +86,28 @@ def test_collecting_keeps_the_records_of_the_grid_byte_for_byte(study, tmp_path)
 def test_collecting_never_removes_what_is_not_its_own(study, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
-    with pytest.raises(UserError, match=r"thesis\.tex"):
+    with pytest.raises(UserError, match="no kept study"):
         collect(study[0], tmp_path / "mine")
+    collect(study[0], tmp_path / "kept")
+    (tmp_path / "kept" / "thesis.tex").write_text("x")
+    with pytest.raises(UserError, match=r"thesis\.tex"):
+        collect(study[0], tmp_path / "kept")
     with pytest.raises(UserError, match="where the results are"):
         collect(study[0], study[0])
     assert (tmp_path / "mine" / "thesis.tex").exists() and Study(study[0]).directories()
+
+
+def test_folders_that_are_called_as_a_reports_are_their_owners(study, tmp_path):
+    mine = tmp_path / "mine"
+    for name in ("figures/drawn-by-hand.pdf", "tables/survey.csv", "report.md"):
+        (mine / name).parent.mkdir(parents=True, exist_ok=True)
+        (mine / name).write_text("mine")
+    with pytest.raises(UserError, match="no kept study"):
+        collect(study[0], mine)
+    assert {p.read_text() for p in mine.rglob("*") if p.is_file()} == {"mine"} and len(list(mine.rglob("*.*"))) == 3
+    kept = tmp_path / "kept"
+    collect(study[0], kept)
+    (kept / "figures").mkdir()
+    (kept / "figures" / "drawn-by-hand.pdf").write_text("mine")
+    collect(study[0], kept)
+    assert (kept / "figures" / "drawn-by-hand.pdf").read_text() == "mine"
