@@ -40,12 +40,17 @@ def names(kind: str) -> tuple[str, ...]:
     """Public names of everything of one kind, sorted; listed once per process, a plan asks thousands of times."""
     package = importlib.import_module(FOLDERS[kind])
     found = (m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_") and not m.ispkg)
-    return tuple(sorted(name.replace("_", "-") for name in found))
+    return tuple(sorted({*(name.replace("_", "-") for name in found), *_rows(kind)}))
+
+
+def _rows(kind: str) -> dict[str, Any]:
+    """What a folder knows by name besides its files: the rows of a table, each with the attributes of such a file."""
+    return getattr(importlib.import_module(FOLDERS[kind]), "ROWS", {})
 
 
 @cache
-def load(kind: str, name: str) -> ModuleType:
-    """Import the module of one kind by its public name.
+def load(kind: str, name: str) -> Any:
+    """The module of one kind by its public name, or the row of a table that stands for one.
 
     Raises:
         UserError: no such file (suggests the nearest names), or one that is broken (says where).
@@ -54,6 +59,8 @@ def load(kind: str, name: str) -> ModuleType:
         name = name.partition(":")[0]  # what follows a colon is for the file itself: "folder:flowers"
     if name not in names(kind):
         raise unknown(kind, name, names(kind))
+    if name in _rows(kind):
+        return _rows(kind)[name]
     module = f"{FOLDERS[kind]}.{name.replace('-', '_')}"
     try:
         return importlib.import_module(module)

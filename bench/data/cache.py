@@ -13,17 +13,21 @@ import json
 import math
 import os
 import shutil
+import stat
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.core.files import dump_json, sync_directory
+from bench.data.source import not_regular, printable
 
 MANIFEST = "manifest.json"
 IN_MEMORY = 256 << 20  # bytes; a larger scratch array lies in a file
@@ -74,21 +78,21 @@ def rows(array: np.ndarray, indices_M: np.ndarray, *, at_once: int = 4096) -> Ch
     return Chunks(shape=(len(indices_M), *array.shape[1:]), dtype=array.dtype.str, make=make)
 
 
-def scratch(shape: tuple[int, ...]) -> np.ndarray:
-    """uint8 zeros to be filled: in memory, or in an unnamed file beside the cache when they are more than IN_MEMORY.
+def scratch(shape: tuple[int, ...], *, dtype: Any = np.uint8) -> np.ndarray:
+    """Zeros to be filled: in memory, or in an unnamed file beside the cache when they are more than IN_MEMORY.
 
     Raises:
         UserError: the disk has no room for them.
     """
-    size = math.prod(shape)
+    size = math.prod(shape) * np.dtype(dtype).itemsize
     if size <= IN_MEMORY:
-        return np.zeros(shape, dtype=np.uint8)
+        return np.zeros(shape, dtype=dtype)
     try:
         directory().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory()) as file:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)  # a hole that cannot be filled later would end the process
-            return np.memmap(file, dtype=np.uint8, mode="r+", shape=shape)
+            return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
     except OSError as error:
         raise UserError(
             f"{directory()} has no room for {size / 1e9:.1f} GB of decoded images ({error}).",
@@ -149,25 +153,17 @@ def _store(entry: Path, built: Mapping[str, np.ndarray | Chunks]) -> None:
     entry.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{entry.name}-", dir=entry.parent))
     try:
-        manifest: dict[str, dict[str, dict[str, object]]] = {"arrays": {}}
+        manifest = {}
         for name, value in built.items():
             path = temporary / f"{name}.npy"
-            with open(path, "wb") as file:
-                if isinstance(value, Chunks):
-                    value.save(file)
-                else:
-                    np.save(file, value, allow_pickle=False)
-                file.flush()
-                os.fsync(file.fileno())
-            manifest["arrays"][name] = {"size": path.stat().st_size, "sha256": file_sha256(path)}
-        with open(temporary / MANIFEST, "w") as file_text:
-            json.dump(manifest, file_text, indent=1, sort_keys=True)
-            file_text.flush()
-            os.fsync(file_text.fileno())
+            _write(path, value.save if isinstance(value, Chunks) else partial(_save, value))
+            manifest[name] = {"size": path.stat().st_size, "sha256": file_sha256(path)}
+        _write(temporary / MANIFEST, lambda file: file.write(dump_json({"arrays": manifest})))
         if entry.exists() and _open(entry) is None:
             shutil.rmtree(entry, ignore_errors=True)
         try:
             os.rename(temporary, entry)
+            sync_directory(entry.parent)
         except OSError:
             if _open(entry) is None:  # not another writer's good entry: a real failure
                 raise
@@ -175,19 +171,44 @@ def _store(entry: Path, built: Mapping[str, np.ndarray | Chunks]) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def _save(array: np.ndarray, file: IO[bytes]) -> None:
+    np.save(file, array, allow_pickle=False)
+
+
+def _write(path: Path, save: Callable[[IO[bytes]], object]) -> None:
+    with open(path, "xb") as file:
+        save(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def fingerprint(settings: object, files: Sequence[Path], *, read_up_to: int = 1 << 30) -> str:
     """16 hex digits over settings and source files: a key for what is decoded from them.
 
     Files of up to `read_up_to` bytes in all count with their bytes. More would take minutes to read at every start:
     then their names, sizes and times of change count.
+
+    Raises:
+        UserError: one of them is not there, or is no regular file.
     """
     digest = hashlib.sha256(repr(settings).encode())
-    status = [path.stat() for path in files]
+    status = [_status(path) for path in files]
     by_content = sum(entry.st_size for entry in status) <= read_up_to
     for path, entry in zip(files, status, strict=True):
-        said = file_sha256(path) if by_content else f"{path} {entry.st_size} {entry.st_mtime_ns}"
-        digest.update(f"{path.name} {said}\n".encode(errors="surrogateescape"))
+        what = file_sha256(path) if by_content else f"{path} {entry.st_size} {entry.st_mtime_ns}"
+        digest.update(f"{path.name} {what}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()[:16]
+
+
+def _status(path: Path) -> os.stat_result:
+    try:
+        status = path.stat()
+    except OSError as error:
+        what = f"{printable(path)} cannot be read: {error.strerror}."
+        raise UserError(what, "Get it again, or take it away.") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise not_regular(path)
+    return status
 
 
 def file_sha256(path: Path) -> str:

@@ -10,24 +10,25 @@ import sys
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from bench.core.errors import UserError
-from bench.data import cache as _cache
+from bench.data import cache
 from bench.data.image_set import content_key
+from bench.data.source import MAX_FILE_BYTES, Source
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM")  # readers of rarer formats are where the holes are found
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm")
 MAX_PIXELS = 89_478_485  # Pillow's own limit, at which it only warns; the largest image of ImageNet has 32 million
-MAX_FILE_BYTES = 256 << 20
+PIXELS_PER_BYTE = 512  # of a JPEG: the first coefficient of every 8 x 8 block takes a bit or more
 MAX_UNREADABLE = 0.001  # of all images; more than this is a damaged copy
-NAMED = 5  # unreadable images whose names are said
-BATCH = 64  # images per task of the pool
+NAMED = 5  # unreadable images that a message names
+BATCH, BATCH_BYTES = 64, 16 << 20  # images per task of the pool, and what is read of them beforehand
+LARGE, LARGE_BATCH = 512, 4  # pixels per side, from which on fewer are under way
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,35 +39,23 @@ class Storage:
         size: pixels per side, after resizing. None keeps images as they are; all must then be of one size.
         channels: 1 grey, 3 RGB. None keeps them as they are; all must then be of one kind.
         whole: resize the whole image, whatever its shape, instead of its central square.
+        as_published: pixels as the published protocols see them: what a camera noted of its orientation is not looked
+            at, and GIF files are no images. Else images are upright, and of a GIF the first frame counts.
     """
 
     size: int | None = None
     channels: int | None = None
     whole: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Item:
-    """One image to decode.
-
-    Attributes:
-        name: what a message calls it, for example "train/cat/1.jpg".
-        label: its class.
-        read: gives the encoded file, or pixels (H, W, C) that need no decoding. Called once, in any thread.
-    """
-
-    name: str
-    label: int
-    read: Callable[[], bytes | np.ndarray]
+    as_published: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decoded:
-    """Decoded images in the order of the items, those that could not be read left out.
+    """Decoded images in the order of their source, those that could not be read left out.
 
     Attributes:
         images_NHWC: uint8; may be larger than memory. labels_N: int64. keys_N: uint64, see `ImageSet.content_keys_N`.
-        kept_N: int64, the number of each image among the items. unreadable: name and reason of those left out.
+        kept_N: int64, the number of each image in the source. unreadable: name and reason of those left out.
     """
 
     images_NHWC: np.ndarray
@@ -80,13 +69,10 @@ class _Unreadable(Exception):
     """One image cannot be decoded; the others may be."""
 
 
-def decode_all(items: Iterable[Item], *, count: int, storage: Storage, where: str) -> Decoded:
-    """Decode `count` items on all cores, with progress on stderr when it takes long.
+def decode_all(source: Source, *, storage: Storage, where: str) -> Decoded:
+    """Decode a source on all cores, with progress on stderr when it takes long.
 
     Args:
-        items: may be lazy; at most a few hundred are held at once.
-        count: how many there are.
-        storage: the size and channels to keep.
         where: what a message calls the whole ("/data/flowers, train").
 
     Raises:
@@ -94,35 +80,35 @@ def decode_all(items: Iterable[Item], *, count: int, storage: Storage, where: st
             of the images cannot be read; an image is too large to be one.
     """
     images_NHWC: np.ndarray | None = None
-    labels: list[int] = []
     keys: list[int] = []
     kept: list[int] = []
     unreadable: list[str] = []
-    first = ""
+    count, first = len(source), ""
     progress = Progress(f"decoding {where}", count)
-    for number, (item, pixels) in enumerate(_results(items, storage)):
+    for number, pixels in enumerate(_results(source, storage)):
         progress.step()
+        name = source.name(number)
         if isinstance(pixels, _Unreadable):
-            unreadable.append(f"{item.name} ({pixels})")
+            unreadable.append(f"{name} ({pixels})")
             if len(unreadable) > MAX_UNREADABLE * count + 10 * NAMED:
                 break
             continue
         if images_NHWC is None:
-            images_NHWC, first = _cache.scratch((count, *pixels.shape)), item.name
+            images_NHWC, first = cache.scratch((count, *pixels.shape)), name
         elif pixels.shape != images_NHWC.shape[1:]:
-            raise _mixed(where, first, images_NHWC.shape[1:], item.name, pixels.shape)
-        images_NHWC[len(labels)] = pixels
-        labels.append(item.label)
+            raise _mixed(where, first, images_NHWC.shape[1:], name, pixels.shape)
+        images_NHWC[len(kept)] = pixels
         keys.append(content_key(pixels))
         kept.append(number)
     _judge(unreadable, count=count, where=where)
     if images_NHWC is None:
         raise UserError(f"{where} holds no images.", "Is it the right folder, and was the copy finished?")
+    kept_N = np.array(kept, dtype=np.int64)
     return Decoded(
-        images_NHWC=images_NHWC[: len(labels)],
-        labels_N=np.array(labels, dtype=np.int64),
+        images_NHWC=images_NHWC[: len(kept)],
+        labels_N=source.labels_N[kept_N],
         keys_N=np.array(keys, dtype=np.uint64),
-        kept_N=np.array(kept, dtype=np.int64),
+        kept_N=kept_N,
         unreadable=tuple(unreadable),
     )
 
@@ -135,26 +121,39 @@ def pixels_of(data: bytes | np.ndarray, *, name: str, storage: Storage) -> np.nd
         _Unreadable: it cannot be decoded.
     """
     if isinstance(data, np.ndarray):
-        if storage == Storage():
+        if storage.size is None and storage.channels is None:
             return data
         return _stored(Image.fromarray(data[..., 0] if data.shape[-1] == 1 else data), storage)
     if len(data) > MAX_FILE_BYTES:
         raise UserError(f"{name} is {len(data):,} bytes long.", f"An image may be {MAX_FILE_BYTES:,}.")
+    formats = FORMATS if storage.as_published else (*FORMATS, "GIF")
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        with Image.open(io.BytesIO(data), formats=formats) as image:
+            size = f"{image.width:,} × {image.height:,} pixels"
             if image.width * image.height > MAX_PIXELS:
-                raise _bomb(name, f"{image.width:,} × {image.height:,} pixels")
+                raise _bomb(name, size)
+            if image.format == "JPEG" and image.width * image.height > PIXELS_PER_BYTE * len(data):
+                raise _Unreadable(f"{size} cannot be in {len(data):,} bytes")
             if image.mode.startswith(("I", "F")):
-                raise _Unreadable(f"pixels of kind {image.mode}, not 8 bits")
+                raise _Unreadable(f"pixels of kind {image.mode}, not 8 bits: scale them to 0 to 255 first")
             if storage.size is not None:
                 image.draft(None, (2 * storage.size, 2 * storage.size))  # JPEG: skip detail that is averaged away
-            return _stored(image, storage)
+            return _stored(image if storage.as_published else _upright(image), storage)
     except Image.DecompressionBombError as error:
         raise _bomb(name, str(error)) from error
     except UnidentifiedImageError as error:  # whose message names an object in memory
-        raise _Unreadable(f"not a {', '.join(FORMATS[:-1])} or {FORMATS[-1]} image") from error
+        raise _Unreadable(f"not a {', '.join(formats[:-1])} or {formats[-1]} image") from error
     except (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, struct.error, zlib.error) as error:
         raise _Unreadable(" ".join(str(error).split()) or type(error).__name__) from error
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """The image as the camera was held (EXIF's orientation). Damaged EXIF says nothing about the pixels."""
+    try:
+        turned = image.getexif().get(ExifTags.Base.Orientation, 1) in range(2, 9)
+    except Exception:  # in any way
+        return image
+    return ImageOps.exif_transpose(image) if turned else image
 
 
 def _stored(image: Image.Image, storage: Storage) -> np.ndarray:
@@ -170,25 +169,25 @@ def _stored(image: Image.Image, storage: Storage) -> np.ndarray:
     return pixels[..., None] if channels == 1 else pixels
 
 
-def _results(items: Iterable[Item], storage: Storage) -> Iterator[tuple[Item, np.ndarray | _Unreadable]]:
-    """Items with their pixels, in order; decoded by a pool with a bounded number of batches under way."""
+def _results(source: Source, storage: Storage) -> Iterator[np.ndarray | _Unreadable]:
+    """The pixels of every image, in order; decoded by a pool with a bounded number of batches under way."""
 
-    def work(batch: tuple[Item, ...]) -> list[tuple[Item, np.ndarray | _Unreadable]]:
-        done: list[tuple[Item, np.ndarray | _Unreadable]] = []
-        for item in batch:
+    def work(batch: list[tuple[int, bytes | np.ndarray | None]]) -> list[np.ndarray | _Unreadable]:
+        done: list[np.ndarray | _Unreadable] = []
+        for number, data in batch:
             try:
-                done.append((item, pixels_of(item.read(), name=item.name, storage=storage)))
+                data = source.read(number) if data is None else data
+                done.append(pixels_of(data, name=source.name(number), storage=storage))
             except _Unreadable as reason:
-                done.append((item, reason))
+                done.append(reason)
             except OSError as error:
-                done.append((item, _Unreadable(str(error))))
+                done.append(_Unreadable(str(error)))
         return done
 
     threads = min(8, os.cpu_count() or 1)
-    source = iter(items)
     with ThreadPoolExecutor(threads) as pool:
-        waiting: list[Future[list[tuple[Item, np.ndarray | _Unreadable]]]] = []
-        while batch := tuple(itertools.islice(source, BATCH)):
+        waiting: list[Future[list[np.ndarray | _Unreadable]]] = []
+        for batch in _batches(source, BATCH if storage.size and storage.size < LARGE else LARGE_BATCH):
             waiting.append(pool.submit(work, batch))
             if len(waiting) > 2 * threads:
                 yield from waiting.pop(0).result()
@@ -196,14 +195,28 @@ def _results(items: Iterable[Item], storage: Storage) -> Iterator[tuple[Item, np
             yield from future.result()
 
 
+def _batches(source: Source, most: int) -> Iterator[list[tuple[int, bytes | np.ndarray | None]]]:
+    """Numbers of images, with what was read of them where the source is read in order."""
+    batch: list[tuple[int, bytes | np.ndarray | None]] = []
+    size = 0
+    given = source.in_order() if source.in_order else itertools.repeat(None)
+    for number, data in zip(range(len(source)), given, strict=False):  # the numbers first: they end it
+        batch.append((number, data))
+        size += len(data) if data is not None else 0
+        if len(batch) == most or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    yield batch
+
+
 def _judge(unreadable: list[str], *, count: int, where: str) -> None:
     if not unreadable:
         return
     named = "; ".join(unreadable[:NAMED]) + ("; …" if len(unreadable) > NAMED else "")
-    said = f"{where}: {len(unreadable):,} of {count:,} images cannot be read: {named}"
+    what = f"{where}: {len(unreadable):,} of {count:,} images cannot be read: {named}"
     if len(unreadable) > MAX_UNREADABLE * count:
-        raise UserError(said, f"Get them again, or delete them; up to {MAX_UNREADABLE:.1%} would be left out.")
-    warnings.warn(f"{said}. They are left out.", stacklevel=3)
+        raise UserError(what, f"Get them again, or delete them; up to {MAX_UNREADABLE:.1%} would be left out.")
+    warnings.warn(f"{what}. They are left out.", stacklevel=3)
 
 
 def _mixed(where: str, one: str, shape: tuple[int, ...], other: str, shape_2: tuple[int, ...]) -> UserError:
@@ -231,13 +244,13 @@ class Progress:
     def __init__(self, what: str, total: int, *, unit: str = "images", every_s: float = 5.0) -> None:
         self.what, self.total, self.unit, self.every_s = what, total, unit, every_s
         self.done = 0
-        self._start = self._said = time.monotonic()
+        self._start = self._last = time.monotonic()
 
     def step(self, count: int = 1) -> None:
         self.done += count
         now = time.monotonic()
-        if now - self._said >= self.every_s:
-            self._said = now
+        if now - self._last >= self.every_s:
+            self._last = now
             left = (now - self._start) / self.done * (self.total - self.done)
             line = f"{self.what}: {self.done:,} of {self.total:,} {self.unit}, about {left:,.0f} s left"
             print(line, file=sys.stderr, flush=True)

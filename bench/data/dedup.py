@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.data import cache as _cache
+from bench.data import cache
 from bench.data.decode import Progress
 from bench.data.image_set import ImageSet
 from bench.data.phash import BLOCK, grey, hashes, near
@@ -105,7 +105,7 @@ def copies(upstream: ImageSet, downstream: ImageSet) -> np.ndarray:
         copied_M[find(upstream, downstream).downstream_M] = True
         return {"copied": copied_M}
 
-    return np.array(_cache.arrays(key, build)["copied"])
+    return np.array(cache.arrays(key, build)["copied"])
 
 
 def without(upstream: ImageSet, *found: Duplicates) -> ImageSet:

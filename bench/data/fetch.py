@@ -22,10 +22,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bench.core.errors import UserError
+from bench.core.files import sync_directory
 
 PIECE = 1 << 20
-PATIENCE = 60  # seconds without a byte
+PATIENCE = 60.0  # seconds without a byte, or with fewer than SLOWEST of them in each
+SLOWEST = 1_000  # bytes a second
 SCHEMES = ("https", "http", "file")
+IDX_SIZES = {"train-images-idx3": 20_000_000, "train-labels-idx1": 30_000, "t10k-images-idx3": 4_000_000,
+             "t10k-labels-idx1": 5_000}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +39,7 @@ class File:
     Attributes:
         url: where it is.
         checksum: "md5:…" or "sha256:…", as published.
+        size: bytes, about; more than twice as many are not taken. None where nobody knows.
         folder: where it goes, below the data root.
         makes: for an archive, what it unpacks to in that folder; empty for a file that is used as it is.
     """
@@ -42,11 +47,20 @@ class File:
     url: str
     checksum: str
     folder: str
+    size: int | None = None
     makes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         return PurePosixPath(urlsplit(self.url).path).name
+
+
+def idx_files(url: str, folder: str, *md5: str) -> tuple[File, ...]:
+    """MNIST's four files, which its relatives have under the same names."""
+    return tuple(
+        File(url=f"{url}/{name}-ubyte.gz", checksum=f"md5:{sum_}", size=size, folder=folder)
+        for (name, size), sum_ in zip(IDX_SIZES.items(), md5, strict=True)
+    )
 
 
 def fetch(file: File, root: Path) -> bool:
@@ -88,7 +102,7 @@ def _download(file: File, target: Path) -> None:
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             continued = have > 0 and getattr(answer, "status", None) == 206
-            _receive(answer, part, start=have if continued else 0)
+            _receive(answer, part, start=have if continued else 0, size=file.size)
     except urllib.error.HTTPError as error:
         if error.code != 416:  # nothing after what is there: it may be whole
             raise UserError(f"{file.url} cannot be had: {error}.", "Try later, or get it by hand.") from error
@@ -99,27 +113,51 @@ def _download(file: File, target: Path) -> None:
         part.unlink()
         raise UserError(f"What {file.url} sent is not the published file: its checksum differs.", "Try again later.")
     os.replace(part, target)
-    _sync(target.parent)
+    sync_directory(target.parent)
 
 
-def _receive(answer: Any, part: Path, *, start: int) -> None:
-    length = int(answer.headers.get("Content-Length") or 0)
-    if length > shutil.disk_usage(part.parent).free:
-        raise UserError(f"{part.parent} has no room for {length:,} bytes.", "Free some space, or use another folder.")
-    done, said = start, time.monotonic()
+def _receive(answer: Any, part: Path, *, start: int, size: int | None) -> None:
+    """Append what the server sends, as it comes.
+
+    Raises:
+        UserError: it is more than the file can be, or than the disk has room for.
+        ConnectionError: the server stops early, or is too slow ever to come to an end.
+    """
+    told = str(answer.headers.get("Content-Length"))
+    length = int(told) if told.isascii() and told.isdigit() and len(told) < 19 else None
+    most = 2 * size if size else None
+    needed = length if length is not None else (size or start) - start
+    if most and start + (length or 0) > most:
+        raise _too_large(part, most)
+    if needed > shutil.disk_usage(part.parent).free:
+        raise UserError(f"{part.parent} has no room for {needed:,} bytes.", "Free some space, or use another folder.")
+    done, shown = start, time.monotonic()
+    since, before = shown, done
     with open(part, "r+b" if start else "wb") as out:
         out.seek(start)
-        while piece := answer.read(PIECE):
+        while piece := answer.read1(PIECE):
             out.write(piece)
             done += len(piece)
-            if time.monotonic() - said > 5:
-                said = time.monotonic()
+            now = time.monotonic()
+            if most and done > most:
+                raise _too_large(part, most)
+            if now - since >= PATIENCE:
+                if done - before < SLOWEST * PATIENCE:
+                    raise ConnectionError(f"it sent {done - before:,} bytes in {now - since:.0f} s")
+                since, before = now, done
+            if now - shown > 5:
+                shown = now
                 whole = f" of {(start + length) / 1e6:,.0f}" if length else ""
                 print(f"{part.name[1:-5]}: {done / 1e6:,.0f}{whole} MB", file=sys.stderr, flush=True)
         out.flush()
         os.fsync(out.fileno())
     if length and done < start + length:
         raise ConnectionError(f"it stopped after {done:,} of {start + length:,} bytes")
+
+
+def _too_large(part: Path, most: int) -> UserError:
+    part.unlink(missing_ok=True)
+    return UserError(f"{part.name[1:-5]} is larger than {most:,} bytes, so it is another file.", "Try again later.")
 
 
 def _matches(path: Path, checksum: str) -> bool:
@@ -156,7 +194,7 @@ def _unpack(archive: Path, folder: Path, *, makes: tuple[str, ...]) -> None:
         raise UserError(f"{archive} cannot be unpacked: {error}.", "Remove it and get it again.") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    _sync(folder)
+    sync_directory(folder)
     archive.unlink()
 
 
@@ -165,13 +203,3 @@ def _check(member: zipfile.ZipInfo, archive: Path) -> None:
     kind = stat.S_IFMT(member.external_attr >> 16)
     if path.is_absolute() or ".." in path.parts or kind not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise UserError(f"{archive} has a member {member.filename!r} that points out of it.", "Do not use this file.")
-
-
-def _sync(folder: Path) -> None:
-    """Make a change of names last."""
-    if hasattr(os, "O_DIRECTORY"):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

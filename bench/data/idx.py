@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import struct
 import zlib
 from pathlib import Path
@@ -37,8 +38,7 @@ def read_idx(path: Path, *, dimensions: int) -> np.ndarray:
             if len(sizes) < 4 * dimensions:
                 raise UserError(f"{path} ends inside its header.", "Get the file again.")
             shape = struct.unpack(f">{dimensions}I", sizes)
-            count = int(np.prod(shape, dtype=object))
-            if count > MAX_BYTES:
+            if (count := math.prod(shape)) > MAX_BYTES:
                 raise UserError(f"{path} promises an array of shape {shape}, {count:,} bytes.", "Get the file again.")
             body = file.read(count + 1)
     except (OSError, EOFError, zlib.error) as error:
@@ -49,14 +49,16 @@ def read_idx(path: Path, *, dimensions: int) -> np.ndarray:
     return np.frombuffer(body, dtype=np.uint8).reshape(shape)
 
 
-def read_idx_pair(images: Path, labels: Path, *, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """(uint8 images_NHWC with one channel, int64 labels_N) from a pair of IDX files that must agree.
+def read_idx_pair(
+    images: Path, labels: Path, *, num_classes: int, first_class: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """(uint8 images_NHWC with one channel, int64 labels_N from 0) from a pair of IDX files that must agree.
 
     Raises:
         UserError: either file is bad, the counts differ, there are no images, or a label is out of range.
     """
     images_NHW = read_idx(images, dimensions=3)
-    labels_N = read_idx(labels, dimensions=1).astype(np.int64)
+    labels_N = read_idx(labels, dimensions=1).astype(np.int64) - first_class
     if len(images_NHW) != len(labels_N):
         raise UserError(
             f"{images} has {len(images_NHW):,} images but {labels} has {len(labels_N):,} labels.",
@@ -64,17 +66,16 @@ def read_idx_pair(images: Path, labels: Path, *, num_classes: int) -> tuple[np.n
         )
     if images_NHW.size == 0:
         raise UserError(f"{images} holds no images.", "Get the file again.")
-    if int(labels_N.max()) >= num_classes:
-        raise UserError(
-            f"{labels} holds label {int(labels_N.max())}; the data set has classes 0 to {num_classes - 1}.",
-            "Is this the label file of another data set?",
-        )
+    wrong = labels_N[(labels_N < 0) | (labels_N >= num_classes)]
+    if len(wrong):
+        what = f"{labels} holds label {wrong[0] + first_class}; the data set has classes {first_class} to "
+        raise UserError(f"{what}{first_class + num_classes - 1}.", "Is this the label file of another data set?")
     return images_NHW[..., None], labels_N
 
 
-def find_pair(folders: list[Path], split: str) -> tuple[Path, Path] | None:
+def find_pair(folders: list[Path], split: str, *, prefix: str = "", test: str = "t10k") -> tuple[Path, Path] | None:
     """(images, labels) files of a split in the first folder that has both, under their usual names, or None."""
-    stem = {"train": "train", "test": "t10k"}[split]
+    stem = prefix + {"train": "train", "test": test}[split]
     for folder in folders:
         found = []
         for what in ("images{}idx3-ubyte", "labels{}idx1-ubyte"):

@@ -31,7 +31,7 @@ def load(name: str, split: str, *, root: Path | None = None, num_images: int | N
     module = registry.load("data set", base)
     if split not in SPLITS:
         raise UserError(f"Data set {name!r} has no split {split!r}.", f"Known: {', '.join(SPLITS)}.")
-    if option and not hasattr(module, "OPTIONS"):
+    if option and not getattr(module, "OPTIONS", None):
         raise UserError(f"Data set {base!r} takes nothing after a colon, but {option!r} was given.", f"Write {base!r}.")
     options = {"option": option} if option else {}
     images: ImageSet = module.load(split, root=Path(root) if root is not None else None, **options)
@@ -59,7 +59,7 @@ def check_shape(name: str, shape: tuple[int, ...], *, image_size: int, channels:
         f"{name} holds {height}x{width} images with {found} channel(s), but the study asks for "
         f"{image_size}x{image_size} with {channels}."
     )
-    if "px" not in getattr(registry.load("data set", base), "OPTIONS", ""):
+    if "px" not in (getattr(registry.load("data set", base), "OPTIONS", None) or ""):
         raise UserError(what, f"{base} comes in this size only; sets that have a size in their name come in any.")
     kept = [word for word in option.split(":") if word and not re.fullmatch(r"\d+px|rgb|grey", word)]
     right = ":".join([base, *kept, f"{image_size}px", "grey" if channels == 1 else "rgb"])

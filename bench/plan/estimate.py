@@ -18,7 +18,7 @@ from bench.core.spec import Cell, canonical, to_json
 from bench.core.subprocesses import child_environment
 from bench.cost import precomputed
 from bench.data.load import check_shape, load
-from bench.data.published import SIZES
+from bench.data.public import SIZES
 from bench.plan.kept_rates import KeptRates
 
 BUSY = 0.7  # share of a processor below which others are taken to be using it

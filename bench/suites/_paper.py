@@ -29,7 +29,7 @@ from baselines import published
 from bench.core import registry
 from bench.core.errors import unknown
 from bench.core.spec import Cell
-from bench.data.published import SIZES
+from bench.data.public import SIZES
 
 BATCH, WARMUP_STEPS = 4096, 10_000
 CROP = 0.05  # least share of an image's area in a random crop: big_vision's and vision_transformer's inception_crop

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from baselines import published
-from bench.data.published import SIZES
+from bench.data.public import SIZES
 from bench.suites._grid import Grid, budgets, fewshot
 from bench.suites._paper import as_published
 

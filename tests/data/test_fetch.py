@@ -25,7 +25,6 @@ from bench.core.errors import UserError
 from bench.data import __main__ as verb
 from bench.data import fetch
 from bench.data.fetch import File
-from bench.data.sets import kmnist
 
 BODY = bytes(np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8))
 
@@ -239,7 +238,8 @@ def test_the_verb_fetches_and_says_what_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "server").mkdir()
-    monkeypatch.setattr(kmnist, "DOWNLOADS", kmnist_files(tmp_path / "server"))
+    small = replace(registry.load("data set", "kmnist"), DOWNLOADS=kmnist_files(tmp_path / "server"))
+    monkeypatch.setattr(registry, "load", lambda kind, name: small)
     root = ["--data-root", str(tmp_path / "root")]
     assert verb.main(["kmnist", *root]) == 2
     assert "not on this machine" in capsys.readouterr().err

@@ -137,8 +137,8 @@ def test_large_sets_go_through_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("VIT_BENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(_cache, "IN_MEMORY", 100)
     kinds = []
-    real = decode._cache.scratch
-    monkeypatch.setattr(decode._cache, "scratch", lambda shape: kinds.append(real(shape)) or kinds[-1])
+    real = decode.cache.scratch
+    monkeypatch.setattr(decode.cache, "scratch", lambda shape, **more: kinds.append(real(shape, **more)) or kinds[-1])
     assert load("folder:mine", "train", root=tmp_path).content_hash == expected
     assert isinstance(kinds[0], np.memmap)
     assert len(list((tmp_path / "cache").iterdir())) == 1

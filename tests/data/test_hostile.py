@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import io
 import os
-import pickle
+import struct
+import subprocess
+import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from bench.core.errors import UserError
 from bench.data import decode
 from bench.data.load import load
-from bench.data.pickles import array_of, read_plain_pickle
+from tests.conftest import PROJECT
 from tests.data import writers
 
 PARTS = writers.make(12)
@@ -113,8 +117,6 @@ def test_images(tmp_path: Path, data: bytes, match: str) -> None:
 
 
 def test_sixteen_bits_are_not_quietly_cut_to_eight(tmp_path: Path) -> None:
-    from PIL import Image
-
     writers.as_folder(tmp_path / "mine", PARTS)
     Image.fromarray(np.full((8, 8), 40_000, np.uint16)).save(tmp_path / "mine" / "train" / "0" / "deep.png")
     refused(tmp_path, "deep.png .*not 8 bits")
@@ -219,57 +221,104 @@ def test_parquet(tmp_path: Path) -> None:
     refused(tmp_path, "holds label 2")
 
 
-@pytest.mark.parametrize("protocol", range(6))
-def test_pickles_with_code_in_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: int) -> None:
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "x.pickle"
-    for value in (Evil(), {b"data": Evil(), b"labels": [1]}, print, np.load, io.BytesIO, decode.Storage()):
-        path.write_bytes(pickle.dumps(value, protocol=protocol))
-        with pytest.raises(UserError, match=r"asks to run .*nothing of it was run|not a readable pickle"):
-            read_plain_pickle(path)
-    assert not Path(MARK).exists()
+def peak_bytes(code: str, root: Path) -> int:
+    """How much memory a process of its own comes to need for `code`."""
+    program = f"""
+import resource, sys, pathlib, numpy, PIL.Image, pyarrow.parquet
+from bench.core.errors import UserError
+from bench.data.load import load
+root = pathlib.Path(sys.argv[1])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    {code}
+except UserError as error:
+    print(error, file=sys.stderr)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    command = [sys.executable, "-c", program, str(root)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
+    print(done.stderr)
+    return int(done.stdout)
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        b"cos\nsystem\n(S'mkdir was-run'\ntR.",
-        b"(S'mkdir was-run'\nios\nsystem\n.",
-        b"\x8c\x02os\x8c\x06system\x93\x8c\x0dmkdir was-run\x85R.",
-        b"cbuiltins\neval\n(S'1'\ntR.",
-        b"cnumpy\nload\n(S'x'\ntR.",
-        b"cnumpy.core.multiarray\nfromfile\n(S'x'\ntR.",
-        b"cnumpy\nndarray.tofile\n.",
-        b"Pid\n.",
-        b"\x82\x01.",
-        b"cnumpy\ndtype\n(S'O'\ntR.",
-        b"cnumpy\ndtype\n(S'V99999999'\ntR.",
-        b"",
-        b".",
-        b"garbage",
-        b"K\x01r\xff\xff\xff\x7f.",  # a table of two thousand million entries
-        b"I1\np99999999999\n.",
-        b"\x80\x02}U\x04data",
-        b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f",
-    ],
-)
-def test_pickle_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: bytes) -> None:
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "x.pickle"
-    path.write_bytes(program)
-    with pytest.raises(UserError, match=r"x\.pickle"):
-        read_plain_pickle(path)
-    assert not Path(MARK).exists()
+def parquet_of(path: Path, images: list[bytes], rows: int) -> None:
+    """`rows` rows that share a dictionary of `images`: a few bytes on the disk, as many as one likes in memory."""
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    place = np.arange(rows, dtype=np.int32) % len(images)
+    column = pa.DictionaryArray.from_arrays(pa.array(place), pa.array(images, pa.binary()))
+    table = pa.table({"image": column, "label": np.zeros(rows, np.int64)})
+    pyarrow.parquet.write_table(table, path, compression="zstd", dictionary_pagesize_limit=1 << 30, store_schema=False)
 
 
-@pytest.mark.parametrize("protocol", range(5))
-def test_plain_pickles_are_read(tmp_path: Path, protocol: int) -> None:
-    path = tmp_path / "x.pickle"
-    for array in (IMAGES, np.asfortranarray(IMAGES[..., 0]), IMAGES[:0]):
-        value = {b"a": array, "b": [1, "two", b"three", (None, 4.5, True)]}
-        path.write_bytes(pickle.dumps(value, protocol=protocol))
-        found = read_plain_pickle(path)
-        np.testing.assert_array_equal(array_of(found[b"a"]), array)
-        assert found["b"] == value["b"]
-    with pytest.raises(ValueError, match="not an array"):
-        array_of([1])
+def test_a_dictionary_of_one_large_image_is_not_unpacked_for_every_row(tmp_path: Path) -> None:
+    parquet_of(tmp_path / "mine" / "train.parquet", [bytes(4 << 20)], rows=1_024)
+    assert (tmp_path / "mine" / "train.parquet").stat().st_size < 3_000
+    assert peak_bytes('load("folder:mine", "train", root=root)', tmp_path) < 512 << 20  # of 4 GB
+
+
+def test_more_rows_than_bytes_are_no_images(tmp_path: Path) -> None:
+    parquet_of(tmp_path / "mine" / "train.parquet", [PNG], rows=3_000_000)
+    refused(tmp_path, r"promises 3,000,000 images in [\d,]+ bytes")
+
+
+def test_archives_are_unpacked_into_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each array may be large: what they are together counts, and what they promise is held against their bytes."""
+    from bench.data.formats import arrays
+
+    writers.as_npz(tmp_path / "mine", PARTS)
+    monkeypatch.setattr(arrays, "MAX_BYTES", IMAGES.nbytes + LABELS.nbytes)  # and two headers of 128 bytes
+    refused(tmp_path, r"train\.npz promises 1,120 bytes")
+    monkeypatch.undo()
+    with zipfile.ZipFile(tmp_path / "mine" / "train.npz") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header = members["images.npy"].replace(b"(12, 8, 8, 1)", b"(9999999,8,1)")
+    with zipfile.ZipFile(tmp_path / "mine" / "train.npz", "w") as archive:
+        for name, data in {**members, "images.npy": header}.items():
+            archive.writestr(name, data)
+    refused(tmp_path, "cut short")
+
+
+def test_columns_first_are_the_same_images(tmp_path: Path) -> None:
+    writers.as_npz(tmp_path / "rows", PARTS)
+    columns = {split: (np.asfortranarray(images), labels) for split, (images, labels) in PARTS.items()}
+    writers.as_npz(tmp_path / "columns", columns)
+    one, other = (load(f"folder:{name}", "train", root=tmp_path) for name in ("rows", "columns"))
+    assert one.content_hash == other.content_hash
+
+
+@pytest.mark.parametrize("suffix", [".png", ".parquet", ".tar", ".npz"])
+def test_pipes_devices_and_dead_links_are_not_read(tmp_path: Path, suffix: str) -> None:
+    """Reading one might never end."""
+    folder = tmp_path / "mine" / "train"
+    device, dead = (lambda path: path.symlink_to("/dev/zero")), (lambda path: path.symlink_to("/no"))
+    for number, make in enumerate((os.mkfifo, device, dead)):
+        writers.as_folder(tmp_path / "mine", PARTS)
+        path = (folder / "0" if suffix == ".png" else tmp_path / "mine") / f"x{number}{suffix}"
+        make(path)
+        refused(tmp_path, rf"x{number}\{suffix} (is no regular file|cannot be read)")
+        path.unlink()
+
+
+def test_a_header_that_promises_what_the_bytes_cannot_hold(tmp_path: Path) -> None:
+    """A JPEG of 8 x 8 pixels whose header was changed to 9000 x 9000: the decoder would fill it with grey."""
+    data = io.BytesIO()
+    Image.fromarray(IMAGES[0, ..., 0]).save(data, "JPEG")
+    header = data.getvalue().replace(struct.pack(">BHHB", 8, 8, 8, 1), struct.pack(">BHHB", 8, 9000, 9000, 1))
+    assert header != data.getvalue() and Image.open(io.BytesIO(header)).convert("L").size == (9000, 9000)
+    writers.as_folder(tmp_path / "mine", PARTS)
+    (tmp_path / "mine" / "train" / "0" / "lying.jpg").write_bytes(header)
+    refused(tmp_path, r"lying\.jpg \(9,000 × 9,000 pixels cannot be in \d+ bytes\)", name="folder:mine:8px")
+
+
+@pytest.mark.parametrize("quality, progressive", [(1, False), (1, True), (100, True)])
+def test_no_honest_jpeg_is_taken_for_a_lie(quality: int, progressive: bool) -> None:
+    """The emptiest there are: one shade, large, with tables made for it."""
+    data = io.BytesIO()
+    image = Image.new("RGB", (4000, 3000), (200, 30, 90))
+    image.save(data, "JPEG", quality=quality, progressive=progressive, optimize=True, subsampling=2)
+    pixels = decode.pixels_of(data.getvalue(), name="x", storage=decode.Storage(size=8))
+    assert np.abs(pixels.astype(int) - (200, 30, 90)).max() < 90

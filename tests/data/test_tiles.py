@@ -13,9 +13,10 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.data.generated import tiles
 from bench.data.load import load
-from bench.data.sets import photo_tiles, specimen_tiles, terrain
+from bench.data.public import ROWS
+from bench.data.sets import terrain
 
-SETS = {"photo-tiles": photo_tiles, "specimen-tiles": specimen_tiles}
+FILES = {name: tuple(ROWS[name].files.values()) for name in ("photo-tiles", "specimen-tiles")}
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def root(tmp_path: Path) -> Path:
     """A data root whose pictures hold in every pixel where it is: column, row and picture all differ."""
     folder = tmp_path / "scikit-image"
     folder.mkdir()
-    for number, file in enumerate((*photo_tiles.FILES.values(), *specimen_tiles.FILES.values())):
+    for number, file in enumerate(file for files in FILES.values() for file in files):
         rows, columns = np.mgrid[:200, :300]
         picture = ((columns * 7 + rows * 13 + number * 29) % 251).astype(np.uint8)
         Image.fromarray(picture).save(folder / file, format="PNG")  # the reader goes by content, not by name
@@ -31,13 +32,13 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("size", ["", ":56px"])
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", FILES)
 def test_tiles_are_cut_from_their_picture_and_no_pixel_is_shared(name: str, size: str, root: Path) -> None:
     side = int(size[1:3] or 28)
     columns_of = {}
     for split in ("train", "test"):
         found = load(name + size, split, root=root)
-        assert found.images_NHWC.shape[1:] == (side, side, 1) and found.num_classes == len(SETS[name].FILES)
+        assert found.images_NHWC.shape[1:] == (side, side, 1) and found.num_classes == len(FILES[name])
         assert set(np.unique(found.labels_N)) == set(range(found.num_classes))
         columns_of[split] = len(found)
     # 10 columns of tiles, 7 to train; 7 rows. Larger tiles begin at the same places and end before the border.

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from bench.core.errors import UserError
-from bench.data.decode import SUFFIXES, Item
-from bench.data.formats._source import SPLIT_WORDS, Found, Source, checked_names, read_bytes
+from bench.data.source import SPLIT_WORDS, SUFFIXES, Found, Source, checked_names, image_files
 
 NAME = "image folder"
+NOT_READ = (".tif", ".tiff", ".heic", ".heif", ".avif", ".jp2", ".jxl", ".svg", ".psd", ".dng", ".cr2", ".nef")
 
 
 def recognises(names: set[str]) -> bool:
@@ -24,7 +22,8 @@ def recognises(names: set[str]) -> bool:
 def find(folder: Path) -> Found:
     """Class folders below `folder`, or below its folders "train" and "test" (or "val", "valid", "validation").
 
-    Files whose name starts with "." or does not end like an image's are passed over.
+    Files whose name starts with "." or does not end like an image's are passed over; images of kinds that are not read
+    are counted in the answer's `format`.
 
     Raises:
         UserError: no class folders, a class without images, a test class that is not a training class, hostile names.
@@ -45,11 +44,10 @@ def find(folder: Path) -> Found:
         if name not in first:
             raise UserError(f"{roots['test']} has a class {name!r} that {train} has not.", "Both splits share classes.")
     names = checked_names(first, where=folder)
-    return Found(
-        sources={split: _source(root, classes[split], names) for split, root in roots.items() if root},
-        class_names=names,
-        format=NAME,
-    )
+    passed_over: Counter[str] = Counter()
+    sources = {split: _source(root, classes[split], names, passed_over) for split, root in roots.items() if root}
+    kinds = ", ".join(f"{count:,} {suffix}" for suffix, count in sorted(passed_over.items()))
+    return Found(sources=sources, class_names=names, format=f"{NAME}; not read: {kinds}" if kinds else NAME)
 
 
 def _folders(root: Path) -> list[str]:
@@ -60,31 +58,23 @@ def _folders(root: Path) -> list[str]:
     return sorted(names, key=int) if all(name.isascii() and name.isdigit() for name in names) else names
 
 
-def _source(root: Path, classes: list[str], names: tuple[str, ...]) -> Source:
+def _source(root: Path, classes: list[str], names: tuple[str, ...], passed_over: Counter[str]) -> Source:
     paths: list[Path] = []
     labels: list[int] = []
     for name in classes:
-        found = sorted(_images(root / name))
+        found = sorted(_images(root / name, passed_over))
         if not found:
             raise UserError(f"{root / name} holds no images.", f"Looked for {', '.join(SUFFIXES)}.")
         paths += found
         labels += [names.index(name)] * len(found)
-
-    def items() -> Iterator[Item]:
-        for path, label in zip(paths, labels, strict=True):
-            yield Item(name=ascii_name(path), label=label, read=partial(read_bytes, path))
-
-    return Source(items=items, labels_N=np.array(labels, dtype=np.int64), files=tuple(paths))
+    return image_files(paths, labels)
 
 
-def _images(folder: Path) -> Iterator[Path]:
+def _images(folder: Path, passed_over: Counter[str]) -> Iterator[Path]:
     for where, _, files in os.walk(folder):
         for name in files:
-            if name.lower().endswith(SUFFIXES) and not name.startswith("."):
+            suffix = os.path.splitext(name)[1].lower()
+            if suffix in SUFFIXES and not name.startswith("."):
                 yield Path(where) / name
-
-
-def ascii_name(path: Path | str) -> str:
-    """A file name as it may be printed: nothing in it moves a terminal's cursor."""
-    text = str(path)
-    return text if text.isprintable() else ascii(text)
+            elif suffix in NOT_READ and not name.startswith("."):
+                passed_over[suffix] += 1

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.data.decode import Item
-from bench.data.formats._source import Found, Source, by_split, class_names_of, names_beside
+from bench.data.source import Found, Source, by_split, found
 
 NAME = "Parquet"
 IMAGE_COLUMNS = ("image", "img")
 LABEL_COLUMNS = ("label", "labels", "fine_label")
-ROWS_AT_ONCE = 256
+MAX_ROWS_AT_ONCE = 256
+MAX_BATCH_BYTES = 64 << 20  # of images, as far as the file's metadata bound it
+LABELS_AT_ONCE = 1 << 16
+BUFFER_BYTES = 1 << 20  # read at a time of a column; without it a row group's images are in memory twice
 
 
 def recognises(names: set[str]) -> bool:
@@ -30,12 +32,10 @@ def find(folder: Path) -> Found:
     Raises:
         UserError: pyarrow is not installed; damaged files; no column of images or of whole-number labels.
     """
-    reader = _pyarrow()
+    _pyarrow()
     groups = by_split([*folder.glob("*.parquet"), *folder.glob("*/*.parquet")], below=folder)
-    sources = {split: _source(reader, paths) for split, paths in groups.items()}
-    labels = {split: source.labels_N for split, source in sources.items()}
-    names = _class_names(reader, next(iter(groups.values()))[0]) or names_beside(folder)
-    return Found(sources=sources, class_names=class_names_of(labels, names, where=folder), format=NAME)
+    sources = {split: _source(paths) for split, paths in groups.items()}
+    return found(sources, folder, names=_class_names(next(iter(groups.values()))[0]), format=NAME)
 
 
 def _pyarrow() -> Any:
@@ -53,20 +53,38 @@ def _guarded(path: Path, read: Callable[[], Any]) -> Any:
         raise UserError(f"{path} cannot be read as Parquet: {error}.", "Get the file again.") from error
 
 
-def _source(reader: Any, paths: list[Path]) -> Source:
-    labels = [_labels(reader, path) for path in paths]
+def _open(path: Path) -> Any:
+    return _guarded(path, lambda: _pyarrow().ParquetFile(path, pre_buffer=False, buffer_size=BUFFER_BYTES))
 
-    def items() -> Iterator[Item]:
+
+def _source(paths: list[Path]) -> Source:
+    labels = [_labels(path) for path in paths]
+    ends = np.cumsum([len(labels_N) for labels_N in labels]).tolist()
+
+    def place(number: int) -> tuple[Path, int]:
+        file = int(np.searchsorted(ends, number, side="right"))
+        return paths[file], number - (ends[file - 1] if file else 0)
+
+    def name(number: int) -> str:
+        path, row = place(number)
+        return f"{path.name}, row {row}"
+
+    def read(number: int) -> bytes:
+        path, row = place(number)
+        return next(_images(path, first=row))
+
+    def in_order() -> Iterator[bytes]:
         for path, labels_N in zip(paths, labels, strict=True):
-            for row, data in enumerate(_images(reader, path)):
-                name = f"{path.name}, row {row}"
-                yield Item(name=name, label=int(labels_N[row]), read=partial(_bytes, data, name))
+            yield from itertools.islice(_images(path), len(labels_N))
 
-    return Source(items=items, labels_N=np.concatenate(labels), files=tuple(paths))
+    return Source(
+        labels_N=np.concatenate(labels), files=tuple(paths), name=name, read=read, in_order=in_order
+    )
 
 
-def _labels(reader: Any, path: Path) -> np.ndarray:
-    with _guarded(path, lambda: reader.ParquetFile(path)) as file:
+def _labels(path: Path) -> np.ndarray:
+    """The labels of a file, whose every row takes a byte of it or more: a few bytes may promise any number of them."""
+    with _open(path) as file:
         names = file.schema_arrow.names
         column = next((name for name in LABEL_COLUMNS if name in names), None)
         if column is None or not any(name in names for name in IMAGE_COLUMNS):
@@ -74,24 +92,51 @@ def _labels(reader: Any, path: Path) -> np.ndarray:
                 f"{path} has the columns {', '.join(names[:10])}.",
                 f"Expected {' or '.join(IMAGE_COLUMNS)} and {' or '.join(LABEL_COLUMNS)}.",
             )
-        labels_N = _guarded(path, lambda: file.read(columns=[column])).column(column)
-        if labels_N.null_count:
-            raise UserError(f"{path}: {labels_N.null_count} rows have no {column}.", "Every image needs a label.")
-        labels_N = labels_N.to_numpy()
-    if labels_N.dtype.kind not in "iu":
-        raise UserError(f"{path}: {column} is {labels_N.dtype}.", "Labels are whole numbers, counted from 0.")
-    return labels_N.astype(np.int64)
+        kind, rows, size = file.schema_arrow.field(column).type, file.metadata.num_rows, path.stat().st_size
+        if not str(kind).removeprefix("u").startswith("int"):
+            raise UserError(f"{path}: {column} is {kind}.", "Labels are whole numbers, counted from 0.")
+        if rows > size:
+            raise UserError(f"{path} promises {rows:,} images in {size:,} bytes.", "Get the file again.")
+        labels_N, done = np.empty(rows, dtype=np.int64), 0
+        for batch in _batches(path, file, column, range(file.metadata.num_row_groups), LABELS_AT_ONCE):
+            if nulls := batch.column(0).null_count:
+                raise UserError(f"{path}: {nulls} rows or more have no {column}.", "Every image needs a label.")
+            labels_N[done : done + batch.num_rows] = batch.column(0).to_numpy(zero_copy_only=False)
+            done += batch.num_rows
+    return labels_N
 
 
-def _images(reader: Any, path: Path) -> Iterator[Any]:
-    """The encoded image of each row, a batch in memory at a time."""
-    with _guarded(path, lambda: reader.ParquetFile(path)) as file:
+def _images(path: Path, *, first: int = 0) -> Iterator[bytes]:
+    """The encoded image of each row from the `first`, a batch in memory at a time."""
+    with _open(path) as file:
         column = next(name for name in IMAGE_COLUMNS if name in file.schema_arrow.names)
-        batches = iter(file.iter_batches(ROWS_AT_ONCE, columns=[column], use_threads=False))
-        while (batch := _guarded(path, partial(next, batches, None))) is not None:
-            if not batch.num_rows:  # a damaged file can give empty batches for ever
-                raise UserError(f"{path} is damaged: fewer rows than it promises.", "Get the file again.")
-            yield from _guarded(path, batch.column(0).to_pylist)
+        row = 0
+        for number in range(file.metadata.num_row_groups):
+            group = file.metadata.row_group(number)
+            if row + group.num_rows <= first:
+                row += group.num_rows
+                continue
+            # A value is stored at least once, but a dictionary's may be used by every row: any may be the largest.
+            parts = [group.column(place) for place in range(group.num_columns)]
+            largest = max(part.total_uncompressed_size for part in parts if part.path_in_schema.split(".")[0] == column)
+            at_once = max(1, min(MAX_ROWS_AT_ONCE, MAX_BATCH_BYTES // max(1, largest)))
+            for batch in _batches(path, file, column, [number], at_once):
+                values = _guarded(path, batch.column(0).to_pylist) if row + batch.num_rows > first else ()
+                for place, value in enumerate(values, start=row):
+                    if place >= first:
+                        yield _bytes(value, f"{path.name}, row {place}")
+                row += batch.num_rows
+    raise UserError(f"{path} is damaged: fewer rows than it promises.", "Get the file again.")
+
+
+def _batches(path: Path, file: Any, column: str, groups: Any, at_once: int) -> Iterator[Any]:
+    batches = _guarded(
+        path, lambda: file.iter_batches(at_once, row_groups=list(groups), columns=[column], use_threads=False)
+    )
+    while (batch := _guarded(path, lambda: next(batches, None))) is not None:
+        if not batch.num_rows:  # a damaged file can give empty batches for ever
+            raise UserError(f"{path} is damaged: fewer rows than it promises.", "Get the file again.")
+        yield batch
 
 
 def _bytes(data: Any, name: str) -> bytes:
@@ -103,9 +148,9 @@ def _bytes(data: Any, name: str) -> bytes:
     return data
 
 
-def _class_names(reader: Any, path: Path) -> list[str] | None:
+def _class_names(path: Path) -> list[str] | None:
     """The hub's ClassLabel names, from the metadata of the schema."""
-    with _guarded(path, lambda: reader.ParquetFile(path)) as file:
+    with _open(path) as file:
         stored = (file.schema_arrow.metadata or {}).get(b"huggingface")
         column = next(name for name in LABEL_COLUMNS if name in file.schema_arrow.names)
     try:

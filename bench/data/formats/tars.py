@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import json
 import tarfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.data.decode import MAX_FILE_BYTES, SUFFIXES, Item
-from bench.data.formats._source import Found, Source, by_split, class_names_of, names_beside, read_bytes
-from bench.data.formats.images import ascii_name
+from bench.data.source import MAX_FILE_BYTES, SUFFIXES, Found, Source, by_split, found, printable, read_bytes
 
 NAME = "tar shards"
 MAX_LABEL_BYTES = 1 << 20
@@ -28,7 +24,7 @@ BLOCK, MAX_PADDING = 512, 1 << 20  # a tar ends in at least one block of zeros
 class Place(NamedTuple):
     """Where an image's bytes lie."""
 
-    shard: int
+    shard: Path
     offset: int
     size: int
     name: str
@@ -54,33 +50,29 @@ def find(folder: Path) -> Found:
     if packed:
         raise UserError(f"{packed} is compressed; its images cannot be read in place.", f"Run: gunzip {packed.name}")
     groups = by_split([*folder.glob("*.tar"), *folder.glob("*/*.tar")], below=folder)
-    sources = {split: _source(paths) for split, paths in groups.items()}
-    labels = {split: source.labels_N for split, source in sources.items()}
-    return Found(sources=sources, class_names=class_names_of(labels, names_beside(folder), where=folder), format=NAME)
+    return found({split: _source(paths) for split, paths in groups.items()}, folder, format=NAME)
 
 
 def _source(shards: list[Path]) -> Source:
     places: list[Place] = []
     labels: list[int] = []
-    for number, shard in enumerate(shards):
-        for key, example in _examples(number, shard).items():
+    for shard in shards:
+        for key, example in _examples(shard).items():
             if example.place is None:
                 raise UserError(f"{shard}: {key!r} has no image.", f"Images end in {', '.join(SUFFIXES)}.")
             if len(example.labels) != 1:
                 raise UserError(f"{shard}: {key!r} has {len(example.labels)} labels.", "One .cls or .json is needed.")
             places.append(example.place)
             labels += example.labels
-
-    def items() -> Iterator[Item]:
-        for place, label in zip(places, labels, strict=True):
-            shard = shards[place.shard]
-            read = partial(read_bytes, shard, place.offset, place.size)
-            yield Item(name=f"{shard.name}:{place.name}", label=label, read=read)
-
-    return Source(items=items, labels_N=np.array(labels, dtype=np.int64), files=tuple(shards))
+    return Source(
+        labels_N=np.array(labels, dtype=np.int64),
+        files=tuple(shards),
+        name=lambda number: f"{places[number].shard.name}:{places[number].name}",
+        read=lambda number: read_bytes(*places[number][:3]),
+    )
 
 
-def _examples(number: int, shard: Path) -> dict[str, _Example]:
+def _examples(shard: Path) -> dict[str, _Example]:
     """Everything in a shard, by the name that its members share."""
     examples: dict[str, _Example] = {}
     try:
@@ -89,7 +81,7 @@ def _examples(number: int, shard: Path) -> dict[str, _Example]:
             for member in tar:
                 _check(member, shard=shard, shard_size=size)
                 if member.isfile():
-                    _add(examples, member, number=number, shard=shard)
+                    _add(examples, member, shard=shard)
             end = read_bytes(shard, tar.offset, MAX_PADDING)  # tarfile takes damage for the end
         if len(end) < BLOCK or len(end) == MAX_PADDING or any(end):
             raise UserError(f"{shard} is cut short or damaged after byte {size - len(end):,}.", "Get the file again.")
@@ -101,7 +93,7 @@ def _examples(number: int, shard: Path) -> dict[str, _Example]:
 
 
 def _check(member: tarfile.TarInfo, *, shard: Path, shard_size: int) -> None:
-    name = ascii_name(member.name)
+    name = printable(member.name)
     path = PurePosixPath(member.name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts:
         raise UserError(f"{shard} has a member {name!r} that points out of it.", "Do not use this file.")
@@ -115,20 +107,20 @@ def _check(member: tarfile.TarInfo, *, shard: Path, shard_size: int) -> None:
         raise UserError(f"{shard} ends inside {name!r}.", "Get the file again.")
 
 
-def _add(examples: dict[str, _Example], member: tarfile.TarInfo, *, number: int, shard: Path) -> None:
+def _add(examples: dict[str, _Example], member: tarfile.TarInfo, *, shard: Path) -> None:
     folder, _, file = member.name.rpartition("/")
     if file.startswith("."):
         return
     stem, _, ending = file.partition(".")
     example = examples.setdefault(f"{folder}/{stem}", _Example())
-    ending = f".{ending.lower()}"
+    ending, name = f".{ending.lower()}", printable(member.name)
     if ending.endswith(SUFFIXES):
         if example.place is not None:
-            raise UserError(f"{shard}: {ascii_name(member.name)} is a second image of one example.")
-        example.place = Place(number, member.offset_data, member.size, ascii_name(member.name))
+            raise UserError(f"{shard}: {name} is a second image of one example.")
+        example.place = Place(shard, member.offset_data, member.size, name)
     elif ending in (".cls", ".json"):
         text = read_bytes(shard, member.offset_data, min(member.size, MAX_LABEL_BYTES))
-        example.labels += _label(text, ending=ending, name=f"{shard}:{ascii_name(member.name)}")
+        example.labels += _label(text, ending=ending, name=f"{shard}:{name}")
 
 
 def _label(text: bytes, *, ending: str, name: str) -> list[int]:

@@ -8,25 +8,49 @@ integers (3).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+import numpy as np
 
 from bench.core.errors import UserError
-from bench.data.decode import MAX_FILE_BYTES
+from bench.data.source import MAX_FILE_BYTES, Source, read_bytes
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
 
-class Record(NamedTuple):
-    """Where a record's message lies in its file."""
+def read_records(paths: Sequence[Path], *, num_classes: int, image: str = "image", label: str = "label") -> Source:
+    """The examples of all files, one file after another.
 
-    offset: int
-    size: int
+    Raises:
+        UserError: a file is cut short or no TFRecord; a label is out of range.
+    """
+    places = [(path, offset, size) for path in paths for offset, size in records(path)]
+    labels = [_label(*place, label=label, num_classes=num_classes) for place in places]
+
+    def read(number: int) -> bytes:
+        encoded = example(read_bytes(*places[number])).get(image, [None])[0]
+        if not isinstance(encoded, bytes):
+            raise OSError("the record holds no encoded image")
+        return encoded
+
+    return Source(
+        labels_N=np.array(labels, dtype=np.int64),
+        files=tuple(paths),
+        name=lambda number: f"{places[number][0].name}, byte {places[number][1]:,}",
+        read=read,
+    )
 
 
-def records(path: Path) -> Iterator[Record]:
-    """Where every record of a file lies.
+def _label(path: Path, offset: int, size: int, *, label: str, num_classes: int) -> int:
+    found = example(read_bytes(path, offset, size))[label][0]
+    if not isinstance(found, int) or not 0 <= found < num_classes:
+        raise UserError(f"{path}: {found!r} at byte {offset:,} is no label.", f"Labels are 0 to {num_classes - 1}.")
+    return found
+
+
+def records(path: Path) -> Iterator[tuple[int, int]]:
+    """(offset, size) of the message of every record of a file.
 
     Raises:
         UserError: the file is cut short, or is no TFRecord.
@@ -40,7 +64,7 @@ def records(path: Path) -> Iterator[Record]:
             size = struct.unpack("<Q", head[:8])[0] if len(head) == 12 else total
             if size > MAX_FILE_BYTES or offset + 16 + size > total:
                 raise UserError(f"{path} is cut short or damaged after byte {offset:,}.", "Get the file again.")
-            yield Record(offset + 12, size)
+            yield offset + 12, size
             offset += 16 + size
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.data import cache as _cache
+from bench.data import cache
 from bench.data.decode import Progress
 from bench.data.generated.uniforms import uniforms
 
@@ -220,7 +220,7 @@ def log2_fixed(size: int) -> np.ndarray:
     return _log2_table(1 << (size - 1).bit_length())
 
 
-def images(*, classes: int, per_class: int, split: str, size: int, progress: Progress | None = None) -> _cache.Chunks:
+def images(*, classes: int, per_class: int, split: str, size: int, progress: Progress | None = None) -> cache.Chunks:
     """All images of a set in pieces, in the order (instance, class): every beginning holds all classes equally."""
     total = classes * per_class
 
@@ -232,4 +232,4 @@ def images(*, classes: int, per_class: int, split: str, size: int, progress: Pro
             if progress is not None:
                 progress.step(len(number_N))
 
-    return _cache.Chunks(shape=(total, size, size, 1), dtype="uint8", make=make)
+    return cache.Chunks(shape=(total, size, size, 1), dtype="uint8", make=make)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.data import cache as _cache
+from bench.data import cache
 from bench.data.generated.uniforms import uniforms
 from bench.data.image_set import ImageSet
 
@@ -71,7 +71,7 @@ def image_set(about: ModuleType | Any, name: str, split: str, *, fonts_of: Calla
     build = functools.partial(
         render_classes, about.CLASSES, fonts_of, per_class=count, variation=about.VARIATION, stream=stream
     )
-    arrays = _cache.arrays(key, build)
+    arrays = cache.arrays(key, build)
     return ImageSet(
         name=name,
         split=split,
@@ -228,5 +228,5 @@ def fingerprint(*parts: object, fonts: Sequence[Path]) -> str:
 
     digest = hashlib.sha256(repr((parts, Image.__version__, features.version("freetype2"))).encode())
     for font in fonts:
-        digest.update(_cache.file_sha256(font).encode())
+        digest.update(cache.file_sha256(font).encode())
     return digest.hexdigest()[:16]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, __version__
 
-from bench.data import cache as _cache
+from bench.data import cache
 from bench.data.generated.uniforms import uniforms
 from bench.data.image_set import ImageSet
 
@@ -89,7 +89,7 @@ def image_set(name: str, split: str, *, compose: Compose, classes: tuple[str, ..
             )
         return {"images": images_NHW[..., None]}
 
-    stored = _cache.arrays(f"{name}-r{revision}-{split}-{count}-pillow{__version__}", build)
+    stored = cache.arrays(f"{name}-r{revision}-{split}-{count}-pillow{__version__}", build)
     return ImageSet(
         name=name,
         split=split,

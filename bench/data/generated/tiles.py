@@ -8,71 +8,17 @@ images that hold more than a network of 28 px sees, as photographs do for fine-t
 from __future__ import annotations
 
 import importlib.util
-import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from bench.core.errors import UserError
-from bench.data import cache as _cache
-from bench.data.image_set import ImageSet
 
 STEP = 28  # pixels from one tile to the next
-OPTIONS = "name:56px cuts tiles of 56 px, or of any size from 8 to 128 px"
 TRAIN_SHARE = 2 / 3  # of every picture's columns of tiles, from the left
 PLAIN = 2.0  # grey levels: a tile that varies less shows nothing
-HOW_TO_GET = (
-    "Install the package scikit-image, or put its folder skimage/data into <data root>/scikit-image. "
-    "It is part of the extra `data`."
-)
-
-
-def image_set(
-    name: str,
-    split: str,
-    *,
-    files: Mapping[str, str],
-    kind: str,
-    revision: int,
-    root: Path | None,
-    option: str = "",
-    level: bool = False,
-) -> ImageSet:
-    """Grey tiles, the left two thirds of each picture to train, the right third to test, no pixel in common.
-
-    Args:
-        files: class name -> file of scikit-image.
-        option: "" for 28 px, or a size such as "56px".
-        level: give every tile the same mean and contrast, so that only its texture tells.
-
-    Raises:
-        UserError: a file is missing or cannot be read, or an option that is no size.
-    """
-    side = side_of(option, name)
-    folder = folder_with(tuple(files.values()), root)
-    if folder is None:
-        raise UserError(f"Data set {name!r} is not on this machine.", HOW_TO_GET)
-    paths = [folder / file for file in files.values()]
-
-    def build() -> dict[str, np.ndarray]:
-        tiles = [_tiles(_read(path), split, side) for path in paths]
-        tiles = [_levelled(part) for part in tiles] if level else tiles
-        labels = [np.full(len(part), label) for label, part in enumerate(tiles)]
-        return {"images": np.concatenate(tiles)[..., None], "labels": np.concatenate(labels)}
-
-    key = _cache.fingerprint((revision, split, level, side, STEP, TRAIN_SHARE, PLAIN), paths)
-    stored = _cache.arrays(f"{name}-{split}-{key}", build)
-    return ImageSet(
-        name=f"{name}:{option}" if option else name,
-        split=split,
-        images_NHWC=stored["images"],
-        labels_N=stored["labels"],
-        class_names=tuple(files),
-        kind=kind,
-        source="scikit-image",
-    )
 
 
 def folder_with(files: tuple[str, ...], root: Path | None) -> Path | None:
@@ -84,6 +30,19 @@ def folder_with(files: tuple[str, ...], root: Path | None) -> Path | None:
     return next((folder for folder in folders if all((folder / file).is_file() for file in files)), None)
 
 
+def cut(paths: Sequence[Path], split: str, *, side: int, level: bool) -> dict[str, np.ndarray]:
+    """`images`, grey tiles (N, side, side, 1), and `labels`, the number of the picture that each is from.
+
+    Args:
+        split: the left two thirds of each picture to train, the right third to test, no pixel in common.
+        level: give every tile the same mean and contrast, so that only its texture tells.
+    """
+    tiles = [_tiles(_read(path), split, side) for path in paths]
+    tiles = [_levelled(part) for part in tiles] if level else tiles
+    labels = [np.full(len(part), label) for label, part in enumerate(tiles)]
+    return {"images": np.concatenate(tiles)[..., None], "labels": np.concatenate(labels)}
+
+
 def _read(path: Path) -> np.ndarray:
     """uint8 grey picture (H, W)."""
     try:
@@ -91,16 +50,6 @@ def _read(path: Path) -> np.ndarray:
             return np.asarray(picture.convert("L"))
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
         raise UserError(f"{path} cannot be read: {error}.", "Install the package scikit-image again.") from error
-
-
-def side_of(option: str, name: str) -> int:
-    """Pixels per side of a tile: "56px" -> 56, "" -> 28."""
-    if not option:
-        return STEP
-    match = re.fullmatch(r"(\d{1,3})px", option)
-    if match is None or not 8 <= int(match.group(1)) <= 128:
-        raise UserError(f"Data set {name!r} has no option {option!r}.", f"{OPTIONS}.")
-    return int(match.group(1))
 
 
 def _tiles(picture_HW: np.ndarray, split: str, side: int) -> np.ndarray:

@@ -1,0 +1,5 @@
+"""Data sets by name: one file each, and the rows of the table of public sets."""
+
+from bench.data.public import ROWS
+
+__all__ = ["ROWS"]

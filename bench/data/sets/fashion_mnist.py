@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.data import cache as _cache
-from bench.data.fetch import File
+from bench.data import cache
+from bench.data.fetch import idx_files
 from bench.data.idx import find_pair, read_idx_pair
 from bench.data.image_set import ImageSet
 
@@ -29,16 +29,10 @@ HOW_TO_GET = (
     "Or run: python -m bench.data fashion-mnist --download --data-root <data root>"
 )
 DESCRIPTION = "28 px grey photographs of clothing, 10 classes"
-SERVER = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
-DOWNLOADS = tuple(  # checksums as torchvision pins them
-    File(url=f"{SERVER}/{name}", checksum=f"md5:{md5}", folder="fashion-mnist")
-    for name, md5 in (
-        ("train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-        ("train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
-        ("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
-        ("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
-    )
-)
+DOWNLOADS = idx_files(
+    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com", "fashion-mnist", "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "25c81989df183df01b3e8a0aad5dffbe", "bef4ecab320f06d8554ea6380940ec79", "bb300cfdad3c16e7a12a480ee83cd310",
+)  # fmt: skip
 
 CLASSES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"
@@ -58,7 +52,7 @@ def load(split: str, *, root: Path | None) -> ImageSet:
     if pair is not None and find_pair(folders, "test" if split == "train" else "train") is not None:
         images_NHWC, labels_N = read_idx_pair(*pair, num_classes=len(CLASSES))
         return _image_set(split, images_NHWC, labels_N, source="full set, IDX files")
-    arrays = _cache.arrays(f"fashion-mnist-part-{_cache.file_sha256(EMBEDDED)[:16]}", _unpack)
+    arrays = cache.arrays(f"fashion-mnist-part-{cache.file_sha256(EMBEDDED)[:16]}", _unpack)
     return _image_set(split, arrays[f"{split}_images"], arrays[f"{split}_labels"], source="embedded part")
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -22,15 +23,14 @@ from types import ModuleType
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.data import cache as _cache
-from bench.data import real
+from bench.data import cache, real
 from bench.data.decode import Decoded, Storage, decode_all
 from bench.data.formats import arrays, images, parquet, tars
-from bench.data.formats._source import Found, Source
 from bench.data.image_set import ImageSet
+from bench.data.source import Found, Source
 from bench.data.subset import mix, nested
 
-REVISION = 1
+REVISION = 2  # 2: upright as the camera was held, GIF files are read
 KIND = "own images"  # what they show, nobody said
 LICENCE = "that of your images"
 SOURCE = "a folder below --data-root"
@@ -47,8 +47,9 @@ def available(root: Path | None) -> bool:
     return False  # which folder is meant is said by an option
 
 
-def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
+def load(split: str, *, root: Path | None, option: str = "", as_published: bool = False) -> ImageSet:
     name, storage = parse_option(option)
+    storage = replace(storage, as_published=as_published)
     if root is None:
         raise UserError("Data set 'folder' needs a place to look in.", HOW_TO_GET)
     folder = root / name
@@ -59,10 +60,10 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
     source = found.sources[part]
     several = _several(folder, found, source) if part == "test" else None
     settings = (REVISION, part, storage, found.class_names, [str(path.relative_to(folder)) for path in source.files])
-    key = f"folder-{_cache.fingerprint((*settings, several) if several else settings, source.files)}"
+    key = f"folder-{cache.fingerprint((*settings, several) if several else settings, source.files)}"
     where = str(folder) if part == "all" else f"{folder}, {part}"
     build = partial(_build, source, part, storage=storage, where=where, several=several)
-    stored = _cache.arrays(key, build)
+    stored = cache.arrays(key, build)
     facts = json.loads(stored["facts"].tobytes())
     left_out = f"; {facts['unreadable']} unreadable left out" if facts["unreadable"] else ""
     return ImageSet(
@@ -83,7 +84,7 @@ def _several(folder: Path, found: Found, source: Source) -> real.MultiLabels | N
     if not path.is_file():
         return None
     labels = real.read_real(path, num_classes=len(found.class_names))
-    return real.by_name(labels, [item.name for item in source.items()], path=path)
+    return real.by_name(labels, [source.name(number) for number in range(len(source))], path=path)
 
 
 def parse_option(option: str) -> tuple[str, Storage]:
@@ -123,8 +124,8 @@ def _said(found: Found) -> str:
 
 def _build(
     source: Source, part: str, *, storage: Storage, where: str, several: real.MultiLabels | None = None
-) -> Mapping[str, np.ndarray | _cache.Chunks]:
-    decoded = decode_all(source.items(), count=len(source.labels_N), storage=storage, where=where)
+) -> Mapping[str, np.ndarray | cache.Chunks]:
+    decoded = decode_all(source, storage=storage, where=where)
     facts = json.dumps({"unreadable": len(decoded.unreadable), "named": decoded.unreadable[:100]})
     order_N = nested(decoded.labels_N, None, keys_N=decoded.keys_N)
     rows = {part: order_N}
@@ -134,9 +135,9 @@ def _build(
         if not len(rows["test"]) or not len(rows["train"]):
             what = f"{where}: too few different images to hold some out for testing."
             raise UserError(what, "Put two or more into a class, or the test images into a folder test/ beside train/.")
-    built: dict[str, np.ndarray | _cache.Chunks] = {"facts": np.frombuffer(facts.encode(), dtype=np.uint8)}
+    built: dict[str, np.ndarray | cache.Chunks] = {"facts": np.frombuffer(facts.encode(), dtype=np.uint8)}
     for split, rows_M in rows.items():
-        built[f"{split}_images"] = _cache.rows(decoded.images_NHWC, rows_M)
+        built[f"{split}_images"] = cache.rows(decoded.images_NHWC, rows_M)
         built[f"{split}_labels"] = decoded.labels_N[rows_M]
     if several:
         built |= real.to_arrays(tuple(several[i] for i in decoded.kept_N[order_N].tolist()))

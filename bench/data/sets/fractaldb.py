@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.data import cache as _cache
+from bench.data import cache
 from bench.data.decode import Progress
 from bench.data.generated import fractals
 from bench.data.image_set import ImageSet
@@ -46,7 +46,7 @@ def load(split: str, *, root: Path | None, option: str = DEFAULT) -> ImageSet:
     per_class = per_class if split == "train" else min(PER_CLASS_TEST, per_class)
     key = f"fractaldb-r{REVISION}-{split}-{classes}x{per_class}-{size}px"
     progress = Progress(f"drawing fractaldb:{option}, {split}", classes * per_class)
-    stored = _cache.arrays(
+    stored = cache.arrays(
         key,
         lambda: {
             "images": fractals.images(classes=classes, per_class=per_class, split=split, size=size, progress=progress)

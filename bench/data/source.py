@@ -1,0 +1,216 @@
+"""What every reader gives: labelled images that are listed but not yet decoded, each to be read by its number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bench.core.errors import UserError
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".gif")
+MAX_FILE_BYTES = 256 << 20  # of one encoded image
+MAX_BYTES = 64 << 30  # of an array that a header promises
+MAX_CLASSES = 1_000_000
+# Words for the two splits, best first. Public sets often keep the labels of "test" to themselves and are judged on
+# "val"; where both are there, "test" is used, and a format that finds it without labels says what to do.
+SPLIT_WORDS = {"train": ("train", "training"), "test": ("test", "testing", "val", "valid", "validation")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """The images of one split.
+
+    Attributes:
+        labels_N: int64 class of each.
+        files: everything that the content depends on, in a fixed order.
+        name: (number) -> what a message calls the image, for example "train/cat/1.jpg".
+        read: (number) -> the encoded file, or pixels (H, W, C) that need no decoding. In any order, in any thread;
+            OSError where the image is not there.
+        in_order: yields what `read` gives for 0, 1, 2, …, where that is cheaper than by number; called in one thread.
+    """
+
+    labels_N: np.ndarray
+    files: tuple[Path, ...]
+    name: Callable[[int], str]
+    read: Callable[[int], bytes | np.ndarray]
+    in_order: Callable[[], Iterator[bytes | np.ndarray]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels_N)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What lies in a folder.
+
+    Attributes:
+        sources: "train" and "test"; or "all", of which a part is held out for testing.
+        class_names: one per class, in label order.
+        format: for people, for example "image folder".
+    """
+
+    sources: dict[str, Source]
+    class_names: tuple[str, ...]
+    format: str
+
+
+def image_files(paths: Sequence[Path], labels: Sequence[int] | np.ndarray) -> Source:
+    """Image files and their labels, in this order."""
+    return Source(
+        labels_N=np.asarray(labels, dtype=np.int64),
+        files=tuple(paths),
+        name=lambda number: printable(paths[number]),
+        read=lambda number: read_bytes(paths[number]),
+    )
+
+
+def pixels(images_NHWC: np.ndarray, labels_N: np.ndarray, *, files: tuple[Path, ...]) -> Source:
+    """Arrays as a source, after checking their kind and shape.
+
+    Raises:
+        UserError: not uint8, not (N, H, W) or (N, H, W, 1 or 3), labels that are not N whole numbers.
+    """
+    where = files[0]
+    if images_NHWC.ndim == 3:
+        images_NHWC = images_NHWC[..., None]
+    shape = images_NHWC.shape
+    if images_NHWC.dtype != np.uint8 or len(shape) != 4 or shape[3] not in (1, 3) or 0 in shape[1:]:
+        raise UserError(
+            f"{where}: the images are {images_NHWC.dtype} of shape {shape}.",
+            "They must be uint8 of shape (N, height, width) or (N, height, width, 1 or 3).",
+        )
+    if labels_N.ndim == 2 and labels_N.shape[1] == 1:
+        labels_N = labels_N[:, 0]
+    if labels_N.ndim != 1 or labels_N.dtype.kind not in "iu":
+        raise UserError(f"{where}: labels are {labels_N.dtype} of shape {labels_N.shape}.", "One whole number each.")
+    if len(labels_N) != len(images_NHWC):
+        raise UserError(f"{where} has {len(images_NHWC):,} images but {len(labels_N):,} labels.")
+    return Source(
+        labels_N=labels_N.astype(np.int64),
+        files=files,
+        name=lambda number: f"{where.name}, image {number}",
+        read=images_NHWC.__getitem__,
+    )
+
+
+def read_bytes(path: Path, offset: int = 0, size: int = MAX_FILE_BYTES + 1) -> bytes:
+    """Part of a regular file; OSError for anything else: reading a pipe or a device might never end."""
+    if not path.is_file():
+        raise OSError("no regular file" if path.exists() else "no such file")
+    with open(path, "rb") as file:
+        file.seek(offset)
+        return file.read(size)
+
+
+def regular(paths: Iterable[Path]) -> list[Path]:
+    """The paths, all of regular files or links to them.
+
+    Raises:
+        UserError: one is a folder, a pipe, a device, or a link to nothing.
+    """
+    checked = list(paths)
+    for path in checked:
+        if not path.is_file():
+            raise not_regular(path)
+    return checked
+
+
+def not_regular(path: Path) -> UserError:
+    """The error for something that has an image's or an archive's name and is none."""
+    return UserError(f"{printable(path)} is no regular file.", "Take it away; plain files and links to such are read.")
+
+
+def printable(path: Path | str) -> str:
+    """A file name as it may be printed: nothing in it moves a terminal's cursor."""
+    text = str(path)
+    return text if text.isprintable() else ascii(text)
+
+
+def by_split(paths: Iterable[Path], *, below: Path) -> dict[str, list[Path]]:
+    """Files by split, from a folder or a word in the name ("val/…", "x-train-00001.tar"); "all" where none is told.
+
+    Raises:
+        UserError: a test split without a training split; something that is no regular file.
+    """
+    groups: dict[str, list[Path]] = {}
+    for path in sorted(regular(paths)):
+        words = re.split(r"[^a-z]+", path.relative_to(below).as_posix().rsplit(".", 1)[0].lower())
+        word = next((word for word in words if word in {*SPLIT_WORDS["train"], *SPLIT_WORDS["test"]}), "all")
+        groups.setdefault(word, []).append(path)
+    if set(groups) == {"all"}:
+        return groups
+    found = {
+        split: groups[next(word for word in words if word in groups)]
+        for split, words in SPLIT_WORDS.items()
+        if any(word in groups for word in words)
+    }
+    if "train" not in found:
+        raise UserError(f"{below} has no training split.", "Name its files or folders after their split: train, test.")
+    return found if "test" in found else {"all": found["train"]}
+
+
+def found(sources: dict[str, Source], folder: Path, *, names: Sequence[str] | None = None, format: str) -> Found:
+    """A format's answer: its sources and the names of their classes, after checking every label against them.
+
+    Without `names` those in `classes.txt` count, and without that the labels themselves, which must then run from 0
+    upwards without a gap.
+
+    Raises:
+        UserError: no images, labels that are no classes, a class without training images.
+    """
+    names = names or _names_beside(folder)
+    labels = {split: source.labels_N for split, source in sources.items()}
+    first = labels.get("train", labels.get("all", np.empty(0)))
+    for split, labels_N in labels.items():
+        if not len(labels_N):
+            raise UserError(f"{folder} holds no images ({split}).", "Is it the right folder? Was the copy finished?")
+        if int(labels_N.max()) >= MAX_CLASSES:
+            raise UserError(f"{folder} holds label {int(labels_N.max())} ({split}).", "Labels count from 0 upwards.")
+    count = len(names) if names is not None else int(first.max()) + 1
+    for split, labels_N in labels.items():
+        wrong = labels_N[(labels_N < 0) | (labels_N >= count)]
+        if len(wrong):
+            hint = (
+                "A split without labels is marked so: take its files away, so that the validation split is used."
+                if (labels_N == -1).all()
+                else "Labels count from 0 upwards; both splits share them."
+            )
+            raise UserError(f"{folder} holds label {wrong[0]} ({split}); its classes are 0 to {count - 1}.", hint)
+    absent = np.flatnonzero(np.bincount(first.astype(np.int64), minlength=count) == 0)
+    if len(absent):
+        raise UserError(
+            f"{folder} has no training image of class {absent[0]}, though labels go up to {count - 1}.",
+            "Number the classes from 0 upwards without gaps.",
+        )
+    names = checked_names(names, where=folder) if names is not None else tuple(str(label) for label in range(count))
+    return Found(sources=sources, class_names=names, format=format)
+
+
+def checked_names(names: Iterable[str], *, where: Path) -> tuple[str, ...]:
+    """Class names that can be printed anywhere.
+
+    Raises:
+        UserError: control characters, undecodable bytes, or a name that is there twice.
+    """
+    result = tuple(names)
+    for name in result:
+        if not name or not name.isprintable() or len(name) > 200:
+            raise UserError(f"{where}: {name!r} cannot be the name of a class.", "Use up to 200 printable characters.")
+    if len(set(result)) < len(result):
+        raise UserError(f"{where} names a class twice.", "Every class needs a name of its own.")
+    return result
+
+
+def _names_beside(folder: Path) -> list[str] | None:
+    """Class names from `classes.txt`, one a line in label order, for formats that carry numbers only; None without."""
+    path = folder / "classes.txt"
+    if not path.is_file():
+        return None
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}.", "Write one class name a line, in UTF-8.") from error
