@@ -245,7 +245,8 @@ def cifar_places(split: str, option: str, *, kind: str) -> Iterable[Sequence[str
 
 
 CIFAR_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
-CIFAR = {  # folders of the two versions, files by split, rows in each, label bytes of a row in the binary version
+# Folders of the two versions; files by split, rows in each, label bytes of a row in the binary version.
+CIFAR: dict[str, tuple[tuple[str, str], dict[str, tuple[str, ...]], dict[str, int], int]] = {
     "CIFAR10": (("cifar-10-batches-bin", "cifar-10-batches-py"), {"train": CIFAR_BATCHES, "test": ("test_batch",)},
                 {"train": 10_000, "test": 10_000}, 1),
     "CIFAR100": (("cifar-100-binary", "cifar-100-python"), {"train": ("train",), "test": ("test",)},
