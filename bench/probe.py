@@ -23,9 +23,8 @@ from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
 from bench.store import weights
 from bench.store.study import SPEC_FIELDS, CellDirectory
-from bench.tasks._contract import FineTuned, TaskContext
-from bench.tasks._extracted import Load, read_features
-from bench.tasks._options import checked
+from bench.tasks._contract import FineTuned, TaskContext, checked_options
+from bench.tasks._features import Load, read_features
 
 EXAMPLES = """examples:
   python -m bench.probe --model ViT-B/16 --checkpoint B_16.npz --data fashion-mnist --shots 1,5,10,25
@@ -71,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     task = registry.load("task", args.task)
-    options = checked(task.evaluate, _options(args))
+    options = checked_options(task.evaluate, _options(args))
     if args.features is not None:
         if args.model or args.data or args.checkpoint:
             raise UserError("--features comes with its own data.", "Leave out --model, --checkpoint and --data.")

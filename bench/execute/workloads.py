@@ -18,7 +18,6 @@ from bench.cost import timing as speed
 from bench.cost.timing import Workload
 from bench.cost.trace import label
 from bench.train import precision
-from bench.train.optim import make_optimizer
 from bench.train.step import Step
 
 CLASSES = 1000
@@ -69,7 +68,7 @@ class Subject:
     def training(self, model: nn.Module, batch: int) -> Workload:
         """A whole step of the training loop, at a rate that moves nothing far."""
         recipe = Recipe(batch=batch, lr=1e-6, dtype=self.dtype)
-        step = Step(model=model, optimizer=make_optimizer(model, recipe), recipe=recipe, device=self.device)
+        step = Step(model=model, recipe=recipe, device=self.device)
         kept: list[torch.Tensor] = []
 
         def call() -> None:

@@ -106,11 +106,10 @@ def measure(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -> 
     import torch
 
     from bench.core import registry
-    from bench.core.record import Horizon
     from bench.data.image_set import ImageSet
     from bench.tasks._features import extractor
     from bench.train.batches import Batches
-    from bench.train.loop import Trainer
+    from bench.train.trainer import Trainer
 
     noise = np.random.default_rng(0)
     count, side = 512, cell.image_size
@@ -142,10 +141,8 @@ def measure(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -> 
     if trains:
         horizon = (cell.recipe.batch * 1000,)
         trainer = Trainer(
-            model=model, initialise=lambda: None, recipe=cell.recipe, horizons=horizon, seed=0, device=device,
-            batches=Batches(images, recipe=cell.recipe, seed=0, device=device), folder=None,
-            evaluate=lambda horizon, *_: Horizon(images_seen=horizon), progress=lambda _: None,
-            should_stop=lambda: False, log=lambda _: None,
+            model=model, recipe=cell.recipe, horizons=horizon, seed=0, device=device,
+            batches=Batches(images, recipe=cell.recipe, seed=0, device=device),
         )  # fmt: skip
         model.train()
         train = rate(trainer.step, cell.recipe.batch)

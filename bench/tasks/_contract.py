@@ -1,7 +1,12 @@
-"""What a task is given and what it returns."""
+"""What a task gets and what it returns, and what every task needs: parts of a split, accuracies with their standard
+errors, options that are checked against the signature of `evaluate`."""
 
 from __future__ import annotations
 
+import inspect
+import math
+import types
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,10 +14,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bench.core.errors import UserError
+from bench.core.errors import UserError, unknown
 from bench.core.record import Score
 from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
+from bench.data.subset import nested
+from bench.store.prediction_bits import to_detail
+
+NO_DETAIL: Mapping[str, Any] = types.MappingProxyType({})
 
 
 class Unsuited(UserError):
@@ -49,7 +58,7 @@ class FineTuned:
 
 
 class FineTune(Protocol):
-    """Fine-tunes a copy of the context's model on all of `images`; see bench/train/finetune.py."""
+    """Fine-tunes a copy of the context's model on all of `images`; see bench/tasks/_finetuner.py."""
 
     def __call__(
         self, images: ImageSet, *, recipe: Recipe, steps: int, image_size: int | None = None, purpose: str = ""
@@ -85,3 +94,132 @@ class TaskContext:
         from bench.data.dedup import copies
 
         return copies(self.upstream, test)
+
+
+def balanced_part(images: ImageSet, limit: int | None) -> ImageSet:
+    """The nested, class-balanced part of `limit` images; all of them where there are no more, or limit is None.
+
+    Raises:
+        UserError: a limit below 1.
+    """
+    if limit is not None and limit < 1:
+        raise UserError(f"A task cannot use {limit} images of {images.name}, {images.split}.", "At least 1, or None.")
+    if limit is None or limit >= len(images):
+        return images
+    return images.take(nested(images.labels_N, limit, keys_N=images.content_keys_N))
+
+
+def accuracy_score(
+    value: float | None,
+    *,
+    task: str,
+    data: str,
+    num_test: int,
+    num_classes: int,
+    metric: str = "accuracy",
+    shots: int | None = None,
+    draw: int | None = None,
+    detail: Mapping[str, Any] = NO_DETAIL,
+) -> Score:
+    """A score with the binomial standard error over test images and chance = 1 / classes; None stays None."""
+    return Score(
+        task=task,
+        data=data,
+        metric=metric,
+        value=None if value is None else float(value),
+        stderr=None if value is None else math.sqrt(max(0.0, value * (1.0 - value)) / num_test),
+        num_test=num_test,
+        num_classes=num_classes,
+        chance=1.0 / num_classes,
+        shots=shots,
+        draw=draw,
+        detail=dict(detail),
+    )
+
+
+def judged(
+    right_M: np.ndarray,
+    *,
+    copies_M: np.ndarray | None = None,
+    content_hash: str | None = None,
+    detail: Mapping[str, Any] = NO_DETAIL,
+    **head: Any,
+) -> Score:
+    """An accuracy from which test images were classified right; in `detail` also without copies of upstream images.
+
+    Args:
+        right_M: bool, one per test image.
+        copies_M: bool, which test images upstream holds a copy of (`TaskContext.copies`); None: upstream is unknown.
+        content_hash: of the test images; given where the record is to say which of them were right.
+        head: as for `accuracy_score`.
+
+    Returns:
+        A score with `num_duplicates` and `value_without_duplicates` (None when every image is a copy) in its detail,
+        and `correct` (see `bench.store.prediction_bits`) where the hash is given. Its value is None without images.
+    """
+    if not len(right_M):
+        return accuracy_score(None, detail=detail, **head)
+    if copies_M is not None:
+        kept_M = right_M[~copies_M]
+        value = float(kept_M.mean()) if len(kept_M) else None
+        detail = {**detail, "num_duplicates": int(copies_M.sum()), "value_without_duplicates": value}
+    if content_hash is not None:
+        detail = dict([*detail.items(), to_detail(right_M, content_hash=content_hash)])
+    return accuracy_score(float(right_M.mean()), detail=detail, **head)
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+WORDS = {
+    int: "a whole number", float: "a number", bool: "True or False", str: "a word", type(None): "None"
+}  # fmt: skip
+
+
+def checked_options(evaluate: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, one value made a sequence where the task takes several; what has no annotation passes as it is.
+
+    Raises:
+        UserError: an option that the task does not have, or a value of another kind than it takes.
+    """
+    known = set(inspect.signature(evaluate).parameters) - {"context", "data"}
+    kinds = typing.get_type_hints(evaluate)
+    result = {}
+    for name, value in options.items():
+        if name not in known:
+            raise unknown("option of the task", name, known)
+        try:
+            result[name] = _as(value, kinds.get(name, Any))
+        except TypeError as error:
+            what = f"The task's option {name} cannot be {value!r}."
+            raise UserError(what, f"It takes {_in_words(kinds[name])}.") from error
+    return result
+
+
+def _as(value: Any, kind: Any) -> Any:
+    """The value, if it is of this kind.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if kind is Any:
+        return value
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        for one in typing.get_args(kind):
+            try:
+                return _as(value, one)
+            except TypeError:
+                continue
+    elif typing.get_origin(kind) is Sequence:
+        (each,) = typing.get_args(kind)
+        return tuple(_as(one, each) for one in (value if isinstance(value, list | tuple) else (value,)))
+    elif type(value) in ((int, float) if kind is float else (kind,)) and value not in (math.inf, -math.inf):
+        return value
+    raise TypeError
+
+
+def _in_words(kind: Any) -> str:
+    """A kind in words: `int | None` -> "None or a whole number"."""
+    if typing.get_origin(kind) is Sequence:
+        return f"a list, each {_in_words(typing.get_args(kind)[0])}"
+    kinds = sorted(typing.get_args(kind) or (kind,), key=lambda one: one is not type(None))
+    return " or ".join(WORDS[one] if one in WORDS else _in_words(one) for one in kinds)

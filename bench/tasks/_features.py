@@ -1,13 +1,18 @@
-"""From uint8 images to a model's frozen features: the one adapter that every task and the training engine use."""
+"""Frozen features: of uint8 images by a model, or from a file (`python -m bench.probe --features`); top-1 accuracy."""
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.core.device import BATCH, InBatches
+from bench.core.errors import UserError
+from bench.data.image_set import ImageSet
 
 
 def extractor(
@@ -39,7 +44,7 @@ def extractor(
     def features(images_NHWC: np.ndarray) -> np.ndarray:
         def of(part: slice) -> torch.Tensor:
             x_BHWC = np.array(images_NHWC[part])  # a copy: the source may be a read-only map
-            x_BCHW = to_input(torch.from_numpy(x_BHWC).to(device), image_size=image_size, channels=channels)
+            x_BCHW = network_input(torch.from_numpy(x_BHWC).to(device), image_size=image_size, channels=channels)
             return model.features(x_BCHW).float().cpu()
 
         was_training = model.training
@@ -59,29 +64,107 @@ def extractor(
     return features
 
 
-def to_input(images_BHWC: Any, *, image_size: int, channels: int) -> Any:
-    """uint8 torch images_BHWC -> float32 x_BCHW in [-1, 1] at the model's size and number of channels."""
+def network_input(images_BHWC: Any, *, image_size: int, channels: int) -> Any:
+    """uint8 torch images_BHWC -> float32 x_BCHW in [-1, 1] at the model's size and number of channels.
+
+    Recorded scores depend on the last bit of the scale: `bench.train.batches.to_input` multiplies by 2 / 255 instead of
+    dividing by 127.5.
+    """
+    from bench.train.batches import fit_input
+
     x_BCHW = images_BHWC.permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
     return fit_input(x_BCHW, image_size=image_size, channels=channels)
 
 
-def fit_input(x_BCHW: Any, *, image_size: int, channels: int) -> Any:
-    """float32 images at the model's size and number of channels: bilinear, anti-aliased when shrinking.
+def top1(model: Any, images: ImageSet, *, device: str, batches: InBatches | None = None) -> int:
+    """How many images a model in test mode classifies rightly with its own head, never dropping a last batch."""
+    import torch
+
+    from bench.train.batches import to_input
+
+    def right(part: slice) -> Any:
+        pixels_BHWC = torch.from_numpy(np.array(images.images_NHWC[part]))  # a copy: the source may be a read-only map
+        labels_B = torch.from_numpy(np.array(images.labels_N[part])).to(device)
+        return (model(to_input(pixels_BHWC.to(device))).argmax(-1) == labels_B).sum()
+
+    with torch.inference_mode():
+        counts = (batches or InBatches(device=device))(len(images), right)
+        return int(torch.stack(counts).sum())
+
+
+# -- features that were extracted elsewhere ----------------------------------------------------------------------------
+
+KEYS = ("train_x", "train_y", "test_x", "test_y")
+Load = Callable[[str, str], ImageSet]
+Features = Callable[[np.ndarray], np.ndarray]
+
+
+def read_features(path: Path) -> tuple[Features, Load, str]:
+    """(features, load, name) as a `TaskContext` has them; an "image" holds its row number as 8 bytes.
+
+    Args:
+        path: an .npz with train_x (N, D), train_y (N), test_x (M, D), test_y (M).
 
     Raises:
-        ValueError: neither grey nor RGB where the other is needed.
+        UserError: not such a file, arrays of other shapes or kinds, values that are not finite as float32.
     """
-    from torch.nn import functional
+    parts = _read(path)
+    _check(path, parts)
+    with np.errstate(over="ignore"):  # what float32 cannot hold is said below
+        features_ND = np.concatenate([parts["train_x"], parts["test_x"]]).astype(np.float32)
+    if not np.isfinite(features_ND).all():
+        raise UserError(f"{path}: there are features that are not finite in float32.", "Extract them again.")
+    num_classes = int(max(parts["train_y"].max(), parts["test_y"].max())) + 1
+    starts = {"train": 0, "test": len(parts["train_x"])}
+    name = path.stem
 
-    if x_BCHW.shape[1] != channels:
-        if {x_BCHW.shape[1], channels} != {1, 3}:
-            raise ValueError(f"images of {x_BCHW.shape[1]} channels for a model that takes {channels}")
-        if channels == 3:
-            x_BCHW = x_BCHW.expand(-1, 3, -1, -1)
-        else:
-            weights = x_BCHW.new_tensor([0.299, 0.587, 0.114])
-            x_BCHW = (x_BCHW * weights[None, :, None, None]).sum(1, keepdim=True)
-    if x_BCHW.shape[-2:] != (image_size, image_size):
-        size = (image_size, image_size)
-        x_BCHW = functional.interpolate(x_BCHW, size=size, mode="bilinear", antialias=True, align_corners=False)
-    return x_BCHW.contiguous()
+    def load(data: str, split: str) -> ImageSet:
+        labels_N = parts[f"{split}_y"].astype(np.int64)
+        rows_N = np.arange(starts[split], starts[split] + len(labels_N), dtype="<u8")
+        return ImageSet(
+            name=name,
+            split=split,
+            images_NHWC=rows_N.view(np.uint8).reshape(-1, 1, 1, 8),
+            labels_N=labels_N,
+            class_names=tuple(str(label) for label in range(num_classes)),
+            kind="features",
+        )
+
+    def features(rows_NHWC: np.ndarray) -> np.ndarray:
+        return features_ND[np.ascontiguousarray(rows_NHWC).reshape(-1, 8).view("<u8")[:, 0]]
+
+    return features, load, name
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    if not path.is_file():
+        raise UserError(f"There is no features file {path}.")
+    if not zipfile.is_zipfile(path):
+        raise UserError(f"{path} is not a readable .npz of arrays.", "Write it with numpy.savez.")
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            missing = [key for key in KEYS if key not in stored]
+            if missing:
+                raise UserError(f"{path} lacks {', '.join(missing)}.", f"It must hold {', '.join(KEYS)}.")
+            return {key: stored[key] for key in KEYS}
+    except UserError:
+        raise
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise UserError(f"{path} is not a readable .npz of arrays: {error}") from error
+
+
+def _check(path: Path, parts: dict[str, np.ndarray]) -> None:
+    for split in ("train", "test"):
+        x, y = parts[f"{split}_x"], parts[f"{split}_y"]
+        if x.ndim != 2 or y.ndim != 1 or len(x) != len(y) or not x.size:
+            raise UserError(
+                f"{path}: {split}_x has shape {x.shape} and {split}_y {y.shape}.",
+                "They must be (N, D) and (N), with N and D of at least 1.",
+            )
+        if x.dtype.kind not in "fiu" or y.dtype.kind not in "iu" or int(y.min()) < 0:
+            raise UserError(f"{path}: {split}_x must be numbers and {split}_y integers from 0.")
+        if int(y.max()) >= (examples := len(parts["train_y"])):
+            what = f"{path}: {split}_y holds label {int(y.max())}, and there are {examples:,} training examples."
+            raise UserError(what, "Number the classes from 0 upwards; each needs a training example.")
+    if parts["train_x"].shape[1] != parts["test_x"].shape[1]:
+        raise UserError(f"{path}: train_x and test_x have different numbers of features.")

@@ -6,7 +6,7 @@ Two metrics come from the same features, draws and decompositions:
   models of different widths by: narrow features want ridges near 1, raw pixels near 1000.
 - "accuracy_fixed_ridge": the published protocol with its one ridge, 2^10, for every model.
 
-On request ("each") one metric per ridge strength instead, to see what the choice costs (`_sweep.py`).
+On request ("each") one metric per ridge strength instead, to see what the choice costs.
 
 The protocol (paper section 4.1; big_vision's fewshot_lsr): see `_ridge.py`. Draws come from a stream of the data set
 and the draw alone, so every model sees the same images; the k-shot support set lies inside every larger one. Classes
@@ -24,10 +24,8 @@ from bench.core.errors import UserError
 from bench.core.record import Score
 from bench.data.image_set import ImageSet
 from bench.data.subset import first_per_class
-from bench.tasks._common import accuracy_score, balanced_part, judged
-from bench.tasks._contract import TaskContext
+from bench.tasks._contract import TaskContext, accuracy_score, balanced_part, judged
 from bench.tasks._ridge import SupportSet, choose_ridge, decompose
-from bench.tasks._sweep import Sweep
 
 REVISION = 1
 PUBLISHED_RIDGE = 2.0**10
@@ -125,7 +123,7 @@ def score_features(
     ridge: str = "both",
     copies_M: np.ndarray | None = None,
 ) -> list[Score]:
-    """Scores from features; `picks` as `draw_support` gives them. All predictions come from one matrix product.
+    """Scores from features; `picks` as `draw_support` gives them.
 
     Features that are not finite (a diverged model) give scores whose value is None, with the reason in `detail`.
     """
@@ -170,23 +168,28 @@ def _predict(
     """What was solved, and the predicted class of every test image by each, (heads, M)."""
     heads: list[Head] = []
     columns: list[tuple[np.ndarray, np.ndarray]] = []
-    swept: list[np.ndarray] = []
-    sweep = Sweep(test_MD) if ridge == "each" else None
+    predicted: list[np.ndarray] = []
+    test_MD = np.asarray(test_MD, dtype=np.float64)
+
+    def predict() -> None:
+        """One matrix product for all heads since the last."""
+        w_DC = np.concatenate([w for w, _ in columns], axis=1)
+        scores_MC = test_MD @ w_DC + np.concatenate([b for _, b in columns])
+        predicted.append(scores_MC.reshape(len(test_MD), len(columns), num_classes).argmax(-1).T)
+        columns.clear()
+
     for draw, (indices, ranks) in enumerate(picks):
         for k in sorted(set(shots)):
             chosen = indices[ranks < k]
             support = decompose(train_ND[chosen], train_labels_N[chosen], num_classes=num_classes)
             for metric, strength in zip(MODES[ridge], _strengths(support, ridge=ridge, shots=k), strict=True):
                 heads.append((draw, k, metric, strength, len(chosen)))
-                if sweep is None:
-                    columns.append(support.predictor(strength))
-            if sweep is not None:
-                swept.append(sweep.predict(support, RIDGES))
-    if sweep is not None:
-        return heads, np.concatenate(swept)
-    w_DC = np.concatenate([w for w, _ in columns], axis=1)
-    scores_MC = np.asarray(test_MD, dtype=np.float64) @ w_DC + np.concatenate([b for _, b in columns])
-    return heads, scores_MC.reshape(len(test_MD), len(heads), num_classes).argmax(-1).T
+                columns.append(support.predictor(strength))
+                if ridge == "each":  # many strengths of many classes: one at a time, to bound the memory
+                    predict()
+    if columns:
+        predict()
+    return heads, np.concatenate(predicted)
 
 
 def _strengths(support: SupportSet, *, ridge: str, shots: int) -> tuple[float, ...]:

@@ -1,22 +1,37 @@
 """Fine-tuning of the whole network, as in the paper's Table 4, at its own resolution or at a higher one.
 
 A classifier of zeros on the trained body; SGD with momentum 0.9, cosine decay, gradients clipped at norm 1, no weight
-decay. The learning rate is chosen on a held-out part of the training set, then the full set is trained on with it.
-At another image size, position tables are interpolated and the score's task is named after the size: `finetune@56px`,
-so that the two are never averaged. Images are resized, anti-aliased, from the size they are stored at.
+decay. The learning rate is chosen on a held-out part of the training set (appendix B.1.1), then the full set is trained
+on with it; the test split is scored once, after everything is chosen. At another image size, position tables are
+interpolated and the score's task is named after the size: `finetune@56px`, so that the two are never averaged. Images
+are resized, anti-aliased, from the size they are stored at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from bench.core.errors import UserError
 from bench.core.record import Score
-from bench.tasks import _tuning
-from bench.tasks._common import balanced_part
-from bench.tasks._contract import TaskContext
+from bench.core.spec import Recipe
+from bench.data.image_set import ImageSet
+from bench.data.real import real_hash, real_right
+from bench.data.subset import priorities, rank_within_class
+from bench.tasks._contract import NO_DETAIL, FineTuned, TaskContext, Unsuited, accuracy_score, balanced_part, judged
 
 REVISION = 2  # every class holds out its share
+
+# By number of training images, as BiT's HyperRule has it (its section 3.3), which gives Table 4 row by row; the parts
+# held out are those of the paper's appendix B.1.1, which follow the same sizes.
+SMALL, LARGE = 20_000, 500_000
+STEPS = (500, 10_000, 20_000)
+HELD_OUT = (0.10, 0.02, 0.01)
+RATES, RATES_LARGE = (0.001, 0.003, 0.01, 0.03), (0.003, 0.01, 0.03, 0.06)
+BATCH = 512
 
 
 def evaluate(
@@ -40,7 +55,7 @@ def evaluate(
 
     Args:
         image_size: pixels per side; None for the model's own.
-        steps, batch, rates, held_out: None for Table 4's, by number of training images; see `_tuning.tuning`.
+        steps, batch, rates, held_out: None for Table 4's, by number of training images; see `make_tuning`.
         repeats: fits with the chosen rate, each with its own order of the images: the draws of the scores.
         train_limit, test_limit: nested, class-balanced parts of the two splits; None takes all.
         average: Polyak averaging of the weights, decay per step; 0 for none.
@@ -59,12 +74,12 @@ def evaluate(
         raise UserError(f"repeats={repeats}: at least one fit is needed.")
     train = balanced_part(context.load(data, "train"), train_limit)
     test = balanced_part(context.load(data, "test"), test_limit)
-    settings = _tuning.tuning(
+    settings = make_tuning(
         len(train), steps=steps, batch=batch, rates=rates, held_out=held_out, image_size=image_size, average=average,
         shift=shift, flip=flip, crop=crop,
     )  # fmt: skip
     task = "finetune" if image_size is None else f"finetune@{image_size}px"
-    return _tuning.evaluate(context, train, test, settings, task=task, data=data, draws=range(repeats))
+    return score_tuned(context, train, test, settings, task=task, data=data, draws=range(repeats))
 
 
 def num_images(
@@ -82,10 +97,267 @@ def num_images(
     held_out: float | int | None = None,
     **_: object,
 ) -> int:
-    """The cost in forward passes of one image; see `_tuning.forward_images`."""
-    settings = _tuning.tuning(
+    """The cost in forward passes of one image; see `forward_images`."""
+    settings = make_tuning(
         min(num_train, train_limit or num_train), steps=steps, batch=batch, rates=rates, held_out=held_out,
         image_size=image_size,
     )  # fmt: skip
     num_test = min(num_test, test_limit or num_test)
-    return _tuning.forward_images(settings, num_test=num_test, repeats=repeats, own_size=own_size)
+    return forward_images(settings, num_test=num_test, repeats=repeats, own_size=own_size)
+
+
+# -- the protocol, which VTAB follows too ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """How a model is fine-tuned; build it with `make_tuning`.
+
+    Attributes:
+        steps, batch, rates: of every run; the rates are tried in this order. num_held_out: images they are judged on.
+        image_size: pixels per side; None for the model's own. shift, flip, crop: augmentation.
+        average: Polyak averaging of the weights, decay per step; 0 for none (the paper: 0.9999, Table 2's ImageNet).
+    """
+
+    steps: int
+    batch: int
+    rates: tuple[float, ...]
+    num_held_out: int
+    image_size: int | None = None
+    shift: int = 0
+    flip: bool = False
+    crop: float = 0.0
+    average: float = 0.0
+
+    @property
+    def warmup_steps(self) -> int:
+        """500 steps, fewer in short runs (big_vision's transfer: 100 of 500)."""
+        return min(500, self.steps // 5)
+
+    def recipe(self, rate: float) -> Recipe:
+        """SGD with momentum 0.9, cosine to zero, gradients clipped at norm 1, no weight decay."""
+        return Recipe(
+            optimizer="sgd", lr=rate, batch=self.batch, weight_decay=0.0, clip=1.0, schedule="separate", cooldown=1.0,
+            cooldown_shape="cosine", warmup_images=self.warmup_steps * self.batch, shift=self.shift, flip=self.flip,
+            crop=self.crop, average=self.average,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The rate that was chosen and what for: accuracies on the held-out part, None where training diverged."""
+
+    rate: float | None
+    accuracies: tuple[float | None, ...] = ()
+    at_edge: bool = False
+    train_flops: int = 0
+    seconds: float = 0.0
+
+
+def make_tuning(
+    num_train: int,
+    *,
+    steps: int | None = None,
+    batch: int | None = None,
+    rates: Sequence[float] | None = None,
+    held_out: float | int | None = None,
+    **more: Any,
+) -> Tuning:
+    """Table 4's settings for a training set of this size, where nothing else is said.
+
+    The batch is 512, or the whole training set where that is smaller. Rates are used as they are given, whatever the
+    batch. `held_out` is a fraction, or a number of images.
+
+    Raises:
+        UserError: options out of range.
+    """
+    size = int(num_train >= SMALL) + int(num_train >= LARGE)
+    part = HELD_OUT[size] if held_out is None else held_out
+    number = round(part * num_train) if isinstance(part, float) else part
+    made = Tuning(
+        steps=STEPS[size] if steps is None else steps,
+        batch=min(BATCH, num_train) if batch is None else batch,
+        rates=tuple(rates) if rates is not None else RATES_LARGE if size == 2 else RATES,
+        num_held_out=max(1, number) if held_out is None else number,
+        **more,
+    )
+    _check(made, num_train)
+    return made
+
+
+def _check(made: Tuning, num_train: int) -> None:
+    """Raises UserError where a run of these settings cannot be made."""
+    if made.steps < 1 or made.batch < 1:
+        raise UserError(f"Fine-tuning needs at least one step of one image, not {made.steps} of {made.batch}.")
+    if made.image_size is not None and made.image_size < 1:
+        raise UserError(f"image_size={made.image_size} is no number of pixels.", "Leave it out for the model's own.")
+    if made.shift < 0:
+        raise UserError(f"shift={made.shift}: images are shifted by 0 pixels or more.")
+    if not 0 <= made.crop <= 1:
+        raise UserError(f"crop={made.crop}: random crops keep a share of the area, from 0 (no crops) to 1.")
+    if not made.rates or min(made.rates) <= 0:
+        raise UserError(f"Learning rates {made.rates} are not positive numbers.", "For example rates=(0.01,0.03).")
+    if len(made.rates) > 1 and not 0 < made.num_held_out < num_train:
+        raise UserError(
+            f"{made.num_held_out} images cannot be held out of {num_train:,} to choose a learning rate.",
+            "Give held_out as a fraction such as 0.1, as a number of images, or a single rate.",
+        )
+    if not 0 <= made.average < 1:
+        raise UserError(f"average={made.average} is not a decay.", "Give 0 for none, or such as 0.999.")
+
+
+def split(train: ImageSet, num_held_out: int) -> tuple[ImageSet, ImageSet]:
+    """(training part, held-out part): of every class its share, within one image; which ones, their content decides."""
+    order_N = np.argsort(priorities(train.labels_N, "held-out", keys_N=train.content_keys_N), kind="stable")
+    rank_N = rank_within_class(train.labels_N, order_N)
+    held_out_N = (rank_N < shares(np.bincount(train.labels_N), num_held_out)[train.labels_N])[order_N]
+    return train.take(order_N[~held_out_N]), train.take(order_N[held_out_N])
+
+
+def shares(counts_K: np.ndarray, number: int) -> np.ndarray:
+    """How many of each class make `number` of all: shares rounded down, and up where most is left (Hamilton)."""
+    shares_K, left_K = np.divmod(counts_K * number, counts_K.sum())
+    shares_K[np.argsort(-left_K, kind="stable")[: number - shares_K.sum()]] += 1
+    return shares_K
+
+
+def choose(context: TaskContext, train: ImageSet, settings: Tuning, *, purpose: str) -> Choice:
+    """Try every rate on one part of the training set and judge it on the other; of equal ones the lowest. A single
+    rate is taken as it is."""
+    assert context.fine_tune is not None
+    if len(settings.rates) == 1:
+        return Choice(rate=settings.rates[0])
+    part, held_out = split(train, settings.num_held_out)
+    accuracies: list[float | None] = []
+    flops, seconds = 0, 0.0
+    for rate in settings.rates:
+        tuned = context.fine_tune(
+            part, recipe=settings.recipe(rate), steps=settings.steps, image_size=settings.image_size,
+            purpose=f"{purpose}/choose",
+        )  # fmt: skip
+        accuracies.append(accuracy(tuned, held_out))
+        flops, seconds = flops + tuned.train_flops["dense"], seconds + tuned.seconds
+    worth = {rate: found for rate, found in zip(settings.rates, accuracies, strict=True) if found is not None}
+    best = min(worth, key=lambda rate: (-worth[rate], rate)) if worth else None
+    at_edge = best in (min(settings.rates), max(settings.rates))
+    return Choice(rate=best, accuracies=tuple(accuracies), at_edge=at_edge, train_flops=flops, seconds=seconds)
+
+
+def accuracy(tuned: FineTuned, images: ImageSet) -> float | None:
+    """Accuracy on labelled images; None where training diverged."""
+    predicted_N = classify(tuned, images)
+    return None if predicted_N is None else float((predicted_N == images.labels_N).mean())
+
+
+def classify(tuned: FineTuned, images: ImageSet) -> np.ndarray | None:
+    """The class of every image; None where training diverged: the largest of logits that are not numbers is none."""
+    if tuned.diverged:
+        return None
+    logits_NK = tuned.logits(images.images_NHWC)
+    return logits_NK.argmax(1) if np.isfinite(logits_NK).all() else None
+
+
+def score_tuned(
+    context: TaskContext,
+    train: ImageSet,
+    test: ImageSet,
+    settings: Tuning,
+    *,
+    task: str,
+    data: str,
+    draws: Sequence[int],
+    detail: Mapping[str, Any] = NO_DETAIL,
+) -> list[Score]:
+    """Choose once, fit on all of `train` for every draw, score on `test`: one score per draw.
+
+    Where the test images have several labels each, a second score, of `<data>-real`, takes any of them as right. The
+    detail of each says which test images were right (`bench.store.prediction_bits`), so that scores can be paired.
+
+    Raises:
+        UserError: there is no model to train.
+        Unsuited: the model cannot take these images, or not at this size.
+    """
+    if context.fine_tune is None:
+        raise UserError(f"The task {task} trains the network, and there are only features.", "Give --model.")
+    try:
+        return _evaluate(context, train, test, settings, task=task, data=data, draws=draws, detail=detail)
+    except UserError as error:
+        head: dict[str, Any] = {"task": task, "data": data, "num_test": len(test), "num_classes": test.num_classes}
+        missing = [accuracy_score(None, **head, draw=draw, detail=detail) for draw in draws]
+        raise Unsuited(error.what, error.fix, missing=missing) from error
+
+
+def _evaluate(
+    context: TaskContext,
+    train: ImageSet,
+    test: ImageSet,
+    settings: Tuning,
+    *,
+    task: str,
+    data: str,
+    draws: Sequence[int],
+    detail: Mapping[str, Any],
+) -> list[Score]:
+    assert context.fine_tune is not None
+    purpose = f"{task}/{data}"
+    choice = choose(context, train, settings, purpose=purpose)
+    copies_M = context.copies(test)
+    scores = []
+    for draw in draws:
+        head: dict[str, Any] = {
+            "task": task, "data": data, "num_test": len(test), "num_classes": test.num_classes, "draw": draw,
+        }  # fmt: skip
+        facts = {**detail, "num_train": len(train), **_facts(settings, choice)}
+        predicted_M = None
+        if choice.rate is not None:
+            tuned = context.fine_tune(
+                train, recipe=settings.recipe(choice.rate), steps=settings.steps, image_size=settings.image_size,
+                purpose=f"{purpose}/{draw}",
+            )  # fmt: skip
+            facts |= _costs(choice, tuned, len(draws))
+            predicted_M = classify(tuned, test)
+        if predicted_M is None:
+            reason = "training diverged" + ("" if choice.rate else " at every rate")
+            scores.append(accuracy_score(None, **head, detail=facts | {"reason": reason}))
+            continue
+        right_M, content = predicted_M == test.labels_N, test.content_hash
+        scores.append(judged(right_M, copies_M=copies_M, content_hash=content, **head, detail=facts))
+        if test.multi_labels is not None:
+            right_R, content = real_right(predicted_M, test.multi_labels), real_hash(content, test.multi_labels)
+            head |= {"data": f"{data}-real", "num_test": len(right_R)}
+            scores.append(judged(right_R, content_hash=content, **head, detail=facts))
+    return scores
+
+
+def _facts(settings: Tuning, choice: Choice) -> dict[str, Any]:
+    """What was chosen from what; `rate_at_edge` says that a wider sweep might find a better one."""
+    return {
+        "steps": settings.steps,
+        "batch": settings.batch,
+        "rates": list(settings.rates),
+        "rate": choice.rate,
+        "rate_at_edge": choice.at_edge,
+        "held_out_accuracies": list(choice.accuracies),
+        "num_held_out": settings.num_held_out if len(settings.rates) > 1 else 0,
+    }
+
+
+def _costs(choice: Choice, tuned: FineTuned, repeats: int) -> dict[str, Any]:
+    """FLOPs and seconds of one repeat and its share of the choice. They count as evaluation, not as pre-training."""
+    return {
+        "image_size": tuned.image_size,
+        "final_loss": float(np.mean(tuned.losses_T[-50:])),
+        "train_flops": round(tuned.train_flops["dense"] + choice.train_flops / repeats),
+        "seconds": tuned.seconds + choice.seconds / repeats,
+    }
+
+
+def forward_images(settings: Tuning, *, num_test: int, repeats: int, own_size: int | None) -> int:
+    """What this costs in images that pass forward through the network at its own size: the planner's question.
+
+    Training counts three times; another image size by its number of pixels.
+    """
+    pixels = (settings.image_size / own_size) ** 2 if settings.image_size and own_size else 1.0
+    tried = len(settings.rates) if len(settings.rates) > 1 else 0
+    trained = 3 * settings.steps * settings.batch * (tried + repeats)
+    return round(pixels * (trained + tried * settings.num_held_out + repeats * num_test))

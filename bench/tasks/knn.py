@@ -11,8 +11,7 @@ import numpy as np
 
 from bench.core.errors import UserError
 from bench.core.record import Score
-from bench.tasks._common import accuracy_score, balanced_part, judged
-from bench.tasks._contract import TaskContext
+from bench.tasks._contract import TaskContext, accuracy_score, balanced_part, judged
 
 REVISION = 1
 CHUNK = 1_000  # test images scored at a time: bounds the memory of the similarities

@@ -11,8 +11,7 @@ import numpy as np
 
 from bench.core.errors import UserError
 from bench.core.record import Score
-from bench.tasks._common import accuracy_score, balanced_part, judged
-from bench.tasks._contract import TaskContext, Unsuited
+from bench.tasks._contract import TaskContext, Unsuited, accuracy_score, balanced_part, judged
 
 REVISION = 1
 STRENGTHS = tuple(10.0**power for power in range(-4, 3))  # scikit-learn's C: the inverse of the penalty

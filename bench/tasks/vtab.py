@@ -11,20 +11,40 @@ One data set is one task of the benchmark. `detail` names its group; means over 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from bench.core.errors import UserError
 from bench.core.record import Score
 from bench.data.subset import priorities
-from bench.tasks import _tuning, _vtab
-from bench.tasks._common import balanced_part
-from bench.tasks._contract import TaskContext
+from bench.tasks import finetune
+from bench.tasks._contract import TaskContext, balanced_part
 
 REVISION = 2  # examples at natural frequencies; every class holds out its share
 EXAMPLES, HELD_OUT = 1_000, 200
 STEPS, BATCH, RATES = 2_500, 512, (0.01,)
+
+# Zhai et al. 2019 (arXiv:1910.04867), in the order of the paper's Table 9. Natural: photographs of things. Specialised:
+# taken with special equipment, from above or of the inside. Structured: the answer is about the scene, not its things.
+VTAB: Mapping[str, tuple[str, ...]] = {
+    "natural": ("caltech101", "cifar100", "dtd", "flowers102", "pets", "sun397", "svhn"),
+    "specialised": ("patch-camelyon", "eurosat", "resisc45", "retinopathy"),
+    "structured": (
+        "clevr-count", "clevr-distance", "dmlab", "dsprites-location", "dsprites-orientation", "kitti-distance",
+        "smallnorb-azimuth", "smallnorb-elevation",
+    ),
+}  # fmt: skip
+# What ships in packages, in the same groups.
+SMALL: Mapping[str, tuple[str, ...]] = {
+    "natural": ("fashion-mnist", "mnist", "photo-tiles"),
+    "specialised": ("terrain", "specimen-tiles"),
+    "structured": ("shapes-count", "shapes-distance", "shapes-position", "shapes-orientation"),
+}
+
+# What mirroring or shifting would change the answer of: BiT's appendix F.
+NO_FLIP = ("dsprites-orientation", "smallnorb-azimuth", "dsprites-location", "shapes-orientation", "shapes-position")
+NO_SHIFT = ("clevr-count", "clevr-distance", "dmlab", "kitti-distance", "dsprites-location", "shapes-position")
 
 
 def evaluate(
@@ -47,7 +67,7 @@ def evaluate(
         steps, batch, rates: the same for every task. Of several rates one is chosen on the 200 examples.
         repeats: other 1,000 examples each: the draws of the scores.
         test_limit: score the nested, class-balanced part of this size; None scores the whole test split.
-        shift, flip: augmentation, left out of the tasks whose answer it would change (`_vtab.may_shift`, `may_flip`).
+        shift, flip: augmentation, left out of the tasks whose answer it would change (`may_shift`, `may_flip`).
 
     Raises:
         UserError: options out of range, fewer than 1,000 training examples, data that is not on this machine.
@@ -57,16 +77,16 @@ def evaluate(
         raise UserError(f"repeats={repeats}: at least one fit is needed.")
     train, test = context.load(data, "train"), balanced_part(context.load(data, "test"), test_limit)
     _check(len(train))
-    settings = _tuning.tuning(
+    settings = finetune.make_tuning(
         EXAMPLES, steps=steps, batch=batch, rates=rates, held_out=HELD_OUT, image_size=image_size,
-        shift=shift if _vtab.may_shift(data) else 0, flip=flip and _vtab.may_flip(data),
+        shift=shift if may_shift(data) else 0, flip=flip and may_flip(data),
     )  # fmt: skip
-    detail = {"group": _vtab.group_of(data)}
+    detail = {"group": group_of(data)}
     scores = []
     for draw in range(repeats):
         order_N = np.argsort(priorities(train.labels_N, f"vtab/{draw}", keys_N=train.content_keys_N), kind="stable")
         examples = train.take(order_N[:EXAMPLES])
-        scores += _tuning.evaluate(
+        scores += finetune.score_tuned(
             context, examples, test, settings, task="vtab", data=data, draws=(draw,), detail=detail
         )
     return scores
@@ -92,14 +112,43 @@ def num_images(
     rates: Sequence[float] = RATES,
     **_: object,
 ) -> int:
-    """The cost in forward passes of one image; see `_tuning.forward_images`.
+    """The cost in forward passes of one image; see `finetune.forward_images`.
 
     Raises:
         UserError: options out of range, fewer than 1,000 training examples.
     """
     _check(num_train)
-    settings = _tuning.tuning(
+    settings = finetune.make_tuning(
         EXAMPLES, steps=steps, batch=batch, rates=rates, held_out=HELD_OUT, image_size=image_size
     )
     num_test = min(num_test, test_limit or num_test)
-    return repeats * _tuning.forward_images(settings, num_test=num_test, repeats=1, own_size=own_size)
+    return repeats * finetune.forward_images(settings, num_test=num_test, repeats=1, own_size=own_size)
+
+
+def group_of(data: str) -> str | None:
+    """The group of a data set's task; None for one that is in neither table."""
+    for table in (VTAB, SMALL):
+        for group, names in table.items():
+            if _base(data) in names:
+                return group
+    return None
+
+
+def may_shift(data: str) -> bool:
+    """Whether shifting the images of a data set, stored at any size, leaves the answer as it is."""
+    return _base(data) not in NO_SHIFT
+
+
+def may_flip(data: str) -> bool:
+    """Whether mirroring them does."""
+    return _base(data) not in NO_FLIP
+
+
+def _base(data: str) -> str:
+    """The name without a size."""
+    return data.partition(":")[0]
+
+
+def task_names(table: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Every task of a table, in its order."""
+    return tuple(name for group in table.values() for name in group)

@@ -1,4 +1,10 @@
-"""Training batches: the data set resident as uint8 on the device, order and augmentation as functions of the step."""
+"""Training batches: the data set resident as uint8 on the device, order and augmentation as functions of the step.
+
+Random crops are the paper's ("Inception crops"). Boxes follow TensorFlow's `sample_distorted_bounding_box`, which the
+paper's code called: the ratio of width to height is uniform in 3:4 to 4:3, then the height is uniform among those that
+keep enough of the image's area. (torchvision's RandomResizedCrop draws the area uniformly, and shows small parts more
+often.) Pixels are interpolated bilinearly without a low-pass, as there; a crop is enlarged to the size of the image.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +12,79 @@ from functools import lru_cache
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from bench.core.device import is_out_of_memory
 from bench.core.errors import UserError
 from bench.core.seeds import generator
 from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
-from bench.train import crops
 from bench.train.ranks import ONE_RANK, Ranks
 
+RATIOS = (3 / 4, 4 / 3)  # width / height of random crops
 
-def to_input(images_BHWC: torch.Tensor) -> torch.Tensor:
+
+def to_input(images_BHWC: Tensor) -> Tensor:
     """uint8 NHWC in [0, 255] -> float32 NCHW in [-1, 1], the range that the paper's code uses."""
     return images_BHWC.permute(0, 3, 1, 2).to(torch.float32).mul_(2.0 / 255.0).sub_(1.0)
+
+
+def fit_input(x_BCHW: Tensor, *, image_size: int, channels: int) -> Tensor:
+    """float32 images at a model's size and number of channels: bilinear, anti-aliased when shrinking; grey to RGB by
+    repetition, RGB to grey by Rec. 601 luma.
+
+    Raises:
+        ValueError: neither grey nor RGB where the other is needed.
+    """
+    if x_BCHW.shape[1] != channels:
+        if {x_BCHW.shape[1], channels} != {1, 3}:
+            raise ValueError(f"images of {x_BCHW.shape[1]} channels for a model that takes {channels}")
+        if channels == 3:
+            x_BCHW = x_BCHW.expand(-1, 3, -1, -1)
+        else:
+            weights = x_BCHW.new_tensor([0.299, 0.587, 0.114])
+            x_BCHW = (x_BCHW * weights[None, :, None, None]).sum(1, keepdim=True)
+    if x_BCHW.shape[-2:] != (image_size, image_size):
+        size = (image_size, image_size)
+        x_BCHW = F.interpolate(x_BCHW, size=size, mode="bilinear", antialias=True, align_corners=False)
+    return x_BCHW.contiguous()
+
+
+def crop_boxes(rng: np.random.Generator, *, number: int, height: int, width: int, least: float) -> np.ndarray:
+    """(top, left, height, width) in pixels of `number` crops, int64 (4, number).
+
+    Args:
+        least: the smallest share of the area that a crop keeps; the paper's is 0.05.
+    """
+    ratio_B, tall_B, down_B, right_B = rng.random((4, number))
+    ratio_B = RATIOS[0] + ratio_B * (RATIOS[1] - RATIOS[0])
+    area = height * width
+    most_B = np.floor(np.minimum(np.sqrt(area / ratio_B), np.minimum(height, (width + 0.5) / ratio_B))).clip(min=1)
+    fewest_B = np.round(np.sqrt(least * area / ratio_B)).clip(1, most_B)
+    height_B = fewest_B + np.floor(tall_B * (most_B - fewest_B + 1))
+    width_B = np.round(height_B * ratio_B).clip(1, width)
+    top_B, left_B = np.floor(down_B * (height - height_B + 1)), np.floor(right_B * (width - width_B + 1))
+    return np.stack([top_B, left_B, height_B, width_B]).astype(np.int64)
+
+
+def cropped(x_BCHW: Tensor, boxes_4B: Tensor) -> Tensor:
+    """Every image's box, enlarged to the size of the image: float (B, C, H, W)."""
+    top_B, left_B, height_B, width_B = boxes_4B.to(x_BCHW.dtype)
+    y_BH = _centres(top_B, height_B, x_BCHW.shape[2])
+    x_BW = _centres(left_B, width_B, x_BCHW.shape[3])
+    shape = (len(x_BCHW), *x_BCHW.shape[2:])
+    grid_BHW2 = torch.stack([x_BW[:, None, :].expand(shape), y_BH[:, :, None].expand(shape)], dim=-1)
+    return F.grid_sample(x_BCHW, grid_BHW2, mode="bilinear", padding_mode="border", align_corners=False)
+
+
+def _centres(start_B: Tensor, length_B: Tensor, size: int) -> Tensor:
+    """Where the `size` pixels of each enlarged stretch lie along an axis of `size` pixels, as `grid_sample` counts:
+    from -1 to 1, edge to edge. Beyond the centre of a stretch's last pixel that pixel is repeated."""
+    step_B1, start_B1 = length_B[:, None] / size, start_B[:, None]
+    at_BS = start_B1 + (torch.arange(size, device=start_B.device, dtype=start_B.dtype) + 0.5) * step_B1
+    at_BS = at_BS.clamp(min=start_B1 + 0.5, max=start_B1 + length_B[:, None] - 0.5)
+    return at_BS * (2 / size) - 1
 
 
 class Batches:
@@ -30,13 +96,24 @@ class Batches:
         seed: the cell's seed.
         device: where the images live and the batches are made.
         ranks: each gets its share of the batch; order and augmentation are those of the whole.
+        fit: (image_size, channels) of the model, where images are stored at other ones; they are fitted after
+            augmentation.
 
     Raises:
         UserError: the device has no room for the images.
     """
 
-    def __init__(self, images: ImageSet, *, recipe: Recipe, seed: int, device: str, ranks: Ranks = ONE_RANK) -> None:
-        self.share = ranks.share(recipe.batch)
+    def __init__(
+        self,
+        images: ImageSet,
+        *,
+        recipe: Recipe,
+        seed: int,
+        device: str,
+        ranks: Ranks = ONE_RANK,
+        fit: tuple[int, int] | None = None,
+    ) -> None:
+        self.share, self.fit = ranks.share(recipe.batch), fit
         self.recipe, self.seed, self.device = recipe, seed, device
         self.num_images = len(images)
         self.height, self.width = images.images_NHWC.shape[1:3]
@@ -44,7 +121,7 @@ class Batches:
         self.labels_N = torch.from_numpy(np.array(images.labels_N, dtype=np.int64)).to(device)
         self._permutation = lru_cache(maxsize=2)(self._shuffle)
 
-    def _resident(self, images: ImageSet) -> torch.Tensor:
+    def _resident(self, images: ImageSet) -> Tensor:
         """All images on the device, each with the border that a shift may bring into view."""
         pad = self.recipe.shift
         shape = (len(images), self.height + 2 * pad, self.width + 2 * pad, images.images_NHWC.shape[3])
@@ -71,7 +148,7 @@ class Batches:
         epochs, offsets = np.divmod(np.arange(first, first + self.recipe.batch), self.num_images)
         return np.concatenate([self._permutation(int(e))[offsets[epochs == e]] for e in np.unique(epochs)])
 
-    def __call__(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def __call__(self, step: int) -> tuple[Tensor, Tensor]:
         """Batch `step`, or this rank's share of it: (x_BCHW float32 in [-1, 1], labels_B)."""
         index_B = self._tensor(self.indices(step)[self.share])
         x_BHWC = self._shifted(index_B, step) if self.recipe.shift else self.images_NHWC[index_B]
@@ -81,23 +158,25 @@ class Batches:
             x_BHWC = torch.where(mirrored_B[:, None, None, None], x_BHWC.flip(2), x_BHWC)
         x_BCHW = to_input(x_BHWC)
         if self.recipe.crop:
-            x_BCHW = crops.cropped(x_BCHW, self._tensor(self._boxes(step)))
+            x_BCHW = cropped(x_BCHW, self._tensor(self._boxes(step)))
+        if self.fit is not None:
+            x_BCHW = fit_input(x_BCHW, image_size=self.fit[0], channels=self.fit[1])
         return x_BCHW, self.labels_N[index_B]
 
     def _boxes(self, step: int) -> np.ndarray:
         size = {"height": self.height, "width": self.width}
         rng = generator(self.seed, "crop", step)
-        boxes_4B = crops.boxes(rng, number=self.recipe.batch, least=self.recipe.crop, **size)
+        boxes_4B = crop_boxes(rng, number=self.recipe.batch, least=self.recipe.crop, **size)
         return np.ascontiguousarray(boxes_4B[:, self.share])
 
-    def _shifted(self, index_B: torch.Tensor, step: int) -> torch.Tensor:
+    def _shifted(self, index_B: Tensor, step: int) -> Tensor:
         shape = (2, self.recipe.batch)
         offsets = generator(self.seed, "shift", step).integers(0, 2 * self.recipe.shift + 1, shape)[:, self.share]
         rows_BH = self._tensor(offsets[0])[:, None] + torch.arange(self.height, device=self.device)
         columns_BW = self._tensor(offsets[1])[:, None] + torch.arange(self.width, device=self.device)
         return self.images_NHWC[index_B[:, None, None], rows_BH[:, :, None], columns_BW[:, None, :]]
 
-    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+    def _tensor(self, array: np.ndarray) -> Tensor:
         tensor = torch.from_numpy(array)
         if self.device.startswith("cuda"):
             tensor = tensor.pin_memory()  # a copy from other memory may wait until the device is idle

@@ -13,7 +13,7 @@ from bench.core.seeds import stream
 from bench.core.spec import Recipe
 from bench.cost.trace import label
 from bench.train import compiled, precision
-from bench.train.loss import make_loss
+from bench.train.optim import make_loss, make_optimizer
 from bench.train.ranks import ONE_RANK, Ranks, RestartNeeded
 
 
@@ -31,10 +31,9 @@ class Step:
 
     Args:
         model: on `device`, in training mode.
-        optimizer: of the model's parameters; its rate is set by every call.
-        recipe: precision, loss and clipping.
-        micro_batch: images that pass through the network at once; None for the recipe's. Gradients add up to those of
-            the whole batch, within rounding; but dropout draws differ, as would statistics over a batch.
+        recipe: optimizer, precision, loss, clipping, and the first micro-batch: images that pass through the network at
+            once. Gradients add up to those of the whole batch, within rounding; but dropout draws differ, as would
+            statistics over a batch.
         ranks: the processes that share each batch. Dropout follows the micro-batch's place in the global batch, so
             that draws do not depend on the number of ranks where `micro_batch` divides every rank's share.
     """
@@ -43,14 +42,13 @@ class Step:
         self,
         *,
         model: nn.Module,
-        optimizer: torch.optim.Optimizer,
         recipe: Recipe,
         device: str,
-        micro_batch: int | None = None,
         ranks: Ranks = ONE_RANK,
     ) -> None:
-        self.model, self.optimizer, self.recipe, self.device, self.ranks = model, optimizer, recipe, device, ranks
-        self.micro_batch = micro_batch or recipe.micro_batch or recipe.batch
+        self.model, self.recipe, self.device, self.ranks = model, recipe, device, ranks
+        self.optimizer = make_optimizer(model, recipe)
+        self.micro_batch = recipe.micro_batch or recipe.batch
         self.dtype = precision.resolve(recipe.dtype, device, model)
         self.compile_mode, self.sharded = "off", ranks.is_sharded(model)
         self.working = precision.Working(model, "float32" if self.sharded else self.dtype)

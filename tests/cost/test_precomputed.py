@@ -100,7 +100,7 @@ flops.count("ViT-pico/14", image_size=28, channels=1, num_classes=10, activation
 from bench.core import registry
 from bench.train.step import Step
 model = registry.build_model("ViT-pico/14", image_size=28, channels=1, num_classes=10)
-step = Step(model=model, optimizer=make_optimizer(model, Recipe()), recipe=Recipe(), device="cpu")
+step = Step(model=model, recipe=Recipe(), device="cpu")
 step(torch.zeros(2, 1, 28, 28), torch.tensor([0, 1]), lr=1e-3, seed=0)
 print("torch._dynamo" in sys.modules)
 """

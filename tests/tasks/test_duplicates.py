@@ -12,8 +12,7 @@ from bench.core import registry
 from bench.data import dedup
 from bench.data.image_set import ImageSet
 from bench.data.load import load
-from bench.tasks._common import balanced_part, judged
-from bench.tasks._contract import TaskContext
+from bench.tasks._contract import TaskContext, balanced_part, judged
 
 PLANTED = 40
 FROZEN = ("fewshot", "knn", "linear")
@@ -44,7 +43,7 @@ def scores(task: str, context: TaskContext) -> list:
 @pytest.mark.parametrize("task", FROZEN)
 def test_planted_copies_are_counted_and_left_out(task: str) -> None:
     for score in scores(task, TaskContext(features=features, load=load, upstream=upstream())):
-        detail = dict(score.detail)
+        detail = score.detail
         assert detail["num_duplicates"] == PLANTED
         # `value` and `value_without_duplicates` are counts over 200 and over 160 images, one of which holds the other.
         right, right_without = score.value * 200, detail["value_without_duplicates"] * (200 - PLANTED)
@@ -56,10 +55,10 @@ def test_planted_copies_are_counted_and_left_out(task: str) -> None:
 def test_none_found_is_said_as_zero_and_unknown_is_not_said(task: str) -> None:
     clean = load("shapes-orientation", "train", num_images=100)
     for score in scores(task, TaskContext(features=features, load=load, upstream=clean)):
-        detail = dict(score.detail)
+        detail = score.detail
         assert detail["num_duplicates"] == 0 and detail["value_without_duplicates"] == score.value
     for score in scores(task, TaskContext(features=features, load=load)):
-        assert "num_duplicates" not in dict(score.detail)
+        assert "num_duplicates" not in score.detail
 
 
 def test_copies_are_looked_for_once_per_pair_of_contents(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +74,6 @@ def test_a_judgement_is_the_plain_mean_with_and_without() -> None:
     head = {"task": "t", "data": "d", "num_test": 5, "num_classes": 2}
     score = judged(right_M, copies_M=copies_M, detail={"more": 1}, **head)
     assert score.value == 0.6
-    assert dict(score.detail) == {"more": 1, "num_duplicates": 1, "value_without_duplicates": 0.5}
+    assert score.detail == {"more": 1, "num_duplicates": 1, "value_without_duplicates": 0.5}
     everything = judged(right_M, copies_M=np.ones(5, bool), **head)
-    assert dict(everything.detail) == {"num_duplicates": 5, "value_without_duplicates": None}
+    assert everything.detail == {"num_duplicates": 5, "value_without_duplicates": None}

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from bench.core.device import InBatches  # noqa: E402
-from bench.tasks._features import extractor, to_input  # noqa: E402
+from bench.tasks._features import extractor, network_input  # noqa: E402
 
 
 class Recorder(torch.nn.Module):  # type: ignore[name-defined]
@@ -43,15 +43,15 @@ def test_the_last_small_batch_is_kept_and_the_mode_restored() -> None:
 
 def test_range_channels_and_size() -> None:
     x = torch.from_numpy(np.array([0, 255], dtype=np.uint8).reshape(2, 1, 1, 1))
-    assert to_input(x, image_size=1, channels=1).flatten().tolist() == [-1.0, 1.0]
-    rgb = to_input(torch.from_numpy(images(2, 5, 1)), image_size=8, channels=3)
+    assert network_input(x, image_size=1, channels=1).flatten().tolist() == [-1.0, 1.0]
+    rgb = network_input(torch.from_numpy(images(2, 5, 1)), image_size=8, channels=3)
     assert rgb.shape == (2, 3, 8, 8) and torch.equal(rgb[:, 0], rgb[:, 2])
     white = torch.full((1, 3, 3, 3), 255, dtype=torch.uint8)
-    torch.testing.assert_close(to_input(white, image_size=3, channels=1), torch.ones(1, 1, 3, 3))
-    small = to_input(torch.from_numpy(images(1, 32, 3)), image_size=8, channels=3)
+    torch.testing.assert_close(network_input(white, image_size=3, channels=1), torch.ones(1, 1, 3, 3))
+    small = network_input(torch.from_numpy(images(1, 32, 3)), image_size=8, channels=3)
     assert small.abs().max() <= 1
     with pytest.raises(ValueError, match="2 channels"):
-        to_input(torch.from_numpy(images(1, 4, 2)), image_size=4, channels=3)
+        network_input(torch.from_numpy(images(1, 4, 2)), image_size=4, channels=3)
 
 
 def test_read_only_maps_are_fine(tmp_path) -> None:

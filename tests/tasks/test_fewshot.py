@@ -49,9 +49,9 @@ def test_every_shot_draw_and_metric_has_a_score() -> None:
         assert score.task == "fewshot" and score.data == "toy" and score.num_test == 100
         assert score.chance == 1 / CLASSES and score.num_classes == CLASSES
         assert score.value is not None and score.stderr == pytest.approx((score.value * (1 - score.value) / 100) ** 0.5)
-        assert score.shots is not None and dict(score.detail)["num_support"] == score.shots * CLASSES
+        assert score.shots is not None and score.detail["num_support"] == score.shots * CLASSES
         if score.metric == "accuracy_fixed_ridge" or score.shots == 1:
-            assert dict(score.detail)["ridge"] == 1024
+            assert score.detail["ridge"] == 1024
     values = {s.shots: s.value or 0.0 for s in scores if s.metric == "accuracy" and s.draw == 0}
     assert values[5] > values[1] > 1 / CLASSES
 
@@ -112,7 +112,7 @@ def test_a_diverged_model_has_no_score_rather_than_zero() -> None:
 
     scores = fewshot.evaluate(context(diverged), data="toy", shots=(1, 5), draws=2)
     assert len(scores) == 8
-    assert all(s.value is None and s.stderr is None and "finite" in dict(s.detail)["reason"] for s in scores)
+    assert all(s.value is None and s.stderr is None and "finite" in s.detail["reason"] for s in scores)
 
 
 def test_constant_features_give_chance_and_no_warning(recwarn: pytest.WarningsRecorder) -> None:
@@ -128,8 +128,8 @@ def test_each_strength_has_a_score_and_those_published_and_chosen_agree() -> Non
     each = {(s.shots, s.draw, s.metric): s for s in fewshot.evaluate(context(), ridge="each", **options)}
     assert len(each) == 2 * 2 * len(fewshot.RIDGES)
     for score in fewshot.evaluate(context(), ridge="both", **options):
-        same = each[score.shots, score.draw, f"accuracy_ridge_{dict(score.detail)['ridge']:g}"]
-        assert same.value == score.value and dict(same.detail)["ridge"] == dict(score.detail)["ridge"]
+        same = each[score.shots, score.draw, f"accuracy_ridge_{score.detail['ridge']:g}"]
+        assert same.value == score.value and same.detail["ridge"] == score.detail["ridge"]
 
 
 @pytest.mark.parametrize("options", [{"shots": ()}, {"shots": (0,)}, {"draws": 0}, {"ridge": "best"}])

@@ -25,7 +25,7 @@ from bench.tasks import _finetuner as engine
 from bench.tasks import finetune
 from bench.tasks._contract import TaskContext
 from bench.tasks._finetuner import FineTuner
-from bench.tasks._tuning import tuning
+from bench.tasks.finetune import make_tuning
 from bench.train.batches import Batches
 from vit.checkpoints import export
 
@@ -138,9 +138,9 @@ def test_a_classifier_alone_converges_to_scikit_learn_s(monkeypatch: pytest.Monk
         name="toy", split="train", images_NHWC=pixels.reshape(-1, 3, 3, 1), labels_N=labels,
         class_names=("a", "b", "c"), kind="x",
     )  # fmt: skip
-    monkeypatch.setattr(engine.models, "transferred", lambda model, name, **_: Linear(3))
+    monkeypatch.setattr(engine.registry, "transferred_model", lambda model, name, **_: Linear(3))
     monkeypatch.setattr(engine.flops, "count", lambda *_, **__: type("Cost", (), {"train_flops_per_image": {}}))
-    settings = tuning(240, steps=250, rates=(1.0,))
+    settings = make_tuning(240, steps=250, rates=(1.0,))
     assert settings.batch == 240, "all of a set that is smaller than 512"
     recipe = replace(settings.recipe(1.0), dtype="float32")
     tuned = FineTuner(Linear(3), name="linear", image_size=3, channels=1)(data, recipe=recipe, steps=250)
@@ -185,7 +185,7 @@ def test_averaged_weights_are_what_is_scored() -> None:
     """With a decay that forgets nothing the classifier stays where the first step left it; without one it moves on."""
     model, data = build("ViT-pico/14"), images()
     run = lambda average, steps: tuner(model, "ViT-pico/14")(  # noqa: E731
-        data, recipe=tuning(90, steps=steps, batch=24, rates=(0.05,), average=average).recipe(0.05), steps=steps
+        data, recipe=make_tuning(90, steps=steps, batch=24, rates=(0.05,), average=average).recipe(0.05), steps=steps
     )
     plain, averaged, frozen = (run(a, 8) for a in (0.0, 0.5, 1 - 1e-9))
     np.testing.assert_array_equal(plain.losses_T, averaged.losses_T)
@@ -203,7 +203,7 @@ def test_grey_images_into_an_rgb_model_and_back() -> None:
 def test_a_stop_between_steps_leaves_everything_as_it_was() -> None:
     model, looks = build("ViT-pico/14"), iter([False, False, True])
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    with pytest.raises(Interrupted, match="step 2 of 9"):
+    with pytest.raises(Interrupted, match="step 3 of 9"):
         tuner(model, "ViT-pico/14", should_stop=lambda: next(looks))(images(), recipe=PLAIN, steps=9)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
 
@@ -227,7 +227,7 @@ def test_what_the_last_update_breaks_has_no_score(rate: float, features: float) 
     assert tuned.diverged == (features > 1), "so are the weights"
     given = TaskContext(features=lambda x: x, load=lambda *_: images(), fine_tune=lambda *_, **__: tuned)
     (score,) = finetune.evaluate(given, data="toy", steps=1, batch=24, rates=(0.1,))
-    assert score.value is None and score.stderr is None and "diverged" in dict(score.detail)["reason"]
+    assert score.value is None and score.stderr is None and "diverged" in score.detail["reason"]
 
 
 @pytest.mark.parametrize(

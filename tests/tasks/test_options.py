@@ -10,7 +10,7 @@ import pytest
 
 from bench import probe
 from bench.core.errors import UserError
-from bench.tasks._options import checked
+from bench.tasks._contract import checked_options
 
 
 def arrays() -> dict[str, np.ndarray]:
@@ -111,9 +111,10 @@ def test_values_arrive_as_the_task_takes_them() -> None:
     def evaluate(context: object, *, data: str, rates: Sequence[float] | None = None, part: float | int = 1, free=0):
         """Stands for a task; `free` says nothing of its kind."""
 
-    assert checked(evaluate, {"rates": 0.1, "part": 200, "free": {}}) == {"rates": (0.1,), "part": 200, "free": {}}
-    assert checked(evaluate, {"rates": [1, 0.5], "part": 0.1}) == {"rates": (1, 0.5), "part": 0.1}
-    assert checked(evaluate, {"rates": None}) == {"rates": None}
+    found = checked_options(evaluate, {"rates": 0.1, "part": 200, "free": {}})
+    assert found == {"rates": (0.1,), "part": 200, "free": {}}
+    assert checked_options(evaluate, {"rates": [1, 0.5], "part": 0.1}) == {"rates": (1, 0.5), "part": 0.1}
+    assert checked_options(evaluate, {"rates": None}) == {"rates": None}
     for wrong in ({"part": None}, {"part": float("inf")}, {"rates": ("0.1",)}, {"data": "x"}, {"context": None}):
         with pytest.raises(UserError):
-            checked(evaluate, wrong)
+            checked_options(evaluate, wrong)

@@ -7,10 +7,8 @@ import pytest
 from scipy import linalg
 from sklearn.linear_model import Ridge
 
-from bench.tasks import _sweep
 from bench.tasks._ridge import BIAS_FEATURE, STD_FLOOR, choose_ridge, decompose
-from bench.tasks._sweep import Sweep
-from bench.tasks.fewshot import PUBLISHED_RIDGE, RIDGES
+from bench.tasks.fewshot import PUBLISHED_RIDGE, RIDGES, score_features
 
 REGIMES = {"more examples than features": (120, 40), "fewer": (50, 130), "square": (60, 60), "one per class": (6, 64)}
 STRENGTHS = (2.0**-4, 1.0, PUBLISHED_RIDGE, 2.0**20)
@@ -94,29 +92,17 @@ def test_not_finite_features_are_refused() -> None:
 
 
 @pytest.mark.parametrize("regime", REGIMES)
-def test_all_strengths_at_once_predict_what_each_alone_does(regime: str) -> None:
+def test_every_strength_on_request_predicts_what_scikit_learn_does(regime: str) -> None:
     support_ND, labels_N, test_MD = problem(regime)
-    test_MD = test_MD.astype(np.float32)
     y = 2.0 * np.eye(CLASSES)[labels_N] - 1.0
-    train, test = design(support_ND, support_ND), design(support_ND, test_MD.astype(np.float64))
-    found_LM = Sweep(test_MD).predict(decompose(support_ND, labels_N, num_classes=CLASSES), RIDGES)
-    for ridge, found_M in zip(RIDGES, found_LM, strict=True):
+    train, test = design(support_ND, support_ND), design(support_ND, test_MD)
+    test_labels_M = np.arange(len(test_MD)) % CLASSES
+    ranks_N = np.zeros(len(labels_N), dtype=np.int64)
+    scores = score_features(
+        support_ND, labels_N, test_MD, test_labels_M, picks=[(np.arange(len(labels_N)), ranks_N)], data="toy",
+        num_classes=CLASSES, shots=(1,), ridge="each",
+    )  # fmt: skip
+    assert [score.detail["ridge"] for score in scores] == list(RIDGES)
+    for ridge, score in zip(RIDGES, scores, strict=True):
         model = Ridge(alpha=ridge, fit_intercept=False, solver="svd").fit(train, y)
-        np.testing.assert_array_equal(found_M, model.predict(test).argmax(1))
-
-
-@pytest.mark.parametrize("left_out", [1e-6, 0.5])
-def test_what_is_left_out_is_made_good(left_out: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hard images, classes that overlap: with a coarse basis nearly all are scored again, and nothing changes."""
-    monkeypatch.setattr(_sweep, "LEFT_OUT", left_out)
-    rng = np.random.default_rng(3)
-    decay_D = (1.0 + np.arange(60)) ** -1.0
-    labels_N = np.arange(200) % 20
-    centres_KD = 0.3 * rng.normal(size=(20, 60))
-    sample = lambda y: ((centres_KD[y] + rng.normal(size=(len(y), 60))) * decay_D + 5).astype(np.float32)  # noqa: E731
-    support_ND, test_MD = sample(labels_N), sample(rng.integers(0, 20, 700))
-    support = decompose(support_ND, labels_N, num_classes=20)
-    found_LM = Sweep(test_MD).predict(support, RIDGES)
-    for ridge, found_M in zip(RIDGES, found_LM, strict=True):
-        w_DK, b_K = support.predictor(ridge)
-        np.testing.assert_array_equal(found_M, (test_MD.astype(np.float64) @ w_DK + b_K).argmax(1))
+        assert score.value == (model.predict(test).argmax(1) == test_labels_M).mean()

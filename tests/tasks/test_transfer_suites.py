@@ -13,7 +13,7 @@ from bench.core.spec import Cell
 from bench.plan import estimate
 from bench.suites import transfer, vtab
 from bench.suites._contract import SCALES, SuiteOptions
-from bench.tasks import _vtab
+from bench.tasks.vtab import VTAB, task_names
 
 UPSTREAM = {"ImageNet": "imagenet", "ImageNet-21k": "imagenet-21k", "JFT-300M": "jft-300m"}
 DATA = {"Oxford-IIIT-Pets": "pets", "Oxford-Flowers-102": "flowers102"}  # else the name in small letters, no hyphen
@@ -39,7 +39,7 @@ def test_the_nineteen_tasks_are_asked_of_the_paper_s_models() -> None:
     names = {f"{cell.model} ({'I21k' if cell.data == 'imagenet-21k' else 'JFT'})" for cell in found}
     assert names == {row["model"] for row in published.table("table9")}
     for cell in found:
-        assert tuple(task.data.partition(":")[0] for task in cell.tasks) == _vtab.names(_vtab.VTAB)
+        assert tuple(task.data.partition(":")[0] for task in cell.tasks) == task_names(VTAB)
 
 
 @pytest.mark.parametrize("suite", [transfer, vtab])

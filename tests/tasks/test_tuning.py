@@ -15,9 +15,8 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.data.image_set import ImageSet
 from bench.store.prediction_bits import from_detail
-from bench.tasks import _tuning, _vtab, finetune, vtab
-from bench.tasks._common import balanced_part
-from bench.tasks._contract import FineTuned, TaskContext
+from bench.tasks import finetune, vtab
+from bench.tasks._contract import FineTuned, TaskContext, balanced_part
 from tests.tasks.test_fewshot import CLASSES, image_set
 
 # The training images of Table 4's sets; of Flowers those of the official train and validation splits together.
@@ -79,7 +78,7 @@ def test_settings_are_those_of_table_4(row) -> None:
     if row["dataset"] == "VTAB-19":
         assert (int(row["steps"]), 512, rates) == (vtab.STEPS, vtab.BATCH, vtab.RATES)
         return
-    found = _tuning.tuning(SIZES[row["dataset"]])
+    found = finetune.make_tuning(SIZES[row["dataset"]])
     assert (found.steps, found.batch, found.rates) == (int(row["steps"]), 512, rates)
     recipe = found.recipe(0.01)
     assert (recipe.optimizer, recipe.momentum, recipe.weight_decay, recipe.clip) == ("sgd", 0.9, 0.0, 1.0)
@@ -88,7 +87,7 @@ def test_settings_are_those_of_table_4(row) -> None:
 
 @pytest.mark.parametrize(("name", "share"), [("CIFAR-10", 0.02), ("ImageNet", 0.01), ("Oxford-IIIT-Pets", 0.1)])
 def test_the_paper_s_share_is_held_out(name: str, share: float) -> None:
-    assert _tuning.tuning(SIZES[name]).num_held_out == pytest.approx(share * SIZES[name], abs=1)
+    assert finetune.make_tuning(SIZES[name]).num_held_out == pytest.approx(share * SIZES[name], abs=1)
 
 
 def test_the_best_rate_is_chosen_and_everything_is_said() -> None:
@@ -96,7 +95,7 @@ def test_the_best_rate_is_chosen_and_everything_is_said() -> None:
     scores = finetune.evaluate(given_context, data="toy", steps=4, batch=8, rates=tuple(RATES), repeats=2)
     assert [score.draw for score in scores] == [0, 1]
     for score in scores:
-        facts = dict(score.detail)
+        facts = score.detail
         assert facts["rate"] == 0.03, "of equal ones the lowest"
         assert facts["held_out_accuracies"] == pytest.approx([0.5, 0.7, 0.7, None], abs=0.01)
         assert facts["rates"] == list(RATES) and not facts["rate_at_edge"]
@@ -111,13 +110,13 @@ def test_the_best_rate_is_chosen_and_everything_is_said() -> None:
 def test_a_choice_at_the_edge_is_said(accuracies) -> None:
     given_context, _ = context(dict(zip((0.01, 0.03, 0.1), accuracies, strict=True)))
     (score,) = finetune.evaluate(given_context, data="toy", steps=1, batch=1, rates=(0.01, 0.03, 0.1))
-    assert dict(score.detail)["rate_at_edge"]
+    assert score.detail["rate_at_edge"]
 
 
 def test_divergence_is_no_score() -> None:
     given_context, fake = context({0.1: None, 0.3: None})
     scores = finetune.evaluate(given_context, data="toy", steps=1, batch=1, rates=(0.1, 0.3), repeats=2)
-    assert [s.value for s in scores] == [None, None] and all("reason" in dict(s.detail) for s in scores)
+    assert [s.value for s in scores] == [None, None] and all("reason" in s.detail for s in scores)
     assert len(fake.trained) == 2, "what never worked is not tried on everything"
     (alone,) = finetune.evaluate(given_context, data="toy", steps=1, batch=1, rates=(0.1,))
     assert alone.value is None and alone.stderr is None
@@ -134,7 +133,7 @@ def test_nothing_is_chosen_on_the_test_split(seed: int, task) -> None:
     other_context, other = context(RATES, test=replace(test, labels_N=rng.permutation(test.labels_N)))
     options = {"data": "toy", "steps": 2, "batch": 4, "rates": tuple(RATES), "repeats": 2}
     for one, two in zip(task.evaluate(plain_context, **options), task.evaluate(other_context, **options), strict=True):
-        facts, others = dict(one.detail), dict(two.detail)
+        facts, others = one.detail, two.detail
         assert facts["rate"] == others["rate"] and facts["held_out_accuracies"] == others["held_out_accuracies"]
     test_keys = set(test.content_keys_N.tolist())
     for (purpose, rate, keys), (_, other_rate, other_keys) in zip(plain.trained, other.trained, strict=True):
@@ -162,7 +161,7 @@ def test_every_class_holds_out_its_share_and_the_parts_share_nothing(counts: lis
     """However uneven the classes are, and whatever the order in the file."""
     train = skewed(*counts)
     number = min(max(1, round(part * len(train))), len(train) - 1)
-    parts = _tuning.split(train, number)
+    parts = finetune.split(train, number)
     assert [len(one) for one in parts] == [len(train) - number, number]
     keys = [one.content_keys_N for one in (*parts, train)]
     assert not np.intersect1d(keys[0], keys[1]).size
@@ -170,14 +169,14 @@ def test_every_class_holds_out_its_share_and_the_parts_share_nothing(counts: lis
     held_K = np.bincount(parts[1].labels_N, minlength=len(counts))
     assert (np.abs(held_K - np.array(counts) * number / len(train)) < 1).all()
     shuffled = train.take(np.random.default_rng(seed).permutation(len(train)))
-    for one, again in zip(parts, _tuning.split(shuffled, number), strict=True):
+    for one, again in zip(parts, finetune.split(shuffled, number), strict=True):
         assert one.content_hash == again.content_hash
 
 
 def test_the_counts_of_svhn() -> None:
     """The tail of an order in which classes take turns would hold out one class alone."""
     counts = (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659)
-    _, held_out = _tuning.split(skewed(*counts), 1_465)
+    _, held_out = finetune.split(skewed(*counts), 1_465)
     assert np.bincount(held_out.labels_N) == pytest.approx(np.array(counts) * 1_465 / sum(counts), abs=1)
 
 
@@ -232,7 +231,7 @@ def test_one_rate_is_taken_as_it_is() -> None:
     given_context, fake = context({0.01: 0.6})
     (score,) = vtab.evaluate(given_context, data="toy", steps=2, batch=4)
     assert [len(keys) for _, _, keys in fake.trained] == [1_000]
-    assert dict(score.detail)["num_held_out"] == 0 and not dict(score.detail)["rate_at_edge"]
+    assert score.detail["num_held_out"] == 0 and not score.detail["rate_at_edge"]
 
 
 def test_any_of_several_labels_is_right() -> None:
@@ -244,10 +243,10 @@ def test_any_of_several_labels_is_right() -> None:
     assert (plain.data, plain.value, plain.num_test) == ("toy", 0.5, 100)
     assert (real.data, real.value, real.num_test) == ("toy-real", 1.0, 80)
     assert right(real).tolist() == [True] * 80
-    assert from_detail(dict(plain.detail)).content_hash != from_detail(dict(real.detail)).content_hash
+    assert from_detail(plain.detail).content_hash != from_detail(real.detail).content_hash
     none = replace(test, multi_labels=((),) * 100)
     _, missing = finetune.evaluate(context({0.1: 0.5}, test=none)[0], data="toy", steps=1, batch=1, rates=(0.1,))
-    assert missing.value is None and missing.num_test == 0 and "correct" not in dict(missing.detail)
+    assert missing.value is None and missing.num_test == 0 and "correct" not in missing.detail
 
 
 @pytest.mark.parametrize("task", [finetune, vtab])
@@ -262,12 +261,12 @@ def test_the_detail_says_which_test_images_were_right(task, limit) -> None:
         np.testing.assert_array_equal(keys_M, test.content_keys_N)
         np.testing.assert_array_equal(right(score), np.arange(len(test)) < 0.7 * len(test))
         assert right(score).mean() == score.value and len(right(score)) == score.num_test
-        assert from_detail(dict(score.detail)).content_hash == test.content_hash
-        json.dumps(dict(score.detail), allow_nan=False)
+        assert from_detail(score.detail).content_hash == test.content_hash
+        json.dumps(score.detail, allow_nan=False)
 
 
 def right(score) -> np.ndarray:
-    return from_detail(dict(score.detail)).right_M
+    return from_detail(score.detail).right_M
 
 
 @pytest.mark.parametrize("task", [finetune, vtab])
@@ -313,10 +312,10 @@ def test_too_few_examples_and_no_network() -> None:
 
 def test_the_groups_are_those_of_the_paper() -> None:
     rows = published.table("table9")
-    assert len(_vtab.names(_vtab.VTAB)) == 19 == len(set(_vtab.names(_vtab.VTAB)))
+    assert len(vtab.task_names(vtab.VTAB)) == 19 == len(set(vtab.task_names(vtab.VTAB)))
     assert len(rows[0]) == 1 + 19 + 1  # model, tasks, mean
-    assert [len(group) for group in _vtab.VTAB.values()] == [7, 4, 8]
-    assert tuple(_vtab.VTAB) == tuple(_vtab.SMALL) == ("natural", "specialised", "structured")
-    assert not set(_vtab.names(_vtab.VTAB)) & set(_vtab.names(_vtab.SMALL))
-    assert set(_vtab.names(_vtab.SMALL)) <= set(registry.names("data set"))
-    assert _vtab.group_of("terrain") == "specialised" and _vtab.group_of("glyphs") is None
+    assert [len(group) for group in vtab.VTAB.values()] == [7, 4, 8]
+    assert tuple(vtab.VTAB) == tuple(vtab.SMALL) == ("natural", "specialised", "structured")
+    assert not set(vtab.task_names(vtab.VTAB)) & set(vtab.task_names(vtab.SMALL))
+    assert set(vtab.task_names(vtab.SMALL)) <= set(registry.names("data set"))
+    assert vtab.group_of("terrain") == "specialised" and vtab.group_of("glyphs") is None

@@ -40,7 +40,7 @@ def test_a_linear_probe_says_which_classes_are_too_small(images: ImageSet, answe
         linear.evaluate(context, data="toy")
     (score,) = caught.value.missing
     assert (score.task, score.data, score.value, score.stderr) == ("linear", "toy", None, None)
-    assert score.num_test == len(images) and answer in dict(score.detail)["reason"]
+    assert score.num_test == len(images) and answer in score.detail["reason"]
 
 
 def test_scores_that_cannot_be_had_leave_a_trained_model_the_others(tmp_path) -> None:

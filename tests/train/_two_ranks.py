@@ -19,14 +19,14 @@ from torch import nn
 
 from bench.core import registry
 from bench.core.errors import Interrupted, UserError
-from bench.core.record import Horizon, Result
+from bench.core.record import Result
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data.image_set import ImageSet
 from bench.execute.jobs._contract import JobContext
 from bench.store.study import CellDirectory
 from bench.train.batches import Batches
-from bench.train.loop import Trainer
 from bench.train.ranks import ONE_RANK, Ranks
+from bench.train.trainer import Saving, Trainer
 
 STEPS, SAVED, CONTINUED = 50, 6, 14  # all; before which a checkpoint is written; to which it is continued
 FLOAT = Recipe(batch=16, lr=1e-3, warmup_images=160, dtype="float32", cooldown=0.0)
@@ -65,10 +65,8 @@ def trainer(case: str, folder: Path, ranks: Ranks = ONE_RANK) -> Trainer:
     model = ranks.shard_model(whole, sharding=recipe.sharding, dtype=recipe.dtype)
     batches = Batches(images(), recipe=recipe, seed=5, device="cpu", ranks=ranks)
     made = Trainer(
-        model=model, initialise=lambda: None, batches=batches,
-        recipe=recipe, horizons=(STEPS * recipe.batch,), seed=5, device="cpu", folder=folder,
-        evaluate=lambda horizon, *_: Horizon(images_seen=horizon), progress=lambda _: None,
-        should_stop=lambda: False, log=lambda _: None, ranks=ranks,
+        model=model, batches=batches, recipe=recipe, horizons=(STEPS * recipe.batch,), seed=5, device="cpu",
+        saving=Saving(folder=folder), ranks=ranks,
     )  # fmt: skip
     model.train()
     return made
@@ -76,12 +74,12 @@ def trainer(case: str, folder: Path, ranks: Ranks = ONE_RANK) -> Trainer:
 
 def losses(made: Trainer, steps: int, *, save_at: int | None = None) -> list[float]:
     """Losses of the steps up to `steps`; a checkpoint is written before step `save_at`."""
-    while made.position.step < steps:
-        if made.position.step == save_at:
+    while made.progress.step < steps:
+        if made.progress.step == save_at:
             made.save()
         made.step()
-        made.position.step += 1
-        made.position.work += 1
+        made.progress.step += 1
+        made.progress.work += 1
     return [float(loss) for loss in made.losses]
 
 
@@ -178,7 +176,7 @@ def running_out(folder: Path, ranks: Ranks) -> dict[str, Any]:
         for how, made in made_by.items():
             seen = losses(made, TRIES)
             state = b"".join(value.numpy().tobytes() for _, value in sorted(made.state().items()))
-            found[f"{case} {how}"] = [seen, hashlib.sha256(state).hexdigest(), made.position.micro_batches]
+            found[f"{case} {how}"] = [seen, hashlib.sha256(state).hexdigest(), made.progress.micro_batches]
     made = short_of_memory("vit", folder / "short", ranks, where="backward", room=0)
     try:
         made.step()

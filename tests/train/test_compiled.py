@@ -10,7 +10,6 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Recipe
 from bench.train import compiled
-from bench.train.optim import make_optimizer
 from bench.train.precision import Working
 from bench.train.step import Step
 
@@ -119,7 +118,7 @@ def test_a_study_compiles_each_shape_once_whatever_the_mode(monkeypatch, mode):
     recipe = Recipe(batch=8, micro_batch=4, dtype="bfloat16")
     for seed in range(3):
         model = made(seed)
-        step = Step(model=model, optimizer=make_optimizer(model, recipe), recipe=recipe, device="cpu")
+        step = Step(model=model, recipe=recipe, device="cpu")
         assert step.working.keeps_gradients == (mode not in compiled.WITH_GRAPHS)
         for number in range(3):
             step(torch.ones(8, 1, 28, 28), torch.arange(8), lr=0.1 / (number + 1), seed=number)
@@ -169,6 +168,6 @@ def test_where_memory_runs_out_the_memory_of_recorded_graphs_is_given_back_first
     monkeypatch.setenv(compiled.VARIABLE, "max-autotune")
     monkeypatch.setattr(compiled, "compiled", tight)
     monkeypatch.setattr(compiled, "forget", lambda: events.append("forgotten"))
-    step = Step(model=model, optimizer=make_optimizer(model, recipe), recipe=recipe, device="cpu")
+    step = Step(model=model, recipe=recipe, device="cpu")
     step(torch.ones(8, 4), torch.zeros(8, dtype=torch.int64), lr=0.1, seed=0)
     assert events == ["8 images", "forgotten", "4 images", "forgotten", *["2 images"] * 4]

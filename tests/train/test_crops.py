@@ -11,8 +11,7 @@ from torchvision.transforms.functional import InterpolationMode, resized_crop
 from bench.core.errors import UserError
 from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
-from bench.train.batches import Batches, to_input
-from bench.train.crops import RATIOS, boxes, cropped
+from bench.train.batches import RATIOS, Batches, crop_boxes, cropped, to_input
 from bench.train.ranks import Ranks
 
 SIZES = [(28, 28), (224, 224), (32, 48), (64, 20), (1, 1), (2, 3)]
@@ -27,7 +26,7 @@ def images(count: int, side: int = 12) -> ImageSet:
 @pytest.mark.parametrize(("height", "width"), SIZES)
 @pytest.mark.parametrize("least", [0.05, 0.5, 1.0])
 def test_boxes_lie_inside_and_keep_their_share_and_shape(height: int, width: int, least: float) -> None:
-    found = boxes(np.random.default_rng(1), number=5_000, height=height, width=width, least=least)
+    found = crop_boxes(np.random.default_rng(1), number=5_000, height=height, width=width, least=least)
     top, left, tall, wide = found
     assert (found[:2] >= 0).all() and (found[2:] >= 1).all()
     assert (top + tall <= height).all() and (left + wide <= width).all()
@@ -41,7 +40,7 @@ def test_boxes_lie_inside_and_keep_their_share_and_shape(height: int, width: int
 
 
 def test_heights_and_places_are_uniform() -> None:
-    top, left, tall, wide = boxes(np.random.default_rng(2), number=40_000, height=224, width=224, least=0.05)
+    top, left, tall, wide = crop_boxes(np.random.default_rng(2), number=40_000, height=224, width=224, least=0.05)
     ratio = wide / tall
     narrow = np.abs(ratio - 1) < 0.02  # heights then run from the root of 0.05 to the whole
     start = 224 * np.sqrt(0.05)
@@ -54,7 +53,7 @@ def test_heights_and_places_are_uniform() -> None:
 
 def test_pixels_are_those_of_torchvision() -> None:
     x_BCHW = torch.rand(64, 3, 20, 28, generator=torch.Generator().manual_seed(0))
-    found_4B = boxes(np.random.default_rng(3), number=64, height=20, width=28, least=0.05)
+    found_4B = crop_boxes(np.random.default_rng(3), number=64, height=20, width=28, least=0.05)
     ours = cropped(x_BCHW, torch.from_numpy(found_4B))
     for image, crop, box in zip(x_BCHW, ours, found_4B.T.tolist(), strict=True):
         theirs = resized_crop(image, *box, size=[20, 28], interpolation=InterpolationMode.BILINEAR, antialias=False)

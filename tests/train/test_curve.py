@@ -9,7 +9,7 @@ import torch
 
 from bench.core.errors import Interrupted
 from bench.core.spec import Recipe
-from bench.train.curve import MOST_POINTS, Curve
+from bench.train.loss_curve import MAX_POINTS, LossCurve
 from bench.train.schedule import segments
 from tests.train.test_loop import trainer
 
@@ -24,7 +24,7 @@ def test_points_are_means_of_the_losses_between_them(tmp_path):
     t.train_step.micro_batch = 16
     t.run()
     points = t.curve.points()
-    assert len(seen) == t.total_work and len(points) <= MOST_POINTS
+    assert len(seen) == t.total_work and len(points) <= MAX_POINTS
     for segment, horizon in zip(t.segments, (None, 320, None, 640, None, 1280), strict=True):
         mine = [p for p in points if p["horizon"] == horizon and segment.start * 16 < p["images"] <= segment.end * 16]
         edges = [segment.start, *(p["images"] // 16 for p in mine)]
@@ -46,7 +46,7 @@ def test_a_stopped_run_has_the_same_curve_to_the_bit(tmp_path):
             break
         except Interrupted:
             continue
-    assert part.position.work > 50
+    assert part.progress.work > 50
     assert part.curve.points() == whole.curve.points()
 
 
@@ -55,12 +55,12 @@ def test_a_stopped_run_has_the_same_curve_to_the_bit(tmp_path):
 def test_few_points_each_belonging_to_what_it_was_trained_for(kind, images):
     horizons = (images, 2 * images, 4 * images)
     work = segments(Recipe(batch=16, schedule=kind), horizons)
-    curve = Curve(work, batch=16, device="cpu")
+    curve = LossCurve(work, batch=16, device="cpu")
     for number, segment in enumerate(work):
         for step in range(segment.start, segment.end):
             curve.add(torch.tensor(1.0), segment=number, step=step)
     points = curve.points()
-    assert len(points) <= MOST_POINTS
+    assert len(points) <= MAX_POINTS
     assert {p["horizon"] for p in points} - {None} == set(horizons)
     assert (None in {p["horizon"] for p in points}) == (kind == "branch")
     assert {p["loss"] for p in points} == {1.0}
@@ -71,7 +71,7 @@ def test_few_points_each_belonging_to_what_it_was_trained_for(kind, images):
 
 def test_a_loss_that_is_not_finite_ends_the_curve():
     work = segments(Recipe(batch=1, cooldown=0.0), (10,))
-    curve = Curve(work, batch=1, device="cpu")
+    curve = LossCurve(work, batch=1, device="cpu")
     for step, loss in enumerate((2.0, 1.0, float("nan"), 1.0)):
         curve.add(torch.tensor(loss), segment=0, step=step)
     assert [p["loss"] for p in curve.points()] == [2.0, 1.0]

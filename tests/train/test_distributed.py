@@ -79,7 +79,7 @@ def test_two_ranks_continue_what_one_began(one, two, case):
 @pytest.mark.parametrize("case", ["vit", "vit-fsdp"])
 def test_one_rank_continues_what_two_began(one, two, folder, case):
     made = trainer("vit", folder / f"two-{case}")
-    assert made.resume() and made.position.step == SAVED
+    assert made.resume() and made.progress.step == SAVED
     assert losses(made, CONTINUED) == pytest.approx(one["vit"][:CONTINUED], rel=1e-5, abs=0)
 
 

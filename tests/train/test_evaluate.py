@@ -14,7 +14,7 @@ from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.execute.jobs import train
 from bench.execute.jobs._contract import JobContext
 from bench.store.study import CellDirectory
-from bench.train.evaluate import top1
+from bench.tasks._features import top1
 from tests.tasks.test_finetune import images as toy
 from vit.model import VisionTransformer
 

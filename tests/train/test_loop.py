@@ -14,9 +14,10 @@ from bench.core.errors import Interrupted, UserError
 from bench.core.record import Horizon, Score
 from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
-from bench.train import compiled, loop
+from bench.train import compiled
+from bench.train import trainer as loop
 from bench.train.batches import Batches
-from bench.train.loop import Diverged, Trainer
+from bench.train.trainer import Diverged, Hooks, Saving, Trainer
 
 HORIZONS = (0, 320, 640, 1280)
 
@@ -43,7 +44,9 @@ class Net(nn.Module):
         return self.layers(x)
 
 
-def trainer(folder, *, stop=lambda: False, recipe=None, horizons=HORIZONS, snapshots=None, content="") -> Trainer:
+def trainer(
+    folder, *, stop=lambda: False, recipe=None, horizons=HORIZONS, snapshots=None, content="", on_step=lambda _: None
+) -> Trainer:
     torch.manual_seed(0)
     model = Net()
 
@@ -62,9 +65,10 @@ def trainer(folder, *, stop=lambda: False, recipe=None, horizons=HORIZONS, snaps
         return Horizon(images_seen=horizon, final_train_loss=loss, spent_images=0, scores=(digest,))
 
     return Trainer(
-        model=model, initialise=initialise, batches=Batches(data(), recipe=recipe, seed=5, device="cpu"),
-        recipe=recipe, horizons=horizons, seed=5, device="cpu", folder=folder, evaluate=evaluate,
-        progress=lambda _: None, should_stop=stop, log=lambda _: None, content=content,
+        model=model, batches=Batches(data(), recipe=recipe, seed=5, device="cpu"),
+        recipe=recipe, horizons=horizons, seed=5, device="cpu",
+        hooks=Hooks(initialise=initialise, evaluate=evaluate, on_step=on_step, should_stop=stop),
+        saving=Saving(folder=folder, content=content),
     )  # fmt: skip
 
 
@@ -154,24 +158,23 @@ def test_divergence_is_noticed_and_says_where(tmp_path):
 
 def test_weights_that_the_last_step_broke_are_no_result(tmp_path):
     """The loss of a step is found before its update: no loss ever tells of the last one."""
-    t = trainer(tmp_path, recipe=Recipe(batch=16), horizons=(160,))
 
-    def break_last():
-        if t.position.step == 9:
+    def break_last(_):
+        if t.progress.step == 9:
             with torch.no_grad():
                 next(t.model.parameters())[0] = float("nan")
 
-    t.on_step = break_last
+    t = trainer(tmp_path, recipe=Recipe(batch=16), horizons=(160,), on_step=break_last)
     with pytest.raises(Diverged, match="after step 10 of 10"):
         t.run()
-    assert not t.position.rows
+    assert not t.progress.rows
 
 
 def test_what_diverged_is_charged_the_time_it_took(tmp_path):
     t = trainer(tmp_path, recipe=Recipe(batch=16, lr=float("inf"), warmup_images=0))
     with pytest.raises(Diverged):
         t.run()
-    assert t.position.work and t.position.seconds["train"] == t.position.current_seconds > 0
+    assert t.progress.work and t.progress.seconds["train"] == t.progress.current_seconds > 0
 
 
 def test_checkpoints_that_take_long_are_written_less_often(tmp_path, monkeypatch):
@@ -179,11 +182,11 @@ def test_checkpoints_that_take_long_are_written_less_often(tmp_path, monkeypatch
     clock = iter(range(0, 10_000, 30))
     monkeypatch.setattr(loop.time, "perf_counter", lambda: float(next(clock)))  # every look costs 30 s
     t.save()
-    assert t.position.seconds["save"] == 30.0
-    assert t.pause == pytest.approx(30.0 / loop.SAVING)
+    assert t.progress.seconds["save"] == 30.0
+    assert t.save_interval == pytest.approx(30.0 / loop.SAVING)
     monkeypatch.setattr(loop.time, "perf_counter", lambda: 0.0)
     t.save()
-    assert t.pause == t.save_every
+    assert t.save_interval == t.saving.every
 
 
 class Normalised(nn.Module):
@@ -206,7 +209,7 @@ def test_compiling_comes_before_the_clock_and_changes_nothing(tmp_path, monkeypa
     def noted(network, *, mode):
         graphs.append(mode in compiled.WITH_GRAPHS)
         if mode != "off":
-            network.register_forward_pre_hook(lambda *_: called.append(t.position.seconds["train"]))
+            network.register_forward_pre_hook(lambda *_: called.append(t.progress.seconds["train"]))
         return network
 
     states = []
@@ -217,17 +220,15 @@ def test_compiling_comes_before_the_clock_and_changes_nothing(tmp_path, monkeypa
         model = Normalised()
         recipe = Recipe(batch=16, lr=1e-2, warmup_images=64, dtype=dtype, micro_batch=8)
         t = Trainer(
-            model=model, initialise=lambda: None, batches=Batches(data(), recipe=recipe, seed=5, device="cpu"),
-            recipe=recipe, horizons=(0, 64, 128), seed=5, device="cpu", folder=tmp_path / f"{mode}-{dtype}",
-            evaluate=lambda horizon, *_: Horizon(images_seen=horizon), progress=lambda _: None,
-            should_stop=lambda: False, log=lambda _: None,
+            model=model, batches=Batches(data(), recipe=recipe, seed=5, device="cpu"), recipe=recipe,
+            horizons=(0, 64, 128), seed=5, device="cpu", saving=Saving(folder=tmp_path / f"{mode}-{dtype}"),
         )  # fmt: skip
         t.run()
         states.append(t.state())
     assert graphs == [False, True]
     before = 2 * compiled.REHEARSALS
     assert len(called) == before + 2 * t.total_work
-    assert set(called[: before + 1]) == {0.0} and t.position.seconds["wait"] > 0
+    assert set(called[: before + 1]) == {0.0} and t.progress.seconds["wait"] > 0
     assert states[0].keys() == states[1].keys()
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 

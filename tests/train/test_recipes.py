@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +15,7 @@ from torch import nn
 from bench.core.errors import Interrupted, UserError
 from bench.core.spec import CHOICES, Recipe
 from bench.train import schedule
-from bench.train.loss import make_loss, set_head_bias
-from bench.train.optim import make_optimizer
+from bench.train.optim import make_loss, set_head_bias
 from bench.train.step import Step
 from tests.train.test_loop import HORIZONS, trainer, weights_of
 
@@ -103,7 +103,7 @@ def test_optimizers_against_their_formulas_in_float64(change):
     recipe = Recipe(batch=8, lr=change.get("lr", 0.01), weight_decay=0.1, betas=(0.8, 0.95), clip=0.0,
                     **{k: v for k, v in change.items() if k != "lr"})  # fmt: skip
     model = small()
-    step = Step(model=model, optimizer=make_optimizer(model, recipe), recipe=recipe, device="cpu")
+    step = Step(model=model, recipe=recipe, device="cpu")
     ours = [p.detach().double().numpy().copy() for p in model.parameters()]
     first, second = [np.zeros_like(p) for p in ours], [np.zeros_like(p) for p in ours]
     for number in range(1, 5):
@@ -148,10 +148,9 @@ def test_the_head_starts_at_the_published_bias():
 @pytest.mark.parametrize("recipe", [Recipe(batch=16), Recipe(batch=16, loss="sigmoid", label_smoothing=0.05, clip=0.1)])
 def test_micro_batches_add_up_to_the_whole_batch(micro, recipe):
     results = []
-    for size in (None, micro):
+    for size in (0, micro):
         model = small()
-        step = Step(model=model, optimizer=torch.optim.SGD(model.parameters()), recipe=recipe, device="cpu",
-                    micro_batch=size)  # fmt: skip
+        step = Step(model=model, recipe=replace(recipe, optimizer="sgd", micro_batch=size), device="cpu")
         losses = [step(*images(16, seed=n), lr=0.1, seed=n).item() for n in range(5)]
         results.append((losses, [p.detach().clone() for p in model.parameters()]))
     (whole, a), (parts, b) = results
@@ -178,7 +177,7 @@ def test_running_out_of_memory_halves_the_micro_batch_and_changes_nothing_else()
     results = []
     for room in (16, 5):
         model = Tight(room)
-        step = Step(model=model, optimizer=make_optimizer(model, recipe), recipe=recipe, device="cpu")
+        step = Step(model=model, recipe=recipe, device="cpu")
         losses = [step(*images(16, seed=n), lr=0.01, seed=n).item() for n in range(6)]
         results.append((losses, [p.detach().clone() for p in model.parameters()], step.micro_batch))
     assert [found[2] for found in results] == [16, 4]
@@ -190,14 +189,14 @@ def test_running_out_of_memory_halves_the_micro_batch_and_changes_nothing_else()
 def test_a_failed_step_leaves_the_model_as_it_was_and_one_image_that_does_not_fit_is_the_end():
     recipe = Recipe(batch=16)
     model = Tight(16)
-    step = Step(model=model, optimizer=make_optimizer(model, recipe), recipe=recipe, device="cpu")
+    step = Step(model=model, recipe=recipe, device="cpu")
     step(*images(16), lr=0.01, seed=0)
     before = copy.deepcopy((model.state_dict(), step.optimizer.state_dict()))
     model.room = 0
     with pytest.raises(torch.OutOfMemoryError):
         step(*images(16), lr=0.01, seed=1)
     torch.testing.assert_close((model.state_dict(), step.optimizer.state_dict()), before, rtol=0, atol=0)
-    broken = Step(model=nn.Linear(1, 1), optimizer=step.optimizer, recipe=recipe, device="cpu")
+    broken = Step(model=nn.Linear(1, 1), recipe=recipe, device="cpu")
     with pytest.raises(RuntimeError, match="shape"):  # any other error is not taken for it
         broken(*images(16), lr=0.01, seed=1)
 
@@ -208,7 +207,7 @@ def test_the_trainer_notes_where_memory_ran_out_and_keeps_to_it_after_a_stop(tmp
         forward = t.model.forward
 
         def limited(x):
-            if len(x) > 8 and t.position.work >= 10 and t.model.training:
+            if len(x) > 8 and t.progress.work >= 10 and t.model.training:
                 raise MemoryError
             return forward(x)
 
@@ -217,14 +216,14 @@ def test_the_trainer_notes_where_memory_ran_out_and_keeps_to_it_after_a_stop(tmp
 
     whole = tight(tmp_path / "whole")
     rows = whole.run()
-    assert whole.position.micro_batches == [{"work": 10, "images": 8}]
+    assert whole.progress.micro_batches == [{"work": 10, "images": 8}]
     steps = iter(range(30))
     part = tight(tmp_path / "part", stop=lambda: next(steps, None) is None)
     with pytest.raises(Interrupted):
         part.run()
     again = tight(tmp_path / "part")
     again.resume()
-    assert again.run() == rows and again.position.micro_batches == whole.position.micro_batches
+    assert again.run() == rows and again.progress.micro_batches == whole.progress.micro_batches
     assert torch.equal(weights_of(again), weights_of(whole))
 
 
@@ -235,9 +234,11 @@ def test_averaging_against_torch(tmp_path):
     from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
     snapshots: dict[int, torch.Tensor] = {}
-    t = trainer(tmp_path, recipe=AVERAGED, horizons=(640,), snapshots=snapshots)
+    t = trainer(
+        tmp_path, recipe=AVERAGED, horizons=(640,), snapshots=snapshots,
+        on_step=lambda _: theirs.update_parameters(t.model),
+    )  # fmt: skip
     theirs = AveragedModel(t.model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
-    t.on_step = lambda: theirs.update_parameters(t.model)
     t.run()
     expected = torch.cat([p.detach().flatten() for p in theirs.module.parameters()])
     assert torch.equal(snapshots[640], expected)
@@ -260,8 +261,8 @@ def test_every_recipe_resumes_to_the_bit(tmp_path, kind, change):
         except Interrupted:
             continue
     assert torch.equal(weights_of(part), weights_of(whole))
-    assert part.average.mean.keys() == whole.average.mean.keys()
-    assert all(torch.equal(part.average.mean[n], whole.average.mean[n]) for n in whole.average.mean)
+    assert part.ema.mean.keys() == whole.ema.mean.keys()
+    assert all(torch.equal(part.ema.mean[n], whole.ema.mean[n]) for n in whole.ema.mean)
 
 
 def test_a_branch_with_averaging_equals_training_to_that_budget_alone(tmp_path):

@@ -24,17 +24,22 @@ from bench.execute.jobs._contract import JobContext, cost_facts, data_facts, exe
 from bench.store import weights
 from bench.store.study import WEIGHTS
 from bench.tasks._contract import TaskContext, Unsuited
-from bench.tasks._features import extractor
+from bench.tasks._features import extractor, top1
 from bench.tasks._finetuner import FineTuner
 from bench.train import precision, schedule
 from bench.train.batches import Batches
-from bench.train.evaluate import top1
-from bench.train.loop import Diverged, Trainer
-from bench.train.loss import set_head_bias
-from bench.train.position import Position
+from bench.train.optim import set_head_bias
 from bench.train.ranks import RestartNeeded
-from bench.train.smaller import note, noted
 from bench.train.step import TooLarge
+from bench.train.trainer import (
+    Diverged,
+    Hooks,
+    Progress,
+    Saving,
+    Trainer,
+    load_micro_batch_hint,
+    save_micro_batch_hint,
+)
 
 
 def run(cell: Cell, context: JobContext) -> Result:
@@ -50,11 +55,12 @@ def run(cell: Cell, context: JobContext) -> Result:
     job = context.ranks.run_on_all(lambda: TrainJob(cell, context))
     waited = running() - started
     with profile(context.attempt / "trace", enabled=context.profile, device=context.device) as trace:
-        trainer = job.trainer(on_step=job.traced(trace) if context.profile else trace.step)
+        trainer = job.trainer(on_step=job.traced(trace) if context.profile else lambda _: trace.step())
         trainer.resume()
-        if (images := context.ranks.run_on_rank0(lambda: noted(context.directory.attempts()))) is not None:
-            trainer.shrink(images)
-        trainer.position.seconds["wait"] += waited
+        limit = context.ranks.run_on_rank0(lambda: load_micro_batch_hint(context.directory.attempts()))
+        if limit is not None:
+            trainer.limit_micro_batch(limit)
+        trainer.progress.seconds["wait"] += waited
         return _run(job, trainer)
 
 
@@ -64,12 +70,12 @@ def _run(job: TrainJob, trainer: Trainer) -> Result:
     reason = None
     try:
         trainer.run()
-        with trainer.average.applied():
+        with trainer.ema.applied():
             job.keep_weights()
     except Diverged as error:
         status, reason = "diverged", str(error)
     except RestartNeeded as again:
-        note(job.context.attempt, again.micro_batch)
+        save_micro_batch_hint(job.context.attempt, again.micro_batch)
         raise
     except (RuntimeError, MemoryError) as error:
         known_to_all = job.ranks.size == 1 or isinstance(error, TooLarge)
@@ -120,7 +126,7 @@ class TrainJob:
         own, fresh = self.trained.state_dict(), self._fresh_model().state_dict()
         self.trained.load_state_dict({name: self.ranks.shard(value, like=own[name]) for name, value in fresh.items()})
 
-    def trainer(self, *, on_step: Callable[[], None]) -> Trainer:
+    def trainer(self, *, on_step: Callable[[torch.Tensor], None]) -> Trainer:
         recipe, context = self.cell.recipe, self.context
         batches = None
         if self.trains:
@@ -129,29 +135,33 @@ class TrainJob:
         self.trained = self.ranks.shard_model(self.model, sharding=recipe.sharding, dtype=dtype)
         return Trainer(
             model=self.trained,
-            initialise=self.initialise,
             batches=batches,
             recipe=recipe,
             horizons=self.cell.horizons,
             seed=self.cell.seed,
             device=context.device,
-            folder=context.directory.checkpoints,
-            evaluate=self.row,
-            progress=context.progress,
-            should_stop=context.should_stop,
-            log=context.log,
-            on_step=on_step,
+            hooks=Hooks(
+                initialise=self.initialise,
+                evaluate=self.row,
+                on_step=on_step,
+                report=context.progress,
+                should_stop=context.should_stop,
+                log=context.log,
+            ),
+            saving=Saving(
+                folder=context.directory.checkpoints,
+                content=self.train.content_hash,
+                check_lease=context.check_lease,
+            ),
             ranks=self.ranks,
-            content=self.train.content_hash,
-            check_lease=context.check_lease,
         )
 
-    def traced(self, trace: Trace) -> Callable[[], None]:
+    def traced(self, trace: Trace) -> Callable[[torch.Tensor], None]:
         """What follows each step while a trace is made: a batch of evaluation, so that the trace shows its cost too."""
         left = iter(range(WAIT + WARM_UP + ACTIVE))
         sample = self.val.take(np.arange(min(256, len(self.val))))
 
-        def on_step() -> None:
+        def on_step(_: torch.Tensor) -> None:
             if next(left, None) is not None:
                 self.model.eval()
                 with label("evaluate"):
@@ -163,7 +173,7 @@ class TrainJob:
 
     # -- evaluation ------------------------------------------------------------------------------------------------
 
-    def row(self, horizon: int, loss: float | None, position: Position) -> Horizon:
+    def row(self, horizon: int, loss: float | None, progress: Progress) -> Horizon:
         """What is known of the model at one horizon: its costs and its scores. The first rank reads it."""
         self._put_together()
 
@@ -171,7 +181,7 @@ class TrainJob:
             started = running()
             scores = tuple(self.scores())
             evaluated = running() - started
-            return self._horizon(horizon, position, evaluated, loss=loss, scores=scores)
+            return self._horizon(horizon, progress, evaluated, loss=loss, scores=scores)
 
         return self.ranks.run_on_rank0(read)
 
@@ -250,12 +260,12 @@ class TrainJob:
     # -- costs -----------------------------------------------------------------------------------------------------
 
     def _horizon(
-        self, horizon: int, position: Position, evaluated: float, *, loss: float | None, scores: tuple[Score, ...]
+        self, horizon: int, progress: Progress, evaluated: float, *, loss: float | None, scores: tuple[Score, ...]
     ) -> Horizon:
         batch = self.cell.recipe.batch
         steps = schedule.total_steps(horizon, batch) if horizon else 0
-        seen, spent = steps * batch, position.work * batch - sum(row.spent_images or 0 for row in position.rows)
-        own_seconds = self._own_seconds(position) if horizon else 0.0
+        seen, spent = steps * batch, progress.work * batch - sum(row.spent_images or 0 for row in progress.rows)
+        own_seconds = self._own_seconds(progress) if horizon else 0.0
         rate = seen / own_seconds if own_seconds else None
         flops_per_second = rate * self.cost.train_flops_per_image["dense"] if rate else None
         peak = self.peak.flops_per_second * self.ranks.size
@@ -269,7 +279,7 @@ class TrainJob:
             train_flops=self.per_image.times(seen),
             spent_images=spent,
             spent_flops=self.per_image.times(spent),
-            seconds=Seconds(train=own_seconds, evaluate=evaluated, **self._since_the_last(position)),
+            seconds=Seconds(train=own_seconds, evaluate=evaluated, **self._since_the_last(progress)),
             images_per_second=rate,
             flops_per_second=flops_per_second,
             utilisation=flops_per_second / peak if flops_per_second else None,
@@ -279,37 +289,37 @@ class TrainJob:
             scores=scores,
         )
 
-    def _since_the_last(self, position: Position) -> dict[str, float]:
+    def _since_the_last(self, progress: Progress) -> dict[str, float]:
         """Seconds of saving and waiting that no earlier horizon counts. (Seconds before a change of ranks are
         stretched, so that the difference may fall below zero.)"""
         return {
-            part: max(0.0, position.seconds[part] - sum(getattr(row.seconds, part) or 0.0 for row in position.rows))
+            part: max(0.0, progress.seconds[part] - sum(getattr(row.seconds, part) or 0.0 for row in progress.rows))
             for part in ("save", "wait")
         }
 
-    def _own_seconds(self, position: Position) -> float:
+    def _own_seconds(self, progress: Progress) -> float:
         """Training time of this horizon as if trained alone: the trunk up to the branch, and the branch."""
         segments = schedule.segments(self.cell.recipe, self.cell.horizons)
-        total = position.current_seconds
-        for index in range(position.segment - 1, -1, -1):
+        total = progress.current_seconds
+        for index in range(progress.segment - 1, -1, -1):
             if segments[index].is_branch:
                 if self.cell.recipe.schedule == "separate":
                     break
                 continue
-            total += position.segment_seconds[index]
+            total += progress.segment_seconds[index]
         return total
 
     def result(self, trainer: Trainer, *, status: Status, reason: str | None) -> Result:
         """Everything that was found, at the end."""
-        cell, position, step = self.cell, trainer.position, trainer.train_step
+        cell, progress, step = self.cell, trainer.progress, trainer.train_step
         points = trainer.curve.points()
-        seconds = Seconds(**position.seconds)
+        seconds = Seconds(**progress.seconds)
         return Result(
             status=status,
             reason=reason,
             model=model_facts(cell.model, self.cost),
             data=data_facts(cell, self.train, self.val),
-            horizons=tuple(position.rows),
+            horizons=tuple(progress.rows),
             curve=LearningCurve(
                 images=tuple(point["images"] for point in points),
                 losses=tuple(point["loss"] for point in points),
@@ -321,14 +331,14 @@ class TrainJob:
                 sharding=cell.recipe.sharding if self.ranks.size > 1 else None,
                 compile_mode=step.compile_mode if step else None,
                 attention_kernels=step.attention_kernels() if step else (),
-                micro_batches=tuple(MicroBatch(**found) for found in position.micro_batches),
+                micro_batches=tuple(MicroBatch(**found) for found in progress.micro_batches),
             ),
             cost=cost_facts(
                 self.context,
                 seconds=seconds,
-                busy=position.seconds["train"],
+                busy=progress.seconds["train"],
                 peak=self.peak,
-                spent_images=position.work * cell.recipe.batch,
+                spent_images=progress.work * cell.recipe.batch,
                 per_image=self.per_image,
             ),
         )  # fmt: skip

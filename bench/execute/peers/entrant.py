@@ -22,9 +22,8 @@ from bench.data.image_set import ImageSet
 from bench.data.load import load
 from bench.execute.peers import builders
 from bench.execute.peers.contenders import Contender
-from bench.tasks._features import to_input
+from bench.tasks._features import network_input
 from bench.train.batches import Batches
-from bench.train.optim import make_optimizer
 from bench.train.step import Step
 
 COMPARED = 5  # first steps whose losses are kept, to show that all do the same work
@@ -37,7 +36,8 @@ StepOnce = Callable[[int], Tensor]
 def resident(cell: Cell, root: Path | None = None) -> ImageSet:
     """The cell's images at the model's size, in memory as uint8: no contender decodes or resizes while it is timed."""
     images = load(cell.data, "train", root=root, num_images=cell.num_images)
-    x_NCHW = to_input(torch.from_numpy(images.images_NHWC.copy()), image_size=cell.image_size, channels=cell.channels)
+    sizes = {"image_size": cell.image_size, "channels": cell.channels}
+    x_NCHW = network_input(torch.from_numpy(images.images_NHWC.copy()), **sizes)
     pixels_NHWC = x_NCHW.add_(1.0).mul_(127.5).round_().clamp_(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
     return ImageSet(
         name=images.name, split=images.split, images_NHWC=pixels_NHWC.contiguous().numpy(), labels_N=images.labels_N,
@@ -58,7 +58,7 @@ def network(cell: Cell, num_classes: int) -> nn.Module:
 
 def own_step(model: nn.Module, recipe: Recipe, batches: Batches, device: str) -> tuple[StepOnce, str]:
     """This project's step, and the dtype that its policy chose."""
-    step = Step(model=model, optimizer=make_optimizer(model, recipe), recipe=recipe, device=device)
+    step = Step(model=model, recipe=recipe, device=device)
     return lambda number: step(*batches(number), lr=recipe.lr, seed=number), step.dtype
 
 

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from bench.train.schedule import Segment
 
-MOST_POINTS = 200
+MAX_POINTS = 200
 
 
-class Curve:
+class LossCurve:
     """Adds up losses on the device they are on; reading them, which waits for the device, happens at the end.
 
     Points lie at fixed steps of each segment and at its end, whatever stopped and continued the run in between.
@@ -23,7 +23,7 @@ class Curve:
     def __init__(self, segments: Sequence[Segment], *, batch: int, device: str) -> None:
         self.batch, self.segments = batch, segments
         steps = sum(s.end - s.start for s in segments)
-        self.every = max(1, math.ceil(steps / max(1, MOST_POINTS - len(segments))))
+        self.every = max(1, math.ceil(steps / max(1, MAX_POINTS - len(segments))))
         lengths = [math.ceil((s.end - s.start) / self.every) for s in segments]
         self.first = [sum(lengths[:n]) for n in range(len(lengths))]
         self.sums = torch.zeros(sum(lengths), dtype=torch.float64, device=device)

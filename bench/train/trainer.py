@@ -1,0 +1,456 @@
+"""The training loop: runs the segments of a schedule step by step; can stop after any step and continue from there with
+the same results, bit for bit. Cells are trained by it, and copies of them fine-tuned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from bench.core import files
+from bench.core.clock import running
+from bench.core.device import synchronise
+from bench.core.errors import Interrupted, UserError
+from bench.core.record import Horizon
+from bench.core.seeds import stream
+from bench.core.spec import Recipe, to_json
+from bench.cost.trace import label
+from bench.store import checkpoints, faults
+from bench.store.checkpoints import Checkpoint
+from bench.store.records import horizon_from_json
+from bench.train import schedule
+from bench.train.batches import Batches
+from bench.train.loss_curve import LossCurve
+from bench.train.optim import Ema
+from bench.train.ranks import ONE_RANK, Ranks
+from bench.train.schedule import Segment
+from bench.train.step import Step
+
+CHECK_EVERY = 50  # steps between looks at the loss: each look waits for the device
+SAVING = 0.03  # of the time at most, where a checkpoint takes long: large models, slow disks
+MICRO_BATCH_HINT = "memory.json"
+
+
+class Diverged(Exception):
+    """The loss, or a weight, stopped being finite; says between which steps."""
+
+
+@dataclass
+class Progress:
+    """How far a run is, as saved in its checkpoints. `work` counts every step done, trunk and branches, and only grows.
+
+    Attributes:
+        segment, step: the segment in hand; steps counted from the start of training.
+        rows: what `Hooks.evaluate` returned at the horizons so far.
+        seconds: by what they went into. segment_seconds: training time of each finished segment.
+        current_seconds: training time of the segment in hand.
+        micro_batches: {"work", "images"} where memory ran out.
+    """
+
+    segment: int = 0
+    step: int = 0
+    work: int = 0
+    rows: list[Horizon] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("train", "evaluate", "save", "wait"), 0.0))
+    segment_seconds: list[float] = field(default_factory=list)
+    current_seconds: float = 0.0
+    micro_batches: list[dict[str, int]] = field(default_factory=list)
+
+    def scale_seconds(self, factor: float) -> None:
+        """Multiply all times."""
+        self.seconds = {kind: seconds * factor for kind, seconds in self.seconds.items()}
+        self.segment_seconds = [seconds * factor for seconds in self.segment_seconds]
+        self.current_seconds *= factor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
+    """What a training run calls.
+
+    Attributes:
+        initialise: sets the model's initial weights, a pure function of the seed; None where it has them.
+        evaluate: (horizon, mean loss of the last steps, progress) -> the row to keep.
+        on_step: called after every step with its loss, a tensor on the device.
+        report: now and then, with what is shown as progress.
+        should_stop: looked at after every step.
+        log: one line for the attempt's log.
+    """
+
+    initialise: Callable[[], None] | None = None
+    evaluate: Callable[[int, float | None, Progress], Horizon] = lambda horizon, *_: Horizon(images_seen=horizon)
+    on_step: Callable[[torch.Tensor], None] = lambda _: None
+    report: Callable[[dict[str, Any]], None] = lambda _: None
+    should_stop: Callable[[], bool] = lambda: False
+    log: Callable[[str], None] = lambda _: None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saving:
+    """How checkpoints are written.
+
+    Attributes:
+        folder: where they go.
+        content: a hash of the images: what was begun on others is not continued.
+        every: seconds between them, at least.
+        check_lease: called before one is put in its place; raises where the cell is no longer ours.
+    """
+
+    folder: Path
+    content: str = ""
+    every: float = 20.0
+    check_lease: Callable[[], None] = lambda: None
+
+
+class Trainer:
+    """Trains one model through its segments.
+
+    Args:
+        model: on its device.
+        batches: step -> batch; None if nothing is trained.
+        recipe, horizons, seed: the cell's.
+        purpose: what random streams are derived from besides the seed.
+        saving: None keeps nothing: a run that is stopped starts over.
+        ranks: the processes that train together: each has a Trainer, and rank 0 writes.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        batches: Batches | None,
+        recipe: Recipe,
+        horizons: tuple[int, ...],
+        seed: int,
+        device: str,
+        hooks: Hooks | None = None,
+        saving: Saving | None = None,
+        ranks: Ranks = ONE_RANK,
+        purpose: tuple[str, ...] = (),
+    ) -> None:
+        self.model, self.batches, self.recipe, self.seed, self.device = model, batches, recipe, seed, device
+        self.horizons, self.saving, self.ranks, self.purpose = horizons, saving, ranks, purpose
+        self.hooks = hooks or Hooks()
+        self.save_interval = saving.every if saving else math.inf  # seconds; grows where checkpoints take long
+        self.segments = schedule.segments(recipe, horizons)
+        self.warmup = schedule.warmup_steps(recipe, horizons)
+        self.total_work = sum(s.end - s.start for s in self.segments)
+        self.train_step: Step | None = None
+        if self.segments:
+            self.train_step = Step(model=model, recipe=recipe, device=device, ranks=ranks)
+        self.optimizer = self.train_step.optimizer if self.train_step else None
+        self.ema = Ema(model, recipe.average)
+        self.curve = LossCurve(self.segments, batch=recipe.batch, device=device)
+        self.progress = Progress()
+        self.trunk: dict[str, torch.Tensor] | None = None  # the trunk's state while a branch runs
+        self.losses: list[torch.Tensor] = []
+        self._last_save = self._mark = running()
+        self._seen_loss: float | None = None
+        self._compiled = self.train_step is None or not self.train_step.compiles
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Every tensor that training changes, by name."""
+        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        if self.optimizer is None:
+            return tensors
+        for name, parameter in self.model.named_parameters():
+            for key, value in self.optimizer.state.get(parameter, {}).items():
+                tensors[f"optimizer.{key}.{name}"] = value
+        return tensors | {f"average.{name}": value for name, value in self.ema.mean.items()}
+
+    def restore(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Put `state()` back, exactly."""
+        parts = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+        own = self.model.state_dict()
+        self.model.load_state_dict({name: self.ranks.shard(value, like=own[name]) for name, value in parts.items()})
+        if self.optimizer is None:
+            return
+        self.optimizer.state.clear()
+        parameters = dict(self.model.named_parameters())
+        for full, value in tensors.items():
+            kind, _, rest = full.partition(".")
+            if kind == "optimizer":
+                key, _, name = rest.partition(".")
+                value = self.ranks.shard(value, like=parameters[name])
+                self.optimizer.state[parameters[name]][key] = value.clone().to(self.device)
+        mean = {k.removeprefix("average."): v for k, v in tensors.items() if k.startswith("average.")}
+        self.ema.restore({name: self.ranks.shard(value, like=parameters[name]) for name, value in mean.items()})
+
+    def save(self) -> None:
+        """Write a checkpoint of everything needed to continue; nothing without a place for it."""
+        if self.saving is None:
+            return
+        started = running()
+        tensors = {f"live/{k}": v for k, v in self.state().items()}
+        tensors |= {f"trunk/{k}": v for k, v in (self.trunk or {}).items()}
+        if self.losses:
+            tensors["losses"] = torch.stack(self.losses)
+        tensors["curve"] = self.curve.state()
+        p = self.progress
+        whose = {"ranks": self.ranks.size, "content": self.saving.content, "cell": self.saving.folder.parent.name}
+        state = to_json(p) | whose | {"total_work": self.total_work}
+        whole = Checkpoint(step=p.work, tensors=self.ranks.gather(tensors), state=state)
+        saving = self.saving
+        self.ranks.run_on_rank0(lambda: checkpoints.save(saving.folder, whole, check_lease=saving.check_lease))
+        self._last_save = running()
+        seconds = self._last_save - started
+        p.seconds["save"] += seconds
+        self.save_interval = max(self.saving.every, seconds / SAVING)
+
+    def resume(self) -> bool:
+        """Continue from the newest checkpoint that verifies; False if there is none.
+
+        Raises:
+            UserError: it was begun on other images, or is of another cell.
+        """
+        found = self._newest()
+        if found is None:
+            return False
+        self.progress = self._continued(found.state)
+        if (ranks := found.state.get("ranks", 1)) != self.ranks.size:  # devices × seconds stays what was spent
+            self.progress.scale_seconds(ranks / self.ranks.size)
+            self.hooks.log(f"{self.ranks.size} rank(s) continue what {ranks} began")
+        self.restore({k.removeprefix("live/"): v for k, v in found.tensors.items() if k.startswith("live/")})
+        trunk = {k.removeprefix("trunk/"): v for k, v in found.tensors.items() if k.startswith("trunk/")}
+        self.trunk = trunk or None
+        self.losses = list(found.tensors["losses"].to(self.device)) if "losses" in found.tensors else []
+        if "curve" in found.tensors:
+            self.curve.restore(found.tensors["curve"])
+        if self.train_step and self.progress.micro_batches:
+            self.train_step.micro_batch = self.progress.micro_batches[-1]["images"]
+        self.hooks.log(f"continuing from step {self.progress.work} of {self.total_work}")
+        return True
+
+    def limit_micro_batch(self, images: int) -> None:
+        """Use micro-batches of at most so many images: an earlier attempt ran out of memory with more."""
+        if self.train_step and images < self.train_step.micro_batch:
+            self.train_step.micro_batch = images
+            self._note_micro_batch(images)
+
+    def _newest(self) -> Checkpoint | None:
+        """The newest checkpoint that verifies: found by rank 0, read by all."""
+        if self.saving is None:
+            return None
+        folder = self.saving.folder
+        found: list[Checkpoint | None] = []
+
+        def look() -> int | None:
+            checkpoint, messages = checkpoints.load_newest(folder)
+            for message in messages:
+                self.hooks.log(message)
+            found.append(checkpoint)
+            return checkpoint.step if checkpoint else None
+
+        step = self.ranks.run_on_rank0(look)
+        if step is None or found:
+            return found[0] if found else None
+        return checkpoints.load(folder, step)
+
+    def _continued(self, state: Mapping[str, Any]) -> Progress:
+        """The progress in a checkpoint's state.
+
+        Raises:
+            UserError: it is of another cell, or was trained on other images: the result would be of neither.
+        """
+        assert self.saving is not None
+        folder, content = self.saving.folder, self.saving.content
+        if (cell := state.get("cell", folder.parent.name)) != folder.parent.name:
+            raise UserError(f"The checkpoints in {folder} are of another cell, {cell}.",
+                            "Put them back; or delete that folder, and the training begins anew.")  # fmt: skip
+        if state.get("content", content) != content:
+            raise UserError(
+                f"The training in {folder} was begun on other images under the same name.",
+                "Give the same --data-root as then; or delete that folder, and it begins anew.",
+            )
+        values = {entry.name: state[entry.name] for entry in fields(Progress) if entry.name in state}
+        return Progress(**values | {"rows": [horizon_from_json(row) for row in state["rows"]]})
+
+    # -- work ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> list[Horizon]:
+        """Do all segments; returns one row per horizon.
+
+        Raises:
+            Interrupted: after a signal, with everything saved.
+            Diverged: the loss stopped being finite.
+        """
+        if self.horizons[0] == 0 and not self.progress.rows:
+            self._evaluate(0)
+        while self.progress.segment < len(self.segments):
+            segment = self.segments[self.progress.segment]
+            self._enter(segment)
+            self._run_segment(segment)
+            if segment.horizon is not None:
+                self._check_weights()
+                self._evaluate(segment.horizon)
+            self._leave(segment)
+        return self.progress.rows
+
+    def _enter(self, segment: Segment) -> None:
+        p = self.progress
+        if p.step > segment.start or (p.step == segment.start and segment.is_branch and self.trunk is not None):
+            return  # in the middle of it, after a resume
+        if segment.origin == "init":
+            if self.hooks.initialise is not None:
+                self.hooks.initialise()
+            if self.optimizer is not None:
+                self.optimizer.state.clear()
+            self.ema.restore({})
+        if segment.is_branch and p.segment + 1 < len(self.segments) and self.recipe.schedule == "branch":
+            self.trunk = {k: v.clone() for k, v in self.state().items()}
+        p.step = segment.start
+
+    def _leave(self, segment: Segment) -> None:
+        p = self.progress
+        if segment.is_branch and self.trunk is not None:
+            self.restore(self.trunk)
+            self.trunk = None
+        p.segment_seconds.append(p.current_seconds)
+        p.current_seconds = 0.0
+        p.segment += 1
+        if p.segment < len(self.segments):
+            p.step = self.segments[p.segment].start
+            self.losses = [] if segment.is_branch else self.losses
+
+    def _run_segment(self, segment: Segment) -> None:
+        p = self.progress
+        self.model.train()
+        self._compile(segment)
+        self._mark = running()
+        while p.step < segment.end:
+            faults.reach("training-step")
+            self.step(segment)
+            self.hooks.on_step(self.losses[-1])
+            p.step += 1
+            p.work += 1
+            look = p.work % CHECK_EVERY == 0 or p.step == segment.end
+            if look:
+                self._count_time()  # before anything is raised: what diverged took time too
+                self._check_loss(segment)
+            due = running() - self._last_save > self.save_interval
+            stop, due = self.ranks.agree(stop=self.hooks.should_stop(), save=due)
+            if look or due or stop:
+                self._count_time()
+                self._report()
+                if due or stop:
+                    self.save()
+                if stop:
+                    kept = "saved" if self.saving else "stopped, with nothing saved,"
+                    raise Interrupted(f"{kept} at step {p.work} of {self.total_work}")
+                self._mark = running()
+
+    def _count_time(self) -> None:
+        """Add the time since the mark to that of training, once the device has done its work."""
+        synchronise(self.device)
+        now = running()
+        self.progress.seconds["train"] += now - self._mark
+        self.progress.current_seconds += now - self._mark
+        self._mark = now
+
+    def _compile(self, segment: Segment) -> None:
+        """Where the network is compiled, have that done before the first step, so that rates are those of training."""
+        p, train_step = self.progress, self.train_step
+        if self._compiled or train_step is None or self.batches is None or p.step == segment.end:
+            return
+        self.hooks.log("compiling")
+        started, fitted = running(), train_step.micro_batch
+        train_step.rehearse(*self.batches(p.step))
+        synchronise(self.device)
+        self._compiled = True
+        p.seconds["wait"] += running() - started
+        if train_step.micro_batch != fitted:
+            self._note_micro_batch(train_step.micro_batch)
+
+    def step(self, segment: Segment | None = None) -> None:
+        """One optimizer step at the current position, of `segment` or of the one in hand."""
+        segment = segment or self.segments[self.progress.segment]
+        assert self.train_step is not None and self.batches is not None
+        step = self.progress.step
+        with label("data"):
+            x_BCHW, labels_B = self.batches(step)
+        lr = schedule.learning_rate(self.recipe, step=step, warmup=self.warmup, segment=segment)
+        fitted = self.train_step.micro_batch
+        loss = self.train_step(x_BCHW, labels_B, lr=lr, seed=stream(self.seed, *self.purpose, "dropout", step))
+        self.ema.update()
+        self.curve.add(loss, segment=self.progress.segment, step=step)
+        if self.train_step.micro_batch != fitted:
+            self._note_micro_batch(self.train_step.micro_batch)
+        self.losses.append(loss)
+        del self.losses[:-CHECK_EVERY]
+
+    def _note_micro_batch(self, images: int) -> None:
+        self.progress.micro_batches.append({"work": self.progress.work, "images": images})
+        self.hooks.log(
+            f"out of memory at step {self.progress.work}: going on with {images} of {self.recipe.batch} at a time"
+        )
+
+    def _check_loss(self, segment: Segment) -> None:
+        self._seen_loss = torch.stack(self.losses).mean().item()
+        if not math.isfinite(self._seen_loss):
+            end = self.progress.step
+            first = max(segment.start, end - CHECK_EVERY)
+            raise Diverged(f"the loss was not finite between steps {first} and {end} of {self.segments[-1].end}")
+
+    @torch.no_grad()
+    def _check_weights(self) -> None:
+        """Raise Diverged where one is not finite: the last step's loss was computed before its update."""
+        own = [p.to_local() if hasattr(p, "to_local") else p for p in self.model.parameters()]
+        finite = torch.stack([p.isfinite().all() for p in own if p.numel()]).all()
+        if self.ranks.mean(finite.float()).item() < 1.0:
+            raise Diverged(f"a weight was not finite after step {self.progress.step} of {self.segments[-1].end}")
+
+    def _evaluate(self, horizon: int) -> None:
+        """Evaluate at a horizon and keep its row in a checkpoint, so that a kill never repeats it."""
+        p = self.progress
+        if any(row.images_seen == horizon for row in p.rows):
+            return
+        loss = torch.stack(self.losses).mean().item() if horizon and self.losses else None
+        started = running()
+        self._report(phase="evaluating")
+        try:
+            with label("evaluate"), self.ema.applied():
+                row = self.hooks.evaluate(horizon, loss, p)
+        except Interrupted:  # a task that takes long looks for signals too
+            self.save()
+            raise
+        p.seconds["evaluate"] += running() - started
+        p.rows.append(row)
+        faults.reach("after-evaluation")
+        self.save()
+
+    def _report(self, phase: str = "training") -> None:
+        p = self.progress
+        self.hooks.report({
+            "done": p.work, "total": self.total_work, "phase": phase, "loss": self._seen_loss,
+            "seconds": p.seconds["train"], "horizons": len(p.rows),
+        })  # fmt: skip
+
+
+# -- restarts after running out of memory ------------------------------------------------------------------------------
+
+
+def save_micro_batch_hint(attempt: Path, micro_batch: int) -> None:
+    """Leave the micro-batch for the next start in an attempt's folder. Any rank may write it, for rank 0 may be waiting
+    where nothing reaches it; ranks that run out of memory together write the same.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    files.write_sealed(attempt / MICRO_BATCH_HINT, {"micro_batch": micro_batch})
+
+
+def load_micro_batch_hint(attempts: Iterable[Path]) -> int | None:
+    """The smallest micro-batch that any attempt left; None without any. Damaged files are ignored."""
+    found = []
+    for attempt in attempts:
+        try:
+            found.append(int(files.read_sealed(attempt / MICRO_BATCH_HINT)["micro_batch"]))
+        except (OSError, ValueError, KeyError):
+            continue
+    return min(found, default=None)
