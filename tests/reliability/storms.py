@@ -1,0 +1,76 @@
+"""What the storms share: a small study, what must be equal after whatever happened to it, and what must not be left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.core.spec import to_json
+from bench.store.records import read_record
+from tests.conftest import PROJECT
+
+STUDY = ("--suite", "smoke", "--models", "ViT-pico/14", "--horizons", "0,640", "--scale", "cpu")
+TIMES = {
+    "seconds", "images_per_second", "flops_per_second", "utilisation", "core_days", "peak_memory_bytes",
+    "peak_flops_per_second", "peak_source", "environment", "attempts",
+}  # fmt: skip
+
+
+def timeless(value: Any) -> Any:
+    """A record without its times, rates and attempts: what must not differ."""
+    if isinstance(value, dict):
+        return {key: timeless(entry) for key, entry in value.items() if key not in TIMES}
+    return [timeless(entry) for entry in value] if isinstance(value, list) else value
+
+
+def outcome(store: Path) -> dict[str, Any]:
+    """Records without times, and weights, by name of the cell."""
+    found: dict[str, Any] = {}
+    for path in sorted(store.glob("cells/*/record.json")):
+        weights = path.parent / "weights" / "final.safetensors"
+        found[path.parent.name] = timeless(to_json(read_record(path))), weights.exists() and weights.read_bytes()
+    return found
+
+
+def leftovers(folder: Path) -> list[str]:
+    """What a finished study must not hold."""
+    names = ("lease.json", ".lease.lock", "checkpoints")
+    found = [path for path in folder.rglob("*") if path.name.endswith(".tmp") or path.name in names]
+    return [str(path.relative_to(folder)) for path in (*found, *folder.rglob("attempts/*/*.safetensors"))]
+
+
+def start(results: Path, cache: Path, *, before: tuple[str, ...] = (), **variables: str) -> subprocess.Popen:
+    """`bench.run` of STUDY, in a session of its own."""
+    environment = os.environ | {
+        "PYTHONPATH": str(PROJECT), "VIT_BENCH_CACHE": str(cache), "TMPDIR": str(cache.parent / "tmp"), **variables,
+    }  # fmt: skip
+    (cache.parent / "tmp").mkdir(exist_ok=True)
+    command = [*before, sys.executable, "-m", "bench.run", *STUDY, "--results", str(results)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            start_new_session=True)  # fmt: skip
+
+
+def ours(results: Path) -> list[int]:
+    """Processes of a study, found by its folder among their arguments or by what they were started for."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                text = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
+            except OSError:
+                continue
+            if str(results).encode() in text and b"bench." in text:
+                found.append(int(folder.name))
+    return found
+
+
+def kill_all(results: Path) -> None:
+    for pid in ours(results):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
