@@ -132,7 +132,7 @@ class Pool:
             handle.flush()
         except OSError as error:
             raise files.explain(error, path) from error
-        return handle.name
+        return str(handle.name)
 
     def _read(self, index: int, stream: IO[str]) -> None:
         for line in stream:
