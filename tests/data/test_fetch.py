@@ -11,6 +11,7 @@ import shutil
 import struct
 import tarfile
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,6 +37,8 @@ class Server(ThreadingHTTPServer):
     ranges: list[str | None]
     stop_after: int | None = None
     knows_ranges = True
+    length: str | None = None  # said instead of the true one
+    pause = 0.0  # seconds between single bytes
 
     @property
     def url(self) -> str:
@@ -55,9 +58,16 @@ class Handler(BaseHTTPRequestHandler):
         if start >= len(body):
             return self.send_error(416)
         self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(body) - start))
+        self.send_header("Content-Length", self.server.length or str(len(body) - start))
         self.end_headers()
-        self.wfile.write(body[start : self.server.stop_after])
+        if not self.server.pause:
+            self.wfile.write(body[start : self.server.stop_after])
+        for place in range(start, len(body)) if self.server.pause else ():
+            try:
+                self.wfile.write(body[place : place + 1])
+            except OSError:
+                return
+            time.sleep(self.server.pause)
 
     def log_message(self, *args: object) -> None:
         pass
@@ -102,6 +112,33 @@ def test_continued_after_an_interruption(server: Server, tmp_path: Path, knows_r
     assert fetch.fetch(the_file(server), tmp_path)
     assert server.ranges == [None, "bytes=100000-"]
     assert (tmp_path / "set" / "data.bin").read_bytes() == BODY
+
+
+@pytest.mark.parametrize("length", ["abc", "5, 5", "-1", "9" * 30, "٣"])
+def test_a_length_that_is_none_is_unknown(server: Server, tmp_path: Path, length: str) -> None:
+    server.length = length
+    try:
+        assert fetch.fetch(the_file(server), tmp_path)
+    except UserError as error:
+        assert "cannot be had" in str(error)
+
+
+def test_more_than_the_file_can_be_is_not_taken(server: Server, tmp_path: Path) -> None:
+    for length in (None, "x"):  # said beforehand, and found out
+        server.length = length
+        with pytest.raises(UserError, match="larger than 20,000 bytes"):
+            fetch.fetch(the_file(server, size=10_000), tmp_path)
+        assert os.listdir(tmp_path / "set") == []
+    assert fetch.fetch(the_file(server, size=280_000), tmp_path)
+
+
+def test_a_server_that_never_ends_is_left(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One byte now and then is no silence, and would go on for years; what came is kept."""
+    monkeypatch.setattr(fetch, "PATIENCE", 0.5)
+    server.pause = 0.02
+    with pytest.raises(UserError, match=r"it sent \d+ bytes in"):
+        fetch.fetch(the_file(server), tmp_path)
+    assert (tmp_path / "set" / ".data.bin.part").stat().st_size > 5
 
 
 def test_stopped_between_the_last_byte_and_the_name(server: Server, tmp_path: Path) -> None:

@@ -231,3 +231,54 @@ def test_classes_may_have_any_name_and_any_number_of_images(tmp_path: Path) -> N
     assert train.class_names == test.class_names == ("Kätzchen", "a b", "犬")
     assert np.bincount(train.labels_N, minlength=3).tolist() == [11, 1, 2]
     assert np.bincount(test.labels_N, minlength=3).tolist() == [1, 0, 1]
+
+
+def oriented(pixels: np.ndarray, orientation: int, path: Path) -> None:
+    """The picture as a camera held in that way stores it, and notes in its EXIF data."""
+    turn = {1: None, 2: 0, 3: 3, 4: 1, 5: 5, 6: 2, 7: 6, 8: 4}[orientation]  # Pillow's names
+    image = Image.fromarray(pixels)
+    image = image if turn is None else image.transpose(Image.Transpose(turn))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image.save(path, exif=exif)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".webp"])
+def test_photographs_are_upright_as_the_camera_was_held(tmp_path: Path, suffix: str) -> None:
+    picture = np.zeros((6, 6, 3), np.uint8)
+    picture[:3, :3], picture[:3, 3:], picture[3:, :3] = (255, 0, 0), (0, 255, 0), (0, 0, 255)
+    picture = np.kron(picture, np.ones((8, 8, 1), np.uint8))
+    for name in ("a", "b"):
+        for orientation in range(1, 9):
+            oriented(picture, orientation, tmp_path / "mine" / "train" / name / f"{orientation}{suffix}")
+            oriented(255 - picture, orientation, tmp_path / "mine" / "test" / name / f"{orientation}{suffix}")
+    train = load("folder:mine", "train", root=tmp_path)
+    assert len(train) == 16 and np.abs(train.images_NHWC.astype(int) - picture).mean() < 6
+    assert folder_set.REVISION == 2, "other pixels than revision 1 had"
+    raw = folder_set.load("train", root=tmp_path, option="mine", as_published=True)
+    assert np.abs(raw.images_NHWC.astype(int) - picture).mean() > 40, "published protocols do not look at EXIF data"
+
+
+def test_damaged_exif_says_nothing_about_the_pixels(tmp_path: Path) -> None:
+    picture = np.full((8, 8, 3), 90, np.uint8)
+    for split in writers.SPLITS:
+        for name in ("a", "b"):
+            path = tmp_path / "mine" / split / name / "1.png"
+            path.parent.mkdir(parents=True)
+            Image.fromarray(picture).save(path, exif=b"Exif\0\0MM\0\x2a\xff\xff\xff\xff")
+    assert load("folder:mine", "train", root=tmp_path).images_NHWC[0, 0, 0].tolist() == [90, 90, 90]
+
+
+def test_the_first_frame_of_a_gif_is_read_and_kinds_that_are_not_are_counted(tmp_path: Path) -> None:
+    for split, shade in (("train", 60), ("test", 120)):
+        for kind, name in enumerate(("ant", "bee")):
+            folder = tmp_path / "mine" / split / name
+            folder.mkdir(parents=True)
+            frames = [Image.new("RGB", (8, 8), (shade + 20 * kind, frame, 0)) for frame in (0, 200)]
+            frames[0].save(folder / "moving.gif", save_all=True, append_images=frames[1:])
+            for other in ("x.tif", "y.HEIC", ".z.tif", "notes.txt"):
+                (folder / other).write_bytes(b"")
+    train = load("folder:mine", "train", root=tmp_path)
+    assert train.images_NHWC[:, 0, 0].tolist() in ([[60, 0, 0], [80, 0, 0]], [[80, 0, 0], [60, 0, 0]])
+    assert "not read: 4 .heic, 4 .tif" in train.source
