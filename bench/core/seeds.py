@@ -17,3 +17,8 @@ def stream(seed: int, *purpose: str | int) -> int:
 def generator(seed: int, *purpose: str | int) -> np.random.Generator:
     """A NumPy generator for one purpose."""
     return np.random.Generator(np.random.PCG64(stream(seed, *purpose)))
+
+
+def uniforms(address: str, *, count: int) -> np.ndarray:
+    """`count` float64 numbers in [0, 1) that depend on `address` alone; a longer row begins with a shorter one."""
+    return np.frombuffer(hashlib.shake_128(address.encode()).digest(4 * count), dtype="<u4") / 2.0**32

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bench.core.errors import UserError
+from bench.core.seeds import uniforms
 from bench.data.generated import fractals
-from bench.data.generated.uniforms import uniforms
 from bench.data.load import load
 
 SIZE = 28

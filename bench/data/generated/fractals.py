@@ -23,9 +23,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bench.core.seeds import uniforms
 from bench.data import cache
 from bench.data.decode import Progress
-from bench.data.generated.uniforms import uniforms
 
 MAPS = range(2, 8)  # how many maps a system may have
 FILL, FILL_VARIED = 0.2, 0.1  # of the search grid: of the class itself (as published), of each of its variations

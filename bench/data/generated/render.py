@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.core.seeds import uniforms
 from bench.data import cache
-from bench.data.generated.uniforms import uniforms
 from bench.data.image_set import ImageSet
 
 if TYPE_CHECKING:  # a plan names what is drawn, and draws nothing

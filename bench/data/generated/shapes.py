@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, __version__
 
+from bench.core.seeds import uniforms
 from bench.data import cache
-from bench.data.generated.uniforms import uniforms
 from bench.data.image_set import ImageSet
 
 SIZE = 28
