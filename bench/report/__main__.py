@@ -29,6 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--results", type=Path, default=Path("results"), help="where results are (default: results)")
     p.add_argument("--reference", choices=[PAPER], help="lay the paper's published points under the measured ones")
     p.add_argument("--into", type=Path, help="copy the records of the study's grid to this folder, and report there")
+    p.add_argument("--verbose", action="store_true", help="print every answer with its reasons, and every check")
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
     arguments = p.parse_args(argv)
     directory, suite = arguments.results / arguments.suite, arguments.suite
@@ -49,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     else:
         from rich.console import Console
 
-        say(paths, Console())
+        say(paths, Console(), verbose=arguments.verbose)
     return EXIT_OK
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,18 +16,22 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from bench.analysis.evidence import Evidence
+    from bench.analysis.finding import Findings
     from bench.report.figures._contract import Saved
-    from bench.report.findings import Findings
 
 PAPER = "paper"
 SWEPT = ("learning-rates",)  # figures for any suite, where a sweep was made
-DIGITS = 6
-FINDINGS_SCHEMA = 1  # of findings.json
+DIGITS = 6  # significant, of numbers in findings.json; further ones differ between processors
+FINDINGS_SCHEMA = 2  # of findings.json
+CONSOLE_ROWS = 14  # answers that `say` prints, unless it is asked for all
+WIDE = 100  # columns of a console from which a trend names its ends
+CHECK = "check"  # PURPOSE of a suite that only checks the pipeline
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportPaths:
-    """Where a report was written, and what it found."""
+    """Where a report was written, and what it found. `check`: how the suite's check of the pipeline ended, if it is
+    nothing else."""
 
     html: Path
     markdown: Path
@@ -35,6 +39,7 @@ class ReportPaths:
     tables: tuple[Path, ...]
     figures: tuple[Path, ...]
     findings: Findings
+    check: str = ""
 
 
 def build(suite_directory: Path, *, suite: str, reference: str | None = None) -> ReportPaths:
@@ -50,21 +55,18 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     Raises:
         UserError: no results there, a record from a newer version, a disk that cannot be written.
     """
+    from bench.analysis import questions
     from bench.core import files
-    from bench.report import content as content_module
-    from bench.report import findings as findings_module
-    from bench.report import fits, markdown, page, tables
+    from bench.report import fits, page, tables
     from bench.store import faults
 
     evidence, by_figure = _published() if suite == PAPER else _measured(suite_directory, suite, reference)
-    findings = findings_module.find(evidence)
+    findings = questions.find(evidence)
     figures, not_drawn = _draw(by_figure)
     made = tables.build(evidence)
-    laws = fits.cards(evidence)
-    content = content_module.gather(
-        evidence, findings, figures=figures, not_drawn=not_drawn, tables=made, cards=laws
+    shown = page.content(
+        evidence, findings, figures=figures, not_drawn=not_drawn, tables=made, check=_purpose(suite) == CHECK
     )
-
     table_folder = files.make_directory(suite_directory / "tables")
     figure_folder = files.make_directory(suite_directory / "figures")
     pages: dict[Path, bytes] = {}
@@ -75,15 +77,16 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     pages[table_folder / "scores.csv"] = tables.scores_csv(evidence).encode()
     for figure in figures:
         pages |= figure.files(figure_folder)
-    pages[suite_directory / "findings.json"] = files.dump_json(findings_json(evidence, findings))
-    pages[suite_directory / "fits.json"] = files.dump_json(_jsonable(laws))
-    pages[suite_directory / "report.md"] = markdown.render(content).encode()
-    pages[suite_directory / "report.html"] = page.render(content).encode()
+    about = {"schema": FINDINGS_SCHEMA, "suite": evidence.suite, "question": evidence.question}
+    pages[suite_directory / "findings.json"] = files.dump_json(_jsonable(about | dataclasses.asdict(findings)))
+    pages[suite_directory / "fits.json"] = files.dump_json(fits.cards(evidence))
+    pages[suite_directory / "report.md"] = page.report_md(shown).encode()
+    pages[suite_directory / "report.html"] = page.html(shown).encode()
     for path, data in pages.items():
         files.write_bytes(path, data)
         faults.reach("during-report")
     return ReportPaths(
-        html=suite_directory / "report.html", markdown=suite_directory / "report.md",
+        html=suite_directory / "report.html", markdown=suite_directory / "report.md", check=shown["check"],
         findings_json=suite_directory / "findings.json", findings=findings,
         tables=tuple(p for p in pages if p.parent == table_folder),
         figures=tuple(p for p in pages if p.parent == figure_folder),
@@ -102,8 +105,17 @@ def _measured(directory: Path, suite: str, reference: str | None) -> tuple[Evide
         reference=_published()[0] if reference else None,
     )  # fmt: skip
     evidence = lr_sweep.without_rejected(evidence)
-    figures = registry.names("figure") if module is None else module.FIGURES
+    figures = _answering_first(registry.names("figure")) if module is None else module.FIGURES
     return evidence, dict.fromkeys((*figures, *(SWEPT if lr_sweep.sweeps(evidence) else ())), evidence)
+
+
+def _answering_first(names: Sequence[str]) -> list[str]:
+    """The frontier first: it answers most at a glance."""
+    return sorted(names, key=lambda name: name != "frontier")
+
+
+def _purpose(suite: str) -> str:
+    return str(getattr(registry.load("suite", suite), "PURPOSE", "")) if suite in registry.names("suite") else ""
 
 
 def _published() -> tuple[Evidence, dict[str, Evidence]]:
@@ -111,20 +123,7 @@ def _published() -> tuple[Evidence, dict[str, Evidence]]:
     from bench.analysis import published
 
     figures = published.figures()
-    return figures["compute"], figures
-
-
-def findings_json(evidence: Evidence, findings: Findings) -> dict[str, Any]:
-    """Everything said in words, with the numbers behind it, as JSON types."""
-    return _jsonable({
-        "schema": FINDINGS_SCHEMA, "suite": evidence.suite, "question": evidence.question, "level": evidence.level,
-        "headline": evidence.headline, "far": evidence.far, "shots": evidence.shots,
-        "summary": findings.summary, "note": findings.note,
-        "findings": [dataclasses.asdict(f) for f in findings.findings],
-        "cannot_tell": findings.limits,
-        "claims": [dataclasses.asdict(c) for c in findings.claims],
-        "checks": [dataclasses.asdict(c) for c in findings.checks], "cost": dataclasses.asdict(findings.cost),
-    })  # fmt: skip
+    return figures["compute"], {"frontier": figures["compute"], **figures}
 
 
 def to_json(paths: ReportPaths) -> dict[str, Any]:
@@ -134,19 +133,56 @@ def to_json(paths: ReportPaths) -> dict[str, Any]:
     return {**single, **listed, "findings": json.loads(paths.findings_json.read_text())}
 
 
-def say(paths: ReportPaths, console: Console) -> None:
-    """Print what was found, what cannot be told, and where the report is."""
+def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
+    """Print what was found, in a few lines or (`verbose`) with every answer, reason and check; then where it is."""
+    from rich.table import Table
     from rich.text import Text
 
-    for line in paths.findings.lines():
-        indent = " " * (len(line) - len(line.lstrip()))
-        rows = textwrap.wrap(line.strip(), max(20, console.width - 1), initial_indent=indent, subsequent_indent=indent)
-        for row in rows:
-            console.print(Text(row, style="" if indent else "bold"), highlight=False, soft_wrap=True)
+    from bench.core.formatting import plural
+    from bench.report import caveats, text
+    from bench.report.layout import clean
+
+    def line(words: str, style: str = "") -> None:
+        console.print(Text(clean(words), style=style), highlight=False)
+
+    found = text.answers(paths.findings)
+    rows, left = text.console_rows(found, limit=CONSOLE_ROWS)
+    if verbose:
+        rows = [(a.label, a.subject, a.number, f"{a.symbol} {a.verdict}") for a in found]
+    if paths.check:
+        line(paths.check, "bold")
+        rows, left = rows if verbose else [], []
+    if rows:
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+        for heading in ("Question", "Subject", "Number [interval]", "Answer"):
+            table.add_column(heading, overflow="fold")
+        for label, subject, shown, verdict in rows:
+            if console.width < WIDE and not verbose:
+                shown = shown.partition(" from ")[0]
+            style = {"✓": "green", "✗": "yellow", "?": "dim"}.get(verdict[:1], "")
+            cells = (label, subject, shown)
+            table.add_row(*(Text(clean(cell)) for cell in cells), Text(clean(verdict), style=style))
+        with console.capture() as captured:
+            console.print(table)
+        for row in captured.get().splitlines():  # cells are padded: a log has no use for trailing blanks
+            padded = Text.from_ansi(row)
+            padded.rstrip()
+            console.print(padded, soft_wrap=True, highlight=False)
+    warnings, notes = caveats.warnings(paths.findings)
+    if verbose:
+        for a in found:
+            line(f"{a.label}, {a.subject}: {a.text}" if a.text else "")
+        for words in (*warnings, *notes, *caveats.limits(paths.findings), caveats.note(paths.findings)):
+            line(f"- {words}")
+        line("" if paths.findings.published else caveats.cost(paths.findings.cost))
+    elif left:
+        line(f"More questions: {'; '.join(left)}.", "dim")
+    if not verbose and warnings and not paths.check:
+        line(f"{plural(len(warnings), 'warning')} about validity: in the report, or with --verbose.", "yellow")
     console.print(Text(f"Report: {paths.html}"), soft_wrap=True)
 
 
-def _draw(wanted: dict[str, Evidence]) -> tuple[list[Saved], list[tuple[str, str]]]:
+def _draw(wanted: Mapping[str, Evidence]) -> tuple[list[Saved], list[tuple[str, str]]]:
     """Figures, each from its evidence, and what could not be drawn, with the reason."""
     from bench.report.figures._contract import NothingToDraw, render
 
@@ -172,10 +208,9 @@ def _data_kinds() -> dict[str, str]:
 
 
 def _jsonable(value: Any) -> Any:
-    """JSON types. Numbers keep six digits (what optimisers do beyond them differs between machines); one that is not
-    finite becomes null."""
+    """JSON types with `DIGITS` significant digits; a number that is not finite becomes null."""
     if isinstance(value, dict):
-        return {key: _jsonable(item) for key, item in value.items()}
+        return {str(key): _jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_jsonable(item) for item in value]
     if isinstance(value, float):

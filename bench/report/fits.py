@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 
 from bench.analysis.evidence import Evidence
-from bench.analysis.laws import COMPUTE, IMAGES, Law, laws, why_not
+from bench.analysis.finding import Axis
+from bench.analysis.scaling_laws import Law, laws, why_not
 from bench.core.formatting import join, significant
+from bench.report import caveats
 from bench.stats import bootstrap, diagnostics
 
 CURVE = 41  # places at which a curve is given
 REACH = 3.0  # how far beyond the largest run a curve is drawn
 DIGITS = 4  # significant: an optimiser's last steps differ between processors
 FLAT = 1e-8  # a gradient below it is rounding noise
-AXES = {COMPUTE: "compute", IMAGES: "distinct images"}  # in sentences
+AXES = {Axis.COMPUTE: "compute", Axis.IMAGES: "distinct images"}  # in sentences
 
 
 def cards(evidence: Evidence) -> list[dict[str, Any]]:
@@ -43,8 +45,8 @@ def missing(evidence: Evidence) -> list[str]:
     """Sentences: which family has no law on which axis, and why."""
     if not evidence.headline:
         return []
-    return [f"No law of error against {AXES[axis]} for {family}: {reason.rstrip('.')}."
-            for axis in AXES for family, reason in why_not(evidence, axis=axis).items()]  # fmt: skip
+    return [caveats.check(reason).replace("No law", f"No law against {AXES[axis]}", 1)
+            for axis in AXES for reason in why_not(evidence, axis=axis).values()]  # fmt: skip
 
 
 def rounded(value: Any) -> Any:
@@ -65,7 +67,7 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
     card = made.card()
     card["gradient_below"] = 10.0 ** math.ceil(math.log10(max(float(card.pop("largest_gradient")), FLAT)))  # type: ignore[arg-type]
     return {
-        "family": law.family, "axis": law.axis, "measure": law.measure, "y": "1 - accuracy", "card": card,
+        "family": law.family, "axis": str(law.axis), "measure": law.measure, "y": "1 - accuracy", "card": card,
         "level": bootstrap.LEVEL, "resampling": law.within.method,
         "parameters": {name: {"value": value, "within": list(ends[name])} for name, value in made.parameters.items()},
         "forms_tried": [{"form": r.form.name, "extrapolation_rms_log": r.extrapolation_rmse, "rollouts": r.rollouts}
@@ -81,10 +83,10 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
 
 def _warnings(evidence: Evidence, law: Law) -> list[str]:
     """What makes this law worth less than it looks."""
-    repeated = any(len(p.seeds) > 1 for p in law.places)
+    repeated = any(len(p.seeds) > 1 for p in law.points)
     found = diagnostics.warnings(law.within.fit, repeated=repeated) + diagnostics.check_errors(law.within.fit.points)
-    most = max(p.epochs for p in law.places)
-    if law.axis == COMPUTE and most > diagnostics.MAX_EPOCHS and not evidence.published:
+    most = max(p.epochs for p in law.points)
+    if law.axis == Axis.COMPUTE and most > diagnostics.MAX_EPOCHS and not evidence.published:
         found.append(f"Data were repeated up to {most:.0f} times: the law holds for this many distinct images only.")
     if law.lack_of_fit is not None and law.lack_of_fit.fails:
         found.append(f"Lack of fit: the law misses a group mean by {law.lack_of_fit.worst:.0%} of its error.")

@@ -1,10 +1,12 @@
-"""How a table is written: raw numbers as CSV, formatted text as Markdown and LaTeX (and, elsewhere, HTML)."""
+"""How a table is written: raw numbers as CSV, formatted text as Markdown and LaTeX (and, elsewhere, HTML); and how
+text of any origin is made harmless in each."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +16,8 @@ from bench.core import formatting as words
 from bench.stats.intervals import Estimate
 
 Text = Callable[[Any], str]
+DIGITS = 8  # significant, of numbers in a CSV; further ones differ between processors
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 NAMING = ("series", "family")  # columns that only say whose row it is
 ESTIMATE_ENDS = ("", "_low", "_high", "_seeds", "_draws", "_test_images", "_excludes")
 LATEX = {
@@ -79,11 +83,11 @@ class Table:
     def markdown(self, *, rows: int | None = None) -> str:
         """A pipe table with its title and note; at most `rows` of them, saying so."""
         lines = [
-            "| " + " | ".join(_pipe(c.heading) for c in self.columns) + " |",
+            "| " + " | ".join(markdown(c.heading) for c in self.columns) + " |",
             "| " + " | ".join("---:" if c.numeric else ":---" for c in self.columns) + " |",
         ]
         for number, texts in enumerate(self.cells()[:rows]):
-            cells = [f"**{_pipe(text)}**" if (number, c.key) in self.bold else _pipe(text)
+            cells = [f"**{markdown(text)}**" if (number, c.key) in self.bold else markdown(text)
                      for c, text in zip(self.columns, texts, strict=True)]  # fmt: skip
             lines.append("| " + " | ".join(cells) + " |")
         notes = [text for text in (self.left_out(rows), self.note) if text]
@@ -138,21 +142,30 @@ def split(value: Any) -> list[Any]:
     """An estimate as the columns `ESTIMATE_ENDS`; another number as its first column; empty where there is none."""
     if not isinstance(value, Estimate):
         return [_raw(value), *[""] * (len(ESTIMATE_ENDS) - 1)]
-    numbers = [repr(float(number)) for number in (value.value, value.low, value.high)]
+    numbers = [_raw(float(number)) for number in (value.value, value.low, value.high)]
     return [*numbers, value.num_seeds, value.num_draws, value.num_test, "; ".join(value.excluded)]
 
 
 def tex(text: str) -> str:
     """Text that means itself in LaTeX."""
-    return "".join(LATEX.get(character, character) for character in text)
+    return "".join(LATEX.get(character, character) for character in clean(text))
 
 
 def _raw(value: Any) -> Any:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
-    return repr(value) if isinstance(value, float) else value
+    if isinstance(value, float):
+        return f"{value:.{DIGITS}g}"
+    text = clean(str(value)) if isinstance(value, str) else value
+    return f"'{text}" if isinstance(text, str) and text.startswith(("=", "+", "@", "-")) else text  # no formula
 
 
-def _pipe(text: str) -> str:
-    """Text that cannot break out of a Markdown table cell."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+def clean(text: str) -> str:
+    """Text without control characters: no terminal escapes, no change of writing direction. Lines and tabs stay."""
+    return CONTROL.sub("\ufffd", text)
+
+
+def markdown(text: str) -> str:
+    """Text that means itself in Markdown: one line, no markup, no HTML."""
+    escaped = re.sub(r"([\\`*_\[\]|#~])", r"\\\1", clean(text).replace("\n", " "))
+    return escaped.replace("&", "&amp;").replace("<", "&lt;")

@@ -1,184 +1,233 @@
-"""The report as one self-contained HTML file: no network, light and dark, readable on a phone and on paper."""
+"""The report as one self-contained HTML file (no network, light and dark, phone and paper) and as Markdown."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
+import operator
 import re
-from collections.abc import Sequence
-from html import escape
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.report import laws
-from bench.report.content import MAX_ROWS, Content, by_question
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Findings
+from bench.core.formatting import join, plural
+from bench.core.record import UNKNOWN, DataFacts, Record
+from bench.report import caveats, fits, hover, text
 from bench.report.figures._contract import Saved
-from bench.report.finding import Finding
-from bench.report.layout import Column, Table, shown
+from bench.report.layout import Column, Table, clean, markdown, shown
 from bench.stats.intervals import Estimate
 
-LONG = 24  # rows of a table that is shown open
-OPEN_QUESTIONS = 9  # shown at once; the others are a click away, in the order of the study
-HERE = Path(__file__).parent
-POINTING = "Point at a mark to see the run; click it (or press Enter; arrow keys move) to see its record."
-CLASSES = {"yes": "yes", "no": "no", "cannot tell": "unsure", "": "open"}
+TEMPLATES = Path(__file__).parent / "templates"
+MAX_ROWS = 500  # of a table in the page; the CSV has all
+MAX_WARNINGS = 4  # shown at once; the others are a click away
+MAX_FAILURES = 6  # named in one sentence
+NARROW = 7.5  # inches up to which a figure stands beside the answers
+NO_NETWORK = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'"
+TITLES = {"vtab": "VTAB"}
+ENVIRONMENT = (
+    ("environment.project_version", "Version"), ("environment.commit", "Commit"), ("environment.python", "Python"),
+    ("environment.torch", "PyTorch"), ("environment.timm", "timm"), ("environment.numpy", "NumPy"),
+    ("environment.platform", "System"), ("environment.cpu", "Processor"), ("environment.accelerator", "Accelerator"),
+    ("execution.device", "Device"), ("execution.accelerators", "Accelerators per cell"),
+    ("execution.threads", "Threads per cell"), ("execution.dtype", "Precision"),
+    ("cost.peak_source", "Peak for utilisation"),
+)  # fmt: skip
 
 
-def render(content: Content) -> str:
+def content(
+    evidence: Evidence, findings: Findings, *, figures: Sequence[Saved], not_drawn: Sequence[tuple[str, str]],
+    tables: Sequence[Table], check: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """Everything that a reader sees, as the templates name it. `check`: the suite only checks the pipeline."""
+    found = text.answers(findings)
+    warnings, notes = caveats.warnings(findings)
+    lead = figures[0] if figures else None
+    quoted = " --reference paper" if evidence.reference else ""
+    run = () if evidence.published else (f"python -m bench.run --suite {evidence.suite}",)
+    works, verdict = pipeline(evidence)
+    return {
+        "title": f"{TITLES.get(evidence.suite, evidence.suite[:1].upper() + evidence.suite[1:])} study",
+        "question": evidence.question[:1].upper() + evidence.question[1:], "published": evidence.published,
+        "coverage": coverage(evidence), "machine": machine(evidence.records.records),
+        "check": f"{verdict} The numbers of this suite mean nothing." if check else "", "works": works,
+        "lead": lead, "figures": [figure for figure in figures if figure is not lead], "not_drawn": tuple(not_drawn),
+        "figures_title": "More figures" if lead else "Figures", "hover_limits": hover.limits(figures),
+        "glances": text.glances(findings, found), "note": caveats.note(findings),
+        "warnings": warnings, "notes": notes, "questions": _by_question(a for a in found if a.main),
+        "more": _by_question(a for a in found if not a.main), "claims": caveats.claims(findings, found),
+        "limits": caveats.limits(findings), "cost": "" if evidence.published else caveats.cost(findings.cost),
+        "laws": [{"heading": fits.heading(card), "facts": fits.facts(card), "warnings": card["warnings"]}
+                 for card in fits.cards(evidence)],
+        "tables": [_table(table) for table in tables if table.says_something],
+        "provenance": provenance(evidence),
+        "commands": (*run, f"python -m bench.report --suite {evidence.suite}{quoted}"),
+        "data": hover.page_data(evidence, figures),
+    }  # fmt: skip
+
+
+def html(shown: Mapping[str, Any]) -> str:
     """The page. Equal content gives equal text."""
-    sections = [
-        ("answers", "What was found", _answers(content)),
-        ("figures", content.figures_title, _figures(content)),
-        ("laws", "Fitted laws", laws.cards_section(content.cards)),
-        ("limits", "What this study cannot tell", _limits(content)),
-        ("tables", "Tables", "".join(_table(table) for table in content.tables if table.name != "coverage")),
-        ("coverage", "Coverage and cost", _coverage(content)),
-        ("provenance", "Provenance", _provenance(content)),
-        ("reproduce", "How to reproduce", _reproduce(content)),
-    ]
-    sections = [section for section in sections if section[2]]
-    links = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title, _ in sections)
-    body = "".join(f'<section id="{key}"><h2>{escape(title)}</h2>{text}</section>\n' for key, title, text in sections)
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{escape(content.title)}</title>\n<style>\n{(HERE / '_style.css').read_text()}</style>\n</head>\n"
-        "<body>\n"
-        '<header><button type="button" id="theme" hidden>Dark</button>'
-        f'<h1>{escape(content.title)}</h1><p class="lead">{escape(content.question)}</p>'
-        f'<p class="small">{escape(content.coverage)}</p>'
-        f"<nav>{links}</nav></header>\n<main>\n{body}</main>\n"
-        '<div id="tip" role="status"></div>\n<dialog id="record" aria-label="Record"><form method="dialog">'
-        '<button type="submit">Close</button></form><div></div></dialog>\n'
-        f'<script type="application/json" id="data">{content.page_data}</script>\n'
-        f"<script>\n{(HERE / '_report.js').read_text()}</script>\n</body>\n</html>\n"
-    )
+    environment = _environment(autoescape=True)
+    script = (TEMPLATES / "report.js").read_text()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    figures = [figure for figure in (shown["lead"], *shown["figures"]) if figure is not None]
+    pictures = {figure.name: _Picture(figure) for figure in figures}
+    named = (
+        ("glance", "At a glance", True), ("warnings", "Validity checks", shown["warnings"] or shown["notes"]),
+        ("figures", shown["figures_title"], shown["figures"] or shown["not_drawn"]),
+        ("answers", "Answers and reasons", shown["questions"]), ("claims", "The paper's claims", shown["claims"]),
+        ("laws", "Fitted laws", shown["laws"]), ("limits", "Scope", shown["limits"]),
+        ("tables", "Tables", shown["tables"]), ("provenance", "Provenance", True),
+    )  # fmt: skip
+    rendered = environment.get_template("page.html.j2").render({
+        **shown, "policy": f"{NO_NETWORK}; script-src 'sha256-{digest}'", "max_warnings": MAX_WARNINGS,
+        "style": Markup((TEMPLATES / "style.css").read_text()), "script": Markup(script),  # files of this project
+        "data": Markup(shown["data"]),  # JSON without <, > and &
+        "lead": shown["lead"] and pictures[shown["lead"].name],
+        "figures": [pictures[figure.name] for figure in shown["figures"]],
+        "pointing": any(figure.hover_points for figure in figures),
+        "sections": [(key, name) for key, name, there in named[1:] if there],
+    })  # fmt: skip
+    return rendered + "\n"
 
 
-def _answers(content: Content) -> str:
-    found = content.findings
-    first = list(dict.fromkeys(f.question for f in found.findings if f.main))[:OPEN_QUESTIONS]
-    main = [f for f in found.findings if f.main and f.question in first]
-    more = [f for f in found.findings if not f.main or f.question not in first]
-    text = "".join(f"<li>{escape(sentence)}</li>" for sentence in found.summary)
-    text = f'<h3>In short</h3><ul class="short">{text}</ul>' if text else ""
-    text += f'<p class="note">{escape(found.note)}</p>' if found.note else ""
-    text += _drawn(content, [content.lead]) if content.lead else ""
-    text += _list(main) if main else "<p>No questions could be asked of these records.</p>"
-    text += laws.claims_section(found.claims, published=found.published)
-    if more:
-        text += f"<details><summary>{len(more)} more answers</summary>{_list(more)}</details>"
-    return text
+def report_md(shown: Mapping[str, Any]) -> str:
+    """report.md: figures and tables are linked, not embedded."""
+    environment = _environment(autoescape=False)
+    environment.filters["md"] = lambda value: markdown(str(value))
+    lines = environment.get_template("report.md.j2").render(shown).splitlines()
+    rendered = "\n".join(line.rstrip() for line in lines)
+    rows = re.sub(r"\|\n\n(?=\|)", "|\n", rendered)  # a row a line; a blank line between tables stays
+    return re.sub(r"\n{3,}", "\n\n", rows).strip() + "\n"
 
 
-def _list(findings: Sequence[Finding]) -> str:
-    parts = []
-    for question, members in by_question(findings).items():
-        rows = "".join(
-            f'<div><dt>{escape(f.subject)}</dt><dd class="verdict {CLASSES[f.word]}">{escape(f.word)}</dd>'
-            f'<dd class="text">{escape(f.answer)}</dd></div>'
-            for f in members
-        )
-        parts.append(f'<h3>{escape(question)}</h3><dl class="answers">{rows}</dl>')
-    return "".join(parts)
+def _environment(*, autoescape: bool) -> Environment:
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=autoescape, undefined=StrictUndefined,
+        trim_blocks=not autoescape, lstrip_blocks=not autoescape, finalize=lambda v: clean(v) if type(v) is str else v,
+    )  # fmt: skip
 
 
-def _limits(content: Content) -> str:
-    text = "<ul>" + "".join(f"<li>{escape(limit)}</li>" for limit in content.findings.limits) + "</ul>"
-    for check in content.findings.checks:
-        kind = "warning" if check.level == "warning" else "remark"
-        text += f'<p class="{kind}"><strong>{escape(check.name.capitalize())}.</strong> {escape(check.text)}</p>'
-    return text
+class _Picture:
+    """A figure as the page shows it."""
 
-
-def _figures(content: Content) -> str:
-    text = _drawn(content, [figure for figure in content.figures if figure is not content.lead])
-    for title, reason in content.not_drawn:
-        text += f'<p class="note">Not drawn: {escape(title)} ({escape(reason)}).</p>'
-    return text
-
-
-def _drawn(content: Content, figures: Sequence[Saved]) -> str:
-    """Figures, with how to point at their marks once, above the first of the page that has some."""
-    pointed = next((figure for figure in content.figures if figure.hover_points), None)
-    return "".join(
-        (f'<p class="note">{POINTING}</p>' if figure is pointed else "")
-        + _figure(figure, content.spot_limits.get(figure.name, ""))
-        for figure in figures
-    )
-
-
-def _figure(figure: Saved, limit: str) -> str:
-    return (
-        f'<figure id="figure-{escape(figure.name)}"><h3>{escape(figure.title)}</h3><div class="picture">'
-        f"{inline_svg(figure.svg, prefix=figure.name, alt=figure.alt)}</div>"
-        f"<figcaption>{escape(' '.join(filter(None, [figure.caption, limit])))}</figcaption></figure>"
-    )
+    def __init__(self, figure: Saved) -> None:
+        self.name, self.title, self.caption, self.width = figure.name, figure.title, figure.caption, figure.width
+        self.narrow = figure.width <= NARROW
+        self.inline = Markup(inline_svg(figure.svg, prefix=figure.name, alt=figure.alt))  # text in it is drawn as paths
 
 
 def inline_svg(svg: str, *, prefix: str, alt: str) -> str:
     """An SVG file as an element of the page: ids made unique, prologue, metadata and style sheets dropped."""
-    text = svg[svg.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)  # it would apply to the whole page
-    text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', text)
-    text = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{prefix}-\1"', text)
-    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", text)
-    text = re.sub(r'\s(width|height)="[\d.]+pt"', "", text, count=2)
-    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    opening = f'<svg role="img" aria-label="{escape(alt)}" style="stroke-linejoin: round; stroke-linecap: butt"'
-    return text.replace("<svg", opening, 1).strip()
+    drawn = svg[svg.index("<svg") :]
+    drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
+    drawn = re.sub(r"<style.*?</style>", "", drawn, flags=re.DOTALL)  # it would apply to the whole page
+    drawn = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', drawn)
+    drawn = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{prefix}-\1"', drawn)
+    drawn = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", drawn)
+    drawn = re.sub(r'\s(width|height)="[\d.]+pt"', "", drawn, count=2)
+    drawn = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", drawn)
+    opening = f'<svg role="img" aria-label="{escape(clean(alt))}" style="stroke-linejoin: round; stroke-linecap: butt"'
+    return drawn.replace("<svg", opening, 1).strip()
 
 
-def _table(table: Table) -> str:
-    head = "".join(
-        f'<th scope="col"{_number_class(c)}><button type="button">{escape(c.heading)}</button></th>'
-        for c in table.columns
-    )
-    rows = "".join(
-        "<tr>" + "".join(_cell(c, row.get(c.key), bold=(number, c.key) in table.bold) for c in table.columns) + "</tr>"
-        for number, row in enumerate(table.rows[:MAX_ROWS])
-    )
-    notes = [text for text in (table.left_out(MAX_ROWS), table.note) if text]
-    note = f'<p class="note">{escape(" ".join(notes))}</p>' if notes else ""
-    whole = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{note}'
-    title = escape(table.title)
-    if len(table.rows) > LONG:  # folded: what follows would be far away on a phone
-        return f"<details><summary>{title} ({len(table.rows):,} rows)</summary>{whole}</details>"
-    return f"<h3>{title}</h3>{whole}"
+def _table(table: Table) -> dict[str, Any]:
+    more = table.left_out(MAX_ROWS)
+    return {
+        "name": table.name, "title": table.title, "columns": table.columns, "rows": f"{len(table.rows):,}",
+        "note": " ".join(part for part in (more, table.note) if part),
+        "cells": [[_cell(c, row.get(c.key), bold=(number, c.key) in table.bold) for c in table.columns]
+                  for number, row in enumerate(table.rows[:MAX_ROWS])],
+    }  # fmt: skip
 
 
-def _cell(column: Column, value: Any, *, bold: bool) -> str:
+def _cell(column: Column, value: Any, *, bold: bool) -> dict[str, Any]:
     raw = value.value if isinstance(value, Estimate) else value
     missing = raw is None or (isinstance(raw, float) and math.isnan(raw))
-    key = "" if missing else repr(raw) if isinstance(raw, float | int) else str(raw)
-    style = ' class="wrap"' if column.key == "reason" else _number_class(column)
-    text = escape(shown(column, value))
-    return f'<td{style} data-sort="{escape(key)}">{f"<strong>{text}</strong>" if bold else text}</td>'
+    key = "" if missing else f"{raw:.10g}" if isinstance(raw, float | int) else str(raw)
+    kind = "wrap" if column.key == "reason" else "number" if column.numeric else ""
+    return {"text": shown(column, value), "sort": key, "bold": bold, "kind": kind}
 
 
-def _number_class(column: Column) -> str:
-    return ' class="number"' if column.numeric else ""
+def _by_question(found: Iterable[text.Answer]) -> dict[str, list[text.Answer]]:
+    grouped: dict[str, list[text.Answer]] = {}
+    for answer in found:
+        grouped.setdefault(answer.question, []).append(answer)
+    return grouped
 
 
-def _coverage(content: Content) -> str:
-    table = next((t for t in content.tables if t.name == "coverage"), None)
-    listed = f"<details><summary>Every cell</summary>{_table(table)}</details>" if table else ""
-    return f"<p>{escape(content.coverage)}</p><p>{escape(content.cost)}</p>{listed}"
+# -- what was run ----------------------------------------------------------------------------------------------------
 
 
-def _provenance(content: Content) -> str:
-    rows = "".join(
-        f'<tr><th scope="row">{escape(label)}</th><td class="wrap">{escape(text)}</td></tr>'
-        for label, text in content.provenance
-    )
-    return f'<div class="scroll"><table><tbody>{rows}</tbody></table></div>'
+def pipeline(evidence: Evidence) -> tuple[bool, str]:
+    """Whether every cell came to a result, and that in a sentence."""
+    records = evidence.records
+    lost = [r for r in records.records if r.status != "complete"]
+    missing = len(lost) + len(records.damaged) + len(records.unfinished) + len(records.never_started)
+    total = len(records.records) - len(lost) + missing
+    if not missing:
+        return True, f"The pipeline works: {total} of {plural(total, 'cell')} complete."
+    return False, f"The pipeline does not work: {missing} of {plural(total, 'cell')} without a result."
 
 
-def _reproduce(content: Content) -> str:
-    return (
-        "<p>Run the study (finished cells are kept), or rebuild this report alone:</p>"
-        f"<pre>{escape(chr(10).join(content.commands))}</pre>"
-        "<p>Beside this file: <code>tables/</code> (CSV, Markdown, LaTeX), <code>figures/</code> (PNG, SVG, and the "
-        "plotted numbers as CSV), <code>findings.json</code> (every answer with the comparisons behind it).</p>"
-    )
+def coverage(evidence: Evidence) -> str:
+    """How many cells of the grid are done, and what happened to the others."""
+    records = evidence.records
+    if evidence.published:
+        return caveats.quoted(len(records.records))
+    counts = Counter[str](record.status for record in records.records)
+    counts["damaged"] = len(records.damaged)
+    counts["not finished"] = len(records.unfinished)
+    counts["never started"] = len(records.never_started)
+    total = sum(counts.values())
+    others = [f"{number} {status}" for status, number in sorted(counts.items()) if number and status != "complete"]
+    found = f"{counts['complete']} of {plural(total, 'cell')} complete" + (f"; {join(others)}." if others else ".")
+    if records.wanted is not None:
+        planned = set(records.wanted.names)
+        beyond = sum(record.directory not in planned for record in records.records)
+        found += f" {beyond} of them outside the grid asked for last." if beyond else ""
+    lost = [f"{r.directory}: {r.reason or r.status}" for r in records.records if r.status != "complete"]
+    lost += [f"{d.directory}: damaged record" for d in records.damaged]
+    more = [f"and {len(lost) - MAX_FAILURES} more (tables/coverage.csv)"] if len(lost) > MAX_FAILURES else []
+    return found + (f" Without result: {'; '.join(lost[:MAX_FAILURES] + more)}." if lost else "")
+
+
+def machine(records: Sequence[Record]) -> str:
+    """Hardware, threads, precision and dates in one line; "" where nothing was run here."""
+    hardware = _distinct(records, "environment.accelerator") or _distinct(records, "environment.cpu")
+    threads = [plural(int(n), "thread") for n in _distinct(records, "execution.threads")]
+    days = sorted({day[:10] for end in ("time_start", "time_end") for day in _distinct(records, f"environment.{end}")})
+    dates = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
+    parts = [" and ".join(found) for found in (hardware, threads, _distinct(records, "execution.dtype"))]
+    known = [part for part in (*parts, dates) if part]
+    return f"{', '.join(known)}." if known else ""
+
+
+def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:
+    """Where the numbers come from: software, hardware, data. Distinct values are all listed."""
+    records = evidence.records.records
+    found = [(label, "; ".join(values)) for key, label in ENVIRONMENT if (values := _distinct(records, key))]
+    found += [("Pre-training data", data) for data in sorted({_data(record.data) for record in records})]
+    starts, ends = (_distinct(records, key) for key in ("environment.time_start", "environment.time_end"))
+    return (*found, *([("Made between", f"{starts[0]} and {ends[-1]}")] if starts and ends else []))
+
+
+def _distinct(records: Sequence[Record], path: str) -> list[str]:
+    """Different values of an attribute, such as "environment.torch"."""
+    read = operator.attrgetter(path)
+    return sorted({str(value) for record in records if (value := read(record)) is not None})
+
+
+def _data(data: DataFacts) -> str:
+    revision = f" revision {data.revision}" if data.revision is not None else ""
+    parts = [f"{data.num_images:,} images" if data.num_images else "", f"{data.num_classes} classes",
+             data.kind if data.kind != UNKNOWN else "",
+             f"sha256 {data.content_hash[:12]}…" if data.content_hash else ""]  # fmt: skip
+    return f"{data.name}{revision}: {', '.join(part for part in parts if part)}"

@@ -4,25 +4,111 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-from bench.analysis import branching, peers, rates
-from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point
+from bench.analysis import branches, lr_sweep, races
+from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point, Series, family_rank
+from bench.analysis.vtab import groups_of, means
 from bench.core import formatting as words
-from bench.report import comparison
 from bench.report.layout import ESTIMATE_ENDS, Column, Table, split
 from bench.stats.intervals import Estimate, contents
 
 FROM_COMPUTE = "MACs/image are worked back from the printed, rounded exaFLOPs."
+MAX_MODELS = 8  # columns that fit a page; beyond that the largest of each family are shown
+
+Costs = dict[tuple[str, int], dict[str, float]]
 
 
 def build(evidence: Evidence) -> tuple[Table, ...]:
     """Every table, in the order of the report."""
-    compared = comparison.build(evidence, _costs(evidence))
-    raced = peers.table(evidence.records.records, level=evidence.level)
-    special = tuple(table for table in (raced, branching.table(evidence), rates.table(evidence)) if table is not None)
-    return (*special, models(evidence), *compared, baselines(evidence), horizons(evidence), coverage(evidence))
+    made = (
+        peers(evidence), branching(evidence), rates(evidence), models(evidence), tasks_by_models(evidence),
+        many_tasks(evidence), baselines(evidence), horizons(evidence), coverage(evidence),
+    )  # fmt: skip
+    return tuple(table for table in made if table is not None)
+
+
+def peers(evidence: Evidence) -> Table | None:
+    """Every contender of every race; None where nothing was raced."""
+    rows = [
+        {"race": f"{c.race[0]} at {c.race[1]} px", "contender": c.name, "dtype": c.dtype,
+         "images_per_second": c.images_per_second, "over_base": c.over_base and c.over_base.value,
+         "over_base_low": c.over_base and c.over_base.low, "over_base_high": c.over_base and c.over_base.high,
+         "share_of_peak": c.share_of_peak, "first_call_seconds": c.first_call_seconds,
+         "loss_difference": c.loss_difference, "left_out": c.left_out}
+        for race in races.races(evidence) for c in race
+    ]  # fmt: skip
+    columns = (
+        Column(key="race", heading="Model", numeric=False),
+        Column(key="contender", heading="Trained by", numeric=False),
+        Column(key="dtype", heading="dtype", numeric=False),
+        Column(key="images_per_second", heading="Images/s", text=words.significant),
+        Column(key="over_base", heading=f"× {races.BASE}", text=words.significant),
+        Column(key="over_base_low", heading="low", text=words.significant),
+        Column(key="over_base_high", heading="high", text=words.significant),
+        Column(key="share_of_peak", heading="% of matmul peak", text=words.percent),
+        Column(key="first_call_seconds", heading="First step [s]", text=words.significant),
+        Column(key="loss_difference", heading="Losses differ by", text=lambda v: f"{v:.1e}"),
+        Column(key="left_out", heading="Left out", numeric=False),
+    )  # fmt: skip
+    note = (
+        f"Ratios: geometric means over rounds of windows of the same round, {evidence.level:.0%} t intervals. Losses: "
+        "largest relative difference from the base over the first steps, where function and weights are the same."
+    )
+    return Table(name="peers", title="Training speed beside other libraries", columns=columns, rows=tuple(rows),
+                 note=note) if rows else None  # fmt: skip
+
+
+def branching(evidence: Evidence) -> Table | None:
+    """One row per model and budget: upstream accuracy of the branch, and its difference to each other way."""
+    measure = branches.measures(evidence)[:1]
+    found = branches.contrasts(evidence, measure[0]) if measure else {}
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    for way, comparisons in found.items():
+        for c in comparisons:
+            point, model = c.pair.point, c.pair.model
+            row = rows.setdefault((model, point.images_seen), {"model": model, "seen": point.images_seen})
+            row |= {"accuracy": evidence.estimate(point, measure[0]), way: c.estimate}
+    columns = (
+        Column(key="model", heading="Model", numeric=False),
+        Column(key="seen", heading="Images seen", text=words.count),
+        Column(key="accuracy", heading=f"Branch, {measure[0]} [%]" if measure else ""),
+        *(Column(key=way, heading=f"Branch − own, {way} schedule [points]") for way in found),
+    )
+    saved = "; ".join(f"{s.model} {s.flops:.2f} for {s.budgets} budgets" for s in branches.savings(evidence))
+    return Table(name="branching", title="Branches against models trained on their own", columns=columns,
+                 rows=tuple(rows.values()), note=f"Compute, branches over own: {saved}.") if rows else None  # fmt: skip
+
+
+def rates(evidence: Evidence) -> Table | None:
+    """One row per model and learning rate; None where nothing was swept."""
+    found = lr_sweep.sweeps(evidence)
+    rows = [
+        {"model": s.model, "family": s.family, "data": s.upstream, "seen": s.images_seen, "rate": t.rate,
+         "accuracy": t.accuracy, "diverged": t.diverged or None, "chosen": "chosen" if t is s.chosen else "",
+         "edge": f"best, {s.edge} tried" if t is s.best and s.edge else ""}
+        for s in found for t in s.tried
+    ]  # fmt: skip
+    columns = (
+        Column(key="model", heading="Model", numeric=False), Column(key="family", heading="Family", numeric=False),
+        Column(key="data", heading="Upstream", numeric=False),
+        Column(key="seen", heading="Images seen", text=words.count),
+        Column(key="rate", heading="Learning rate", text=lambda v: f"{v:g}"),
+        Column(key="accuracy", heading="Upstream test accuracy [%]"),
+        Column(key="diverged", heading="Runs diverged"), Column(key="chosen", heading="Chosen", numeric=False),
+        Column(key="edge", heading="Edge of the sweep", numeric=False),
+    )  # fmt: skip
+    note = (f"Chosen: the lowest rate within {100 * lr_sweep.MARGIN:g} points of the best on the upstream test images, "
+            "at which no run diverged; its accuracy is slightly optimistic.")  # fmt: skip
+    if len({s.model for s in found}) == len(found):  # as bench/suites/_recipes.py states the choice
+        dictionaries = {"FAMILY_RATES": lr_sweep.family_rates(found), "MODEL_RATES": lr_sweep.model_rates(found)}
+        lines = [f"{name} = {json.dumps(chosen)}" for name, chosen in dictionaries.items()]
+        note += f" For bench/suites/_recipes.py: {'; '.join(lines)}."
+    return Table(name="rates", title="Learning rates", columns=columns, rows=tuple(rows),
+                 note=note) if rows else None  # fmt: skip
 
 
 def models(evidence: Evidence) -> Table:
@@ -48,6 +134,97 @@ def horizons(evidence: Evidence) -> Table:
     columns = (*NAMES, *BUDGET, Column(key="final_train_loss", heading="Train loss", text=lambda v: f"{v:.3f}"),
                *_score_columns(evidence))  # fmt: skip
     return Table(name="horizons", title="Every horizon", columns=columns, rows=tuple(rows), note=_note(evidence, rows))
+
+
+def tasks_by_models(evidence: Evidence) -> Table | None:
+    """Rows: per upstream set its tasks, then core-days and compute; columns: models at their longest horizon."""
+    chosen, costs = longest(evidence), _costs(evidence)
+    if not chosen or not evidence.headline:
+        return None
+    columns = list(dict.fromkeys(_model(series) for series in chosen))
+    measures = [m for m in ((HEADLINE, *evidence.measures) if len(evidence.headline) > 1 else evidence.measures)]
+    rows: list[dict[str, Any]] = []
+    for data in dict.fromkeys(series.last.data for series in chosen):
+        at = {_model(series): series.last for series in chosen if series.last.data == data}
+        for measure in measures:
+            found = {model: e for model, p in at.items() if (e := evidence.estimate(p, measure)) is not None}
+            if found:
+                rows.append({"data": data, "task": _title(evidence, measure)} | found)
+        for key, title in (("core_days", "core-days"), ("train_flops", "training FLOPs")):
+            known = {model: number for model, p in at.items() if (number := _cost(costs, p, key)) == number}
+            if known:
+                rows.append({"data": data, "task": title} | known)
+    heads = [Column(key="data", heading="Upstream", numeric=False), Column(key="task", heading="Task", numeric=False)]
+    heads += [Column(key=model, heading=model, text=_number) for model in columns]
+    dropped = len({_model(s) for s in evidence.on_axis("compute")} - set(columns))
+    note = f"The {len(columns)} models with most compute, of {len(columns) + dropped}. " if dropped else ""
+    return Table(
+        name="comparison", title="Tasks by models, with core-days", rows=tuple(rows), best="row",
+        note=note + _compared(rows), columns=tuple(heads),
+    )  # fmt: skip
+
+
+def many_tasks(evidence: Evidence) -> Table | None:
+    """One row per model: every task of the benchmark in the order of its groups, the groups' means, the plain mean."""
+    groups = groups_of(evidence)
+    if not groups:
+        return None
+    tasks = [m for group in groups for m in groups[group]]
+    averages = {name: means(evidence, members) for name, members in (*groups.items(), ("all", tasks))}
+    rows = []
+    for series in longest(evidence, limit=None):
+        key = series.last.key
+        found: dict[str, Any] = {m: e for m in tasks if (e := evidence.estimate(series.last, m)) is not None}
+        if found:
+            rows.append({"series": series.label} | found | {name: at.get(key) for name, at in averages.items()})
+    columns = [Column(key="series", heading="Model", numeric=False)]
+    columns += [Column(key=m, heading=m.rpartition(":")[2]) for m in tasks]
+    columns += [Column(key=group, heading=f"{group.capitalize()} ({len(groups[group])})") for group in groups]
+    columns += [Column(key="all", heading=f"Mean ({len(tasks)})")]
+    return Table(name="many-tasks", title=f"{len(tasks)} tasks in {len(groups)} groups", rows=tuple(rows),
+                 columns=tuple(columns), best="column", note=_compared(rows)) if rows else None  # fmt: skip
+
+
+def longest(evidence: Evidence, *, limit: int | None = MAX_MODELS) -> list[Series]:
+    """Per model and upstream set its series with most compute; at most `limit` models, those with most compute. A model
+    trained by several recipes is as many models: nothing says which of them stands for it."""
+    best: dict[tuple[str, str], Series] = {}
+    for series in evidence.on_axis("compute"):
+        key = _model(series), series.last.data
+        if key not in best or series.last.train_flops > best[key].last.train_flops:
+            best[key] = series
+    most: dict[str, float] = {}
+    for (model, _), series in best.items():
+        most[model] = max(most.get(model, 0.0), series.last.train_flops)
+    kept = set(sorted(most, key=lambda model: (-most[model], model))[:limit])
+    ordered = sorted(best.values(), key=lambda s: (family_rank(s.family), most[_model(s)], s.label))
+    return [series for series in ordered if _model(series) in kept]
+
+
+def _model(series: Series) -> str:
+    """The model, with what sets its recipe apart, whatever it was pre-trained on."""
+    return series.label.replace(f" on {series.last.data}", "", 1)
+
+
+def _cost(costs: Costs, point: Point, key: str) -> float:
+    if key == "train_flops":
+        return point.train_flops
+    return costs.get(point.key, {}).get(key, float("nan"))
+
+
+def _number(value: float) -> str:
+    return words.flops(value) if value >= 1e6 else words.core_days(value)
+
+
+def _title(evidence: Evidence, measure: str) -> str:
+    if measure in (HEADLINE, FAR):
+        return f"mean of {', '.join(evidence.parts(measure))}"
+    return "upstream accuracy" if measure == UPSTREAM else measure
+
+
+def _compared(rows: Sequence[dict[str, Any]]) -> str:
+    estimates = [value for row in rows for value in row.values() if isinstance(value, Estimate)]
+    return f"Accuracies in percent; bold where the interval lies above every other. {contents(estimates)}"
 
 
 def baselines(evidence: Evidence) -> Table:
@@ -151,7 +328,8 @@ def _point_row(p: Point, label: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _costs(evidence: Evidence) -> dict[tuple[str, int], dict[str, float]]:
+@lru_cache(maxsize=4)
+def _costs(evidence: Evidence) -> Costs:
     """Means over seeds of what a horizon cost."""
     names = ["images_per_second", "utilisation", "train_seconds", "core_days", "final_train_loss"]
     done = evidence.horizons[evidence.horizons["status"] == "complete"]

@@ -9,8 +9,9 @@ from bench.suites._contract import SuiteOptions, merge
 from bench.suites._recipes import recipe_for
 
 QUESTION = "does the whole pipeline work here? (the numbers mean nothing)"
-FIGURES = ("compute", "data-size")
+FIGURES = ("frontier", "compute", "data-size")
 HEADLINE = ("fashion-mnist",)
+PURPOSE = "check"  # of the pipeline: its numbers mean nothing
 FAR = ("digits",)
 
 MODELS = ("ViT-pico/14", "R5+ViT-pico/14", "R8x0.125-s2")

@@ -18,7 +18,7 @@ from bench.analysis.study_data import Records
 from bench.analysis.validity_checks import checks
 from bench.core.record import Record, Score
 from bench.core.spec import TaskSpec
-from bench.report import comparison, tables
+from bench.report import tables
 from bench.stats import intervals
 from bench.store.grid import WantedCells
 from bench.store.prediction_bits import to_detail
@@ -152,7 +152,7 @@ def test_rejected_rates_are_in_no_table_answer_or_curve() -> None:
     assert series.label == MODEL
     (kept,) = found.cells[series.variant]
     assert kept.endswith("-0.002")
-    for chosen in (comparison.longest(found), found.on_axis("compute")):
+    for chosen in (tables.longest(found), found.on_axis("compute")):
         assert [s.variant for s in chosen] == [series.variant]
     for table in tables.build(found):
         if table.name not in ("rates", "coverage"):

@@ -2,11 +2,9 @@
 
 import importlib
 
-from bench.analysis import published
-from bench.analysis.answers.claims import claims
+from bench.analysis import published, questions
 
 for name in ("torch._dynamo", "bench.execute.jobs.train", "bench.tasks.fewshot", "bench.report.tables",
-             "bench.report.findings", "bench.report.page", "bench.report.markdown",
-             "tests.reliability._attempt"):  # fmt: skip
+             "bench.report.page", "tests.reliability._attempt"):  # fmt: skip
     importlib.import_module(name)
-claims(published.evidence())
+questions.find(published.evidence())

@@ -16,11 +16,11 @@ pytestmark = pytest.mark.skipif(
 )
 PHONE, DESKTOP = (390, 844), (1280, 1000)
 PLACE = """(async () => {
-  const spot = JSON.parse(document.getElementById("data").textContent).spots["figure-compute"][%d];
+  const point = JSON.parse(document.getElementById("data").textContent).points["figure-compute"][%d];
   document.querySelector("#figure-compute svg").scrollIntoView();
   for (let n = 0; n < 3; n++) { await new Promise(requestAnimationFrame); }  // the scroll event, which hides the tip
   const box = document.querySelector("#figure-compute svg").getBoundingClientRect();
-  return [box.left + spot[0] * box.width, box.top + spot[1] * box.height];
+  return [box.left + point[0] * box.width, box.top + point[1] * box.height];
 })()"""
 
 
@@ -60,7 +60,7 @@ def test_figures_are_drawn(opened: Browser) -> None:
         const marks = [...svg.querySelectorAll("use, path")].filter(mark => mark.getBoundingClientRect().width > 1);
         return [svg.getBoundingClientRect().width, svg.getBoundingClientRect().height, marks.length]; })""")
     assert len(boxes) >= 2
-    assert all(width > 600 and height > 200 and marks > 20 for width, height, marks in boxes)
+    assert all(width > 400 and height > 200 and marks > 20 for width, height, marks in boxes)
 
 
 def test_pointing_at_a_mark_says_which_run_it_is(opened: Browser) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import io
 import json
 import re
 import shutil
@@ -12,13 +14,20 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from rich.console import Console
 
+from bench.analysis import published, questions
+from bench.analysis.finding import CheckKind, Question, Reason
 from bench.report import build as report
+from bench.report import caveats, layout, text
 from bench.report.__main__ import main as report_main
 from tests.analysis._records import World, change, write
+from tests.analysis._study import study
 
 HOSTILE = 'ViT<script>alert("x")</script>&|`*[a](b)/7'
+NASTY = "</script></td></table><script>alert(2)</script> \x1b[31mred\x07 [/x] [bold] $\\input{x}$ \u202e \"'"
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 BLOCKER = """
 import sys
@@ -55,37 +64,17 @@ def digests(folder: Path) -> dict[str, str]:
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
-def test_everything_is_written(built: Path) -> None:
-    names = set(digests(built / "synthetic"))
-    for name in ("report.html", "report.md", "findings.json", "tables/models.csv", "tables/models.md",
-                 "tables/scores.csv", "figures/compute.png", "figures/compute.svg", "figures/compute.csv",
-                 "figures/data-size.png"):  # fmt: skip
-        assert name in names
-    assert not [name for name in names if name.endswith(".tmp")]
-
-
-def test_byte_identical_without_torch(built: Path, project: Path, tmp_path: Path) -> None:
-    """Another process, another folder, no torch and no timm: the same bytes."""
-    shutil.copytree(built / "synthetic" / "cells", tmp_path / "results" / "synthetic" / "cells")
-    command = [sys.executable, "-c", BLOCKER, "--suite", "synthetic", "--results", "results", "--json"]
-    variables = {"PYTHONPATH": str(project), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=variables)
-    assert done.returncode == 0, done.stderr
-    assert digests(tmp_path / "results" / "synthetic") == digests(built / "synthetic")
-    answer = json.loads(done.stdout)
-    assert answer["findings"]["suite"] == "synthetic" and answer["html"].endswith("report.html")
-
-
 class Page(HTMLParser):
     """Checks nesting; collects attributes that load something, text and ids."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, markup: str) -> None:
         super().__init__(convert_charrefs=True)
         self.stack: list[str] = []
         self.links: list[str] = []
         self.ids: list[str] = []
         self.tags: list[str] = []
-        self.feed(text)
+        self.words: list[str] = []
+        self.feed(markup)
         self.close()
         assert not self.stack, f"never closed: {self.stack}"
 
@@ -108,24 +97,32 @@ class Page(HTMLParser):
         assert self.stack and self.stack[-1] == tag, f"</{tag}> closes <{self.stack[-1] if self.stack else 'nothing'}>"
         self.stack.pop()
 
-
-def test_the_page_is_well_formed_and_self_contained(built: Path) -> None:
-    text = (built / "synthetic" / "report.html").read_text()
-    page = Page(text)
-    assert all(link.startswith("#") for link in page.links), [x for x in page.links if not x.startswith("#")][:3]
-    assert not re.search(r"https?://|@import|url\((?!#)", text)
-    assert len(page.ids) == len(set(page.ids))
-    assert set(re.findall(r'(?:href="|url\()#([^")]+)', text)) <= set(page.ids)
-    drawn = list((built / "synthetic" / "figures").glob("*.svg"))
-    assert page.tags.count("svg") == len(drawn) >= 3
-    assert "prefers-color-scheme: dark" in text and 'name="viewport"' in text
+    def handle_data(self, data: str) -> None:
+        if "script" not in self.stack and "style" not in self.stack:
+            self.words.append(data)
 
 
-def test_the_page_answers_admits_and_explains(built: Path) -> None:
-    text = (built / "synthetic" / "report.html").read_text()
-    for part in ("What was found", "What this study cannot tell", "cannot tell", "diverged", "core-days",
-                 "Example CPU", "python -m bench.run --suite synthetic", "2 seeds × 3 draws", "rendered"):  # fmt: skip
-        assert part in text, part
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_everything_is_written(built: Path) -> None:
+    names = set(digests(built / "synthetic"))
+    assert {"report.html", "report.md", "findings.json", "fits.json", "tables/models.csv", "tables/models.md",
+            "tables/models.tex", "tables/scores.csv", "figures/frontier.svg", "figures/compute.png",
+            "figures/compute.csv", "figures/data-size.png"} <= names  # fmt: skip
+    assert not [name for name in names if name.endswith(".tmp")]
+
+
+def test_byte_identical_without_torch(built: Path, project: Path, tmp_path: Path) -> None:
+    """Another process, another folder, no torch and no timm: the same bytes."""
+    shutil.copytree(built / "synthetic" / "cells", tmp_path / "results" / "synthetic" / "cells")
+    command = [sys.executable, "-c", BLOCKER, "--suite", "synthetic", "--results", "results", "--json"]
+    variables = {"PYTHONPATH": str(project), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=variables)
+    assert done.returncode == 0, done.stderr
+    assert digests(tmp_path / "results" / "synthetic") == digests(built / "synthetic")
+    answer = json.loads(done.stdout)
+    assert answer["findings"]["suite"] == "synthetic" and answer["html"].endswith("report.html")
 
 
 def test_no_path_of_this_machine(built: Path) -> None:
@@ -133,33 +130,82 @@ def test_no_path_of_this_machine(built: Path) -> None:
         assert str(built) not in (built / "synthetic" / name).read_text()
 
 
-def test_hostile_names_are_escaped_everywhere(tmp_path: Path) -> None:
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_is_well_formed_and_self_contained(built: Path) -> None:
+    markup = (built / "synthetic" / "report.html").read_text()
+    page = Page(markup)
+    assert all(link.startswith("#") for link in page.links), [x for x in page.links if not x.startswith("#")][:3]
+    assert not re.search(r"https?://|@import|url\((?!#)", markup)
+    assert len(page.ids) == len(set(page.ids))
+    assert set(re.findall(r'(?:href="|url\()#([^")]+)', markup)) <= set(page.ids)
+    drawn = list((built / "synthetic" / "figures").glob("*.svg"))
+    assert page.tags.count("svg") == len(drawn) >= 4
+    assert "prefers-color-scheme: dark" in markup and 'name="viewport"' in markup
+    script = markup.rsplit("<script>", 1)[1].split("</script>")[0]
+    digest = hashlib.sha256(script.encode()).digest()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', markup)
+    assert policy and "default-src &#39;none&#39;" in policy[1]
+    assert base64.b64encode(digest).decode() in policy[1].replace("&#43;", "+")
+
+
+def test_the_frontier_and_the_table_come_first_and_every_answer_has_its_reasons(built: Path) -> None:
+    folder = built / "synthetic"
+    markup = (folder / "report.html").read_text()
+    main = markup[markup.index("<main>") :]
+    assert main.index('id="figure-frontier"') < main.index('class="glance') < main.index('id="figures"')
+    findings = json.loads((folder / "findings.json").read_text())["findings"]
+    assert {f"answer-{n}" for n in range(1, len(findings) + 1)} <= set(Page(markup).ids)
+    words = " ".join(Page(markup).words)
+    for part in ("Example CPU", "2 threads", "float32", "2030-01-01", "python -m bench.run --suite synthetic",
+                 "cannot tell", "diverged", "core-days"):  # fmt: skip
+        assert part in words, part
+
+
+def test_hostile_text_is_harmless_everywhere(tmp_path: Path) -> None:
     world = small_world()
-    world.models = {HOSTILE: ("ViT", 60_000, 1_100_000), "ResNet-small": ("ResNet", 160_000, 12_000_000)}
+    world.models = {HOSTILE: ("ViT", 6e4, 1.1e6), "ResNet-small": ("ResNet", 1.6e5, 1.2e7)}
     world.sizes = (30_000,)
-    records = []
-    for number, record in enumerate(world.records()):
-        changes = {"directory": f"cell-{number:02d}", "environment.cpu": "<img src=x onerror=alert(1)>"}
-        if record.cell.seed == 1:
-            changes |= {"status": "failed", "reason": "</td></table><script>alert(2)</script>"}
-        records.append(change(record, changes))
-    write(records, tmp_path / "hostile")
-    report.build(tmp_path / "hostile", suite="hostile")
-    text = (tmp_path / "hostile" / "report.html").read_text()
-    page = Page(text)
+    records = world.records()
+    made = []
+    for number, record in enumerate(records):
+        changes = {"directory": f"cell-{number:02d}", "environment.cpu": NASTY}
+        if record.status == "complete" and record.cell.seed == 1:
+            changes |= {"status": "failed", "reason": NASTY}
+        made.append(change(record, changes))
+    write(made, tmp_path / "hostile")
+    paths = report.build(tmp_path / "hostile", suite="hostile")
+    markup = paths.html.read_text()
+    page = Page(markup)
     assert page.tags.count("script") == 2 and "img" not in page.tags  # the page's data, and its script
-    assert "alert(" in text and "<script>alert" not in text
-    markdown = (tmp_path / "hostile" / "report.md").read_text()
-    assert "<script>" not in markdown and "<img" not in markdown
+    assert "alert(2)" in " ".join(page.words)
+    markdown = paths.markdown.read_text()
+    assert "<script>" not in markdown and "</td>" not in markdown and r"\[bold\]" in markdown
+    for path in (*paths.tables, paths.html, paths.markdown):
+        assert not re.search("[\x00-\x08\x0e-\x1f\u202e]", path.read_text()), path.name
+    assert r"\$\textbackslash{}input\{x\}\$" in (tmp_path / "hostile/tables/coverage.tex").read_text()
+    frame = pd.read_csv(tmp_path / "hostile/tables/coverage.csv")
+    assert any("alert(2)" in str(reason) for reason in frame["reason"])
+    for verbose in (False, True):
+        console = Console(file=io.StringIO(), width=80, force_terminal=False)
+        report.say(paths, console, verbose=verbose)
+        printed = console.file.getvalue()  # type: ignore[attr-defined]
+        assert "\x1b" not in printed and "\x07" not in printed and ("[/x]" in printed or not verbose)
+
+
+def test_cells_of_a_csv_are_no_formulas() -> None:
+    made = layout.Table(name="t", title="t", columns=(layout.Column(key="a", heading="a"),), rows=({"a": "=1+1"},))
+    assert made.csv().splitlines()[1] == "'=1+1"
 
 
 def test_markdown_tables_are_rectangular(built: Path) -> None:
-    text = (built / "synthetic" / "report.md").read_text()
-    blocks = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
-    assert len(blocks) == 5
-    for block in blocks:
-        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
-    assert "![" in text and "(figures/compute.png)" in text
+    for path in [built / "synthetic" / "report.md", *(built / "synthetic" / "tables").glob("*.md")]:
+        markdown = path.read_text()
+        blocks = re.findall(r"(?:^\|.*\n)+", markdown, flags=re.MULTILINE)
+        assert blocks
+        for block in blocks:
+            assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
 
 
 def test_a_damaged_record_is_reported_not_hidden(built: Path, tmp_path: Path) -> None:
@@ -167,18 +213,112 @@ def test_a_damaged_record_is_reported_not_hidden(built: Path, tmp_path: Path) ->
     victim = next((tmp_path / "s" / "cells").glob("resnet*s0*/record.json"))
     victim.write_text("{")
     paths = report.build(tmp_path / "s", suite="s")
-    assert victim.parent.name in paths.html.read_text() and victim.parent.name in "\n".join(paths.findings.lines())
+    assert victim.parent.name in paths.html.read_text()
+    (check,) = [c for c in paths.findings.checks if c.kind == CheckKind.DAMAGED_RECORD]
+    assert check.names == (victim.parent.name,)
 
 
 def test_a_study_without_finished_cells_still_reports(tmp_path: Path) -> None:
     write([small_world().diverged("ViT-mini/7")], tmp_path / "s")
-    paths = report.build(tmp_path / "s", suite="s")
-    text = paths.html.read_text()
-    Page(text)
-    assert "1 diverged" in text and "Not drawn" in text
-    assert "No cell has been completed" in text and "judges nothing" not in text
-    sentence = text.split('<section id="coverage">')[1].split("</p>")[0]
-    assert "vit-mini-7" in sentence and "the loss was not a number from step 120 on" in sentence
+    page = Page(report.build(tmp_path / "s", suite="s").html.read_text())
+    words = " ".join(page.words)
+    assert "1 diverged" in words and "Not drawn" in words and "vit-mini-7" in words
+    assert "the loss was not a number from step 120 on" in words
+
+
+def test_a_large_study_says_what_the_page_leaves_out(built: Path, tmp_path: Path, monkeypatch) -> None:
+    """Points, records and rows are bounded; what is left out is counted, and named where it lies."""
+    monkeypatch.setattr("bench.report.figures._contract.MAX_HOVER_POINTS", 20)
+    monkeypatch.setattr("bench.report.hover.MAX_RECORDS", 3)
+    monkeypatch.setattr("bench.report.page.MAX_ROWS", 5)
+    shutil.copytree(built / "synthetic" / "cells", tmp_path / "s" / "cells")
+    markup = report.build(tmp_path / "s", suite="s").html.read_text()
+    whole = (built / "synthetic" / "report.html").read_text()
+    assert re.search(r"20 of \d+ points", markup) and not re.search(r"20 of \d+ points", whole)
+    assert "The first 5 of" in markup and "tables/horizons.csv" in markup and "The first" not in whole
+    data = json.loads(re.search(r'id="data">(.*?)</script>', markup, flags=re.DOTALL)[1])  # type: ignore[index]
+    assert sum("facts" in cell for cell in data["cells"]) == 3 < len(data["cells"])
+    assert all(len(points) <= 20 for points in data["points"].values()) and len(markup) < len(whole)
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_question_reason_and_check_has_words() -> None:
+    assert set(text.PHRASES) == set(Question) and set(text.REASONS) == set(Reason)
+    assert set(caveats.CHECKS) == set(CheckKind)
+
+
+def test_numbers_in_words_are_those_of_the_findings() -> None:
+    findings = questions.find(study(sizes=(300, 3_000, 30_000)))
+    found = text.answers(findings)
+    assert len(found) == len(findings.findings) > 10
+    for f, a in zip(findings.findings, found, strict=True):
+        assert (a.verdict == "cannot tell") <= (a.tone == "unsure") and a.verdict and a.subject
+        if f.estimate is not None and f.unit == "share" and f.question != Question.HYBRID_ADVANTAGE_SHRINKS:
+            shown = [float(n.replace("−", "-")) for n in re.findall(r"[+−]?\d+\.\d", a.number)]
+            ends = [f.estimate, f.low, f.high]
+            assert shown == pytest.approx([100 * end for end in ends if end is not None], abs=0.0501)
+        if f.estimate is None and f.question == Question.BEST_AT_EQUAL_COMPUTE and f.trend:
+            assert text.trend(f) == a.number and "→" in a.number  # never a mean that the trend contradicts
+    glances = text.glances(findings, found)
+    cells = [a for g in glances for _, row in g.rows for a in row if a]
+    assert len(cells) == len({a.key for a in cells})  # every answer stands once
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_the_console_gets_few_lines(built: Path, width: int) -> None:
+    paths = report.build(built / "synthetic", suite="synthetic")
+    console, long = (Console(file=io.StringIO(), width=width) for _ in range(2))
+    report.say(paths, console)
+    report.say(paths, long, verbose=True)
+    rows, more = (c.file.getvalue().splitlines() for c in (console, long))  # type: ignore[attr-defined]
+    assert rows[-1].startswith("Report: ") and len(more) > 2 * len(rows)
+    assert all(row == row.rstrip() for row in rows)
+    if width >= 80:
+        assert len(rows) <= 20 and sum(bool(re.search("[✓✗●?] ", row)) for row in rows) <= 15
+
+
+def test_a_suite_that_checks_the_pipeline_says_whether_it_works(tmp_path: Path) -> None:
+    world = small_world()
+    world.sizes, world.seeds = (30_000,), (0,)
+    whole = world.records()
+    for name, records in (("whole", whole), ("lost", [*whole, world.diverged("ViT-mini/7")])):
+        write([replace(record, suite="smoke") for record in records], tmp_path / name)
+        paths = report.build(tmp_path / name, suite="smoke")
+        console = Console(file=io.StringIO(), width=200)
+        report.say(paths, console)
+        lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        assert len(lines) == 2 and ("The pipeline works" in lines[0]) == (name == "whole")
+
+
+def test_figures_tables_and_claims_of_the_paper(tmp_path: Path) -> None:
+    assert report_main(["--suite", "paper", "--results", str(tmp_path), "--json"]) == 0
+    folder = tmp_path / "paper"
+    for name in ("frontier", "compute", "pretraining-data", "groups", "laws"):
+        assert all((folder / "figures" / f"{name}.{end}").exists() for end in ("png", "svg", "csv")), name
+    markup = (folder / "report.html").read_text()
+    words = " ".join(Page(markup).words)
+    for part in ("Quoted from arXiv 2010.11929 v2", "nothing was run here", "python -m bench.report --suite paper"):
+        assert part in words, part
+    assert "bench.run" not in words
+    findings = questions.find(published.evidence())
+    judged = caveats.claims(findings, text.answers(findings))
+    assert len(judged) == 4 and sum(claim.paper in ("yes", "no", "cannot tell") for claim in judged) == 3
+    for card in json.loads((folder / "fits.json").read_text()):
+        assert card["family"] in words and card["card"]["formula"] in words
+
+
+def test_a_report_with_published_points_into_another_folder(tmp_path: Path) -> None:
+    world = World(seed=3)
+    world.models = {k: world.models[k] for k in ("ViT-nano/7", "ResNet-small")}
+    world.sizes, world.seeds, world.draws, world.shots = (30_000,), (0,), (0,), (1,)
+    write([replace(record, suite="synthetic") for record in world.records()], tmp_path / "synthetic")
+    options = ["--suite", "synthetic", "--results", str(tmp_path), "--reference", "paper"]
+    assert report_main([*options, "--into", str(tmp_path / "kept"), "--json"]) == 0
+    assert not (tmp_path / "synthetic" / "report.html").exists()
+    assert "--reference paper" in (tmp_path / "kept" / "report.html").read_text()
+    assert ",published," in (tmp_path / "kept" / "figures" / "compute.csv").read_text()
 
 
 @pytest.mark.parametrize("arguments, message", [
@@ -193,25 +333,3 @@ def test_bad_input_is_one_message(
         code = stop.code
     captured = capsys.readouterr()
     assert code == 2 and message in captured.err and "Traceback" not in captured.err
-
-
-def test_help_has_examples_and_needs_no_torch(project: Path) -> None:
-    command = [sys.executable, "-c", BLOCKER, "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=project, timeout=60)
-    assert done.returncode == 0 and "examples:" in done.stdout
-
-
-def test_a_large_study_says_what_the_page_leaves_out(built: Path, tmp_path: Path, monkeypatch) -> None:
-    """Marks, records and rows are bounded; what is left out is counted, and named where it lies."""
-    monkeypatch.setattr("bench.report.figures._contract.MAX_HOVER_POINTS", 20)
-    monkeypatch.setattr("bench.report.embed.MAX_RECORDS", 3)
-    monkeypatch.setattr("bench.report.page.MAX_ROWS", 5)
-    shutil.copytree(built / "synthetic" / "cells", tmp_path / "s" / "cells")
-    text = report.build(tmp_path / "s", suite="s").html.read_text()
-    Page(text)
-    whole = (built / "synthetic" / "report.html").read_text()
-    assert re.search(r"\d+ of \d+ points answer to the pointer", text) and "answer to the pointer" not in whole
-    assert "The first 5 of" in text and "tables/horizons.csv" in text and "The first" not in whole
-    data = json.loads(re.search(r'id="data">(.*?)</script>', text, flags=re.DOTALL)[1])
-    assert sum("facts" in cell for cell in data["cells"]) == 3 < len(data["cells"])
-    assert all(len(spots) <= 20 for spots in data["spots"].values()) and len(text) < len(whole)

@@ -404,7 +404,7 @@ def _what_is_shown(evidence: Evidence, measures: Sequence[str], drawn: _Drawn, l
         average,
         f"n: {' × '.join(filter(None, (seeds, draws)))}; test images: {', '.join(tests)}.",
         contents(drawn.estimates, trained_on=trained_on),
-        "Models share draws and test images, so their differences are surer than overlapping bars suggest.",
+        "Models share draws and test images: differences are surer than overlapping bars suggest.",
     ]
 
 

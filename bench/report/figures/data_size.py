@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bench.analysis.comparisons import size_curves
 from bench.analysis.evidence import Evidence
-from bench.analysis.sizes import size_curves
 from bench.core.formatting import count, join
 from bench.report.figures import _panels, _style
 from bench.report.figures._contract import Drawing, NothingToDraw

@@ -11,9 +11,9 @@ import pandas as pd
 from bench.analysis.evidence import Evidence, Series
 from bench.analysis.vtab import groups_of, means
 from bench.core.formatting import join
-from bench.report.comparison import longest
 from bench.report.figures import _panels, _style
 from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
+from bench.report.tables import longest
 from bench.stats.intervals import Estimate, contents
 
 if TYPE_CHECKING:

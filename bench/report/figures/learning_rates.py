@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from bench.analysis import rates
+from bench.analysis import lr_sweep
 from bench.analysis.evidence import Evidence
-from bench.analysis.rates import MARGIN, Sweep, Tried
+from bench.analysis.lr_sweep import MARGIN, Sweep, Tried
 from bench.analysis.study_data import without
 from bench.core.formatting import count, interval, join, plural
 from bench.report.figures import _panels, _style
@@ -26,7 +26,7 @@ RULE = f"chosen: the lowest rate within {100 * MARGIN:g} points of the best"
 
 def draw(evidence: Evidence) -> Drawing:
     """A panel per family, a line per model; the chosen rate is ringed, an arrow marks the end of a sweep."""
-    sweeps = rates.sweeps(evidence)
+    sweeps = lr_sweep.sweeps(evidence)
     if not sweeps:
         raise NothingToDraw("no model was trained at several learning rates")
     labels = _labels(evidence, sweeps)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
-from bench.analysis import peers
+from bench.analysis import races
 from bench.analysis.evidence import Evidence
+from bench.analysis.races import Contender
 from bench.core.formatting import join, plural
 from bench.report.figures import _style
 from bench.report.figures._contract import Drawing, NothingToDraw
@@ -19,56 +21,68 @@ BAR, FRAME = 0.31, 1.0  # inches: of one bar, of a panel's title and axis
 
 def draw(evidence: Evidence) -> Drawing:
     """Bars are ratios to the base with their intervals; who was left out is named in the caption."""
-    rows = peers.rows(evidence.records.records, level=evidence.level)
-    drawn = [row for row in rows if row["over_base"]]
+    everything = races.races(evidence)
+    drawn = [known for race in everything if (known := [c for c in race if c.over_base])]
     if not drawn:
         raise NothingToDraw("no race has a time for timm's defaults")
-    races: dict[Any, list[dict[str, Any]]] = {}
-    for row in drawn:
-        races.setdefault((row["race"], row["seed"]), []).append(row)
-    pairs = [list(races.values())[n : n + 2] for n in range(0, len(races), 2)]
+    pairs = [drawn[n : n + 2] for n in range(0, len(drawn), 2)]
     heights = [BAR * max(map(len, pair)) + FRAME for pair in pairs]
-    widest = max(row["over_base_high"] or row["over_base"] for row in drawn)
+    widest = max(c.over_base.high or c.over_base.value for race in drawn for c in race if c.over_base)
     with _style.context():
         figure = _style.figure(height=sum(heights))
         panels = figure.subplots(len(pairs), 2, squeeze=False, height_ratios=heights)
         for row_of_axes, pair, height in zip(panels, pairs, heights, strict=True):
-            for axes, mine in zip(row_of_axes, pair, strict=False):
-                _race(axes, mine, bars=(height - FRAME) / BAR, widest=widest)
+            for axes, race in zip(row_of_axes, pair, strict=False):
+                _race(axes, race, bars=(height - FRAME) / BAR, widest=widest)
             for axes in row_of_axes[len(pair) :]:
                 axes.remove()
-    return Drawing(figure=figure, data=pd.DataFrame(rows), caption=_caption(rows, evidence),
-                   alt=f"{TITLE}: {plural(len(races), 'model')}, one panel each.")  # fmt: skip
+    contenders = [c for race in everything for c in race]
+    return Drawing(figure=figure, data=pd.DataFrame([_row(c) for c in contenders]),
+                   caption=_caption(contenders, evidence),
+                   alt=f"{TITLE}: {plural(len(drawn), 'model')}, one panel each.")  # fmt: skip
 
 
-def _race(axes: Any, rows: list[dict[str, Any]], *, bars: float, widest: float) -> None:
-    values = [row["over_base"] for row in rows]
-    errors = [[row["over_base"] - row["over_base_low"] for row in rows],
-              [row["over_base_high"] - row["over_base"] for row in rows]]  # fmt: skip
-    colours = [OWN_COLOUR if peers.is_own(row) else PEER_COLOUR for row in rows]
-    axes.barh([row["contender"] for row in rows], values, color=colours, xerr=errors, height=0.72,
+def _race(axes: Any, race: Sequence[Contender], *, bars: float, widest: float) -> None:
+    ratios = [c.over_base for c in race if c.over_base]
+    values = [r.value for r in ratios]
+    errors = [[r.value - (r.low or r.value) for r in ratios], [(r.high or r.value) - r.value for r in ratios]]
+    colours = [OWN_COLOUR if c.own else PEER_COLOUR for c in race]
+    axes.barh([c.name for c in race], values, color=colours, xerr=errors, height=0.72,
               error_kw={"ecolor": "#222222", "elinewidth": 1.1})  # fmt: skip
     for place, value in enumerate(values):
         axes.text(0.02 * widest, place, f"{value:.2f}", va="center", color="white", fontweight="bold", fontsize=9)
     axes.axvline(1.0, color="#222222", linewidth=0.9)
     axes.set_xlim(0, 1.04 * widest)
     axes.set_ylim(bars - 0.5, -0.5)  # bars are as thick in every panel; the first on top
-    axes.set_title(f"{rows[0]['race']}, batch {rows[0]['batch']}")
-    axes.set_xlabel(f"Training images/s over {peers.BASE}")
+    axes.set_title(f"{race[0].race[0]} at {race[0].race[1]} px, batch {race[0].batch}")
+    axes.set_xlabel(f"Training images/s over {races.BASE}")
     axes.grid(axis="y", visible=False)
 
 
-def _caption(rows: list[dict[str, Any]], evidence: Evidence) -> str:
-    rounds = sorted({row["over_base_rounds"] for row in rows if row["over_base_rounds"]}, key=str)
-    first = rows[0]
+def _row(c: Contender) -> dict[str, Any]:
+    ends = {}
+    for name, ratio in (("over_base", c.over_base), ("own_over", c.own_over)):
+        for end in ("value", "low", "high", "rounds"):
+            ends[name if end == "value" else f"{name}_{end}"] = getattr(ratio, end) if ratio else None
+    return {
+        "model": c.race[0], "image_size": c.race[1], "seed": c.seed, "batch": c.batch, "contender": c.name,
+        "left_out": c.left_out, "dtype": c.dtype, "images_per_second": c.images_per_second, "q1": c.quartiles[0],
+        "q3": c.quartiles[1], "share_of_peak": c.share_of_peak, "first_call_seconds": c.first_call_seconds,
+        "loss_difference": c.loss_difference, "device": c.device, "threads": c.threads, "torch": c.torch, **ends,
+    }  # fmt: skip
+
+
+def _caption(contenders: Sequence[Contender], evidence: Evidence) -> str:
+    rounds = sorted({c.over_base.rounds for c in contenders if c.over_base})
+    first = contenders[0]
     text = (
         f"Geometric means over {'–'.join(str(n) for n in rounds)} rounds in which all take turns, with "
-        f"{evidence.level:.0%} t intervals; same weights, images and batches. Device: {first['device']}, "
-        f"{plural(first['threads'], 'thread')}, torch {first['torch']}."
+        f"{evidence.level:.0%} t intervals; same weights, images and batches. Device: {first.device}, "
+        f"{plural(first.threads or 1, 'thread')}, torch {first.torch}."
     )
-    out: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        if row["left_out"]:
-            out.setdefault((row["race"], row["left_out"]), []).append(row["contender"].split(", ")[0])
-    left = [f"{race}: {join(list(dict.fromkeys(names)))} ({why})" for (race, why), names in out.items()]
+    out: dict[tuple[str, str], dict[str, None]] = {}
+    for c in contenders:
+        if c.left_out:
+            out.setdefault((f"{c.race[0]} at {c.race[1]} px", c.left_out), {})[c.name.split(", ")[0]] = None
+    left = [f"{race}: {join(list(names))} ({why})" for (race, why), names in out.items()]
     return text + (f" Left out: {'; '.join(left)}." if left else "")

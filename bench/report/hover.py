@@ -1,4 +1,4 @@
-"""What the page carries for those who point and click: places of marks, and the facts of the records behind them."""
+"""What the page holds for those who point and click: places of data points, and facts of the records behind them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from bench.core.formatting import (
 from bench.core.record import Record
 from bench.core.spec import to_json
 from bench.report.figures._contract import Saved
+from bench.report.layout import clean
 
 MAX_RECORDS = 300  # records whose facts are in the page; the others are named, and lie beside it
 
@@ -31,9 +32,9 @@ HEADS = ("Images seen", "Epochs", "Training FLOPs", "Core-days", "Images/s", "Tr
 
 
 def limits(figures: Sequence[Saved]) -> dict[str, str]:
-    """Per figure, a sentence where not every mark answers to the pointer."""
+    """Per figure, a sentence where not every point can be pointed at."""
     return {
-        figure.name: f"{len(figure.hover_points):,} of {figure.annotations:,} points answer to the pointer."
+        figure.name: f"{len(figure.hover_points):,} of {figure.annotations:,} points can be pointed at."
         for figure in figures if len(figure.hover_points) < figure.annotations
     }  # fmt: skip
 
@@ -41,7 +42,7 @@ def limits(figures: Sequence[Saved]) -> dict[str, str]:
 def page_data(evidence: Evidence, figures: Sequence[Saved]) -> str:
     """JSON for the page's script, with nothing in it that could end a script element."""
     kept = {f"figure-{figure.name}": figure.hover_points for figure in figures}
-    names = list(dict.fromkeys(cell for marks in kept.values() for spot in marks for cell in spot.cells))
+    names = list(dict.fromkeys(cell for points in kept.values() for point in points for cell in point.cells))
     number = {name: place for place, name in enumerate(names)}
     means = _means(evidence, set(names[:MAX_RECORDS]))
     by_name = {record.directory: record for record in evidence.records.records}
@@ -53,9 +54,10 @@ def page_data(evidence: Evidence, figures: Sequence[Saved]) -> str:
     ]  # fmt: skip
     body = {
         "labels": LABELS, "columns": [*HEADS, *(f"{m} [%]" for m in measures)], "cells": cells,
-        "spots": {f: [[s.x, s.y, s.text, [number[c] for c in s.cells]] for s in marks] for f, marks in kept.items()},
+        "points": {name: [[p.x, p.y, p.text, [number[c] for c in p.cells]] for p in points]
+                   for name, points in kept.items()},
     }  # fmt: skip
-    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+    text = clean(json.dumps(body, separators=(",", ":"), ensure_ascii=False))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 

@@ -35,7 +35,7 @@
     });
   });
 
-  // Figures: the mark nearest to the pointer says what it is; a click shows the records behind it.
+  // Figures: the point nearest to the pointer is explained; a click shows the records behind it.
   var NEAR = 16; // pixels
   var tip = document.getElementById("tip"), dialog = document.getElementById("record");
 
@@ -46,11 +46,11 @@
     return made;
   }
 
-  function show(spot) {
+  function show(point) {
     var body = dialog.querySelector("div");
     body.textContent = "";
-    spot[2].split("\n").forEach(function (line, index) { element(index ? "p" : "h3", line, body); });
-    spot[3].forEach(function (number) {
+    point[2].split("\n").forEach(function (line, index) { element(index ? "p" : "h3", line, body); });
+    point[3].forEach(function (number) {
       var cell = data.cells[number];
       element("h4", cell.name, body);
       if (!cell.facts) {
@@ -72,17 +72,34 @@
         row.forEach(function (text) { line.insertCell().textContent = text; });
       });
     });
-    if (!spot[3].length) { element("p", "No single record lies behind this point.", body); }
+    if (!point[3].length) { element("p", "No single record lies behind this point.", body); }
     dialog.showModal();
     dialog.scrollTop = 0;
   }
   dialog.addEventListener("click", function (event) { if (event.target === dialog) { dialog.close(); } });
 
+  // Answers: a click shows the reasons; without a script the link leads to them.
+  document.querySelectorAll("a.answer").forEach(function (link) {
+    link.addEventListener("click", function (event) {
+      var source = document.getElementById(link.hash.slice(1));
+      if (!source || event.ctrlKey || event.metaKey || event.shiftKey) { return; }
+      event.preventDefault();
+      var body = dialog.querySelector("div"), list = source.parentElement;
+      body.textContent = "";
+      element("h3", list.previousElementSibling.textContent, body);
+      Array.prototype.slice.call(source.children).forEach(function (part) {
+        if (part.textContent) { element("p", part.textContent, body).className = part.className; }
+      });
+      dialog.showModal();
+      dialog.scrollTop = 0;
+    });
+  });
+
   document.querySelectorAll("figure").forEach(function (figure) {
-    var spots = data.spots[figure.id], picture = figure.querySelector(".picture"), svg = figure.querySelector("svg");
-    if (!spots || !spots.length) { return; }
+    var points = data.points[figure.id], picture = figure.querySelector(".picture"), svg = figure.querySelector("svg");
+    if (!points || !points.length) { return; }
     var ring = document.createElementNS(svg.namespaceURI, "circle");
-    var view = svg.viewBox.baseVal, current = -1, byKey = false; // a mark chosen by key stays when the pointer moves off
+    var view = svg.viewBox.baseVal, current = -1, byKey = false; // a point chosen by key stays when the pointer moves off
     ring.setAttribute("class", "ring");
     ring.setAttribute("r", "9");
     svg.appendChild(ring);
@@ -93,11 +110,11 @@
       ring.style.display = tip.style.display = number < 0 ? "none" : "block";
       picture.style.cursor = number < 0 ? "" : "pointer";
       if (number < 0) { return; }
-      var spot = spots[number], box = svg.getBoundingClientRect();
-      ring.setAttribute("cx", spot[0] * view.width);
-      ring.setAttribute("cy", spot[1] * view.height);
-      tip.textContent = spot[2];
-      var x = box.left + spot[0] * box.width, y = box.top + spot[1] * box.height;
+      var point = points[number], box = svg.getBoundingClientRect();
+      ring.setAttribute("cx", point[0] * view.width);
+      ring.setAttribute("cy", point[1] * view.height);
+      tip.textContent = point[2];
+      var x = box.left + point[0] * box.width, y = box.top + point[1] * box.height;
       var left = Math.min(Math.max(8, x + 14), innerWidth - tip.offsetWidth - 8);
       var top = y - tip.offsetHeight - 14 < 8 ? y + 14 : y - tip.offsetHeight - 14;
       tip.style.left = left + "px";
@@ -106,8 +123,8 @@
 
     function nearest(event) {
       var box = svg.getBoundingClientRect(), best = -1, least = NEAR * NEAR;
-      spots.forEach(function (spot, index) {
-        var dx = box.left + spot[0] * box.width - event.clientX, dy = box.top + spot[1] * box.height - event.clientY;
+      points.forEach(function (point, index) {
+        var dx = box.left + point[0] * box.width - event.clientX, dy = box.top + point[1] * box.height - event.clientY;
         if (dx * dx + dy * dy < least) { least = dx * dx + dy * dy; best = index; }
       });
       return best;
@@ -122,12 +139,12 @@
     picture.addEventListener("blur", function () { byKey = false; select(-1); });
     picture.addEventListener("click", function (event) {
       var found = nearest(event);
-      if (found >= 0) { show(spots[found]); }
+      if (found >= 0) { show(points[found]); }
     });
     picture.addEventListener("keydown", function (event) {
       var step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (step) { byKey = true; event.preventDefault(); select((current + step + spots.length) % spots.length); }
-      if (event.key === "Enter" && current >= 0) { event.preventDefault(); show(spots[current]); }
+      if (step) { byKey = true; event.preventDefault(); select((current + step + points.length) % points.length); }
+      if (event.key === "Enter" && current >= 0) { event.preventDefault(); show(points[current]); }
       if (event.key === "Escape") { select(-1); }
     });
     select(-1);

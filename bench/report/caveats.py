@@ -1,0 +1,279 @@
+"""All words about what limits a study's answers: the paper's claims beside them, scope, cost and validity checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from baselines.published import SOURCE
+from bench.analysis.finding import (
+    Check,
+    CheckKind,
+    Claim,
+    ClaimKind,
+    CostSummary,
+    Findings,
+    Judgement,
+    Level,
+    Scope,
+    Stated,
+    Verdict,
+)
+from bench.core.formatting import core_days, count, duration, flops, join, plural, short_count, significant
+from bench.report.text import MAX_NAMED, Answer, Tone, number, usual_counts
+
+# -- the paper's claims ----------------------------------------------------------------------------------------------
+
+CLAIMS = {
+    ClaimKind.CHEAPER: ("ViT uses about 2 to 4 times less compute than ResNet for the same performance.",
+                        "section 4.4"),
+    ClaimKind.SHRINKING: ("Hybrids outperform ViT at small compute; their lead shrinks for larger models.",
+                          "section 4.4"),
+    ClaimKind.UNSATURATED: ("ViT does not saturate within the range tried.", "section 4.4"),
+    ClaimKind.DATA: ("ResNets do better with fewer pre-training images; ViT overtakes them with more.", "section 4.3"),
+}  # fmt: skip
+STATED = {Stated.CONTAINS: "within the stated 2 to 4 times", Stated.OVERLAPS: "the stated 2 to 4 times overlap it",
+          Stated.OUTSIDE: "outside the stated 2 to 4 times"}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A claim beside two verdicts, each with its number. `own_key`: of the answer behind the first."""
+
+    claim: str
+    where: str
+    own: str
+    own_tone: Tone
+    own_number: str
+    own_key: str
+    paper: str
+    paper_tone: Tone
+    paper_number: str
+
+
+def claims(findings: Findings, found: Sequence[Answer]) -> tuple[Judged, ...]:
+    """The paper's claims, by these records and by its own Table 6."""
+    made = []
+    for claim in findings.claims:
+        sentence, where = CLAIMS[claim.claim]
+        own = found[claim.own.finding] if claim.own.finding is not None else None
+        paper, tone, shown = _by_table_6(findings, claim)
+        made.append(Judged(
+            claim=sentence, where=where, own=str(claim.own.verdict), own_tone=_tone(claim.own),
+            own_key=own.key if own else "", own_number=_stated(own.number if own else "", claim.own),
+            paper=paper, paper_tone=tone, paper_number=shown,
+        ))  # fmt: skip
+    return tuple(made)
+
+
+def _by_table_6(findings: Findings, claim: Claim) -> tuple[str, Tone, str]:
+    if findings.published:  # these records are the table
+        own = claim.own
+        shown = number(findings.findings[own.finding]) if own.finding is not None else "Figure 4 has no table."
+        return str(own.verdict) if own.finding is not None else "", _tone(own), _stated(shown, own)
+    if claim.paper is None:
+        return ("", "unsure", "Figure 4 has no table." if claim.claim is ClaimKind.DATA else "")
+    at = claim.paper.finding
+    shown = number(findings.paper[at]) if at is not None else ""
+    return str(claim.paper.verdict), _tone(claim.paper), _stated(shown, claim.paper)
+
+
+def _stated(shown: str, judgement: Judgement) -> str:
+    return f"{shown}; {STATED[judgement.stated]}" if shown and judgement.stated else shown
+
+
+def _tone(judgement: Judgement) -> Tone:
+    return {Verdict.YES: "yes", Verdict.NO: "no"}.get(judgement.verdict, "unsure")  # type: ignore[return-value]
+
+
+# -- what limits the answers -----------------------------------------------------------------------------------------
+
+
+def note(findings: Findings) -> str:
+    """What holds for every answer: levels of intervals, n, and training noise."""
+    if not findings.findings:
+        if not findings.completed:
+            return "No cell has been completed: there is nothing to answer questions with."
+        return "" if findings.judged else "Nothing is judged downstream here: the answer is in the figures and tables."
+    levels = sorted({f.level for f in findings.findings if f.level is not None}, reverse=True)
+    texts = []
+    if levels:
+        texts.append(f"Brackets are {levels[0]:.0%} intervals"
+                     + (f", those of fitted laws {levels[-1]:.0%}" if len(levels) > 1 else "") + ".")  # fmt: skip
+    usual = [f"{text}{'' if measure == 'headline' else f' ({measure})'}"
+             for measure, text in usual_counts(findings).items()]  # fmt: skip
+    texts.append(f"n, unless stated: {'; '.join(usual)}." if usual else "")
+    if not findings.replicated and any(f.excluded for f in findings.findings):
+        texts.append("Every model was trained once: the intervals do not contain training noise.")
+    return " ".join(text for text in texts if text)
+
+
+def limits(findings: Findings) -> tuple[str, ...]:
+    """What the study cannot show, however clear its figures look."""
+    scope = findings.scope
+    if scope is None:
+        return () if findings.completed else ("No model was trained to the end.",)
+    sentences = [_range(scope), _data(scope, findings), _noise(scope), _multiplicity(scope, findings)]
+    return tuple(text for text in (*sentences, _method(scope, findings)) if text)
+
+
+def _range(scope: Scope) -> str:
+    if scope.flops is None:
+        return ""
+    low, high = scope.flops
+    size = f"models of up to {short_count(scope.params)} parameters"
+    if high < 1.05 * low:
+        text = f"One budget, {flops(high)}, and {size}: nothing is known of others."
+    else:
+        text = f"Compute from {flops(low)} to {flops(high)} (a factor of {significant(high / low, 2)}) and {size}."
+    if scope.paper_begins is None:
+        return text
+    begins = scope.paper_begins
+    return f"{text} The ViT paper's Figure 5 starts at {flops(begins)}, {_times(begins / high)} that."
+
+
+def _times(ratio: float) -> str:
+    for scale, name in ((1e9, " billion"), (1e6, " million")):
+        if ratio >= scale:
+            return f"{significant(ratio / scale, 1)}{name} times"
+    return f"{significant(ratio, 1)} times"
+
+
+def _data(scope: Scope, findings: Findings) -> str:
+    if findings.published:
+        return ""
+    sets = join([f"{name} ({kind})" for name, kind in scope.upstream])
+    size = f" at {scope.image_size} px" if scope.image_size else ""
+    return f"Pre-training on at most {scope.images:,} images of {sets}{size}; other images may behave differently."
+
+
+def _noise(scope: Scope) -> str:
+    if scope.once:
+        return "Every model was trained with one seed: how much of a difference is chance is not known."
+    few = scope.few_seeds
+    named = join(few) if len(few) <= MAX_NAMED else f"{len(few)} models"
+    return f"The variance between seeds is estimated from fewer than three seeds for {named}." if few else ""
+
+
+def _multiplicity(scope: Scope, findings: Findings) -> str:
+    if findings.published or not scope.points:
+        return ""
+    return (f"Intervals are not corrected for multiple comparisons: {plural(scope.points, 'trained point')} at "
+            f"{findings.level:.0%} each.")  # fmt: skip
+
+
+def _method(scope: Scope, findings: Findings) -> str:
+    between = "A difference between families includes that between their recipes." if scope.families > 1 else ""
+    if findings.published:
+        return f"Rows are as published, each family trained and fine-tuned as its authors chose. {between}".strip()
+    frozen = "Few-shot probes read frozen features: fine-tuning may rank models differently." if scope.frozen else ""
+    return " ".join(text for text in (frozen, between) if text)
+
+
+def cost(spent: CostSummary) -> str:
+    """One sentence on what was spent."""
+    if not spent.cells:
+        return "No finished cells."
+    parts = ", ".join(f"{part} {duration(seconds)}" for part, seconds in spent.seconds if seconds > 0)
+    trained = f"; {flops(spent.spent_flops)} of training over {count(spent.spent_images)} images"
+    trained = trained if spent.spent_images else ""
+    return (f"Cost: {duration(spent.total_seconds)} summed over workers"
+            f"{f' ({parts})' if parts else ''}{trained}; {core_days(spent.core_days)} core-days.")  # fmt: skip
+
+
+# -- validity checks -------------------------------------------------------------------------------------------------
+
+CHECKS: dict[CheckKind, str | Callable[[Check], str]] = {
+    CheckKind.DAMAGED_RECORD: "Left out, a damaged record: {names} ({message}).",
+    CheckKind.UNSUCCESSFUL: lambda c: f"{' '.join(c.names)}: {c.message or 'no reason given'}.",
+    CheckKind.UNFINISHED: "{count} cells not finished: bench.status tells why; the same command continues.",
+    CheckKind.ONE_SEED: lambda c: _one_seed(c),
+    CheckKind.NARROW_COMPUTE: lambda c: _narrow(c, flops),
+    CheckKind.NARROW_IMAGES: lambda c: _narrow(c, lambda x: f"{count(x)} images"),
+    CheckKind.REPEATED_DATA:
+        "On the axis of {names}, {count} points saw each image more than {limit:g} times (up to {high:.3g}): more "
+        "compute and more data are not the same there.",
+    CheckKind.MIXED: "Records mix values of {names} ({groups}): times do not compare, scores may differ slightly.",
+    CheckKind.DIRTY_TREE: "Some records were made with uncommitted changes: the commit does not reproduce them.",
+    CheckKind.MISSING_BASELINE: "Baselines not measured: {names}.",
+    CheckKind.RECIPES_BETWEEN: "Families differ in {field} ({groups}): part of a difference may be the recipe's.",
+    CheckKind.RECIPES_WITHIN: "Every family was trained with {field} {groups}.",
+    CheckKind.SUPERSEDED: "Set aside, since a newer run has the same scores: {names} ({groups}).",
+    CheckKind.REJECTED_RATES:
+        "{count} runs at learning rates that a sweep did not choose are left out of everything but the sweep.",
+    CheckKind.CHOSEN_ON_TEST:
+        "Learning rates were chosen on test images of {names}, on which scores are reported too: these are optimistic.",
+    CheckKind.RATE_AT_EDGE:
+        "The best learning rate of {names} is the edge of its sweep: these models look worse than they are.",
+    CheckKind.LONG_WARMUP: "The warm-up takes {high:.0%} of the shortest run of {names}, which looks worse for it.",
+    CheckKind.OTHER_TRAINING_IMAGES:
+        "Training images differ under the name {names} ({groups}): such runs are not pooled.",
+    CheckKind.OTHER_TEST_IMAGES: "Test images differ under one name: {names} ({groups}). Scores do not compare.",
+    CheckKind.MIXED_REVISIONS: "Records mix revisions ({groups}): run the study again for scores that compare.",
+    CheckKind.DUPLICATES: lambda c: _duplicates(c),
+    CheckKind.LAW_TOO_FEW_POINTS:
+        "No law for {names}: {count} points on or near the frontier, {limit:g} are needed.",
+    CheckKind.LAW_FIT_FAILED: "No law for {names}: the fit failed.",
+    CheckKind.LAW_NOT_COOLED_DOWN: "No law for {names}: {count} points were not cooled down, beside others that were.",
+    CheckKind.LAW_SEVERAL_DATA_SETS: "No law for {names}: points were pre-trained on {groups}.",
+    CheckKind.LAW_UNITS: "No law for {names}: compute is counted in several units ({groups}).",
+}  # fmt: skip
+
+
+def check(c: Check, *, published: bool = False) -> str:
+    """A validity check in one or two sentences."""
+    if c.kind is CheckKind.ONE_SEED and published:
+        return "Every row is one training run. The paper's ± repeats fine-tuning, not pre-training."
+    made = CHECKS[c.kind]
+    if not isinstance(made, str):
+        return made(c)
+    field = join([{"lr": "learning rate"}.get(name, name.replace("_", " ")) for name in c.names])
+    return made.format(names=_names(c), groups=_groups(c), count=count(c.count), message=c.message, field=field,
+                       high=c.high, limit=c.limit)  # fmt: skip
+
+
+def _names(c: Check) -> str:
+    more = len(c.names) - MAX_NAMED
+    return f"{join(c.names[:MAX_NAMED])} and {more} more" if more > 0 else join(c.names)
+
+
+def _groups(c: Check) -> str:
+    return "; ".join(f"{name} {join(values)}" if name else join(values) for name, values in c.groups)
+
+
+def _one_seed(c: Check) -> str:
+    if c.names:
+        return f"Trained once: {_names(c)}. Their intervals borrow the variance of repeated models, or leave it out."
+    middle, high = (100 * (share or 0.0) for share in (c.high, c.low))
+    return (f"Every model was trained once: no interval holds training noise. Differences under {middle:.1f} points at "
+            f"50 % accuracy ({high:.1f} at 95 %) are not interpreted. More seeds: --seeds 3.")  # fmt: skip
+
+
+def _duplicates(c: Check) -> str:
+    if not c.count:
+        return f"No test image of {_names(c)} is a copy of a training image."
+    return (f"{c.count:,} of {c.limit:,.0f} test images of {_names(c)} are copies of training images; without them "
+            f"accuracy changes by at most {100 * (c.high or 0):.2f} points.")  # fmt: skip
+
+
+def _narrow(c: Check, x: Callable[[float], str]) -> str:
+    assert c.low and c.high
+    return (f"{_names(c)}: {x(c.low)} to {x(c.high)} is a factor of {significant(c.high / c.low, 2)}; a trend needs "
+            f"{significant(10 ** (c.limit or 0), 2)}.")  # fmt: skip
+
+
+def warnings(findings: Findings) -> tuple[list[str], list[str]]:
+    """Warnings and notes, in words."""
+    made: dict[Level, list[str]] = {Level.WARNING: [], Level.NOTE: []}
+    clean = [name for c in findings.checks if c.kind is CheckKind.DUPLICATES and not c.count for name in c.names]
+    for c in findings.checks:
+        if clean and c.kind is CheckKind.DUPLICATES and not c.count:  # all in one sentence
+            c, clean = replace(c, names=tuple(clean)), []
+        elif c.kind is CheckKind.DUPLICATES and not c.count:
+            continue
+        made[c.level].append(check(c, published=findings.published))
+    return made[Level.WARNING], made[Level.NOTE]
+
+
+def quoted(models: int) -> str:
+    return f"Quoted from {SOURCE}: {plural(models, 'model')}; nothing was run here."

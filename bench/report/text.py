@@ -1,0 +1,635 @@
+"""All words about findings: data of `bench.analysis.finding` becomes labels, numbers and sentences here alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from bench.analysis import lr_sweep, races
+from bench.analysis.finding import (
+    ALL_MODELS,
+    NEEDED,
+    Axis,
+    Budget,
+    Candidate,
+    Contrast,
+    Counts,
+    Difference,
+    Finding,
+    Findings,
+    Item,
+    LawDeviation,
+    Peak,
+    Question,
+    Reason,
+    SharedLaw,
+    Target,
+    TopOfRange,
+    Unit,
+    Verdict,
+)
+from bench.core.formatting import (
+    count,
+    flops,
+    percent,
+    plural,
+    points,
+    signed,
+    significant,
+)
+
+Tone = Literal["yes", "no", "fact", "unsure"]
+SYMBOLS: dict[Tone, str] = {"yes": "✓", "no": "✗", "fact": "●", "unsure": "?"}
+MAX_COLUMNS = 4  # subjects beside each other in the table at a glance; more stand below each other
+MAX_TOGETHER = 3  # subjects whose like answers share a row on the console
+MAX_NAMED = 6  # names in one sentence
+T = TypeVar("T", bound=Item)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phrase:
+    """Words of one question: a short label, the question, what YES and NO mean ("{}" is the leader), and their tone."""
+
+    label: str
+    ask: str
+    yes: str
+    no: str
+    tones: tuple[Tone, Tone] = ("yes", "no")
+
+
+FACTS: tuple[Tone, Tone] = ("fact", "fact")
+PHRASES: dict[Question, Phrase] = {
+    Question.BEST_AT_EQUAL_COMPUTE: Phrase(
+        label="At equal compute", ask="Which family's best model within a budget is ahead?", yes="{} ahead",
+        no="{} ahead", tones=FACTS),
+    Question.ORDER_OVER_COMPUTE: Phrase(
+        label="Order, compute", ask="Does one family overtake the other as compute grows, by the points alone?",
+        yes="{} overtakes", no="{} overtakes", tones=FACTS),
+    Question.ORDER_OVER_IMAGES: Phrase(
+        label="Order, images", ask="Does one family overtake the other as images grow, by the points alone?",
+        yes="{} overtakes", no="{} overtakes", tones=FACTS),
+    Question.MORE_COMPUTE_HELPS: Phrase(
+        label="Longer training", ask="Does training a model for longer help?", yes="helps", no="hurts"),
+    Question.MORE_IMAGES_HELP: Phrase(
+        label="More images", ask="Do more distinct pre-training images help, at equal images seen?",
+        yes="help", no="hurt"),
+    Question.BEATS_UNTRAINED: Phrase(
+        label="Over untrained", ask="Do trained networks beat untrained ones?", yes="better", no="worse"),
+    Question.BEATS_PIXELS: Phrase(
+        label="Over raw pixels", ask="Do trained networks beat raw pixels?", yes="better", no="worse"),
+    Question.COMPUTE_TO_MATCH: Phrase(
+        label="Compute to match", ask="How much compute does one family need to match another?",
+        yes="{} cheaper", no="{} cheaper", tones=FACTS),
+    Question.CROSSING_OVER_COMPUTE: Phrase(
+        label="Crossing, compute", ask="At what compute do the fitted laws cross?", yes="{} ahead beyond",
+        no="{} ahead beyond", tones=FACTS),
+    Question.CROSSING_OVER_IMAGES: Phrase(
+        label="Crossing, images", ask="At how many images do the fitted laws cross?", yes="{} ahead beyond",
+        no="{} ahead beyond", tones=FACTS),
+    Question.HYBRIDS_STOP_HELPING: Phrase(
+        label="Hybrids stop at", ask="At what compute do hybrids stop helping?", yes="{} ahead beyond",
+        no="{} ahead beyond", tones=FACTS),
+    Question.HYBRID_ADVANTAGE_SHRINKS: Phrase(
+        label="Lead per tenfold", ask="Does the hybrids' lead shrink with compute?", yes="shrinks", no="grows"),
+    Question.SATURATED: Phrase(
+        label="Error per doubling", ask="Does the family still improve at its largest compute?",
+        yes="saturated", no="improves", tones=("no", "yes")),
+    Question.COMPUTE_FOR_TARGET: Phrase(
+        label="FLOPs for {target}", ask="How much compute does {target} accuracy need?", yes="reached",
+        no="not reached", tones=FACTS),
+    Question.IMAGES_FOR_TARGET: Phrase(
+        label="Images for {target}", ask="How many distinct images does {target} accuracy need?", yes="reached",
+        no="not reached", tones=FACTS),
+    Question.NEXT_RUN: Phrase(
+        label="Next run", ask="Which run would shrink the interval of the compute ratio most?", yes="run {}",
+        no="run {}", tones=FACTS),
+    Question.FASTER_THAN_PEERS: Phrase(
+        label="Over fastest peer", ask="Is training here faster than in the fastest other library?",
+        yes="faster", no="slower"),
+    Question.BRANCH_AS_ACCURATE: Phrase(
+        label="Branch accuracy", ask="Are cool-down branches as accurate as training each budget on its own?",
+        yes="as accurate", no="less accurate"),
+    Question.BRANCHES_SAVE: Phrase(
+        label="Branch cost", ask="Do branches save training?", yes="saves", no="costs more"),
+    Question.RESOLUTION_GAIN: Phrase(
+        label="Higher resolution", ask="Is fine-tuning better at a higher resolution?", yes="better", no="worse"),
+    Question.BEST_LEARNING_RATE: Phrase(
+        label="Learning rate", ask="Which learning rate does each model train best with?", yes="in the sweep",
+        no="at the edge"),
+}  # fmt: skip
+MEASURES = {"headline": "", "far": ", far tasks", "upstream": ", upstream"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A finding in words.
+
+    Attributes:
+        key: names it in the page.
+        label, question: of its row and of its heading. subject: whom it is about.
+        number: the estimate with its interval, or the trend; "" where there is none.
+        verdict, tone: a word, and how it is coloured and marked.
+        text: what the number is, what it must be read with, and n where it is not the usual one.
+        main: see `Finding`.
+    """
+
+    key: str
+    label: str
+    question: str
+    subject: str
+    number: str
+    verdict: str
+    tone: Tone
+    text: str
+    main: bool
+
+    @property
+    def symbol(self) -> str:
+        return SYMBOLS[self.tone]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Glance:
+    """A table of answers: `rows` of (label, one answer or None per column)."""
+
+    heading: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Answer | None, ...]], ...]
+
+
+def answers(findings: Findings) -> tuple[Answer, ...]:
+    """Every finding in words, in order."""
+    usual = usual_counts(findings)
+    return tuple(_answer(f, f"answer-{place}", usual) for place, f in enumerate(findings.findings, start=1))
+
+
+def _answer(f: Finding, key: str, usual: Mapping[str, str]) -> Answer:
+    phrase = PHRASES[f.question]
+    decided = f.verdict is not Verdict.CANNOT_TELL
+    yes = f.verdict is Verdict.YES
+    verdict = (phrase.yes if yes else phrase.no).format(f.leader or "one") if decided else "cannot tell"
+    tone: Tone = phrase.tones[0 if yes else 1] if decided else "unsure"
+    if f.question is Question.BEST_AT_EQUAL_COMPUTE and f.estimate is None and f.trend:
+        verdict = _along(f)
+        tone = "fact" if verdict != "cannot tell" else tone
+    measure = "" if f.question is Question.BEST_LEARNING_RATE else MEASURES.get(f.measure, "")
+    target = next((f"{percent(item.accuracy)} %" for item in f.evidence if isinstance(item, Target)), "the target")
+    return Answer(
+        key=key, subject=subject(f), number=number(f), verdict=verdict, tone=tone, main=f.main,
+        label=phrase.label.format(target=target) + measure,
+        question=phrase.ask.format(target=target).removesuffix("?") + measure + "?",
+        text=" ".join(part for part in (*_body(f), *_reasons(f), _counted(f, usual)) if part),
+    )  # fmt: skip
+
+
+def _along(f: Finding) -> str:
+    """Who is ahead along a trend that changes: "ViT ahead" or "ViT, then even"."""
+    names = {Verdict.YES: f"{f.subject[0]} ahead", Verdict.NO: f"{f.subject[1]} ahead", Verdict.CANNOT_TELL: "even"}
+    parts = [names[p.verdict] for p in f.trend]
+    parts = [part for part, before in zip(parts, ["", *parts], strict=False) if part != before]
+    if len(parts) > 2:
+        return "order changes" if Reason.ORDER_CHANGES in f.reasons else "cannot tell"
+    return "cannot tell" if parts == ["even"] else ", then ".join(parts) if len(parts) == 1 else ", then ".join(
+        part.removesuffix(" ahead") for part in parts)  # fmt: skip
+
+
+def subject(f: Finding) -> str:
+    """Whom a finding is about."""
+    if f.question is Question.BRANCH_AS_ACCURATE:
+        return f"{f.subject[0]} schedule"
+    if f.question in (Question.RESOLUTION_GAIN, Question.FASTER_THAN_PEERS) and len(f.subject) > 1:
+        return f"{f.subject[0]} at {f.subject[1].removesuffix(' px')} px"
+    if f.question is Question.BEST_LEARNING_RATE:
+        return f.subject[0]
+    return "/".join(name.capitalize() if name == ALL_MODELS else name for name in f.subject)
+
+
+# -- tables of answers -----------------------------------------------------------------------------------------------
+
+
+def glances(findings: Findings, found: Sequence[Answer]) -> tuple[Glance, ...]:
+    """The main answers as tables: questions about the same subjects stand below each other, a column per subject; where
+    there are many subjects, a row for each."""
+    shown = [(f, a) for f, a in zip(findings.findings, found, strict=True)
+             if a.main and f.subject != (ALL_MODELS,) and f.question is not Question.NEXT_RUN]  # fmt: skip
+    groups: list[list[tuple[frozenset[str], Answer]]] = []
+    for f, a in shown:
+        who = frozenset(f.subject)
+        home = next((g for g in groups if any(who == w or a.label == b.label for w, b in g)), None)
+        if home is None:
+            groups.append(home := [])
+        home.append((who, a))
+    return tuple(_glance(group) for group in groups)
+
+
+def _glance(group: Sequence[tuple[frozenset[str], Answer]]) -> Glance:
+    names: dict[frozenset[str], str] = {}
+    labels: dict[str, dict[frozenset[str], Answer]] = {}
+    for who, a in group:
+        names.setdefault(who, a.subject)
+        labels.setdefault(a.label, {})[who] = a
+    if len(labels) > 1 and len(names) <= MAX_COLUMNS:
+        decided = [label for label, by in labels.items() if any(a.tone != "unsure" for a in by.values())]
+        ordered = [*decided, *(label for label in labels if label not in decided)]
+        rows = tuple((label, tuple(labels[label].get(who) for who in names)) for label in ordered)
+        return Glance(heading="Question", columns=tuple(names.values()), rows=rows)
+    rows = tuple((name, tuple(by.get(who) for by in labels.values())) for who, name in names.items())
+    return Glance(heading="Subject", columns=tuple(labels), rows=rows)
+
+
+def console_rows(found: Sequence[Answer], *, limit: int) -> tuple[list[tuple[str, str, str, str]], list[str]]:
+    """At most `limit` rows of (label, subjects, number, verdict) of the main answers, like verdicts in one row; and the
+    labels of questions for which there was no room: those that nobody's answer is certain of come last."""
+    by_label: dict[str, list[Answer]] = {}
+    for a in found:
+        if a.main and a.subject.lower() != ALL_MODELS and a.label != PHRASES[Question.NEXT_RUN].label:
+            by_label.setdefault(a.label, []).append(a)
+    grouped: dict[str, dict[str, list[Answer]]] = {}
+    for label, asked in by_label.items():
+        for a in asked:
+            alone = a.tone == "fact" or len(asked) > MAX_TOGETHER or "/" in a.subject
+            grouped.setdefault(label, {}).setdefault(a.key if alone else a.verdict, []).append(a)
+    rows, left = [], []
+    certain = [label for label, asked in by_label.items() if any(a.tone != "unsure" for a in asked)]
+    for label in (*certain, *(label for label in by_label if label not in certain)):
+        by_verdict = grouped[label]
+        everybody = len(by_verdict) == 1 and len(by_label[label]) > 1
+        made = [("" if number else label, "all" if everybody else ", ".join(a.subject for a in mine), _together(mine),
+                 f"{mine[0].symbol} {mine[0].verdict}") for number, mine in enumerate(by_verdict.values())]  # fmt: skip
+        if len(rows) + len(made) <= limit:
+            rows += made
+        else:
+            left.append(label)
+    return rows, left
+
+
+def _together(mine: Sequence[Answer]) -> str:
+    """The numbers of like answers: one with its interval; of several the least and the most estimate."""
+    numbers = [a.number for a in mine if a.number]
+    if len(mine) == 1 or not numbers:
+        return "".join(numbers[:1])
+    heads = [text.partition(" [")[0].partition(" ") for text in numbers]
+    if mine[0].tone == "unsure" or len({unit for _, _, unit in heads}) > 1:
+        return ""
+    ordered = sorted((value for value, _, _ in heads), key=lambda v: float(v.replace("−", "-").replace(",", "")))
+    return f"{ordered[0]} to {ordered[-1]} {heads[0][2]}".strip()
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def number(f: Finding) -> str:
+    """The estimate with its interval; where it changes along the range, the trend from end to end."""
+    if f.estimate is None:
+        if f.question in (Question.ORDER_OVER_COMPUTE, Question.ORDER_OVER_IMAGES) and f.low is not None:
+            return f"between {_x(f, f.low)} and {_x(f, f.high)}"
+        return trend(f)
+    low, high = f.low, f.high
+    if f.question is Question.SATURATED:
+        change, best, worst = (2**-v - 1 for v in (f.estimate, _or_nan(high), _or_nan(low)))
+        return f"{signed(change)} % [{signed(best)}, {signed(worst)}]"
+    if f.question is Question.HYBRID_ADVANTAGE_SHRINKS:
+        return points(-f.estimate, -_or_nan(high), -_or_nan(low))
+    if f.unit is Unit.SHARE:
+        return points(f.estimate, _or_nan(low), _or_nan(high))
+    if f.unit is Unit.FLOP:
+        return flops(f.estimate) + _ends(low, high, flops, unit=flops(f.estimate).partition(" ")[2])
+    if f.unit is Unit.IMAGES:
+        return f"{count(f.estimate)} images" + _ends(low, high, count)
+    if f.unit is Unit.TIMES:
+        return f"{significant(f.estimate)} ×" + _ends(low, high, significant)
+    return f"{f.estimate:g}" + _ends(low, high, significant)
+
+
+def trend(f: Finding) -> str:
+    """"+31.0 → −1.4 points from 21.2 GFLOPs to 444 GFLOPs"; "" without a trend."""
+    if len(f.trend) < 2:
+        return ""
+    first, last = f.trend[0], f.trend[-1]
+    where = f"from {_range(f, first.x, last.x, 'to')}"
+    if f.unit is Unit.TIMES or f.question is Question.COMPUTE_TO_MATCH:
+        return f"{significant(first.estimate)} → {significant(last.estimate)} × {where}"
+    return f"{signed(first.estimate)} → {signed(last.estimate)} points {where}"
+
+
+def _range(f: Finding, low: float | None, high: float | None, joint: str) -> str:
+    """Two places of x, their unit once where it is the same."""
+    first, last = _x(f, low), _x(f, high)
+    same = first.partition(" ")[2] == last.partition(" ")[2]
+    return f"{first.partition(' ')[0] if same else first} {joint} {last}"
+
+
+def _x(f: Finding, x: float | None) -> str:
+    if x is None:
+        return "–"
+    if f.axis is Axis.ACCURACY:
+        return f"{percent(x)} %"
+    return f"{count(x)} images" if f.axis is Axis.IMAGES else flops(x)
+
+
+def _ends(low: float | None, high: float | None, show: Callable[[float], str], unit: str = "") -> str:
+    if low is None and high is None:
+        return ""
+    ends = ["…" if end is None else show(end) for end in (low, high)]
+    units = {end.partition(" ")[2] for end in ends}
+    if unit and units == {unit}:  # once, with the estimate
+        ends = [end.partition(" ")[0] for end in ends]
+    return f" [{', '.join(ends)}]"
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def usual_counts(findings: Findings) -> dict[str, str]:
+    """Per measure the n of most of its findings, which is stated once."""
+    found: dict[str, Counter[str]] = {}
+    for f in findings.findings:
+        if text := counts(f.n):
+            found.setdefault(f.measure, Counter())[text] += 1
+    return {measure: counted.most_common(1)[0][0] for measure, counted in found.items()}
+
+
+def counts(n: Counts) -> str:
+    """n of measured scores: "2 seeds × 5 draws, 2 tasks of at least 1,000 test images"."""
+    runs = " × ".join(plural(k, noun) for k, noun in ((n.seeds, "seed"), (n.draws, "draw")) if k)
+    tests = (f"{n.tasks} tasks of at least " if n.tasks > 1 else "") + f"{n.test_images:,} test images"
+    return ", ".join(part for part in (runs, tests if n.test_images else "") if part)
+
+
+def _counted(f: Finding, usual: Mapping[str, str]) -> str:
+    text = counts(f.n)
+    return f"n: {text}." if text and text != usual[f.measure] else ""
+
+
+# -- what stands behind a number -------------------------------------------------------------------------------------
+
+
+def _first(f: Finding, kind: type[T]) -> T | None:
+    return next((item for item in f.evidence if isinstance(item, kind)), None)
+
+
+def _all(f: Finding, kind: type[T]) -> list[T]:
+    return [item for item in f.evidence if isinstance(item, kind)]
+
+
+def _body(f: Finding) -> list[str]:
+    """Sentences on what the number is."""
+    made = BODIES.get(f.question)
+    return made(f) if made else []
+
+
+def _ahead(f: Finding) -> list[str]:
+    if not f.trend:
+        return []
+    decided = sum(p.verdict is not Verdict.CANNOT_TELL for p in f.trend)
+    ends = "" if f.estimate is None else f", {trend(f)}"
+    return [f"{f.subject[0]} minus {f.subject[1]}{ends}; beyond the interval at {decided} of {len(f.trend)} budgets."]
+
+
+def _order(f: Finding) -> list[str]:
+    return [f"{f.subject[0]} minus {f.subject[1]}: {trend(f)}."] if f.trend else []
+
+
+def _match(f: Finding) -> list[str]:
+    law = _first(f, SharedLaw)
+    if law is None:
+        return []
+    more = next((name for name in f.subject if name != f.leader), "the other")
+    reached = f"both reached {percent(law.reached[0])} to {percent(law.reached[1])} %"
+    if f.estimate is None:
+        return [f"One law with one factor gives {significant(law.factor)} × [{significant(law.low)}, "
+                f"{significant(law.high)}]; {reached}."]  # fmt: skip
+    return [f"Compute that {more} needs over that of {f.leader}, for the same accuracy; {reached}."]
+
+
+def _crossing(f: Finding) -> list[str]:
+    return [f"Beyond it, {f.leader} is ahead."] if f.estimate is not None and f.leader else []
+
+
+def _shrinks(f: Finding) -> list[str]:
+    return [f"{f.subject[0]} minus {f.subject[1]} on the frontiers: {trend(f)}."] if f.trend else []
+
+
+def _saturated(f: Finding) -> list[str]:
+    top = _first(f, TopOfRange)
+    return [f"Over the {plural(top.budgets, 'largest budget')}, {_range(f, top.low, top.high, 'to')}."] if top else []
+
+
+def _needed(f: Finding) -> list[str]:
+    target, texts = _first(f, Target), []
+    if f.high_reach > 1.005:
+        upper = f"at least {significant(f.high_reach, 2)}" if f.high is None else significant(f.high_reach, 2)
+        texts.append(f"The upper end lies {upper} times beyond the data.")
+    if f.verdict is Verdict.CANNOT_TELL and target is not None and target.between[1] is not None:
+        low, high = target.between
+        where = f"by {_x(f, high)}" if low is None else f"between {_range(f, low, high, 'and')}"
+        lost = f", but not at {_x(f, target.lost)}" if target.lost is not None else ""
+        texts.append(f"Measured points reach it {where}{lost}.")
+    return texts
+
+
+def _next_run(f: Finding) -> list[str]:
+    found = _all(f, Candidate)
+    if not found:
+        return []
+    best, most = found[0], found[-1]
+    text = (f"{best.family} at {flops(best.train_flops)}: one more run narrows the interval by "
+            f"{percent(best.shrinks)} %, the most per FLOP.")  # fmt: skip
+    beyond = f" ({significant(most.reach, 2)} × its largest budget)" if most.reach > 1 else ""
+    other = f"At any price: {most.family} at {flops(most.train_flops)}{beyond}, {percent(most.shrinks)} %."
+    return [text] if most == best else [text, other]
+
+
+def _differences(f: Finding) -> list[str]:
+    """Whom a mean is over, and how many of them are beyond their own interval; steps; single tasks."""
+    found = _all(f, Difference)
+    models = [d for d in found if d.measure == f.measure and d.model and d.contrast is not Contrast.PREVIOUS_BUDGET]
+    texts = []
+    if len(models) == 1:
+        d = models[0]
+        at = f" at {flops(d.train_flops)}" if d.train_flops else ""
+        texts.append(f"{d.model}{at}{_from_to(d)}.")
+    elif models:
+        up, down = (sum(d.verdict is wanted for d in models) for wanted in (Verdict.YES, Verdict.NO))
+        what = "models" if len({d.model for d in models}) == len(models) else "budgets"
+        texts.append(f"Beyond their own interval, {up} of {len(models)} {what} are up, {down} down.")
+    steps = [d for d in found if d.contrast is Contrast.PREVIOUS_BUDGET]
+    if steps:
+        up, down = (sum(d.verdict is wanted for d in steps) for wanted in (Verdict.YES, Verdict.NO))
+        texts.append(f"Of {plural(len(steps), 'step')}, {up} up, {down} down.")
+    tasks = [f"{d.measure} {points(d.estimate, d.low, d.high)}" for d in found if not d.model]
+    return [*texts, f"By task: {'; '.join(tasks)}."] if tasks else texts
+
+
+def _from_to(d: Difference) -> str:
+    if d.from_x is None or d.to_x is None:
+        return ""
+    what = "distinct images" if d.contrast is Contrast.FEWEST_IMAGES else "images seen"
+    return f", {count(d.from_x)} → {count(d.to_x)} {what}"
+
+
+def _saving(f: Finding) -> list[str]:
+    return [f"Of the compute of {plural(f.n.steps, 'budget')} trained on their own, and "
+            f"{item.seconds:.2f} × of the measured training time."  # type: ignore[attr-defined]
+            for item in f.evidence if item.kind == "Saving"]  # fmt: skip
+
+
+def _races(f: Finding) -> list[str]:
+    """Speed, and speed over the base and over the fastest peer."""
+    race: list[races.Contender] = _all(f, races.Contender)
+    own = next((c for c in race if c.name == races.OWN), None)
+    peer = races.fastest_peer(race)
+    if own is None or peer is None or peer.own_over is None:
+        return []
+    base = next((c.own_over for c in race if c.name == races.BASE and c.own_over), None)
+    over = f"{significant(base.value)} × {races.BASE}; " if base else ""
+    others = [f"{c.name.partition(', ')[2]}: {significant(c.over_base.value)} × {races.BASE}"
+              for c in race if c.own and c is not own and c.over_base]  # fmt: skip
+    share = f"; {percent(own.share_of_peak)} % of the measured matmul peak" if own.share_of_peak else ""
+    speed = f"{significant(own.images_per_second or 0.0)} images/s in {own.dtype}, batch {own.batch}"
+    return [f"Over {peer.name}. {speed}; {over}{plural(peer.own_over.rounds, 'round')}{share}.",
+            *(f"With {text}." for text in others)]  # fmt: skip
+
+
+def _sweep(f: Finding) -> list[str]:
+    sweep = _first(f, lr_sweep.Sweep)
+    if sweep is None or sweep.chosen.accuracy is None or sweep.best.accuracy is None:
+        return []
+    chosen, best = sweep.chosen, sweep.best
+    scored = f"{percent(chosen.accuracy.value)} %"  # type: ignore[union-attr]
+    tried = f"{plural(len(sweep.tried), 'rate')} from {sweep.tried[0].rate:g} to {sweep.tried[-1].rate:g}"
+    if chosen is best:
+        return [f"The best of {tried}, {scored}; no lower one is within {100 * lr_sweep.MARGIN:g} points."]
+    return [f"The lowest of {tried} within {100 * lr_sweep.MARGIN:g} points of the best: {scored}, where {best.rate:g} "
+            f"has {percent(best.accuracy.value)} %."]  # type: ignore[union-attr]  # fmt: skip
+
+
+BODIES: dict[Question, Callable[[Finding], list[str]]] = {
+    Question.BEST_AT_EQUAL_COMPUTE: _ahead, Question.ORDER_OVER_COMPUTE: _order, Question.ORDER_OVER_IMAGES: _order,
+    Question.COMPUTE_TO_MATCH: _match, Question.CROSSING_OVER_COMPUTE: _crossing,
+    Question.CROSSING_OVER_IMAGES: _crossing, Question.HYBRIDS_STOP_HELPING: _crossing,
+    Question.HYBRID_ADVANTAGE_SHRINKS: _shrinks, Question.SATURATED: _saturated, Question.COMPUTE_FOR_TARGET: _needed,
+    Question.IMAGES_FOR_TARGET: _needed, Question.NEXT_RUN: _next_run, Question.MORE_COMPUTE_HELPS: _differences,
+    Question.MORE_IMAGES_HELP: _differences, Question.BEATS_UNTRAINED: _differences,
+    Question.BEATS_PIXELS: _differences, Question.BRANCH_AS_ACCURATE: _differences, Question.BRANCHES_SAVE: _saving,
+    Question.RESOLUTION_GAIN: _differences, Question.FASTER_THAN_PEERS: _races, Question.BEST_LEARNING_RATE: _sweep,
+}  # fmt: skip
+
+
+# -- reasons ---------------------------------------------------------------------------------------------------------
+
+
+def _reasons(f: Finding) -> list[str]:
+    return [text for reason in f.reasons for text in [_reason(f, reason)] if text]
+
+
+def _reason(f: Finding, reason: Reason) -> str:
+    made = REASONS[reason]
+    return made if isinstance(made, str) else made(f)
+
+
+def _within(f: Finding) -> str:
+    if f.question is Question.SATURATED:
+        return "The interval holds both improving and not."
+    if f.estimate is None:
+        return "The mean over the range is within its interval."
+    return f"The interval includes {'1' if f.unit is Unit.TIMES else 'zero'}."
+
+
+def _throughout(f: Finding) -> str:
+    share = f" in {f.agreement:.0%} of the resamples" if f.agreement is not None else " at every budget"
+    return f"{f.leader} is ahead throughout the common range{share}."
+
+
+def _lack_of_fit(f: Finding) -> str:
+    texts = []
+    for item in _all(f, LawDeviation):
+        p = "" if item.p is None else " (p < 0.001)" if item.p < 0.001 else f" (p = {significant(item.p, 2)})"
+        who = f"{item.families[0]}'s law" if len(item.families) == 1 else "the shared law"
+        texts.append(f"Lack of fit of {who}: error {percent(item.predicted)} % predicted, {percent(item.observed)} % "
+                     f"measured{p}.")  # fmt: skip
+    return " ".join(texts)
+
+
+def _unequal(f: Finding) -> str:
+    spent = []
+    for b in _all(f, Budget):
+        ends = dict.fromkeys(zip(b.flops, b.images_seen, strict=True))
+        texts = [f"{flops(work)} over {count(seen)} images seen" for work, seen in ends]
+        spent.append(f"{b.family} {' to '.join(texts)}")
+    return f"Not at equal compute: {'; '.join(spent)}."
+
+
+def _changes(f: Finding) -> str:
+    law = _first(f, SharedLaw)
+    if law is not None and law.widens is not None:
+        return f"An average: the gap {'widens' if law.widens else 'narrows'} with compute."
+    return ""
+
+
+def _no_factor(f: Finding) -> str:
+    return "One factor does not describe them: it changes with accuracy." if f.trend else "One factor does not fit."
+
+
+def _bends(f: Finding) -> str:
+    top = _first(f, TopOfRange)
+    return f"No run above {flops(top.best)} did better, up to {flops(top.most)}." if top else ""
+
+
+def _peaks(f: Finding) -> str:
+    return " ".join(
+        f"{p.model} did best with {count(p.images)}: {percent(p.accuracy)} %, against {percent(p.most_accuracy)} % "
+        f"with {count(p.most_images)}{' (intervals overlap)' if p.overlap else ''}." for p in _all(f, Peak)
+    )  # fmt: skip
+
+
+def _further(f: Finding) -> str:
+    sweep = _first(f, lr_sweep.Sweep)
+    if sweep is None or not sweep.edge:
+        return ""
+    further = ",".join(f"{rate:.3g}" for rate in sweep.further)
+    return f"The best is the {sweep.edge} rate tried: continue with --sweep lr={further}."
+
+
+def _diverged(f: Finding) -> str:
+    sweep = _first(f, lr_sweep.Sweep)
+    rates = [f"{t.rate:g}" for t in sweep.tried if t.diverged] if sweep else []
+    return f"Diverged: {', '.join(rates)}." if rates else ""
+
+
+REASONS: dict[Reason, str | Callable[[Finding], str]] = {
+    Reason.WITHIN_INTERVAL: _within,
+    Reason.UNREPLICATED: lambda f: f"The interval leaves training noise out: between single runs, "
+    f"{100 * (f.margin or 0):.1f} points may be chance.",
+    Reason.NO_COMMON_RANGE: "Their ranges overlap too little to compare.",
+    Reason.NO_COMMON_ACCURACY: "No accuracy was reached by both.",
+    Reason.TOO_FEW_SCORES: "Fewer than two budgets of the common range have scores of both.",
+    Reason.TOO_FEW_POINTS: lambda f: f"{plural(f.n.points, 'point')}; a trend needs {NEEDED}.",
+    Reason.ORDER_CHANGES: "Each family is ahead somewhere in the range, beyond the interval.",
+    Reason.NO_CHANGE_OF_ORDER: "No change of order is beyond the intervals.",
+    Reason.AHEAD_THROUGHOUT: _throughout,
+    Reason.CROSSING_UNSTABLE: lambda f: f"Only {f.agreement or 0:.0%} of the resampled laws cross once, this way.",
+    Reason.UNDETERMINED: "Accuracy hardly changes with compute: any factor fits.",
+    Reason.NO_SINGLE_FACTOR: _no_factor,
+    Reason.NO_ADVANTAGE: "Hybrids were not ahead: there is no lead to shrink.",
+    Reason.FIT_FAILED: "No law could be fitted to these points.",
+    Reason.BENDS_AGAINST_TREND: _bends,
+    Reason.EXTRAPOLATION_REFUSED: 
+        lambda f: f"Only {f.agreement or 0:.0%} of the refits reach it within 10 times the data.",
+    Reason.BELOW_RANGE: "It is reached below a tenth of the smallest run.",
+    Reason.TOO_FEW_RATES: "Fewer than two rates trained to the end.",
+    Reason.LACK_OF_FIT: _lack_of_fit,
+    Reason.UNEQUAL_COMPUTE: _unequal,
+    Reason.CHANGES: _changes,
+    Reason.SELECTION_BIAS: "Not corrected for choosing the best model: no training was repeated.",
+    Reason.PEAK_INSIDE: _peaks,
+    Reason.IDENTICAL: "The scores are the same to the last digit.",
+    Reason.UNPAIRED: lambda f: f"{f.n.paired} of {plural(f.n.models, 'model')} compared image by image: elsewhere the "
+    "error over test images is overstated.",
+    Reason.EDGE_OF_SWEEP: _further,
+    Reason.NO_LOWER_TRIED: "No lower rate was tried.",
+    Reason.DIVERGED: _diverged,
+}  # fmt: skip
