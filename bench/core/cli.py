@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 from bench.core.errors import UserError, nearest
@@ -27,8 +30,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
         if "unrecognized arguments" in message:
             wrong = message.split(":", 1)[1].split()[0]
-            close = nearest(wrong, [o for a in self._actions for o in a.option_strings if o.startswith("--")])
-            hint = f"Did you mean {close[0]}? " if close else ""
+            known = [o.removeprefix("--") for a in self._actions for o in a.option_strings if o.startswith("--")]
+            close = nearest(wrong.partition("=")[0].removeprefix("--"), known, cutoff=0.6)
+            hint = f"Did you mean --{close[0]}? " if close else ""
             raise UserError(f"Unknown option {wrong!r}.", f"{hint}See `{self.prog} --help`.")
         raise UserError(message[0].upper() + message[1:] + ".", f"See `{self.prog} --help`.")
 
@@ -43,6 +47,16 @@ def parser(prog: str, description: str, examples: str) -> Parser:
 def names_list(text: str) -> tuple[str, ...]:
     """A comma-separated list."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def folder(text: str) -> Path:
+    """A path that the file system can hold, whether or not there is anything."""
+    try:
+        os.stat(text)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise argparse.ArgumentTypeError(f"a path of {len(text)} characters is too long") from error
+    return Path(text)
 
 
 def seeds(text: str) -> int:

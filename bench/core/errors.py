@@ -6,8 +6,11 @@ import contextlib
 import difflib
 import functools
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+
+from bench.core.formatting import printable
 
 EXIT_OK = 0
 EXIT_FAILED = 3  # a cell could not be run; the rest of the study was finished (Python itself ends with 1, 2 or 120)
@@ -33,10 +36,10 @@ class Interrupted(Exception):
     """A signal asked for a stop and everything that should be kept has been saved."""
 
 
-def nearest(name: str, allowed: Iterable[str], *, count: int = 3) -> list[str]:
-    """The allowed names that look most like `name`, best first, ignoring case."""
+def nearest(name: str, allowed: Iterable[str], *, count: int = 3, cutoff: float = 0.4) -> list[str]:
+    """The allowed names most like `name`, best first, ignoring case. `cutoff`: least likeness, in [0, 1]."""
     by_lower = {option.lower(): option for option in allowed}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=count, cutoff=0.4)
+    close = difflib.get_close_matches(name.lower(), by_lower, n=count, cutoff=cutoff)
     return [by_lower[key] for key in close]
 
 
@@ -58,6 +61,16 @@ def _forget_closed_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+@contextlib.contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """Inside, SIGTERM is as Ctrl-C: for work that saves nothing, and only has to be ended."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
     """Wrap a verb's `main`: a user's mistake becomes one message on stderr and exit code 2, never a traceback."""
 
@@ -68,7 +81,7 @@ def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
             sys.stdout.flush()
             return code
         except UserError as error:
-            print(f"error: {error}", file=sys.stderr)
+            print(printable(f"error: {error}"), file=sys.stderr)
             return EXIT_USAGE
         except (Interrupted, KeyboardInterrupt) as stop:
             _forget_closed_output()

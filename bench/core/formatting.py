@@ -1,11 +1,17 @@
-"""Numbers as people read them: units, plain digits, no exponents."""
+"""Numbers and words as people read them: units, plain digits, no exponents, nothing that a terminal would obey."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable
 
-FLOP_UNITS = ((1e18, "EFLOP"), (1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1.0, "FLOP"))
+FLOP_UNITS = (
+    (1e21, "ZFLOP"), (1e18, "EFLOP"), (1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1.0, "FLOP"),
+)  # fmt: skip
+SPANS = ((31_557_600.0, "years"), (86_400.0, "days"), (3_600.0, "h"), (60.0, "min"))  # in seconds
 MISSING = "–"
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -77,13 +83,13 @@ def signed(value: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as "45 s", "12.3 min", "5.1 h", "2.4 days"."""
+    """Seconds as "45 s", "12.3 min", "5.1 h", "2.4 days", "37 years"."""
     if seconds is None or not math.isfinite(seconds):
         return MISSING
-    for scale, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+    for scale, unit in SPANS:
         if seconds >= 2 * scale:
             return f"{significant(seconds / scale)} {unit}"
-    return f"{significant(seconds)} s"
+    return f"{significant(seconds, 2 if seconds < 100 else 3)} s"
 
 
 def core_days(value: float | None) -> str:
@@ -100,3 +106,21 @@ def join(items: list[str] | tuple[str, ...], last: str = "and") -> str:
 def plural(number: int, noun: str, plural_noun: str | None = None) -> str:
     """"1 seed", "2 seeds"."""
     return f"{number:,} {noun if number == 1 else plural_noun or noun + 's'}"
+
+
+def by_reason(reasons: Iterable[tuple[str, str]]) -> list[str]:
+    """Lines for (name, reason) pairs: every reason once, after the names it holds for."""
+    groups: dict[str, list[str]] = {}
+    for name, reason in reasons:
+        groups.setdefault(reason, []).append(name)
+    return [f"{_cells(names)}: {reason}" for reason, names in groups.items()]
+
+
+def _cells(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} cells ({', '.join(names[:2])}{', …' * (len(names) > 2)})"
+
+
+def printable(text: str) -> str:
+    """`text` with control characters written out, as a terminal would obey them: escape becomes "\\x1b". Line ends
+    and tabs stay."""
+    return CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)

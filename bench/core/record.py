@@ -160,7 +160,7 @@ class ModelFacts:
     Attributes:
         params: all parameters. params_body: without head and embeddings. num_features: width of what feeds the head.
         forward_macs: of one image. train_flops_per_image: forward and backward.
-        fingerprint: a digest of the model's code and size; None where none was taken.
+        fingerprint: of the code that the model was built with (bench.core.fingerprint); None where none was taken.
     """
 
     name: str

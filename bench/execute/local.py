@@ -25,7 +25,6 @@ from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted, UserError
 from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
-from bench.plan import plan as planner
 from bench.plan.plan import Plan
 from bench.store.study import Study, attempt_status, state_of
 
@@ -92,25 +91,24 @@ class Progress:
 class Pool:
     """The worker processes of one run."""
 
-    def __init__(self, plan: Plan, *, data_root: Path | None, profile: bool) -> None:
-        ordered = sorted(plan.todo, key=planner.order_key)
+    def __init__(self, plan: Plan, *, profile: bool) -> None:
         self._open = contextlib.ExitStack()
-        cells = self._shared(plan.store / "run.cells.json", [to_json(planned.cell) for planned in ordered])
-        known = self._shared(plan.store / "run.known.json", plan.known)
+        cells = self._shared(plan.store / "run.cells.json", [to_json(planned.cell) for planned in plan.todo])
+        computed = self._shared(plan.store / "run.precomputed.json", plan.calibration.precomputed)
         program = ["bench.worker"] if plan.ranks == 1 else ["bench.execute.torchrun", "--ranks", str(plan.ranks)]
         command = [
             sys.executable, "-m", *program, "--store", str(plan.store), "--cells", cells, "--suite", plan.suite,
-            "--device", plan.device, "--threads", str(plan.threads), "--parent", str(os.getpid()), "--known", known,
-            "--since", now(),
+            "--device", plan.device, "--threads", str(plan.threads), "--parent", str(os.getpid()),
+            "--precomputed", computed, "--since", now(),
         ]  # fmt: skip
-        command += ["--data-root", str(data_root)] if data_root else []
+        command += ["--data-root", str(plan.data_root)] if plan.data_root else []
         command += ["--profile"] if profile else []
         self.interrupted = False  # a worker was: somebody sent a signal to it alone
         self.complaints: list[str] = []  # last words of workers that failed outside a cell
         self.events: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
         self._errors = [
             self._open.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
-            for _ in range(min(plan.workers, len(ordered)))
+            for _ in range(min(plan.workers, len(plan.todo)))
         ]
         # A session of their own: Ctrl-C in the terminal reaches only this process, which then asks them to save.
         self.processes = [
@@ -196,7 +194,6 @@ def run(
     *,
     on_event: Callable[[int, dict[str, Any]], None],
     tick: Callable[[], None],
-    data_root: Path | None = None,
     profile: bool = False,
 ) -> list[Failure]:
     """Run everything that is left to do. Returns the cells that failed; all others are done.
@@ -213,7 +210,7 @@ def run(
     hurry: Callable[[], bool] = lambda: len(received) > 1 and received[-1] - received[0] > SECOND  # noqa: E731
     progress, began = Progress(), now()
     try:
-        pool = Pool(plan, data_root=data_root, profile=profile)
+        pool = Pool(plan, profile=profile)
     except BaseException:
         _restore(previous)
         raise

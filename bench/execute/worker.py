@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.core import environment, files, registry
+from bench.core import environment, files, fingerprint, registry
 from bench.core.environment import now
 from bench.core.errors import (
     EXIT_FAILED,
@@ -89,6 +89,7 @@ class Worker:
         self.study, self.cells, self.suite, self.options, self.stop = study, cells, suite, options, stop
         self.ranks = ranks
         self.failed = False
+        self.code = {cell.model: fingerprint.of_model(cell.model) for cell in cells}  # as it is when the worker starts
 
     def run(self) -> int:
         """Work until every cell is done, failed here, or a signal stops it. Returns the exit code.
@@ -165,7 +166,7 @@ class Worker:
             with claim(directory.lease) as lease:
                 if lease is None:
                     return False
-                directory.prepare(cell)
+                directory.prepare(cell, self.code[cell.model])
                 if directory.is_done():
                     directory.settle()  # a kill came between the record and this
                 elif not self._refused(directory):
@@ -348,15 +349,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--data-root", type=Path, default=None)
-    parser.add_argument("--known", type=Path, default=None, help="what was measured for all workers of the study")
+    parser.add_argument("--precomputed", type=Path, default=None, help="what was measured for all workers of the study")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--since", default=None, help="when the run began: what it could not do is not tried again")
     parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
     options = parser.parse_args(argv)
     stop = Signals(options.parent)
     cells = [cell_from_json(item) for item in json.loads(options.cells.read_text())]
-    if options.known:
-        precomputed.install(json.loads(options.known.read_text()), device=options.device, threads=options.threads)
+    if options.precomputed:
+        precomputed.install(json.loads(options.precomputed.read_text()), device=options.device, threads=options.threads)
     study = Study(options.store)
     study.create()
     ranks = join(options.device, cells)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 from bench.core.cli import parser
-from bench.core.errors import command
-from bench.plan import overrides
-from bench.run import add_study_options, execute
+from bench.core.console import make_console
+from bench.core.errors import EXIT_OK, command, sigterm_interrupts
+from bench.plan import overrides, view
+from bench.plan.options import StudyOptions, add_options
 
 EXAMPLES = """\
 examples:
@@ -20,10 +22,13 @@ examples:
 @command
 def main(argv: list[str] | None = None) -> int:
     p = parser("python -m bench.plan", __doc__ or "", EXAMPLES + overrides.listing())
-    add_study_options(p)
+    add_options(p)
     arguments = p.parse_args(argv)
-    arguments.plan, arguments.profile = True, False
-    return execute(arguments)
+    with sigterm_interrupts():
+        plan = view.make_and_show(StudyOptions.parsed(arguments), make_console(stderr=arguments.json), to_run=False)
+    if arguments.json:
+        print(json.dumps(plan.json()))
+    return EXIT_OK
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """Measures training and evaluation rates: JSON {key: {"cell", "classes", "measure"}} on standard input; on output a
-line {"key", "rates", "known": what else was found that workers need (bench/cost/precomputed.py)} for each.
+line {"key", "rates", "precomputed": what else was found that workers need (bench/cost/precomputed.py)} for each.
 
 Run as a process of its own so that it sees the thread settings and the neighbours that a worker will see.
 """
@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from bench.core import registry
+from bench.core.device import synchronise
 from bench.core.errors import EXIT_OK, command
 from bench.core.spec import Cell, cell_from_json
 from bench.cost import flops, peaks, precomputed
-from bench.cost.flops import ModelCost
-from bench.cost.peaks import Peak
-from bench.plan.estimate import BUSY
+from bench.plan.estimate import BUSY, Rates
 
 SECONDS = 0.35  # of training steps per model, after warming up
 LIMIT = 3.0  # seconds after which a model is not tried again, warm or not
 TOO_SLOW = 2.0  # seconds that one step may be expected to take; beyond, it is derived instead of measured
 ASSUMED = 0.3  # utilisation assumed where nothing is measured
+EVALUATED, IMAGES = 256, 512  # images of an evaluation, and of the made-up training set
 
 
 @dataclass(frozen=True)
@@ -56,23 +58,33 @@ def quickest(run: Callable[[], object], *, clock: Clock = Clock()) -> tuple[floa
 
 
 def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool) -> dict[str, Any]:
-    """{"rates": fields of `bench.plan.estimate.Rates`, "known": what workers would find out again}; without `measure`
-    the rates are derived from the model's FLOPs."""
+    """{"rates": `bench.plan.estimate.Rates` as JSON types, "precomputed": what workers would find out again};
+    without
+    `measure` the rates are derived from the model's FLOPs, as are those of a step that would take too long."""
     sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
     cost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
     dtype = _dtype(cell, sizes, device)
     peak = peaks.peak(dtype, device=device, threads=threads)
-    return {
-        "rates": _rates(cell, cost, sizes, peak=peak, device=device, measured=measure),
-        "known": precomputed.to_json(measured={dtype: peak}, costs=[(cost, cell.model_options)]),
-    }
+    assumed = ASSUMED * peak.flops_per_second / max(1, cost.train_flops_per_image["dense"])  # images per second
+    measure = measure and cell.recipe.batch / assumed <= TOO_SLOW
+    if measure:
+        train, evaluate, share = _measured(cell, sizes, device=device, trains=cost.params > 0)
+        basis = f"measured over {SECONDS:g} s, with {share:.0%} of a processor"
+    else:
+        train, evaluate, share = assumed, 3 * assumed, 1.0
+        basis = f"not measured: {ASSUMED:.0%} of {peak.source} assumed"
+    rates = Rates(
+        model=cell.model, train_images_per_second=train, eval_images_per_second=evaluate, measured=measure, basis=basis,
+        train_flops_per_image=dict(cost.train_flops_per_image), params=cost.params, share=share,
+    )  # fmt: skip
+    found = precomputed.to_json(measured={dtype: peak}, costs=[(cost, cell.model_options)])
+    return {"rates": asdict(rates), "precomputed": found}
 
 
 def _dtype(cell: Cell, sizes: dict[str, Any], device: str) -> str:
     """What the cell will be trained in: a matter of the model's shapes."""
     import torch
 
-    from bench.core import registry
     from bench.train import precision
 
     with torch.device("meta"):
@@ -80,76 +92,44 @@ def _dtype(cell: Cell, sizes: dict[str, Any], device: str) -> str:
     return precision.resolve(cell.recipe.dtype, device, model)
 
 
-def _rates(
-    cell: Cell, cost: ModelCost, sizes: dict[str, Any], *, peak: Peak, device: str, measured: bool
-) -> dict[str, Any]:
-    result: dict[str, Any] = {"train_flops_per_image": cost.train_flops_per_image, "params": cost.params}
-    per_image = max(1, cost.train_flops_per_image["dense"])
-    if not measured or cell.recipe.batch * per_image / (ASSUMED * peak.flops_per_second) > TOO_SLOW:
-        rate = ASSUMED * peak.flops_per_second / per_image
-        basis = f"not measured: {ASSUMED:.0%} of {peak.source} assumed"
-        return result | {
-            "train_images_per_second": rate, "eval_images_per_second": 3 * rate, "measured": False, "basis": basis,
-        }  # fmt: skip
-    train, evaluate, share = measure(cell, sizes, device=device, trains=cost.params > 0)
-    return result | {
-        "train_images_per_second": train,
-        "eval_images_per_second": evaluate,
-        "measured": True,
-        "basis": f"measured over {SECONDS:g} s, with {share:.0%} of a processor",
-        "share": share,
-    }
-
-
-def measure(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -> tuple[float, float, float]:
+def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -> tuple[float, float, float]:
     """(training, evaluation) images per second of the real step on made-up images; the share of a processor it got."""
-    import torch
-
-    from bench.core import registry
     from bench.data.image_set import ImageSet
     from bench.tasks._features import extractor
     from bench.train.batches import Batches
     from bench.train.trainer import Trainer
 
     noise = np.random.default_rng(0)
-    count, side = 512, cell.image_size
+    side, classes = cell.image_size, sizes["num_classes"]
     images = ImageSet(
         name="noise", split="train", kind="rendered",
-        images_NHWC=noise.integers(0, 256, (count, side, side, cell.channels), dtype=np.uint8),
-        labels_N=noise.integers(0, sizes["num_classes"], count),
-        class_names=tuple(map(str, range(sizes["num_classes"]))),
+        images_NHWC=noise.integers(0, 256, (IMAGES, side, side, cell.channels), dtype=np.uint8),
+        labels_N=noise.integers(0, classes, IMAGES), class_names=tuple(map(str, range(classes))),
     )  # fmt: skip
     model = registry.build_model(cell.model, **sizes, **dict(cell.model_options)).to(device)
+    clock = Clock() if device == "cpu" else Clock(own=time.perf_counter)  # a processor that waits for the GPU is idle
 
-    def synchronise() -> None:
-        if device != "cpu":
-            torch.cuda.synchronize()
-
-    shares: list[float] = []
-
-    def rate(run: Any, per_call: int) -> float:
+    def measured(run: Callable[[], object]) -> tuple[float, float]:
         def call() -> None:
             run()
-            synchronise()
+            synchronise(device)
 
-        seconds, share = quickest(call, clock=clock)
-        shares.append(share)
-        return per_call / seconds
+        return quickest(call, clock=clock)
 
-    clock = Clock() if device == "cpu" else Clock(own=time.perf_counter)  # a processor that waits for the GPU is idle
-    train = float("inf")
+    found: list[tuple[float, float]] = []  # images per second, share
     if trains:
-        horizon = (cell.recipe.batch * 1000,)
         trainer = Trainer(
-            model=model, recipe=cell.recipe, horizons=horizon, seed=0, device=device,
+            model=model, recipe=cell.recipe, horizons=(cell.recipe.batch * 1000,), seed=0, device=device,
             batches=Batches(images, recipe=cell.recipe, seed=0, device=device),
         )  # fmt: skip
         model.train()
-        train = rate(trainer.step, cell.recipe.batch)
+        seconds, share = measured(trainer.step)
+        found.append((cell.recipe.batch / seconds, share))
     model.eval()
-    features = extractor(model, image_size=side, channels=cell.channels, device=device, batch=256)
-    evaluate = rate(lambda: features(images.images_NHWC[:256]), 256)
-    return (train if trains else evaluate), evaluate, min(shares)
+    features = extractor(model, image_size=side, channels=cell.channels, device=device, batch=EVALUATED)
+    seconds, share = measured(lambda: features(images.images_NHWC[:EVALUATED]))
+    found.append((EVALUATED / seconds, share))
+    return found[0][0], found[-1][0], min(share for _, share in found)
 
 
 @command
@@ -157,13 +137,17 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--parent", type=int, help="stop before the next model when this is no longer the parent")
     options = parser.parse_args(argv)
     import torch
 
     torch.set_num_threads(options.threads)
-    for key, job in json.load(sys.stdin).items():
-        cell, asked = cell_from_json(job.pop("cell")), vars(options) | job
-        print(json.dumps({"key": key} | answer(cell, **asked)), flush=True)
+    for key, question in json.load(sys.stdin).items():
+        if options.parent not in (None, os.getppid()):
+            break
+        cell = cell_from_json(question.pop("cell"))
+        found = answer(cell, **question, device=options.device, threads=options.threads)
+        print(json.dumps({"key": key} | found), flush=True)
     return EXIT_OK
 
 

@@ -2,204 +2,145 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from bench.core import registry
+from bench.core import fingerprint, registry
 from bench.core.errors import UserError
 from bench.core.spec import Cell, canonical, to_json
 from bench.core.subprocesses import child_environment
 from bench.cost import precomputed
-from bench.data.load import check_shape, load
-from bench.data.public import SIZES
-from bench.plan.kept_rates import KeptRates
+from bench.plan.rate_cache import RateCache
+from bench.plan.sizes import DataSizes, evaluation_images
+from bench.train.schedule import images_trained
 
+Json = dict[str, Any]
 BUSY = 0.7  # share of a processor below which others are taken to be using it
-START_SECONDS = 4.0  # a worker's start: interpreter, torch, first data set
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataSize:
-    """Sizes of a data set's two splits; (height, width, channels) of its images, None where nobody looked at them."""
-
-    train: int
-    test: int
-    classes: int
-    shape: tuple[int, ...] | None = None
+OPENING = 0.5  # seconds to open the data of a cell
+SOLVING = 0.25  # seconds to solve a task's probe at a horizon
+# What of a recipe changes how long a step takes. Rates of a sweep over anything else are measured once.
+STEP_FIELDS = (
+    "batch", "micro_batch", "optimizer", "average", "clip", "loss", "shift", "flip", "crop", "sharding", "dtype",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
     """Speed and cost of one model on this machine, one worker, all workers busy.
 
-    `measured` is False where the rate was derived from the FLOPs and an assumed utilisation, which `basis` then states.
+    Attributes:
+        train_flops_per_image: forward and backward, by convention of counting.
+        measured: False where the rate was derived from FLOPs and an assumed utilisation, which `basis` then states.
+        share: of a processor, that the measurement got.
     """
 
+    model: str
     train_images_per_second: float
     eval_images_per_second: float
     train_flops_per_image: dict[str, int]
     params: int
     measured: bool
     basis: str
-    share: float = 1.0  # of a processor, that the measurement got
+    share: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Rates of every distinct model, and what else was found that workers can be spared (bench/cost/precomputed.py).
+    """Rates of every distinct model.
 
     Attributes:
+        rates: by `rate_key`. precomputed: what workers need not find out again (bench/cost/precomputed.py).
         age: seconds since the oldest of it was found; None where all of it was found now.
     """
 
-    rates: dict[str, Rates]
-    known: dict[str, Any]
+    rates: Mapping[str, Rates] = field(default_factory=dict)
+    precomputed: Json = field(default_factory=dict, repr=False)
     age: float | None = None
 
 
-def model_key(cell: Cell, classes: int) -> str:
-    """What a rate depends on."""
-    shape = [cell.model, to_json(cell.model_options), cell.image_size, cell.channels, classes]
-    return canonical([*shape, cell.recipe.batch, cell.recipe.dtype])
+class Reporter:
+    """Told how the making of a plan goes on; this one says nothing."""
+
+    def message(self, text: str) -> None:
+        """What is being done."""
+
+    def calibrated(self, done: int, total: int) -> None:
+        """How many models have been measured, of how many that have to be."""
 
 
-def data_sizes(cells: list[Cell], *, root: Path | None, absent_too: bool = False) -> dict[str, DataSize]:
-    """Sizes of every data set that the cells read. Loads (and caches) them: a missing one is reported here.
-
-    Args:
-        absent_too: take the published sizes of sets that are not here: a study can be costed before they are fetched.
-
-    Raises:
-        UserError: a data set is missing, with how to get it; or too small for what a cell or its tasks ask.
-    """
-    names = {cell.data for cell in cells} | {task.data for cell in cells for task in cell.tasks}
-    sizes = {}
-    for name in sorted(names):
-        module = registry.load("data set", name)
-        if (known := _known_size(name, module, root, absent_too=absent_too)) is not None:
-            sizes[name] = known
-            continue
-        train, test = load(name, "train", root=root), load(name, "test", root=root)
-        shape = train.images_NHWC.shape[1:]
-        sizes[name] = DataSize(train=len(train), test=len(test), classes=train.num_classes, shape=shape)
-    for cell in cells:
-        told_apart = [*((cell.data,) if cell.horizons != (0,) else ()), *(task.data for task in cell.tasks)]
-        for name in (name for name in told_apart if sizes[name].classes < 2):
-            raise UserError(
-                f"{name} has images of one class only: there is nothing to tell apart.",
-                "Give a folder of images for each of two classes or more.",
-            )
-        if cell.num_images is not None and cell.num_images > sizes[cell.data].train:
-            raise UserError(
-                f"{cell.data}@{cell.num_images}: {cell.data} has only {sizes[cell.data].train} training images.",
-                f"Ask for at most {cell.data}@{sizes[cell.data].train}.",
-            )
-        evaluation_images(cell, sizes)  # says what a task cannot do, before anything is measured
-    return sizes
-
-
-def check_images(cells: list[Cell], sizes: dict[str, DataSize]) -> None:
-    """Refuse cells whose models take other images than their upstream set holds, as far as those were looked at.
-
-    Raises:
-        UserError: the name under which the set has such images.
-    """
-    for cell in cells:
-        if (shape := sizes[cell.data].shape) is not None:
-            check_shape(cell.data, shape, image_size=cell.image_size, channels=cell.channels)
-
-
-def _known_size(name: str, module: Any, root: Path | None, *, absent_too: bool) -> DataSize | None:
-    """What needs no look: declared by a set that is too large for one (or not public), or published."""
-    declared = getattr(module, "SIZE", None)
-    if not isinstance(declared, dict):
-        base = name.partition(":")[0]
-        if not absent_too or module.available(root) or base not in SIZES:
-            return None
-        declared = dict(zip(("train", "test", "classes"), SIZES[base], strict=True))
-    return DataSize(**declared)
-
-
-def evaluation_images(cell: Cell, sizes: dict[str, DataSize]) -> int:
-    """Images that pass through the network to read one horizon.
-
-    Raises:
-        UserError: a task that can be seen to find nothing in images of such numbers.
-    """
-    total = sizes[cell.data].test
-    for task in cell.tasks:
-        size = sizes[task.data]
-        asked = {"num_train": size.train, "num_test": size.test, "num_classes": size.classes}
-        asked |= {"own_size": cell.image_size, **task.kwargs}
-        num_images = getattr(registry.load("task", task.task), "num_images", None)  # a task may say; else all of them
-        try:
-            total += num_images(**asked) if num_images else size.train + size.test
-        except UserError as error:
-            raise UserError(f"{task.task} on {task.data}: {error.what}", error.fix) from error
-    return total
-
-
-def _jobs(cells: list[Cell], sizes: dict[str, DataSize], *, device: str) -> dict[str, dict[str, Any]]:
-    """What `bench.plan.calibrate` is asked, by what a rate depends on."""
-    jobs: dict[str, dict[str, Any]] = {}
-    for cell in cells:
-        size = sizes[cell.data]
-        measure = size.shape is not None or device != "cpu"
-        jobs[model_key(cell, size.classes)] = {"cell": to_json(cell), "classes": size.classes, "measure": measure}
-    return jobs
+def rate_key(cell: Cell, classes: int) -> str:
+    """What a rate depends on, as text."""
+    model = [cell.model, to_json(cell.model_options), cell.image_size, cell.channels, classes]
+    return canonical([*model, {name: getattr(cell.recipe, name) for name in STEP_FIELDS}])
 
 
 def calibrate(
-    cells: list[Cell], sizes: dict[str, DataSize], *, device: str, threads: int, workers: int, anew: bool = False,
-    say: Callable[[str], None] = lambda _: None, tick: Callable[[int, int], None] = lambda *_: None,
+    cells: Sequence[Cell], sizes: DataSizes, *, device: str, threads: int, processes: int, anew: bool, report: Reporter
 ) -> Calibration:
-    """Rates of every distinct model: as kept from a short while ago on this machine (bench/plan/kept_rates.py), else
-    measured by `workers` processes at once as the study will run.
+    """Rates of every distinct model: as kept from a short while ago on this machine, else measured by `processes`
+    processes at once as the study will run.
 
     A processor is not asked how fast it would train on images that are not here: that is derived from the FLOPs.
 
     Args:
         anew: measure what is kept as well.
-        tick: told (models done, of how many that are measured).
 
     Raises:
         UserError: a model cannot be built for its data.
     """
-    jobs = _jobs(cells, sizes, device=device)
-    if not jobs:
-        return Calibration(rates={}, known={})
-    shelf = KeptRates(device=device, threads=threads, processes=workers)
-    kept = {} if anew else {key: found for key, job in jobs.items() if (found := shelf.find(job))}
+    questions: dict[str, Json] = {}
+    for cell in cells:
+        size = sizes[cell.data]
+        measure = size.shape is not None or device != "cpu"
+        question = {"cell": to_json(cell), "classes": size.classes, "measure": measure}
+        questions.setdefault(rate_key(cell, size.classes), question)
+    if not questions:
+        return Calibration()
+    cache = RateCache(device=device, threads=threads, processes=processes)
+    names = {key: _cache_name(key, question) for key, question in questions.items()}
+    kept = {} if anew else {key: found for key, name in names.items() if (found := cache.find(name)) is not None}
     answers = {key: answer for key, (answer, _) in kept.items()}
-    if missing := {key: job for key, job in jobs.items() if key not in kept}:
-        say("Calibrating on this machine …")
-        measured = _measure(missing, device=device, threads=threads, processes=workers, tick=tick)
+    if missing := {key: question for key, question in questions.items() if key not in kept}:
+        report.message("Calibrating on this machine …")
+        measured = _measure(missing, device=device, threads=threads, processes=processes, report=report)
         for key, answer in measured.items():
-            if answer["rates"].get("share", 1.0) >= BUSY:  # what neighbours disturbed holds for this moment only
-                shelf.keep(jobs[key], answer)
+            if answer["rates"].get("share", 1.0) >= BUSY:  # what others disturbed holds for this moment only
+                cache.keep(names[key], answer)
         answers |= measured
     return Calibration(
-        rates={key: Rates(**answers[key]["rates"]) for key in jobs},
-        known=precomputed.merge(answers[key]["known"] for key in jobs),
+        rates={key: Rates(**answers[key]["rates"]) for key in questions},
+        precomputed=precomputed.merge(answers[key]["precomputed"] for key in questions),
         age=max((age for _, age in kept.values()), default=None),
     )
 
 
+def _cache_name(key: str, question: Json) -> Json:
+    """What an answer is kept under: also the model's code."""
+    model = question["cell"]["model"]
+    code = fingerprint.of_model(model)
+    family = [registry.family_of(model).REVISION, None if code is None else code.digest]
+    return {"key": key, "measure": question["measure"], "family": family}
+
+
 def _measure(
-    jobs: dict[str, dict[str, Any]], *, device: str, threads: int, processes: int, tick: Callable[[int, int], None]
-) -> dict[str, dict[str, Any]]:
-    """The answers of `bench.plan.calibrate`. With fewer jobs than processes some are done twice: a rate is that of a
-    worker with its neighbours, however few models are left to measure."""
-    asked = list(jobs.items())
+    questions: dict[str, Json], *, device: str, threads: int, processes: int, report: Reporter
+) -> dict[str, Json]:
+    """The answers of `bench.plan.calibrate`. With fewer questions than processes some are asked twice: a rate is that
+    of a worker with its neighbours, however few models are left to measure."""
+    asked = list(questions.items())
     shares = [dict(asked[i::processes] or [asked[i % len(asked)]]) for i in range(processes)]
-    command = [sys.executable, "-m", "bench.plan.calibrate", "--device", device, "--threads", str(threads)]
+    command = [
+        sys.executable, "-m", "bench.plan.calibrate", "--device", device, "--threads", str(threads),
+        "--parent", str(os.getpid()),
+    ]  # fmt: skip
     errors = [tempfile.TemporaryFile("w+") for _ in shares]  # noqa: SIM115 - live as long as the processes
     running = [
         subprocess.Popen(
@@ -208,12 +149,7 @@ def _measure(
         )
         for file in errors
     ]  # fmt: skip
-    for process, share in zip(running, shares, strict=True):
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(share))
-        process.stdin.close()
-        process.stdin = None
-    answers: dict[str, dict[str, Any]] = {}
+    answers: dict[str, Json] = {}
 
     def read(process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -221,18 +157,58 @@ def _measure(
             answer = json.loads(line)
             if (key := answer.pop("key")) not in answers:
                 answers[key] = answer
-                tick(len(answers), len(jobs))
+                report.calibrated(len(answers), len(questions))
 
-    with ThreadPoolExecutor(len(running)) as pool:
-        try:
+    try:
+        for process, share in zip(running, shares, strict=True):
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # one that could not even start says why below
+                process.stdin.write(json.dumps(share))
+                process.stdin.close()
+        with ThreadPoolExecutor(len(running)) as pool:
             list(pool.map(read, running))
-        except BaseException:  # Ctrl-C, or a signal to this process alone: nobody waits for their answers
-            for process in running:
-                process.kill()
-            raise
+    except BaseException:  # Ctrl-C, or a signal to this process alone: nobody waits for their answers
+        for process in running:
+            process.kill()
+        raise
     for process, file in zip(running, errors, strict=True):
         if process.wait():
             file.seek(0)
             text = file.read().strip().removeprefix("error: ")
             raise UserError(text.splitlines()[-1] if "Traceback" in text else text or "The calibration failed.")
     return answers
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellCost:
+    """What is left of a cell, on one worker of this machine.
+
+    Attributes:
+        flops: of the whole cell, the shared trunk counted once, by convention; None if not counted.
+        seconds: left. evaluate_share: of the cell's time that goes into reading its horizons.
+    """
+
+    seconds: float
+    flops: dict[str, int] | None = None
+    evaluate_share: float = 0.0
+
+
+def cell_cost(cell: Cell, calibration: Calibration, sizes: DataSizes, *, ranks: int, fraction: float) -> CellCost:
+    """The cost of a cell of which `fraction` has been trained already."""
+    if cell.job != "train":  # says itself how long it takes
+        return CellCost(seconds=registry.load("job", cell.job).expected_seconds(cell))
+    rates = calibration.rates[rate_key(cell, sizes[cell.data].classes)]
+    images, horizons = images_trained(cell.recipe, cell.horizons), len(cell.horizons)
+    training = images / (rates.train_images_per_second * ranks)  # exchanging gradients is taken to cost nothing
+    evaluation = horizons * evaluation_images(cell, sizes) / rates.eval_images_per_second
+    overhead = OPENING + SOLVING * horizons * len(cell.tasks)
+    return CellCost(
+        seconds=(training + evaluation) * (1 - fraction) + overhead,
+        flops={convention: per_image * images for convention, per_image in rates.train_flops_per_image.items()},
+        evaluate_share=(evaluation + overhead) / (training + evaluation + overhead),
+    )
+
+
+def rates_json(calibration: Calibration) -> list[Json]:
+    """Rates as JSON types."""
+    return [asdict(rates) for rates in calibration.rates.values()]

@@ -16,19 +16,19 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 from bench.core import registry
 from bench.core.errors import UserError, unknown
 from bench.core.spec import CHOICES, Cell, Recipe
+from bench.plan.sizes import DataSizes
 from bench.suites import _paper
 from bench.suites._contract import merge
 
 LENGTH = re.compile(r"(\d{1,18}(?:\.\d+)?(?:e\d\d?)?)\s*(images?|steps?|epochs?|%)?")
 MODEL = "model."  # before the name of an option of the model
 OF_THE_STUDY = ("name", "image_size", "channels", "num_classes")  # what a model is told beside its options
-WORDS = {"true": True, "yes": True, "false": False, "no": False}
+YES_OR_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 MOST = 10_000  # values of a sweep, all combinations
 DEFAULTS = {entry.name: getattr(Recipe(), entry.name) for entry in fields(Recipe)}
 Setting = tuple[str, str]
@@ -36,7 +36,7 @@ Setting = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Overrides:
-    """Changes as they were typed; `apply` turns them into cells."""
+    """Changes as they were typed; `apply` makes them."""
 
     recipe: str | None = None
     horizons: tuple[str, ...] = ()
@@ -45,77 +45,64 @@ class Overrides:
 
     @classmethod
     def parsed(cls, arguments: argparse.Namespace) -> Overrides:
-        """From a parsed command line.
+        """From a command line to which `add_options` was added.
 
         Raises:
             UserError: an unknown recipe or field, or a setting without a value.
         """
         if arguments.recipe:
             _paper.row(arguments.recipe)
-        sweeps = tuple((key, _split(text)) for key, text in map(_pair, arguments.sweep))
+        sweeps = tuple((key, _split(text)) for key, text in map(_setting, arguments.sweep))
         for key, values in sweeps:
             if not values:
                 raise UserError(f"--sweep {key} has no values.", f"For example --sweep {key}={_example(key)}.")
         if (total := math.prod(len(values) for _, values in sweeps)) > MOST:
             raise UserError(f"These sweeps have {total:,} combinations.", f"Sweep over {MOST:,} at most.")
-        settings = tuple(map(_pair, arguments.set))
-        twice = {key for key, _ in settings} & {key for key, _ in sweeps}
-        if twice:
-            raise UserError(f"{sorted(twice)[0]} is both set and swept.", "Give one of --set and --sweep.")
+        settings = tuple(map(_setting, arguments.set))
+        if twice := sorted({key for key, _ in settings} & {key for key, _ in sweeps}):
+            raise UserError(f"{twice[0]} is both set and swept.", "Give one of --set and --sweep.")
         return cls(recipe=arguments.recipe, horizons=arguments.horizons or (), settings=settings, sweeps=sweeps)
 
-    def apply(self, cells: Sequence[Cell], *, data_root: Path | None = None) -> list[Cell]:
-        """The cells that train, changed; what trains nothing (raw pixels) stays.
+    def apply(self, cells: Sequence[Cell], sizes: DataSizes) -> list[Cell]:
+        """The cells, those that train changed: one for each combination of swept values. Cells that train nothing (raw
+        pixels) stay.
+
+        Args:
+            sizes: asked for the length of an epoch.
 
         Raises:
             UserError: a value that its field does not take, or horizons that are no ascending list.
         """
-        if self == Overrides():
+        if self == NO_OVERRIDES:
             return list(cells)
-        changed = (self._changed(cell, data_root) if cell.horizons != (0,) or cell.job != "train" else [cell]
-                   for cell in cells)  # fmt: skip
+        trains = (cell.horizons != (0,) or cell.job != "train" for cell in cells)
+        changed = (self._changed(cell, sizes) if do else [cell] for cell, do in zip(cells, trains, strict=True))
         return merge(itertools.chain.from_iterable(changed))
 
-    def _changed(self, cell: Cell, data_root: Path | None) -> Iterator[Cell]:
-        """One cell for each combination of swept values."""
+    def _changed(self, cell: Cell, sizes: DataSizes) -> Iterator[Cell]:
         for values in itertools.product(*(texts for _, texts in self.sweeps)):
             swept = tuple((key, text) for (key, _), text in zip(self.sweeps, values, strict=True))
-            yield self._one(cell, dict(self.settings + swept), data_root)
+            yield self._one(cell, dict(self.settings + swept), sizes)
 
-    def _one(self, cell: Cell, settings: dict[str, str], data_root: Path | None) -> Cell:
-        batch = _value("batch", settings["batch"], cell) if "batch" in settings else cell.recipe.batch
-        trains = cell.job == "train"
-        if self.horizons and trains:
-            base = replace(cell, recipe=replace(cell.recipe, batch=batch))
-            ends = {_end(text, base, data_root) for text in self.horizons}
-            cell = replace(cell, horizons=tuple(sorted(ends | ({0} & set(cell.horizons)))))
-        if self.recipe and trains:
-            cell = _paper.scaled(cell, self._row_for(cell), batch=batch)
+    def _one(self, cell: Cell, settings: dict[str, str], sizes: DataSizes) -> Cell:
+        batch = _value("batch", settings["batch"]) if "batch" in settings else cell.recipe.batch
         cell = replace(cell, recipe=replace(cell.recipe, batch=batch))
+        if self.horizons and cell.job == "train":
+            ends = {_horizon(text, cell, sizes) for text in self.horizons}
+            cell = replace(cell, horizons=tuple(sorted(ends | ({0} & set(cell.horizons)))))
+        if self.recipe and cell.job == "train":
+            cell = _paper.scaled(cell, _row_for(cell, self.recipe), batch=batch)
         for key, text in settings.items():
             if key.startswith(MODEL):
                 options = dict(cell.model_options) | {key.removeprefix(MODEL): _literal(text)}
                 cell = replace(cell, model_options=tuple(options.items()))
             else:
-                value = _value(key, text, cell, data_root=data_root)
+                value: Any = length(text, cell, sizes) if key.endswith("_images") else _value(key, text)
                 cell = replace(cell, recipe=replace(cell.recipe, **{key: value}))
         return cell
 
-    def _row_for(self, cell: Cell) -> _paper.Row:
-        """The paper's row, if the model can be trained so.
 
-        Raises:
-            UserError: it has dropout, and the model has none.
-        """
-        assert self.recipe
-        row = _paper.row(self.recipe)
-        if row.dropout and not getattr(registry.family_of(cell.model), "DROPOUT", False):
-            raise UserError(
-                f"{self.recipe} has a dropout of {row.dropout}, and {cell.model} has no dropout.",
-                "Name models that have with --models (ViTs, hybrids), or take a recipe without: "
-                f"{next(name for name, other in _paper.rows().items() if not other.dropout)}.",
-            )
-        return row
+NO_OVERRIDES = Overrides()
 
 
 def add_options(p: argparse.ArgumentParser) -> None:
@@ -137,7 +124,7 @@ def listing() -> str:
     return "\n" + "\n".join(textwrap.fill(part, 110, break_on_hyphens=False) for part in parts) + "\n"
 
 
-def duration(text: str, cell: Cell, *, data_root: Path | None = None) -> int:
+def length(text: str, cell: Cell, sizes: DataSizes) -> int:
     """A length of training in images: "8000", "8000images", "100steps", "2epochs", or "5%" of the longest horizon.
 
     Raises:
@@ -152,45 +139,46 @@ def duration(text: str, cell: Cell, *, data_root: Path | None = None) -> int:
     if unit == "step":
         return round(number * cell.recipe.batch)
     if unit == "epoch":
-        return round(number * _images_of(cell, data_root))
+        return round(number * (cell.num_images or sizes[cell.data].train))
     return round(number / 100 * cell.horizons[-1]) if unit == "%" else round(number)
 
 
-def _end(text: str, cell: Cell, data_root: Path | None) -> int:
-    """A horizon. Less than an image is no training, and 0 alone means the untrained network.
-
-    Raises:
-        UserError: no length, or one that comes to no image.
-    """
-    images = duration(text, cell, data_root=data_root)
+def _horizon(text: str, cell: Cell, sizes: DataSizes) -> int:
+    """A horizon. Less than an image is no training, and 0 alone means the untrained network."""
+    images = length(text, cell, sizes)
     if images == 0 and text.strip("0."):
         raise UserError(f"A horizon of {text!r} comes to no image of {cell.data_name}.", "Give one image at least.")
     return images
 
 
-def _images_of(cell: Cell, data_root: Path | None) -> int:
-    """Images of one epoch."""
-    from bench.plan import estimate
-
-    if cell.num_images is not None:
-        return cell.num_images
-    return estimate.data_sizes([replace(cell, tasks=())], root=data_root)[cell.data].train
+def _row_for(cell: Cell, recipe: str) -> _paper.Row:
+    """The paper's row of this name, if the model can be trained so."""
+    row = _paper.row(recipe)
+    if row.dropout and not getattr(registry.family_of(cell.model), "DROPOUT", False):
+        raise UserError(
+            f"{recipe} has a dropout of {row.dropout}, and {cell.model} has no dropout.",
+            "Name models that have with --models (ViTs, hybrids), or take a recipe without: "
+            f"{next(name for name, other in _paper.rows().items() if not other.dropout)}.",
+        )
+    return row
 
 
 def _split(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _pair(text: str) -> Setting:
+def _setting(text: str) -> Setting:
     """ "lr=1e-3" -> the field's name in full, and the value as typed."""
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not value:
         raise UserError(f"{text!r} is no setting.", "Give field=value, e.g. lr=1e-3.")
-    key = key.replace("-", "_") if not key.startswith(MODEL) else key
+    if key.startswith(MODEL) and key != MODEL:
+        if key.removeprefix(MODEL) in OF_THE_STUDY:
+            raise UserError(f"{key} is no option: the study says what it is.", "Change it with --models or --data.")
+        return key, value
+    key = key.replace("-", "_")
     key = f"{key}_images" if f"{key}_images" in DEFAULTS else key
-    if key.removeprefix(MODEL) in OF_THE_STUDY and key.startswith(MODEL):
-        raise UserError(f"{key} is no option: the study says what it is.", "Change it with --models or --data.")
-    if key not in DEFAULTS and not (key.startswith(MODEL) and key != MODEL):
+    if key not in DEFAULTS:
         raise unknown("field of a recipe", key, DEFAULTS)
     return key, value
 
@@ -203,16 +191,14 @@ def _example(key: str) -> str:
     return f"{default:g},{2 * default:g}" if isinstance(default, float) and default else "1,2"
 
 
-def _value(key: str, text: str, cell: Cell, *, data_root: Path | None = None) -> Any:
+def _value(key: str, text: str) -> Any:
     """What was typed, as the type that the field has."""
     default = DEFAULTS[key]
-    if key.endswith("_images"):
-        return duration(text, cell, data_root=data_root)
     if isinstance(default, str):
         return text
     try:
         if isinstance(default, bool):
-            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
+            return YES_OR_NO[text.lower()]
         if isinstance(default, tuple):
             return tuple(float(part) for part in text.replace("/", ",").split(","))
         value = int(text) if isinstance(default, int) else float(text)
@@ -226,8 +212,8 @@ def _value(key: str, text: str, cell: Cell, *, data_root: Path | None = None) ->
 
 def _literal(text: str) -> Any:
     """A number, a pair of them and the like, yes or no, or the text itself."""
-    if text.lower() in WORDS:
-        return WORDS[text.lower()]
+    if text.isalpha() and text.lower() in YES_OR_NO:
+        return YES_OR_NO[text.lower()]
     try:
         value = ast.literal_eval(text)
         hash(value)  # it becomes part of a cell's identity

@@ -1,18 +1,31 @@
-"""The difference between the cells that are wanted and those that are done, costed before anything runs."""
+"""A plan: which cells of a study are done, what is left of the others, and what that will cost on this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bench.core import registry
-from bench.core.spec import Cell
-from bench.plan import estimate
-from bench.plan.estimate import START_SECONDS, Calibration, DataSize, Rates
-from bench.store.study import State, Study, state_of
+from bench.core.device import resolve_device
+from bench.core.registry import directory_name
+from bench.core.spec import Cell, to_json
+from bench.plan import estimate, preflight
+from bench.plan.changed import Change, accept, changes, refusal
+from bench.plan.estimate import Calibration, Reporter
+from bench.plan.expand import expand
+from bench.plan.options import StudyOptions
+from bench.plan.sizes import DataSizes
+from bench.store import grid
+from bench.store.study import CellDirectory, State, Study, state_of
+from bench.suites import _contract as suites
+from bench.suites._contract import Suite
 from bench.train.schedule import images_trained
+
+START_SECONDS = 4.0  # a worker's start: interpreter, torch, first data set
+QUIET = Reporter()
+NOTHING_MEASURED = Calibration()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +33,8 @@ class PlannedCell:
     """One cell with its state and what is left to pay.
 
     Attributes:
-        state: see bench.store.study.State.
-        fraction: of its training done already.
+        name: of its folder. state: see bench.store.study.State; or "changed": it has results of a model whose code has
+            changed since. fraction: of its training done already.
         images, flops: of the whole cell, the shared trunk counted once. flops is per convention; None if not counted.
         seconds: what is left, on one worker of this machine. None for a cell that is done.
         evaluate_share: of the cell's time that goes into reading its horizons.
@@ -40,115 +53,172 @@ class PlannedCell:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All cells of a study, and how they would be run."""
+    """The cells of a run, and how they would be run.
+
+    Attributes:
+        store: folder of the study. grid: names of all cells of the study, whatever `--only` leaves out of this run.
+        device: "cpu" or "cuda". ranks: processes that make up a worker.
+        accelerator: also to be costed on; None: where the scale is meant for one.
+        notes: where the study is not as the suite says. accepted: results of models whose code has changed, and which
+            are to be taken as they are.
+    """
 
     suite: str
+    question: str
     scale: str
     store: Path
     cells: tuple[PlannedCell, ...]
     device: str
     workers: int
     threads: int
-    ranks: int  # processes that make up a worker
-    rates: dict[str, Rates]
-    sizes: dict[str, DataSize]
+    ranks: int
+    grid: tuple[str, ...] = ()
     data_root: Path | None = None
-    accelerator: str | None = None  # also to be costed on; None: where it is meant for one
-    notes: tuple[str, ...] = ()  # where the study is not as the suite says
-    known: dict[str, Any] = field(default_factory=dict, repr=False)  # for the workers: bench/cost/precomputed.py
-    rates_age: float | None = None  # seconds since the oldest of them was measured; None: all measured for this plan
+    accelerator: str | None = None
+    calibration: Calibration = NOTHING_MEASURED
+    notes: tuple[str, ...] = ()
+    accepted: tuple[Change, ...] = ()
 
     @property
     def todo(self) -> tuple[PlannedCell, ...]:
-        return tuple(cell for cell in self.cells if cell.state != "done")
+        """What is not done; what has been started first, then the longest: short cells fill the gaps at the end."""
+        left = (cell for cell in self.cells if cell.state != "done")
+        return tuple(sorted(left, key=lambda cell: (cell.state != "partial", -(cell.seconds or 0.0))))
 
     def count(self, state: str) -> int:
+        """Cells in a state."""
         return sum(cell.state == state for cell in self.cells)
 
     @property
     def seconds(self) -> float:
         """Expected wall time: the longest-first packing of what is left onto the workers, and their start."""
         loads = [0.0] * self.workers
-        for cell in sorted(self.todo, key=lambda c: -(c.seconds or 0)):
-            loads[loads.index(min(loads))] += cell.seconds or 0.0
+        for seconds in sorted((cell.seconds or 0.0 for cell in self.todo), reverse=True):
+            loads[loads.index(min(loads))] += seconds
         return max(loads) + START_SECONDS if self.todo else 0.0
 
     @property
     def measured(self) -> bool:
         """Whether the time is: what ranks lose to each other is not."""
-        return self.ranks == 1 and all(rate.measured for rate in self.rates.values())
+        return self.ranks == 1 and all(rates.measured for rates in self.calibration.rates.values())
+
+    def json(self) -> dict[str, Any]:
+        """As JSON types."""
+        return {
+            "suite": self.suite, "scale": self.scale, "device": self.device, "workers": self.workers,
+            "threads": self.threads, "ranks": self.ranks, "expected_seconds": self.seconds, "calibrated": self.measured,
+            "rates_age_seconds": self.calibration.age, "notes": list(self.notes),
+            "cells": [
+                {
+                    "name": c.name, "state": c.state, "fraction": c.fraction, "images": c.images, "flops": c.flops,
+                    "seconds": c.seconds, "note": c.note, "cell": to_json(c.cell),
+                }
+                for c in self.cells
+            ],
+            "rates": estimate.rates_json(self.calibration),
+        }  # fmt: skip
 
 
-def order_key(planned: PlannedCell) -> tuple[bool, float]:
-    """What has been started first, then the longest: short cells fill the gaps at the end."""
-    return (planned.state != "partial", -(planned.seconds or 0.0))
-
-
-def make(
-    cells: list[Cell],
-    *,
-    suite: str,
-    scale: str,
-    store: Path,
-    device: str,
-    workers: int,
-    threads: int,
-    ranks: int = 1,
-    data_root: Path | None = None,
-    calibrate: bool = False,
-    say: Callable[[str], None] = lambda _: None,
-    tick: Callable[[int, int], None] = lambda *_: None,
-) -> Plan:
-    """Look at the store, calibrate what is missing, and cost it.
+def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) -> Plan:
+    """Expand the suite, refuse what cannot work, look at the store, calibrate what is missing, and cost it.
 
     Args:
-        calibrate: measure the rates even where they are known from a short while ago.
+        to_run: the plan is going to be run: what would then fail is refused here, before anything is measured.
 
     Raises:
-        UserError: missing data, unknown names, a store from a newer version, …
+        UserError: unknown names, missing data, a store from a newer version, …
     """
-    study = Study(store)
+    suite = suites.load(options.suite)
+    device = resolve_device(options.device)
+    options = replace(options, scale=preflight.resolve_scale(options.scale, device))
+    sizes = DataSizes(root=options.data_root, published=options.scale == "paper")
+    cells = expand(suite, options, sizes)
+    preflight.check_places(options, write=to_run)
+    workers, threads = preflight.processes(options, cells.chosen, device=device, exclusive=suite.exclusive)
+
+    study = Study(options.results / options.suite)
     study.check()
-    directories = [study.cell(cell) for cell in cells]
-    found = [(cell, at.path.name, state_of(at)) for cell, at in zip(cells, directories, strict=True)]
-    missing = [cell for cell, _, (state, *_rest) in found if state != "done"]
-    sizes: dict[str, DataSize] = {}
-    calibrated = Calibration(rates={}, known={})
-    if missing:
-        say("Looking at the data …")
-        training = [cell for cell in missing if cell.job == "train"]
-        sizes = estimate.data_sizes(training, root=data_root, absent_too=scale == "paper")
-        estimate.check_images(training, sizes)
-        calibrated = estimate.calibrate(
-            training, sizes, device=device, threads=threads, workers=workers * ranks, anew=calibrate, say=say, tick=tick
-        )
-    planned = [_planned(cell, name, state, calibrated.rates, sizes, ranks) for cell, name, state in found]
+    directories = [study.cell(cell) for cell in cells.chosen]
+    states = [state_of(directory) for directory in directories]
+    changed = changes(cells.chosen, directories, states)
+    if changed and to_run and options.changed == "refuse":
+        raise refusal(changed)
+    if options.changed != "keep":
+        states = _as_changed(states, directories, changed)
+
+    training = [cell for cell, state in zip(cells.chosen, states, strict=True)
+                if state.name != "done" and cell.job == "train"]  # fmt: skip
+    calibration = NOTHING_MEASURED
+    if training:
+        report.message("Looking at the data …")
+        preflight.check_data(training, sizes)
+        if to_run:
+            preflight.check_present(training, sizes)
+        calibration = estimate.calibrate(
+            training, sizes, device=device, threads=threads, processes=workers * options.ranks, anew=options.calibrate,
+            report=report,
+        )  # fmt: skip
+    planned = (
+        _planned(cell, directory.path.name, state, calibration, sizes, options.ranks)
+        for cell, directory, state in zip(cells.chosen, directories, states, strict=True)
+    )
     return Plan(
-        suite=suite, scale=scale, store=store, cells=tuple(planned), device=device, workers=workers, threads=threads,
-        ranks=ranks, rates=calibrated.rates, sizes=sizes, data_root=data_root, known=calibrated.known,
-        rates_age=calibrated.age,
+        suite=suite.name, question=suite.question, scale=options.scale, store=study.path, cells=tuple(planned),
+        device=device, workers=workers, threads=threads, ranks=options.ranks, data_root=options.data_root,
+        accelerator=options.accelerator, grid=tuple(map(directory_name, cells.cells)), calibration=calibration,
+        notes=(*cells.notes, *_absent(suite, options, cells.chosen)),
+        accepted=changed if options.changed == "keep" else (),
     )  # fmt: skip
 
 
+def _as_changed(
+    states: Sequence[State], directories: Sequence[CellDirectory], changed: Sequence[Change]
+) -> list[State]:
+    redo = {change.directory for change in changed}
+    return [State("changed", 0.0, None) if at in redo else state for at, state in zip(directories, states, strict=True)]
+
+
 def _planned(
-    cell: Cell,
-    name: str,
-    state: State,
-    rates: dict[str, Rates],
-    sizes: dict[str, DataSize],
-    ranks: int,
+    cell: Cell, name: str, state: State, calibration: Calibration, sizes: DataSizes, ranks: int
 ) -> PlannedCell:
-    images = images_trained(cell.recipe, cell.horizons)
-    common: dict[str, Any] = {"cell": cell, "name": name, "state": state[0], "fraction": state[1], "note": state[2]}
-    if state[0] == "done":
-        return PlannedCell(**common, images=images)
-    if cell.job != "train":  # says itself how long it takes
-        return PlannedCell(**common, images=0, seconds=registry.load("job", cell.job).expected_seconds(cell))
-    rate = rates[estimate.model_key(cell, sizes[cell.data].classes)]
-    evaluations = len(cell.horizons) * estimate.evaluation_images(cell, sizes) / rate.eval_images_per_second
-    overhead = 0.5 + len(cell.horizons) * sum(0.25 for _ in cell.tasks)  # opening data; solving the probes
-    training = images / (rate.train_images_per_second * ranks)  # exchanging gradients is taken to cost nothing
-    seconds = (training + evaluations) * (1 - state[1]) + overhead
-    share = (evaluations + overhead) / (training + evaluations + overhead)
-    flops = {convention: per_image * images for convention, per_image in rate.train_flops_per_image.items()}
-    return PlannedCell(**common, images=images, flops=flops, seconds=seconds, evaluate_share=share)
+    planned = PlannedCell(
+        cell=cell, name=name, state=state.name, fraction=state.fraction, note=state.note,
+        images=images_trained(cell.recipe, cell.horizons),
+    )  # fmt: skip
+    if state.name == "done":
+        return planned
+    cost = estimate.cell_cost(cell, calibration, sizes, ranks=ranks, fraction=state.fraction)
+    return replace(planned, flops=cost.flops, seconds=cost.seconds, evaluate_share=cost.evaluate_share)
+
+
+def _absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
+    """What the study asks of downstream sets that are not here: a task left out, or at scale `paper` costed anyway."""
+    judged = {task.data for cell in cells for task in cell.tasks}
+    notes = []
+    if options.scale == "paper":
+        for name in sorted(judged):
+            module = registry.load("data set", name)
+            if not module.available(options.data_root):
+                notes.append(f"Costed, but not on this machine: {name}. {module.HOW_TO_GET}")
+    elif judged:
+        for name in suite.downstream:
+            if name not in judged:
+                how = registry.load("data set", name).HOW_TO_GET
+                notes.append(f"Not judged on {name}, which is not on this machine. {how}")
+    return notes
+
+
+def begin(plan: Plan) -> None:
+    """What a run does before its first cell: write the names of the whole grid, so that a report can say what is
+    missing, and tidy up after finished cells where a kill came between.
+
+    Raises:
+        UserError: the store cannot be written.
+    """
+    study = Study(plan.store)
+    study.create()
+    grid.write(plan.store, grid.WantedCells(suite=plan.suite, scale=plan.scale, names=plan.grid))
+    accept(plan.accepted)
+    for planned in plan.cells:
+        if planned.state == "done":
+            study.cell(planned.cell).settle()

@@ -1,29 +1,50 @@
-"""What can be seen to fail before anything is measured or begun."""
+"""Preflight checks: what can be seen to fail is refused before anything is measured or written."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from bench.core import environment, files, registry
-from bench.core.errors import UserError
+from bench.core import environment, registry
+from bench.core.errors import UserError, nearest
+from bench.core.files import explain
 from bench.core.spec import Cell
+from bench.cost import peaks
+from bench.data.load import check_shape
+from bench.plan.options import StudyOptions
+from bench.plan.sizes import DataSizes, evaluation_images
+from bench.suites._contract import SCALES
 
-PER_CORE = 8  # processes
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bench.plan.plan import Plan
+PER_CORE = 8  # processes: each holds torch and its own copy of the model
 
 
-def check_folder(results: Path, *, write: bool) -> None:
-    """Refuse a results folder that is none, or (`write`) could not be made and written; leaves nothing there.
+def resolve_scale(wanted: str, device: str) -> str:
+    """The scale that "auto" means on a device.
+
+    Raises:
+        UserError: no scale of this name.
+    """
+    if wanted == "auto":
+        return "cpu" if device == "cpu" else "gpu"
+    if wanted not in SCALES:
+        close = nearest(wanted, SCALES)
+        hint = f"Did you mean {close[0]!r}? " if close else ""
+        raise UserError(f"Unknown scale {wanted!r}.", f"{hint}Allowed: auto, {', '.join(SCALES)}.")
+    return wanted
+
+
+def check_places(options: StudyOptions, *, write: bool) -> None:
+    """Refuse a data root or a results folder that is none, or (`write`) a results folder that could not be made and
+    written; an accelerator that nobody knows. Leaves nothing behind.
 
     Raises:
         UserError: why not.
     """
+    if options.accelerator:
+        peaks.accelerator(options.accelerator)
+    if options.data_root is not None and not options.data_root.is_dir():
+        raise UserError(f"--data-root {options.data_root} is not a folder.", "Create it, or give another.")
+    results = options.results
     there = next(folder for folder in (results, *results.absolute().parents) if folder.exists())
     if not there.is_dir():
         raise UserError(f"{there} is a file, not a folder.", "Choose another folder with --results.")
@@ -33,45 +54,68 @@ def check_folder(results: Path, *, write: bool) -> None:
         with tempfile.TemporaryDirectory(dir=there):
             pass
     except OSError as error:
-        raise files.explain(error, results) from error
+        raise explain(error, results) from error
 
 
-def check_processes(workers: int, ranks: int, device: str) -> None:
-    """Refuse more processes than a CPU could serve: each holds torch and its own copy of the model.
+def processes(options: StudyOptions, cells: Sequence[Cell], *, device: str, exclusive: bool) -> tuple[int, int]:
+    """(workers, threads of each) that share the machine's cores; one worker on a GPU, and where `exclusive`.
 
     Raises:
-        UserError: how many there may be.
+        UserError: a number of ranks that the cells or the machine cannot serve; more processes than a CPU could.
     """
-    most = PER_CORE * environment.cores()
-    if device == "cpu" and workers * ranks > most:
-        raise UserError(f"{workers * ranks:,} processes on {environment.cores()} core(s) would only wait.",
-                        f"Give --workers and --ranks whose product is at most {most}.")  # fmt: skip
+    ranks, cores = options.ranks, environment.cores()
+    if ranks > 1:
+        _check_ranks(ranks, device, cells)
+    each = max(1, cores // ranks)
+    workers = min(options.workers or (each if device == "cpu" and not exclusive else 1), len(cells))
+    if device == "cpu" and workers * ranks > PER_CORE * cores:
+        raise UserError(f"{workers * ranks:,} processes on {cores} core(s) would only wait.",
+                        f"Give --workers and --ranks whose product is at most {PER_CORE * cores}.")  # fmt: skip
+    return workers, max(1, each // workers)
 
 
-def check_data(plan: Plan) -> None:
-    """Refuse to begin a study none of whose upstream sets is on this machine; it can be costed.
+def _check_ranks(ranks: int, device: str, cells: Sequence[Cell]) -> None:
+    from bench.train.ranks import check_cells
+
+    check_cells(cells, ranks=ranks)
+    if device == "cuda":
+        import torch
+
+        if ranks > (count := torch.cuda.device_count()):
+            raise UserError(f"--ranks {ranks}, but this machine has {count} GPU(s).", f"Use --ranks {count} at most.")
+
+
+def check_data(cells: Sequence[Cell], sizes: DataSizes) -> None:
+    """Refuse trainings and tasks that their data sets cannot serve. Opens every set that the cells read.
+
+    Raises:
+        UserError: a set that is not here, with how to get it; of one class only; smaller than what a cell or a task
+            asks; with other images than the cell's model takes, as far as the set was opened.
+    """
+    for cell in cells:
+        trained_on = (cell.data,) if cell.horizons != (0,) else ()
+        for name in (*trained_on, *(task.data for task in cell.tasks)):
+            if sizes[name].classes < 2:
+                raise UserError(f"{name} has images of one class only: there is nothing to tell apart.",
+                                "Give a folder of images for each of two classes or more.")  # fmt: skip
+        size = sizes[cell.data]
+        if cell.num_images is not None and cell.num_images > size.train:
+            raise UserError(f"{cell.data}@{cell.num_images}: {cell.data} has only {size.train} training images.",
+                            f"Ask for at most {cell.data}@{size.train}.")  # fmt: skip
+        evaluation_images(cell, sizes)
+        if size.shape is not None:
+            check_shape(cell.data, size.shape, image_size=cell.image_size, channels=cell.channels)
+
+
+def check_present(cells: Sequence[Cell], sizes: DataSizes) -> None:
+    """Refuse to begin trainings none of whose upstream sets is on this machine; they can be costed.
 
     Raises:
         UserError: how to get the first of them.
     """
-    asked = dict.fromkeys(planned.cell.data for planned in plan.todo if planned.cell.job == "train")
-    unseen = [name for name in asked if name in plan.sizes and plan.sizes[name].shape is None]
-    absent = [name for name in unseen if not registry.load("data set", name).available(plan.data_root)]
-    if asked and len(absent) == len(asked):
-        how = registry.load("data set", absent[0]).HOW_TO_GET
-        raise UserError(f"{', '.join(absent)} is not on this machine: the study can be costed (--plan), not run.", how)
-
-
-def only_read(cells: Sequence[Cell]) -> list[Cell]:
-    """The cells, without trainings of models that have nothing to train: of these stays the suite's own baseline, the
-    untrained model read once.
-
-    Raises:
-        UserError: the suite has no such baseline.
-    """
-    fixed = {cell.model for cell in cells if not getattr(registry.family_of(cell.model), "TRAINS", True)}
-    kept = [cell for cell in cells if cell.model not in fixed or (cell.job == "train" and cell.horizons == (0,))]
-    if lost := sorted(fixed - {cell.model for cell in kept}):
-        raise UserError(f"{lost[0]!r} has nothing to train, and this suite has no baseline that only reads it.",
-                        "Leave it out of --models; the suites scaling, data and smoke read it.")  # fmt: skip
-    return kept
+    asked = dict.fromkeys(cell.data for cell in cells)
+    unseen = [name for name in asked if sizes[name].shape is None]
+    absent = [name for name in unseen if not registry.load("data set", name).available(sizes.root)]
+    if absent and len(absent) == len(asked):
+        raise UserError(f"{', '.join(absent)} is not on this machine: the study can be costed (--plan), not run.",
+                        registry.load("data set", absent[0]).HOW_TO_GET)  # fmt: skip

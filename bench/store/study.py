@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import os
 import re
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from bench import SCHEMA_VERSION
 from bench.core import files
 from bench.core.errors import UserError
+from bench.core.fingerprint import Fingerprint
 from bench.core.record import Attempt, Record
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
@@ -60,15 +62,45 @@ class CellDirectory:
         found = (p for p in folder.iterdir() if p.is_dir() and NUMBER.fullmatch(p.name)) if folder.is_dir() else ()
         return sorted(found, key=lambda p: int(p.name))
 
-    def prepare(self, cell: Cell) -> None:
-        """Create the folder and write spec.json, once. A damaged one is kept beside a new one."""
+    def prepare(self, cell: Cell, code: Fingerprint | None = None) -> None:
+        """Create the folder and write spec.json, once. A damaged one is kept beside a new one; results of other code
+        are set aside. Only for the holder of the lease.
+
+        Args:
+            code: of the cell's model, as it will be trained.
+        """
         files.make_directory(self.path)
         try:
             files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)
         except (OSError, ValueError):
             if self.spec.exists():
                 self.set_aside(self.spec)
-            files.write_sealed(self.spec, {"schema": SCHEMA_VERSION, "cell": to_json(cell)})
+            self._write_spec(to_json(cell), code)
+            return
+        then = self.code()
+        if then is not None and code is not None and then.digest != code.digest:
+            if self.record.exists():
+                self.set_aside(self.record, as_what="other-code")
+            checkpoints.clear(self.checkpoints)
+            self._write_spec(to_json(cell), code)
+
+    def code(self) -> Fingerprint | None:
+        """Of the model that the results and checkpoints here stand for, as spec.json says; None where it does not."""
+        try:
+            match files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS).get("code"):
+                case {"digest": str(digest), "modules": dict(modules)}:
+                    return Fingerprint(digest=digest, modules=modules)
+        except (OSError, ValueError):
+            pass
+        return None
+
+    def accept(self, code: Fingerprint) -> None:
+        """Have spec.json say that the results here stand for this code."""
+        self._write_spec(files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)["cell"], code)
+
+    def _write_spec(self, cell: dict[str, Any], code: Fingerprint | None) -> None:
+        stated = {} if code is None else {"code": dataclasses.asdict(code)}
+        files.write_sealed(self.spec, {"schema": SCHEMA_VERSION, "cell": cell} | stated)
 
     def new_attempt(self) -> Path:
         """Create the folder of the next attempt, which is nobody else's, and remove what killed ones left half-written.
@@ -109,18 +141,18 @@ class CellDirectory:
         except (FileNotFoundError, NotADirectoryError):  # what is wrong with the folder shows when it is written to
             return None
 
-    def set_aside(self, path: Path) -> Path:
-        """Move a damaged file of this folder out of the way, keeping it.
+    def set_aside(self, path: Path, *, as_what: str = "damaged") -> Path:
+        """Move a file of this folder out of the way, keeping it.
 
         Raises:
             UserError: it cannot be moved.
         """
-        target = path.with_name(f"{path.stem}.damaged-{secrets.token_hex(4)}{path.suffix}")
+        target = path.with_name(f"{path.stem}.{as_what}-{secrets.token_hex(4)}{path.suffix}")
         try:
             os.replace(path, target)
         except OSError as error:
             why = files.explain(error, path)
-            raise UserError(f"A damaged file cannot be set aside. {why.what}", why.fix) from error
+            raise UserError(f"A {as_what} file cannot be set aside. {why.what}", why.fix) from error
         return target
 
     # -- publishing a result -------------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""Suites: named questions, one file each: QUESTION, FIGURES, HEADLINE, FAR and `cells(options)`. No torch."""
+"""Suites: named questions, one file each: QUESTION, FIGURES and `cells(options)`, see `_contract.Suite`. No torch."""

@@ -1,14 +1,15 @@
-"""What a suite is asked, and the helpers that suites share."""
+"""What a suite is asked and what it answers with, and the helpers that suites share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from bench.core import registry
 from bench.core.errors import UserError
-from bench.core.spec import Cell
+from bench.core.spec import Cell, TaskSpec
 
 SCALES = ("cpu", "gpu", "paper")
 
@@ -26,16 +27,41 @@ class SuiteOptions:
     data_root: Path | None = None
 
 
-def merge(cells: Iterable[Cell]) -> list[Cell]:
-    """The same cells asked for by several axes become one that carries all their labels."""
-    merged: dict[Cell, Cell] = {}
-    for cell in cells:
-        if cell in merged:
-            axes = tuple(dict.fromkeys(merged[cell].axes + cell.axes))
-            merged[cell] = replace(merged[cell], axes=axes)
-        else:
-            merged[cell] = cell
-    return list(merged.values())
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """A named question: the constants and the function of one file in this folder.
+
+    Attributes:
+        question: QUESTION. figures: FIGURES, names of files in bench/report/figures/.
+        headline, far: HEADLINE and FAR, the tasks (NAME:DATA) or downstream sets that answer it; optional.
+        downstream: DOWNSTREAM, all downstream sets; where a file has none, the headline and far ones.
+        exclusive: EXCLUSIVE, whether cells measure time, so that they have the machine to themselves; optional.
+        cells: what is to be trained.
+    """
+
+    name: str
+    question: str
+    figures: tuple[str, ...]
+    headline: tuple[str, ...]
+    far: tuple[str, ...]
+    downstream: tuple[str, ...]
+    exclusive: bool
+    cells: Callable[[SuiteOptions], list[Cell]]
+
+
+def load(name: str) -> Suite:
+    """The suite of this name.
+
+    Raises:
+        UserError: there is none; suggests the nearest.
+    """
+    module = registry.load("suite", name)
+    headline, far = getattr(module, "HEADLINE", ()), getattr(module, "FAR", ())
+    return Suite(
+        name=name, question=module.QUESTION, figures=module.FIGURES, headline=headline, far=far,
+        downstream=getattr(module, "DOWNSTREAM", (*headline, *far)), exclusive=getattr(module, "EXCLUSIVE", False),
+        cells=module.cells,
+    )  # fmt: skip
 
 
 def pick(kind: str, scale: str, table: Mapping[str, T]) -> T:
@@ -47,3 +73,26 @@ def pick(kind: str, scale: str, table: Mapping[str, T]) -> T:
     if scale not in table:
         raise UserError(f"This suite has no scale {scale!r} for its {kind}.", f"It has: {', '.join(table)}.")
     return table[scale]
+
+
+def task(name: str, data: str, **options: Any) -> TaskSpec:
+    """One evaluation with its options."""
+    return TaskSpec(task=name, data=data, options=tuple(options.items()))
+
+
+def merge(cells: Iterable[Cell]) -> list[Cell]:
+    """The same cells asked for by several axes become one that carries all their labels."""
+    merged: dict[Cell, Cell] = {}
+    for cell in cells:
+        other = merged.setdefault(cell, cell)
+        if other is not cell:
+            merged[cell] = replace(other, axes=tuple(dict.fromkeys(other.axes + cell.axes)))
+    return list(merged.values())
+
+
+def fitting(model: str, size: int) -> int:
+    """The multiple of the model's patch size nearest to `size`: 14 px patches do not divide 64, 128 or 384."""
+    patch = int(model.rpartition("/")[2]) if "/" in model else 1
+    if model.startswith("R+"):
+        patch = 32  # the stem-only hybrid: its name is not its down-sampling
+    return max(patch, round(size / patch) * patch)

@@ -113,9 +113,3 @@ def stored_at(name: str, size: int) -> str:
     """The set's name with the size to store its images at, where they are larger: "pets" -> "pets:384px"."""
     side = getattr(registry.load("data set", name), "SIDE", None)
     return f"{name}:{size}px" if name == "imagenet" or (isinstance(side, int) and side >= 224) else name
-
-
-def fitting(model: str, size: int) -> int:
-    """The multiple of the model's patch size nearest to `size`: 14 px patches do not divide 384."""
-    patch = int(model.rpartition("/")[2]) if "/" in model else 1
-    return max(patch, round(size / patch) * patch)

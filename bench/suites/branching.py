@@ -9,15 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bench.core.spec import Cell, TaskSpec
-from bench.suites._contract import SuiteOptions, merge, pick
+from bench.core.spec import Cell
+from bench.suites._contract import SuiteOptions, merge, pick, task
 from bench.suites._grid import budgets
 from bench.suites._recipes import recipe_for
 
 QUESTION = "what do cool-down branches cost in accuracy, and how much training do they save?"
 FIGURES = ("branching",)
 HEADLINE = ("scripts",)
-FAR: tuple[str, ...] = ()
 
 WAYS: dict[str, dict[str, Any]] = {
     "branch": {},
@@ -32,7 +31,7 @@ class Scale:
 
     models: dict[str, tuple[int, ...]]
     recipe: dict[str, Any]
-    probe: tuple[tuple[str, Any], ...]
+    probe: dict[str, Any]
 
 
 SCALES = {
@@ -43,7 +42,7 @@ SCALES = {
             "R11x0.25-s2": budgets(12_000, 3)[1:],
         },
         recipe={"batch": 32, "shift": 1},
-        probe=(("shots", (10,)), ("draws", 3), ("test_limit", 500)),
+        probe={"shots": (10,), "draws": 3, "test_limit": 500},
     ),
     "gpu": Scale(
         models={
@@ -52,7 +51,7 @@ SCALES = {
             "R26x1-s2": budgets(1_000_000, 3)[1:],
         },
         recipe={"batch": 512, "lr": 1e-3, "warmup_images": 20_000},
-        probe=(("shots", (10,)), ("draws", 5)),
+        probe={"shots": (10,), "draws": 5},
     ),
 }
 
@@ -65,7 +64,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
         Cell(
             model=model, data=data, horizons=scale.models.get(model, usual), seed=seed,
             recipe=recipe_for(model, **scale.recipe, **change),
-            tasks=tuple(TaskSpec(task="fewshot", data=name, options=scale.probe) for name in HEADLINE),
+            tasks=tuple(task("fewshot", name, **scale.probe) for name in HEADLINE),
             axes=("compute", "branching") if way == "branch" else ("branching",),
         )
         for seed in range(options.seeds or 3)

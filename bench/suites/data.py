@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge, pick
-from bench.suites._grid import on_this_machine, pixel_cells, size_cells
-from bench.suites._scales import DATA_SCALES
+from bench.suites._grid import DATA_SCALES, on_this_machine, pixel_cells, size_cells
 
 QUESTION = "how many pre-training images does each family need?"
 FIGURES = ("data-size",)

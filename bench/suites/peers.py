@@ -7,9 +7,7 @@ from bench.suites._contract import SuiteOptions, pick
 
 QUESTION = "is training faster here than in the libraries that people use?"
 FIGURES = ("peers",)
-HEADLINE: tuple[str, ...] = ()
-FAR: tuple[str, ...] = ()
-ALONE = True  # one worker with all cores: a neighbour would be measured too
+EXCLUSIVE = True  # one worker with all cores: a neighbour would be measured too
 
 DATA, IMAGES = "fashion-mnist", 512
 MODELS = {  # model -> input size, batch
@@ -22,7 +20,7 @@ OTHERS = (224, 8)  # input size and batch of models that are asked for by name
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """One race per model, and per seed."""
-    table: dict[str, tuple[int, int]] = pick("models", options.scale, MODELS)  # type: ignore[assignment]
+    table = pick("models", options.scale, MODELS)
     wanted = {name: table.get(name, OTHERS) for name in options.models or table}
     return [
         Cell(

@@ -11,14 +11,12 @@ from bench.suites._contract import SuiteOptions
 
 QUESTION = "does the published 7,562-parameter ViT train as published?"
 FIGURES: tuple[str, ...] = ()
-HEADLINE: tuple[str, ...] = ()
-FAR: tuple[str, ...] = ()
 
 EPOCHS = 15
 RECIPE = Recipe(
     lr=5e-3, batch=128, betas=(0.9, 0.999), weight_decay=0.0, clip=0.0, warmup_images=0, cooldown=0.0, shift=0
 )
-SIZES = {"mnist": 2_500, "fashion-mnist": 10_000}  # what comes with packages; --data-root may hold more, see `size_of`
+SIZES = {"mnist": 2_500, "fashion-mnist": 10_000}  # what comes with packages
 
 
 def cells(options: SuiteOptions) -> list[Cell]:

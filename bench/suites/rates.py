@@ -10,13 +10,11 @@ from dataclasses import replace
 
 from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge, pick
+from bench.suites._grid import SCALES
 from bench.suites._recipes import recipe_for
-from bench.suites._scales import SCALES
 
 QUESTION = "which learning rate does each family train best with, by accuracy on the upstream set's test images?"
 FIGURES = ("learning-rates",)
-HEADLINE: tuple[str, ...] = ()
-FAR: tuple[str, ...] = ()
 
 RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
 IMAGES = {"cpu": 16_000, "gpu": 250_000}

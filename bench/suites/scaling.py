@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge, pick
-from bench.suites._grid import compute_cells, on_this_machine, pixel_cells, size_cells
-from bench.suites._scales import SCALES
+from bench.suites._grid import SCALES, compute_cells, on_this_machine, pixel_cells, size_cells
 
 QUESTION = "how do ViT, hybrids and ResNets scale with pre-training compute and with number of images?"
 FIGURES = ("frontier", "compute", "laws", "data-size", "learning-curves")

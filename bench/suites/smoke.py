@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.core.spec import Cell, TaskSpec
-from bench.suites._contract import SuiteOptions, merge
+from bench.core.spec import Cell
+from bench.suites._contract import SuiteOptions, merge, task
 from bench.suites._recipes import recipe_for
 
 QUESTION = "does the whole pipeline work here? (the numbers mean nothing)"
@@ -18,10 +18,7 @@ MODELS = ("ViT-pico/14", "R5+ViT-pico/14", "R8x0.125-s2")
 UPSTREAM = "fashion-mnist"
 HORIZONS = (0, 512, 1024)
 SIZES = (100, 1_000)
-TASKS = tuple(
-    TaskSpec(task="fewshot", data=data, options=(("shots", (1, 10)), ("draws", 2), ("test_limit", 500)))
-    for data in ("fashion-mnist", "digits")
-)
+TASKS = tuple(task("fewshot", data, shots=(1, 10), draws=2, test_limit=500) for data in ("fashion-mnist", "digits"))
 
 
 def cells(options: SuiteOptions) -> list[Cell]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from bench.core.spec import Cell, Recipe
-from bench.suites._contract import SuiteOptions, pick
+from bench.suites._contract import SuiteOptions, fitting, pick
 
 QUESTION = "how fast is each model, and how large a batch fits, at each input size?"
 FIGURES = ("throughput",)
-HEADLINE: tuple[str, ...] = ()
-FAR: tuple[str, ...] = ()
-ALONE = True  # one worker with all cores: a neighbour would be measured too
+EXCLUSIVE = True  # one worker with all cores: a neighbour would be measured too
 
 DATA = "noise"
 MODELS = {
@@ -26,13 +24,12 @@ def cells(options: SuiteOptions) -> list[Cell]:
     """Models × input sizes, in rounds (one per seed): each round visits every model at every size, so that the rounds
     of one model lie far apart in time and a slow spell of the machine shows as spread."""
     models = options.models or pick("models", options.scale, MODELS)
-    sizes = pick("input sizes", options.scale, SIZES)
-    recipe = Recipe(batch=pick("training batch", options.scale, TRAIN_BATCH))  # type: ignore[arg-type]
+    recipe = Recipe(batch=pick("training batch", options.scale, TRAIN_BATCH))
     return [
         Cell(
             model=model,
             data=DATA,
-            image_size=_fitting(model, size),
+            image_size=fitting(model, size),
             channels=3,
             recipe=recipe,
             seed=number,
@@ -40,14 +37,6 @@ def cells(options: SuiteOptions) -> list[Cell]:
             axes=("speed",),
         )
         for number in range(options.seeds or ROUNDS[options.scale])
-        for size in sizes  # type: ignore[attr-defined]
-        for model in models  # type: ignore[attr-defined]
+        for size in pick("input sizes", options.scale, SIZES)
+        for model in models
     ]
-
-
-def _fitting(model: str, size: int) -> int:
-    """The multiple of the model's patch size nearest to `size`: 14 px patches do not divide 64, 128, 384 or 512."""
-    patch = int(model.rpartition("/")[2]) if "/" in model else 1
-    if model.startswith("R+"):
-        patch = 32  # the stem-only hybrid: its name is not its down-sampling
-    return max(patch, round(size / patch) * patch)

@@ -12,16 +12,15 @@ from functools import partial
 from typing import Any
 
 from bench.core.spec import Cell, TaskSpec
-from bench.suites._contract import SuiteOptions, pick
+from bench.suites._contract import SuiteOptions, fitting, pick, task
 from bench.suites._paper import CROP
-from bench.suites._pretraining import Study, fitting, here, paper, pretrained_cells, small, stored_at
+from bench.suites._pretraining import Study, here, paper, pretrained_cells, small, stored_at
 
 QUESTION = "how well do pre-trained models transfer, and is fine-tuning better at a higher resolution?"
 FIGURES = ("pretraining-data",)  # one budget per model: nothing to draw against compute
 DOWNSTREAM = ("fashion-mnist", "photo-tiles:56px", "mnist")
 HIGHER = ("fashion-mnist", "photo-tiles:56px")  # also fine-tuned at a higher resolution
 HEADLINE = tuple(f"finetune:{name}" for name in DOWNSTREAM)
-FAR: tuple[str, ...] = ()
 
 PUBLIC = ("imagenet", "cifar10", "cifar100", "pets", "flowers102")  # Tables 2 and 5
 
@@ -67,9 +66,9 @@ def _paper(options: SuiteOptions) -> Study:
     """Table 4's settings by themselves, 384 px, three repeats; ImageNet also at 512 px with averaged weights."""
 
     def tasks(model: str) -> tuple[TaskSpec, ...]:
-        found = [_task("finetune", name, image_size=fitting(model, 384), **augmented) for name in stored]
+        found = [task("finetune", name, image_size=fitting(model, 384), **augmented) for name in stored]
         large = {"image_size": fitting(model, 512), "average": 0.9999}
-        return (*found, _task("finetune", "imagenet:512px", **augmented, **large))
+        return (*found, task("finetune", "imagenet:512px", **augmented, **large))
 
     augmented = {"flip": True, "crop": CROP, "repeats": 3}
     stored = tuple(stored_at(name, 384) for name in here(PUBLIC, options))
@@ -88,11 +87,7 @@ def _tasks(
     """Fine-tuning and both probes on every downstream set; the higher resolution where it is asked."""
     found = []
     for name in names:
-        found += [_task("finetune", name, **tuning), _task("fewshot", name, **probe), _task("linear", name, **linear)]
+        found += [task("finetune", name, **tuning), task("fewshot", name, **probe), task("linear", name, **linear)]
         if name in HIGHER:
-            found.append(_task("finetune", name, image_size=fitting(model, higher), **tuning))
+            found.append(task("finetune", name, image_size=fitting(model, higher), **tuning))
     return tuple(found)
-
-
-def _task(task: str, data: str, **options: Any) -> TaskSpec:
-    return TaskSpec(task=task, data=data, options=tuple(options.items()))

@@ -2,7 +2,7 @@
 
 At scale `cpu` a small VTAB: the same three groups from data that ships in packages or is drawn, by short fine-tuning
 with one sweep of rates for all tasks, and the same networks untrained. At scale `paper` the 19 tasks with the paper's
-one setting. Both lists are in bench/tasks/vtab.py. The score is the plain mean over tasks, so a missing data set
+one setting. Both lists are in bench/tasks/_vtab.py. The score is the plain mean over tasks, so a missing data set
 changes it: the plan says which are missing, and how to get them.
 """
 
@@ -12,15 +12,14 @@ from dataclasses import replace
 from typing import Any
 
 from bench.core.spec import Cell, TaskSpec
-from bench.suites._contract import SuiteOptions, pick
-from bench.suites._pretraining import Study, fitting, here, paper, pretrained_cells, small, stored_at
+from bench.suites._contract import SuiteOptions, fitting, pick, task
+from bench.suites._pretraining import Study, here, paper, pretrained_cells, small, stored_at
 from bench.tasks.vtab import SMALL, VTAB, task_names
 
 QUESTION = "how do pre-trained models adapt to natural, specialised and structured tasks from 1,000 examples?"
 FIGURES = ("groups", "compute")
 DOWNSTREAM = task_names(SMALL)
 HEADLINE = tuple(f"vtab:{name}{size}" for name in (*task_names(VTAB), *DOWNSTREAM) for size in ("", ":384px"))
-FAR: tuple[str, ...] = ()
 
 IN_TABLE_9 = {("jft-300m", "ViT-H/14"), ("jft-300m", "ViT-L/16"), ("imagenet-21k", "ViT-L/16")}
 
@@ -60,4 +59,4 @@ def _paper(options: SuiteOptions) -> Study:
 
 
 def _tasks(data: tuple[str, ...], **options: Any) -> tuple[TaskSpec, ...]:
-    return tuple(TaskSpec(task="vtab", data=name, options=tuple(options.items())) for name in data)
+    return tuple(task("vtab", name, **options) for name in data)

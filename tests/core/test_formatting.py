@@ -11,7 +11,8 @@ from bench.core import formatting as words
 
 @pytest.mark.parametrize(
     "value, text",
-    [(3.2e12, "3.2 TFLOPs"), (1e15, "1 PFLOPs"), (4.262e21, "4,260 EFLOPs"), (5e8, "500 MFLOPs"), (math.nan, "–")],
+    [(3.2e12, "3.2 TFLOPs"), (1e15, "1 PFLOPs"), (4.262e21, "4.26 ZFLOPs"), (4.1e20, "410 EFLOPs"), (5e8, "500 MFLOPs"),
+     (math.nan, "–")],
 )
 def test_flops(value: float, text: str) -> None:
     assert words.flops(value) == text
@@ -31,7 +32,10 @@ def test_points_and_intervals() -> None:
     assert words.interval(None, None) == "–"
 
 
-@pytest.mark.parametrize("seconds, text", [(45, "45 s"), (738, "12.3 min"), (18360, "5.1 h"), (4e5, "4.63 days")])
+@pytest.mark.parametrize("seconds, text", [
+    (3.21, "3.2 s"), (45.3, "45 s"), (119, "119 s"),
+    (738, "12.3 min"), (18360, "5.1 h"), (4e5, "4.63 days"), (1e12, "31,700 years"),
+])  # fmt: skip
 def test_duration(seconds: float, text: str) -> None:
     assert words.duration(seconds) == text
 
@@ -39,3 +43,15 @@ def test_duration(seconds: float, text: str) -> None:
 def test_join_and_plural() -> None:
     assert words.join(["a", "b", "c"]) == "a, b and c" and words.join([]) == ""
     assert words.plural(1, "seed") == "1 seed" and words.plural(2, "seed") == "2 seeds"
+
+
+def test_equal_reasons_are_given_once_with_the_number_of_cells() -> None:
+    reasons = [*((f"cell-{number}", "No such folder.") for number in range(4)), ("other", "Too large.")]
+    assert words.by_reason(reasons) == ["4 cells (cell-0, cell-1, …): No such folder.", "other: Too large."]
+
+
+@pytest.mark.parametrize("text, shown", [
+    ("a\tb\nc – ü", "a\tb\nc – ü"), ("\x1b[31mred\x9b\x07", "\\x1b[31mred\\x9b\\x07"), ("a\rb", "a\\rb"),
+])  # fmt: skip
+def test_what_a_terminal_would_obey_is_written_out(text: str, shown: str) -> None:
+    assert words.printable(text) == shown

@@ -9,12 +9,8 @@ import sys
 
 import pytest
 
-from bench.core.registry import revisions_of
-from bench.core.spec import cell_id, to_json
-from bench.run import cells_of
-from bench.store import records
-from bench.store.study import Study
-from bench.suites._contract import SuiteOptions
+from tests.plan.finished import finish
+from tests.plan.making import cells_of
 
 LOOK = """
 import runpy, sys
@@ -31,16 +27,7 @@ NEVER = {"torch", "scipy", "pandas", "sklearn", "matplotlib"}
 def finished(tmp_path_factory):
     """A store in which every cell of the smoke suite is done; one diverged, with a reason that needs escaping."""
     store = tmp_path_factory.mktemp("results") / "smoke"
-    study = Study(store)
-    study.create()
-    for number, cell in enumerate(cells_of("smoke", SuiteOptions())):
-        directory, revisions = study.cell(cell), revisions_of(cell)
-        directory.prepare(cell)
-        body = {"suite": "smoke", "cell_id": cell_id(cell, revisions), "directory": directory.path.name, "env": {},
-                "cell": to_json(cell), "revisions": revisions, "cost": {}, "attempts": [], "horizons": [],
-                "status": "complete" if number else "diverged", "reason": None if number else 'the "loss"'}  # fmt: skip
-        records.write_record(directory.record, body)
-    return store
+    return finish(store, cells_of("smoke"), reasons=('the "loss"',)).path
 
 
 def look(verb, *words, project):

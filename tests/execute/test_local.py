@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import errno
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
 
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_OK, Interrupted, UserError
 from bench.core.spec import Cell
 from bench.execute import local, worker
-from bench.plan import console
-from bench.plan.plan import Plan, PlannedCell
 from bench.store import lease
 from bench.store.study import CellDirectory, Study, state_of
 from tests.conftest import PROJECT
+from tests.plan.making import plan_of
 
 HOPELESS = [Cell(model="ViT-pico/14", data="glyphs", image_size=14, horizons=(0, 64), seed=seed) for seed in (0, 1)]
-
-
-def plan_of(cells, store, *, seconds=1.0):
-    planned = tuple(
-        PlannedCell(cell=cell, name=cell.readable_name, state="missing", fraction=0.0, images=64, seconds=seconds)
-        for cell in cells
-    )
-    return Plan(suite="test", scale="cpu", store=store, cells=planned, device="cpu", workers=1, threads=1, ranks=1,
-                rates={}, sizes={})  # fmt: skip
 
 
 def work(store, *, since, cells=HOPELESS, stop=lambda: False):
@@ -57,29 +44,6 @@ def test_another_worker_of_the_run_leaves_it_alone_and_the_next_run_tries_again(
     assert work(tmp_path, since="9999") == EXIT_FAILED  # a later run: the user may have mended it
     assert [len(study.cell(cell).attempts()) for cell in HOPELESS] == [2, 2]
     assert [attempt.outcome for attempt in study.cell(HOPELESS[0]).attempt_log()] == ["failed", "failed"]
-
-
-def test_failed_cells_are_counted_once_and_are_not_waited_for(tmp_path, monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
-    plan = plan_of(HOPELESS, tmp_path, seconds=1e9)
-    shown = console.Progress(plan, Console(file=io.StringIO(), width=200))
-    clock[0] = 1.0
-    reason = "No such folder.\n  Create it."
-    for number in (0, 1):
-        for cell in plan.cells:
-            shown.event(number, {"event": "failed", "cell": cell.name, "reason": reason})
-    said = shown.console.file.getvalue()
-    assert said.count("No such folder.") == 1 and "0 of 2 cells, 2 failed" in said and "3 failed" not in said
-    assert shown.left() == 0.0 and "years left" not in said.splitlines()[-1]
-
-
-def test_equal_reasons_are_said_once_with_the_number_of_cells():
-    failures = [local.Failure(f"cell-{number}", "No such folder.\n  Create it.") for number in range(4)]
-    lines = console.by_reason([*failures, local.Failure("other", "Too large.")])
-    assert lines == ["4 cells (cell-0, cell-1, …): No such folder.\n  Create it.", "other: Too large."]
-    notes = tuple(replace(cell, note="same") for cell in plan_of(HOPELESS, "").cells)
-    assert sum("same" in line for line in console.plan_summary(replace(plan_of(HOPELESS, ""), cells=notes))) == 1
 
 
 @pytest.mark.parametrize("error, raised", [

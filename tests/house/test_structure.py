@@ -142,12 +142,13 @@ def test_help_has_examples_and_needs_no_torch(verb):
 def test_listing_suites_and_their_cells_needs_no_torch():
     code = f"""{BLOCK_TORCH}
 from bench.core import registry
-from bench.run import cells_of
 from bench.core.registry import directory_name
-
-from bench.suites._contract import SuiteOptions
+from bench.plan.expand import expand
+from bench.plan.options import StudyOptions
+from bench.plan.sizes import DataSizes
+from bench.suites._contract import load
 for name in registry.names("suite"):
-    for cell in cells_of(name, SuiteOptions()):
+    for cell in expand(load(name), StudyOptions(scale="cpu"), DataSizes()).cells:
         directory_name(cell)
 assert "torch" not in sys.modules
 """

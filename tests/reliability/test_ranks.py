@@ -19,23 +19,19 @@ from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from bench.core.record import MicroBatch
 from bench.core.spec import Cell, to_json
 from bench.execute import local, torchrun
-from bench.plan.plan import Plan, PlannedCell
 from bench.store.records import read_record
 from bench.store.study import CellDirectory, Study
 from bench.suites._recipes import recipe_for
 from bench.train.ranks import EXIT_RETRY
 from tests.conftest import PROJECT
+from tests.plan.making import plan_of
 
 RECIPE = replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16)
 CELL = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 3200), seed=1, recipe=RECIPE)
 
 def train(store: Path, *, ranks: int, at: int | None = None, act: Callable[[], None] = lambda: None) -> list[str]:
     """Run the cell as `bench.run --ranks` does; `act` once, when it has done `at` steps. Returns its failures."""
-    planned = PlannedCell(cell=CELL, name=CELL.readable_name, state="missing", fraction=0.0, images=3200)
-    plan = Plan(
-        suite="test", scale="cpu", store=store, cells=(planned,), device="cpu", workers=1, threads=1, ranks=ranks,
-        rates={}, sizes={},
-    )  # fmt: skip
+    plan = plan_of([CELL], store, ranks=ranks)
     left = [act]
 
     def on_event(_: int, event: dict) -> None:

@@ -10,7 +10,8 @@ from baselines import published
 from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Cell
-from bench.plan import estimate
+from bench.plan.preflight import check_data
+from bench.plan.sizes import DataSizes, evaluation_images
 from bench.suites import transfer, vtab
 from bench.suites._contract import SCALES, SuiteOptions
 from bench.tasks.vtab import VTAB, task_names
@@ -78,11 +79,12 @@ def test_what_is_not_here_is_left_out_but_costed_at_scale_paper(tmp_path: Path) 
     assert judged("cpu") <= set(transfer.DOWNSTREAM) and "fashion-mnist" in judged("cpu")
     assert "pets:384px" in judged("paper")
     some = [cell for cell in cells(transfer, "paper") if cell.model == "ViT-B/32"][:1]
-    sizes = estimate.data_sizes(some, root=tmp_path, absent_too=True)
+    sizes = DataSizes(root=tmp_path, published=True)
+    check_data(some, sizes)
     assert (sizes["pets:384px"].train, sizes["imagenet:384px"].classes) == (3_680, 1_000)
-    assert estimate.evaluation_images(some[0], sizes) > 3 * 10_000 * 512, "fine-tuning is costed"
+    assert evaluation_images(some[0], sizes) > 3 * 10_000 * 512, "fine-tuning is costed"
     with pytest.raises(UserError, match="not on this machine"):
-        estimate.data_sizes(some, root=tmp_path)
+        check_data(some, DataSizes(root=tmp_path))
 
 
 @pytest.mark.parametrize("suite", [transfer, vtab])

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from bench.core.errors import UserError
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data.image_set import ImageSet
 from bench.execute.jobs import train
 from bench.execute.jobs._contract import JobContext
-from bench.plan import estimate
-from bench.plan.estimate import DataSize
+from bench.plan.preflight import check_data
+from bench.plan.sizes import DataSize, DataSizes
 from bench.store.study import CellDirectory
 from bench.tasks import knn, linear
 from bench.tasks._contract import TaskContext, Unsuited
@@ -69,17 +70,17 @@ def test_scores_that_cannot_be_had_leave_a_trained_model_the_others(tmp_path) ->
 )
 def test_what_numbers_tell_is_said_in_the_plan(monkeypatch, task: str, options: tuple, answer: str) -> None:
     cell = replace(CELL, tasks=(FEWSHOT, TaskSpec(task=task, data="digits", options=options)))
-    monkeypatch.setattr(estimate, "_known_size", lambda *_, **__: DataSize(train=900, test=90, classes=10))
-    with pytest.raises(estimate.UserError, match=answer):
-        estimate.data_sizes([cell], root=None)
-    assert estimate.data_sizes([replace(cell, tasks=(FEWSHOT,))], root=None)
+    monkeypatch.setattr(DataSizes, "_known", lambda *_: DataSize(train=900, test=90, classes=10))
+    with pytest.raises(UserError, match=answer):
+        check_data([cell], DataSizes())
+    check_data([replace(cell, tasks=(FEWSHOT,))], DataSizes())
 
 
 def test_a_set_of_one_class_judges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     size = {"mnist": DataSize(train=900, test=90, classes=10), "digits": DataSize(train=900, test=90, classes=1)}
-    monkeypatch.setattr(estimate, "_known_size", lambda name, *_, **__: size[name])
-    with pytest.raises(estimate.UserError, match="digits has images of one class only"):
-        estimate.data_sizes([replace(CELL, tasks=(FEWSHOT,))], root=None)
+    monkeypatch.setattr(DataSizes, "_known", lambda _, name: size[name])
+    with pytest.raises(UserError, match="digits has images of one class only"):
+        check_data([replace(CELL, tasks=(FEWSHOT,))], DataSizes())
 
 
 @pytest.mark.parametrize("task", [linear, knn], ids=["linear", "knn"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.core import registry
+from bench.core import fingerprint, registry
 from bench.core.record import Cost, DataFacts, Execution, ModelFacts, Operations, Seconds
 from bench.core.spec import Cell
 from bench.cost import memory, units
@@ -67,6 +67,7 @@ class JobContext:
 
 def model_facts(name: str, cost: ModelCost) -> ModelFacts:
     """The record's `model`."""
+    code = fingerprint.of_model(name)
     return ModelFacts(
         name=name,
         family=registry.family_of(name).FAMILY,
@@ -75,6 +76,7 @@ def model_facts(name: str, cost: ModelCost) -> ModelFacts:
         num_features=cost.num_features,
         forward_macs=Operations(**cost.forward_macs),
         train_flops_per_image=Operations(**cost.train_flops_per_image),
+        fingerprint=None if code is None else code.digest,
     )
 
 

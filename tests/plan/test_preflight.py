@@ -1,4 +1,4 @@
-"""A plan refuses what could never run, before anything is measured, and says what would."""
+"""What could never run is refused before anything is measured, with what would."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import pytest
 from PIL import Image
 
 from bench import run
+from bench.core import environment
 from bench.core.errors import EXIT_USAGE, UserError
 from bench.core.spec import Cell
-from bench.plan import estimate
-from bench.plan import plan as planner
-from bench.suites._contract import SuiteOptions
+from bench.plan import estimate, preflight
+from bench.plan.options import StudyOptions
+from bench.plan.sizes import DataSizes
+from tests.data import writers
 
 
 @pytest.fixture
@@ -26,24 +28,26 @@ def wide(tmp_path):
     return tmp_path
 
 
-def look(cell, root):
-    """What the plan does before it calibrates."""
-    sizes = estimate.data_sizes([cell], root=root)
-    estimate.check_images([cell], sizes)
-    return sizes
+def check(cell, root=None):
+    preflight.check_data([cell], DataSizes(root=root))
 
 
 def test_images_of_another_shape_are_refused_with_the_name_that_works(wide):
     asked = Cell(model="ViT-pico/14", data="folder:big", horizons=(0, 64))
     with pytest.raises(UserError) as refusal:
-        look(asked, wide)
+        check(asked, wide)
     assert "48x64 images with 3 channel(s)" in refusal.value.what
     right = refusal.value.fix.removeprefix("Write ").rstrip(".")
     assert right == "folder:big:28px:grey"
-    fits = Cell(model="ViT-pico/14", data=right, horizons=(0, 64))
-    assert look(fits, wide)[right].shape == (28, 28, 1)
+    check(Cell(model="ViT-pico/14", data=right, horizons=(0, 64)), wide)
     with pytest.raises(UserError, match="this size only"):
-        look(Cell(model="ViT-pico/14", data="glyphs", image_size=32), None)
+        check(Cell(model="ViT-pico/14", data="fashion-mnist", image_size=32))
+
+
+def test_a_set_of_one_class_is_refused(tmp_path):
+    writers.as_npz(tmp_path / "one", writers.make(200, classes=1, side=28))
+    with pytest.raises(UserError, match=r"folder:one has images of one class only.*\n.*two classes"):
+        check(Cell(model="ViT-pico/14", data="folder:one", horizons=(64,)), tmp_path)
 
 
 def test_a_study_of_data_that_are_nowhere_is_costed_and_not_begun(tmp_path, capsys):
@@ -54,25 +58,23 @@ def test_a_study_of_data_that_are_nowhere_is_costed_and_not_begun(tmp_path, caps
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.parametrize("suite", ["smoke", "scaling", "data"])
-def test_raw_pixels_are_read_never_trained(suite):
-    both = run.cells_of(suite, SuiteOptions(models=("pixels", "R8x0.125-s2")))
-    pixels = [cell for cell in both if cell.model == "pixels"]
-    assert [cell.horizons for cell in pixels] == [(0,)]
-    assert pixels == [cell for cell in run.cells_of(suite, SuiteOptions()) if cell.model == "pixels"]
-    assert {cell.model for cell in both} == {"pixels", "R8x0.125-s2"}
-
-
-def test_a_suite_that_reads_no_pixels_refuses_them():
-    with pytest.raises(UserError, match="nothing to train"):
-        run.cells_of("transfer", SuiteOptions(models=("pixels",)))
-
-
-@pytest.mark.parametrize("where", ["/proc/results", "file/below"])
+@pytest.mark.parametrize("where", ["/proc/results", "file/below", "x" * 300, "x/" * 2100])
 def test_a_bad_results_folder_is_refused_before_anything_is_looked_at(where, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("mine")
-    monkeypatch.setattr(planner, "make", None)  # would be called next
+    monkeypatch.setattr(estimate, "calibrate", None)
+    monkeypatch.setattr(DataSizes, "_opened", None)
     assert run.main(["--suite", "smoke", "--results", where, "--device", "cpu"]) == EXIT_USAGE
     assert "--results" in (said := capsys.readouterr().err) or where in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+@pytest.mark.parametrize("cores, wanted, exclusive, ranks, expected", [
+    (8, None, False, 1, (4, 2)), (8, None, True, 1, (1, 8)), (8, 2, False, 1, (2, 4)), (8, None, False, 4, (2, 1)),
+    (1, None, False, 1, (1, 1)), (2, 9, False, 1, (4, 1)),
+])  # fmt: skip
+def test_workers_share_the_cores(monkeypatch, cores, wanted, exclusive, ranks, expected):
+    monkeypatch.setattr(environment, "cores", lambda: cores)
+    cells = [Cell(model="ViT-pico/14", data="digits", horizons=(64,), seed=seed) for seed in range(4)]
+    options = StudyOptions(workers=wanted, ranks=ranks)
+    assert preflight.processes(options, cells, device="cpu", exclusive=exclusive) == expected

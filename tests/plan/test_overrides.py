@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 
 import pytest
 
 from baselines import published
+from bench import run
 from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, Recipe
 from bench.plan import overrides
-from bench.plan.overrides import Overrides, duration
-from bench.run import cells_of
+from bench.plan.overrides import Overrides, length
+from bench.plan.sizes import DataSizes
 from bench.suites import _paper
 from bench.suites._contract import SuiteOptions
 from bench.train import schedule
+from tests.plan.making import cells_of
 from vit import config
 
 CELL = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=1000, horizons=(0, 640, 12_800),
@@ -32,7 +33,7 @@ def parsed(*words: str) -> Overrides:
 
 
 def changed(*words: str, cell: Cell = CELL) -> list[Cell]:
-    return parsed(*words).apply([cell])
+    return parsed(*words).apply([cell], DataSizes())
 
 
 @pytest.mark.parametrize("field", sorted(config.CHOICES))
@@ -49,14 +50,14 @@ def test_every_word_of_a_model_option_stays_that_word(field: str) -> None:
      ("0.5epochs", 500), ("5%", 640)],
 )  # fmt: skip
 def test_lengths_in_any_unit(text, images):
-    assert duration(text, CELL) == images
+    assert length(text, CELL, DataSizes()) == images
 
 
 def test_an_epoch_of_a_whole_data_set_is_as_long_as_the_set():
     whole = Cell(model="ViT-pico/14", data="digits", horizons=(100,))
     from bench.data.load import load
 
-    assert duration("3epochs", whole) == 3 * len(load("digits", "train"))
+    assert length("3epochs", whole, DataSizes()) == 3 * len(load("digits", "train"))
 
 
 @pytest.mark.parametrize("words, message", [
@@ -87,7 +88,7 @@ def test_yes_and_no_are_understood_for_options_of_a_model():
 def test_nothing_asked_nothing_changed():
     for suite in registry.names("suite"):
         plain = registry.load("suite", suite).cells(SuiteOptions())
-        assert [directory_name(c) for c in parsed().apply(plain)] == [directory_name(c) for c in plain]
+        assert [directory_name(c) for c in parsed().apply(plain, DataSizes())] == [directory_name(c) for c in plain]
 
 
 def test_horizons_replace_the_budgets_and_keep_the_untrained_network():
@@ -111,7 +112,7 @@ def test_sweeps_are_combined_and_each_is_a_cell_of_its_own():
 
 
 def test_raw_pixels_have_no_recipe_to_change():
-    cells = cells_of("smoke", SuiteOptions(), changes=parsed("--set", "lr=1", "--horizons", "64"))
+    cells = cells_of("smoke", overrides=parsed("--set", "lr=1", "--horizons", "64"))
     assert {c.recipe.lr for c in cells if c.model == "pixels"} == {Recipe().lr}
     assert {c.horizons for c in cells} == {(0,), (0, 64)}
 
@@ -168,16 +169,14 @@ def test_a_row_scaled_down_follows_the_stated_rules():
     assert (trained.recipe.clip, trained.recipe.loss, trained.model_options) == (1.0, "sigmoid", ())
 
 
-def test_the_plan_shows_a_sweep_and_help_lists_what_can_be_asked(bench):
-    done = bench("plan", "--suite", "smoke", "--models", "ViT-pico/14", "--sweep", "lr=1e-3,2e-3", "--horizons",
-                 "64,2steps", "--json", check=True)  # fmt: skip
-    cells = [c["cell"] for c in json.loads(done.stdout)["cells"] if c["cell"]["model"] != "pixels"]
-    assert {c["recipe"]["lr"] for c in cells} == {1e-3, 2e-3}
-    assert {tuple(c["horizons"]) for c in cells} == {(0, 64, 128)}
-    text = " ".join(bench("run", "--help", check=True).stdout.split())
+def test_a_sweep_and_horizons_reach_the_grid_and_help_lists_what_can_be_asked(capsys):
+    changes = parsed("--sweep", "lr=1e-3,2e-3", "--horizons", "64,2steps")
+    cells = [cell for cell in cells_of("smoke", models=("ViT-pico/14",), overrides=changes) if cell.model != "pixels"]
+    assert {cell.recipe.lr for cell in cells} == {1e-3, 2e-3} and {cell.horizons for cell in cells} == {(0, 64, 128)}
+    with pytest.raises(SystemExit):
+        run.main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
     assert "paper:ViT-H/14:imagenet" in text and "cooldown_shape (1-sqrt, linear, cosine)" in text
-    wrong = bench("run", "--suite", "smoke", "--recipe", "paper:ViT-Q/16:imagenet")
-    assert wrong.returncode == 2 and "Did you mean" in wrong.stderr and "Traceback" not in wrong.stderr
 
 
 @pytest.mark.parametrize("words, said", [
@@ -192,12 +191,12 @@ def test_what_is_no_value_is_refused(words, said):
 
 def test_a_recipe_with_dropout_says_which_models_take_it():
     with pytest.raises(UserError, match="no dropout") as refusal:
-        cells_of("smoke", SuiteOptions(), changes=parsed("--recipe", "paper:ViT-B/16:imagenet"))
+        cells_of("smoke", overrides=parsed("--recipe", "paper:ViT-B/16:imagenet"))
     assert "--models" in refusal.value.fix
     other = refusal.value.fix.rpartition(" ")[2].rstrip(".")
-    assert cells_of("smoke", SuiteOptions(), changes=parsed("--recipe", other))
-    hybrids = SuiteOptions(models=("R5+ViT-pico/14", "ViT-pico/14"))
-    assert cells_of("smoke", hybrids, changes=parsed("--recipe", "paper:ViT-B/16:imagenet"))
+    assert cells_of("smoke", overrides=parsed("--recipe", other))
+    hybrids = ("R5+ViT-pico/14", "ViT-pico/14")
+    assert cells_of("smoke", models=hybrids, overrides=parsed("--recipe", "paper:ViT-B/16:imagenet"))
 
 
 @pytest.mark.parametrize("options", [{"heads": 0}, {"width": 0}, {"depth": -1}, {"mlp_width": 1.5}, {"head_dim": 0}])

@@ -1,0 +1,163 @@
+"""Fingerprints of code: whether the network that a name builds is still the one that results were made with.
+
+A fingerprint covers the Python source of a model family's file and of everything that it imports, as far as that is
+neither an installed package nor the harness (`bench`). What changes no behaviour changes no fingerprint: comments,
+docstrings, layout, annotations of functions, moving a definition to another file. It is not part of a cell's id.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+
+from bench.core import registry
+
+DIGITS = 16  # hex, of a digest
+HARNESS, SUBJECT = "bench", "vit"
+STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
+INSTALLED = frozenset(("site-packages", "dist-packages"))  # folders
+DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+IGNORED = ("returns", "annotation", "type_comment", "type_params", "kind", "ctx")  # fields of syntax trees
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fingerprint:
+    """A digest of code.
+
+    Attributes:
+        digest: of all definitions, wherever they lie. modules: name of a module -> digest of its own.
+    """
+
+    digest: str
+    modules: Mapping[str, str] = field(default_factory=dict)
+
+    def differing(self, other: Fingerprint) -> list[str]:
+        """Modules that are not the same in both."""
+        return sorted({name for name, _ in self.modules.items() ^ other.modules.items()})
+
+
+def of_model(name: str) -> Fingerprint | None:
+    """Fingerprint of the family that builds a model; None where its source cannot be read. Imports no torch.
+
+    Raises:
+        UserError: nobody builds it.
+    """
+    return of_module(registry.family_of(name))
+
+
+@cache
+def of_module(module: ModuleType) -> Fingerprint | None:
+    """Fingerprint of a module and of what it imports: some milliseconds for each, once in a process."""
+    root = module.__name__
+    waiting = {root: Path(module.__file__ or "")}
+    found: dict[str, _Source] = {}
+    while waiting:
+        name, path = waiting.popitem()
+        try:
+            found[name] = _read(name, path, root.partition(".")[0])
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            return None
+        waiting |= {name: path for name, path in found[name].imports.items() if name not in found}
+    definitions = [text for source in found.values() for text in source.definitions]
+    modules = {name: _digest(source.definitions) for name, source in found.items()}
+    return Fingerprint(digest=_digest(definitions), modules=modules)
+
+
+def path_of(module: str) -> Path | None:
+    """The file of a module, found without importing it; None where it has none."""
+    if (loaded := sys.modules.get(module)) is not None:
+        return Path(loaded.__file__) if loaded.__file__ else None
+    parts = module.split(".")
+    found, where = None, None
+    for count in range(1, len(parts) + 1):
+        try:
+            found = PathFinder.find_spec(".".join(parts[:count]), where)
+        except (ImportError, ValueError):
+            return None
+        where = found.submodule_search_locations if found else None
+        if where is None and count < len(parts):
+            return None
+    return Path(found.origin) if found and found.origin else None
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What one file contributes: a text for each of its definitions, and the modules it imports that count too."""
+
+    definitions: tuple[str, ...]
+    imports: Mapping[str, Path]
+
+
+@cache
+def _read(name: str, path: Path, package: str) -> _Source:
+    tree = ast.parse(path.read_bytes())
+    parents = (name if path.name == "__init__.py" else name.rpartition(".")[0]).split(".")
+    imports: dict[str, Path] = {}
+    for node in _run(tree):
+        if isinstance(node, ast.ImportFrom):
+            base = [*parents[: len(parents) - node.level + 1]] if node.level else []
+            node.module = ".".join([*base, *([node.module] if node.module else [])])
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            if any(_counts(module, package) for module in names):
+                node.module = None  # where in the project it lies makes no difference
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for parts in (module.split(".") for module in names):  # a module's parents are run before it
+            for module in (".".join(parts[:count]) for count in range(1, len(parts) + 1)):
+                if (found := _counts(module, package)) is not None:
+                    imports[module] = found
+    return _Source(definitions=tuple(map(_text, _body(tree))), imports=imports)
+
+
+@cache
+def _counts(module: str, package: str) -> Path | None:
+    """The file of a module that counts: of the family's own package or the subject's, or else not installed."""
+    top = module.partition(".")[0]
+    path = None if top == HARNESS else path_of(module)
+    if path is None or path.suffix != ".py":
+        return None
+    installed = path.is_relative_to(STANDARD_LIBRARY) or INSTALLED & set(path.parts)
+    return None if installed and top not in (package, SUBJECT) else path
+
+
+def _run(node: ast.AST) -> Iterator[ast.AST]:
+    """Every node below one, but for what only type checkers look at: that is taken out of the tree."""
+    for block in (getattr(node, name, None) for name in ("body", "orelse")):
+        if isinstance(block, list):
+            block[:] = [n for n in block if not (isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test))]
+    for child in ast.iter_child_nodes(node):
+        yield child
+        yield from _run(child)
+
+
+def _body(node: ast.AST) -> list[ast.AST]:
+    """The statements of a definition, without its docstring."""
+    body: list[ast.AST] = node.body  # type: ignore[attr-defined]
+    match body:
+        case [ast.Expr(value=ast.Constant(value=str())), *rest]:
+            return rest
+    return body
+
+
+def _text(value: object) -> str:
+    """A syntax tree as text that is the same for every version of Python."""
+    if isinstance(value, ast.AST):
+        fields = {name: item for name, item in ast.iter_fields(value) if name not in IGNORED and item not in (None, [])}
+        if isinstance(value, DEFINITIONS):
+            fields["body"] = _body(value)
+        return f"{type(value).__name__}({','.join(f'{name}={_text(item)}' for name, item in sorted(fields.items()))})"
+    return f"[{','.join(map(_text, value))}]" if isinstance(value, list) else repr(value)
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()[:DIGITS]

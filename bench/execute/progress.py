@@ -1,0 +1,132 @@
+"""Live progress of a run: a table that is redrawn on a terminal, plain lines in a log, and the time that is left."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from bench.core.console import add_row, make_table, write
+from bench.core.formatting import duration
+from bench.plan.plan import Plan
+
+LOG_EVERY = 15.0  # seconds between plain lines
+BAR = 20  # characters
+TRUSTED = 0.02  # of the work done, from which on the run's own speed says what is left, and not the plan's
+
+
+class LiveProgress:
+    """Progress of a run. Use as a context manager; pass it the workers' events, and call `refresh` often."""
+
+    def __init__(self, plan: Plan, console: Console) -> None:
+        self.plan, self.console = plan, console
+        self.cells = {cell.name: cell for cell in plan.todo}
+        self.expected = {cell.name: cell.seconds or 1.0 for cell in plan.todo}  # seconds
+        self.fraction = {cell.name: cell.fraction for cell in plan.todo}  # done, of the expected time
+        self.at_start = dict(self.fraction)
+        self.running: dict[int, dict[str, Any]] = {}  # worker -> its cell's latest event
+        self.finished: list[str] = []
+        self.failed: dict[str, str] = {}
+        self.started = self.last_line = time.monotonic()
+        self.live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> LiveProgress:
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live:
+            self.live.stop()
+
+    def event(self, worker: int, event: dict[str, Any]) -> None:
+        """Take in one event of a worker."""
+        name, kind = event.get("cell", ""), event["event"]
+        if kind == "notice":
+            self._line(event["message"])
+            return
+        if kind in ("start", "progress"):
+            self.running.setdefault(worker, {}).update(event, since=time.monotonic())
+            self._update()
+            return
+        self.running.pop(worker, None)
+        if kind == "done":
+            self.fraction[name] = 1.0
+            self.finished.append(name)
+            self.failed.pop(name, None)  # another worker could
+            if event["status"] != "complete":
+                self._line(f"{event['status']}: {name}: {event['reason']}")
+        elif kind == "failed":
+            if event["reason"] not in self.failed.values():  # the end of the run says what to do about it
+                self._line(f"failed: {name}: {event['reason'].splitlines()[0]}")
+            self.failed[name] = event["reason"]
+        if not self.live:
+            self._line(self._summary())
+
+    def refresh(self) -> None:
+        """Bring the display up to this moment."""
+        self._update()
+        if self.live:
+            self.live.update(self._render())
+        elif time.monotonic() - self.last_line > LOG_EVERY:
+            self._line("; ".join([self._summary(), *map(self._describe, self.running.values())]))
+
+    def seconds_left(self) -> float:
+        """Seconds left: the plan's, corrected by how fast the run has been so far. Failed cells are not waited for."""
+        total, done = self._seconds(dict.fromkeys(self.expected, 1.0)), self._seconds(self.fraction)
+        gained = done - self._seconds(self.at_start)
+        elapsed = time.monotonic() - self.started
+        if gained < TRUSTED * total or not total:
+            return max(0.0, self.plan.seconds * total / sum(self.expected.values()) - elapsed)
+        return (total - done) * elapsed / gained
+
+    def _update(self) -> None:
+        for running in self.running.values():
+            if "done" in running:
+                self.fraction[running["cell"]] = self._fraction_of(running)
+
+    def _fraction_of(self, running: dict[str, Any]) -> float:
+        """How much of a running cell is done, in expected time: its training, and the horizons it has read. The one
+        that is being read counts by the time it has taken, as far as was expected."""
+        cell = self.cells[running["cell"]]
+        trained = running.get("done", 0) / running["total"] if running.get("total") else 0.0
+        if not cell.evaluate_share:
+            return min(0.99, trained)
+        horizons = len(cell.cell.horizons)
+        read = running.get("horizons", 0)
+        if running.get("phase") == "evaluating":
+            expected = cell.evaluate_share * self.expected[cell.name] / horizons
+            read += min(0.95, (time.monotonic() - running["since"]) / expected) if expected else 0.0
+        return min(0.99, (1 - cell.evaluate_share) * trained + cell.evaluate_share * min(1.0, read / horizons))
+
+    def _seconds(self, fraction: dict[str, float]) -> float:
+        """Expected seconds of these parts of the cells that have not failed."""
+        return sum(self.expected[name] * fraction[name] for name in self.expected if name not in self.failed)
+
+    def _line(self, text: str) -> None:
+        self.last_line = time.monotonic()
+        write(self.console, text)
+
+    def _summary(self) -> str:
+        done = self._seconds(self.fraction) / max(1e-9, sum(self.expected.values()))
+        elapsed, left = duration(time.monotonic() - self.started), duration(self.seconds_left())
+        cells = f"{len(self.finished)} of {len(self.expected)} cells"
+        cells += f", {len(self.failed)} failed" if self.failed else ""
+        return f"[{elapsed}] {done:.0%} done, {cells}, about {left} left"
+
+    def _render(self) -> Group:
+        table = make_table("worker", "model", "upstream", "seed", "progress", "phase", "loss")
+        for worker, running in sorted(self.running.items()):
+            done = self.fraction[running["cell"]]
+            bar = "━" * round(BAR * done) + "─" * (BAR - round(BAR * done))
+            loss = f"{running['loss']:.3f}" if running.get("loss") is not None else ""
+            what = (running["model"], running["data"], str(running["seed"]))
+            add_row(table, str(worker), *what, f"{bar} {done:4.0%}", running.get("phase", "starting"), loss)
+        return Group(table, Text(self._summary()))
+
+    def _describe(self, running: dict[str, Any]) -> str:
+        done, phase = self.fraction[running["cell"]], running.get("phase", "starting")
+        return f"{running.get('model')} on {running.get('data')} seed {running.get('seed')} {done:.0%} ({phase})"

@@ -1,0 +1,75 @@
+"""Results of models whose code has changed since they were made: found in planning, never taken for done in silence."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.core import fingerprint
+from bench.core.errors import UserError
+from bench.core.fingerprint import Fingerprint
+from bench.core.formatting import join
+from bench.core.spec import Cell
+from bench.core.subprocesses import PROJECT
+from bench.store.study import CellDirectory, State
+
+WITH_RESULTS = ("done", "partial", "failed")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A cell whose results, or checkpoints, are of other code than its model has now."""
+
+    model: str
+    directory: CellDirectory
+    then: Fingerprint
+    now: Fingerprint
+
+
+def changes(cells: Sequence[Cell], directories: Sequence[CellDirectory], states: Sequence[State]) -> tuple[Change, ...]:
+    """The cells with results of other code. Results that do not say what code they are of are taken as they are."""
+    found = []
+    for cell, directory, state in zip(cells, directories, states, strict=True):
+        if state.name not in WITH_RESULTS or (then := directory.code()) is None:
+            continue
+        now = fingerprint.of_model(cell.model)
+        if now is not None and now.digest != then.digest:
+            found.append(Change(cell.model, directory, then, now))
+    return tuple(found)
+
+
+def refusal(changed: Sequence[Change]) -> UserError:
+    """The error for results of other code: which model, which files, since when, and what can be done."""
+    models = list(dict.fromkeys(change.model for change in changed))
+    names = sorted({module for change in changed for module in change.then.differing(change.now)})
+    paths = [path for name in names if (path := fingerprint.path_of(name)) is not None]
+    files = join([f"{_shown(path)} (edited {_time(path)})" for path in paths]) or join(names)
+    made = max(_time(change.directory.spec) for change in changed)
+    first = _shown(paths[0]) if paths else "its file"
+    return UserError(
+        f"The code of {join(models[:3])}{' and others' * (len(models) > 3)} is not what {len(changed)} of these cells "
+        f"were made with, the last at {made}: {files} changed.",
+        f"If the network is another one now, raise REVISION in the model's file ({first}): its cells are trained anew, "
+        "and the old results stay beside them. Or --changed redo: train these cells anew in their place; "
+        "--changed keep: the network is the same, the results stand.",
+    )
+
+
+def accept(changed: Sequence[Change]) -> None:
+    """Note that these results stand for the code as it is now. Their records still say what they were made with."""
+    for change in changed:
+        change.directory.accept(change.now)
+
+
+def _shown(path: Path) -> str:
+    return str(path.relative_to(PROJECT)) if path.is_relative_to(PROJECT) else str(path)
+
+
+def _time(path: Path) -> str:
+    """When a file was written last, local time; "?" where it is gone."""
+    try:
+        return datetime.datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d %H:%M")
+    except OSError:
+        return "?"

@@ -1,0 +1,170 @@
+"""From what a command line asks for to cells: the whole grid of the study, and the part of it that this run is to do.
+
+In this order: the suite's cells; sizes cut to what the data sets hold; overrides of the recipe; tasks; `--only`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bench.core import registry
+from bench.core.errors import UserError
+from bench.core.formatting import join
+from bench.core.spec import Cell, TaskSpec
+from bench.data.load import parse
+from bench.plan.options import StudyOptions
+from bench.plan.sizes import DataSizes, declared
+from bench.suites._contract import Suite, SuiteOptions, merge
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """The cells of a study.
+
+    Attributes:
+        cells: all of them. chosen: those that `--only` leaves. notes: where they are not as the suite says.
+    """
+
+    cells: tuple[Cell, ...]
+    chosen: tuple[Cell, ...]
+    notes: tuple[str, ...] = ()
+
+
+def expand(suite: Suite, options: StudyOptions, sizes: DataSizes) -> Grid:
+    """The cells that a suite asks for under these options, every name in them checked.
+
+    Args:
+        options: with a scale that is resolved.
+        sizes: asked only where sizes of data matter: for sets that were named or declare a size, and for epochs.
+
+    Raises:
+        UserError: an unknown model, data set or task (with the nearest names), a data set that is not here or is too
+            small, or nothing left by `--only`.
+    """
+    data, limits = _split_limits(options.data)
+    for name in options.models or ():
+        registry.family_of(name)
+    for name in data or ():
+        registry.load("data set", name)
+    for name in options.tasks:
+        registry.load("task", name)
+    asked = SuiteOptions(
+        scale=options.scale, models=options.models, data=data, seeds=options.seeds, data_root=options.data_root
+    )
+    cells = _without_untrainable(suite.cells(asked))
+    cells, notes = _clip(cells, named=data or (), limits=limits, sizes=sizes)
+    cells = options.overrides.apply(cells, sizes)
+    if options.tasks:
+        if not any(cell.tasks for cell in cells):
+            what = f"Suite {suite.name!r} judges nothing downstream at scale {options.scale}: no task has data to read."
+            raise UserError(what, "Leave out --tasks, or take another suite or scale.")
+        cells = [_with_tasks(cell, options.tasks) for cell in cells]
+    for cell in cells:
+        registry.family_of(cell.model)
+        for task in cell.tasks:
+            registry.load("task", task.task)
+    return Grid(cells=tuple(cells), chosen=_matching(cells, options.only), notes=notes)
+
+
+def _split_limits(data: Sequence[str] | None) -> tuple[tuple[str, ...] | None, dict[str, int]]:
+    """Plain names of data sets, and the N of each that was given as NAME@N."""
+    if data is None:
+        return None, {}
+    pairs = [parse(text) for text in data]
+    names = tuple(name for name, _ in pairs)
+    for text, (name, size) in zip(data, pairs, strict=True):
+        if size is not None and size < 1:
+            raise UserError(f"{text}: a data set needs at least one image.", f"For example {name}@1000.")
+        if names.count(name) > 1:
+            raise UserError(f"Data set {name!r} is given {names.count(name)} times.", "A suite cuts a set in one way.")
+    return names, {name: size for name, size in pairs if size is not None}
+
+
+def _without_untrainable(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells, without trainings of models that have nothing to train: of these stays the suite's own baseline, the
+    untrained model read once."""
+    fixed = {cell.model for cell in cells if not getattr(registry.family_of(cell.model), "TRAINS", True)}
+    kept = [cell for cell in cells if cell.model not in fixed or (cell.job == "train" and cell.horizons == (0,))]
+    if lost := sorted(fixed - {cell.model for cell in kept}):
+        raise UserError(f"{lost[0]!r} has nothing to train, and this suite has no baseline that only reads it.",
+                        "Leave it out of --models; the suites scaling, data and smoke read it.")  # fmt: skip
+    return kept
+
+
+# -- sizes -------------------------------------------------------------------------------------------------------------
+
+
+def _clip(
+    cells: Sequence[Cell], *, named: Sequence[str], limits: Mapping[str, int], sizes: DataSizes
+) -> tuple[list[Cell], tuple[str, ...]]:
+    """The cells with no size beyond their set's, or beyond its limit, and a sentence for each set that was cut.
+
+    A number that is larger than the set means the whole set, once; budgets stay as they are. Only sets that were named
+    are looked into, and those that declare their size: a suite's own are large enough.
+    """
+    sized = {cell.data for cell in cells if cell.num_images is not None}
+    declares = {name for name in sized | set(limits) if declared(registry.load("data set", name))}
+    asked = {cell.data for cell in cells}
+    most: dict[str, int] = {}  # images that a cell may have of a set
+    for name in sorted(((sized & set(named)) | (sized & declares) | set(limits)) & asked):
+        most[name] = limits.get(name, sizes[name].train)
+        if most[name] > (there := sizes[name].train):
+            raise UserError(f"{name}@{most[name]}: {name} has only {there} training images.",
+                            f"Ask for at most {name}@{there}.")  # fmt: skip
+    wholes = {cell.data for cell in cells if cell.num_images is None and cell.horizons != (0,)} | declares
+    kept, cut = [], []
+    for cell in cells:
+        name, size = cell.data, cell.num_images
+        if name in most and (size is None or size > most[name] or (size == most[name] and name in wholes)):
+            cut.append(replace(cell, num_images=limits.get(name)))
+        else:
+            kept.append(cell)
+    notes = []
+    for name, images in most.items():
+        beyond = sorted({c.num_images for c in cells if c.data == name and c.num_images and c.num_images > images})
+        if beyond:
+            has = f"is cut at {images:,} images" if name in limits else f"has {images:,} training images"
+            notes.append(f"{name} {has}; they stand for the suite's {join([f'{size:,}' for size in beyond])}.")
+    return [*kept, *_once(cut)], tuple(notes)
+
+
+def _once(cells: Iterable[Cell]) -> list[Cell]:
+    """A cell whose budgets are all among those of an otherwise equal one is that one, with the labels of both."""
+    found: list[Cell] = []
+    for cell in sorted(merge(cells), key=lambda cell: -len(cell.horizons)):
+        for place, other in enumerate(found):
+            if set(cell.horizons) <= set(other.horizons) and cell == replace(other, horizons=cell.horizons):
+                found[place] = replace(other, axes=tuple(dict.fromkeys(other.axes + cell.axes)))
+                break
+        else:
+            found.append(cell)
+    return found
+
+
+# -- tasks, and the part of the grid that is wanted -----------------------------------------------------------------
+
+
+def _with_tasks(cell: Cell, tasks: Sequence[str]) -> Cell:
+    """The cell judged by these tasks, each on every downstream set that the suite judges it on.
+
+    A task that the suite already uses keeps the options it has there, and is asked as often (at two resolutions).
+    """
+    data = dict.fromkeys(task.data for task in cell.tasks)
+    own: dict[tuple[str, str], list[TaskSpec]] = {}
+    for task in cell.tasks:
+        own.setdefault((task.task, task.data), []).append(task)
+    specs = (own.get((name, on)) or [TaskSpec(task=name, data=on)] for name in tasks for on in data)
+    return replace(cell, tasks=tuple(itertools.chain.from_iterable(specs)))
+
+
+def _matching(cells: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]:
+    """The cells with a name that one of the patterns matches, wholly or in part; all without a pattern."""
+    wanted = [form for pattern in patterns for form in (pattern.lower(), f"*{pattern.lower()}*")]
+    chosen = tuple(c for c in cells if not wanted or any(fnmatch.fnmatch(c.readable_name, form) for form in wanted))
+    if wanted and not chosen:
+        some = ", ".join(sorted({c.readable_name for c in cells})[:8])
+        raise UserError(f"No cell matches --only {' '.join(patterns)}.", f"Names are like: {some}.")
+    return chosen

@@ -1,0 +1,71 @@
+"""Rates that a calibration found, kept for an hour: a plan, and the run after it, measure once.
+
+One file per model beside the decoded data sets, named by a hash of everything that its rates depend on. What is older,
+damaged or not ours is as good as absent, and a folder that cannot be written keeps nothing: rates are never a result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+from bench import __version__
+from bench.core import environment, files
+from bench.core.errors import UserError
+from bench.core.spec import RECIPE_REVISION, canonical
+from bench.core.subprocesses import child_environment
+from bench.data.cache import directory
+
+Json = dict[str, Any]
+SECONDS = 3600.0  # for which rates are kept: what else a machine does changes
+SETTINGS = ("ATEN_", "CUDA_", "DNNL_", "GOMP_", "KMP_", "MALLOC_", "MKL_", "OMP_", "ONEDNN_", "PYTORCH_", "TORCH")
+
+
+class RateCache:
+    """Answers of `bench.plan.calibrate` by what was asked, for `processes` processes of `threads` threads at once."""
+
+    def __init__(self, *, device: str, threads: int, processes: int) -> None:
+        accelerator = None
+        if device != "cpu":
+            import torch
+
+            accelerator = torch.cuda.get_device_name(device)
+        settings = {name: value for name, value in child_environment(threads).items() if name.startswith(SETTINGS)}
+        self.circumstances = [
+            device, accelerator, threads, processes, settings, RECIPE_REVISION, __version__, platform.python_version(),
+            platform.node(), platform.platform(), environment.cpu_model(), environment.cores(),
+            *(environment.version(name) for name in environment.PACKAGES),
+        ]  # fmt: skip
+
+    def find(self, question: Json) -> tuple[Json, float] | None:
+        """(the answer, seconds since it was measured); None where there is none to rely on."""
+        name = self._name(question)
+        try:
+            kept = files.read_sealed(_folder() / name)
+            age = time.time() - kept["measured"]
+            return (kept["answer"], age) if kept["name"] == name and 0 <= age <= SECONDS else None
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError):  # the last: no home, JSON nested too deeply
+            return None
+
+    def keep(self, question: Json, answer: Json) -> None:
+        """Keep an answer that was just found, where that can be done, and remove those that are too old."""
+        name = self._name(question)
+        try:
+            folder = _folder()
+            folder.mkdir(parents=True, exist_ok=True)
+            files.write_sealed(folder / name, {"name": name, "measured": time.time(), "answer": answer})
+            for old in folder.glob("*.json*"):  # and what a kill left half written
+                if time.time() - old.stat().st_mtime > SECONDS:
+                    old.unlink(missing_ok=True)
+        except (OSError, RuntimeError, UserError):
+            pass
+
+    def _name(self, question: Json) -> str:
+        return hashlib.sha256(canonical([question, self.circumstances]).encode()).hexdigest() + ".json"
+
+
+def _folder() -> Path:
+    return directory() / "rates"

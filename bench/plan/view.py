@@ -1,0 +1,139 @@
+"""A plan as a person reads it: a table, a few sentences, and what is going on while it is made."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from bench.core.console import add_row, make_table, show_table, write
+from bench.core.formatting import by_reason, count, duration, flops, plural, short_count, significant
+from bench.cost import units
+from bench.plan.estimate import BUSY, Reporter
+from bench.plan.options import StudyOptions
+from bench.plan.plan import Plan, PlannedCell, make_plan
+
+LARGE = 1e18  # FLOPs from which a plan is also given in accelerator time
+SMALL = 64  # pixels per side, up to which a large accelerator waits for its host more than it computes
+SPARE = ("images", "budgets", "FLOPs", "done", "seeds")  # columns of a plan, the least useful first
+CLUSTER_UTILISATION = 0.4  # what well-tuned ViT training reaches; assumed, and said so
+SPREAD = (0.85, 1.25)  # factors around the expected time
+
+
+class ConsoleReporter(Reporter):
+    """Shows how the making of a plan goes on."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def message(self, text: str) -> None:
+        write(self.console, text, style="dim")
+
+    def calibrated(self, done: int, total: int) -> None:
+        """In one line that is written over; nothing in a log."""
+        if self.console.is_terminal:
+            end = "\r" if done < total else "\n"
+            self.console.print(f"{done} of {total} models", style="dim", highlight=False, end=end)
+
+
+def make_and_show(options: StudyOptions, console: Console, *, to_run: bool) -> Plan:
+    """Make a plan and print it; see `make_plan`."""
+    plan = make_plan(options, to_run=to_run, report=ConsoleReporter(console))
+    show(plan, console)
+    return plan
+
+
+def show(plan: Plan, console: Console) -> None:
+    """Print a plan."""
+    heading = Text.assemble((plan.suite, "bold"), f" at scale {plan.scale}: {plan.question}")
+    console.print(heading, soft_wrap=True)
+    show_table(plan_table(plan), console, spare=SPARE)
+    for line in (*plan.notes, *plan_summary(plan)):
+        write(console, line)
+
+
+def plan_table(plan: Plan) -> Table:
+    """One row per (model, data set): recipes where there are several, seeds, budgets (images seen), images, FLOPs, time
+    on one worker."""
+    groups: dict[tuple[str, str, tuple[int, ...]], list[PlannedCell]] = {}
+    for planned in plan.cells:
+        cell = planned.cell
+        groups.setdefault((cell.model, cell.data_name, cell.horizons), []).append(planned)
+    recipes = {key: len({(m.cell.recipe, m.cell.model_options) for m in members}) for key, members in groups.items()}
+    swept = max(recipes.values(), default=1) > 1
+    numbers = ("recipes", "seeds", "images", "FLOPs", "one worker", "done")
+    columns = ("model", "upstream", "recipes", "seeds", "budgets", "images", "FLOPs", "one worker", "done")
+    table = make_table(*(name for name in columns if swept or name != "recipes"), right=numbers)
+    for (model, data, horizons), members in groups.items():
+        left = [m for m in members if m.state != "done"]
+        done = len(members) - len(left) + sum(m.fraction for m in left)
+        add_row(
+            table, model, data, *([str(recipes[model, data, horizons])] if swept else []),
+            str(len({m.cell.seed for m in members})), _budgets(horizons), short_count(sum(m.images for m in members)),
+            flops(sum((m.flops or {}).get("dense", 0) for m in left)) if left else "",
+            duration(sum(m.seconds or 0 for m in left)) if left else "", f"{done / len(members):.0%}",
+        )  # fmt: skip
+    return table
+
+
+def _budgets(horizons: tuple[int, ...]) -> str:
+    """Compute budgets in images seen, short: "5 up to 64 k", "64 k + untrained"."""
+    trained = [h for h in horizons if h > 0]
+    if not trained:
+        return "untrained"
+    text = short_count(trained[-1]) if len(trained) == 1 else f"{len(trained)} up to {short_count(trained[-1])}"
+    return text if len(trained) == len(horizons) else f"{text} + untrained"
+
+
+def plan_summary(plan: Plan) -> list[str]:
+    """The plan in a few sentences."""
+    todo = plan.todo
+    total = sum((cell.flops or {}).get("dense", 0) for cell in todo)
+    counts = {
+        "done": plan.count("done"),
+        "partly done": plan.count("partial"),
+        "to repeat": plan.count("failed") + plan.count("damaged"),
+        "of other code (see --changed)": plan.count("changed"),
+        "to do": plan.count("missing"),
+    }
+    shown = (f"{number} {what}" for what, number in counts.items() if number or what in ("done", "to do"))
+    lines = [f"{plural(len(plan.cells), 'cell')}: {', '.join(shown)}."]
+    if todo:
+        images = sum(round(cell.images * (1 - cell.fraction)) for cell in todo)
+        lines.append(f"To do: {count(images)} training images, {flops(total)} (forward and backward, dense count).")
+        lines.append(_expected(plan))
+        if (age := plan.calibration.age) is not None:
+            lines.append(f"Rates measured up to {duration(age)} ago on this machine (measure again: --calibrate).")
+        share = min((rates.share for rates in plan.calibration.rates.values()), default=1.0)
+        if share < BUSY:
+            lines.append(f"This machine is busy: the calibration got {share:.0%} of a processor. The time is that of a "
+                         "free machine; while others use it, expect more.")  # fmt: skip
+        if total and (plan.accelerator or total > LARGE or (plan.scale != "cpu" and plan.device == "cpu")):
+            lines += _accelerator_lines(plan, total)
+    notes = by_reason((cell.name, cell.note) for cell in plan.cells if cell.note)
+    return lines + [f"Note: {text}" for text in notes]
+
+
+def _expected(plan: Plan) -> str:
+    workers, threads = plural(plan.workers, "worker"), plural(plan.threads, "thread")
+    how = f"{workers} of {plan.ranks} ranks, each with {threads}" if plan.ranks > 1 else f"{workers} with {threads}"
+    low, high = (duration(factor * plan.seconds) for factor in SPREAD)
+    basis = "calibrated on this machine" if plan.measured else "partly assumed; see --json"
+    return f"Expected: {low} to {high} on {plan.device}, {how} ({basis})."
+
+
+def _accelerator_lines(plan: Plan, total: float) -> list[str]:
+    """What a study takes on the devices that it is meant for, from its FLOPs."""
+    hours, proxy = units.gpu_hours(total, plan.accelerator or "H100", CLUSTER_UTILISATION), units.tpuv3_core_days(total)
+    lines = [
+        f"On accelerators: about {_amount(hours.value)} {hours.unit} at {CLUSTER_UTILISATION:.0%} of its bfloat16 peak "
+        f"(assumed), or {_amount(proxy.value)} TPUv3-core-days (proxy, at the paper's own {proxy.assumed:.0%})."
+    ]
+    if any(cell.cell.image_size <= SMALL for cell in plan.todo):
+        lines.append(f"Models at {SMALL} px and less come nowhere near that utilisation: take it as the least; "
+                     "bench.plan on the accelerator itself measures.")  # fmt: skip
+    return lines
+
+
+def _amount(value: float) -> str:
+    return significant(value) if value >= 10 else significant(value, 2)

@@ -1,0 +1,31 @@
+"""A store in which cells are done, without training any: for tests of what looks at results only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from bench.core import fingerprint
+from bench.core.record import Cost, DataFacts, Environment, Execution, ModelFacts, Record
+from bench.core.registry import revisions_of
+from bench.core.spec import Cell, cell_id
+from bench.store import records
+from bench.store.study import Study
+
+
+def finish(store: Path, cells: Iterable[Cell], *, reasons: tuple[str | None, ...] = ()) -> Study:
+    """Leave a record, and a spec, of each cell; cells with a reason diverged."""
+    study = Study(store)
+    study.create()
+    for number, cell in enumerate(cells):
+        directory, revisions = study.cell(cell), revisions_of(cell)
+        directory.prepare(cell, fingerprint.of_model(cell.model))
+        reason = reasons[number] if number < len(reasons) else None
+        record = Record(
+            suite=store.name, cell_id=cell_id(cell, revisions), directory=directory.path.name, cell=cell,
+            revisions=revisions, environment=Environment(), status="diverged" if reason else "complete", reason=reason,
+            model=ModelFacts(name=cell.model), data=DataFacts(name=cell.data), execution=Execution(device="cpu"),
+            cost=Cost(),
+        )  # fmt: skip
+        records.write_record(directory.record, record)
+    return study

@@ -1,0 +1,162 @@
+"""Cells of a study: sizes cut to what a set has, or to what the user says; tasks; patterns; each training once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.core import registry
+from bench.core.errors import UserError
+from bench.core.spec import Cell, canonical, to_json
+from bench.plan import preflight
+from bench.plan.sizes import DataSizes
+from bench.store.records import read_record
+from tests.conftest import PROJECT
+from tests.data import writers
+from tests.plan.making import cells_of, grid_of
+
+REFERENCE = sorted(path.parent for path in PROJECT.glob("results/reference/*/cells"))
+
+
+def trained(found: list[Cell]) -> list[tuple[Cell, int]]:
+    """(training, budget): what is paid for."""
+    return [(replace(cell, horizons=(0,)), horizon) for cell in found for horizon in cell.horizons if horizon]
+
+
+def budgets(found: list[Cell]) -> dict[str, set[int]]:
+    return {cell.model: {h for c in found if c.model == cell.model for h in c.horizons} for cell in found}
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A data root with 200 images in `few`."""
+    writers.as_npz(tmp_path / "few", writers.make(200, side=28))
+    return tmp_path
+
+
+# -- sizes -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suite", ["scaling", "data"])
+def test_the_whole_of_jft_is_one_cell(suite: str) -> None:
+    grid = grid_of(suite, scale="paper")
+    found = list(grid.cells)
+    assert len(trained(found)) == len(set(trained(found))) and not grid.notes
+    assert not [cell for cell in found if cell.num_images == 303_000_000]
+    on_size_axis = {(cell.model, cell.num_images or 303_000_000) for cell in found if "data_size" in cell.axes}
+    models = ("ViT-b/32", "ViT-B/32", "ViT-L/32", "ViT-L/16", "R50x1", "R152x2")
+    assert on_size_axis == {(m, size) for m in models for size in (9_000_000, 30_000_000, 90_000_000, 303_000_000)}
+
+
+def test_the_paper_s_grid_can_be_costed_on_a_smaller_set() -> None:
+    grid = grid_of("scaling", scale="paper", data=("imagenet-21k",), models=("ViT-B/16",))
+    assert [(cell.num_images, cell.axes) for cell in grid.cells] == [
+        (9_000_000, ("data_size",)), (None, ("compute", "data_size")),
+    ]  # fmt: skip
+    (note,) = grid.notes
+    assert all(number in note for number in ("14,094,722", "30,000,000", "90,000,000", "303,000,000"))
+    preflight.check_data(grid.cells, DataSizes(published=True))
+
+
+@pytest.mark.parametrize("suite, sizes", [("smoke", {100, None}), ("data", {100, None}), ("scaling", {None})])
+def test_sizes_beyond_a_folder_are_the_whole_folder_once(own: Path, suite: str, sizes: set[int | None]) -> None:
+    grid = grid_of(suite, data=("folder:few",), data_root=own)
+    found, usual = list(grid.cells), cells_of(suite)
+    assert {cell.num_images for cell in found} == sizes
+    assert len(trained(found)) == len(set(trained(found)))
+    assert budgets(found) == budgets(usual)
+    assert {axis for cell in found for axis in cell.axes} == {axis for cell in usual for axis in cell.axes}
+    (note,) = grid.notes
+    assert "folder:few has 200 training images" in note and "1,000" in note
+    preflight.check_data([replace(cell, tasks=()) for cell in found], DataSizes(root=own))
+
+
+@pytest.mark.parametrize("suite, sizes", [("smoke", {100, 150}), ("transfer", {150}), ("branching", {150})])
+def test_a_number_of_images_cuts_every_suite(own: Path, suite: str, sizes: set[int]) -> None:
+    grid = grid_of(suite, data=("folder:few@150",), data_root=own)
+    found = list(grid.cells)
+    assert {cell.num_images for cell in found} == sizes and {cell.data for cell in found} == {"folder:few"}
+    assert [("150" in note, "1,000" in note) for note in grid.notes] == ([(True, True)] if suite == "smoke" else [])
+    assert budgets(found) == budgets(cells_of(suite, data=("folder:few",), data_root=own))
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    [
+        (("folder:few@0",), "at least one image"),
+        (("folder:few@201",), r"only 200 training images.\n.*at most folder:few@200"),
+        (("folder:few@10", "folder:few@20"), "2 times"),
+        (("folder:few@many",), "name@N"),
+        (("glyfs@100",), "'glyphs'"),
+    ],
+)
+def test_numbers_that_mean_nothing(own: Path, data: tuple[str, ...], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        grid_of("smoke", data=data, data_root=own)
+
+
+def test_each_data_set_is_opened_once_for_a_plan(own: Path, monkeypatch) -> None:
+    opened: list[str] = []
+    look = DataSizes._opened
+    monkeypatch.setattr(DataSizes, "_opened", lambda self, name: opened.append(name) or look(self, name))
+    sizes = DataSizes(root=own)
+    for _ in range(3):
+        assert sizes["folder:few"].train == 200 and sizes["digits"].classes == 10
+    assert sorted(opened) == ["digits", "folder:few"]
+
+
+# -- tasks, models, patterns -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suite", ["transfer", "vtab", "scaling"])
+def test_a_suite_s_own_tasks_are_its_own_to_the_option(suite: str) -> None:
+    asked = cells_of(suite)
+    for name in {task.task for cell in asked for task in cell.tasks}:
+        for cell, chosen in zip(asked, cells_of(suite, tasks=(name,)), strict=True):
+            assert chosen.tasks == tuple(task for task in cell.tasks if task.task == name)
+
+
+def test_a_task_that_is_new_to_the_suite_is_asked_once_of_each_set() -> None:
+    for cell in cells_of("transfer", tasks=("knn",)):
+        assert len(cell.tasks) == len({task.data for task in cell.tasks}) > 1
+
+
+@pytest.mark.parametrize("suite, scale", [("rates", "cpu"), ("speed", "cpu"), ("scaling", "paper")])
+def test_tasks_are_refused_where_nothing_is_judged(suite: str, scale: str) -> None:
+    with pytest.raises(UserError, match="judges nothing downstream"):
+        grid_of(suite, scale=scale, tasks=("fewshot",))
+
+
+@pytest.mark.parametrize("suite", ["smoke", "scaling", "data"])
+def test_raw_pixels_are_read_never_trained(suite: str) -> None:
+    both = cells_of(suite, models=("pixels", "R8x0.125-s2"))
+    pixels = [cell for cell in both if cell.model == "pixels"]
+    assert [cell.horizons for cell in pixels] == [(0,)]
+    assert pixels == [cell for cell in cells_of(suite) if cell.model == "pixels"]
+    assert {cell.model for cell in both} == {"pixels", "R8x0.125-s2"}
+
+
+def test_a_suite_that_reads_no_pixels_refuses_them() -> None:
+    with pytest.raises(UserError, match="nothing to train"):
+        grid_of("transfer", models=("pixels",))
+
+
+def test_patterns_choose_from_the_grid_and_leave_it_as_it_is() -> None:
+    grid = grid_of("smoke", only=("vit-*", "*-100_*"))
+    assert grid.cells == grid_of("smoke").cells
+    assert set(grid.chosen) == {c for c in grid.cells if "ViT" in c.model or c.num_images == 100}
+
+
+@pytest.mark.parametrize("study", REFERENCE, ids=lambda study: study.name)
+def test_committed_studies_are_the_cells_that_their_suites_ask_for(study: Path) -> None:
+    """But for revisions: those say that a result is to be made again, not that another is wanted."""
+
+    def spec(cell: Cell) -> str:
+        return canonical(to_json(cell, omit_defaults=True))
+
+    suite = study.name.rpartition("-")[0]
+    assert suite in registry.names("suite")
+    there = {spec(read_record(path).cell) for path in study.glob("cells/*/record.json")}
+    assert there == {spec(cell) for cell in cells_of(suite)}

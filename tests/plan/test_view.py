@@ -1,0 +1,88 @@
+"""A plan on a terminal and in a log: names stay whole, budgets and seeds are named as they are."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from bench.core.console import show_table
+from bench.core.spec import Cell, Recipe
+from bench.plan import view
+from bench.plan.estimate import Calibration, Rates
+from tests.plan.making import plan_of
+
+MODELS = ("R8x0.125-s2", "R8x0.25-s2")
+CELLS = [Cell(model=model, data="fashion-mnist", num_images=1000, horizons=(0, 512, 1024)) for model in MODELS]
+RATES = Rates(model="m", train_images_per_second=10.0, eval_images_per_second=30.0, measured=True, basis="measured",
+              train_flops_per_image={"dense": 10**12, "paper": 10**12}, params=1)  # fmt: skip
+
+
+def table(plan, width, *, terminal):
+    console = Console(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
+    show_table(view.plan_table(plan), console, spare=view.SPARE)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("width", [60, 40, 120])
+def test_names_stay_whole_and_rows_apart(width, terminal):
+    said = table(plan_of(CELLS), width, terminal=terminal)
+    assert all(model in said for model in MODELS) and "…" not in said and "one worker" in said
+    assert all(len(line.rstrip()) <= width for line in said.splitlines())
+    assert ("budgets" in said) == (width == 120)
+    assert terminal or all(line == line.rstrip() for line in said.splitlines())
+
+
+def columns(plan):
+    return {column.header: [str(cell) for cell in column.cells] for column in view.plan_table(plan).columns}
+
+
+@pytest.mark.parametrize("horizons, text", [
+    ((0,), "untrained"), ((640,), "640"), ((0, 640), "640 + untrained"), ((320, 640), "2 up to 640"),
+    ((0, 8000, 16_000, 64_000), "3 up to 64 k + untrained"),
+])  # fmt: skip
+def test_budgets_are_named_as_they_are(horizons, text):
+    assert columns(plan_of([replace(CELLS[0], horizons=horizons)]))["budgets"] == [text]
+
+
+def test_recipes_of_a_sweep_are_not_called_seeds():
+    cell = Cell(model="ViT-mini/7", data="digits", horizons=(640,))
+    recipes = [Recipe(lr=lr, clip=clip) for lr in (1e-3, 2e-3) for clip in (0.0, 1.0)]
+    swept = [replace(cell, recipe=recipe, seed=seed) for recipe in recipes for seed in (0, 1, 2)]
+    shown = columns(plan_of([CELLS[0], *swept]))
+    assert (shown["recipes"], shown["seeds"]) == (["1", "4"], ["1", "3"])
+    assert "recipes" not in columns(plan_of([CELLS[0]]))
+
+
+def summary(rates=RATES, **changes):
+    plan = plan_of(CELLS[:1], calibration=Calibration(rates={"m": rates}))
+    cells = tuple(replace(cell, flops={"dense": 10**15, "paper": 10**15}) for cell in plan.cells)
+    return "\n".join(view.plan_summary(replace(plan, cells=cells, **changes)))
+
+
+def test_a_busy_machine_is_reported():
+    assert "busy" not in summary()
+    assert "12% of a processor" in summary(replace(RATES, share=0.12))
+
+
+def test_a_study_meant_for_accelerators_is_costed_on_one_wherever_it_is_planned():
+    assert "H100" not in summary(scale="cpu") and "H100" not in summary(scale="gpu", device="cuda")
+    assert "H100-hours at 40% of its bfloat16 peak (assumed)" in summary(scale="gpu")
+    assert "A100-hours" in summary(scale="cpu", accelerator="A100")
+
+
+def test_equal_notes_are_given_once():
+    plan = plan_of(CELLS)
+    noted = replace(plan, cells=tuple(replace(cell, note="same [/reason]") for cell in plan.cells))
+    assert sum("same [/reason]" in line for line in view.plan_summary(noted)) == 1
+
+
+def test_text_of_others_is_neither_markup_nor_obeyed():
+    console = Console(file=io.StringIO(), width=200, force_terminal=True, color_system=None)
+    plan = plan_of(CELLS, notes=("[/data/x] \x1b[2J [enforce fail]",))
+    view.show(plan, console)
+    said = console.file.getvalue()
+    assert "[/data/x]" in said and "[enforce fail]" in said and "\x1b[2J" not in said
