@@ -11,8 +11,7 @@ from typing import Any
 import pandas as pd
 
 from bench.analysis.deduplicate import current
-from bench.analysis.samples import SampleKey, all_samples
-from bench.analysis.study_data import PIXELS, Records, horizon_table, score_table, without
+from bench.analysis.study_data import PIXELS, Records, SampleKey, horizon_table, samples, score_table, without
 from bench.stats.intervals import LEVEL, Estimate, Pool, Samples, average, estimate_all, pool
 
 HEADLINE, FAR, UPSTREAM = "headline", "far", "upstream"
@@ -184,7 +183,7 @@ class Evidence:
     @cached_property
     def measures(self) -> tuple[str, ...]:
         """Every accuracy: headline tasks, other tasks, far tasks, then upstream. Other metrics: `all_measures`."""
-        found = [m for m in self.all_measures if is_accuracy(m)]
+        found = accuracies(self.scores)
         middle = sorted(m for m in found if m not in (*self.headline, *self.far, UPSTREAM))
         ordered = [*self.headline, *middle, *self.far, UPSTREAM]
         return tuple(m for m in dict.fromkeys(ordered) if m in found)
@@ -256,12 +255,12 @@ class Evidence:
 
     @cached_property
     def _samples(self) -> dict[SampleKey, Samples]:
-        return dict(all_samples(self.horizons, self.scores))
+        return samples(self.horizons, self.scores)
 
 
-def is_accuracy(measure: str) -> bool:
-    """Whether a measure is an accuracy; the name of any other ends with its metric (see `table.measure_of`)."""
-    return " " not in measure
+def accuracies(scores: pd.DataFrame) -> tuple[str, ...]:
+    """Measures whose metric is accuracy, in alphabetical order."""
+    return tuple(sorted(scores.loc[scores["metric"] == "accuracy", "measure"].astype(str).unique()))
 
 
 def _order(s: Series) -> tuple[Any, ...]:
@@ -291,7 +290,7 @@ def build(
     if standing.empty:
         horizons = without(horizons, standing.empty)
     scores = standing.scores
-    scored = [str(m) for m in scores["measure"].cat.categories if m != UPSTREAM and is_accuracy(m)]
+    scored = [m for m in accuracies(scores) if m != UPSTREAM]
     far_found = tuple(m for m in far if m in scored)
     headline_found = tuple(m for m in headline if m in scored) or tuple(sorted(set(scored) - set(far_found)))
     shots = sorted({int(s) for s in scores["shots"].dropna().unique()})

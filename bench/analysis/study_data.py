@@ -1,4 +1,4 @@
-"""The records of one study, and what they hold as tidy tables: one row per (cell, horizon), and one row per score."""
+"""The records of one study as tidy tables: a row per (cell, horizon), a row per score; repeats as seeds × draws."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bench.core.errors import UserError
 from bench.core.record import Record
 from bench.core.spec import Recipe, canonical, to_json
+from bench.stats.intervals import Samples
 from bench.store import grid
 from bench.store.prediction_bits import from_detail
 from bench.store.records import DamagedRecord, read_record
@@ -227,3 +229,59 @@ def measure_of(task: str, data: str, metric: str = "accuracy") -> str:
     named, so that they are never averaged."""
     name = {"upstream": "upstream", "fewshot": data}.get(task, f"{task}:{data}")
     return name if metric == "accuracy" else f"{name} {metric}"
+
+# -- repeats of one measurement ----------------------------------------------------------------------------------------
+
+SampleKey = tuple[str, int, str, int | None]
+"""(variant, images seen, measure, shots)."""
+OF_SAMPLE = ["variant", "images_seen", "measure", "shots"]
+
+
+def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Samples]:
+    """Scores of complete cells as seeds × draws, for every variant, budget, measure and number of shots. A second
+    score of the same seed and draw is left out."""
+    cells = horizons.loc[horizons["status"] == "complete", ["directory", "images_seen", "variant", "seed", "family"]]
+    known = scores[scores["value"].notna()].astype({"directory": object, "measure": object})
+    table = known.merge(cells, on=["directory", "images_seen"])
+    table = table.fillna({"shots": -1, "draw": -1}).astype({"shots": int, "draw": int})
+    table = table.sort_values([*OF_SAMPLE, "seed", "draw", "directory"], kind="stable")
+    table = table.drop_duplicates([*OF_SAMPLE, "seed", "draw"], ignore_index=True)
+    error = table["stderr"].fillna(np.sqrt(table["value"] * (1 - table["value"]) / table["num_test"])).to_numpy()
+    columns = {name: table[name].to_numpy() for name in ("value", "correct", "seed", "draw", "num_test", "family")}
+    found = {}
+    for (variant, seen, measure, shots), rows in table.groupby(OF_SAMPLE, sort=False).indices.items():
+        of = {name: column[rows] for name, column in columns.items()}
+        made = _rectangle(
+            of["value"], of["correct"], seeds=of["seed"], draws=of["draw"], trained=of["family"][0] != PIXELS,
+            image_error=float(error[rows].mean()), num_test=int(of["num_test"].min()),
+        )  # fmt: skip
+        if made is not None:
+            found[variant, int(seen), measure, None if shots < 0 else int(shots)] = made
+    return found
+
+
+def _rectangle(
+    value: np.ndarray, correct: np.ndarray, *, seeds: np.ndarray, draws: np.ndarray, trained: bool, image_error: float,
+    num_test: int,
+) -> Samples | None:  # fmt: skip
+    """Seeds × draws without holes: draws that a seed lacks are dropped, or else seeds that lack a draw."""
+    all_seeds, all_draws = sorted(set(seeds.tolist())), sorted(set(draws.tolist()))
+    if len(value) == len(all_seeds) * len(all_draws):  # whole, and in order
+        shape = len(all_seeds), len(all_draws)
+        values_SD, correct_SD = value.reshape(shape), correct.reshape(shape)
+    else:
+        at_SD = np.full((len(all_seeds), len(all_draws)), -1)
+        at_SD[np.searchsorted(all_seeds, seeds), np.searchsorted(all_draws, draws)] = np.arange(len(value))
+        draws_D, seeds_S = (np.flatnonzero((at_SD >= 0).all(axis=axis)).tolist() for axis in (0, 1))  # without holes
+        if draws_D:
+            at_SD, all_draws = at_SD[:, draws_D], [all_draws[at] for at in draws_D]
+        elif seeds_S:
+            at_SD, all_seeds = at_SD[seeds_S], [all_seeds[at] for at in seeds_S]
+        else:
+            return None
+        values_SD, correct_SD = value[at_SD], correct[at_SD]
+    return Samples(
+        values_SD=values_SD, seeds=tuple(all_seeds) if trained else (),
+        draws=() if all_draws == [-1] else tuple(all_draws), image_error=image_error, num_test=num_test,
+        correct_SD=None if None in correct_SD.flat else correct_SD,
+    )  # fmt: skip
