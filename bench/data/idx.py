@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import math
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -73,14 +75,24 @@ def read_idx_pair(
     return images_NHW[..., None], labels_N
 
 
-def find_pair(folders: list[Path], split: str, *, prefix: str = "", test: str = "t10k") -> tuple[Path, Path] | None:
+def read_full_set(folders: list[Path], split: str, *, num_classes: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """(images_NHWC, labels_N) of a split, where these folders have both splits: none is mixed with another copy's."""
+    pairs = {part: find_pair(folders, part) for part in ("train", "test")}
+    return read_idx_pair(*pair, num_classes=num_classes) if (pair := pairs[split]) and all(pairs.values()) else None
+
+
+def find_pair(folders: list[Path], split: str) -> tuple[Path, Path] | None:
     """(images, labels) files of a split in the first folder that has both, under their usual names, or None."""
-    stem = prefix + {"train": "train", "test": test}[split]
     for folder in folders:
-        found = []
-        for what in ("images{}idx3-ubyte", "labels{}idx1-ubyte"):
-            names = [f"{stem}-{what.format(dot)}{ending}" for dot in "-." for ending in (".gz", "")]
-            found.append(next((folder / name for name in names if (folder / name).is_file()), None))
-        if found[0] is not None and found[1] is not None:
-            return found[0], found[1]
+        for images, labels in names_of_pair({"train": "train", "test": "t10k"}[split]):
+            if (folder / images).is_file() and (folder / labels).is_file():
+                return folder / images, folder / labels
     return None
+
+
+def names_of_pair(stem: str) -> Iterator[tuple[str, str]]:
+    """The names that the two files of a split may have: "train" -> train-images-idx3-ubyte.gz, …; plain or gzipped."""
+    kinds = ("images{}idx3-ubyte{}", "labels{}idx1-ubyte{}")
+    endings = [[kind.format(dot, end) for dot in "-." for end in (".gz", "")] for kind in kinds]
+    for images, labels in itertools.product(*endings):
+        yield f"{stem}-{images}", f"{stem}-{labels}"

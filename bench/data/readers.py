@@ -24,7 +24,7 @@ import numpy as np
 from bench.core.errors import UserError
 from bench.data import cache
 from bench.data.formats.tfrecord import read_records
-from bench.data.idx import read_idx_pair
+from bench.data.idx import names_of_pair, read_idx_pair
 from bench.data.rows import Arrays
 from bench.data.source import SUFFIXES, Source, image_files, pixels
 from bench.data.subset import mix
@@ -220,11 +220,7 @@ def idx_places(
     """MNIST's names for the two files of a split, plain or gzipped, in one of some folders."""
     stem = prefix.format(option) + {"train": "train", "test": test}[split]
     for folder in folders:
-        images, labels = (
-            [f"{folder}/{stem}-{what}{dot}{kind}-ubyte{ending}" for dot in "-." for ending in (".gz", "")]
-            for what, kind in (("images", "idx3"), ("labels", "idx1"))
-        )
-        yield from itertools.product(images, labels)
+        yield from ((f"{folder}/{images}", f"{folder}/{labels}") for images, labels in names_of_pair(stem))
 
 
 def idx(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -122,6 +123,15 @@ def regular(paths: Iterable[Path]) -> list[Path]:
 def not_regular(path: Path) -> UserError:
     """The error for something that has an image's or an archive's name and is none."""
     return UserError(f"{printable(path)} is no regular file.", "Take it away; plain files and links to such are read.")
+
+
+def in_package(package: str, path: str = "") -> Path | None:
+    """A file or folder inside an installed package, found without importing it; None where it is not there."""
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        return None
+    inside = Path(found.submodule_search_locations[0]) / path
+    return inside if inside.exists() else None
 
 
 def printable(path: Path | str) -> str:

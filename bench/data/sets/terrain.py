@@ -9,7 +9,6 @@ from the east, with no post in common; neighbouring tiles of one split overlap.
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from bench.core.errors import UserError
 from bench.data import cache
 from bench.data.image_set import ImageSet
+from bench.data.source import in_package
 
 REVISION = 1
 KIND = "photographs"
@@ -55,12 +55,7 @@ def load(split: str, *, root: Path | None) -> ImageSet:
 
 
 def _file() -> Path | None:
-    """The elevations inside matplotlib, found without importing it."""
-    found = importlib.util.find_spec("matplotlib")
-    if found is None or not found.submodule_search_locations:
-        return None
-    path = Path(found.submodule_search_locations[0]) / "mpl-data" / "sample_data" / "jacksboro_fault_dem.npz"
-    return path if path.is_file() else None
+    return in_package("matplotlib", "mpl-data/sample_data/jacksboro_fault_dem.npz")
 
 
 def _build(path: Path, split: str) -> dict[str, np.ndarray]:
