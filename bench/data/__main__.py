@@ -95,7 +95,8 @@ def download(arguments: argparse.Namespace) -> None:
             what = f"Data set {name!r} is not fetched for you: no licence that allows it, or no published checksum."
             raise UserError(what, module.HOW_TO_GET)
     for name, module in modules.items():
-        print(f"{name}: licence {module.LICENCE}; from {module.SOURCE}", file=sys.stderr)
+        size = sum(file.size or 0 for file in module.DOWNLOADS) / 1e6
+        print(f"{name}: about {size:,.0f} MB; licence {module.LICENCE}; from {module.SOURCE}", file=sys.stderr)
         for file in module.DOWNLOADS:
             new = fetch.fetch(file, arguments.data_root)
             print(f"  {file.name}: {'fetched, checksum right' if new else 'there already'}", file=sys.stderr)

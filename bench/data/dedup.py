@@ -64,13 +64,12 @@ class Duplicates:
         return len(self.upstream_M)
 
 
-def find(upstream: ImageSet, downstream: ImageSet, *, max_residual: float = MAX_RESIDUAL) -> Duplicates:
+def find(upstream: ImageSet, downstream: ImageSet) -> Duplicates:
     """All pairs (upstream, downstream) of copies. Memory: a few hundred MB, however large the sets.
 
     Args:
         upstream: what a model is pre-trained on.
         downstream: what it is judged on.
-        max_residual: pairs with more than this left unexplained are different pictures.
     """
     hashes_N = hashes(upstream)
     ups, downs, flips = [], [], []
@@ -87,9 +86,9 @@ def find(upstream: ImageSet, downstream: ImageSet, *, max_residual: float = MAX_
         one_MYX = grey(upstream.images_NHWC[up_M[part]])
         other_MYX = grey(downstream.images_NHWC[down_M[part]])
         other_MYX = np.where(flipped_M[part, None, None], other_MYX[..., ::-1], other_MYX)
-        residual_M[part] = residual(one_MYX, other_MYX, interesting=max_residual)
+        residual_M[part] = residual(one_MYX, other_MYX)
         progress.step(len(one_MYX))
-    same_M = np.flatnonzero(residual_M <= max_residual)
+    same_M = np.flatnonzero(residual_M <= MAX_RESIDUAL)
     # A symmetric picture is its own mirror image: of two rows for one pair the better is kept.
     order = same_M[np.lexsort((flipped_M[same_M], residual_M[same_M]))]
     _, first = np.unique(np.stack([up_M[order], down_M[order]]), axis=1, return_index=True)
@@ -131,13 +130,13 @@ def hashes(images: ImageSet, *, flipped: bool = False) -> np.ndarray:
     return found
 
 
-def near(one_N: np.ndarray, other_M: np.ndarray, *, max_bits: int = MAX_BITS) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs of positions whose hashes differ in at most `max_bits` bits."""
+def near(one_N: np.ndarray, other_M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of positions whose hashes differ in at most MAX_BITS bits."""
     ups, downs = [], []
     rows = max(1, (4 << 20) // max(1, len(other_M)))
     for start in range(0, len(one_N), rows):
         differ_RM = _popcount(one_N[start : start + rows, None] ^ other_M[None, :])
-        up, down = np.nonzero(differ_RM <= max_bits)
+        up, down = np.nonzero(differ_RM <= MAX_BITS)
         ups.append(up + start)
         downs.append(down)
     empty = [np.empty(0, dtype=np.int64)]
@@ -164,10 +163,10 @@ def grey(images_NHWC: np.ndarray) -> np.ndarray:
     return np.clip(np.stack([np.asarray(image) for image in resized]), 0, 255)
 
 
-def residual(one_MYX: np.ndarray, other_MYX: np.ndarray, *, interesting: float = MAX_RESIDUAL) -> np.ndarray:
+def residual(one_MYX: np.ndarray, other_MYX: np.ndarray) -> np.ndarray:
     """How badly the better of the two explains the other, as a fraction of what that other varies by.
 
-    Pairs that differ far more than `interesting` already at half the size get infinity: most candidates are such.
+    Pairs that differ far more than MAX_RESIDUAL already at half the size get infinity: most candidates are such.
     """
     result_M = np.full(len(one_MYX), np.inf)
     small_1, small_2 = halved(one_MYX), halved(other_MYX)
@@ -175,7 +174,7 @@ def residual(one_MYX: np.ndarray, other_MYX: np.ndarray, *, interesting: float =
     coarse_M = np.full(len(alike), np.inf)
     for blur, allowed in COARSE:
         coarse_M = np.minimum(coarse_M, _best(small_1[alike], small_2[alike], blurs=(blur,), smooth=SMOOTH / 2)[0])
-        kept = coarse_M <= allowed * interesting
+        kept = coarse_M <= allowed * MAX_RESIDUAL
         alike, coarse_M = alike[kept], coarse_M[kept]
     residual_M, peak_M = _best(one_MYX[alike], other_MYX[alike], blurs=BLURS, smooth=SMOOTH)
     result_M[alike] = np.where(peak_M <= MAX_PEAK, residual_M, np.inf)

@@ -17,8 +17,7 @@ from bench.data.decode import Progress
 from bench.data.generated import fractals
 from bench.data.image_set import ImageSet
 
-REVISION = 1
-KIND = "rendered"
+REVISION, KIND = 1, "rendered"
 LICENCE = "none needed"
 SOURCE = "drawn by this file after arXiv:2101.08515"
 HOW_TO_GET = "Nothing to get."

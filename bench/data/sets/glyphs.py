@@ -19,8 +19,7 @@ from bench.core.errors import UserError
 from bench.data.generated.render import Variation, image_set, matplotlib_fonts
 from bench.data.image_set import ImageSet
 
-REVISION = 1
-KIND = "rendered"
+REVISION, KIND = 1, "rendered"
 LICENCE = "Bitstream Vera / DejaVu and BaKoMa font licences (shipped by matplotlib); the images are drawn here"
 SOURCE = "Fonts DejaVu Sans, DejaVu Sans Mono and Computer Modern inside the package matplotlib"
 HOW_TO_GET = "It is drawn from the fonts inside matplotlib: install the package matplotlib."

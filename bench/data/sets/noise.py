@@ -8,11 +8,8 @@ import numpy as np
 
 from bench.data.image_set import ImageSet
 
-REVISION = 1
-KIND = "rendered"
-LICENCE = "none needed"
-SOURCE = "drawn by this file"
-HOW_TO_GET = "Nothing to get."
+REVISION, KIND = 1, "rendered"
+LICENCE, SOURCE, HOW_TO_GET = "none needed", "drawn by this file", "Nothing to get."
 DESCRIPTION = "random pixels and labels, 28 px, 1000 classes, 1,000 + 1,000 images; for measuring speed only"
 
 SIZE = {"train": 1_000, "test": 1_000, "classes": 1_000}

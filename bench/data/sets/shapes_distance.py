@@ -8,11 +8,8 @@ from pathlib import Path
 from bench.data.generated import shapes
 from bench.data.image_set import ImageSet
 
-REVISION = 1
-KIND = "rendered"
-LICENCE = "none needed"
-SOURCE = "drawn by this file"
-HOW_TO_GET = "Nothing to get."
+REVISION, KIND = 1, "rendered"
+LICENCE, SOURCE, HOW_TO_GET = "none needed", "drawn by this file", "Nothing to get."
 DESCRIPTION = "how far apart two shapes are, 28 px, 6 classes, 2,000 + 1,000"
 
 NEAREST, FURTHEST = 5.5, 20.5  # pixels between the centres

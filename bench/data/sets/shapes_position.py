@@ -7,11 +7,8 @@ from pathlib import Path
 from bench.data.generated import shapes
 from bench.data.image_set import ImageSet
 
-REVISION = 1
-KIND = "rendered"
-LICENCE = "none needed"
-SOURCE = "drawn by this file"
-HOW_TO_GET = "Nothing to get."
+REVISION, KIND = 1, "rendered"
+LICENCE, SOURCE, HOW_TO_GET = "none needed", "drawn by this file", "Nothing to get."
 DESCRIPTION = "where along the width a shape is, 28 px, 8 classes, 2,000 + 1,000"
 
 CLASSES = tuple(f"bin {number} of 8" for number in range(1, 9))
