@@ -135,9 +135,16 @@ def remove_leftovers(folder: Path, *, owned: bool = False) -> None:
 
 
 def has_locks(folder: Path) -> bool:
-    """Whether files in `folder` can be locked: some network file systems cannot. Raises OSError."""
-    with tempfile.TemporaryFile(dir=folder) as handle:
-        return _lock(handle.fileno()) is True
+    """Whether files in `folder` can be locked: on some network file systems none can.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder) as handle:
+            return _lock(handle.fileno()) is True
+    except OSError as error:
+        raise explain(error, folder) from error
 
 
 def _lock(handle: int, *, wait: bool = False) -> bool | None:

@@ -33,6 +33,7 @@ STOP_PATIENCE = 60.0  # seconds that workers get to save after a signal
 SECOND = 1.0  # seconds after the first signal from which another one kills
 KILL_PATIENCE = 5.0  # seconds that the kernel gets to end what was killed
 REPEAT = 50.0  # seconds before the same notice is given again
+NO_LOCKS = "Files in {} cannot be locked: two runs there can begin the same cell. One of them will finish it."
 CONTINUE = "Run the same command to continue; nothing done is lost."
 
 
@@ -44,7 +45,7 @@ class Failure(NamedTuple):
 
 
 @dataclass
-class Progress:
+class Account:
     """What the workers have said so far.
 
     Attributes:
@@ -92,45 +93,35 @@ class Pool:
     """The worker processes of one run."""
 
     def __init__(self, plan: Plan, *, profile: bool) -> None:
-        self._open = contextlib.ExitStack()
-        cells = self._shared(plan.store / "run.cells.json", [to_json(planned.cell) for planned in plan.todo])
-        computed = self._shared(plan.store / "run.precomputed.json", plan.calibration.precomputed)
-        program = ["bench.worker"] if plan.ranks == 1 else ["bench.execute.torchrun", "--ranks", str(plan.ranks)]
-        command = [
-            sys.executable, "-m", *program, "--store", str(plan.store), "--cells", cells, "--suite", plan.suite,
-            "--device", plan.device, "--threads", str(plan.threads), "--parent", str(os.getpid()),
-            "--precomputed", computed, "--since", now(),
-        ]  # fmt: skip
-        command += ["--data-root", str(plan.data_root)] if plan.data_root else []
-        command += ["--profile"] if profile else []
-        self.interrupted = False  # a worker was: somebody sent a signal to it alone
-        self.complaints: list[str] = []  # last words of workers that failed outside a cell
-        self.events: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
-        self._errors = [
-            self._open.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
-            for _ in range(min(plan.workers, len(plan.todo)))
-        ]
-        # A session of their own: Ctrl-C in the terminal reaches only this process, which then asks them to save.
-        self.processes = [
-            subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=error, text=True, env=child_environment(plan.threads),
-                start_new_session=True,
-            )
-            for error in self._errors
-        ]  # fmt: skip
+        with contextlib.ExitStack() as opened:  # closes everything where a worker cannot be started
+            cells = _shared(opened, plan.store / "run.cells.json", [to_json(planned.cell) for planned in plan.todo])
+            computed = _shared(opened, plan.store / "run.precomputed.json", plan.calibration.precomputed)
+            program = ["bench.worker"] if plan.ranks == 1 else ["bench.execute.torchrun", "--ranks", str(plan.ranks)]
+            command = [
+                sys.executable, "-m", *program, "--store", str(plan.store), "--cells", cells, "--suite", plan.suite,
+                "--device", plan.device, "--threads", str(plan.threads), "--parent", str(os.getpid()),
+                "--precomputed", computed, "--since", now(),
+            ]  # fmt: skip
+            command += ["--data-root", str(plan.data_root)] if plan.data_root else []
+            command += ["--profile"] if profile else []
+            self.interrupted = False  # a worker was: somebody sent a signal to it alone
+            self.complaints: list[str] = []  # last words of workers that failed outside a cell
+            self.events: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
+            self._errors = [
+                opened.enter_context(tempfile.TemporaryFile("w+"))
+                for _ in range(min(plan.workers, len(plan.todo)))
+            ]
+            # A session of their own: Ctrl-C in the terminal reaches only this process, which then asks them to save.
+            self.processes = [
+                subprocess.Popen(
+                    command, stdout=subprocess.PIPE, stderr=error, text=True, env=child_environment(plan.threads),
+                    start_new_session=True,
+                )
+                for error in self._errors
+            ]  # fmt: skip
+            self._open = opened.pop_all()
         for index, process in enumerate(self.processes):
             threading.Thread(target=self._read, args=(index, process.stdout), daemon=True).start()
-
-    def _shared(self, path: Path, content: Any) -> str:
-        """A file for the workers to read, in the study's folder. It goes with this process; what one that was killed
-        leaves, the next run removes."""
-        try:
-            handle = self._open.enter_context(files.temporary_file(path))
-            handle.write(json.dumps(content).encode())
-            handle.flush()
-        except OSError as error:
-            raise files.explain(error, path) from error
-        return str(handle.name)
 
     def _read(self, index: int, stream: IO[str]) -> None:
         for line in stream:
@@ -189,6 +180,18 @@ class Pool:
         return left
 
 
+def _shared(opened: contextlib.ExitStack, path: Path, content: Any) -> str:
+    """A file for the workers to read, in the study's folder, until `opened` is closed. What a killed process leaves of
+    it, the next run removes."""
+    try:
+        handle = opened.enter_context(files.temporary_file(path))
+        handle.write(json.dumps(content).encode())
+        handle.flush()
+    except OSError as error:
+        raise files.explain(error, path) from error
+    return str(handle.name)
+
+
 def run(
     plan: Plan,
     *,
@@ -205,10 +208,12 @@ def run(
     Study(plan.store).create()
     if not plan.todo:
         return []
+    if not files.has_locks(plan.store):
+        on_event(-1, {"event": "notice", "message": NO_LOCKS.format(plan.store)})
     received: list[float] = []
     previous = {n: signal.signal(n, lambda *_: received.append(time.monotonic())) for n in SIGNALS}
     hurry: Callable[[], bool] = lambda: len(received) > 1 and received[-1] - received[0] > SECOND  # noqa: E731
-    progress, began = Progress(), now()
+    account, began = Account(), now()
     try:
         pool = Pool(plan, profile=profile)
     except BaseException:
@@ -216,12 +221,12 @@ def run(
         raise
     left: list[int] = []
     try:
-        _follow(pool, progress, on_event=on_event, tick=tick, received=received, hurry=hurry)
+        _follow(pool, account, on_event=on_event, tick=tick, received=received, hurry=hurry)
     except (BrokenPipeError, SystemExit) as error:  # rich turns the first into the second
         pool.stop()
         left = pool.finish(hurry=hurry)
-        _drain(pool, progress)
-        raise Interrupted(f"nobody reads the output; {progress.stopped()}") from error
+        _drain(pool, account)
+        raise Interrupted(f"nobody reads the output; {account.stopped()}") from error
     except BaseException:
         pool.stop()
         raise
@@ -230,8 +235,8 @@ def run(
         _restore(previous)
     if received or pool.interrupted:
         hung = f"; process {', '.join(map(str, left))} could not be ended" if left else ""
-        raise Interrupted(progress.stopped() + hung)
-    return _failures(plan, progress, pool.complaints, began=began)
+        raise Interrupted(account.stopped() + hung)
+    return _failures(plan, account, pool.complaints, began=began)
 
 
 def _restore(handlers: dict[signal.Signals, Any]) -> None:
@@ -241,7 +246,7 @@ def _restore(handlers: dict[signal.Signals, Any]) -> None:
 
 def _follow(
     pool: Pool,
-    progress: Progress,
+    account: Account,
     *,
     on_event: Callable[[int, dict[str, Any]], None],
     tick: Callable[[], None],
@@ -251,7 +256,7 @@ def _follow(
     """Hand events on until every worker has ended; after a signal, until they have saved or their time is up."""
 
     def notice(message: str) -> None:
-        if progress.is_news(message):
+        if account.is_news(message):
             on_event(-1, {"event": "notice", "message": message})
 
     alive, asked = len(pool.processes), False
@@ -270,7 +275,7 @@ def _follow(
                     on_event(index, {"event": "ended"})
                     notice(complaint.splitlines()[0])
                 continue
-            progress.take(index, event)
+            account.take(index, event)
             if event["event"] == "notice":
                 notice(event["message"])
             else:
@@ -278,7 +283,7 @@ def _follow(
         tick()
 
 
-def _drain(pool: Pool, progress: Progress) -> None:
+def _drain(pool: Pool, account: Account) -> None:
     """Take in what ended workers had still said."""
     while True:
         try:
@@ -286,16 +291,16 @@ def _drain(pool: Pool, progress: Progress) -> None:
         except queue.Empty:
             return
         if event is not None:
-            progress.take(index, event)
+            account.take(index, event)
 
 
-def _failures(plan: Plan, progress: Progress, complaints: list[str], *, began: str) -> list[Failure]:
+def _failures(plan: Plan, account: Account, complaints: list[str], *, began: str) -> list[Failure]:
     """Every cell that is not done, with its reason.
 
     Raises:
         UserError: one is not done, and no worker said why.
     """
-    failures, unexplained = dict(progress.failures), []
+    failures, unexplained = dict(account.failures), []
     for planned in plan.todo:
         directory = Study(plan.store).cell(planned.cell)
         name = directory.path.name
@@ -311,7 +316,7 @@ def _failures(plan: Plan, progress: Progress, complaints: list[str], *, began: s
         count = f"{len(unexplained)} cell(s) were not done, and no worker said why ({unexplained[0]})."
         what, _, advice = (complaints[0] if complaints else count).partition("\n  ")
         raise UserError(what, advice or CONTINUE)
-    return [Failure(cell, reason) for cell, reason in (failures | progress.unsettled).items()]
+    return [Failure(cell, reason) for cell, reason in (failures | account.unsettled).items()]
 
 
 def _last_words(text: str) -> str:

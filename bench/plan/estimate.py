@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -172,7 +173,10 @@ def _measure(
             process.kill()
         raise
     for process, file in zip(running, errors, strict=True):
-        if process.wait():
+        if (code := process.wait()) < 0:
+            raise UserError(f"A process that measured speeds was killed by {signal.Signals(-code).name}.",
+                            "Run the same command again; where memory is short, with fewer --workers.")  # fmt: skip
+        if code:
             file.seek(0)
             text = file.read().strip().removeprefix("error: ")
             raise UserError(text.splitlines()[-1] if "Traceback" in text else text or "The calibration failed.")

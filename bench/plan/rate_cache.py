@@ -56,6 +56,7 @@ class RateCache:
         try:
             folder = _folder()
             folder.mkdir(parents=True, exist_ok=True)
+            files.remove_leftovers(folder)
             files.write_sealed(folder / name, {"name": name, "measured": time.time(), "answer": answer})
             for old in folder.glob("*.json*"):  # and what a kill left half written
                 if time.time() - old.stat().st_mtime > SECONDS:

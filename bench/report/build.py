@@ -69,6 +69,8 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     )
     table_folder = files.make_directory(suite_directory / "tables")
     figure_folder = files.make_directory(suite_directory / "figures")
+    for folder in (suite_directory, table_folder, figure_folder):
+        files.remove_leftovers(folder)
     pages: dict[Path, bytes] = {}
     for table in made:
         pages[table_folder / f"{table.name}.csv"] = table.csv().encode()

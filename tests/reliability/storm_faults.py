@@ -17,6 +17,7 @@ import importlib
 import io
 import multiprocessing
 import os
+import random
 import shutil
 import signal
 import sys
@@ -199,7 +200,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--role", choices=ROLES)
     parser.add_argument("--every", type=int, default=1, help="only every so many of them")
-    parser.add_argument("--first", type=int, default=1)
     options = parser.parse_args()
     for name in ("torch._dynamo", "bench.execute.jobs.train", "bench.tasks.fewshot", "bench.report.build",
                  "bench.execute.worker", "bench.execute.local", "bench.plan.plan", "bench.run"):  # fmt: skip
@@ -219,7 +219,11 @@ def main() -> int:
         print(f"{numbers} operations on files", flush=True)
         found: Counter[str] = Counter()
         for role in ROLES if options.role is None else (options.role,):
-            for number in range(options.first, numbers[role] + 1, options.every):
+            order = list(range(1, numbers[role] + 1, options.every))
+            random.Random(0).shuffle(order)  # one that is cut short is a sample
+            for rounds, number in enumerate(order):
+                if rounds % 20 == 19:
+                    print(f"{role}: {rounds + 1} of {len(order)}, {dict(found)}", flush=True)
                 shutil.rmtree(root)
                 shutil.copytree(base, root)
                 code, text, injector = round_of(root, Path(folder) / "said", {role: number}, CODES[number % 2])
