@@ -16,9 +16,8 @@ from timm.models.resnetv2 import ResNetV2
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from baselines import _resnet_layouts
-from vit import init, layouts
-from vit.layouts import Entry
+from vit import formats, layers
+from vit.formats import Entry, conv, norm, vector
 
 STAGE_CHANNELS = (256, 512, 1024, 2048)  # outputs of the four stages at width 1
 
@@ -160,24 +159,24 @@ class ResNet(ResNetV2):
         """
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
-                init.lecun_normal(module.weight, generator)
+                layers.lecun_normal(module.weight, generator)
             elif isinstance(module, nn.GroupNorm):
                 module.reset_parameters()
         head = getattr(self.head, "fc", None)
         if isinstance(head, nn.Conv2d):
-            init.constant(head.weight, 0.0)
-            init.constant(head.bias, 0.0)
+            layers.constant(head.weight, 0.0)
+            layers.constant(head.bias, 0.0)
         if not getattr(self, "preact", True):
             stages: Any = self.stages
             for stage in stages:
                 for block in stage.blocks:
-                    init.constant(block.norm3.weight, 0.0)
+                    layers.constant(block.norm3.weight, 0.0)
 
     def checkpoint_entries(self, layout: str) -> list[Entry]:
         """How a layout names these weights; timm's names are ours."""
         if layout != "google":
-            return layouts.own(self)
-        return _resnet_layouts.bit(self) if self.preact else _resnet_layouts.backbone(self)
+            return formats.own(self.state_dict())
+        return bit_entries(self) if self.preact else backbone_entries(self)
 
     def features(self, x_BCHW: Tensor) -> Tensor:
         """The pooled representation that feeds the classifier, x_BC."""
@@ -203,3 +202,41 @@ def materialise(module: nn.Module, device: torch.device, generator: torch.Genera
     if device.type != "meta":
         module.to_empty(device=device)
         module.init_weights(generator)  # type: ignore[operator]
+
+
+# -- keys of the official .npz files: convolutions are HWIO there, OIHW here; none has a bias --------------------------
+
+_CONV = "standardized_conv2d/kernel"
+
+
+def bit_entries(model: Any) -> list[Entry]:
+    """BiT's layout (big_transfer): unit numbers have two digits, and a norm belongs to the convolution it precedes."""
+    entries = [conv("stem.conv.weight", f"resnet/root_block/{_CONV}")]
+    for stage, module in enumerate(model.stages):
+        for unit, block in enumerate(module.blocks):
+            ours, theirs = f"stages.{stage}.blocks.{unit}", f"resnet/block{stage + 1}/unit{unit + 1:02d}"
+            for index, letter in enumerate("abc", start=1):
+                entries += norm(f"{ours}.norm{index}", f"{theirs}/{letter}/group_norm", scale="gamma", bias="beta")
+                entries.append(conv(f"{ours}.conv{index}.weight", f"{theirs}/{letter}/{_CONV}"))
+            if block.downsample is not None:
+                entries.append(conv(f"{ours}.downsample.conv.weight", f"{theirs}/a/proj/{_CONV}"))
+    entries += norm("norm", "resnet/group_norm", scale="gamma", bias="beta")
+    if model.num_classes:
+        entries.append(conv("head.fc.weight", "resnet/head/conv2d/kernel"))
+        entries.append(vector("head.fc.bias", "resnet/head/conv2d/bias"))
+    return entries
+
+
+def backbone_entries(model: Any) -> list[Entry]:
+    """A hybrid's ResNet (vit_jax models_resnet.py): a norm belongs to the convolution it follows."""
+    entries = [conv("stem.conv.weight", "conv_root/kernel"), *norm("stem.norm", "gn_root")]
+    for stage, module in enumerate(model.stages):
+        for unit, block in enumerate(module.blocks):
+            ours, theirs = f"stages.{stage}.blocks.{unit}", f"block{stage + 1}/unit{unit + 1}"
+            for index in (1, 2, 3):
+                entries.append(conv(f"{ours}.conv{index}.weight", f"{theirs}/conv{index}/kernel"))
+                entries += norm(f"{ours}.norm{index}", f"{theirs}/gn{index}")
+            if block.downsample is not None:
+                entries.append(conv(f"{ours}.downsample.conv.weight", f"{theirs}/conv_proj/kernel"))
+                entries += norm(f"{ours}.downsample.norm", f"{theirs}/gn_proj")
+    return entries

@@ -1,7 +1,9 @@
 """BiT ResNets (Kolesnikov et al. 2020), the paper's "ResNet (BiT)": pre-activation, GroupNorm, standardised weights.
 
 Names: R<depth>x<width>[-s1|-s2], as R50x1, R152x4, R11x0.25-s1. The suffix replaces BiT's stem (7x7 of stride 2, then
-max-pooling) by a 3x3 convolution of stride 1 or 2, for images of about 28-64 px.
+max-pooling) by a 3x3 convolution of stride 1 or 2, for images of about 28-64 px. Depths count weighted layers: a stem,
+three convolutions per bottleneck block, a classifier: 2 + 3 x blocks. 26 is the BiT code's own; 50-200 are He et al.
+2016's; the rest are ours, for images of 28-32 px.
 """
 
 from __future__ import annotations
@@ -9,20 +11,37 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from baselines import _names
-
 if TYPE_CHECKING:
     import torch
 
     from baselines._resnet import ResNet
 
+BLOCKS: dict[int, tuple[int, ...]] = {
+    5: (1,),
+    8: (1, 1),
+    11: (1, 1, 1),
+    14: (1, 1, 1, 1),
+    20: (2, 2, 2),
+    26: (2, 2, 2, 2),
+    50: (3, 4, 6, 3),
+    101: (3, 4, 23, 3),
+    152: (3, 8, 36, 3),
+    200: (3, 24, 36, 3),
+}
+
 FAMILY = "ResNet"
 REVISION = 1
-NAMING = f"R<depth>x<width>[-s1|-s2]; depths {' '.join(map(str, _names.BLOCKS))}; -s1, -s2: a stem for small images"
+NAMING = f"R<depth>x<width>[-s1|-s2]; depths {' '.join(map(str, BLOCKS))}; -s1, -s2: a stem for small images"
 
 _PAPER = ("R50x1", "R50x2", "R50x3", "R101x1", "R101x3", "R152x1", "R152x2", "R152x4", "R200x3")
 _SMALL = ("R8x0.125-s2", "R8x0.25-s2", "R11x0.25-s2", "R11x0.5-s2", "R14x0.5-s2", "R26x0.25-s2")
 _NAME = re.compile(r"R(?P<depth>\d+)x(?P<width>\d+(?:\.\d+)?)(?:-s(?P<stem>[12]))?")
+
+
+def width_of(text: str | None, default: float) -> float | None:
+    """A width factor from a name; None where the channel counts would not be multiples of 8 or would vanish."""
+    width = default if text is None else float(text)
+    return width if width > 0 and (width * 64) % 8 == 0 else None
 
 
 def names() -> tuple[str, ...]:
@@ -33,8 +52,8 @@ def names() -> tuple[str, ...]:
 def _parse(name: str) -> tuple[tuple[int, ...], float, int | None] | None:
     """(blocks per stage, width, stride of the small stem) of a name, or None."""
     match = _NAME.fullmatch(name)
-    blocks = _names.BLOCKS.get(int(match["depth"])) if match else None
-    width = _names.width_of(match["width"], 1.0) if match else None
+    blocks = BLOCKS.get(int(match["depth"])) if match else None
+    width = width_of(match["width"], 1.0) if match else None
     if match is None or blocks is None or width is None:
         return None
     return blocks, width, int(match["stem"]) if match["stem"] else None
@@ -68,7 +87,7 @@ def build(
         raise ValueError(f"unknown option {', '.join(sorted(options))}; a ResNet has: numerics")
     parsed = _parse(name)
     if parsed is None:
-        depths = ", ".join(map(str, _names.BLOCKS))
+        depths = ", ".join(map(str, BLOCKS))
         raise ValueError(f"{name!r} is not R<depth>x<width>[-s1|-s2] with depth one of {depths}, width k/8")
     import torch
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from baselines import _names
+from baselines import bit
 from vit import config as vit_config
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def _parse(name: str) -> dict[str, Any] | None:
     match = _NAME.fullmatch(name)
     if match is None or match["row"] not in vit_config.VARIANTS:
         return None
-    blocks = _names.BLOCKS.get(int(match["depth"]))
+    blocks = bit.BLOCKS.get(int(match["depth"]))
     total = int(match["total"])
-    width = _names.width_of(match["width"], 1.0 if total >= _FULL_STEM_FROM else 0.25)
+    width = bit.width_of(match["width"], 1.0 if total >= _FULL_STEM_FROM else 0.25)
     if blocks is None or width is None:
         return None
     stem = 4 if total >= _FULL_STEM_FROM else (2 if total % 2 == 0 else 1)
@@ -84,7 +84,7 @@ def build(
     """
     parts = _parse(name)
     if parts is None:
-        depths = ", ".join(map(str, _names.BLOCKS))
+        depths = ", ".join(map(str, bit.BLOCKS))
         raise ValueError(
             f"{name!r} is not R<depth>[x<width>]+ViT-<row>/<total> with depth one of {depths}, row one of "
             f"{', '.join(vit_config.VARIANTS)}, and a total down-sampling that the ResNet's stride divides"

@@ -43,8 +43,26 @@ def build(
         raise ValueError(f"unknown option {', '.join(sorted(options))}; pixels have none")
     if not accepts(name):
         raise ValueError(f"{name!r} is not 'pixels'")
-    from baselines import _pixels
+    from torch import nn
+
     from vit.config import pair
 
+    class Pixels(nn.Module):
+        """features(x_BCHW) -> x_BF with F = C x H x W; there is no classifier."""
+
+        def __init__(self, num_features: int) -> None:
+            super().__init__()
+            self.num_features = num_features
+            self.head = nn.Identity()
+
+        def init_weights(self, generator: torch.Generator | None = None) -> None:
+            """Nothing to initialise."""
+
+        def features(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+            return x_BCHW.flatten(1)
+
+        def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+            raise NotImplementedError("'pixels' has no classifier; use features() and a probe on them")
+
     height, width = pair(image_size)
-    return _pixels.Pixels(num_features=channels * height * width)
+    return Pixels(channels * height * width)

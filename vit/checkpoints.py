@@ -14,9 +14,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from vit import files, layouts, positions
+from vit import files, formats
 from vit.files import CheckpointError
-from vit.resize import resize_patch_kernel
+from vit.resize import exported, fitted, resize_patch_kernel
 
 __all__ = ["CheckpointError", "LoadReport", "export", "load", "save"]
 
@@ -70,7 +70,7 @@ def load(
     layout = _layout_of(set(tensors), path) if layout == "auto" else layout
     if layout not in LAYOUTS:
         raise CheckpointError(f"unknown layout {layout!r}; known: auto, {', '.join(LAYOUTS)}")
-    tensors = layouts.normalise(tensors, layout)
+    tensors = formats.normalise(tensors, layout)
     fit = _Fit(model, tensors, layout, path)
     fit.drop_head(fresh=head == "fresh")
     fit.take(resize=resize, source_grid=source_grid)
@@ -100,14 +100,14 @@ def export(model: nn.Module, layout: str) -> dict[str, Tensor]:
     state = model.state_dict()
     tensors: dict[str, Tensor] = {}
     if layout != "own":
-        tensors |= positions.exported(model, layout)
+        tensors |= exported(model, layout)
     for entry in model.checkpoint_entries(layout):  # type: ignore[operator]
         tensors |= dict(zip(entry.theirs, entry.encode(state[entry.ours]), strict=True))
     return tensors
 
 
 def _layout_of(names: set[str], path: Any) -> str:
-    layout = layouts.detect(names)
+    layout = formats.detect(names)
     if layout is None:
         some = ", ".join(sorted(names)[:_SHOWN]) or "nothing"
         raise CheckpointError(
@@ -123,7 +123,7 @@ class _Fit:
     def __init__(self, model: nn.Module, tensors: dict[str, Tensor], layout: str, path: Any) -> None:
         self.model, self.tensors, self.layout, self.path = model, dict(tensors), layout, path
         self.state = model.state_dict()
-        self.entries: list[layouts.Entry] = list(model.checkpoint_entries(layout))  # type: ignore[operator]
+        self.entries: list[formats.Entry] = list(model.checkpoint_entries(layout))  # type: ignore[operator]
         self.found: dict[str, Tensor] = {}
         self.missing: list[str] = []
         self.misshaped: list[str] = []
@@ -149,7 +149,7 @@ class _Fit:
     def take(self, *, resize: bool, source_grid: tuple[int, int] | None) -> None:
         """Match every entry with the file's tensors."""
         if hasattr(self.model, "positions"):
-            placed = positions.fitted(self.model, self.tensors, self.layout, source_grid, resize)
+            placed = fitted(self.model, self.tensors, self.layout, source_grid, resize)
             self.found |= placed.found
             self.missing += placed.missing
             self.misshaped += placed.misshaped
@@ -164,7 +164,7 @@ class _Fit:
             parts = [self.tensors.pop(name) for name in entry.theirs]
             self._fit_one(entry, parts, resize)
 
-    def _fit_one(self, entry: layouts.Entry, parts: list[Tensor], resize: bool) -> None:
+    def _fit_one(self, entry: formats.Entry, parts: list[Tensor], resize: bool) -> None:
         wanted = tuple(self.state[entry.ours].shape)
         try:
             tensor = entry.decode(parts)
@@ -259,7 +259,7 @@ class _Fit:
             self.hints.append("the checkpoint is a hybrid: choose R<depth>+ViT-<row>/<n>")
         if some(missing, "conv_root", "backbone"):
             self.hints.append("the checkpoint is not this hybrid: choose the matching name")
-        class_keys = set(layouts.CLASS_KEY.values())
+        class_keys = set(formats.CLASS_KEY.values())
         if class_keys & set(unexpected):
             self.hints.append("the checkpoint has a class token: build with pooling='cls' or cls_token=True")
         if class_keys & set(missing):

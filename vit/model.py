@@ -8,11 +8,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from vit import init, layouts
+from vit import formats
 from vit.config import ViTConfig
-from vit.embed import Embed, PositionTable, RelativePosition
-from vit.encoder import Block
-from vit.layouts import Entry
+from vit.formats import Entry
+from vit.layers import Block, Embed, PositionTable, RelativePosition, constant, lecun_normal
 
 
 class VisionTransformer(nn.Module):
@@ -65,16 +64,16 @@ class VisionTransformer(nn.Module):
     def init_weights(self, generator: torch.Generator | None = None) -> None:
         """The paper's initialisation, as a pure function of the generator's state."""
         self.embed.init_weights(generator)
-        init.constant(self.cls, 0.0)
+        constant(self.cls, 0.0)
         for module in (*self.positions, *self.relatives, *self.blocks):
             module.init_weights(generator)  # type: ignore[operator]
         self.norm.reset_parameters()
         if self.pre_logits is not None:
-            init.lecun_normal(self.pre_logits.weight, generator)
-            init.constant(self.pre_logits.bias, 0.0)
+            lecun_normal(self.pre_logits.weight, generator)
+            constant(self.pre_logits.bias, 0.0)
         if isinstance(self.head, nn.Linear):
-            init.constant(self.head.weight, 0.0)
-            init.constant(self.head.bias, self.config.head_bias)
+            constant(self.head.weight, 0.0)
+            constant(self.head.bias, self.config.head_bias)
 
     def fill_buffers(self) -> None:
         """Compute the tables that are not learned; needed after `to_empty` without `init_weights`."""
@@ -83,8 +82,8 @@ class VisionTransformer(nn.Module):
 
     def checkpoint_entries(self, layout: str) -> list[Entry]:
         """How a layout names these weights, position tables aside."""
-        makers = {"google": layouts.google, "timm": layouts.timm, "torchvision": layouts.torchvision}
-        return makers[layout](self) if layout in makers else layouts.own(self)
+        backbone = self.embed.backbone.checkpoint_entries(layout) if self.config.stem == "resnet" else ()
+        return formats.entries(layout, list(self.state_dict()), self.config, backbone)
 
     def tokens(self, x_BCHW: Tensor) -> Tensor:
         """Encoder output x_BND before the last normalisation; the class token, if any, comes first."""

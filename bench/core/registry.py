@@ -134,7 +134,7 @@ def transferred_model(
     Raises:
         UserError: a size the model cannot take, or a family whose weights depend on the size.
     """
-    from vit.transfer import carry_over
+    from vit.resize import carry_over
 
     if getattr(model, "pre_logits", None) is not None:
         options["head"] = "linear"  # the hidden layer in the head goes with the old classes

@@ -75,7 +75,7 @@ def attention(network: nn.Module, *, batch: int, dtype: torch.dtype, device: str
     """The context in which fused attention uses the kernel that is fastest for this network, forward and backward; the
     next fastest where that one refuses (a bias, dropout).
 
-    Measured once per shape in a process. On a CPU there is nothing to choose: `vit.encoder` knows.
+    Measured once per shape in a process. On a CPU there is nothing to choose: `vit.layers` knows.
     """
     shape = attention_shape(network, batch)
     if not device.startswith("cuda") or shape is None:
@@ -104,7 +104,7 @@ def chosen_kernels(network: nn.Module, *, dtype: torch.dtype, device: str) -> tu
 def ranked_kernels(
     shape: Shape, *, dtype: torch.dtype, device: str, kernels: Sequence[Any], calls: int = 10
 ) -> list[Any]:
-    """Kernels by the time of forward and backward, on tensors that lie in memory as `vit.encoder`'s do; then
+    """Kernels by the time of forward and backward, on tensors that lie in memory as `vit.layers`'s do; then
     SDPBackend.MATH, which takes everything. Those that refuse the shape, or whose results are not MATH's, are left out.
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel

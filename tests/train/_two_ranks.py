@@ -20,7 +20,7 @@ from torch import nn
 from bench.core import registry
 from bench.core.errors import Interrupted, UserError
 from bench.core.record import Result
-from bench.core.spec import Cell, Recipe, TaskSpec
+from bench.core.spec import Cell, Recipe, TaskSpec, to_json
 from bench.data.image_set import ImageSet
 from bench.execute.jobs._contract import JobContext
 from bench.store.study import CellDirectory
@@ -213,7 +213,7 @@ def main(folder: Path) -> None:
         assert made.resume()
         found["resumed"][case] = losses(made, CONTINUED)
     found["running out"] = running_out(folder, ranks)
-    found["body"] = job(folder / "job-two", ranks)
+    found["body"] = to_json(job(folder / "job-two", ranks))
     (folder / f"rank{ranks.rank}.json").write_text(json.dumps(found))
     (folder / "said").write_text(falls_out(ranks))
     ranks.hard_exit(0)

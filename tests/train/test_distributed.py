@@ -12,9 +12,11 @@ import pytest
 import torch
 
 from bench.core.errors import UserError
+from bench.core.record import Result
 from bench.core.spec import Cell, Recipe
 from bench.store import checkpoints
 from bench.store.prediction_bits import from_detail
+from bench.store.records import build
 from bench.train.ranks import Ranks, check_cells
 from tests.conftest import PROJECT
 from tests.train._two_ranks import CASES, CONTINUED, ROOM, SAVED, SHORT, STEPS, TRIES, job, losses, trainer
@@ -133,7 +135,7 @@ def test_where_not_even_one_image_fits_on_one_rank_all_ranks_end_alike(two):
 
 def test_the_record_of_ranks(two, folder):
     """Sharded and whole: the same rows; devices and core-days of all ranks."""
-    alone, together = job(folder / "job-one"), two[0]["body"]
+    alone, together = job(folder / "job-one"), build(Result, two[0]["body"])
     for mine, theirs in zip(together.horizons, alone.horizons, strict=True):
         if mine.images_seen:
             assert mine.final_train_loss == pytest.approx(theirs.final_train_loss, rel=1e-5)

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vit import encoder, family
-from vit.embed import RelativePosition, sincos_2d
+from vit import family, layers
+from vit.layers import RelativePosition, sincos_2d
 from vit.model import VisionTransformer
 
 SMALL = {"width": 32, "depth": 2, "heads": 4, "mlp_width": 48}
@@ -198,15 +198,15 @@ def test_attention_follows_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     bias = torch.randn(2, 4, 9, 9, dtype=torch.float64, generator=seeded(2))
     expected = ((q @ k.mT + bias).exp() / (q @ k.mT + bias).exp().sum(-1, keepdim=True)) @ v
     for plain in (True, False):
-        monkeypatch.setattr(encoder, "prefers_plain_attention", lambda q, plain=plain: plain)
-        torch.testing.assert_close(encoder.attend(q, k, v, bias_BHNN=bias, dropout=0.0), expected)
+        monkeypatch.setattr(layers, "prefers_plain_attention", lambda q, plain=plain: plain)
+        torch.testing.assert_close(layers.attend(q, k, v, bias_BHNN=bias, dropout=0.0), expected)
 
 
 def test_training_on_cpu_avoids_the_fused_kernel() -> None:
     q = torch.zeros(1, 1, 2, 2, requires_grad=True)
-    assert encoder.prefers_plain_attention(q) and not encoder.prefers_plain_attention(q.detach())
+    assert layers.prefers_plain_attention(q) and not layers.prefers_plain_attention(q.detach())
     with torch.no_grad():
-        assert not encoder.prefers_plain_attention(q)
+        assert not layers.prefers_plain_attention(q)
 
 
 def test_images_of_another_size_are_refused() -> None:

@@ -1,22 +1,20 @@
 """How other code bases name and lay out the same weights: one list of entries per layout, read in both directions.
 
 Layouts: "google" (official .npz, after `normalise`), "timm", "torchvision", and "own" (the model's own names).
-Position tables are not entries: they may change shape, see vit/checkpoints.py. Key tables: facts of vit_jax.
+Position tables are not entries: they may change shape, see vit/resize.py. Key tables: facts of vit_jax.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from vit.model import VisionTransformer
+from vit.config import ViTConfig
 
 POSITION_KEY = {
     "google": "Transformer/posembed_input/pos_embedding",
@@ -24,7 +22,6 @@ POSITION_KEY = {
     "torchvision": "encoder.pos_embedding",
 }
 CLASS_KEY = {"google": "cls", "timm": "cls_token", "torchvision": "class_token"}
-PATCH_KEY = {"google": "embedding/kernel", "timm": "patch_embed.proj.weight", "torchvision": "conv_proj.weight"}
 
 
 @dataclass(frozen=True)
@@ -97,33 +94,46 @@ def _attention(ours: str, theirs: str, heads: int) -> Iterator[Entry]:
     yield vector(f"{ours}.proj.bias", f"{theirs}/out/bias")
 
 
-def google(model: VisionTransformer) -> list[Entry]:
-    """Entries of the official .npz, in its original numbering (LayerNorm_0, attention 1, LayerNorm_2, MLP 3)."""
-    entries = [conv("embed.proj.weight", "embedding/kernel"), vector("embed.proj.bias", "embedding/bias")]
-    if model.cls is not None:
-        entries.append(same("cls", "cls"))
-    for index in range(model.config.depth):
+def entries(layout: str, names: Iterable[str], config: ViTConfig, backbone: Sequence[Entry] = ()) -> list[Entry]:
+    """How a layout stores a ViT, position tables aside.
+
+    Args:
+        names: of the model's state_dict. backbone: of its ResNet, in this layout.
+    """
+    if layout == "google":
+        return _google(config, backbone)
+    if layout == "timm":
+        return renamed(names, _timm_rules(names, config))
+    if layout == "torchvision":
+        return renamed(names, _torchvision_rules(config))
+    return own(names)
+
+
+def _google(config: ViTConfig, backbone: Sequence[Entry]) -> list[Entry]:
+    """The official .npz, in its original numbering (LayerNorm_0, attention 1, LayerNorm_2, MLP 3)."""
+    made = [conv("embed.proj.weight", "embedding/kernel"), vector("embed.proj.bias", "embedding/bias")]
+    if config.has_cls:
+        made.append(same("cls", "cls"))
+    for index in range(config.depth):
         ours, theirs = f"blocks.{index}", f"Transformer/encoderblock_{index}"
-        entries += norm(f"{ours}.norm1", f"{theirs}/LayerNorm_0")
-        entries += _attention(f"{ours}.attn", f"{theirs}/MultiHeadDotProductAttention_1", model.config.heads)
-        entries += norm(f"{ours}.norm2", f"{theirs}/LayerNorm_2")
-        entries += _dense(f"{ours}.mlp.fc1", f"{theirs}/MlpBlock_3/Dense_0")
-        entries += _dense(f"{ours}.mlp.fc2", f"{theirs}/MlpBlock_3/Dense_1")
-    entries += norm("norm", "Transformer/encoder_norm")
-    if model.config.stem == "resnet":
-        inner = model.embed.backbone.checkpoint_entries("google")
-        entries += [dataclasses.replace(entry, ours=f"embed.backbone.{entry.ours}") for entry in inner]
-    if model.pre_logits is not None:
-        entries += _dense("pre_logits", "pre_logits")
-    if model.config.num_classes:
-        entries += _dense("head", "head")
-    return entries
+        made += norm(f"{ours}.norm1", f"{theirs}/LayerNorm_0")
+        made += _attention(f"{ours}.attn", f"{theirs}/MultiHeadDotProductAttention_1", config.heads)
+        made += norm(f"{ours}.norm2", f"{theirs}/LayerNorm_2")
+        made += _dense(f"{ours}.mlp.fc1", f"{theirs}/MlpBlock_3/Dense_0")
+        made += _dense(f"{ours}.mlp.fc2", f"{theirs}/MlpBlock_3/Dense_1")
+    made += norm("norm", "Transformer/encoder_norm")
+    made += [dataclasses.replace(entry, ours=f"embed.backbone.{entry.ours}") for entry in backbone]
+    if config.head == "mlp":
+        made += _dense("pre_logits", "pre_logits")
+    if config.num_classes:
+        made += _dense("head", "head")
+    return made
 
 
-def renamed(model: VisionTransformer, rules: list[tuple[str, str]]) -> list[Entry]:
+def renamed(names: Iterable[str], rules: list[tuple[str, str]]) -> list[Entry]:
     """Entries for a layout that differs in names only: the first rule (pattern, replacement) that matches applies."""
-    entries = []
-    for name in model.state_dict():
+    made = []
+    for name in names:
         if name.startswith("positions."):
             continue
         theirs = name
@@ -131,26 +141,24 @@ def renamed(model: VisionTransformer, rules: list[tuple[str, str]]) -> list[Entr
             theirs, count = re.subn(pattern, replacement, name)
             if count:
                 break
-        entries.append(same(name, theirs))
-    return entries
+        made.append(same(name, theirs))
+    return made
 
 
-def timm(model: VisionTransformer) -> list[Entry]:
-    """Entries of timm's state dict."""
-    stem_only = model.config.stem == "resnet" and not any(".stages." in name for name in model.state_dict())
+def _timm_rules(names: Iterable[str], config: ViTConfig) -> list[tuple[str, str]]:
+    stem_only = config.stem == "resnet" and not any(".stages." in name for name in names)
     rules = [(r"^embed\.backbone\.stem\.", "patch_embed.backbone.")] if stem_only else []
     rules += [(r"^embed\.", "patch_embed."), (r"^cls$", "cls_token")]
-    if model.config.norm_after_pool:
+    if config.norm_after_pool:
         rules.append((r"^norm\.", "fc_norm."))
-    return renamed(model, rules)
+    return rules
 
 
-def torchvision(model: VisionTransformer) -> list[Entry]:
-    """Entries of torchvision's state dict."""
-    last = "conv_last." if model.config.stem == "conv" else ""
+def _torchvision_rules(config: ViTConfig) -> list[tuple[str, str]]:
+    last = "conv_last." if config.stem == "conv" else ""
     block = r"^blocks\.(\d+)\."
     layer = r"encoder.layers.encoder_layer_\1."
-    rules = [
+    return [
         (r"^embed\.backbone\.(\d+)\.", r"conv_proj.conv_bn_relu_\1."),
         (r"^embed\.proj\.", f"conv_proj.{last}"),
         (r"^cls$", "class_token"),
@@ -162,12 +170,11 @@ def torchvision(model: VisionTransformer) -> list[Entry]:
         (r"^norm\.", "encoder.ln."),
         (r"^(pre_logits|head)\.", r"heads.\1."),
     ]
-    return renamed(model, rules)
 
 
-def own(model: nn.Module) -> list[Entry]:
+def own(names: Iterable[str]) -> list[Entry]:
     """Entries under the model's own names: what `save(layout="safetensors")` writes."""
-    return [same(name, name) for name in model.state_dict()]
+    return [same(name, name) for name in names]
 
 
 def detect(names: set[str]) -> str | None:

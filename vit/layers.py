@@ -1,0 +1,311 @@
+"""The parts of a Vision Transformer: initialisers, from an image to tokens, position signals, the encoder's blocks.
+
+Initialisers are pure functions of a torch.Generator, whatever device the parameter is on: numbers are drawn on the
+generator's device in float32 and copied, so a seed gives the same model on every machine. Blocks are pre-norm (the
+paper's equations 2 and 3).
+
+Shapes: B images, C channels, H and W pixels, N tokens, D width, H heads, E head dimension, R rows and S columns of the
+grid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vit.config import ViTConfig, pair
+
+TEMPERATURE = 10_000.0  # of the sine-cosine table, as in MoCo v3 and big_vision
+
+
+# -- initialisation ----------------------------------------------------------------------------------------------------
+
+
+def _fill(parameter: Tensor, draw: Callable[[Tensor], Tensor], generator: torch.Generator | None) -> None:
+    with torch.no_grad():
+        device = parameter.device if generator is None else generator.device
+        direct = parameter.device == device and parameter.dtype == torch.float32 and parameter.is_contiguous()
+        if parameter.device.type == "meta" or direct:
+            draw(parameter)
+        else:
+            drawn = torch.empty(parameter.shape, dtype=torch.float32, device=device)
+            parameter.copy_(draw(drawn))
+
+
+def normal(parameter: Tensor, std: float, generator: torch.Generator | None) -> None:
+    """N(0, std)."""
+    _fill(parameter, lambda t: nn.init.normal_(t, std=std, generator=generator), generator)
+
+
+def xavier_uniform(parameter: Tensor, generator: torch.Generator | None) -> None:
+    """Xavier (Glorot) uniform for an (out, in) matrix, in place; also for a slice of one."""
+    _fill(parameter, lambda t: nn.init.xavier_uniform_(t, generator=generator), generator)
+
+
+def lecun_normal(parameter: Tensor, generator: torch.Generator | None) -> None:
+    """flax's default: normal of variance 1 / fan_in, cut at two standard deviations, for (out, in, ...) weights."""
+    # 0.8796 is the standard deviation of a unit normal cut at +-2, which jax.nn.initializers divides out.
+    std = math.sqrt(1 / math.prod(parameter.shape[1:])) / 0.87962566103423978
+    _fill(
+        parameter,
+        lambda t: nn.init.trunc_normal_(t, std=std, a=-2 * std, b=2 * std, generator=generator),
+        generator,
+    )
+
+
+def constant(parameter: Tensor | None, value: float) -> None:
+    """Fill with one value; a missing bias is no error."""
+    if parameter is not None:
+        nn.init.constant_(parameter, value)
+
+
+# -- tokens and positions ----------------------------------------------------------------------------------------------
+
+
+class Embed(nn.Module):
+    """x_BCHW -> x_BND: an optional feature extractor, then a convolution whose kernel equals its stride.
+
+    For a plain ViT that is the paper's linear projection of flattened patches (its equation 1).
+    """
+
+    backbone: Any  # None, or a module with `stride`, `out_channels`, `init_weights` and `checkpoint_entries`
+
+    def __init__(self, config: ViTConfig, backbone: nn.Module | None = None) -> None:
+        super().__init__()
+        patch = pair(config.patch_size)
+        channels = config.channels
+        self.backbone = backbone
+        if config.stem == "conv":
+            self.backbone = ConvStem(channels, config.conv_stem)
+        if self.backbone is not None:
+            stride, channels = self.backbone.stride, self.backbone.out_channels
+            if any(p % stride for p in patch):
+                raise ValueError(f"the stem's stride {stride} does not divide the total down-sampling {patch}")
+            patch = (patch[0] // stride, patch[1] // stride)
+        self.proj = nn.Conv2d(channels, config.width, patch, stride=patch)
+
+    def init_weights(self, generator: torch.Generator | None) -> None:
+        if self.backbone is not None:
+            self.backbone.init_weights(generator)
+        lecun_normal(self.proj.weight, generator)
+        constant(self.proj.bias, 0.0)
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        if self.backbone is not None:
+            x_BCHW = self.backbone(x_BCHW)
+        return self.proj(x_BCHW).flatten(2).transpose(1, 2)
+
+
+class ConvStem(nn.Sequential):
+    """Convolution, BatchNorm, ReLU, repeated: Xiao et al. 2021, as torchvision's `conv_stem_configs`."""
+
+    def __init__(self, channels: int, layers: tuple[tuple[int, int, int], ...]) -> None:
+        blocks: list[nn.Module] = []
+        self_stride = 1
+        for width, kernel, stride in layers:
+            conv = nn.Conv2d(channels, width, kernel, stride=stride, padding=(kernel - 1) // 2, bias=False)
+            blocks.append(nn.Sequential(conv, nn.BatchNorm2d(width), nn.ReLU(inplace=True)))
+            channels, self_stride = width, self_stride * stride
+        super().__init__(*blocks)
+        self.out_channels, self.stride = channels, self_stride
+
+    def init_weights(self, generator: torch.Generator | None) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                lecun_normal(module.weight, generator)
+            elif isinstance(module, nn.BatchNorm2d):
+                module.reset_parameters()
+
+
+class PositionTable(nn.Module):
+    """A table that is added to the tokens: `table()` -> x_1ND, with a row for the class token where there is one.
+
+    learned-1d: one learned vector per token. learned-2d: a row and a column vector of half the width each,
+    concatenated (the paper's D.4). sincos-2d: fixed, unit scale. The class token gets zeros in the two 2-d kinds.
+    """
+
+    weight: Tensor
+    rows: Tensor
+    columns: Tensor
+    fixed: Tensor
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        self.kind, self.std = config.position, config.position_std
+        self.grid, self.width, self.has_cls = config.grid, config.width, config.has_cls
+        rows, columns = self.grid
+        if self.kind == "learned-1d":
+            extra = int(config.has_cls and config.position_on_cls)
+            self.weight = nn.Parameter(torch.empty(1, rows * columns + extra, self.width))
+        elif self.kind == "learned-2d":
+            self.rows = nn.Parameter(torch.empty(rows, self.width // 2))
+            self.columns = nn.Parameter(torch.empty(columns, self.width - self.width // 2))
+        else:
+            self.register_buffer("fixed", torch.empty(1, rows * columns, self.width), persistent=False)
+
+    def init_weights(self, generator: torch.Generator | None) -> None:
+        for parameter in self.parameters():
+            normal(parameter, self.std, generator)
+        self.fill_buffers()
+
+    def fill_buffers(self) -> None:
+        """Compute what is not learned; needed after `to_empty`."""
+        if self.kind == "sincos-2d":
+            self.fixed.copy_(sincos_2d(self.grid, self.width))
+
+    def forward(self) -> Tensor:
+        if self.kind == "learned-1d":
+            table_1ND = self.weight
+        elif self.kind == "learned-2d":
+            rows, columns = self.grid
+            row_RSD = self.rows[:, None, :].expand(rows, columns, -1)
+            column_RSD = self.columns[None, :, :].expand(rows, columns, -1)
+            table_1ND = torch.cat([column_RSD, row_RSD], dim=-1).reshape(1, rows * columns, self.width)
+        else:
+            table_1ND = self.fixed
+        missing = int(self.has_cls) + self.grid[0] * self.grid[1] - table_1ND.shape[1]
+        return nn.functional.pad(table_1ND, (0, 0, missing, 0)) if missing else table_1ND
+
+
+class RelativePosition(nn.Module):
+    """Learned vectors for the offsets between tokens, used as extra keys (the paper's D.4, after Shaw et al. 2018).
+
+    1-dimensional: the offset is the difference of positions in the flattened sequence, class token first.
+    """
+
+    offset: Tensor
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        self.num_tokens, self.std = config.num_tokens, config.position_std
+        self.weight = nn.Parameter(torch.empty(2 * self.num_tokens - 1, config.attention_width // config.heads))
+        shape = (self.num_tokens, self.num_tokens)
+        self.register_buffer("offset", torch.empty(shape, dtype=torch.long), persistent=False)
+
+    def init_weights(self, generator: torch.Generator | None) -> None:
+        normal(self.weight, self.std, generator)
+        self.fill_buffers()
+
+    def fill_buffers(self) -> None:
+        """Compute what is not learned; needed after `to_empty`."""
+        index = torch.arange(self.num_tokens, device=self.offset.device)
+        self.offset.copy_(index[:, None] - index[None, :] + self.num_tokens - 1)
+
+    def forward(self, q_BHNE: Tensor) -> Tensor:
+        """Logits to add to those of the content: bias_BHNN. `q_BHNE` is already scaled."""
+        by_offset_BHNO = q_BHNE @ self.weight.t()
+        index = self.offset.expand(*q_BHNE.shape[:2], -1, -1)
+        return by_offset_BHNO.gather(-1, index)
+
+
+def sincos_2d(grid: tuple[int, int], width: int) -> Tensor:
+    """Fixed table of shape (1, N, D): sin x, cos x, sin y, cos y over width / 4 frequencies (big_vision, MoCo v3)."""
+    rows, columns = grid
+    exponent = torch.arange(width // 4, dtype=torch.float64, device="cpu") / max(width // 4 - 1, 1)
+    frequency = TEMPERATURE**-exponent
+    y_N = torch.arange(rows, dtype=torch.float64, device="cpu").repeat_interleave(columns)
+    x_N = torch.arange(columns, dtype=torch.float64, device="cpu").repeat(rows)
+    angles = [x_N[:, None] * frequency, y_N[:, None] * frequency]
+    return torch.cat([f(a) for a in angles for f in (torch.sin, torch.cos)], dim=1).float()[None]
+
+
+# -- encoder -----------------------------------------------------------------------------------------------------------
+
+
+def prefers_plain_attention(q_BHNE: Tensor) -> bool:
+    """Whether matmul-softmax-matmul is the better choice than the fused kernel; the one place that decides.
+
+    On CPU the fused kernel's backward in bfloat16 is up to seven times slower than three plain operations, and equal
+    in float32; forward only, and on GPUs, the fused kernel is as fast or faster and keeps no N x N matrix.
+    """
+    return q_BHNE.device.type == "cpu" and torch.is_grad_enabled() and q_BHNE.requires_grad
+
+
+def attend(q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, *, bias_BHNN: Tensor | None, dropout: float) -> Tensor:
+    """softmax(q k^T + bias) v -> x_BHNE. `q` is already scaled by 1 / sqrt(E)."""
+    if prefers_plain_attention(q_BHNE):
+        logits_BHNN = q_BHNE @ k_BHNE.transpose(-2, -1)
+        if bias_BHNN is not None:
+            logits_BHNN = logits_BHNN + bias_BHNN
+        weights_BHNN = logits_BHNN.softmax(dim=-1).to(v_BHNE.dtype)
+        if dropout:
+            weights_BHNN = F.dropout(weights_BHNN, dropout)
+        return weights_BHNN @ v_BHNE
+    return F.scaled_dot_product_attention(q_BHNE, k_BHNE, v_BHNE, attn_mask=bias_BHNN, dropout_p=dropout, scale=1.0)
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention with one fused projection to queries, keys and values (in that order)."""
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.head_dim = config.attention_width // config.heads
+        self.dropout = config.dropout_weights
+        self.qkv = nn.Linear(config.width, 3 * config.attention_width)
+        self.proj = nn.Linear(config.attention_width, config.width)
+
+    def init_weights(self, generator: torch.Generator | None) -> None:
+        # Three separate draws: Xavier over the fused matrix would see a fan-out of 3 D and be sqrt(2) too small.
+        for slice_ in self.qkv.weight.data.chunk(3):
+            xavier_uniform(slice_, generator)
+        xavier_uniform(self.proj.weight, generator)
+        constant(self.qkv.bias, 0.0)
+        constant(self.proj.bias, 0.0)
+
+    def forward(self, x_BND: Tensor, relative: nn.Module | None = None) -> Tensor:
+        B, N, _ = x_BND.shape
+        qkv_3BHNE = self.qkv(x_BND).reshape(B, N, 3, self.heads, self.head_dim).permute(2, 0, 3, 1, 4)
+        q_BHNE, k_BHNE, v_BHNE = qkv_3BHNE.unbind(0)
+        q_BHNE = q_BHNE * self.head_dim**-0.5
+        bias_BHNN = None if relative is None else relative(q_BHNE)
+        dropout = self.dropout if self.training else 0.0
+        x_BHNE = attend(q_BHNE, k_BHNE, v_BHNE, bias_BHNN=bias_BHNN, dropout=dropout)
+        return self.proj(x_BHNE.transpose(1, 2).reshape(B, N, self.heads * self.head_dim))
+
+
+class Mlp(nn.Module):
+    """Two linear maps with GELU between them, applied to every token."""
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(config.width, config.mlp_width)
+        self.act = nn.GELU(approximate="tanh" if config.gelu == "tanh" else "none")
+        self.drop = nn.Dropout(config.rate("mlp_hidden"))
+        self.fc2 = nn.Linear(config.mlp_width, config.width)
+
+    def init_weights(self, generator: torch.Generator | None) -> None:
+        for linear in (self.fc1, self.fc2):
+            xavier_uniform(linear.weight, generator)
+            normal(linear.bias, 1e-6, generator)
+
+    def forward(self, x_BND: Tensor) -> Tensor:
+        return self.fc2(self.drop(self.act(self.fc1(x_BND))))
+
+
+class Block(nn.Module):
+    """x + attention(norm(x)), then x + mlp(norm(x))."""
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(config.width, eps=config.norm_eps)
+        self.attn = Attention(config)
+        self.drop1 = nn.Dropout(config.rate("attention"))
+        self.norm2 = nn.LayerNorm(config.width, eps=config.norm_eps)
+        self.mlp = Mlp(config)
+        self.drop2 = nn.Dropout(config.rate("mlp_out"))
+
+    def init_weights(self, generator: torch.Generator | None) -> None:
+        self.norm1.reset_parameters()
+        self.attn.init_weights(generator)
+        self.norm2.reset_parameters()
+        self.mlp.init_weights(generator)
+
+    def forward(self, x_BND: Tensor, relative: nn.Module | None = None) -> Tensor:
+        x_BND = x_BND + self.drop1(self.attn(self.norm1(x_BND), relative))
+        return x_BND + self.drop2(self.mlp(self.norm2(x_BND)))
