@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     add_options(p)
     p.add_argument("--plan", action="store_true", help="print the plan and stop")
     p.add_argument("--profile", action="store_true", help="write a torch.profiler trace of each cell's first steps")
-    p.add_argument("--verbose", action="store_true", help="print every finding, with its reasons and checks")
+    p.add_argument("--verbose", action="store_true", help="print every answer with its reasons, and every check")
     p.add_argument("--reference", choices=["paper"], help="lay the paper's published points under the measured ones")
     arguments = p.parse_args(argv)
     console = make_console(stderr=arguments.json)

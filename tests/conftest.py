@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import importlib
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -64,3 +68,51 @@ def bench(tmp_path: Path):
         )
 
     return call
+
+
+VERBS_OF_ROOMS = ("plan", "report", "data")  # `python -m bench.plan` is bench/plan/__main__.py
+
+
+@pytest.fixture
+def verb(tmp_path: Path, monkeypatch, capsys) -> Callable[..., subprocess.CompletedProcess]:
+    """As `bench`, in this process: for all that does not need one of its own."""
+
+    def call(name: str, *arguments: object) -> subprocess.CompletedProcess:
+        monkeypatch.chdir(tmp_path)
+        module = importlib.import_module(f"bench.{name}.__main__" if name in VERBS_OF_ROOMS else f"bench.{name}")
+        capsys.readouterr()
+        code = module.main([str(argument) for argument in arguments])
+        written = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, written.out, written.err)
+
+    return call
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: where it wrote, and what it printed."""
+
+    results: Path
+    output: str
+
+    @property
+    def study(self) -> Path:
+        return self.results / "smoke"
+
+
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory) -> Run:
+    """One uninterrupted run of the smoke suite, for all processes of a test run. Look at it; change only copies."""
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
+    results, output = shared / "smoke" / "results", shared / "smoke" / "output.txt"
+    with open(shared / "smoke.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not output.exists():
+            command = [sys.executable, "-m", "bench.run", "--suite", "smoke", "--results", str(results)]
+            results.parent.mkdir(exist_ok=True)
+            done = subprocess.run(command, cwd=results.parent, env=os.environ | {"PYTHONPATH": str(PROJECT)},
+                                  capture_output=True, text=True, timeout=900)  # fmt: skip
+            assert done.returncode == 0, done.stdout + done.stderr
+            output.write_text(done.stdout)
+    return Run(results, output.read_text())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 
-def test_a_training_run_can_be_profiled(bench, tmp_path):
-    done = bench("run", "--suite", "smoke", "--models", "ViT-pico/14", "--only", "vit*-100_s0", "--profile")
+def test_a_training_run_can_be_profiled(verb, tmp_path):
+    done = verb("run", "--suite", "smoke", "--models", "ViT-pico/14", "--only", "vit*-100_s0", "--profile")
     assert done.returncode == 0, done.stdout + done.stderr
     (trace,) = (tmp_path / "results/smoke/cells").glob("*/attempts/001/trace/*.pt.trace.json")
     names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
