@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from baselines.published import scaling, table
+from baselines.published import table
 from bench.analysis import comparisons, frontiers, law_questions, published, questions, scaling_laws
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import (
@@ -34,7 +34,7 @@ from tests.analysis._study import study
 FAMILIES = ("ViT", "Hybrid", "ResNet")
 YES, NO, CANNOT_TELL = Verdict.YES, Verdict.NO, Verdict.CANNOT_TELL
 COLUMNS = ("ImageNet", "CIFAR-10", "CIFAR-100", "Pets", "Flowers")
-TABLE_6 = [(scaling.family(row["name"]), 1e18 * float(row["exaFLOPs"]), sum(float(row[c]) for c in COLUMNS) / 500)
+TABLE_6 = [(published.family(row["name"]), 1e18 * float(row["exaFLOPs"]), sum(float(row[c]) for c in COLUMNS) / 500)
            for row in table("table6")]  # fmt: skip
 """(family, FLOP, Average-5) of every printed row."""
 

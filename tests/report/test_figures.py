@@ -20,9 +20,9 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from baselines.published import model_name, number, table
-from baselines.published.transfer import VTAB
 from bench.analysis import published
 from bench.analysis.evidence import HEADLINE, Evidence
+from bench.analysis.published import VTAB
 from bench.core import registry
 from bench.core.record import Horizon, LearningCurve, Record, Score
 from bench.report import fits
