@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from bench.core.errors import UserError
+
 if TYPE_CHECKING:
     import torch
     from torch import nn
@@ -107,6 +109,7 @@ def count(
         model = registry.build_model(
             model_name, image_size=image_size, channels=channels, num_classes=num_classes, **dict(model_options)
         )
+    _check_contract(model, model_name)
     model.eval()  # no dropout; the work is the same, and BatchNorm takes one image
     size = getattr(model, "image_size", image_size)
     height, width = (size, size) if isinstance(size, int) else size
@@ -130,6 +133,19 @@ def count(
         by_module=_freeze({c: _freeze(counter.by_module[c]) for c in CONVENTIONS}),
         activation_bytes=activation_bytes(model, images, run=run) if activations else None,
     )
+
+
+def _check_contract(model: nn.Module, name: str) -> None:
+    """Raises UserError where a family's model lacks what every verb uses."""
+    from bench.core import registry
+
+    missing = [member for member in ("num_features", "head", "features") if not hasattr(model, member)]
+    if missing:
+        raise UserError(
+            f"Model {name!r} of {registry.family_of(name).__file__} has no {', '.join(missing)}.",
+            "A model has num_features (an int), head (its classifier), features(x_BCHW) and forward(x_BCHW): see "
+            "CONTRIBUTING.md.",
+        )
 
 
 def count_forward(model: nn.Module, *inputs: torch.Tensor, run: Callable[..., Any] | None = None) -> MacCounter:

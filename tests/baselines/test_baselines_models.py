@@ -229,6 +229,7 @@ def test_round_trip_is_bitwise(tmp_path: Path, name: str, layout: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(source.parameters(), target.parameters(), strict=True))
 
 
+@pytest.mark.slow
 def test_timms_own_npz_loader_reads_our_bit(tmp_path: Path) -> None:
     source = scrambled(build("R50x1", numerics="timm"))
     save(source, tmp_path / "w.npz", layout="google")

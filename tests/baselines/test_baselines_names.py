@@ -65,6 +65,7 @@ def test_parameter_counts(name: str) -> None:
     assert without is None or round(count(name, num_classes=0) / 1e6, 3) == without
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [bit, hybrid])
 def test_every_registered_model_keeps_the_contract(family) -> None:
     for name in family.names():

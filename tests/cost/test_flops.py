@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from baselines import published
 from bench.core import registry
+from bench.core.errors import UserError
 from bench.cost.flops import ModelCost, count, count_forward
 from vit.config import config_for
 
@@ -146,6 +147,12 @@ def test_no_weights_are_allocated(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pixels_cost_nothing() -> None:
     cost = count("pixels", image_size=28, channels=1, num_classes=10)
     assert (cost.params, cost.forward_macs["dense"], cost.num_features) == (0, 0, 784)
+
+
+def test_a_model_without_the_contracts_members_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "build_model", lambda *_, **__: nn.Linear(1, 1, device="meta"))
+    with pytest.raises(UserError, match=r"'ViT-pico/14' of .*family\.py has no num_features, head, features"):
+        count("ViT-pico/14", image_size=28, channels=1, num_classes=12_345)
 
 
 # -- traps -----------------------------------------------------------------------------------------------------------

@@ -114,6 +114,7 @@ def test_the_tanh_gelu_is_a_visible_difference() -> None:
     assert 1e-5 < difference(exact, tanh, torch.randn(2, 3, 32, 32)) < 1e-1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["torchvision-vit_b_16", "torchvision-vit_b_16-rep", "torchvision-vit_b_16-conv"])
 def test_logits_equal_torchvisions(preset: str) -> None:
     from torchvision.models.vision_transformer import ConvStemConfig, VisionTransformer
