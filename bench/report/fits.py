@@ -20,7 +20,7 @@ CURVE = 41  # places at which a curve is given
 REACH = 3.0  # how far beyond the largest run a curve is drawn
 DIGITS = 4  # significant: an optimiser's last steps differ between processors
 FLAT = 1e-8  # a gradient below it is rounding noise
-AXES = {Axis.COMPUTE: "compute", Axis.IMAGES: "distinct images"}  # in sentences
+AXES: dict[str, str] = {Axis.COMPUTE: "compute", Axis.IMAGES: "distinct images"}  # in sentences
 
 
 def cards(evidence: Evidence) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def cards(evidence: Evidence) -> list[dict[str, Any]]:
         return []
     if "cards" not in evidence.cache:
         evidence.cache["cards"] = [
-            rounded(_card(evidence, law)) for axis in AXES for law in laws(evidence, axis=axis).values()
+            rounded(_card(evidence, law)) for axis in AXES for law in laws(evidence, axis=Axis(axis)).values()
         ]
     return list(evidence.cache["cards"])
 
@@ -46,7 +46,7 @@ def missing(evidence: Evidence) -> list[str]:
     if not evidence.headline:
         return []
     return [caveats.check(reason).replace("No law", f"No law against {AXES[axis]}", 1)
-            for axis in AXES for reason in why_not(evidence, axis=axis).values()]  # fmt: skip
+            for axis in AXES for reason in why_not(evidence, axis=Axis(axis)).values()]  # fmt: skip
 
 
 def rounded(value: Any) -> Any:

@@ -75,6 +75,7 @@ def content(
 def html(shown: Mapping[str, Any]) -> str:
     """The page. Equal content gives equal text."""
     environment = _environment(autoescape=True)
+    environment.filters["unbroken"] = _unbroken
     script = (TEMPLATES / "report.js").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     figures = [figure for figure in (shown["lead"], *shown["figures"]) if figure is not None]
@@ -102,7 +103,13 @@ def report_md(shown: Mapping[str, Any]) -> str:
     """report.md: figures and tables are linked, not embedded."""
     environment = _environment(autoescape=False)
     environment.filters["md"] = lambda value: markdown(str(value))
-    lines = environment.get_template("report.md.j2").render(shown).splitlines()
+    captions: dict[str, str] = {}
+    stated: set[str] = set()  # a sentence that stands below one figure is not repeated below the next
+    for figure in (shown["lead"], *shown["figures"]):
+        sentences = re.split(r"(?<=\.) (?=[A-Z0-9n])", figure.caption) if figure else []
+        captions |= {figure.name: " ".join(s for s in sentences if s not in stated)} if figure else {}
+        stated |= set(sentences)
+    lines = environment.get_template("report.md.j2").render(shown, captions=captions).splitlines()
     rendered = "\n".join(line.rstrip() for line in lines)
     rows = re.sub(r"\|\n\n(?=\|)", "|\n", rendered)  # a row a line; a blank line between tables stays
     return re.sub(r"\n{3,}", "\n\n", rows).strip() + "\n"
@@ -213,8 +220,10 @@ def machine(records: Sequence[Record]) -> str:
 def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:
     """Where the numbers come from: software, hardware, data. Distinct values are all listed."""
     records = evidence.records.records
-    found = [(label, "; ".join(values)) for key, label in ENVIRONMENT if (values := _distinct(records, key))]
-    found += [("Pre-training data", data) for data in sorted({_data(record.data) for record in records})]
+    found = [(label, "; ".join(values)) for key, label in ENVIRONMENT
+             if (values := _distinct(records, key)) and values != ["0"]]  # fmt: skip
+    data = sorted({(record.data.num_images or 0, _data(record.data)) for record in records})
+    found += [("Pre-training data", "; ".join(text for _, text in data))] if data else []
     starts, ends = (_distinct(records, key) for key in ("environment.time_start", "environment.time_end"))
     return (*found, *([("Made between", f"{starts[0]} and {ends[-1]}")] if starts and ends else []))
 
@@ -229,5 +238,11 @@ def _data(data: DataFacts) -> str:
     revision = f" revision {data.revision}" if data.revision is not None else ""
     parts = [f"{data.num_images:,} images" if data.num_images else "", f"{data.num_classes} classes",
              data.kind if data.kind != UNKNOWN else "",
-             f"sha256 {data.content_hash[:12]}…" if data.content_hash else ""]  # fmt: skip
-    return f"{data.name}{revision}: {', '.join(part for part in parts if part)}"
+             f"sha256:{data.content_hash[:12]}" if data.content_hash else ""]  # fmt: skip
+    return f"{data.name}{revision}, {', '.join(part for part in parts if part)}"
+
+
+def _unbroken(number: str) -> Markup:
+    """A number whose interval, and whose unit, stay on one line."""
+    kept = re.sub(r"\[[^\]]*\]", lambda found: found[0].replace(" ", "\u00a0"), clean(number))
+    return escape(kept.replace(" %", "\u00a0%"))

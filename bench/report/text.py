@@ -251,7 +251,8 @@ def console_rows(found: Sequence[Answer], *, limit: int) -> tuple[list[tuple[str
         for a in asked:
             alone = a.tone == "fact" or len(asked) > MAX_TOGETHER or "/" in a.subject
             grouped.setdefault(label, {}).setdefault(a.key if alone else a.verdict, []).append(a)
-    rows, left = [], []
+    rows: list[tuple[str, str, str, str]] = []
+    left: list[str] = []
     certain = [label for label, asked in by_label.items() if any(a.tone != "unsure" for a in asked)]
     for label in (*certain, *(label for label in by_label if label not in certain)):
         by_verdict = grouped[label]
@@ -547,7 +548,7 @@ def _throughout(f: Finding) -> str:
 def _lack_of_fit(f: Finding) -> str:
     texts = []
     for item in _all(f, LawDeviation):
-        p = "" if item.p is None else " (p < 0.001)" if item.p < 0.001 else f" (p = {significant(item.p, 2)})"
+        p = "" if item.p is None else " (p < 0.001)" if item.p < 0.001 else f" (p {significant(item.p, 2)})"
         who = f"{item.families[0]}'s law" if len(item.families) == 1 else "the shared law"
         texts.append(f"Lack of fit of {who}: error {percent(item.predicted)} % predicted, {percent(item.observed)} % "
                      f"measured{p}.")  # fmt: skip

@@ -40,8 +40,8 @@ def draw(evidence: Evidence) -> Drawing:
             members = [(s, label) for s, label in zip(sweeps, labels, strict=True) if s.family == family]
             colour, marker = _style.look(family, families)
             for number, (sweep, label) in enumerate(members):
-                look = {"color": _style.shade(colour, number, len(members)), "marker": marker,
-                        "linestyle": _style.DASHES[number % len(_style.DASHES)]}  # fmt: skip
+                look: dict[str, Any] = {"color": _style.shade(colour, number, len(members)), "marker": marker}
+                look["linestyle"] = _style.DASHES[number % len(_style.DASHES)]
                 _line(axes, sweep, look)
                 handles.append(Line2D([], [], label=label, **look))
                 for tried in sweep.tried:
