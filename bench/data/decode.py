@@ -88,7 +88,7 @@ def decode_all(source: Source, *, storage: Storage, where: str) -> Decoded:
     for number, pixels in enumerate(_results(source, storage)):
         progress.step()
         name = source.name(number)
-        if isinstance(pixels, _Unreadable):
+        if isinstance(pixels, str):
             unreadable.append(f"{name} ({pixels})")
             if len(unreadable) > MAX_UNREADABLE * count + 10 * NAMED:
                 break
@@ -169,24 +169,22 @@ def _stored(image: Image.Image, storage: Storage) -> np.ndarray:
     return pixels[..., None] if channels == 1 else pixels
 
 
-def _results(source: Source, storage: Storage) -> Iterator[np.ndarray | _Unreadable]:
-    """The pixels of every image, in order; decoded by a pool with a bounded number of batches under way."""
+def _results(source: Source, storage: Storage) -> Iterator[np.ndarray | str]:
+    """The pixels of every image, or why it has none, in order; decoded by a pool, a bounded number at a time."""
 
-    def work(batch: list[tuple[int, bytes | np.ndarray | None]]) -> list[np.ndarray | _Unreadable]:
-        done: list[np.ndarray | _Unreadable] = []
+    def work(batch: list[tuple[int, bytes | np.ndarray | None]]) -> list[np.ndarray | str]:
+        done: list[np.ndarray | str] = []
         for number, data in batch:
             try:
                 data = source.read(number) if data is None else data
                 done.append(pixels_of(data, name=source.name(number), storage=storage))
-            except _Unreadable as reason:
-                done.append(reason)
-            except OSError as error:
-                done.append(_Unreadable(str(error)))
+            except (_Unreadable, OSError) as error:
+                done.append(str(error))  # its traceback would keep the image
         return done
 
     threads = min(8, os.cpu_count() or 1)
     with ThreadPoolExecutor(threads) as pool:
-        waiting: list[Future[list[np.ndarray | _Unreadable]]] = []
+        waiting: list[Future[list[np.ndarray | str]]] = []
         for batch in _batches(source, BATCH if storage.size and storage.size < LARGE else LARGE_BATCH):
             waiting.append(pool.submit(work, batch))
             if len(waiting) > 2 * threads:

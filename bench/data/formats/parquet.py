@@ -17,7 +17,7 @@ NAME = "Parquet"
 IMAGE_COLUMNS = ("image", "img")
 LABEL_COLUMNS = ("label", "labels", "fine_label")
 MAX_ROWS_AT_ONCE = 256
-MAX_BATCH_BYTES = 64 << 20  # of images, as far as the file's metadata bound it
+MAX_BATCH_BYTES = 16 << 20  # of images, as far as the file's metadata bound it
 LABELS_AT_ONCE = 1 << 16
 BUFFER_BYTES = 1 << 20  # read at a time of a column; without it a row group's images are in memory twice
 
