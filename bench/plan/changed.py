@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.core import fingerprint
+from bench.core import fingerprint, registry
 from bench.core.errors import UserError
 from bench.core.fingerprint import Fingerprint
 from bench.core.formatting import join
@@ -47,11 +47,11 @@ def refusal(changed: Sequence[Change]) -> UserError:
     paths = [path for name in names if (path := fingerprint.path_of(name)) is not None]
     files = join([f"{_shown(path)} (edited {_time(path)})" for path in paths]) or join(names)
     made = max(_time(change.directory.spec) for change in changed)
-    first = _shown(paths[0]) if paths else "its file"
+    family = join(sorted({_shown(Path(registry.family_of(model).__file__ or "")) for model in models}))
     return UserError(
         f"The code of {join(models[:3])}{' and others' * (len(models) > 3)} is not what {len(changed)} of these cells "
         f"were made with, the last at {made}: {files} changed.",
-        f"If the network is another one now, raise REVISION in the model's file ({first}): its cells are trained anew, "
+        f"If the network is another one now, raise REVISION in {family}: the cells are trained anew, "
         "and the old results stay beside them. Or --changed redo: train these cells anew in their place; "
         "--changed keep: the network is the same, the results stand.",
     )
