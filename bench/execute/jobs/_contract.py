@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bench.core import fingerprint, registry
 from bench.core.record import Cost, DataFacts, Execution, ModelFacts, Operations, Seconds
 from bench.core.spec import Cell
-from bench.cost import memory, units
+from bench.cost import units
 from bench.data.image_set import ImageSet
 from bench.store.study import CellDirectory
 from bench.train.ranks import ONE_RANK, Ranks
@@ -124,6 +124,8 @@ def cost_facts(
         spent_images, per_image: images trained on, and the FLOPs of one; None where nothing was trained.
         peak_memory: whether the work was done by this process, whose peak is known.
     """
+    from bench.cost import memory  # torch: a worker's --help does without
+
     return Cost(
         seconds=seconds,
         spent_images=spent_images,
