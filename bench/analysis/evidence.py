@@ -103,7 +103,6 @@ class Evidence:
     _estimates: dict[tuple[str, int | None], dict[PointKey, Estimate]] = field(default_factory=dict, repr=False)
     _averages: dict[tuple[PointKey, str, int | None], Samples | None] = field(default_factory=dict, repr=False)
     _pools: dict[str, Pool | None] = field(default_factory=dict, repr=False)
-    cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def suite(self) -> str:
@@ -251,7 +250,7 @@ class Evidence:
     def without(self, cells: Set[str]) -> Evidence:
         """The same without some cells, named by their directories; `swept` is the whole."""
         return replace(self, horizons=without(self.horizons, cells), swept=self, _estimates={}, _averages={},
-                       _pools={}, cache={})  # fmt: skip
+                       _pools={})  # fmt: skip
 
     @cached_property
     def _samples(self) -> dict[SampleKey, Samples]:

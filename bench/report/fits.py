@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,11 +35,14 @@ def cards(evidence: Evidence) -> list[dict[str, Any]]:
     """
     if not evidence.headline:
         return []
-    if "cards" not in evidence.cache:
-        evidence.cache["cards"] = [
-            rounded(_card(evidence, law)) for axis in AXES for law in laws(evidence, axis=Axis(axis)).values()
-        ]
-    return list(evidence.cache["cards"])
+    return list(_cards(evidence))
+
+
+@lru_cache(maxsize=4)
+def _cards(evidence: Evidence) -> tuple[dict[str, Any], ...]:
+    return tuple(
+        rounded(_card(evidence, law)) for axis in AXES for law in laws(evidence, axis=Axis(axis)).values()
+    )
 
 
 def missing(evidence: Evidence) -> list[str]:

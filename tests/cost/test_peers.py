@@ -4,12 +4,10 @@ import dataclasses
 import json
 import math
 
-import numpy as np
 import pytest
 import torch
-from scipy import stats
 
-from bench.analysis import evidence, peers
+from bench.analysis import evidence, races
 from bench.analysis.study_data import Records
 from bench.core import registry
 from bench.core.record import ContenderResult, Environment, Execution, ModelFacts, PeersResult
@@ -19,6 +17,7 @@ from bench.execute.jobs import peers as job
 from bench.execute.jobs._contract import JobContext
 from bench.execute.peers import builders, contenders
 from bench.execute.peers.contenders import Contender
+from bench.report import tables
 from bench.report.figures import peers as figure
 from bench.store.study import Study
 from bench.suites import peers as suite
@@ -95,41 +94,20 @@ def test_only_what_is_tuned_gets_our_allocator_settings(monkeypatch):
 
 def test_names_are_the_same_where_races_are_run_and_read():
     names = [contender.name for contender in contenders.contenders("cpu")]
-    assert (peers.OWN, peers.BASE) == (contenders.OWN, contenders.BASE) and {peers.OWN, peers.BASE} <= set(names)
-
-
-def test_a_ratio_is_of_windows_of_one_round_with_the_t_interval_of_the_logarithms():
-    noise = np.random.default_rng(0).lognormal(0, 1, 9)  # the machine's slow spells
-    own = np.random.default_rng(1).lognormal(math.log(2), 0.1, 9)
-    middle, low, high, n = peers.ratio(list(own * noise), list(noise))
-    wanted = stats.ttest_1samp(np.log(own), 0).confidence_interval(0.95)
-    assert n == 9
-    assert middle == pytest.approx(stats.gmean(own))
-    assert (low, high) == pytest.approx((math.exp(wanted.low), math.exp(wanted.high)))
-
-
-def test_the_answer_is_about_the_fastest_peer_and_only_beyond_the_interval():
-    ahead = record(**{"this project": [30.0, 31, 29], "timm_defaults": [10.0, 10, 10], "timm_tuned": [20.0, 20, 20]})
-    ((_, verdict, sentence),) = peers.sentences([ahead])
-    assert verdict == "yes" and "3 × (" in sentence and "timm, tuned" in sentence
-    level = record(**{"this project": [21.0, 19, 20], "timm_defaults": [10.0, 10, 10], "timm_tuned": [20.0, 20, 20]})
-    assert peers.sentences([level])[0][1] == "cannot tell"
-    pair = record(**{"this project": [21.0, 19, 20], "this project_2 cells at once": [40.0, 40, 40],
-                     "timm_defaults": [10.0, 10, 10], "timm_tuned": [20.0, 20, 20]})  # fmt: skip
-    assert "timm, tuned" in peers.sentences([pair])[0][2] and "2 cells at once: 4 ×" in peers.sentences([pair])[0][2]
-    behind = record(**{"this project": [15.0, 15, 15.1], "timm_defaults": [20.0, 20, 20]})
-    assert peers.sentences([behind])[0][1] == "no"
+    assert (races.OWN, races.BASE) == (contenders.OWN, contenders.BASE) and {races.OWN, races.BASE} <= set(names)
 
 
 def test_figure_and_table_name_who_was_left_out_and_why():
     found = record(**{"this project": [30.0, 31, 29], "timm_defaults": [10.0, 10, 10]})
-    drawing = figure.draw(evidence.build(Records(suite="peers", records=(found,))))
+    raced = evidence.build(Records(suite="peers", records=(found,)))
+    drawing = figure.draw(raced)
     assert "pip install torchvision" in drawing.caption
     rows = drawing.data.set_index("contender")
     assert rows.loc["this project", "over_base"] == pytest.approx(3.0, rel=0.01)
     assert rows.loc["this project", "loss_difference"] == 0
     assert math.isnan(rows.loc["torchvision, defaults", "over_base"])
-    assert "pip install torchvision" in peers.table([found]).markdown()
+    table = tables.peers(raced)
+    assert table is not None and "pip install torchvision" in table.markdown()
 
 
 def test_a_race_of_real_processes_does_the_same_work_in_each(tmp_path, monkeypatch):
@@ -157,5 +135,5 @@ def test_a_race_of_real_processes_does_the_same_work_in_each(tmp_path, monkeypat
     assert len(ours.windows) == len(theirs.windows) == 2
     assert len(set(ours.losses)) == len(ours.losses) == 5
     assert pair.losses == ours.losses and len(pair.windows) == 2
-    assert ours.losses == pytest.approx(theirs.losses, rel=peers.SAME_LOSS)
+    assert ours.losses == pytest.approx(theirs.losses, rel=races.SAME_LOSS)
     json.dumps(to_json(result))
