@@ -14,6 +14,7 @@ from bench.store.records import read_record
 from tests.conftest import PROJECT
 
 STUDY = ("--suite", "smoke", "--models", "ViT-pico/14", "--horizons", "0,640", "--scale", "cpu")
+MARK = "STORM"  # variable of every process of a storm
 TIMES = {
     "seconds", "images_per_second", "flops_per_second", "utilisation", "core_days", "peak_memory_bytes",
     "peak_flops_per_second", "peak_source", "environment", "attempts",
@@ -46,24 +47,25 @@ def leftovers(folder: Path) -> list[str]:
 def start(results: Path, cache: Path, *, before: tuple[str, ...] = (), **variables: str) -> subprocess.Popen:
     """`bench.run` of STUDY, in a session of its own."""
     environment = os.environ | {
-        "PYTHONPATH": str(PROJECT), "VIT_BENCH_CACHE": str(cache), "TMPDIR": str(cache.parent / "tmp"), **variables,
+        "PYTHONPATH": str(PROJECT), "VIT_BENCH_CACHE": str(cache), "TMPDIR": str(cache.parent / "tmp"),
+        MARK: str(results), **variables,
     }  # fmt: skip
     (cache.parent / "tmp").mkdir(exist_ok=True)
-    command = [*before, sys.executable, "-m", "bench.run", *STUDY, "--results", str(results)]
+    command = [*before, sys.executable, "-m", "bench.run", *STUDY, "--calibrate", "--results", str(results)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             start_new_session=True)  # fmt: skip
 
 
 def ours(results: Path) -> list[int]:
-    """Processes of a study, found by its folder among their arguments or by what they were started for."""
+    """Processes that were started for a study, and theirs."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
             try:
-                text = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
+                variables = (folder / "environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if str(results).encode() in text and b"bench." in text:
+            if f"{MARK}={results}".encode() in variables:
                 found.append(int(folder.name))
     return found
 
