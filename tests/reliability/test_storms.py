@@ -1,0 +1,38 @@
+"""The storms, for a short while each; `python -m tests.reliability.storm_…` runs them for as long as one likes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import PROJECT
+
+pytestmark = pytest.mark.slow
+
+
+def storm(name, *options):
+    command = [sys.executable, "-m", f"tests.reliability.storm_{name}", *map(str, options)]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("locks", [(), ("--locks",)], ids=["no locks", "locks"])
+def test_claims(locks):
+    storm("claims", "--cells", 60, *locks)
+
+
+def test_kills():
+    storm("kills", "--events", 6)
+
+
+@pytest.mark.parametrize("role", ["run", "worker"])
+def test_faults(role):
+    storm("faults", "--role", role, "--every", 25)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0 or sys.platform != "linux", reason="needs root")
+def test_containers():
+    storm("containers", "--times", 1)
