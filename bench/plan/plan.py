@@ -221,4 +221,4 @@ def begin(plan: Plan) -> None:
     accept(plan.accepted)
     for planned in plan.cells:
         if planned.state == "done":
-            study.cell(planned.cell).settle()
+            study.cell(planned.cell).tidy()

@@ -20,7 +20,7 @@ from bench.core.record import Attempt, Record
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
 from bench.store import checkpoints, records
-from bench.store.lease import LeaseLost
+from bench.store.lease import LeaseLost, claim
 
 STORE_FILE = "store.json"
 WEIGHTS = "final.safetensors"  # of the last horizon: in the attempt's folder, and in `weights/` once there is a record
@@ -203,6 +203,19 @@ class CellDirectory:
                 with contextlib.suppress(FileExistsError):
                     files.link_new(aside, self.record)
             aside.unlink()
+
+    def tidy(self) -> None:
+        """Remove what a kill after the record left of a finished cell, unless another runner is at it.
+
+        Raises:
+            UserError: the weights cannot be put in their place.
+        """
+        left = [self.lease, self.checkpoints, *self.path.glob(".*.tmp"), *self.path.glob(f"attempts/*/{WEIGHTS}")]
+        if any(path.exists() for path in left):
+            with claim(self.lease) as held:
+                if held is not None:
+                    self.settle()
+                    files.remove_leftovers(self.path, owned=True)
 
     def settle(self) -> None:
         """After the record: the weights of the attempt that it names take their place; checkpoints and weights of other

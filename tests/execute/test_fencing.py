@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.core import registry
+from bench.core import files, registry
 from bench.core.errors import EXIT_OK
 from bench.core.spec import Cell
 from bench.execute import worker
+from bench.store import lease
 from bench.store.study import WEIGHTS, Study
 from bench.suites._recipes import recipe_for
 
@@ -107,3 +108,16 @@ def test_weights_take_their_place_after_a_kill_between_the_record_and_that(study
     assert directory.record.exists() and not directory.weights.exists()
     assert run(study.path) == EXIT_OK
     assert (directory.weights / WEIGHTS).read_bytes() == staged and len(directory.attempts()) == 1
+
+
+def test_what_a_kill_after_the_record_left_goes_before_the_next_run(study):
+    """The cell is done: no worker looks at it again."""
+    assert run(study.path) == EXIT_OK
+    directory = study.cell(CELL)
+    directory.lease.write_bytes(files.sealed({"machine": lease._machine(), "pid": 2**30, "started": None}))
+    (directory.path / ".lease.json.0.tmp").write_text("{")
+    directory.tidy()
+    assert not [path for path in directory.path.iterdir() if "lease" in path.name]
+    with lease.claim(directory.lease):
+        directory.tidy()  # another is at it
+        assert directory.lease.exists()

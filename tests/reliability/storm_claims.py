@@ -7,6 +7,7 @@ both wrote, or a cell has weights of another attempt than its record.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import errno
 import fcntl
@@ -117,7 +118,8 @@ def storm(folder: Path, *, cells: int, processes: int, locks: bool, seed: int) -
     while any(process.is_alive() for process in running.values()):
         time.sleep(chance.uniform(0, 0.05))
         for number in [n for n, until in stopped.items() if until < time.monotonic()]:
-            os.kill(running[number].pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                os.kill(running[number].pid, signal.SIGCONT)
             del stopped[number]
         number = chance.randrange(processes)
         if not running[number].is_alive():
@@ -152,7 +154,7 @@ def judge(folder: Path, cells: int) -> Counter:
             records.setdefault(cell, set()).add(token)
     for k in range(cells):
         directory = CellDirectory(folder / "cells" / f"cell-{k:04d}")
-        directory.settle()  # as the next run does
+        directory.tidy()  # as the next run does
         token = directory.read_record().reason
         found["RECORDS REPLACED"] += bool(records.get(directory.path.name, {token}) - {token})
         weights = directory.weights / WEIGHTS
