@@ -8,8 +8,7 @@ import pytest
 
 from bench import status
 from bench.core.errors import EXIT_OK, EXIT_USAGE
-from bench.report import build as report
-from bench.report.__main__ import main as report_main
+from bench.report import __main__ as report
 from bench.store import index as studies
 from tests.conftest import PROJECT
 
@@ -26,7 +25,7 @@ def test_a_report_under_another_name_is_the_same(tmp_path, capsys):
     """Headlines, figures and words are those of the suite, not those of a folder that no suite is named after."""
     for name in ("rates", "rates-cpu"):
         shutil.copytree(REFERENCE / "rates-cpu" / "cells", tmp_path / name / "cells")
-        assert report_main(["--suite", name, "--results", str(tmp_path)]) == EXIT_OK
+        assert report.main(["--suite", name, "--results", str(tmp_path)]) == EXIT_OK
     made = sorted(p.relative_to(tmp_path / "rates") for p in (tmp_path / "rates").rglob("*") if p.is_file())
     for path in made:
         assert (tmp_path / "rates-cpu" / path).read_bytes() == (tmp_path / "rates" / path).read_bytes(), path
