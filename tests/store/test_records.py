@@ -310,7 +310,7 @@ def test_a_record_of_another_cell_is_none(tmp_path):
     assert state_of(renamed)[0] == "damaged" and "x-0000000000" in state_of(renamed)[2]
     with pytest.raises(records.DamagedRecord, match="another cell"):
         renamed.read_record()
-    assert json.loads(renamed.set_aside_record().read_bytes())["directory"] == RECORD.directory
+    assert json.loads(renamed.set_aside(renamed.record).read_bytes())["directory"] == RECORD.directory
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink(path, path)])
@@ -320,5 +320,5 @@ def test_what_is_no_file_is_no_record(tmp_path, make):
     directory.path.mkdir()
     make(directory.record)
     assert state_of(directory)[0] == "damaged"
-    directory.set_aside_record()
+    directory.set_aside(directory.record)
     assert state_of(directory)[0] == "missing"
