@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from bench import SCHEMA_VERSION
 from bench.core import files
 from bench.core.errors import UserError
+from bench.core.files import digest
 from bench.core.record import STATUSES, Horizon, Record
 from bench.core.spec import Cell, canonical, cell_from_json, to_json
 from bench.store import faults
@@ -61,11 +62,6 @@ def write_record(path: Path, record: Record, *, new: bool = False) -> None:
     write = files.write_new if new else files.write_bytes
     write(path, to_bytes(body), before=lambda: faults.reach("record-before-replace"))
     faults.reach("record-after-replace")
-
-
-def digest(body: Json) -> str:
-    """sha256 of the record without its own digest."""
-    return hashlib.sha256(canonical({k: v for k, v in body.items() if k != "digest"}).encode()).hexdigest()
 
 
 def to_bytes(body: Json) -> bytes:

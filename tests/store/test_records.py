@@ -17,6 +17,7 @@ import pytest
 from hypothesis import strategies
 
 from bench import SCHEMA_VERSION
+from bench.core import files
 from bench.core import record as record_types
 from bench.core.errors import UserError
 from bench.core.record import STATUSES, Cost, DataFacts, Environment, Execution, Horizon, ModelFacts, Operations, Record
@@ -139,7 +140,7 @@ def test_committed_records_of_the_first_schema_are_read_as_they_were():
     assert len(COMMITTED) == 207
     for path in COMMITTED:
         record, raw = records.read_record(path, of=path.parent.name), json.loads(path.read_text())
-        assert raw["schema"] == 1 and records.digest(raw) == raw["digest"]
+        assert raw["schema"] == 1 and files.digest(raw) == raw["digest"]
         env, cost = raw["env"], raw["cost"]
         assert record.cell == cell_from_json(raw["cell"]) and record.revisions == raw["revisions"]
         assert (record.suite, record.cell_id, record.status) == (raw["suite"], raw["cell_id"], raw["status"])
@@ -260,7 +261,7 @@ def test_a_newer_schema_is_refused_and_is_not_called_damaged(path):
 
 def sealed(path: Path, body: dict[str, Any]) -> None:
     """Write whatever it is with a digest that matches."""
-    path.write_bytes(records.to_bytes(body | {"digest": records.digest(body)}))
+    path.write_bytes(records.to_bytes(body | {"digest": files.digest(body)}))
 
 
 @pytest.mark.parametrize("schema", records.REQUIRED)
