@@ -67,7 +67,7 @@ def test_the_whole_image_is_itself() -> None:
 
 def test_a_batch_is_cropped_by_seed_and_step_alone_whatever_the_ranks() -> None:
     class Second(Ranks):
-        number, size = 1, 2
+        rank, size = 1, 2
 
     recipe = Recipe(batch=8, shift=0, crop=0.05)
     batches, other = (Batches(images(40), recipe=recipe, seed=seed, device="cpu") for seed in (1, 2))
