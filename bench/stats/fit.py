@@ -124,14 +124,14 @@ def loss_sum(residuals: np.ndarray, *, loss: str, delta: float, weight: np.ndarr
 
 def fit(
     points: Points, form: Form, *, loss: str = "huber", delta: float | None = None,
-    starts: Sequence[np.ndarray] | None = None, max_starts: int = 400, ftol: float = FTOL,
+    weight: np.ndarray | None = None, max_starts: int = 400, ftol: float = FTOL,
 ) -> Fit:  # fmt: skip
     """Fit a form.
 
     Args:
         loss: "huber", "squares" or "absolute".
         delta: Huber's threshold; by default 1.345 robust standard deviations of a pilot fit's residuals.
-        starts: internal starting points instead of the form's own grid.
+        weight: of every point, (n,); equal by default. Scaled to a mean of 1.
         ftol: where a descent ends; see `descend`.
 
     Raises:
@@ -140,7 +140,8 @@ def fit(
     check(points, form)
     scale = np.exp(np.log(points.x).mean(axis=1))[list(form.scaled_like) or slice(None)]
     x, log_y = points.x / scale[:, None], np.log(points.y)
-    grid = list(form.starts(x, points.y)) if starts is None else list(starts)
+    grid = list(form.starts(x, points.y))
+    importance = np.ones(len(points)) if weight is None else weight / weight.mean()
     if len(grid) > max_starts:
         grid = grid[:: -(-len(grid) // max_starts)]
     some = _subsample(x)
@@ -150,9 +151,10 @@ def fit(
 
     def search(chosen: np.ndarray, begin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ends = descend(form, x[:, chosen], log_y[None, chosen], begin, loss=loss, delta=threshold, ftol=ftol,
+                       weight=importance[None, chosen],
                        steps=MAX_STEPS if ftol < REFIT_FTOL else MAX_REFIT_STEPS)  # fmt: skip
         residuals = _residuals(form, x[:, chosen], log_y[None, chosen], ends)
-        return ends, loss_sum(residuals, loss=loss, delta=threshold)
+        return ends, loss_sum(residuals, loss=loss, delta=threshold, weight=importance[chosen])
 
     ends, objectives = search(some, np.stack(grid))
     best = int(np.argmin(objectives))
@@ -164,10 +166,10 @@ def fit(
         refined, sums = search(np.arange(len(points)), ends[finalists])
         theta, best, lowest = refined[np.argmin(sums)], int(finalists[np.argmin(sums)]), float(objectives.min())
     if ftol < REFIT_FTOL:
-        theta = _polish(form, x, log_y, theta, loss=loss, delta=threshold)
+        theta = _polish(form, x, log_y, theta, loss=loss, delta=threshold, weight=importance)
     residuals = form.log_predict(theta, x) - log_y
-    least = float(loss_sum(residuals, loss=loss, delta=threshold))
-    begin = loss_sum(form.log_predict(grid[best], x) - log_y, loss=loss, delta=threshold)
+    least = float(loss_sum(residuals, loss=loss, delta=threshold, weight=importance))
+    begin = loss_sum(form.log_predict(grid[best], x) - log_y, loss=loss, delta=threshold, weight=importance)
     lowest = least if lowest is None else lowest
     return Fit(
         form=form, theta=theta, scale=scale, parameters=_natural(form, theta, scale), loss=loss, delta=threshold,
@@ -271,8 +273,13 @@ def objectives(
     return loss_sum(_residuals(form, x, log_y, theta), loss=loss, delta=delta, weight=weight)
 
 
-def _polish(form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray, *, loss: str, delta: float) -> np.ndarray:
-    """A trust-region method from the best end: re-weighting converges slowly when most residuals exceed delta."""
+def _polish(
+    form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray, *, loss: str, delta: float, weight: np.ndarray
+) -> np.ndarray:
+    """A trust-region method from the best end: re-weighting converges slowly when most residuals exceed delta. Only for
+    equal weights."""
+    if (weight != 1).any():
+        return theta
     try:
         with np.errstate(all="ignore"):
             found = least_squares(

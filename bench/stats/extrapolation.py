@@ -1,0 +1,196 @@
+"""Extrapolation intervals from the procedure's own record: what it would have missed before.
+
+The procedure (forms, loss, weights) is refitted to the points up to earlier origins, and its errors beyond each are
+seen: rolling-origin evaluation (Tashman 2000). An error grows about in proportion to the log distance, so an origin
+leaves one rate, the rms error per unit of log distance at about the distance that is asked for. The half-width of an
+interval is Student's t, with as many degrees of freedom as origins, times the mean rate, in which an origin counts half
+for every octave that it lies earlier, times the log distance. Resampling inside one analysis cannot give this: errors
+beyond the data are bias of the form, not scatter of the points.
+
+Where several forms are given, the prediction is the median of their log predictions. None is chosen by the record,
+which would then flatter it (the winner's curse). The constants were set on learning curves of tabular data alone;
+`tests/stats/measure_extrapolation.py` measures coverage on any published curves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy import special
+
+from bench.core.errors import UserError
+from bench.stats.bootstrap import LEVEL
+from bench.stats.fit import REFIT_FTOL, SUBSAMPLE, Fit, Points, fit
+from bench.stats.forms import BROKEN, M3, M4, ZHAI, Form
+
+BENDING: tuple[Form, ...] = (ZHAI, M3, M4, BROKEN)
+"""Forms of one input that bend; power and power-floor are special cases of m3 and zhai."""
+MIN_ORIGINS = 3
+MAX_ORIGINS = 14
+ORIGINS_PER_OCTAVE = 2
+MIN_PLACES = 5  # distinct x that the first origin is fitted to, where several forms are
+MIN_DISTANCE = 0.3  # of log x, about half an octave: errors nearer by are scatter, not extrapolation
+WINDOW = (0.7, 1.3)  # of the distance asked for: held-out points that are judged
+POINTS_HALF_LIFE = 2.0  # octaves: the earliest points say least about what comes next (Choshen et al. 2024)
+ORIGINS_HALF_LIFE = 1.0  # octaves
+STARTS = 60
+
+
+def place(x: np.ndarray) -> np.ndarray:
+    """Where points lie on the way to larger scale, (n,): x, or the product of the first two inputs."""
+    return np.prod(np.atleast_2d(x)[:2], axis=0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Origin:
+    """What a procedure that saw the points up to `end` would have missed.
+
+    Attributes:
+        end: largest place fitted. points: how many were. octaves: how far it lies before the end of the data.
+        distance: log distance of every group mean beyond it. error: log observed - log predicted, of each form, there.
+    """
+
+    end: float
+    points: int
+    octaves: float
+    distance: np.ndarray
+    error: dict[str, np.ndarray]
+
+    @cached_property
+    def errors(self) -> np.ndarray:
+        """Error of the prediction, which is the median over forms."""
+        return np.median(list(self.error.values()), axis=0)
+
+    def rate(self, distance: float) -> tuple[float, float]:
+        """Rms error per unit of log distance at about `distance`, or at the farthest there is; and where that was."""
+        top = min(distance, float(self.distance.max()))
+        near = (self.distance >= WINDOW[0] * top) & (self.distance <= WINDOW[1] * top)
+        if not near.any():
+            near = self.distance == self.distance[np.abs(self.distance - top).argmin()]
+        rates = self.errors[near] / np.maximum(self.distance[near], MIN_DISTANCE)
+        return float(np.sqrt((rates**2).mean())), top
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Forecast:
+    """A prediction beyond the data with the record of the procedure that makes it.
+
+    Attributes:
+        fits: to all points, one per form. origins: latest first. scatter: standard deviation of one point's log y.
+    """
+
+    fits: tuple[Fit, ...]
+    origins: tuple[Origin, ...]
+    scatter: float
+
+    @property
+    def has_record(self) -> bool:
+        return len(self.origins) >= MIN_ORIGINS
+
+    def of(self, form: Form) -> Forecast:
+        """The forecast by one of the forms."""
+        origins = [replace(o, error={form.name: o.error[form.name]}) for o in self.origins if form.name in o.error]
+        return replace(self, fits=tuple(f for f in self.fits if f.form is form), origins=tuple(origins))
+
+    def log_predict(self, x: np.ndarray) -> np.ndarray:
+        """Median over forms of log y, at x (inputs, n)."""
+        return np.median([made.log_predict(x) for made in self.fits], axis=0)
+
+    def distance(self, x: np.ndarray) -> np.ndarray:
+        """Log distance of x (inputs, n) beyond the largest points; 0 inside."""
+        asked, seen = np.atleast_2d(x), self.fits[0].points.x
+        beyond = [np.log(place(asked) / place(seen).max()), *np.log(asked[:2] / seen[:2].max(axis=1, keepdims=True))]
+        return np.maximum(0.0, np.max(beyond, axis=0))
+
+    def half_width(self, distance: float, *, level: float = LEVEL) -> float:
+        """Half of the interval of log y at a log distance beyond the data; 0 inside, NaN without a record."""
+        if distance <= 0:
+            return 0.0
+        if not self.has_record:
+            return np.nan
+        asked = max(distance, MIN_DISTANCE)
+        rates = np.array([origin.rate(asked)[0] for origin in self.origins])
+        weights = 0.5 ** (np.array([origin.octaves for origin in self.origins]) / ORIGINS_HALF_LIFE)
+        t = float(special.stdtrit(len(rates), 0.5 + level / 2))
+        return t * float(rates @ weights / weights.sum()) * asked
+
+    def track(self, distance: float) -> tuple[float, float]:
+        """The record near a log distance: median over origins of the rms error of log y, and at which distance."""
+        rates, tops = np.array([origin.rate(max(distance, MIN_DISTANCE)) for origin in self.origins]).T
+        return float(np.median(rates * tops)), float(np.median(tops))
+
+
+def forecast(
+    points: Points, forms: Sequence[Form] = BENDING, *, loss: str = "squares", delta: float | None = None,
+    half_life: float | None = POINTS_HALF_LIFE,
+) -> Forecast:  # fmt: skip
+    """Fit every form that the points allow, to all points and from earlier origins.
+
+    Args:
+        half_life: octaves over which the weight of earlier points halves; None: all weigh the same.
+
+    Raises:
+        UserError: no form can be fitted.
+    """
+    data = _condensed(points) if len(forms) > 1 else points
+    at = place(data.x)
+    means_x, means = _group_means(data)
+    ends = np.unique(at)
+    least = MIN_PLACES if len(forms) > 1 else max(4, forms[0].size + 1)
+
+    def fitted(part: Points) -> list[Fit]:
+        here = place(part.x)
+        weight = None if half_life is None else 0.5 ** (np.log2(here.max() / here) / half_life)
+        made = []
+        for form in forms:
+            try:
+                made.append(fit(part, form, loss=loss, delta=delta, weight=weight, ftol=REFIT_FTOL, max_starts=STARTS))
+            except UserError:
+                continue
+        return made
+
+    main = fitted(data)
+    if not main:
+        fit(data, forms[0], max_starts=1)  # raises what stands in the way
+    origins, seen = [], {len(ends)}
+    for step in range(1, MAX_ORIGINS + 1):
+        upto = int(np.searchsorted(ends, ends[-1] * 2 ** (-step / ORIGINS_PER_OCTAVE) * (1 + 1e-9), side="right"))
+        if upto in seen or upto < least:
+            continue
+        seen.add(upto)
+        end = float(ends[upto - 1])
+        earlier = fitted(data.take(at <= end))
+        beyond = place(means_x) > end
+        distance = np.log(place(means_x[:, beyond]) / end)
+        if len(earlier) < min(2, len(forms)) or distance.max() < 0.99 * MIN_DISTANCE:
+            continue
+        error = {made.form.name: means[beyond] - made.log_predict(means_x[:, beyond]) for made in earlier}
+        origins.append(Origin(end=end, points=int((at <= end).sum()), octaves=float(np.log2(ends[-1] / end)),
+                              distance=distance, error=error))  # fmt: skip
+    centre = np.median([made.log_predict(points.x) for made in main], axis=0)
+    freedom = max(1, len(points) - int(np.median([made.form.size for made in main])))
+    scatter = float(np.sqrt(((np.log(points.y) - centre) ** 2).sum() / freedom))
+    return Forecast(fits=tuple(main), origins=tuple(origins), scatter=scatter)
+
+
+def _group_means(points: Points) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct x, (inputs, groups), in order of place; mean log y of each."""
+    distinct, group = np.unique(points.x, axis=1, return_inverse=True)
+    means = np.bincount(group.ravel(), np.log(points.y)) / np.bincount(group.ravel())
+    order = np.argsort(place(distinct), kind="stable")
+    return distinct[:, order], means[order]
+
+
+def _condensed(points: Points) -> Points:
+    """A long table of one input as means over at most SUBSAMPLE narrow bins of log x."""
+    if points.x.shape[0] > 1 or len(points) <= SUBSAMPLE:
+        return points
+    log_x = np.log(points.x[0])
+    edges = np.linspace(log_x.min(), log_x.max(), SUBSAMPLE + 1)
+    _, of = np.unique(np.clip(np.searchsorted(edges, log_x, side="right"), 1, SUBSAMPLE), return_inverse=True)
+    count = np.bincount(of)
+    x, y = (np.exp(np.bincount(of, values) / count) for values in (log_x, np.log(points.y)))
+    return Points(x=x[None], y=y, cluster=np.arange(len(x)))
