@@ -221,7 +221,8 @@ def points(
     notes = [f"{name} was multiplied by {scale_of(name):.0e}, the unit in its name."
              for name in (column(table, n) for n in (*x, y)) if scale_of(name) != 1]  # fmt: skip
     x_IN, y_N = np.stack([numbers(table, name) for name in x]), numbers(table, y)
-    if accuracy or (accuracy is None and ACCURACY.search(column(table, y))):
+    share = bool(accuracy or (accuracy is None and ACCURACY.search(column(table, y))))
+    if share:
         full = 100.0 if np.nanmax(y_N) > 1 else 1.0
         y_N = 1 - y_N / full
         notes.append(f"{column(table, y)} was read as an accuracy {'in percent' if full > 1 else 'from 0 to 1'}: "
@@ -242,7 +243,7 @@ def points(
         raise UserError(f"{keep.sum():,} points are more than one law is fitted to (at most {MAX_POINTS:,}).",
                         "Keep every tenth row, say, choose rows (--where), or fit groups (--group).")  # fmt: skip
     trunks = table[column(table, cluster)].astype(str).to_numpy() if cluster else np.arange(len(table))
-    made = Points(x=x_IN[:, keep], y=y_N[keep], cluster=trunks[keep], dropped=tuple(dropped))
+    made = Points(x=x_IN[:, keep], y=y_N[keep], cluster=trunks[keep], dropped=tuple(dropped), share=share)
     return replace(made, labels=_labels(table[keep])), notes
 
 

@@ -15,12 +15,13 @@ from scipy import special
 
 from bench.core.errors import UserError
 from bench.core.formatting import significant
-from bench.stats.fit import Fit, Points, loss_sum
+from bench.stats.fit import Fit, Points, jacobian, loss_sum
 
 MIN_SIZES, MIN_DECADES, MAX_EXTRAPOLATION, MIN_AGREE, MAX_EPOCHS = 5, 1.5, 10.0, 3, 4.0
 FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a", "m4": "e"}
 EDGE = 0.02  # of the smallest y, or of the range of y
 Z_AUTOCORRELATION = 3.3  # standard deviations: once in 1,000 tables with independent residuals
+MIN_RMS = 1e-9  # of log residuals, of points without any noise
 NEGLIGIBLE_RMS = 1e-3  # of log residuals: below it their shape does not matter
 MIN_EXPLAINED = 0.4  # share of the residuals' variance that a column explains, adjusted for its number of values
 CLAIM_RTOL = 1e-3  # what rounding of printed parameters may cost
@@ -35,8 +36,8 @@ CHECKPOINTS = ("checkpoint", "checkpointkind", "selection", "earlystopping", "wh
 UNIT_FACTORS = {2: "MACs beside FLOPs", 3: "forward beside forward + backward", 6: "MACs, forward only, beside FLOPs"}
 
 
-def warnings(made: Fit, *, predict_at: np.ndarray | None = None, repeated: bool = True) -> list[str]:
-    """Sentences about range, optimiser, bounds and extrapolation."""
+def warnings(made: Fit, *, repeated: bool = True) -> list[str]:
+    """Sentences about range, optimiser and bounds."""
     found = []
     x = made.points.x[0]
     distinct, decades = len(np.unique(x)), math.log10(float(x.max() / x.min()))
@@ -54,14 +55,13 @@ def warnings(made: Fit, *, predict_at: np.ndarray | None = None, repeated: bool 
         found.append(f"Only {made.agree} of {made.starts} starts reached this optimum; it may not be the global one.")
     if made.objective_at_start <= made.objective * (1 + 1e-12) and made.starts > 1:
         found.append("The optimiser did not move from its best start.")
-    found += _at_bound(made)
-    if predict_at is not None and len(predict_at):
-        low, high = made.range
-        factor = max(float(np.max(predict_at)) / high, low / float(np.min(predict_at)))
-        if factor > MAX_EXTRAPOLATION:
-            reach = f"Predictions reach {significant(factor, 2)} times beyond the data"
-            found.append(f"{reach}; over {MAX_EXTRAPOLATION:.0f} times they are guesses.")
-    return found
+    return found + _at_bound(made)
+
+
+def unresolved(made: Fit) -> list[str]:
+    """Parameters that the points do not determine: e times as much changes the law by less than its residuals."""
+    moved = np.sqrt((jacobian(made) ** 2).sum(axis=0))
+    return [name for name, size in zip(made.form.parameters, moved, strict=True) if size < max(made.rms, MIN_RMS)]
 
 
 def check_autocorrelation(made: Fit) -> list[str]:

@@ -22,9 +22,10 @@ import numpy as np
 from scipy import special
 
 from bench.core.errors import UserError
-from bench.stats.bootstrap import LEVEL
-from bench.stats.fit import REFIT_FTOL, SUBSAMPLE, Fit, Points, fit
+from bench.stats.bootstrap import LEVEL, Resampled, quantiles
+from bench.stats.fit import REFIT_FTOL, Fit, Points, fit
 from bench.stats.forms import BROKEN, M3, M4, ZHAI, Form
+from bench.stats.intervals import t_quantile
 
 BENDING: tuple[Form, ...] = (ZHAI, M3, M4, BROKEN)
 """Forms of one input that bend; power and power-floor are special cases of m3 and zhai."""
@@ -34,9 +35,11 @@ ORIGINS_PER_OCTAVE = 2
 MIN_PLACES = 5  # distinct x that the first origin is fitted to, where several forms are
 MIN_DISTANCE = 0.3  # of log x, about half an octave: errors nearer by are scatter, not extrapolation
 WINDOW = (0.7, 1.3)  # of the distance asked for: held-out points that are judged
+SAME_PLACE = 1e-9  # of log x
 POINTS_HALF_LIFE = 2.0  # octaves: the earliest points say least about what comes next (Choshen et al. 2024)
 ORIGINS_HALF_LIFE = 1.0  # octaves
 STARTS = 60
+MAX_BINS = 200  # of log x, that a longer table is averaged over
 
 
 def place(x: np.ndarray) -> np.ndarray:
@@ -64,6 +67,11 @@ class Origin:
         """Error of the prediction, which is the median over forms."""
         return np.median(list(self.error.values()), axis=0)
 
+    def nearest(self, distance: float) -> tuple[float, float]:
+        """Distance and error of the group mean nearest to a log distance."""
+        at = int(np.abs(self.distance - distance).argmin())
+        return float(self.distance[at]), float(self.errors[at])
+
     def rate(self, distance: float) -> tuple[float, float]:
         """Rms error per unit of log distance at about `distance`, or at the farthest there is; and where that was."""
         top = min(distance, float(self.distance.max()))
@@ -75,52 +83,114 @@ class Origin:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Bands:
+    """Intervals of y at several x, (n, 2) each: within <= total <= one_run, as sets. NaN where there is no record.
+
+    Attributes:
+        y: predictions, (n,). within: sampling noise inside one analysis. total: that, and the record beyond the data or
+            the spread of forms inside. one_run: what one more run would measure, total and the scatter of points.
+        reach: how many times beyond the largest point (below 1: below the smallest), 1 inside.
+    """
+
+    y: np.ndarray
+    within: np.ndarray
+    total: np.ndarray
+    one_run: np.ndarray
+    reach: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Forecast:
     """A prediction beyond the data with the record of the procedure that makes it.
 
     Attributes:
-        fits: to all points, one per form. origins: latest first. scatter: standard deviation of one point's log y.
+        fits: to all points, one per form. origins: latest first. scatter: standard deviation of one point's log y, with
+            `freedom` degrees.
     """
 
     fits: tuple[Fit, ...]
     origins: tuple[Origin, ...]
     scatter: float
+    freedom: int
 
     @property
     def has_record(self) -> bool:
         return len(self.origins) >= MIN_ORIGINS
 
-    def of(self, form: Form) -> Forecast:
-        """The forecast by one of the forms."""
-        origins = [replace(o, error={form.name: o.error[form.name]}) for o in self.origins if form.name in o.error]
-        return replace(self, fits=tuple(f for f in self.fits if f.form is form), origins=tuple(origins))
+    def of(self, forms: Sequence[Form]) -> Forecast:
+        """The forecast by some of the forms."""
+        names = {form.name for form in forms}
+        origins = [replace(o, error={n: e for n, e in o.error.items() if n in names}) for o in self.origins]
+        least = min(2, len(forms))
+        return replace(self, fits=tuple(made for made in self.fits if made.form.name in names),
+                       origins=tuple(o for o in origins if len(o.error) >= least))  # fmt: skip
+
+    def before(self, number: int) -> Forecast:
+        """The record as it was at the origin of that number: from earlier origins, on points that were seen by then."""
+        end = self.origins[number].end
+        kept = []
+        for origin in self.origins[number + 1 :]:
+            seen = origin.distance <= np.log(end / origin.end) + SAME_PLACE
+            if origin.distance[seen].max(initial=0.0) >= MIN_DISTANCE:
+                errors = {name: error[seen] for name, error in origin.error.items()}
+                octaves = float(np.log2(end / origin.end))
+                kept.append(replace(origin, octaves=octaves, distance=origin.distance[seen], error=errors))
+        return replace(self, origins=tuple(kept))
+
+    def judging(self, forms: Sequence[Form]) -> tuple[Origin, ...]:
+        """Origins from which all of the forms were fitted."""
+        return tuple(o for o in self.origins if all(form.name in o.error for form in forms))
 
     def log_predict(self, x: np.ndarray) -> np.ndarray:
         """Median over forms of log y, at x (inputs, n)."""
         return np.median([made.log_predict(x) for made in self.fits], axis=0)
 
     def distance(self, x: np.ndarray) -> np.ndarray:
-        """Log distance of x (inputs, n) beyond the largest points; 0 inside."""
-        asked, seen = np.atleast_2d(x), self.fits[0].points.x
-        beyond = [np.log(place(asked) / place(seen).max()), *np.log(asked[:2] / seen[:2].max(axis=1, keepdims=True))]
-        return np.maximum(0.0, np.max(beyond, axis=0))
+        """Log distance of x (inputs, n) beyond the largest point; 0 inside, negative below the smallest."""
+        asked, seen = np.atleast_2d(x)[:2], self.fits[0].points.x[:2]
+        asked, seen = (np.log(np.vstack([v, v.prod(axis=0)])) for v in (asked, seen))
+        above, below = asked - seen.max(axis=1, keepdims=True), asked - seen.min(axis=1, keepdims=True)
+        beyond, short = above.max(axis=0), below.min(axis=0)
+        return np.where(beyond > SAME_PLACE, beyond, np.where(short < -SAME_PLACE, short, 0.0))
 
     def half_width(self, distance: float, *, level: float = LEVEL) -> float:
-        """Half of the interval of log y at a log distance beyond the data; 0 inside, NaN without a record."""
-        if distance <= 0:
+        """Half of the interval of log y at a log distance beyond the data; 0 inside, NaN where there is no record."""
+        if distance == 0:
             return 0.0
-        if not self.has_record:
+        if distance < 0 or not self.has_record:
             return np.nan
         asked = max(distance, MIN_DISTANCE)
-        rates = np.array([origin.rate(asked)[0] for origin in self.origins])
+        return float(special.stdtrit(len(self.origins), 0.5 + level / 2)) * self.rate(asked) * asked
+
+    def rate(self, distance: float) -> float:
+        """Mean rms error per unit of log distance at about `distance`, over origins; recent ones count more."""
         weights = 0.5 ** (np.array([origin.octaves for origin in self.origins]) / ORIGINS_HALF_LIFE)
-        t = float(special.stdtrit(len(rates), 0.5 + level / 2))
-        return t * float(rates @ weights / weights.sum()) * asked
+        rates = np.array([origin.rate(distance)[0] for origin in self.origins])
+        return float(rates @ weights / weights.sum())
 
     def track(self, distance: float) -> tuple[float, float]:
         """The record near a log distance: median over origins of the rms error of log y, and at which distance."""
         rates, tops = np.array([origin.rate(max(distance, MIN_DISTANCE)) for origin in self.origins]).T
         return float(np.median(rates * tops)), float(np.median(tops))
+
+    def bands(self, resampled: Resampled, x: np.ndarray, *, level: float = LEVEL) -> Bands:
+        """Predictions at x (inputs, n) with their intervals; `resampled` gives the sampling noise of one analysis."""
+        with np.errstate(divide="ignore"):
+            draws = np.log(resampled.predictions(x)) - resampled.fit.log_predict(x)
+        noise = np.array([quantiles(column, level) for column in draws.T])
+        return self.widen(self.log_predict(x), np.abs(noise) * (noise * [-1, 1] > 0), x, level=level)
+
+    def widen(self, centre: np.ndarray, noise: np.ndarray, x: np.ndarray, *, level: float = LEVEL) -> Bands:
+        """Bands about `centre`, log y, (n,). noise: half-widths of sampling noise downwards and upwards, (n, 2)."""
+        distance = self.distance(x)
+        record = np.array([self.half_width(float(d), level=level) for d in distance])
+        every = np.stack([made.log_predict(x) for made in self.fits])
+        spread = np.stack([centre - every.min(axis=0), every.max(axis=0) - centre], axis=1)
+        other = np.where((distance == 0)[:, None], np.maximum(spread, 0.0), record[:, None])
+        total = np.maximum(noise, other)  # NaN where there is no record
+        one_run = np.hypot(total, t_quantile(self.freedom, level) * self.scatter)
+        within, total, one_run = (np.exp(centre[:, None] + half * [-1, 1]) for half in (noise, total, one_run))
+        return Bands(y=np.exp(centre), within=within, total=total, one_run=one_run, reach=np.exp(distance))
 
 
 def forecast(
@@ -173,7 +243,7 @@ def forecast(
     centre = np.median([made.log_predict(points.x) for made in main], axis=0)
     freedom = max(1, len(points) - int(np.median([made.form.size for made in main])))
     scatter = float(np.sqrt(((np.log(points.y) - centre) ** 2).sum() / freedom))
-    return Forecast(fits=tuple(main), origins=tuple(origins), scatter=scatter)
+    return Forecast(fits=tuple(main), origins=tuple(origins), scatter=scatter, freedom=freedom)
 
 
 def _group_means(points: Points) -> tuple[np.ndarray, np.ndarray]:
@@ -185,12 +255,12 @@ def _group_means(points: Points) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _condensed(points: Points) -> Points:
-    """A long table of one input as means over at most SUBSAMPLE narrow bins of log x."""
-    if points.x.shape[0] > 1 or len(points) <= SUBSAMPLE:
+    """A long table of one input as means over narrow bins of log x."""
+    if points.x.shape[0] > 1 or len(points) <= MAX_BINS:
         return points
     log_x = np.log(points.x[0])
-    edges = np.linspace(log_x.min(), log_x.max(), SUBSAMPLE + 1)
-    _, of = np.unique(np.clip(np.searchsorted(edges, log_x, side="right"), 1, SUBSAMPLE), return_inverse=True)
+    edges = np.linspace(log_x.min(), log_x.max(), MAX_BINS + 1)
+    _, of = np.unique(np.clip(np.searchsorted(edges, log_x, side="right"), 1, MAX_BINS), return_inverse=True)
     count = np.bincount(of)
     x, y = (np.exp(np.bincount(of, values) / count) for values in (log_x, np.log(points.y)))
     return Points(x=x[None], y=y, cluster=np.arange(len(x)))

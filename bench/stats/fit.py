@@ -33,6 +33,7 @@ class Points:
     Attributes:
         x: (inputs, n); y: (n,); all positive. cluster: the independent run (trunk) that each point was read from.
         dropped: rows that were left out, with the reason. labels: categorical columns beside the points.
+        share: whether y is a share (1 - accuracy), which ends at 1.
     """
 
     x: np.ndarray
@@ -40,6 +41,7 @@ class Points:
     cluster: np.ndarray
     dropped: tuple[str, ...] = ()
     labels: Mapping[str, np.ndarray] = field(default_factory=dict)
+    share: bool = False
 
     def __len__(self) -> int:
         return len(self.y)

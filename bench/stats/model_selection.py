@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.stats.extrapolation import MIN_ORIGINS, Forecast
 from bench.stats.fit import REFIT_FTOL, Points, fit
-from bench.stats.forms import Form
+from bench.stats.forms import FORMS, Form
 
+OCTAVE = math.log(2.0)
 FRACTIONS = (0.5, 0.6, 0.7, 0.8, 0.9)
 SIMPLER_WITHIN = 1.05  # a simpler form is preferred if its extrapolation error is within 5 % of the best,
 MAX_IN_SAMPLE_RATIO = 2.0  # and its in-sample error at most twice the least among those
@@ -57,6 +59,33 @@ def rank(points: Points, forms: Sequence[Form], *, max_starts: int = 400) -> lis
         for form in forms
     ]  # fmt: skip
     return sorted(ranked, key=lambda r: (r.extrapolation_rmse, r.form.size))
+
+
+def rank_forecasts(forecasts: Sequence[Forecast]) -> list[Ranked]:
+    """Forms by their record one octave beyond earlier origins, best first; for several curves together, the geometric
+    mean. Every form is judged by the same origins; one that too few of them can fit has infinite error."""
+    errors: dict[str, list[float]] = {made.form.name: [] for made in forecasts[0].fits}
+    inside: dict[str, list[float]] = {name: [] for name in errors}
+    for made in forecasts:
+        judged = sorted((m.form for m in made.fits), key=lambda form: form.size)
+        while judged and len(common := made.judging(judged)) < min(MIN_ORIGINS, max(1, len(made.origins))):
+            judged.pop()
+        for fitted in made.fits:
+            number, size = len(fitted.points), fitted.form.size
+            inside.setdefault(fitted.form.name, []).append(fitted.rms * math.sqrt(number / (number - size)))
+        for form in judged:
+            errors.setdefault(form.name, []).append(replace(made, origins=common).of([form]).rate(OCTAVE) * OCTAVE)
+    ranked = [
+        Ranked(form=FORMS[name], rollouts=min(len(made.origins) for made in forecasts),
+               extrapolation_rmse=_geometric_mean(errors.get(name, []), len(forecasts)),
+               in_sample_rmse=_geometric_mean(found, len(forecasts)))
+        for name, found in inside.items()
+    ]  # fmt: skip
+    return sorted(ranked, key=lambda r: (r.extrapolation_rmse, r.form.size))
+
+
+def _geometric_mean(values: Sequence[float], expected: int) -> float:
+    return float(np.exp(np.mean(np.log(np.maximum(values, 1e-300))))) if len(values) == expected else math.inf
 
 
 def select(ranked: Sequence[Ranked]) -> Form:

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from bench.core.errors import UserError
-from bench.stats.extrapolation import Forecast, forecast
+from bench.stats.extrapolation import Forecast, forecast, place
 from bench.stats.fit import REFIT_FTOL, Points, fit
 from bench.stats.forms import CURVES
-from bench.stats.intervals import z_quantile
+from bench.stats.intervals import t_quantile
 
 LEVEL = 0.9
 
@@ -43,11 +43,12 @@ def trend(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def judge(made: Forecast, x: np.ndarray, y: np.ndarray) -> HeldOut:
-    """A forecast beside what was held out."""
-    predicted = made.log_predict(x[None])
-    total = np.array([made.half_width(float(distance), level=LEVEL) for distance in made.distance(x[None])])
-    return HeldOut(error=np.log(y) - predicted, trend_error=trend(x, y) - predicted, total=total,
-                   one_run=np.hypot(total, z_quantile(LEVEL) * made.scatter))  # fmt: skip
+    """A forecast beside what was held out; x is (n,) or (inputs, n)."""
+    at = np.atleast_2d(x)
+    predicted = made.log_predict(at)
+    total = np.array([made.half_width(float(distance), level=LEVEL) for distance in made.distance(at)])
+    return HeldOut(error=np.log(y) - predicted, trend_error=trend(place(at), y) - predicted, total=total,
+                   one_run=np.hypot(total, t_quantile(made.freedom, LEVEL) * made.scatter))  # fmt: skip
 
 
 def curves(path: str) -> dict[str, tuple[Points, np.ndarray, np.ndarray]]:

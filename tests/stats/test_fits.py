@@ -13,6 +13,7 @@ from scipy.optimize import brentq, curve_fit, minimize
 from bench.core.errors import UserError
 from bench.stats import bootstrap, diagnostics, fit, forms, isoflop, model_selection
 from bench.stats.crossing import Crossing, crossing, frontier_bias, pareto
+from bench.stats.extrapolation import forecast
 
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
 X = np.geomspace(1, 1000, 14)
@@ -126,10 +127,13 @@ def test_trunks_that_share_luck_widen_the_interval() -> None:
 def test_ranking_prefers_what_predicts_the_large() -> None:
     rng = np.random.default_rng(2)
     x = np.geomspace(1, 3000, 30)
-    ranked = model_selection.rank(noisy(TRUTHS["power-floor"], rng, 0.003, x), forms.CURVES[:4])
+    names = "power-floor", "power"
+    bent, straight = (forecast(noisy(TRUTHS[name], rng, 0.003, x), forms.CURVES[:4]) for name in names)
+    ranked = model_selection.rank_forecasts([bent])
     assert ranked[-1].form.name == "power" and model_selection.select(ranked).name != "power"
-    straight = model_selection.rank(noisy(TRUTHS["power"], rng, 0.003, x), forms.CURVES[:4])
-    assert model_selection.select(straight).size == 2
+    assert model_selection.select(model_selection.rank_forecasts([straight])).size == 2
+    together = model_selection.rank_forecasts([bent, straight])
+    assert model_selection.select(together).name == "power-floor"  # one form for both: power bends in neither
 
 
 def refits(truth, rng: np.random.Generator, seed: int) -> bootstrap.Resampled:
@@ -186,8 +190,8 @@ def test_refusals() -> None:
 def test_warnings_name_what_is_weak() -> None:
     x = np.array([1.0, 1.5, 2.0, 3.0])
     made = fit.fit(points(TRUTHS["power"](x) * np.array([1, 1.01, 0.99, 1.0]), x), forms.POWER)
-    text = " ".join(diagnostics.warnings(made, predict_at=np.array([100.0]), repeated=False))
-    for part in ("distinct values", "decades", "guesses", "No run was repeated"):
+    text = " ".join(diagnostics.warnings(made, repeated=False))
+    for part in ("distinct values", "decades", "No run was repeated"):
         assert part in text
     floor = fit.fit(noisy(TRUTHS["power"], np.random.default_rng(1), 0.001), forms.POWER_FLOOR)
     assert any("went to zero" in w for w in diagnostics.warnings(floor))

@@ -160,9 +160,8 @@ def test_an_accuracy_given_as_an_error_is_asked_about(csv, capsys: pytest.Captur
     assert exponent(told) == pytest.approx(0.25)
 
 
-def test_predictions_far_out_and_repeats_are_warned_of(csv, capsys: pytest.CaptureFixture) -> None:
-    answer = fitted(csv({"compute": X, "error": ERROR, "epochs": np.linspace(1, 40, 12)}), capsys, "--predict", "1e14")
-    assert any("guesses" in w for w in answer["fits"]["all"]["warnings"])
+def test_repeats_and_mixed_checkpoints_are_warned_of(csv, capsys: pytest.CaptureFixture) -> None:
+    answer = fitted(csv({"compute": X, "error": ERROR, "epochs": np.linspace(1, 40, 12)}), capsys)
     assert any("more than 4 times" in w for w in answer["warnings"])
     with pytest.raises(UserError, match="mix checkpoints"):
         diagnostics.check_checkpoints(np.array(["best", "final"]))
@@ -257,7 +256,7 @@ def test_isoflop_takes_one_set_of_budgets_and_gives_sizes_with_intervals(csv, ca
     assert verb.main([*arguments, "--where", "kind=nats", "--predict", "1e22", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert not found["warnings"] and found["isoflop"]["exponent"] == pytest.approx(0.28 / 0.62, abs=0.03)
-    low, high = found["isoflop"]["predictions"][0]["interval"]
+    low, high = found["isoflop"]["predictions"][0]["within"]
     assert low < found["isoflop"]["predictions"][0]["size"] < high
     assert low < (0.34 * 400 / (0.28 * 400)) ** (1 / 0.62) * (1e22 / 6) ** (0.28 / 0.62) < high
     assert verb.main(arguments) == 0
