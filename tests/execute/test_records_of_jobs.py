@@ -34,7 +34,6 @@ CELLS = {
 NEVER_HERE = {  # whole cells, run here and on a CPU
     "reason", "source", "environment.accelerator", "environment.cuda", "execution.sharding",
     "environment.commit", "environment.dirty",  # None outside a checkout
-    "model.fingerprint",
 }  # fmt: skip
 NOT_OF_THE_JOB = {
     "train": {
