@@ -363,8 +363,14 @@ def needed_for(law: Law, accuracy: float) -> Finding:
     missed = _deviation_at(law, value)
     if missed:
         return cannot(reasons=(Reason.LACK_OF_FIT,), evidence=(target, *missed))
+    if value > law.range[1] * SAME and not law.forecast.has_record:
+        return cannot(reasons=(Reason.EXTRAPOLATION_REFUSED,), evidence=(target,))
     ends = np.quantile(every, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2], method="nearest")
     low, high = (float(np.exp(end)) if np.isfinite(end) else None for end in ends)  # None: the law is not asked there
+    if high is None or high > law.range[1]:  # beyond the data the record says how far off the law may be
+        first, last = law.reached(float(error[0]))
+        low = None if low is None else min(low, first or low)
+        high = None if high is None or last is None else max(high, last)
     return finding(
         verdict=Verdict.YES, estimate=value, low=low, high=high, evidence=(target,),
         reach=max(1.0, value / law.range[1], law.range[0] / value),

@@ -8,7 +8,7 @@ do not belong in one law are refused: read in mid-schedule beside annealed ones,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -20,6 +20,7 @@ from bench.core.errors import UserError
 from bench.core.spec import Recipe
 from bench.stats import bootstrap, fit, model_selection
 from bench.stats.crossing import frontier_bias, pareto
+from bench.stats.extrapolation import Forecast, forecast
 from bench.stats.forms import POWER, POWER_FLOOR, Form
 from bench.stats.lack_of_fit import GroupMeans, LackOfFit, lack_of_fit
 
@@ -39,7 +40,8 @@ class Law:
     """Error (1 - accuracy) of one family against `axis`.
 
     Attributes:
-        within: refits of the chosen form. every: refits of all credible forms and losses, for total intervals.
+        within: refits of the law, whose form is the same for all families. every: refits of all credible forms and
+            losses, for total intervals inside the data. forecast: the record of the law, for those beyond.
         bias: mean correction for picking the best, in accuracy.
         noise: standard deviation of one point's accuracy (mean over its seeds), mean over the frontier.
         points: those on or near the frontier. best: (x, corrected error) of those on it. tried: points of the family.
@@ -51,6 +53,7 @@ class Law:
     measure: str
     within: bootstrap.Resampled
     every: tuple[bootstrap.Resampled, ...]
+    forecast: Forecast
     ranked: tuple[model_selection.Ranked, ...]
     points: tuple[Point, ...]
     tried: int
@@ -83,6 +86,25 @@ class Law:
     def errors(self, x: np.ndarray) -> np.ndarray:
         """Error at x of every refit of every credible analysis, (refits, x)."""
         return np.concatenate([r.predictions(x) for r in self.every])
+
+    def total(self, x: np.ndarray) -> np.ndarray:
+        """Total interval of the error at x, (n, 2): inside the data over refits of every credible analysis, beyond by
+        the law's record; NaN where there is none. It contains the interval within the analysis."""
+        bands, every = self.forecast.bands(self.within, x[None]), self.errors(x)
+        refits = np.array([bootstrap.quantiles(column, bootstrap.LEVEL) for column in every.T])
+        inside = (bands.reach == 1)[:, None]
+        low, high = np.minimum(bands.total, refits), np.maximum(bands.total, refits)
+        return np.minimum(np.where(inside, np.stack([low[:, 0], high[:, 1]], axis=1), bands.total), 1.0)
+
+    def reached(self, error: float) -> tuple[float | None, float | None]:
+        """x at which the lower and the upper end of the total interval reach an error; None beyond what is known: ten
+        times the data, or its end where the law has no record."""
+        x = self.grid[self.grid >= self.range[0] / (1 + 1e-9)]
+        ends = self.total(x)
+        known = np.isfinite(ends).all(axis=1)
+        first = [np.flatnonzero(ends[known, side] <= error) for side in (0, 1)]
+        low, high = (float(x[known][found[0]]) if len(found) else None for found in first)
+        return low, high
 
     @cached_property
     def grid(self) -> np.ndarray:
@@ -147,7 +169,22 @@ def _law(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Che
         return Check(kind=CheckKind.LAW_FIT_FAILED, names=(family,))
 
 
-def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Check:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Prepared:
+    """What a law is fitted to: a family's points, those on or near its frontier, and their runs."""
+
+    known: list[Point]
+    front: list[int]
+    strict: list[int]
+    x: np.ndarray
+    errors: np.ndarray
+    noise: np.ndarray
+    biases: np.ndarray
+    data: fit.Points
+
+
+@lru_cache(maxsize=32)
+def _prepared(evidence: Evidence, family: str, axis: Axis, measure: str) -> _Prepared | Check:
     points = _points(evidence, axis)[family]
     known = [p for p in points if (e := evidence.estimate(p, measure)) is not None and 0 < e.value < 1]
     if refused := refusal(evidence, family, known):
@@ -165,9 +202,30 @@ def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Che
     noise = _noise(evidence, measure, known, x[front], errors[front])
     biases = np.where(np.isin(front, strict), _biases(x, errors, noise, front), 0.0)
     data = _runs(evidence, measure, [known[i] for i in front], x[front], biases)
-    ranked = tuple(model_selection.rank(data, FORMS, max_starts=STARTS))
+    return _Prepared(known=known, front=front, strict=strict, x=x, errors=errors, noise=noise, biases=biases, data=data)
+
+
+@lru_cache(maxsize=4)
+def _ranked(evidence: Evidence, axis: Axis, measure: str) -> tuple[model_selection.Ranked, ...]:
+    """Forms by their record over all families together: exponents of different forms could not be compared."""
+    found = [_prepared(evidence, family, axis, measure) for family in _points(evidence, axis)]
+    return tuple(model_selection.rank_forecasts([_forecast(p.data) for p in found if isinstance(p, _Prepared)]))
+
+
+def _forecast(data: fit.Points) -> Forecast:
+    return forecast(data, FORMS, loss=LOSSES[0], half_life=None)
+
+
+def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Check:
+    prepared = _prepared(evidence, family, axis, measure)
+    if isinstance(prepared, Check):
+        return prepared
+    known, front, strict, x, errors = prepared.known, prepared.front, prepared.strict, prepared.x, prepared.errors
+    noise, biases, data = prepared.noise, prepared.biases, prepared.data
+    ranked = _ranked(evidence, axis, measure)
     chosen = model_selection.select(ranked)
     main = bootstrap.resample(fit.fit(data, chosen, loss=LOSSES[0], max_starts=STARTS), draws=DRAWS, restarts=0)
+    record = replace(forecast(data, [chosen], loss=LOSSES[0], half_life=None), fits=(main.fit,))
     analyses = [(form, loss) for form in model_selection.credible(ranked) for loss in LOSSES]
     every = [main]
     for form, loss in analyses:
@@ -183,6 +241,7 @@ def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Che
     return Law(
         group_means=GroupMeans(x=x[front], error=errors[front] - biases, noise=front_noise, freedom=freedom),
         most=float(x.max()), family=family, axis=axis, measure=measure, within=main, every=tuple(every), ranked=ranked,
+        forecast=record,
         points=tuple(known[i] for i in front), tried=len(known), bias=float(-biases.mean()),
         noise=float(front_noise.mean()),
         best=tuple((float(x[i]), float(errors[i] - b)) for i, b in zip(front, biases, strict=True) if i in strict),

@@ -102,13 +102,12 @@ def _warnings(evidence: Evidence, law: Law) -> list[str]:
 def _curve(law: Law) -> dict[str, list[Any]]:
     low, high = law.range
     x = np.geomspace(low, high * REACH, CURVE)
-    within, every = law.within.predictions(x), law.errors(x)
+    within = law.within.predictions(x)
     ends = [bootstrap.quantiles(within[:, i], bootstrap.LEVEL) for i in range(len(x))]
-    total = [bootstrap.quantiles(every[:, i], bootstrap.LEVEL) for i in range(len(x))]
     return {
         "x": x.tolist(), "y": law.within.fit.predict(x).tolist(), "beyond": (x > high * (1 + 1e-9)).tolist(),
         "within": [list(pair) for pair in ends],
-        "total": [[min(a[0], b[0]), max(a[1], b[1])] for a, b in zip(ends, total, strict=True)],
+        "total": law.total(x).tolist(),  # NaN beyond the data where the law has no record
     }  # fmt: skip
 
 
