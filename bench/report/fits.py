@@ -13,7 +13,7 @@ import numpy as np
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Axis
 from bench.analysis.scaling_laws import Law, laws, why_not
-from bench.core.formatting import join, significant
+from bench.core.formatting import join, plural, significant
 from bench.report import caveats
 from bench.stats import bootstrap, diagnostics
 
@@ -76,6 +76,8 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
         "parameters": {name: {"value": value, "within": list(ends[name])} for name, value in made.parameters.items()},
         "forms_tried": [{"form": r.form.name, "extrapolation_rms_log": r.extrapolation_rmse, "rollouts": r.rollouts}
                         for r in law.ranked],
+        "unresolved": diagnostics.unresolved(made), "origins": len(law.forecast.origins),
+        "has_record": law.forecast.has_record,
         "total_over": sorted({f"{r.fit.form.name}, {r.fit.loss}" for r in law.every}),
         "frontier": [{"x": float(a), "error": float(b)} for a, b in zip(x, y, strict=True)],
         "runs": [{"x": float(a), "error": float(b)} for a, b in zip(made.points.x[0], made.points.y, strict=True)],
@@ -118,14 +120,16 @@ def heading(card: Mapping[str, Any]) -> str:
 def facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(label, text) of everything on a card."""
     fit = card["card"]
-    parameters = [f"{name} = {_number(p['value'])} [{_number(p['within'][0])}, {_number(p['within'][1])}]"
+    parameters = [f"{name} is not determined" if name in card["unresolved"] else
+                  f"{name} = {_number(p['value'])} [{_number(p['within'][0])}, {_number(p['within'][1])}]"
                   for name, p in card["parameters"].items()]  # fmt: skip
     tried = [f"{form['form']} {_number(form['extrapolation_rms_log'], 'not tried, too few points')}"
              for form in card["forms_tried"]]  # fmt: skip
     return [
         ("Form", f"{fit['form']}: {fit['formula']}"),
         (f"Parameters, {card['level']:.0%}", "; ".join(parameters)),
-        ("Intervals", f"{card['resampling']}; total interval over {join(card['total_over'])}"),
+        ("Intervals", f"{card['resampling']}; total interval over {join(card['total_over'])}; beyond the points from "
+                      f"{plural(card['origins'], 'earlier origin')}"),
         ("Loss", str(fit["loss"])),
         ("Points", f"{fit['points']} runs in {fit['clusters']} trunks; {card['points_tried']} points tried"),
         ("Dropped", "; ".join(str(item) for item in fit["dropped"]) or "none"),

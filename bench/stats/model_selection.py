@@ -89,8 +89,11 @@ def _geometric_mean(values: Sequence[float], expected: int) -> float:
 
 
 def select(ranked: Sequence[Ranked]) -> Form:
-    """The best form, or a simpler one that is practically as good, both beyond the points and on them."""
+    """The best form, or a simpler one that is practically as good, both beyond the points and on them. The simplest
+    where no form has a record: in-sample errors favour the others."""
     best = ranked[0].extrapolation_rmse
+    if not math.isfinite(best):
+        return min(ranked, key=lambda r: r.form.size).form
     near = [r for r in ranked if r.extrapolation_rmse <= SIMPLER_WITHIN * best] or list(ranked[:1])
     least = min(r.in_sample_rmse for r in near)
     return min((r for r in near if r.in_sample_rmse <= MAX_IN_SAMPLE_RATIO * least), key=lambda r: r.form.size).form

@@ -16,6 +16,7 @@ from bench.core.formatting import flop_unit, join, percent, significant
 from bench.report import fits
 from bench.report.figures import _panels, _style
 from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
+from bench.stats.extrapolation import MIN_ORIGINS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +60,8 @@ def draw(evidence: Evidence) -> Drawing:
             "Large points: each family's best, corrected for being chosen as best; dots: the runs on or near them that "
             f"were fitted, one per seed. Lines: {_fitted(cards)}.",
             f"Dark bands: {cards[0]['level']:.0%} intervals within this one analysis; light bands add the spread over "
-            "forms and losses. Dashed: extrapolated beyond every point.", *_lack_of_fit(cards),
+            "forms and losses, and beyond the points what the same law missed from earlier budgets. Dashed: "
+            "extrapolated beyond every point.", *_no_record(cards), *_lack_of_fit(cards),
             *fits.missing(evidence),
         ]),
     )  # fmt: skip
@@ -73,6 +75,13 @@ def _fitted(cards: Sequence[dict[str, Any]]) -> str:
         groups.setdefault((card["axis"], fit["form"]), []).append(f"{card['family']} ({fit['points']} runs)")
     return "; ".join(f"against {fits.AXES[axis]}, the form {form} for {join(who)}"
                      for (axis, form), who in groups.items())  # fmt: skip
+
+
+def _no_record(cards: Sequence[dict[str, Any]]) -> list[str]:
+    """Whose laws are extrapolated without an interval, in a sentence."""
+    found = [f"{card['family']} against {fits.AXES[card['axis']]}" for card in cards if not card["has_record"]]
+    why = f"no interval beyond the points, with fewer than {MIN_ORIGINS} earlier budgets to test the law from"
+    return [f"{join(found)}: {why}."] if found else []
 
 
 def _lack_of_fit(cards: Sequence[dict[str, Any]]) -> list[str]:
