@@ -1,4 +1,4 @@
-"""Run a study: plan it, say what it will cost, do what is missing, report what was found."""
+"""Run a study: plan it, estimate its cost, run the missing cells, and report the findings."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from bench.report import build as report
 
 EXAMPLES = """\
 examples:
-  python -m bench.run --suite scaling                      the main study, at the scale that fits this machine
-  python -m bench.run --suite scaling --plan               what it would do and cost, and nothing else
-  python -m bench.run --suite smoke                        all of it, small, in under a minute
+  python -m bench.run --suite scaling                      the main study, at a scale that suits this machine
+  python -m bench.run --suite scaling --plan               show the plan and its cost only
+  python -m bench.run --suite smoke                        the whole pipeline, in under a minute
   python -m bench.run --suite scaling --models ViT-nano/7,R8x0.25-s2 --seeds 3
   python -m bench.run --suite data --data fashion-mnist    accuracy against number of images, on photographs
-  python -m bench.run --suite scaling --only 'vit-*'       only some cells; the rest can follow later
+  python -m bench.run --suite scaling --only 'vit-*'       only matching cells; run the others later
   python -m bench.run --suite scaling --ranks 4            each cell trained by four processes together
   python -m bench.run --suite scaling --sweep lr=1e-3,2e-3 --horizons 2epochs
 
-A run that was stopped, by whatever cause, is continued by the same command.
+Run the same command again to continue an interrupted run.
 """
 
 
@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--plan", action="store_true", help="print the plan and stop")
     p.add_argument("--profile", action="store_true", help="write a torch.profiler trace of each cell's first steps")
     p.add_argument("--verbose", action="store_true", help="print every answer with its reasons, and every check")
-    p.add_argument("--reference", choices=["paper"], help="lay the paper's published points under the measured ones")
+    p.add_argument("--reference", choices=["paper"], help="add the paper's published results to the figures")
     arguments = p.parse_args(argv)
     console = make_console(stderr=arguments.json)
 

@@ -51,8 +51,8 @@ def cells_of(study: Study) -> list[dict[str, Any]]:
 @command
 def main(argv: list[str] | None = None) -> int:
     p = parser("python -m bench.status", __doc__ or "", EXAMPLES)
-    p.add_argument("--suite", help="one study; default: all there are")
-    p.add_argument("--results", type=folder, default=Path("results"), help="where results are (default: results)")
+    p.add_argument("--suite", help="a single study (default: all)")
+    p.add_argument("--results", type=folder, default=Path("results"), help="folder with results (default: results)")
     p.add_argument("--json", action="store_true", help="machine-readable output")
     arguments = p.parse_args(argv)
     names = index.named(arguments.results)

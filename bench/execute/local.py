@@ -30,10 +30,10 @@ from bench.store.study import Study, attempt_status, state_of
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)  # Ctrl-C; what clusters send before they end a job
 STOP_PATIENCE = 60.0  # seconds that workers get to save after a signal
-SECOND = 1.0  # seconds after the first signal from which another one kills
+SECOND = 1.0  # seconds after the first signal from which a further one kills
 KILL_PATIENCE = 5.0  # seconds that the kernel gets to end what was killed
 REPEAT = 50.0  # seconds before the same notice is given again
-NO_LOCKS = "Files in {} cannot be locked: two runs there can begin the same cell. One of them will finish it."
+NO_LOCKS = "Files in {} cannot be locked: two runs there may start the same cell; only one will finish it."
 CONTINUE = "Run the same command to continue; nothing done is lost."
 
 
@@ -46,12 +46,12 @@ class Failure(NamedTuple):
 
 @dataclass
 class Account:
-    """What the workers have said so far.
+    """What the workers have reported so far.
 
     Attributes:
-        failures: reasons by cell. unsettled: the same, where the record stands but not all that goes with it.
-        running: the cell of each worker. saved: cells that a signal stopped. notices: texts given to the display, and
-            when.
+        failures: reasons by cell. unsettled: the same, for cells whose record is written but whose weights
+            or checkpoints could not be tidied.
+        running: the cell of each worker. saved: cells that a signal stopped. notices: messages and when they were shown.
     """
 
     failures: dict[str, str] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Account:
             return "every running cell was saved"
         lost = sorted(set(self.running.values()))
         saved = f"{len(self.saved)} running cell(s) were saved; " if self.saved else ""
-        return f"{saved}{', '.join(lost)} ended without saving: the last checkpoint is what there is"
+        return f"{saved}{', '.join(lost)} ended without saving: they continue from their last checkpoint"
 
 
 class Pool:
@@ -104,8 +104,8 @@ class Pool:
             ]  # fmt: skip
             command += ["--data-root", str(plan.data_root)] if plan.data_root else []
             command += ["--profile"] if profile else []
-            self.interrupted = False  # a worker was: somebody sent a signal to it alone
-            self.complaints: list[str] = []  # last words of workers that failed outside a cell
+            self.interrupted = False  # whether a worker was interrupted by a signal of its own
+            self.complaints: list[str] = []  # error messages of workers that failed outside a cell
             self.events: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
             self._errors = [
                 opened.enter_context(tempfile.TemporaryFile("w+"))
@@ -144,7 +144,7 @@ class Pool:
                         os.kill(pid, signal.SIGKILL)
 
     def ended(self, index: int) -> str | None:
-        """Wait for a worker that says nothing more. Returns its last words if it failed outside a cell."""
+        """Wait for a worker that has closed its output. Returns its error message if it failed outside a cell."""
         try:
             code = self.processes[index].wait(timeout=KILL_PATIENCE)
         except subprocess.TimeoutExpired:
@@ -202,7 +202,7 @@ def run(
     """Run everything that is left to do. Returns the cells that failed; all others are done.
 
     Raises:
-        Interrupted: a signal asked for a stop, or nobody reads the output any longer; says what was saved.
+        Interrupted: a signal asked for a stop, or standard output was closed; the message states what was saved.
         UserError: the store cannot be written, or a worker could not start, or ended without a result.
     """
     Study(plan.store).create()
@@ -226,7 +226,7 @@ def run(
         pool.stop()
         left = pool.finish(hurry=hurry)
         _drain(pool, account)
-        raise Interrupted(f"nobody reads the output; {account.stopped()}") from error
+        raise Interrupted(f"standard output was closed; {account.stopped()}") from error
     except BaseException:
         pool.stop()
         raise
@@ -253,7 +253,7 @@ def _follow(
     received: list[float],
     hurry: Callable[[], bool],
 ) -> None:
-    """Hand events on until every worker has ended; after a signal, until they have saved or their time is up."""
+    """Forward events until every worker has ended; after a signal, until they have saved or timed out."""
 
     def notice(message: str) -> None:
         if account.is_news(message):
@@ -284,7 +284,7 @@ def _follow(
 
 
 def _drain(pool: Pool, account: Account) -> None:
-    """Take in what ended workers had still said."""
+    """Process the remaining events of workers that have ended."""
     while True:
         try:
             index, event = pool.events.get(timeout=0.1)
@@ -298,7 +298,7 @@ def _failures(plan: Plan, account: Account, complaints: list[str], *, began: str
     """Every cell that is not done, with its reason.
 
     Raises:
-        UserError: one is not done, and no worker said why.
+        UserError: one is not done, and no worker reported a reason.
     """
     failures, unexplained = dict(account.failures), []
     for planned in plan.todo:
@@ -313,21 +313,21 @@ def _failures(plan: Plan, account: Account, complaints: list[str], *, began: str
             else:
                 unexplained.append(name)
     if unexplained:
-        count = f"{len(unexplained)} cell(s) were not done, and no worker said why ({unexplained[0]})."
+        count = f"{len(unexplained)} cell(s) were not done, and no worker reported a reason ({unexplained[0]})."
         what, _, advice = (complaints[0] if complaints else count).partition("\n  ")
         raise UserError(what, advice or CONTINUE)
     return [Failure(cell, reason) for cell, reason in (failures | account.unsettled).items()]
 
 
 def _last_words(text: str) -> str:
-    """What a worker said when it ended: the last of its errors, without what libraries printed before it; or the last
-    line of a traceback."""
-    said = f"\n{text}".rpartition("\nerror: ")[2].strip() if "\nerror: " in f"\n{text}" else ""
-    return said or (text.strip().splitlines()[-1] if "Traceback" in text else "")
+    """The last error message of a worker that has ended, without output of libraries before it; or the last line of a
+    traceback."""
+    message = f"\n{text}".rpartition("\nerror: ")[2].strip() if "\nerror: " in f"\n{text}" else ""
+    return message or (text.strip().splitlines()[-1] if "Traceback" in text else "")
 
 
 def _descendants(pid: int) -> list[int]:
-    """Processes that a process has started, and these, …; none where there is no /proc."""
+    """Process ids of all descendants of a process; none without /proc."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):

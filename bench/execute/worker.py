@@ -5,7 +5,7 @@ next cell that is neither done nor leased, runs it, writes its record, and goes 
 output carries one JSON object per line for whoever started it.
 
 Under torchrun (`torchrun --nproc-per-node=4 -m bench.worker ...`) the processes are one worker: they train each cell
-together. The first takes leases, picks cells and writes; the others compute what it tells them.
+together. The first takes leases, picks cells and writes; the others only compute.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from bench.store.lease import Lease, LeaseLost, claim, holder
 from bench.store.study import CellDirectory, Study, attempt_status
 from bench.train.ranks import EXIT_RETRY, ONE_RANK, RankFailure, Ranks, SharedError, check_cells
 
-WAIT_FOR_OTHERS = 1.0  # seconds between looks at cells that somebody else holds
-SILENT, REMIND = 5, 60  # looks after which it is said who holds them, and between one time and the next
+WAIT_FOR_OTHERS = 1.0  # seconds between polls of cells leased by other workers
+SILENT, REMIND = 5, 60  # polls before the lease holders are reported, and between reports
 
 
 class Signals:
@@ -66,7 +66,7 @@ class Signals:
 
 
 def emit(event: str, **values: Any) -> None:
-    """Tell the executor; a closed pipe is no reason to fail."""
+    """Send an event to the executor. A closed pipe is ignored."""
     try:
         print(json.dumps({"event": event, **values}), flush=True)
     except (BrokenPipeError, ValueError):
@@ -109,7 +109,7 @@ class Worker:
             raise self.ranks.failure(error) from error
 
     def _follow(self) -> int:
-        """What every rank but the first does: the same work, writing nothing."""
+        """The loop of every rank except rank 0: the same work, without writing."""
         while (order := self.ranks.run_on_rank0(lambda: None)) is not None:
             number, attempt = order
             cell = self.cells[number]
@@ -119,7 +119,7 @@ class Worker:
             except Interrupted:
                 self.stop.stopping = True
             except SharedError:
-                pass  # the first rank says so
+                pass  # rank 0 reports it
         return EXIT_INTERRUPTED if self.stop() else EXIT_OK
 
     def _job(self, cell: Cell, context: JobContext) -> Result:
@@ -155,8 +155,8 @@ class Worker:
 
     def _say_who_holds(self, cells: list[Cell]) -> None:
         for directory in map(self.study.cell, cells[:3]):
-            who = holder(directory.lease) or "a process that has not been heard of for a while"
-            emit("notice", message=f"Waiting for {directory.path.name}: held by {who}.")
+            who = holder(directory.lease) or "a process without a recent heartbeat"
+            emit("notice", message=f"Waiting for {directory.path.name}: leased by {who}.")
 
     def _try(self, cell: Cell) -> bool:
         """Do one cell unless it is done. False if another runner holds it, or has taken it over."""
@@ -177,7 +177,7 @@ class Worker:
         return True
 
     def _refused(self, directory: CellDirectory) -> bool:
-        """Whether another worker of this run has met what only the user can mend: it would be met again."""
+        """Whether another worker of this run has failed on this cell with a user error, which a retry would repeat."""
         if self.options.since is None or not (attempts := directory.attempts()):
             return False
         last = attempt_status(attempts[-1])
@@ -237,7 +237,7 @@ class Worker:
         with contextlib.suppress(UserError):
             attempt.finish("lost")
         emit("lost", cell=attempt.name)
-        emit("notice", message=f"{attempt.name}: {error}; what it wrote stands.")
+        emit("notice", message=f"{attempt.name}: {error}; its results are kept.")
         return False
 
     def _context(self, directory: CellDirectory, path: Path, attempt: RunningAttempt | None) -> JobContext:
@@ -259,7 +259,7 @@ class Worker:
 
 
 class RunningAttempt:
-    """One try at a cell, as its folder tells it: status.json, env.json, log.txt, metrics.jsonl.
+    """One attempt at a cell, recorded in its folder: status.json, env.json, log.txt, metrics.jsonl.
 
     Raises:
         UserError: the folder cannot be written.
@@ -283,7 +283,7 @@ class RunningAttempt:
         self.directory.check_attempt(self.path)
 
     def log(self, text: str) -> None:
-        """Write one line to the log. It is no result: where that fails, the display is told once."""
+        """Write one line to the log. If that fails, a notice is emitted once."""
         try:
             with open(self.path / "log.txt", "a", encoding="utf-8") as handle:
                 handle.write(f"{now()} {text}\n")
@@ -321,7 +321,7 @@ class RunningAttempt:
             reason = f"{type(error).__name__}: {error} (see {self.path / 'log.txt'})"
         self.log(f"failed: {reason}")
         emit("failed", cell=self.name, reason=reason)
-        with contextlib.suppress(UserError):  # it has been told
+        with contextlib.suppress(UserError):  # it has been emitted
             self.finish("failed", reason=reason, again=not isinstance(error, UserError))
 
 
@@ -349,9 +349,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--data-root", type=Path, default=None)
-    parser.add_argument("--precomputed", type=Path, default=None, help="what was measured for all workers of the study")
+    parser.add_argument("--precomputed", type=Path, default=None, help="JSON file with measurements for all workers")
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--since", default=None, help="when the run began: what it could not do is not tried again")
+    parser.add_argument("--since", default=None, help="start time of the run: cells that failed since are not retried")
     parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
     options = parser.parse_args(argv)
     stop = Signals(options.parent)

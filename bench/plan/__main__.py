@@ -1,4 +1,4 @@
-"""Say what a study would do and cost on this machine, and stop. The same as `bench.run --plan`."""
+"""Show what a study would run and cost on this machine, without running it. Equivalent to `bench.run --plan`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which study is wanted, where its results go and what runs it: the options that `bench.run` and `bench.plan` share."""
+"""The options shared by `bench.run` and `bench.plan`: which study, where its results go, and the resources it uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHANGED = ("refuse", "keep", "redo")
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
-    """What a command line asks for. None, or an empty tuple, leaves the suite's own choice.
+    """The options of a command line. None, or an empty tuple, means the suite's default.
 
     Attributes:
         scale: "auto" or one of `bench.suites._contract.SCALES`. data: names of upstream sets, or NAME@N.
@@ -58,23 +58,23 @@ class StudyOptions:
 
 def add_options(p: argparse.ArgumentParser) -> None:
     """The options that make `StudyOptions`, and --json."""
-    p.add_argument("--suite", default="scaling", help=f"the question to answer: {', '.join(registry.names('suite'))}")
-    p.add_argument("--scale", default="auto", help="cpu (minutes), gpu (about an hour), paper; default: what fits")
-    p.add_argument("--models", type=names_list, help="comma-separated model names instead of the suite's own")
-    p.add_argument("--data", type=names_list, help="comma-separated upstream data sets instead of the suite's own; "
-                   "NAME@N for N images at most")  # fmt: skip
-    p.add_argument("--tasks", type=names_list, help="comma-separated tasks instead of the suite's own")
+    p.add_argument("--suite", default="scaling", help=f"the study to run: {', '.join(registry.names('suite'))}")
+    p.add_argument("--scale", default="auto", help="cpu (minutes), gpu (about an hour) or paper (default: by device)")
+    p.add_argument("--models", type=names_list, help="comma-separated model names (default: those of the suite)")
+    p.add_argument("--data", type=names_list, help="comma-separated upstream data sets (default: those of the suite); "
+                   "NAME@N limits a set to N images")  # fmt: skip
+    p.add_argument("--tasks", type=names_list, help="comma-separated tasks (default: those of the suite)")
     p.add_argument("--seeds", type=seeds, help="number of training seeds")
     add_override_options(p)
-    p.add_argument("--only", action="append", default=[], help="only cells whose name matches this pattern; repeatable")
+    p.add_argument("--only", action="append", default=[], help="run only cells with matching names; repeatable")
     p.add_argument("--results", type=folder, default=Path("results"),
-                   help="where results go (default: results)")  # fmt: skip
-    p.add_argument("--data-root", type=folder, help="where your data sets are")
+                   help="folder for results (default: results)")  # fmt: skip
+    p.add_argument("--data-root", type=folder, help="folder that contains your data sets")
     p.add_argument("--device", default="auto", help="cpu, cuda, or auto")
     p.add_argument("--workers", type=positive, help="cells to run at once (default: one per core; one per GPU)")
     p.add_argument("--ranks", type=positive, default=1, help="processes that train each cell together (one per GPU)")
     p.add_argument("--changed", choices=CHANGED, default=CHANGED[0],
-                   help="results of a model whose code has changed since: keep or redo them")  # fmt: skip
-    p.add_argument("--calibrate", action="store_true", help="measure every model's speed again, kept or not")
-    p.add_argument("--accelerator", help="also cost it on this one, from FLOPs: H100, A100, … (assumes a utilisation)")
+                   help="what to do with results from other model code (default: refuse)")  # fmt: skip
+    p.add_argument("--calibrate", action="store_true", help="measure every model's speed again, even if cached")
+    p.add_argument("--accelerator", help="also estimate the time on an accelerator (H100, A100, …) from FLOPs")
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")

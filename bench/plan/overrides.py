@@ -1,4 +1,4 @@
-"""What a user changes about a suite's trainings: horizons, a recipe by name, single fields, sweeps of fields.
+"""Changes to a suite's training runs: horizons, a recipe by name, single fields, sweeps of fields.
 
     --horizons 8000,100steps,2epochs      --recipe paper:ViT-B/16:imagenet
     --set clip=0 --set warmup=5%          --sweep lr=1e-4,3e-4,1e-3 --sweep weight_decay=0.03,0.1
@@ -107,8 +107,8 @@ NO_OVERRIDES = Overrides()
 
 def add_options(p: argparse.ArgumentParser) -> None:
     """The options that make `Overrides`."""
-    p.add_argument("--horizons", type=_split, help="compute budgets instead of the suite's: 8000,16000 images seen, or "
-                   "with a unit: 500steps, 2epochs")  # fmt: skip
+    p.add_argument("--horizons", type=_split, help="compute budgets in images seen, e.g. 8000,16000, or with a unit: "
+                   "500steps, 2epochs (default: those of the suite)")  # fmt: skip
     p.add_argument("--recipe", help="train as in a row of the paper's Table 3, scaled down to this batch and budget")
     p.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE",
                    help="change one field of every recipe, e.g. clip=0, warmup=100steps, model.dropout=0.1; "

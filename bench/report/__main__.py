@@ -1,4 +1,4 @@
-"""Build a study's tables, figures and report from its records alone. Needs no torch; equal records, equal bytes."""
+"""Build a study's tables, figures and report from its records. Needs no torch; equal records give identical files."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ EXAMPLES = """\
 examples:
   python -m bench.report                              the scaling study's report, from results/scaling
   python -m bench.report --suite data --results out   another suite, another folder
-  python -m bench.report --reference paper            the paper's published points under the measured ones
-  python -m bench.report --suite paper                the paper's own tables: its figures, and its claims tested
-  python -m bench.report --suite data --into kept     the records of the grid and their report in a folder of their own
-  python -m bench.report --suite scaling --json       paths and findings for machines
+  python -m bench.report --reference paper            add the paper's published results to the figures
+  python -m bench.report --suite paper                the paper's own tables: its figures, and tests of its claims
+  python -m bench.report --suite data --into kept     copy the records of the grid to a new folder and report there
+  python -m bench.report --suite scaling --json       paths and findings as JSON
 """
 
 
@@ -27,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     p = parser("python -m bench.report", __doc__ or "", EXAMPLES)
     p.add_argument("--suite", default="scaling", help="which study: its folder's name (default: scaling)")
     p.add_argument("--results", type=Path, default=Path("results"), help="where results are (default: results)")
-    p.add_argument("--reference", choices=[PAPER], help="lay the paper's published points under the measured ones")
+    p.add_argument("--reference", choices=[PAPER], help="add the paper's published results to the figures")
     p.add_argument("--into", type=Path, help="copy the records of the study's grid to this folder, and report there")
     p.add_argument("--verbose", action="store_true", help="print every answer with its reasons, and every check")
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
 
             if left_out := collect(directory, arguments.into).left_out:
                 some = ", ".join(left_out[:3]) + (", …" if len(left_out) > 3 else "")
-                print(f"{len(left_out)} record(s) outside the grid asked for last stay where they are: {some}",
+                print(f"{len(left_out)} record(s) outside the current grid were not copied: {some}",
                       file=sys.stderr)  # fmt: skip
     paths = build(arguments.into or directory, suite=suite, reference=arguments.reference)
     if arguments.json:

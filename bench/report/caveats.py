@@ -1,4 +1,4 @@
-"""All words about what limits a study's answers: the paper's claims beside them, scope, cost and validity checks."""
+"""The text of everything beside the findings: the paper's claims, scope, cost and validity checks."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ CLAIMS = {
     ClaimKind.UNSATURATED: ("ViT does not saturate within the range tried.", "section 4.4"),
     ClaimKind.DATA: ("ResNets do better with fewer pre-training images; ViT overtakes them with more.", "section 4.3"),
 }  # fmt: skip
-STATED = {Stated.CONTAINS: "within the stated 2 to 4 times", Stated.OVERLAPS: "the stated 2 to 4 times overlap it",
+STATED = {Stated.CONTAINS: "within the stated 2 to 4 times", Stated.OVERLAPS: "overlaps the stated 2 to 4 times",
           Stated.OUTSIDE: "outside the stated 2 to 4 times"}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A claim beside two verdicts, each with its number. `own_key`: of the answer behind the first."""
+    """A claim with two verdicts and their numbers. `own_key`: key of the answer that supports the first."""
 
     claim: str
     where: str
@@ -52,7 +52,7 @@ class Judged:
 
 
 def claims(findings: Findings, found: Sequence[Answer]) -> tuple[Judged, ...]:
-    """The paper's claims, by these records and by its own Table 6."""
+    """The paper's claims, tested with these records and with its own Table 6."""
     made = []
     for claim in findings.claims:
         sentence, where = CLAIMS[claim.claim]
@@ -90,29 +90,29 @@ def _tone(judgement: Judgement) -> Tone:
 
 
 def note(findings: Findings) -> str:
-    """What holds for every answer: levels of intervals, n, and training noise."""
+    """Facts common to all answers: interval levels, n, and training noise."""
     if not findings.findings:
         if not findings.completed:
-            return "No cell has been completed: there is nothing to answer questions with."
-        return "" if findings.judged else "Nothing is judged downstream here: the answer is in the figures and tables."
+            return "No cell has been completed, so no question can be answered."
+        return "" if findings.judged else "This study has no downstream evaluation: see the figures and tables."
     levels = sorted({f.level for f in findings.findings if f.level is not None}, reverse=True)
     texts = []
     if levels:
-        texts.append(f"Brackets are {levels[0]:.0%} intervals"
-                     + (f", those of fitted laws {levels[-1]:.0%}" if len(levels) > 1 else "") + ".")  # fmt: skip
+        texts.append(f"Brackets show {levels[0]:.0%} intervals"
+                     + (f"; for fitted laws, {levels[-1]:.0%}" if len(levels) > 1 else "") + ".")  # fmt: skip
     usual = [f"{text}{'' if measure == 'headline' else f' ({measure})'}"
              for measure, text in usual_counts(findings).items()]  # fmt: skip
-    texts.append(f"n, unless stated: {'; '.join(usual)}." if usual else "")
+    texts.append(f"n, unless stated otherwise: {'; '.join(usual)}." if usual else "")
     if not findings.replicated and any(f.excluded for f in findings.findings):
-        texts.append("Every model was trained once: the intervals do not contain training noise.")
+        texts.append("Every model was trained once, so the intervals exclude training noise.")
     return " ".join(text for text in texts if text)
 
 
 def limits(findings: Findings) -> tuple[str, ...]:
-    """What the study cannot show, however clear its figures look."""
+    """What the study cannot show."""
     scope = findings.scope
     if scope is None:
-        return () if findings.completed else ("No model was trained to the end.",)
+        return () if findings.completed else ("No model completed training.",)
     sentences = [_range(scope), _data(scope, findings), _noise(scope), _multiplicity(scope, findings)]
     return tuple(text for text in (*sentences, _method(scope, findings)) if text)
 
@@ -123,7 +123,7 @@ def _range(scope: Scope) -> str:
     low, high = scope.flops
     size = f"models of up to {short_count(scope.params)} parameters"
     if high < 1.05 * low:
-        text = f"One budget, {flops(high)}, and {size}: nothing is known of others."
+        text = f"One budget, {flops(high)}, and {size}: other budgets were not measured."
     else:
         text = f"Compute from {flops(low)} to {flops(high)} (a factor of {significant(high / low, 2)}) and {size}."
     if scope.paper_begins is None:
@@ -149,7 +149,7 @@ def _data(scope: Scope, findings: Findings) -> str:
 
 def _noise(scope: Scope) -> str:
     if scope.once:
-        return "Every model was trained with one seed: how much of a difference is chance is not known."
+        return "Every model was trained with one seed, so the part of a difference that is due to chance is unknown."
     few = scope.few_seeds
     named = join(few) if len(few) <= MAX_NAMED else f"{len(few)} models"
     return f"The variance between seeds is estimated from fewer than three seeds for {named}." if few else ""
@@ -163,15 +163,16 @@ def _multiplicity(scope: Scope, findings: Findings) -> str:
 
 
 def _method(scope: Scope, findings: Findings) -> str:
-    between = "A difference between families includes that between their recipes." if scope.families > 1 else ""
+    between = "Differences between families include differences between their recipes." if scope.families > 1 else ""
     if findings.published:
-        return f"Rows are as published, each family trained and fine-tuned as its authors chose. {between}".strip()
-    frozen = "Few-shot probes read frozen features: fine-tuning may rank models differently." if scope.frozen else ""
+        published = "Results are as published; each family was trained and fine-tuned with its authors' settings."
+        return f"{published} {between}".strip()
+    frozen = "Few-shot probes use frozen features; fine-tuning may rank models differently." if scope.frozen else ""
     return " ".join(text for text in (frozen, between) if text)
 
 
 def cost(spent: CostSummary) -> str:
-    """One sentence on what was spent."""
+    """The cost in one sentence."""
     if not spent.cells:
         return "No finished cells."
     parts = ", ".join(f"{part} {duration(seconds)}" for part, seconds in spent.seconds if seconds > 0)
@@ -184,38 +185,40 @@ def cost(spent: CostSummary) -> str:
 # -- validity checks -------------------------------------------------------------------------------------------------
 
 CHECKS: dict[CheckKind, str | Callable[[Check], str]] = {
-    CheckKind.DAMAGED_RECORD: "Left out, a damaged record: {names} ({message}).",
+    CheckKind.DAMAGED_RECORD: "Excluded damaged record: {names} ({message}).",
     CheckKind.UNSUCCESSFUL: lambda c: f"{' '.join(c.names)}: {c.message or 'no reason given'}.",
-    CheckKind.UNFINISHED: "{count} cells not finished: bench.status tells why; the same command continues.",
+    CheckKind.UNFINISHED: "{count} cells are not finished. bench.status shows why; rerun the same command to continue.",
     CheckKind.ONE_SEED: lambda c: _one_seed(c),
     CheckKind.NARROW_COMPUTE: lambda c: _narrow(c, flops),
     CheckKind.NARROW_IMAGES: lambda c: _narrow(c, lambda x: f"{count(x)} images"),
     CheckKind.REPEATED_DATA:
-        "On the axis of {names}, {count} points saw each image more than {limit:g} times (up to {high:.3g}): more "
-        "compute and more data are not the same there.",
-    CheckKind.MIXED: "Records mix values of {names} ({groups}): times do not compare, scores may differ slightly.",
-    CheckKind.DIRTY_TREE: "Some records were made with uncommitted changes: the commit does not reproduce them.",
+        "On the {names} axis, {count} points used each image more than {limit:g} times (up to {high:.3g}): there, more "
+        "compute does not mean more distinct data.",
+    CheckKind.MIXED:
+        "Records mix values of {names} ({groups}): times are not comparable, and scores may differ slightly.",
+    CheckKind.DIRTY_TREE: "Some records were made with uncommitted changes, so their commit may not reproduce them.",
     CheckKind.MISSING_BASELINE: "Baselines not measured: {names}.",
-    CheckKind.RECIPES_BETWEEN: "Families differ in {field} ({groups}): part of a difference may be the recipe's.",
+    CheckKind.RECIPES_BETWEEN: "Families differ in {field} ({groups}): part of a difference may be due to the recipe.",
     CheckKind.RECIPES_WITHIN: "Every family was trained with {field} {groups}.",
-    CheckKind.SUPERSEDED: "Set aside, since a newer run has the same scores: {names} ({groups}).",
+    CheckKind.SUPERSEDED: "Excluded, because a newer run measured the same scores: {names} ({groups}).",
     CheckKind.REJECTED_RATES:
-        "{count} runs at learning rates that a sweep did not choose are left out of everything but the sweep.",
+        "{count} runs at learning rates that a sweep rejected are excluded from everything except the sweep.",
     CheckKind.CHOSEN_ON_TEST:
-        "Learning rates were chosen on test images of {names}, on which scores are reported too: these are optimistic.",
+        "Learning rates were chosen on test images of {names}; scores reported on the same images are optimistic.",
     CheckKind.RATE_AT_EDGE:
-        "The best learning rate of {names} is the edge of its sweep: these models look worse than they are.",
-    CheckKind.LONG_WARMUP: "The warm-up takes {high:.0%} of the shortest run of {names}, which looks worse for it.",
+        "The best learning rate of {names} is at the edge of its sweep: a better rate may exist.",
+    CheckKind.LONG_WARMUP: "Warm-up takes {high:.0%} of the shortest run of {names}, which may lower its score.",
     CheckKind.OTHER_TRAINING_IMAGES:
-        "Training images differ under the name {names} ({groups}): such runs are not pooled.",
-    CheckKind.OTHER_TEST_IMAGES: "Test images differ under one name: {names} ({groups}). Scores do not compare.",
-    CheckKind.MIXED_REVISIONS: "Records mix revisions ({groups}): run the study again for scores that compare.",
+        "Training images named {names} differ between runs ({groups}): these runs are not pooled.",
+    CheckKind.OTHER_TEST_IMAGES:
+        "Test images named {names} differ between runs ({groups}): their scores are not comparable.",
+    CheckKind.MIXED_REVISIONS: "Records mix revisions ({groups}): rerun the study for comparable scores.",
     CheckKind.DUPLICATES: lambda c: _duplicates(c),
     CheckKind.LAW_TOO_FEW_POINTS:
-        "No law for {names}: {count} points on or near the frontier, {limit:g} are needed.",
+        "No law for {names}: {count} points on or near the frontier, at least {limit:g} are needed.",
     CheckKind.LAW_FIT_FAILED: "No law for {names}: the fit failed.",
-    CheckKind.LAW_NOT_COOLED_DOWN: "No law for {names}: {count} points were not cooled down, beside others that were.",
-    CheckKind.LAW_SEVERAL_DATA_SETS: "No law for {names}: points were pre-trained on {groups}.",
+    CheckKind.LAW_NOT_COOLED_DOWN: "No law for {names}: {count} points were not cooled down, the others were.",
+    CheckKind.LAW_SEVERAL_DATA_SETS: "No law for {names}: points were pre-trained on different data ({groups}).",
     CheckKind.LAW_UNITS: "No law for {names}: compute is counted in several units ({groups}).",
 }  # fmt: skip
 
@@ -223,7 +226,7 @@ CHECKS: dict[CheckKind, str | Callable[[Check], str]] = {
 def check(c: Check, *, published: bool = False) -> str:
     """A validity check in one or two sentences."""
     if c.kind is CheckKind.ONE_SEED and published:
-        return "Every row is one training run. The paper's ± repeats fine-tuning, not pre-training."
+        return "Every row is one training run. The paper's ± is over repeated fine-tuning, not pre-training."
     made = CHECKS[c.kind]
     if not isinstance(made, str):
         return made(c)
@@ -243,9 +246,9 @@ def _groups(c: Check) -> str:
 
 def _one_seed(c: Check) -> str:
     if c.names:
-        return f"Trained once: {_names(c)}. Their intervals borrow the variance of repeated models, or leave it out."
+        return f"Trained once: {_names(c)}. Their intervals use the variance of repeated models, or exclude it."
     middle, high = (100 * (share or 0.0) for share in (c.high, c.low))
-    return (f"Every model was trained once: no interval holds training noise. Differences under {middle:.1f} points at "
+    return (f"Every model was trained once: intervals exclude training noise. Differences below {middle:.1f} points at "
             f"50 % accuracy ({high:.1f} at 95 %) are not interpreted. More seeds: --seeds 3.")  # fmt: skip
 
 
@@ -258,12 +261,12 @@ def _duplicates(c: Check) -> str:
 
 def _narrow(c: Check, x: Callable[[float], str]) -> str:
     assert c.low and c.high
-    return (f"{_names(c)}: {x(c.low)} to {x(c.high)} is a factor of {significant(c.high / c.low, 2)}; a trend needs "
-            f"{significant(10 ** (c.limit or 0), 2)}.")  # fmt: skip
+    return (f"{_names(c)}: {x(c.low)} to {x(c.high)} is a factor of {significant(c.high / c.low, 2)}; a trend needs at "
+            f"least {significant(10 ** (c.limit or 0), 2)}.")  # fmt: skip
 
 
 def warnings(findings: Findings) -> tuple[list[str], list[str]]:
-    """Warnings and notes, in words."""
+    """Warnings and notes as text."""
     made: dict[Level, list[str]] = {Level.WARNING: [], Level.NOTE: []}
     clean = [name for c in findings.checks if c.kind is CheckKind.DUPLICATES and not c.count for name in c.names]
     for c in findings.checks:
@@ -276,4 +279,4 @@ def warnings(findings: Findings) -> tuple[list[str], list[str]]:
 
 
 def quoted(models: int) -> str:
-    return f"Quoted from {SOURCE}: {plural(models, 'model')}; nothing was run here."
+    return f"Published results from {SOURCE}: {plural(models, 'model')}; nothing was run."

@@ -1,4 +1,4 @@
-"""All words about findings: data of `bench.analysis.finding` becomes labels, numbers and sentences here alone."""
+"""The text of findings: turns data of `bench.analysis.finding` into labels, numbers and sentences."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ T = TypeVar("T", bound=Item)
 
 @dataclass(frozen=True, kw_only=True)
 class Phrase:
-    """Words of one question: a short label, the question, what YES and NO mean ("{}" is the leader), and their tone."""
+    """Text of one question: short label, full question, the verdicts YES and NO ("{}" is the leader), their tones."""
 
     label: str
     ask: str
@@ -65,10 +65,12 @@ PHRASES: dict[Question, Phrase] = {
         label="At equal compute", ask="Which family's best model within a budget is ahead?", yes="{} ahead",
         no="{} ahead", tones=FACTS),
     Question.ORDER_OVER_COMPUTE: Phrase(
-        label="Order, compute", ask="Does one family overtake the other as compute grows, by the points alone?",
+        label="Rank change, compute",
+        ask="Does one family overtake the other as compute grows, judged from measured points without a fit?",
         yes="{} overtakes", no="{} overtakes", tones=FACTS),
     Question.ORDER_OVER_IMAGES: Phrase(
-        label="Order, images", ask="Does one family overtake the other as images grow, by the points alone?",
+        label="Rank change, images",
+        ask="Does one family overtake the other as images increase, judged from measured points without a fit?",
         yes="{} overtakes", no="{} overtakes", tones=FACTS),
     Question.MORE_COMPUTE_HELPS: Phrase(
         label="Longer training", ask="Does training a model for longer help?", yes="helps", no="hurts"),
@@ -76,47 +78,47 @@ PHRASES: dict[Question, Phrase] = {
         label="More images", ask="Do more distinct pre-training images help, at equal images seen?",
         yes="help", no="hurt"),
     Question.BEATS_UNTRAINED: Phrase(
-        label="Over untrained", ask="Do trained networks beat untrained ones?", yes="better", no="worse"),
+        label="vs untrained", ask="Do trained networks beat untrained ones?", yes="better", no="worse"),
     Question.BEATS_PIXELS: Phrase(
-        label="Over raw pixels", ask="Do trained networks beat raw pixels?", yes="better", no="worse"),
+        label="vs raw pixels", ask="Do trained networks beat raw pixels?", yes="better", no="worse"),
     Question.COMPUTE_TO_MATCH: Phrase(
-        label="Compute to match", ask="How much compute does one family need to match another?",
+        label="Compute ratio", ask="How much compute does one family need to match another?",
         yes="{} cheaper", no="{} cheaper", tones=FACTS),
     Question.CROSSING_OVER_COMPUTE: Phrase(
-        label="Crossing, compute", ask="At what compute do the fitted laws cross?", yes="{} ahead beyond",
+        label="Crossover compute", ask="At what compute do the fitted laws cross?", yes="{} ahead beyond",
         no="{} ahead beyond", tones=FACTS),
     Question.CROSSING_OVER_IMAGES: Phrase(
-        label="Crossing, images", ask="At how many images do the fitted laws cross?", yes="{} ahead beyond",
+        label="Crossover images", ask="At how many images do the fitted laws cross?", yes="{} ahead beyond",
         no="{} ahead beyond", tones=FACTS),
     Question.HYBRIDS_STOP_HELPING: Phrase(
-        label="Hybrids stop at", ask="At what compute do hybrids stop helping?", yes="{} ahead beyond",
+        label="Hybrids help up to", ask="At what compute do hybrids stop helping?", yes="{} ahead beyond",
         no="{} ahead beyond", tones=FACTS),
     Question.HYBRID_ADVANTAGE_SHRINKS: Phrase(
-        label="Lead per tenfold", ask="Does the hybrids' lead shrink with compute?", yes="shrinks", no="grows"),
+        label="Lead change per 10×", ask="Does the hybrids' lead shrink with compute?", yes="shrinks", no="grows"),
     Question.SATURATED: Phrase(
-        label="Error per doubling", ask="Does the family still improve at its largest compute?",
+        label="Error per 2× compute", ask="Does the family still improve at its largest compute?",
         yes="saturated", no="improves", tones=("no", "yes")),
     Question.COMPUTE_FOR_TARGET: Phrase(
-        label="FLOPs for {target}", ask="How much compute does {target} accuracy need?", yes="reached",
+        label="Compute for {target}", ask="How much compute is needed for {target} accuracy?", yes="reached",
         no="not reached", tones=FACTS),
     Question.IMAGES_FOR_TARGET: Phrase(
-        label="Images for {target}", ask="How many distinct images does {target} accuracy need?", yes="reached",
+        label="Images for {target}", ask="How many distinct images are needed for {target} accuracy?", yes="reached",
         no="not reached", tones=FACTS),
     Question.NEXT_RUN: Phrase(
-        label="Next run", ask="Which run would shrink the interval of the compute ratio most?", yes="run {}",
+        label="Next run", ask="Which additional run would narrow the interval of the compute ratio most?", yes="run {}",
         no="run {}", tones=FACTS),
     Question.FASTER_THAN_PEERS: Phrase(
-        label="Over fastest peer", ask="Is training here faster than in the fastest other library?",
+        label="vs fastest library", ask="Is training faster than in the fastest other library?",
         yes="faster", no="slower"),
     Question.BRANCH_AS_ACCURATE: Phrase(
         label="Branch accuracy", ask="Are cool-down branches as accurate as training each budget on its own?",
         yes="as accurate", no="less accurate"),
     Question.BRANCHES_SAVE: Phrase(
-        label="Branch cost", ask="Do branches save training?", yes="saves", no="costs more"),
+        label="Branch compute", ask="Do cool-down branches save training compute?", yes="saves", no="costs more"),
     Question.RESOLUTION_GAIN: Phrase(
         label="Higher resolution", ask="Is fine-tuning better at a higher resolution?", yes="better", no="worse"),
     Question.BEST_LEARNING_RATE: Phrase(
-        label="Learning rate", ask="Which learning rate does each model train best with?", yes="in the sweep",
+        label="Learning rate", ask="What is the best learning rate of each model?", yes="in the sweep",
         no="at the edge"),
 }  # fmt: skip
 MEASURES = {"headline": "", "far": ", far tasks", "upstream": ", upstream"}
@@ -124,14 +126,14 @@ MEASURES = {"headline": "", "far": ", far tasks", "upstream": ", upstream"}
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A finding in words.
+    """A finding as text.
 
     Attributes:
-        key: names it in the page.
-        label, question: of its row and of its heading. subject: whom it is about.
-        number: the estimate with its interval, or the trend; "" where there is none.
-        verdict, tone: a word, and how it is coloured and marked.
-        text: what the number is, what it must be read with, and n where it is not the usual one.
+        key: its anchor in the page.
+        label, question: labels of its row and of its heading. subject: families or models compared.
+        number: the estimate with its interval, or the trend; "" without either.
+        verdict, tone: the answer, and the tone that selects its colour and symbol.
+        text: explanation of the number, reasons and caveats, and n where it differs from the usual one.
         main: see `Finding`.
     """
 
@@ -160,7 +162,7 @@ class Glance:
 
 
 def answers(findings: Findings) -> tuple[Answer, ...]:
-    """Every finding in words, in order."""
+    """Every finding as text, in order."""
     usual = usual_counts(findings)
     return tuple(_answer(f, f"answer-{place}", usual) for place, f in enumerate(findings.findings, start=1))
 
@@ -185,7 +187,7 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str]) -> Answer:
 
 
 def _along(f: Finding) -> str:
-    """Who is ahead along a trend that changes: "ViT ahead" or "ViT, then even"."""
+    """The leader along a trend that changes: "ViT ahead" or "ViT, then even"."""
     names = {Verdict.YES: f"{f.subject[0]} ahead", Verdict.NO: f"{f.subject[1]} ahead", Verdict.CANNOT_TELL: "even"}
     parts = [names[p.verdict] for p in f.trend]
     parts = [part for part, before in zip(parts, ["", *parts], strict=False) if part != before]
@@ -196,7 +198,7 @@ def _along(f: Finding) -> str:
 
 
 def subject(f: Finding) -> str:
-    """Whom a finding is about."""
+    """The families, models or settings of a finding."""
     if f.question is Question.BRANCH_AS_ACCURATE:
         return f"{f.subject[0]} schedule"
     if f.question in (Question.RESOLUTION_GAIN, Question.FASTER_THAN_PEERS) and len(f.subject) > 1:
@@ -210,8 +212,7 @@ def subject(f: Finding) -> str:
 
 
 def glances(findings: Findings, found: Sequence[Answer]) -> tuple[Glance, ...]:
-    """The main answers as tables: questions about the same subjects stand below each other, a column per subject; where
-    there are many subjects, a row for each."""
+    """The main answers as tables: a row per question, a column per subject; with many subjects, a row per subject."""
     shown = [(f, a) for f, a in zip(findings.findings, found, strict=True)
              if a.main and f.subject != (ALL_MODELS,) and f.question is not Question.NEXT_RUN]  # fmt: skip
     groups: list[list[tuple[frozenset[str], Answer]]] = []
@@ -240,8 +241,8 @@ def _glance(group: Sequence[tuple[frozenset[str], Answer]]) -> Glance:
 
 
 def console_rows(found: Sequence[Answer], *, limit: int) -> tuple[list[tuple[str, str, str, str]], list[str]]:
-    """At most `limit` rows of (label, subjects, number, verdict) of the main answers, like verdicts in one row; and the
-    labels of questions for which there was no room: those that nobody's answer is certain of come last."""
+    """At most `limit` rows of (label, subjects, number, verdict) of the main answers, with equal verdicts grouped, and
+    the labels of the questions left out. Questions without any decided answer come last."""
     by_label: dict[str, list[Answer]] = {}
     for a in found:
         if a.main and a.subject.lower() != ALL_MODELS and a.label != PHRASES[Question.NEXT_RUN].label:
@@ -267,7 +268,7 @@ def console_rows(found: Sequence[Answer], *, limit: int) -> tuple[list[tuple[str
 
 
 def _together(mine: Sequence[Answer]) -> str:
-    """The numbers of like answers: one with its interval; of several the least and the most estimate."""
+    """The numbers of equal answers: one with its interval; of several the smallest and the largest estimate."""
     numbers = [a.number for a in mine if a.number]
     if len(mine) == 1 or not numbers:
         return "".join(numbers[:1])
@@ -282,7 +283,7 @@ def _together(mine: Sequence[Answer]) -> str:
 
 
 def number(f: Finding) -> str:
-    """The estimate with its interval; where it changes along the range, the trend from end to end."""
+    """The estimate with its interval; where it varies along the range, the trend from end to end."""
     if f.estimate is None:
         if f.question in (Question.ORDER_OVER_COMPUTE, Question.ORDER_OVER_IMAGES) and f.low is not None:
             return f"between {_x(f, f.low)} and {_x(f, f.high)}"
@@ -316,7 +317,7 @@ def trend(f: Finding) -> str:
 
 
 def _range(f: Finding, low: float | None, high: float | None, joint: str) -> str:
-    """Two places of x, their unit once where it is the same."""
+    """Two values of x; a common unit is written once."""
     first, last = _x(f, low), _x(f, high)
     same = first.partition(" ")[2] == last.partition(" ")[2]
     return f"{first.partition(' ')[0] if same else first} {joint} {last}"
@@ -365,7 +366,7 @@ def _counted(f: Finding, usual: Mapping[str, str]) -> str:
     return f"n: {text}." if text and text != usual[f.measure] else ""
 
 
-# -- what stands behind a number -------------------------------------------------------------------------------------
+# -- explanations of the numbers ------------------------------------------------------------------------------------
 
 
 def _first(f: Finding, kind: type[T]) -> T | None:
@@ -377,7 +378,7 @@ def _all(f: Finding, kind: type[T]) -> list[T]:
 
 
 def _body(f: Finding) -> list[str]:
-    """Sentences on what the number is."""
+    """Sentences that explain the number."""
     made = BODIES.get(f.question)
     return made(f) if made else []
 
@@ -387,7 +388,7 @@ def _ahead(f: Finding) -> list[str]:
         return []
     decided = sum(p.verdict is not Verdict.CANNOT_TELL for p in f.trend)
     ends = "" if f.estimate is None else f", {trend(f)}"
-    return [f"{f.subject[0]} minus {f.subject[1]}{ends}; beyond the interval at {decided} of {len(f.trend)} budgets."]
+    return [f"{f.subject[0]} minus {f.subject[1]}{ends}; decided at {decided} of {len(f.trend)} budgets."]
 
 
 def _order(f: Finding) -> list[str]:
@@ -399,15 +400,15 @@ def _match(f: Finding) -> list[str]:
     if law is None:
         return []
     more = next((name for name in f.subject if name != f.leader), "the other")
-    reached = f"both reached {percent(law.reached[0])} to {percent(law.reached[1])} %"
+    reached = f"accuracy range of both: {percent(law.reached[0])} to {percent(law.reached[1])} %"
     if f.estimate is None:
-        return [f"One law with one factor gives {significant(law.factor)} × [{significant(law.low)}, "
+        return [f"A shared law with a constant ratio gives {significant(law.factor)} × [{significant(law.low)}, "
                 f"{significant(law.high)}]; {reached}."]  # fmt: skip
-    return [f"Compute that {more} needs over that of {f.leader}, for the same accuracy; {reached}."]
+    return [f"Compute of {more} divided by compute of {f.leader} at equal accuracy; {reached}."]
 
 
 def _crossing(f: Finding) -> list[str]:
-    return [f"Beyond it, {f.leader} is ahead."] if f.estimate is not None and f.leader else []
+    return [f"Above this value, {f.leader} is ahead."] if f.estimate is not None and f.leader else []
 
 
 def _shrinks(f: Finding) -> list[str]:
@@ -416,19 +417,21 @@ def _shrinks(f: Finding) -> list[str]:
 
 def _saturated(f: Finding) -> list[str]:
     top = _first(f, TopOfRange)
-    return [f"Over the {plural(top.budgets, 'largest budget')}, {_range(f, top.low, top.high, 'to')}."] if top else []
+    if top is None:
+        return []
+    return [f"Fitted to the {plural(top.budgets, 'largest budget')}, {_range(f, top.low, top.high, 'to')}."]
 
 
 def _needed(f: Finding) -> list[str]:
     target, texts = _first(f, Target), []
     if f.high_reach > 1.005:
         upper = f"at least {significant(f.high_reach, 2)}" if f.high is None else significant(f.high_reach, 2)
-        texts.append(f"The upper end lies {upper} times beyond the data.")
+        texts.append(f"The upper end is {upper} times the largest measured value.")
     if f.verdict is Verdict.CANNOT_TELL and target is not None and target.between[1] is not None:
         low, high = target.between
         where = f"by {_x(f, high)}" if low is None else f"between {_range(f, low, high, 'and')}"
         lost = f", but not at {_x(f, target.lost)}" if target.lost is not None else ""
-        texts.append(f"Measured points reach it {where}{lost}.")
+        texts.append(f"Measured points reach the target {where}{lost}.")
     return texts
 
 
@@ -440,12 +443,12 @@ def _next_run(f: Finding) -> list[str]:
     text = (f"{best.family} at {flops(best.train_flops)}: one more run narrows the interval by "
             f"{percent(best.shrinks)} %, the most per FLOP.")  # fmt: skip
     beyond = f" ({significant(most.reach, 2)} × its largest budget)" if most.reach > 1 else ""
-    other = f"At any price: {most.family} at {flops(most.train_flops)}{beyond}, {percent(most.shrinks)} %."
+    other = f"Regardless of cost: {most.family} at {flops(most.train_flops)}{beyond}, {percent(most.shrinks)} %."
     return [text] if most == best else [text, other]
 
 
 def _differences(f: Finding) -> list[str]:
-    """Whom a mean is over, and how many of them are beyond their own interval; steps; single tasks."""
+    """The models of a mean, how many of them differ beyond their own interval, steps between budgets, single tasks."""
     found = _all(f, Difference)
     models = [d for d in found if d.measure == f.measure and d.model and d.contrast is not Contrast.PREVIOUS_BUDGET]
     texts = []
@@ -456,11 +459,11 @@ def _differences(f: Finding) -> list[str]:
     elif models:
         up, down = (sum(d.verdict is wanted for d in models) for wanted in (Verdict.YES, Verdict.NO))
         what = "models" if len({d.model for d in models}) == len(models) else "budgets"
-        texts.append(f"Beyond their own interval, {up} of {len(models)} {what} are up, {down} down.")
+        texts.append(f"Individually: {up} of {len(models)} {what} higher, {down} lower, the others undecided.")
     steps = [d for d in found if d.contrast is Contrast.PREVIOUS_BUDGET]
     if steps:
         up, down = (sum(d.verdict is wanted for d in steps) for wanted in (Verdict.YES, Verdict.NO))
-        texts.append(f"Of {plural(len(steps), 'step')}, {up} up, {down} down.")
+        texts.append(f"Between consecutive budgets ({plural(len(steps), 'step')}): {up} higher, {down} lower.")
     tasks = [f"{d.measure} {points(d.estimate, d.low, d.high)}" for d in found if not d.model]
     return [*texts, f"By task: {'; '.join(tasks)}."] if tasks else texts
 
@@ -473,13 +476,13 @@ def _from_to(d: Difference) -> str:
 
 
 def _saving(f: Finding) -> list[str]:
-    return [f"Of the compute of {plural(f.n.steps, 'budget')} trained on their own, and "
-            f"{item.seconds:.2f} × of the measured training time."  # type: ignore[attr-defined]
+    return [f"Relative to {plural(f.n.steps, 'budget')} trained separately; measured training time: "
+            f"{item.seconds:.2f} ×."  # type: ignore[attr-defined]
             for item in f.evidence if item.kind == "Saving"]  # fmt: skip
 
 
 def _races(f: Finding) -> list[str]:
-    """Speed, and speed over the base and over the fastest peer."""
+    """Speed, and speed relative to the base and to the fastest other library."""
     race: list[races.Contender] = _all(f, races.Contender)
     own = next((c for c in race if c.name == races.OWN), None)
     peer = races.fastest_peer(race)
@@ -491,7 +494,7 @@ def _races(f: Finding) -> list[str]:
               for c in race if c.own and c is not own and c.over_base]  # fmt: skip
     share = f"; {percent(own.share_of_peak)} % of the measured matmul peak" if own.share_of_peak else ""
     speed = f"{significant(own.images_per_second or 0.0)} images/s in {own.dtype}, batch {own.batch}"
-    return [f"Over {peer.name}. {speed}; {over}{plural(peer.own_over.rounds, 'round')}{share}.",
+    return [f"Relative to {peer.name}. {speed}; {over}{plural(peer.own_over.rounds, 'round')}{share}.",
             *(f"With {text}." for text in others)]  # fmt: skip
 
 
@@ -503,8 +506,8 @@ def _sweep(f: Finding) -> list[str]:
     scored = f"{percent(chosen.accuracy.value)} %"  # type: ignore[union-attr]
     tried = f"{plural(len(sweep.tried), 'rate')} from {sweep.tried[0].rate:g} to {sweep.tried[-1].rate:g}"
     if chosen is best:
-        return [f"The best of {tried}, {scored}; no lower one is within {100 * lr_sweep.MARGIN:g} points."]
-    return [f"The lowest of {tried} within {100 * lr_sweep.MARGIN:g} points of the best: {scored}, where {best.rate:g} "
+        return [f"The best of {tried}, {scored}; no lower rate is within {100 * lr_sweep.MARGIN:g} points."]
+    return [f"The lowest of {tried} within {100 * lr_sweep.MARGIN:g} points of the best: {scored}; {best.rate:g} "
             f"has {percent(best.accuracy.value)} %."]  # type: ignore[union-attr]  # fmt: skip
 
 
@@ -534,9 +537,9 @@ def _reason(f: Finding, reason: Reason) -> str:
 
 def _within(f: Finding) -> str:
     if f.question is Question.SATURATED:
-        return "The interval holds both improving and not."
+        return "The interval includes both improvement and no improvement."
     if f.estimate is None:
-        return "The mean over the range is within its interval."
+        return "The interval of the mean over the range includes zero."
     return f"The interval includes {'1' if f.unit is Unit.TIMES else 'zero'}."
 
 
@@ -548,7 +551,7 @@ def _throughout(f: Finding) -> str:
 def _lack_of_fit(f: Finding) -> str:
     texts = []
     for item in _all(f, LawDeviation):
-        p = "" if item.p is None else " (p < 0.001)" if item.p < 0.001 else f" (p {significant(item.p, 2)})"
+        p = "" if item.p is None else " (p < 0.001)" if item.p < 0.001 else f" (p = {significant(item.p, 2)})"
         who = f"{item.families[0]}'s law" if len(item.families) == 1 else "the shared law"
         texts.append(f"Lack of fit of {who}: error {percent(item.predicted)} % predicted, {percent(item.observed)} % "
                      f"measured{p}.")  # fmt: skip
@@ -567,17 +570,17 @@ def _unequal(f: Finding) -> str:
 def _changes(f: Finding) -> str:
     law = _first(f, SharedLaw)
     if law is not None and law.widens is not None:
-        return f"An average: the gap {'widens' if law.widens else 'narrows'} with compute."
+        return f"This is an average: the gap {'widens' if law.widens else 'narrows'} with compute."
     return ""
 
 
 def _no_factor(f: Finding) -> str:
-    return "One factor does not describe them: it changes with accuracy." if f.trend else "One factor does not fit."
+    return "The compute ratio changes with accuracy." if f.trend else "A constant compute ratio does not fit."
 
 
 def _bends(f: Finding) -> str:
     top = _first(f, TopOfRange)
-    return f"No run above {flops(top.best)} did better, up to {flops(top.most)}." if top else ""
+    return f"Accuracy did not improve above {flops(top.best)}; the largest run is {flops(top.most)}." if top else ""
 
 
 def _peaks(f: Finding) -> str:
@@ -592,7 +595,7 @@ def _further(f: Finding) -> str:
     if sweep is None or not sweep.edge:
         return ""
     further = ",".join(f"{rate:.3g}" for rate in sweep.further)
-    return f"The best is the {sweep.edge} rate tried: continue with --sweep lr={further}."
+    return f"The best is the {sweep.edge} rate tried; extend the sweep with --sweep lr={further}."
 
 
 def _diverged(f: Finding) -> str:
@@ -603,33 +606,34 @@ def _diverged(f: Finding) -> str:
 
 REASONS: dict[Reason, str | Callable[[Finding], str]] = {
     Reason.WITHIN_INTERVAL: _within,
-    Reason.UNREPLICATED: lambda f: f"The interval leaves training noise out: between single runs, "
-    f"{100 * (f.margin or 0):.1f} points may be chance.",
-    Reason.NO_COMMON_RANGE: "Their ranges overlap too little to compare.",
-    Reason.NO_COMMON_ACCURACY: "No accuracy was reached by both.",
-    Reason.TOO_FEW_SCORES: "Fewer than two budgets of the common range have scores of both.",
-    Reason.TOO_FEW_POINTS: lambda f: f"{plural(f.n.points, 'point')}; a trend needs {NEEDED}.",
-    Reason.ORDER_CHANGES: "Each family is ahead somewhere in the range, beyond the interval.",
-    Reason.NO_CHANGE_OF_ORDER: "No change of order is beyond the intervals.",
+    Reason.UNREPLICATED: lambda f: f"The interval excludes training noise: between single runs, "
+    f"{100 * (f.margin or 0):.1f} points may be due to chance.",
+    Reason.NO_COMMON_RANGE: "The ranges overlap too little for a comparison.",
+    Reason.NO_COMMON_ACCURACY: "There is no accuracy that both reached.",
+    Reason.TOO_FEW_SCORES: "Fewer than two budgets in the common range have scores for both.",
+    Reason.TOO_FEW_POINTS: lambda f: f"{plural(f.n.points, 'point')}; a trend needs at least {NEEDED}.",
+    Reason.ORDER_CHANGES: "Each family is ahead in part of the range, by more than the interval.",
+    Reason.NO_CHANGE_OF_ORDER: "No change of rank exceeds the intervals.",
     Reason.AHEAD_THROUGHOUT: _throughout,
-    Reason.CROSSING_UNSTABLE: lambda f: f"Only {f.agreement or 0:.0%} of the resampled laws cross once, this way.",
-    Reason.UNDETERMINED: "Accuracy hardly changes with compute: any factor fits.",
+    Reason.CROSSING_UNSTABLE: lambda f: f"Only {f.agreement or 0:.0%} of the resampled laws cross exactly once "
+    "in this direction.",
+    Reason.UNDETERMINED: "Accuracy hardly changes with compute, so the compute ratio is undetermined.",
     Reason.NO_SINGLE_FACTOR: _no_factor,
-    Reason.NO_ADVANTAGE: "Hybrids were not ahead: there is no lead to shrink.",
+    Reason.NO_ADVANTAGE: "Hybrids were not ahead, so there is no lead to shrink.",
     Reason.FIT_FAILED: "No law could be fitted to these points.",
     Reason.BENDS_AGAINST_TREND: _bends,
-    Reason.EXTRAPOLATION_REFUSED: 
-        lambda f: f"Only {f.agreement or 0:.0%} of the refits reach it within 10 times the data.",
-    Reason.BELOW_RANGE: "It is reached below a tenth of the smallest run.",
-    Reason.TOO_FEW_RATES: "Fewer than two rates trained to the end.",
+    Reason.EXTRAPOLATION_REFUSED: lambda f: f"Only {f.agreement or 0:.0%} of the resampled fits reach the target "
+    "within 10 times the measured range.",
+    Reason.BELOW_RANGE: "The target is reached at less than a tenth of the smallest run.",
+    Reason.TOO_FEW_RATES: "Fewer than two learning rates completed training.",
     Reason.LACK_OF_FIT: _lack_of_fit,
     Reason.UNEQUAL_COMPUTE: _unequal,
     Reason.CHANGES: _changes,
-    Reason.SELECTION_BIAS: "Not corrected for choosing the best model: no training was repeated.",
+    Reason.SELECTION_BIAS: "Not corrected for selection of the best model, since no training was repeated.",
     Reason.PEAK_INSIDE: _peaks,
-    Reason.IDENTICAL: "The scores are the same to the last digit.",
-    Reason.UNPAIRED: lambda f: f"{f.n.paired} of {plural(f.n.models, 'model')} compared image by image: elsewhere the "
-    "error over test images is overstated.",
+    Reason.IDENTICAL: "The scores are identical.",
+    Reason.UNPAIRED: lambda f: f"{f.n.paired} of {plural(f.n.models, 'model')} compared image by image; for the others "
+    "the error over test images is overestimated.",
     Reason.EDGE_OF_SWEEP: _further,
     Reason.NO_LOWER_TRIED: "No lower rate was tried.",
     Reason.DIVERGED: _diverged,

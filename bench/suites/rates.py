@@ -1,7 +1,7 @@
-"""Which learning rate does each family train best with? Read on the upstream set's test images, nothing downstream.
+"""What is the best learning rate of each family? Chosen on the upstream set's test images, without downstream scores.
 
-Its report chooses (bench/analysis/rates.py) and prints the lines that `_recipes.py` holds; what they rest on is in
-results/reference/rates-cpu/. Any other suite chooses in the same way with --sweep lr=1e-3,2e-3,4e-3.
+Its report chooses a rate (`bench/analysis/lr_sweep.py`) and prints the lines for `_recipes.py`; the results behind them
+are in results/reference/rates-cpu/. With `--sweep lr=1e-3,2e-3,4e-3` any other suite chooses in the same way.
 """
 
 from __future__ import annotations

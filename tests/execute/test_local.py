@@ -104,7 +104,7 @@ def test_a_worker_that_crashes_where_it_begins_is_told_of(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("script, words", [
-    ("exit 0", "no worker said why"), ("exit 3", "no worker said why"), ("exit 1", "exit code 1"),
+    ("exit 0", "no worker reported a reason"), ("exit 3", "no worker reported a reason"), ("exit 1", "exit code 1"),
     ("echo 'error: The disk is full: /x' >&2; exit 2", "The disk is full: /x"), ("kill -9 $$", "killed by SIGKILL"),
 ])  # fmt: skip
 def test_cells_that_were_not_done_are_never_passed_over(tmp_path, monkeypatch, script, words):

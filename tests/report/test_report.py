@@ -299,7 +299,7 @@ def test_figures_tables_and_claims_of_the_paper(tmp_path: Path) -> None:
         assert all((folder / "figures" / f"{name}.{end}").exists() for end in ("png", "svg", "csv")), name
     markup = (folder / "report.html").read_text()
     words = " ".join(Page(markup).words)
-    for part in ("Quoted from arXiv 2010.11929 v2", "nothing was run here", "python -m bench.report --suite paper"):
+    for part in ("Published results from arXiv 2010.11929 v2", "python -m bench.report --suite paper"):
         assert part in words, part
     assert "bench.run" not in words
     findings = questions.find(published.evidence())
