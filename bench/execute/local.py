@@ -51,7 +51,7 @@ class Account:
     Attributes:
         failures: reasons by cell. unsettled: the same, for cells whose record is written but whose weights
             or checkpoints could not be tidied.
-        running: the cell of each worker. saved: cells that a signal stopped. notices: messages and when they were shown.
+        running: the cell of each worker. saved: cells that a signal stopped. notices: time by message shown.
     """
 
     failures: dict[str, str] = field(default_factory=dict)
