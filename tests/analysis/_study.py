@@ -55,3 +55,25 @@ def swept(accuracies: dict[float, float | None], *, model: str = "ViT-nano/7", *
             record = replace(record, status="diverged", reason="not finite", horizons=record.horizons[:1])
         made.append(record)
     return made
+
+
+def beside_own_training(*, gap: float) -> Evidence:
+    """Two models, each trained by branches, on its own with the same schedule and the same scores, and on its own with
+    a cosine schedule, which costs `gap` of every score. Own training spends twice the compute, four times the time."""
+    world = World()
+    world.models = {name: world.models[name] for name in ("ViT-nano/7", "ResNet-mini")}
+    whole = {"schedule": "separate", "cooldown": 1.0, "cooldown_shape": "cosine"}
+    made = []
+    for record in world.records()[:-1]:
+        if "data_size" in record.cell.axes:
+            continue
+        spent = record.cost.spent_flops.times(2)
+        for end, used, less in (("a", {"schedule": "separate"}, 0.0), ("b", whole, gap)):
+            other = change(record, {
+                "directory": record.directory + end, "cell.axes": ("branching",), "cost.spent_flops": spent,
+                "cell.recipe": replace(record.cell.recipe, **used),  # type: ignore[arg-type]
+                "cost.seconds.train": 4 * (record.cost.seconds.train or 0),
+            })  # fmt: skip
+            made.append(map_scores(other, lambda _, s, less=less: replace(s, value=(s.value or 0) - less)))
+        made.append(change(record, {"cell.axes": ("compute", "branching")}))
+    return read(made)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from bench.analysis import branches
@@ -12,32 +10,15 @@ from bench.analysis.finding import Question, Reason, Verdict
 from bench.suites import branching as suite
 from bench.suites._contract import SuiteOptions
 from bench.train import schedule
-from tests.analysis._records import World, change, map_scores
-from tests.analysis._study import read
+from tests.analysis._records import World
+from tests.analysis._study import beside_own_training, read
 
 GAP = 0.03  # what the cosine runs lack, on every task and seed
-WHOLE = {"schedule": "separate", "cooldown": 1.0, "cooldown_shape": "cosine"}
 
 
 @pytest.fixture(scope="module")
 def branched() -> Evidence:
-    world = World()
-    world.models = {name: world.models[name] for name in ("ViT-nano/7", "ResNet-mini")}
-    made = []
-    for record in world.records()[:-1]:
-        if "data_size" in record.cell.axes:
-            continue
-        spent = record.cost.spent_flops.times(2)
-        for end, used, gap in (("a", {"schedule": "separate"}, 0.0),
-                               ("b", WHOLE, GAP)):  # fmt: skip
-            other = change(record, {
-                "directory": record.directory + end, "cell.axes": ("branching",), "cost.spent_flops": spent,
-                "cell.recipe": replace(record.cell.recipe, **used),
-                "cost.seconds.train": 4 * (record.cost.seconds.train or 0),
-            })  # fmt: skip
-            made.append(map_scores(other, lambda _, s, gap=gap: replace(s, value=(s.value or 0) - gap)))
-        made.append(change(record, {"cell.axes": ("compute", "branching")}))
-    return read(made)
+    return beside_own_training(gap=GAP)
 
 
 def test_each_budget_is_paired_and_the_known_gap_is_found(branched: Evidence) -> None:

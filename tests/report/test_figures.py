@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.collections import PathCollection
+from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.figure import Figure
 
 from baselines.published import model_name, number, table
@@ -24,8 +24,9 @@ from bench.analysis import published
 from bench.analysis.evidence import HEADLINE, Evidence
 from bench.analysis.published import VTAB
 from bench.core import registry
+from bench.core.formatting import short_count
 from bench.core.record import Horizon, LearningCurve, Record, Score
-from bench.report import fits
+from bench.report import fits, tables
 from bench.report.figures import (
     _panels,
     _style,
@@ -216,6 +217,17 @@ def test_units_reach_beyond_the_largest_budgets_published() -> None:
     assert [_style.tick_text(x) for x in (4.3e21, 1e22, 5e18, 3e4, 0.3)] == ["4.3Z", "10Z", "5E", "30k", "0.3"]
 
 
+def test_sizes_agree_between_legend_pointer_and_table(evidence: Evidence) -> None:
+    """One convention: all parameters, in the same digits. Many models have no legend entry each: the paper's 18."""
+    for given, named in ((evidence, True), (published.evidence(), False)):
+        sizes = {row["series"]: short_count(row["params"]) for row in tables.models(given).rows}
+        drawing = compute.draw(given)
+        pointed = {str(item.lines).partition("\n")[0] for item in drawing.annotations}
+        entries = {f"{model}, {size} params" for model, size in sizes.items()}
+        assert len(sizes) >= 8 and (entries <= set(legend_of(drawing))) == named
+        assert pointed == {f"{model} ({size} parameters)" for model, size in sizes.items()}
+
+
 # -- single figures --------------------------------------------------------------------------------------------------
 
 
@@ -301,6 +313,8 @@ def test_groups_are_plain_means_over_their_tasks() -> None:
 
 
 def test_upstream_sets_stand_beside_each_other_small_first() -> None:
+    with pytest.raises(NothingToDraw, match="two or more"):
+        pretraining_data.draw(study(sizes=(30_000,), seeds=(0,)))
     found = []
     for record in World(seed=1).records():
         if record.cell.num_images == 30_000:
@@ -314,6 +328,14 @@ def test_upstream_sets_stand_beside_each_other_small_first() -> None:
     trained = drawing.data[drawing.data["kind"] == "trained"]
     assert ticks == ["stripes", "glyphs"] and set(trained["upstream"]) == {"stripes", "glyphs"}
     assert (trained["place"] == (trained["upstream"] == "glyphs")).all()
+    assert legend_of(drawing).count("range of the ResNets") == 1
+    for axes in titled(drawing):  # the band: from the worst to the best ResNet on each set
+        (path,) = (band.get_paths()[0] for band in axes.collections if isinstance(band, PolyCollection))
+        measure = next(m for m in set(trained["measure"]) if _panels.title(read(found), m, []) == axes.get_title())
+        resnets = trained[(trained["family"] == "ResNet") & (trained["measure"] == measure)]
+        for place, values in resnets.groupby("place")["accuracy"]:
+            drawn = path.vertices[path.vertices[:, 0] == place, 1]
+            assert [drawn.min(), drawn.max()] == pytest.approx([100 * values.min(), 100 * values.max()])
 
 
 def test_a_sweep_shows_every_rate_the_chosen_one_and_open_ends() -> None:

@@ -23,6 +23,7 @@ from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
 from bench.stats.intervals import Estimate, contents
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -75,6 +76,7 @@ def measures_of(evidence: Evidence) -> list[str]:
 def draw(
     evidence: Evidence, lines: Sequence[Line], *, x_label: str, x_name: str, caption: str, alt: str,
     measures: Sequence[str] = (), reference: Sequence[Line] = (), dodge: bool = False, ticks: Sequence[str] = (),
+    handles: Sequence[Artist] = (),
 ) -> Drawing:  # fmt: skip
     """A panel per measure that any point was scored on.
 
@@ -84,6 +86,7 @@ def draw(
         reference: lines of `evidence.reference`: published points, drawn hollow under the measured ones.
         dodge: lines are drawn a little apart, so that no interval hides another.
         ticks: names of the places 0, 1, …: x is no number then, and not logarithmic.
+        handles: entries of the legend for what the caller adds to the panels.
     """
     points = [p for line in lines for p in line.points]
     shown = [m for m in measures or measures_of(evidence) if any(evidence.estimate(p, m) for p in points)]
@@ -97,7 +100,8 @@ def draw(
     at = apart([line.x for line in lines], ticks=bool(ticks)) if dodge else [line.x for line in lines]
     drawn = _Drawn()
     with _style.context():
-        figure, panels, legend = grid(len(shown), legend_lines=min(len(lines), MAX_NAMED) + 4 + 3 * bool(reference))
+        entries = min(len(lines), MAX_NAMED) + 4 + 3 * bool(reference) + len(handles)
+        figure, panels, legend = grid(len(shown), legend_lines=entries)
         for axes, measure in zip(panels, shown, strict=True):
             low, high = _lines(axes, evidence, list(zip(lines, at, strict=True)), measure, families, drawn)
             low, high = _pixels(axes, evidence, measure, drawn, low, high)
@@ -113,7 +117,7 @@ def draw(
             axes.set_title(title(evidence, measure, points), fontweight="bold" if measure == HEADLINE else "normal")
             axes.set_ylabel(y_label(evidence, measure))
             axes.set_xlabel(x_label)
-        place_legend(legend, _handles(evidence, lines, families, reference))
+        place_legend(legend, [*_handles(evidence, lines, families, reference), *handles])
     parts = [caption, *_what_is_shown(evidence, shown, drawn, lines), *_what_is_quoted(evidence, shown, reference)]
     return Drawing(figure=figure, data=pd.DataFrame(drawn.rows).rename(columns={"x": x_name}), alt=alt,
                    annotations=tuple(drawn.annotations), caption=" ".join(part for part in parts if part))  # fmt: skip

@@ -15,7 +15,7 @@ from bench.report.figures import _style
 from bench.report.figures._contract import Drawing, NothingToDraw
 
 TITLE = "Training speed beside other libraries"
-OWN_COLOUR, PEER_COLOUR = "#0072B2", "#9A9A9A"
+OWN_COLOUR, PEER_COLOUR = "#0072B2", "#767676"
 BAR, FRAME = 0.31, 1.0  # inches: of one bar, of a panel's title and axis
 
 
@@ -26,14 +26,14 @@ def draw(evidence: Evidence) -> Drawing:
     if not drawn:
         raise NothingToDraw("no race has a time for timm's defaults")
     pairs = [drawn[n : n + 2] for n in range(0, len(drawn), 2)]
-    heights = [BAR * max(map(len, pair)) + FRAME for pair in pairs]
+    bars = [max(map(len, pair)) for pair in pairs]
     widest = max(c.over_base.high or c.over_base.value for race in drawn for c in race if c.over_base)
     with _style.context():
-        figure = _style.figure(height=sum(heights))
-        panels = figure.subplots(len(pairs), 2, squeeze=False, height_ratios=heights)
-        for row_of_axes, pair, height in zip(panels, pairs, heights, strict=True):
+        figure = _style.figure(height=BAR * sum(bars) + FRAME * len(pairs))
+        panels = figure.subplots(len(pairs), 2, squeeze=False, height_ratios=bars)
+        for row_of_axes, pair, most in zip(panels, pairs, bars, strict=True):
             for axes, race in zip(row_of_axes, pair, strict=False):
-                _race(axes, race, bars=(height - FRAME) / BAR, widest=widest)
+                _race(axes, race, bars=most, widest=widest)
             for axes in row_of_axes[len(pair) :]:
                 axes.remove()
     contenders = [c for race in everything for c in race]
@@ -42,7 +42,7 @@ def draw(evidence: Evidence) -> Drawing:
                    alt=f"{TITLE}: {plural(len(drawn), 'model')}, one panel each.")  # fmt: skip
 
 
-def _race(axes: Any, race: Sequence[Contender], *, bars: float, widest: float) -> None:
+def _race(axes: Any, race: Sequence[Contender], *, bars: int, widest: float) -> None:
     ratios = [c.over_base for c in race if c.over_base]
     values = [r.value for r in ratios]
     errors = [[r.value - (r.low or r.value) for r in ratios], [(r.high or r.value) - r.value for r in ratios]]

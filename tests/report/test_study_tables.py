@@ -1,0 +1,133 @@
+"""Tables and figures of sweeps and of branches hold what the analysis found, on records whose truth is known."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.analysis import branches, evidence, lr_sweep, study_data
+from bench.analysis.evidence import Evidence
+from bench.report import build as report
+from bench.report import tables
+from bench.report.figures import branching
+from bench.report.figures._contract import NothingToDraw
+from bench.suites import _recipes
+from tests.analysis._records import World, write
+from tests.analysis._study import beside_own_training, read, swept
+from tests.conftest import PROJECT
+
+GAP = 0.03
+WITHIN = {1e-3: 0.50, 2e-3: 0.715, 4e-3: 0.70, 8e-3: 0.73, 1.6e-2: 0.40}  # 2e-3 is the lowest within two points
+
+
+@pytest.fixture(scope="module")
+def branched() -> Evidence:
+    return beside_own_training(gap=GAP)
+
+
+def table(made: Evidence, name: str) -> tables.Table:
+    return next(t for t in tables.build(made) if t.name == name)
+
+
+def rows(made: Evidence, name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(table(made, name).csv())))
+
+
+def lines_to_copy(note: str) -> dict[str, dict[str, float]]:
+    """Names and dictionaries that a note gives for bench/suites/_recipes.py."""
+    return {name: json.loads(chosen) for name, chosen in re.findall(r"([A-Z_]+) = (\{[^}]*\})", note)}
+
+
+# -- a sweep of learning rates ---------------------------------------------------------------------------------------
+
+
+def test_the_rates_table_has_a_row_per_model_and_rate() -> None:
+    truth = {"ViT-nano/7": WITHIN, "ResNet-mini": {1e-3: 0.3, 2e-3: 0.4, 8e-3: 0.6, 1.6e-2: None}}
+    made = read([record for model, rates in truth.items() for record in swept(rates, model=model)])
+    found = rows(made, "rates")
+    read_back: dict[str, dict[float, float | None]] = {}
+    for row in found:
+        known = float(row["accuracy"]) if row["accuracy"] else None
+        read_back.setdefault(row["model"], {})[float(row["rate"])] = known
+        assert (known is None) == (row["diverged"] == "1") and row["seen"] == "72000"
+    assert read_back == truth
+    chosen = {(row["model"], float(row["rate"])) for row in found if row["chosen"]}
+    assert chosen == {("ViT-nano/7", 2e-3), ("ResNet-mini", 8e-3)}
+    assert not any(row["edge"] for row in found)
+    (edge,) = (row for row in rows(read(swept({1e-3: 0.5, 2e-3: 0.7})), "rates") if row["edge"])
+    assert float(edge["rate"]) == 2e-3 and "highest" in edge["edge"]
+    assert not [t for t in tables.build(read(World().records())) if t.name == "rates"]
+
+
+def test_the_lines_to_copy_are_the_dictionaries_of_the_recipes() -> None:
+    reference = evidence.build(study_data.load(PROJECT / "results/reference/rates-cpu", suite="rates"))
+    assert lines_to_copy(table(reference, "rates").note) == {
+        "FAMILY_RATES": _recipes.FAMILY_RATES, "MODEL_RATES": _recipes.MODEL_RATES,
+    }  # fmt: skip
+    twice = read(swept({1e-3: 0.5, 2e-3: 0.6}) + swept({1e-3: 0.7, 2e-3: 0.6}, weight_decay=0.2))
+    assert len(lr_sweep.sweeps(twice)) == 2 and not lines_to_copy(table(twice, "rates").note)  # one model, two choices
+
+
+@pytest.mark.parametrize("suite", ["presets", "rates", "no-such-suite"])
+def test_any_suite_draws_a_sweep_and_only_a_sweep(suite: str, tmp_path: Path) -> None:
+    made = [replace(record, suite=suite) for record in swept({1e-3: 0.5, 2e-3: 0.6, 4e-3: 0.5})]
+    for name, records in (("swept", made), ("plain", made[:1])):
+        write(records, tmp_path / name)
+        paths = report.build(tmp_path / name, suite=suite)
+        drawn = {path.name for path in paths.figures}
+        assert ("learning-rates.svg" in drawn) == (name == "swept")
+        assert ('id="figure-learning-rates"' in paths.html.read_text()) == (name == "swept")
+        assert ("figures/learning-rates.png" in paths.markdown.read_text()) == (name == "swept")
+
+
+# -- branches --------------------------------------------------------------------------------------------------------
+
+
+def test_the_branching_table_holds_every_budget_and_both_differences(branched: Evidence) -> None:
+    found = rows(branched, "branching")
+    assert [(row["model"], row["seen"]) for row in found] == [
+        (model, seen) for model in ("ViT-nano/7", "ResNet-mini") for seen in ("8000", "24000", "72000")
+    ]
+    assert branches.measures(branched)[0] == "upstream"
+    for row in found:
+        seeds = [
+            score.value
+            for record in branched.records.records if "compute" in record.cell.axes and record.cell.model == row["model"]
+            for horizon in record.horizons if horizon.images_seen == int(row["seen"])
+            for score in horizon.scores if score.task == "upstream"
+        ]  # fmt: skip
+        assert len(seeds) == 2 and float(row["accuracy"]) == pytest.approx(np.mean(seeds))
+        assert float(row["same"]) == pytest.approx(0.0, abs=1e-9)
+        assert float(row["cosine"]) == pytest.approx(GAP) and row["cosine_seeds"] == "2"
+        assert float(row["cosine_low"]) <= GAP <= float(row["cosine_high"])
+    spent = re.findall(r"(\S+) ([\d.]+) for (\d+) budgets", table(branched, "branching").note)
+    assert spent == [("ViT-nano/7", "0.50", "3"), ("ResNet-mini", "0.50", "3")]
+
+
+def test_the_branching_figure_draws_what_differs_and_what_was_spent(branched: Evidence) -> None:
+    drawing = branching.draw(branched)
+    data = drawing.data
+    differences = data[data["measure"] != "ratio"]
+    assert len(differences) == 2 * 6 and set(differences["seeds"]) == {2}
+    truth = differences["schedule"].map({"same": 0.0, "cosine": GAP})
+    assert list(differences["difference"]) == pytest.approx(list(truth), abs=1e-9)
+    assert list(data.loc[data["measure"] == "ratio", "difference"]) == pytest.approx([0.5, 0.5])
+    *panels, compute = drawing.figure.axes
+    assert len(panels) == 1 and "cosine" in panels[0].get_title()  # what is the same everywhere has no panel
+    heights = [y for bars in panels[0].containers for y in bars.lines[0].get_ydata()]
+    assert heights == pytest.approx([100 * GAP] * 6)
+    assert [bar.get_width() for bar in compute.patches] == pytest.approx([0.5, 0.5])
+
+
+def test_branches_alone_have_no_table_and_no_figure() -> None:
+    alone = read(World().records()[:4])
+    assert not [t for t in tables.build(alone) if t.name == "branching"]
+    with pytest.raises(NothingToDraw, match="on its own"):
+        branching.draw(alone)
