@@ -76,19 +76,27 @@ class Table:
         """Whether there is a number, or a word besides names, in any row."""
         return any(row.get(c.key) is not None for row in self.rows for c in self.columns if c.key not in NAMING)
 
+    @cached_property
+    def displayed(self) -> tuple[Column, ...]:
+        """Columns as people are shown them: where columns are compared, what is compared follows the names."""
+        if self.best != "column":
+            return self.columns
+        compared = {c.key for c in self.columns if any(isinstance(row.get(c.key), Estimate) for row in self.rows)}
+        return tuple(sorted(self.columns, key=lambda c: 0 if c.key in NAMING else 1 if c.key in compared else 2))
+
     def cells(self) -> list[list[str]]:
         """Text of every cell, row by row."""
-        return [[shown(column, row.get(column.key)) for column in self.columns] for row in self.rows]
+        return [[shown(column, row.get(column.key)) for column in self.displayed] for row in self.rows]
 
     def markdown(self, *, rows: int | None = None) -> str:
         """A pipe table with its title and note; at most `rows` of them, saying so."""
         lines = [
-            "| " + " | ".join(markdown(c.heading) for c in self.columns) + " |",
-            "| " + " | ".join("---:" if c.numeric else ":---" for c in self.columns) + " |",
+            "| " + " | ".join(markdown(c.heading) for c in self.displayed) + " |",
+            "| " + " | ".join("---:" if c.numeric else ":---" for c in self.displayed) + " |",
         ]
         for number, texts in enumerate(self.cells()[:rows]):
             cells = [f"**{markdown(text)}**" if (number, c.key) in self.bold else markdown(text)
-                     for c, text in zip(self.columns, texts, strict=True)]  # fmt: skip
+                     for c, text in zip(self.displayed, texts, strict=True)]  # fmt: skip
             lines.append("| " + " | ".join(cells) + " |")
         notes = [text for text in (self.left_out(rows), self.note) if text]
         return f"### {self.title}\n\n" + "\n".join(lines) + "\n" + (f"\n{' '.join(notes)}\n" if notes else "")
@@ -101,13 +109,13 @@ class Table:
 
     def latex(self) -> str:
         """A booktabs table to \\input; wants \\usepackage{booktabs}."""
-        head = " & ".join(tex(c.heading) for c in self.columns) + r" \\"
+        head = " & ".join(tex(c.heading) for c in self.displayed) + r" \\"
         lines = [r"\begin{table}", r"\centering", rf"\caption{{{tex(self.title)}}}", rf"\label{{tab:{self.name}}}",
-                 r"\begin{tabular}{" + "".join("r" if c.numeric else "l" for c in self.columns) + "}", r"\toprule",
+                 r"\begin{tabular}{" + "".join("r" if c.numeric else "l" for c in self.displayed) + "}", r"\toprule",
                  head, r"\midrule"]  # fmt: skip
         for number, texts in enumerate(self.cells()):
             cells = [rf"\textbf{{{tex(text)}}}" if (number, c.key) in self.bold else tex(text)
-                     for c, text in zip(self.columns, texts, strict=True)]  # fmt: skip
+                     for c, text in zip(self.displayed, texts, strict=True)]  # fmt: skip
             lines.append(" & ".join(cells) + r" \\")
         lines += [r"\bottomrule", r"\end{tabular}"]
         lines += [rf"\par\smallskip\footnotesize {tex(self.note)}"] if self.note else []

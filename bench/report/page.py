@@ -148,9 +148,9 @@ def inline_svg(svg: str, *, prefix: str, alt: str) -> str:
 def _table(table: Table) -> dict[str, Any]:
     more = table.left_out(MAX_ROWS)
     return {
-        "name": table.name, "title": table.title, "columns": table.columns, "rows": f"{len(table.rows):,}",
+        "name": table.name, "title": table.title, "columns": table.displayed, "rows": f"{len(table.rows):,}",
         "note": " ".join(part for part in (more, table.note) if part),
-        "cells": [[_cell(c, row.get(c.key), bold=(number, c.key) in table.bold) for c in table.columns]
+        "cells": [[_cell(c, row.get(c.key), bold=(number, c.key) in table.bold) for c in table.displayed]
                   for number, row in enumerate(table.rows[:MAX_ROWS])],
     }  # fmt: skip
 

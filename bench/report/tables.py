@@ -348,7 +348,8 @@ def _scores(evidence: Evidence, point: Point) -> dict[str, Estimate]:
 def _score_columns(evidence: Evidence) -> list[Column]:
     averages = [Column(key=key, heading=f"{key.capitalize()} mean [%]")
                 for key, parts in ((HEADLINE, evidence.headline), (FAR, evidence.far)) if len(parts) > 1]  # fmt: skip
-    return averages + [Column(key=m, heading=f"{m} [%]") for m in evidence.measures]
+    return averages + [Column(key=m, heading=f"{'Upstream accuracy' if m == UPSTREAM else m} [%]")
+                       for m in evidence.measures]  # fmt: skip
 
 
 def _note(evidence: Evidence, rows: Sequence[Mapping[str, Any]]) -> str:

@@ -14,13 +14,14 @@ import pytest
 
 from bench.analysis import branches, evidence, lr_sweep, study_data
 from bench.analysis.evidence import Evidence
+from bench.core.formatting import short_count
 from bench.report import build as report
 from bench.report import tables
 from bench.report.figures import branching
 from bench.report.figures._contract import NothingToDraw
 from bench.suites import _recipes
 from tests.analysis._records import World, write
-from tests.analysis._study import beside_own_training, read, swept
+from tests.analysis._study import beside_own_training, read, study, swept
 from tests.conftest import PROJECT
 
 GAP = 0.03
@@ -99,7 +100,8 @@ def test_the_branching_table_holds_every_budget_and_both_differences(branched: E
     for row in found:
         seeds = [
             score.value
-            for record in branched.records.records if "compute" in record.cell.axes and record.cell.model == row["model"]
+            for record in branched.records.records
+            if "compute" in record.cell.axes and record.cell.model == row["model"]
             for horizon in record.horizons if horizon.images_seen == int(row["seen"])
             for score in horizon.scores if score.task == "upstream"
         ]  # fmt: skip
@@ -131,3 +133,18 @@ def test_branches_alone_have_no_table_and_no_figure() -> None:
     assert not [t for t in tables.build(alone) if t.name == "branching"]
     with pytest.raises(NothingToDraw, match="on its own"):
         branching.draw(alone)
+
+
+# -- a table of models -----------------------------------------------------------------------------------------------
+
+
+def test_scores_follow_the_names_where_people_read_and_keep_their_numbers() -> None:
+    made = table(study(sizes=(30_000,)), "models")
+    keys = [column.key for column in made.displayed]
+    assert sorted(keys) == sorted(column.key for column in made.columns)
+    scores = ["headline", "fashion-mnist", "mnist", "digits", "upstream"]
+    assert keys[:2] == ["series", "family"] and sorted(keys[2:7]) == sorted(scores) and keys[7] == "params"
+    for cells, row in zip(made.cells(), made.rows, strict=True):
+        shown = dict(zip(keys, cells, strict=True))
+        assert shown["series"] == row["series"] and shown["params"] == short_count(row["params"])
+        assert shown["mnist"].startswith(f"{100 * row['mnist'].value:.1f} ±")
