@@ -1,4 +1,4 @@
-"""What the verbs' command lines share: a parser that suggests, and argument types."""
+"""Shared by all commands: an argument parser with suggestions, and argument types."""
 
 from __future__ import annotations
 

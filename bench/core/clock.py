@@ -1,5 +1,5 @@
-"""A clock that stands still while this process does not run: stopped by a signal, frozen with its container, or on a
-machine that was suspended. Time that is paid for, or waited for, is measured by it."""
+"""A clock that pauses while this process is not running: stopped by a signal, frozen with its container, or on a
+suspended machine. Costs and timeouts are measured with it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _starting = threading.Lock()
 
 
 def running() -> float:
-    """Seconds of a clock of this process that stands still while the process does not run; only differences count."""
+    """Seconds on a clock that pauses while this process is not running; only differences are meaningful."""
     global _clock
     if _clock is None:
         with _starting:

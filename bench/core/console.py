@@ -27,7 +27,7 @@ def write(console: Console, text: str, *, style: str = "") -> None:
 
 
 def make_table(*columns: str, right: Iterable[str] = ()) -> Table:
-    """An empty table in the house's style. `right`: columns of numbers."""
+    """An empty table in the project's style. `right`: columns of numbers."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     numbers = set(right)
     for name in columns:

@@ -1,4 +1,4 @@
-"""The device of a study, what its memory lacks, and evaluation in batches that fit. Torch only where it is needed."""
+"""Device selection, out-of-memory detection, and evaluation in batches that fit. Torch is imported only if needed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def resolve_device(wanted: str) -> str:
 
 
 def synchronise(device: str) -> None:
-    """Wait until the device has done what it was given."""
+    """Wait until the device has finished all submitted work."""
     if device.startswith("cuda"):
         import torch
 
@@ -46,7 +46,7 @@ def synchronise(device: str) -> None:
 
 
 def release(device: str) -> None:
-    """Give back cached memory."""
+    """Release cached memory."""
     gc.collect()
     if device.startswith("cuda"):
         import torch

@@ -63,7 +63,7 @@ def version(package: str) -> str | None:
 
 
 def describe(*, time_start: str | None = None, time_end: str | None = None) -> Environment:
-    """The environment as it stands in every record. An accelerator is named where torch has been imported."""
+    """The environment stored in every record. An accelerator is named where torch has been imported."""
     head, dirty = commit()
     torch = sys.modules.get("torch")
     accelerated = torch is not None and torch.cuda.is_available()

@@ -14,12 +14,12 @@ from bench.core.formatting import printable
 
 EXIT_OK = 0
 EXIT_FAILED = 3  # a cell could not be run; the rest of the study was finished (Python itself ends with 1, 2 or 120)
-EXIT_USAGE = 2  # refused, or something that only the user can mend: one sentence says what
+EXIT_USAGE = 2  # a user error: one message states what is wrong
 EXIT_INTERRUPTED = 130  # stopped by a signal; the same command continues
 
 
 class UserError(Exception):
-    """A mistake or a circumstance that the user can mend.
+    """An error that the user can fix.
 
     Args:
         what: what is wrong, and where (a name, a path, a value).
@@ -33,7 +33,7 @@ class UserError(Exception):
 
 
 class Interrupted(Exception):
-    """A signal asked for a stop and everything that should be kept has been saved."""
+    """The run was stopped by a signal, and its state has been saved."""
 
 
 def nearest(name: str, allowed: Iterable[str], *, count: int = 3, cutoff: float = 0.4) -> list[str]:
@@ -44,7 +44,7 @@ def nearest(name: str, allowed: Iterable[str], *, count: int = 3, cutoff: float 
 
 
 def unknown(kind: str, name: str, allowed: Iterable[str]) -> UserError:
-    """The error for a name that is not known: suggests the nearest, lists what is allowed."""
+    """The error for an unknown name: suggests the nearest names and lists the allowed ones."""
     options = sorted(set(allowed))
     close = nearest(name, options)
     hint = f"Did you mean {' or '.join(repr(c) for c in close)}? " if close else ""
@@ -53,8 +53,7 @@ def unknown(kind: str, name: str, allowed: Iterable[str]) -> UserError:
 
 
 def _forget_closed_output() -> None:
-    """Where nobody reads standard output any longer, what is still buffered goes nowhere: Python would complain of it
-    when it ends."""
+    """Discard buffered output if standard output was closed, which Python would otherwise report at exit."""
     try:
         sys.stdout.flush()
     except OSError:

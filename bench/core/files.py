@@ -1,9 +1,9 @@
-"""Files that are whole or absent, whatever happens while they are written, and that notice a changed byte.
+"""Atomic file writes (a file is complete or absent), and JSON files with a checksum.
 
 The one place where results, checkpoints, leases and caches are written: a temporary name beside the final one, opened
 exclusively; flush; fsync; a rename or a link; fsync of the folder. The name is random: the main process of every
-container has the same process id. Whoever writes holds a lock on it, so that what a killed process left can be told
-from what another is just writing (`remove_leftovers`).
+container has the same process id. A writer holds a lock on its file, so leftovers of a killed process can be
+distinguished from files that are being written (`remove_leftovers`).
 """
 
 from __future__ import annotations

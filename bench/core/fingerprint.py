@@ -1,4 +1,4 @@
-"""Fingerprints of code: whether the network that a name builds is still the one that results were made with.
+"""Code fingerprints: detect whether a model's code has changed since its results were produced.
 
 A fingerprint covers the Python source of a model family's file and of everything that it imports, as far as that is
 neither an installed package nor the harness (`bench`). What changes no behaviour changes no fingerprint: comments,

@@ -1,4 +1,4 @@
-"""Numbers and words as people read them: units, plain digits, no exponents, nothing that a terminal would obey."""
+"""Human-readable numbers and text: units, plain digits, no exponents, no control characters."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def short_count(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """0.7123 -> "71.2"; the unit stands in the heading or after the number."""
+    """0.7123 -> "71.2"; the unit is in the heading or after the number."""
     return MISSING if value is None or not math.isfinite(value) else f"{100 * value:.1f}"
 
 

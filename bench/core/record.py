@@ -1,4 +1,4 @@
-"""What a finished cell leaves, as frozen data: one `Record`, written and read by `bench.store.records` alone.
+"""The result of a finished cell as frozen data: one `Record`, written and read by `bench.store.records` alone.
 
 Units: times in seconds, memory in bytes, compute in FLOP (2 per multiply-add) or MAC, as each name says; dates in UTC,
 ISO 8601. A value that is missing, or does not apply, is None, never 0.

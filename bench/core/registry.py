@@ -1,4 +1,4 @@
-"""Finds what is one file each, by file name: suites, data sets, tasks, figures, jobs, model families. No list to keep.
+"""The plug-in registry: finds suites, data sets, tasks, figures, jobs and model families by file name.
 
 A file whose name starts with "_" is a helper and is not listed. A module's public name is its file name with "_"
 written as "-" (`fashion_mnist.py` -> "fashion-mnist"). Listing reads directory entries only and imports nothing.
@@ -37,20 +37,20 @@ FOLDERS = {
 
 @cache
 def names(kind: str) -> tuple[str, ...]:
-    """Public names of everything of one kind, sorted; listed once per process, a plan asks thousands of times."""
+    """Public names of everything of one kind, sorted; cached per process."""
     package = importlib.import_module(FOLDERS[kind])
     found = (m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_") and not m.ispkg)
     return tuple(sorted({*(name.replace("_", "-") for name in found), *_rows(kind)}))
 
 
 def _rows(kind: str) -> dict[str, Any]:
-    """What a folder knows by name besides its files: the rows of a table, each with the attributes of such a file."""
+    """Plug-ins defined as rows of a table rather than files; each row has the attributes of such a file."""
     return getattr(importlib.import_module(FOLDERS[kind]), "ROWS", {})
 
 
 @cache
 def load(kind: str, name: str) -> Any:
-    """The module of one kind by its public name, or the row of a table that stands for one.
+    """The module (or table row) of one kind with this public name.
 
     Raises:
         UserError: no such file (suggests the nearest names), or one that is broken (says where).
@@ -78,7 +78,7 @@ def _broken(kind: str, module: str, error: Exception) -> UserError:
     line = error.lineno if isinstance(error, SyntaxError) and error.filename == path else lines[-1] if lines else None
     shown = f"{package.replace('.', '/')}/{name}.py" + (f", line {line}" if line else "")
     what = error.msg if isinstance(error, SyntaxError) else f"{type(error).__name__}: {error}"
-    return UserError(f"The {kind} file {shown} is broken: {what}.", "Mend it, or move it away; every verb looks at it.")
+    return UserError(f"The {kind} file {shown} is broken: {what}.", "Fix it or move it away: every command loads it.")
 
 
 def families() -> tuple[ModuleType, ...]:
@@ -98,13 +98,13 @@ def family_of(name: str) -> ModuleType:
     """The module that builds `name`.
 
     Raises:
-        UserError: nobody does; suggests the nearest registered names.
+        UserError: no family accepts the name; suggests the nearest registered names.
     """
     for module in families() if len(name) <= LONGEST else ():
         if module.accepts(name):
             return module
     error = unknown("model", name, model_names())
-    raise UserError(error.what, f"{error.fix} How all are named: python -m bench.flops --list")
+    raise UserError(error.what, f"{error.fix} Naming rules: python -m bench.flops --list")
 
 
 def build_model(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> nn.Module:
@@ -119,7 +119,7 @@ def build_model(name: str, *, image_size: int, channels: int, num_classes: int, 
             name, image_size=image_size, channels=channels, num_classes=num_classes, **options
         )
     except TypeError as error:
-        raise UserError(f"Model {name!r} cannot be built so: {error}.", "Leave that option out.") from error
+        raise UserError(f"Model {name!r} cannot be built: {error}.", "Leave that option out.") from error
     try:
         return module.build(name, image_size=image_size, channels=channels, num_classes=num_classes, **options)
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""What is to be done, as frozen data: a cell, its recipe, its tasks; and the identity of a cell.
+"""Specifications as frozen data: a cell, its recipe and its tasks; and the identity of a cell.
 
 A cell's identity is the hash of its canonical JSON with every field that equals its default left out, plus the integer
-revisions of what it uses. So adding a field orphans no old result, and changing a behaviour means bumping a revision.
+revisions of what it uses. A new field does not invalidate old results; a change of behaviour requires a new revision.
 No torch here: suites, planner, status and report all read specs.
 """
 
@@ -32,7 +32,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "sharding": ("replicate", "fsdp"),
     "dtype": ("auto", "float32", "bfloat16"),
 }
-"""Words that a field of a recipe takes. What each means is said where it is done: optim, loss, schedule, precision."""
+"""Allowed values of recipe fields; they are documented where they are implemented: optim, schedule, precision."""
 SCALARS = frozenset((str, int, float, bool, type(None)))
 FRACTIONS = ("cooldown", "label_smoothing", "average", "momentum", "crop")
 BELOW_ONE = ("label_smoothing", "average", "momentum")  # at 1, nothing of the training would be left
@@ -46,7 +46,7 @@ class Recipe:
     horizon is trained on its own. Linear or cosine decay over the whole training, as in the paper, is a cool-down of 1.
 
     Raises:
-        UserError: a word or a number that means nothing.
+        UserError: an invalid value.
     """
 
     lr: float = 1e-3
@@ -109,9 +109,9 @@ class TaskSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One training run: model × data set @ number of images × recipe × seed, read at every horizon.
+    """One training run: model × data set @ number of images × recipe × seed, evaluated at every horizon.
 
-    `horizons` are in images seen (presentations), ascending; 0 reads the untrained network.
+    `horizons` are in images seen (presentations), ascending; 0 evaluates the untrained network.
     `num_images` None means the whole training split. `axes` names the questions of the suite that use this cell.
     """
 
@@ -135,7 +135,7 @@ class Cell:
                 "Give them in images seen, for example (0, 8000, 16000).",
             )
         if self.recipe.shift >= self.image_size:
-            raise UserError(f"A shift of {self.recipe.shift} pixels moves images of {self.image_size} out of sight.",
+            raise UserError(f"A shift of {self.recipe.shift} pixels moves {self.image_size} px images out of view.",
                             f"Give 0 to {self.image_size - 1}.")  # fmt: skip
         if self.num_images is not None and self.num_images < 1:
             raise UserError(f"{self.data}@{self.num_images}: a data set needs at least one image.")

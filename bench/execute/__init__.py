@@ -1,1 +1,1 @@
-"""Engines that run workers. The same `python -m bench.worker` command serves everywhere."""
+"""Runs plans: workers and the pool that starts them. `python -m bench.worker` runs on any machine."""

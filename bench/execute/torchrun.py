@@ -22,7 +22,7 @@ from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from bench.train.ranks import EXIT_RETRY
 
 PATIENCE = 50  # seconds that ranks get to save after a signal, or to notice that one of them is gone
-EXIT_CRASHED = 1  # Python's own, of an error that nobody caught
+EXIT_CRASHED = 1  # Python's own, for an uncaught error
 LOOK = 0.2  # seconds between looks at the ranks, and at the parent
 
 

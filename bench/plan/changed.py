@@ -1,4 +1,4 @@
-"""Results of models whose code has changed since they were made: found in planning, never taken for done in silence."""
+"""Detects results of models whose code has changed since, so that a plan never reuses them silently."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ def refusal(changed: Sequence[Change]) -> UserError:
     made = max(_time(change.directory.spec) for change in changed)
     family = join(sorted({_shown(Path(registry.family_of(model).__file__ or "")) for model in models}))
     return UserError(
-        f"The code of {join(models[:3])}{' and others' * (len(models) > 3)} is not what {len(changed)} of these cells "
-        f"were made with, the last at {made}: {files} changed.",
-        f"If the network is another one now, raise REVISION in {family}: the cells are trained anew, "
-        "and the old results stay beside them. Or --changed redo: train these cells anew in their place; "
-        "--changed keep: the network is the same, the results stand.",
+        f"The code of {join(models[:3])}{' and others' * (len(models) > 3)} has changed since {len(changed)} of these "
+        f"cells were run, the last at {made}: {files}.",
+        f"If the network now computes something else, increment REVISION in {family}: the cells are trained again and "
+        "the old results are kept. Or use --changed redo to replace the old results, or --changed keep to accept them "
+        "because the network is the same.",
     )
 
 
 def accept(changed: Sequence[Change]) -> None:
-    """Note that these results stand for the code as it is now. Their records still say what they were made with."""
+    """Record that these results are valid for the current code. Their records keep the original fingerprint."""
     for change in changed:
         change.directory.accept(change.now)
 

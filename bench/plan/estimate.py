@@ -1,4 +1,4 @@
-"""What a study will cost, before it runs: from a few seconds of the real training step on this machine."""
+"""Estimates the cost of a study from a few seconds of the real training step on this machine."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Calibration:
     """Rates of every distinct model.
 
     Attributes:
-        rates: by `rate_key`. precomputed: what workers need not find out again (bench/cost/precomputed.py).
+        rates: by `rate_key`. precomputed: measurements that workers reuse (bench/cost/precomputed.py).
         age: seconds since the oldest of it was found; None where all of it was found now.
     """
 
@@ -68,7 +68,7 @@ class Calibration:
 
 
 class Reporter:
-    """Told how the making of a plan goes on; this one says nothing."""
+    """Receives progress messages while a plan is made; this one ignores them."""
 
     def message(self, text: str) -> None:
         """What is being done."""
@@ -89,7 +89,7 @@ def calibrate(
     """Rates of every distinct model: as kept from a short while ago on this machine, else measured by `processes`
     processes at once as the study will run.
 
-    A processor is not asked how fast it would train on images that are not here: that is derived from the FLOPs.
+    Without the images on this machine, a CPU rate is derived from FLOPs instead of measured.
 
     Args:
         anew: measure what is kept as well.

@@ -1,4 +1,4 @@
-"""From what a command line asks for to cells: the whole grid of the study, and the part of it that this run is to do.
+"""Expands the options of a command line to cells: the whole grid of the study, and the part selected for this run.
 
 In this order: the suite's cells; sizes cut to what the data sets hold; overrides of the recipe; tasks; `--only`.
 """
@@ -38,7 +38,7 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes) -> Grid:
 
     Args:
         options: with a scale that is resolved.
-        sizes: asked only where sizes of data matter: for sets that were named or declare a size, and for epochs.
+        sizes: used only where sizes of data matter: for sets that were named or declare a size, and for epochs.
 
     Raises:
         UserError: an unknown model, data set or task (with the nearest names), a data set that is not here or is too
@@ -79,7 +79,7 @@ def _split_limits(data: Sequence[str] | None) -> tuple[tuple[str, ...] | None, d
         if size is not None and size < 1:
             raise UserError(f"{text}: a data set needs at least one image.", f"For example {name}@1000.")
         if names.count(name) > 1:
-            raise UserError(f"Data set {name!r} is given {names.count(name)} times.", "A suite cuts a set in one way.")
+            raise UserError(f"Data set {name!r} is given {names.count(name)} times.", "Give each data set once.")
     return names, {name: size for name, size in pairs if size is not None}
 
 
@@ -89,8 +89,8 @@ def _without_untrainable(cells: Sequence[Cell]) -> list[Cell]:
     fixed = {cell.model for cell in cells if not getattr(registry.family_of(cell.model), "TRAINS", True)}
     kept = [cell for cell in cells if cell.model not in fixed or (cell.job == "train" and cell.horizons == (0,))]
     if lost := sorted(fixed - {cell.model for cell in kept}):
-        raise UserError(f"{lost[0]!r} has nothing to train, and this suite has no baseline that only reads it.",
-                        "Leave it out of --models; the suites scaling, data and smoke read it.")  # fmt: skip
+        raise UserError(f"{lost[0]!r} has nothing to train, and this suite does not include it as a baseline.",
+                        "Leave it out of --models; the suites scaling, data and smoke include it.")  # fmt: skip
     return kept
 
 
@@ -127,7 +127,7 @@ def _clip(
         beyond = sorted({c.num_images for c in cells if c.data == name and c.num_images and c.num_images > images})
         if beyond:
             has = f"is cut at {images:,} images" if name in limits else f"has {images:,} training images"
-            notes.append(f"{name} {has}; they stand for the suite's {join([f'{size:,}' for size in beyond])}.")
+            notes.append(f"{name} {has}; all are used instead of the suite's {join([f'{size:,}' for size in beyond])}.")
     return [*kept, *_once(cut)], tuple(notes)
 
 
@@ -150,7 +150,7 @@ def _once(cells: Iterable[Cell]) -> list[Cell]:
 def _with_tasks(cell: Cell, tasks: Sequence[str]) -> Cell:
     """The cell judged by these tasks, each on every downstream set that the suite judges it on.
 
-    A task that the suite already uses keeps the options it has there, and is asked as often (at two resolutions).
+    A task that the suite already uses keeps the options it has there, and as many entries (as at two resolutions).
     """
     data = dict.fromkeys(task.data for task in cell.tasks)
     own: dict[tuple[str, str], list[TaskSpec]] = {}

@@ -27,7 +27,7 @@ from bench.suites._contract import merge
 
 LENGTH = re.compile(r"(\d{1,18}(?:\.\d+)?(?:e\d\d?)?)\s*(images?|steps?|epochs?|%)?")
 MODEL = "model."  # before the name of an option of the model
-OF_THE_STUDY = ("name", "image_size", "channels", "num_classes")  # what a model is told beside its options
+OF_THE_STUDY = ("name", "image_size", "channels", "num_classes")  # arguments of a model besides its options
 YES_OR_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 MOST = 10_000  # values of a sweep, all combinations
 DEFAULTS = {entry.name: getattr(Recipe(), entry.name) for entry in fields(Recipe)}
@@ -68,7 +68,7 @@ class Overrides:
         pixels) stay.
 
         Args:
-            sizes: asked for the length of an epoch.
+            sizes: give the length of an epoch.
 
         Raises:
             UserError: a value that its field does not take, or horizons that are no ascending list.
@@ -147,7 +147,7 @@ def _horizon(text: str, cell: Cell, sizes: DataSizes) -> int:
     """A horizon. Less than an image is no training, and 0 alone means the untrained network."""
     images = length(text, cell, sizes)
     if images == 0 and text.strip("0."):
-        raise UserError(f"A horizon of {text!r} comes to no image of {cell.data_name}.", "Give one image at least.")
+        raise UserError(f"A horizon of {text!r} is less than an image of {cell.data_name}.", "Give at least one image.")
     return images
 
 
@@ -171,10 +171,10 @@ def _setting(text: str) -> Setting:
     """ "lr=1e-3" -> the field's name in full, and the value as typed."""
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not value:
-        raise UserError(f"{text!r} is no setting.", "Give field=value, e.g. lr=1e-3.")
+        raise UserError(f"{text!r} is not a setting.", "Give field=value, e.g. lr=1e-3.")
     if key.startswith(MODEL) and key != MODEL:
         if key.removeprefix(MODEL) in OF_THE_STUDY:
-            raise UserError(f"{key} is no option: the study says what it is.", "Change it with --models or --data.")
+            raise UserError(f"{key} cannot be set: the study determines it.", "Change it with --models or --data.")
         return key, value
     key = key.replace("-", "_")
     key = f"{key}_images" if f"{key}_images" in DEFAULTS else key

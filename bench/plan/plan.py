@@ -1,4 +1,4 @@
-"""A plan: which cells of a study are done, what is left of the others, and what that will cost on this machine."""
+"""A plan: which cells of a study are done, the remaining work, and its expected cost on this machine."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ NOTHING_MEASURED = Calibration()
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedCell:
-    """One cell with its state and what is left to pay.
+    """One cell with its state and remaining cost.
 
     Attributes:
         name: of its folder. state: see bench.store.study.State; or "changed": it has results of a model whose code has
             changed since. fraction: of its training done already.
         images, flops: of the whole cell, the shared trunk counted once. flops is per convention; None if not counted.
         seconds: what is left, on one worker of this machine. None for a cell that is done.
-        evaluate_share: of the cell's time that goes into reading its horizons.
+        evaluate_share: of the cell's time that goes into evaluating its horizons.
     """
 
     cell: Cell
@@ -59,7 +59,7 @@ class Plan:
         store: folder of the study. grid: names of all cells of the study, whatever `--only` leaves out of this run.
         device: "cpu" or "cuda". ranks: processes that make up a worker.
         accelerator: also to be costed on; None: where the scale is meant for one.
-        notes: where the study is not as the suite says. accepted: results of models whose code has changed, and which
+        notes: deviations from the suite. accepted: results of models whose code has changed, and which
             are to be taken as they are.
     """
 
@@ -120,10 +120,10 @@ class Plan:
 
 
 def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) -> Plan:
-    """Expand the suite, refuse what cannot work, look at the store, calibrate what is missing, and cost it.
+    """Expand the suite, run preflight checks, inspect the store, calibrate, and estimate the cost.
 
     Args:
-        to_run: the plan is going to be run: what would then fail is refused here, before anything is measured.
+        to_run: whether the plan will be run: problems that would make the run fail are then raised before measuring.
 
     Raises:
         UserError: unknown names, missing data, a store from a newer version, …
@@ -150,7 +150,7 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) 
                 if state.name != "done" and cell.job == "train"]  # fmt: skip
     calibration = NOTHING_MEASURED
     if training:
-        report.message("Looking at the data …")
+        report.message("Checking the data …")
         preflight.check_data(training, sizes)
         if to_run:
             preflight.check_present(training, sizes)
@@ -192,25 +192,25 @@ def _planned(
 
 
 def _absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
-    """What the study asks of downstream sets that are not here: a task left out, or at scale `paper` costed anyway."""
+    """Notes on missing downstream sets: tasks left out, or at scale `paper` included in the estimate."""
     judged = {task.data for cell in cells for task in cell.tasks}
     notes = []
     if options.scale == "paper":
         for name in sorted(judged):
             module = registry.load("data set", name)
             if not module.available(options.data_root):
-                notes.append(f"Costed, but not on this machine: {name}. {module.HOW_TO_GET}")
+                notes.append(f"Included in the estimate, but not on this machine: {name}. {module.HOW_TO_GET}")
     elif judged:
         for name in suite.downstream:
             if name not in judged:
                 how = registry.load("data set", name).HOW_TO_GET
-                notes.append(f"Not judged on {name}, which is not on this machine. {how}")
+                notes.append(f"Not evaluated on {name}, which is not on this machine. {how}")
     return notes
 
 
 def begin(plan: Plan) -> None:
-    """What a run does before its first cell: write the names of the whole grid, so that a report can say what is
-    missing, and tidy up after finished cells where a kill came between.
+    """Prepare the store for a run: write the names of the whole grid, so that a report can list missing cells, and
+    complete the cleanup of finished cells after a kill.
 
     Raises:
         UserError: the store cannot be written.

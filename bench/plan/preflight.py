@@ -1,4 +1,4 @@
-"""Preflight checks: what can be seen to fail is refused before anything is measured or written."""
+"""Preflight checks: rejects a study that would fail before anything is measured or written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def resolve_scale(wanted: str, device: str) -> str:
 
 def check_places(options: StudyOptions, *, write: bool) -> None:
     """Refuse a data root or a results folder that is none, or (`write`) a results folder that could not be made and
-    written; an accelerator that nobody knows. Leaves nothing behind.
+    written; an unknown accelerator. Leaves no files.
 
     Raises:
         UserError: why not.
@@ -69,7 +69,7 @@ def processes(options: StudyOptions, cells: Sequence[Cell], *, device: str, excl
     each = max(1, cores // ranks)
     workers = min(options.workers or (each if device == "cpu" and not exclusive else 1), len(cells))
     if device == "cpu" and workers * ranks > PER_CORE * cores:
-        raise UserError(f"{workers * ranks:,} processes on {cores} core(s) would only wait.",
+        raise UserError(f"{workers * ranks:,} processes on {cores} core(s) are too many.",
                         f"Give --workers and --ranks whose product is at most {PER_CORE * cores}.")  # fmt: skip
     return workers, max(1, each // workers)
 
@@ -96,7 +96,7 @@ def check_data(cells: Sequence[Cell], sizes: DataSizes) -> None:
         trained_on = (cell.data,) if cell.horizons != (0,) else ()
         for name in (*trained_on, *(task.data for task in cell.tasks)):
             if sizes[name].classes < 2:
-                raise UserError(f"{name} has images of one class only: there is nothing to tell apart.",
+                raise UserError(f"{name} has images of one class only: there is nothing to classify.",
                                 "Give a folder of images for each of two classes or more.")  # fmt: skip
         size = sizes[cell.data]
         if cell.num_images is not None and cell.num_images > size.train:
@@ -117,5 +117,5 @@ def check_present(cells: Sequence[Cell], sizes: DataSizes) -> None:
     unseen = [name for name in asked if sizes[name].shape is None]
     absent = [name for name in unseen if not registry.load("data set", name).available(sizes.root)]
     if absent and len(absent) == len(asked):
-        raise UserError(f"{', '.join(absent)} is not on this machine: the study can be costed (--plan), not run.",
+        raise UserError(f"{', '.join(absent)} is not on this machine: the study can be planned (--plan) but not run.",
                         registry.load("data set", absent[0]).HOW_TO_GET)  # fmt: skip

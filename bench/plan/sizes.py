@@ -67,15 +67,15 @@ class DataSizes:
 
 
 def declared(module: ModuleType) -> bool:
-    """Whether a data set says itself how large it is."""
+    """Whether a data set declares its size."""
     return isinstance(getattr(module, "SIZE", None), dict)
 
 
 def evaluation_images(cell: Cell, sizes: DataSizes) -> int:
-    """Images that pass through the network to read one horizon.
+    """Images that pass through the network to evaluate one horizon.
 
     Raises:
-        UserError: a task that can be seen to find nothing in images of such numbers.
+        UserError: a task that cannot be evaluated with so few images.
     """
     total = sizes[cell.data].test
     for task in cell.tasks:

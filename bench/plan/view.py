@@ -1,4 +1,4 @@
-"""A plan as a person reads it: a table, a few sentences, and what is going on while it is made."""
+"""Prints a plan: a table, a summary, and progress messages while it is made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.plan.plan import Plan, PlannedCell, make_plan
 LARGE = 1e18  # FLOPs from which a plan is also given in accelerator time
 SMALL = 64  # pixels per side, up to which a large accelerator waits for its host more than it computes
 SPARE = ("images", "budgets", "FLOPs", "done", "seeds")  # columns of a plan, the least useful first
-CLUSTER_UTILISATION = 0.4  # what well-tuned ViT training reaches; assumed, and said so
+CLUSTER_UTILISATION = 0.4  # what well-tuned ViT training reaches; an assumption that the plan states
 SPREAD = (0.85, 1.25)  # factors around the expected time
 
 
@@ -106,8 +106,8 @@ def plan_summary(plan: Plan) -> list[str]:
             lines.append(f"Rates measured up to {duration(age)} ago on this machine (measure again: --calibrate).")
         share = min((rates.share for rates in plan.calibration.rates.values()), default=1.0)
         if share < BUSY:
-            lines.append(f"This machine is busy: the calibration got {share:.0%} of a processor. The time is that of a "
-                         "free machine; while others use it, expect more.")  # fmt: skip
+            lines.append(f"This machine is busy: the calibration got {share:.0%} of a processor. The estimate assumes "
+                         "an idle machine; expect more time under load.")  # fmt: skip
         if total and (plan.accelerator or total > LARGE or (plan.scale != "cpu" and plan.device == "cpu")):
             lines += _accelerator_lines(plan, total)
     notes = by_reason((cell.name, cell.note) for cell in plan.cells if cell.note)
@@ -130,8 +130,8 @@ def _accelerator_lines(plan: Plan, total: float) -> list[str]:
         f"(assumed), or {_amount(proxy.value)} TPUv3-core-days (proxy, at the paper's own {proxy.assumed:.0%})."
     ]
     if any(cell.cell.image_size <= SMALL for cell in plan.todo):
-        lines.append(f"Models at {SMALL} px and less come nowhere near that utilisation: take it as the least; "
-                     "bench.plan on the accelerator itself measures.")  # fmt: skip
+        lines.append(f"Models at {SMALL} px and less do not reach that utilisation: this is a lower bound on the time; "
+                     "run bench.plan on the accelerator itself to measure.")  # fmt: skip
     return lines
 
 

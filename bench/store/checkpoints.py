@@ -178,4 +178,4 @@ def _quarantine(path: Path, reason: str) -> None:
         (target / "reason.txt").write_text(reason + "\n")
     except OSError as error:
         why = files.explain(error, place)
-        raise UserError(f"The bad checkpoint {path} could not be set aside. {why.what}", why.fix) from error
+        raise UserError(f"The damaged checkpoint {path} could not be moved aside. {why.what}", why.fix) from error

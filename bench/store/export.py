@@ -1,4 +1,4 @@
-"""A study's results without what only running needs: the records of its grid, to keep, publish or commit."""
+"""Exports the records of a study's grid, without checkpoints and logs, to keep, publish or commit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def collect(source: Path, target: Path) -> Collected:
     if not found:
         raise UserError(f"{source} holds no record of its grid.", "Run the suite first.")
     if source.resolve() == target.resolve():
-        raise UserError(f"{target} is where the results are.", "Name another folder with --into.")
+        raise UserError(f"{target} already contains the results of the study.", "Name another folder with --into.")
     _clear(target)
     for directory in found:
         folder = files.make_directory(target / "cells" / directory.path.name)
@@ -55,7 +55,7 @@ def _clear(target: Path) -> None:
     """
     there = {path.name for path in target.iterdir()} if target.is_dir() else set()
     if there and not any(target.glob("cells/*/record.json")):
-        raise UserError(f"{target} is not empty, and holds no kept study.", "Name a new folder with --into.")
+        raise UserError(f"{target} is not empty, and holds no exported study.", "Name a new folder with --into.")
     own = {"cells", grid.PLAN_FILE, *FOLDERS, *PAGES}
     if strange := sorted(name for name in there - own if not name.endswith(".png")):
         raise UserError(f"{target} holds other things: {', '.join(strange[:5])}.", "Name a new folder with --into.")

@@ -1,4 +1,4 @@
-"""plan.json: the cells of the grid that was asked for last, so that a report can name those that were never started."""
+"""plan.json: the cells of the most recently planned grid, so that a report can list those never started."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write(study: Path, wanted: WantedCells) -> None:
 
 
 def read(study: Path) -> WantedCells | None:
-    """The grid asked for last; None where no run has written one.
+    """The most recently planned grid; None if no run has written one.
 
     Raises:
         UserError: the file is damaged or from a newer version.

@@ -1,4 +1,4 @@
-"""A lease keeps two runners off one cell. A dead runner's lease can be taken over, and its holder then writes nothing.
+"""Leases ensure that only one runner works on a cell. The lease of a dead runner can be taken over.
 
 On one machine the kernel says whether the holder lives. Of a holder elsewhere only its heartbeat tells: the lease has
 expired when it has not changed for `EXPIRES_AFTER` seconds of the watcher's own clock, so that no two machines' clocks
@@ -156,7 +156,7 @@ _watched: dict[Path, tuple[Seen, float]] = {}  # leases of holders elsewhere: ho
 
 
 def _is_dead(path: Path, seen: Seen) -> bool:
-    """Whether a lease's holder is dead, or has not been heard of for so long that it is taken for dead."""
+    """Whether a lease's holder is dead, or has sent no heartbeat for so long that it is presumed dead."""
     if (process := _process(seen)) is not None:
         return not _alive(*process)
     before, first = _watched.get(path, (None, 0.0))
@@ -203,7 +203,7 @@ class Lease:
                     return
         except OSError as error:
             raise files.explain(error, self.path) from error
-        raise LeaseLost("another runner has taken the cell over: this one did not run for too long")
+        raise LeaseLost("another runner has taken over the cell, because this process was suspended for too long")
 
     def release(self) -> None:
         """Give the lease back, unless it has been lost."""
@@ -217,7 +217,7 @@ class Lease:
 
 @contextlib.contextmanager
 def claim(path: Path) -> Iterator[Lease | None]:
-    """Hold the lease at `path` for the duration; yields None if somebody else has it.
+    """Hold the lease at `path` for the duration; yields None if another process holds it.
 
     Raises:
         UserError: it cannot be written.

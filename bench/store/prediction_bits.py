@@ -1,4 +1,4 @@
-"""Which test images a score got right, one bit each: two scores on the same images can then be compared in pairs.
+"""Per-image correctness of a score, one bit per test image, for paired comparisons of two scores.
 
 A record keeps it in the score's `detail`, under "correct":
 
@@ -25,7 +25,7 @@ KEY = "correct"
 
 @dataclass(frozen=True, kw_only=True)
 class Correct:
-    """Right and wrong answers of one score; `packed` is what base64 stands for."""
+    """Right and wrong answers of one score; `packed` holds the bits decoded from base64."""
 
     content_hash: str
     num_images: int

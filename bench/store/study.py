@@ -1,4 +1,4 @@
-"""Folders of a study: where each cell's spec, record, attempts and checkpoints lie."""
+"""The folder layout of a study: spec, record, attempts and checkpoints of each cell."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class CellDirectory:
             self._write_spec(to_json(cell), code)
 
     def code(self) -> Fingerprint | None:
-        """Of the model that the results and checkpoints here stand for, as spec.json says; None where it does not."""
+        """Fingerprint of the model code that the results here are valid for, from spec.json, if present."""
         try:
             match files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS).get("code"):
                 case {"digest": str(digest), "modules": dict(modules)}:
@@ -95,7 +95,7 @@ class CellDirectory:
         return None
 
     def accept(self, code: Fingerprint) -> None:
-        """Have spec.json say that the results here stand for this code."""
+        """Record in spec.json that the results here are valid for this code."""
         self._write_spec(files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)["cell"], code)
 
     def _write_spec(self, cell: dict[str, Any], code: Fingerprint | None) -> None:
@@ -158,7 +158,7 @@ class CellDirectory:
     # -- publishing a result -------------------------------------------------------------------------------------------
 
     def is_done(self) -> bool:
-        """Whether a record stands; one that only says what failed is none. A damaged one is set aside.
+        """Whether there is a valid record (a record of a failure does not count). A damaged one is moved aside.
 
         Raises:
             UserError: it cannot be; or it is from a newer version.
@@ -185,7 +185,7 @@ class CellDirectory:
         """Write the record, and only then put in place and remove what belongs to it and what does not.
 
         Raises:
-            LeaseLost: another runner has finished the cell; its record stands.
+            LeaseLost: another runner has finished the cell; its record is kept.
             UserError: the disk is full, ….
         """
         if not self.is_done():

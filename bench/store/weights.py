@@ -1,4 +1,4 @@
-"""Weights of a trained model in one safetensors file that says what they are: model, its
+"""Weights of a trained model in one safetensors file with a description: model, its
 options, sizes, data, images seen."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def write(
 
 
 def about(path: Path) -> dict[str, Any] | None:
-    """What `write` was told of the model, or None for a safetensors file from elsewhere.
+    """The facts passed to `write`, or None for a safetensors file from another source.
 
     Raises:
         UserError: not a safetensors file, or not as it was written: a changed byte loads silently otherwise.
@@ -78,7 +78,7 @@ def _tensors(file: Any) -> dict[str, torch.Tensor]:
 
 
 def _digest(text: str, tensors: Mapping[str, torch.Tensor]) -> str:
-    """sha256 over what is said and over every tensor: name, type, shape, bytes."""
+    """sha256 over the facts and every tensor: name, type, shape, bytes."""
     import torch
 
     digest = hashlib.sha256(text.encode())

@@ -162,7 +162,7 @@ def test_the_newcomers_work_in_the_suites_there_were(extended, bench, tmp_path):
     )  # fmt: skip
     plan = json.loads(done.stdout)  # stripes has 400 images: the suite's 1,000 are all of them
     assert {planned["cell"]["num_images"] for planned in plan["cells"]} == {100, None}
-    assert plan["notes"] == ["stripes has 400 training images; they stand for the suite's 1,000."]
+    assert plan["notes"] == ["stripes has 400 training images; all are used instead of the suite's 1,000."]
     refused = bench("plan", "--suite", "smoke", "--models", "MLP-16", "--data", "stripes@1000", project=extended)
     assert refused.returncode == 2 and "stripes has only 400 training images" in refused.stderr
     done = bench("run", "--suite", "smoke", "--models", "MLP-16", "--tasks", "fewshot,centroid", project=extended)

@@ -62,10 +62,10 @@ def test_an_epoch_of_a_whole_data_set_is_as_long_as_the_set():
 
 @pytest.mark.parametrize("words, message", [
     (("--horizons", "1e400"), "not a length"), (("--horizons", "9" * 400), "not a length"),
-    (("--horizons", "0.0001epochs"), "no image"), (("--horizons", "0.4,8000"), "no image"),
+    (("--horizons", "0.0001epochs"), "less than an image"), (("--horizons", "0.4,8000"), "less than an image"),
     (("--set", "warmup=1e400"), "not a length"), (("--set", "average=1"), "leaves nothing"),
-    (("--set", "label_smoothing=1"), "leaves nothing"), (("--set", "shift=28"), "out of sight"),
-    (("--set", "model.num_classes=3"), "no option"),
+    (("--set", "label_smoothing=1"), "leaves nothing"), (("--set", "shift=28"), "out of view"),
+    (("--set", "model.num_classes=3"), "cannot be set"),
     (("--sweep", "lr=" + ",".join("1" * 101), "--sweep", "clip=" + ",".join("1" * 101)), "10,201"),
 ])  # fmt: skip
 def test_what_would_train_nothing_or_for_ever_is_refused(words, message):

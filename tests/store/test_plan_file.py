@@ -86,13 +86,13 @@ def test_collecting_keeps_the_records_of_the_grid_byte_for_byte(study, tmp_path)
 def test_collecting_never_removes_what_is_not_its_own(study, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
-    with pytest.raises(UserError, match="no kept study"):
+    with pytest.raises(UserError, match="no exported study"):
         collect(study[0], tmp_path / "mine")
     collect(study[0], tmp_path / "kept")
     (tmp_path / "kept" / "thesis.tex").write_text("x")
     with pytest.raises(UserError, match=r"thesis\.tex"):
         collect(study[0], tmp_path / "kept")
-    with pytest.raises(UserError, match="where the results are"):
+    with pytest.raises(UserError, match="already contains the results"):
         collect(study[0], study[0])
     assert (tmp_path / "mine" / "thesis.tex").exists() and Study(study[0]).directories()
 
@@ -102,7 +102,7 @@ def test_folders_that_are_called_as_a_reports_are_their_owners(study, tmp_path):
     for name in ("figures/drawn-by-hand.pdf", "tables/survey.csv", "report.md"):
         (mine / name).parent.mkdir(parents=True, exist_ok=True)
         (mine / name).write_text("mine")
-    with pytest.raises(UserError, match="no kept study"):
+    with pytest.raises(UserError, match="no exported study"):
         collect(study[0], mine)
     assert {p.read_text() for p in mine.rglob("*") if p.is_file()} == {"mine"} and len(list(mine.rglob("*.*"))) == 3
     kept = tmp_path / "kept"

@@ -1,1 +1,1 @@
-"""What a worker can do with a cell, one file each: `run(cell, context) -> body of the record`."""
+"""The jobs of a worker, one file each: `run(cell, context) -> Result`."""

@@ -1,4 +1,4 @@
-"""What a job is given by the worker, what it returns, and what every job says of its model, its data and its cost."""
+"""The interface between worker and job, and the facts on model, data and cost that every job records."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ NOTHING = Operations()
 
 @dataclass(frozen=True, kw_only=True)
 class JobContext:
-    """Where a job runs and how it talks to the rest.
+    """The environment of a job and its callbacks.
 
     Attributes:
         directory: the cell's folder; attempt: this attempt's folder inside it (metrics.jsonl, log.txt).
         device: "cpu" or "cuda"; threads: CPU threads that this worker may use.
         progress: called now and then with {"done": images, "total": images, "phase": text, ...} for the display.
-        should_stop: True once a signal asked for a stop. The job saves and raises `bench.core.errors.Interrupted`.
+        should_stop: True after a signal requested a stop. The job saves and raises `bench.core.errors.Interrupted`.
         log: writes one line to the attempt's log.
         data_root: where the user keeps data sets, or None.
         profile: write a torch.profiler trace of a few steps into the attempt's folder.
@@ -81,7 +81,7 @@ def model_facts(name: str, cost: ModelCost) -> ModelFacts:
 
 
 def data_facts(cell: Cell, train: ImageSet, val: ImageSet | None = None) -> DataFacts:
-    """The record's `data`: what a cell trains on and is held to."""
+    """The record's `data`: its training set and upstream test set."""
     return DataFacts(
         name=cell.data,
         kind=train.kind,

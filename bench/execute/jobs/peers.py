@@ -1,4 +1,4 @@
-"""Trains one model in this project's step and in other libraries' loops, side by side, and times them in turns.
+"""Trains one model in this project's step and in other libraries' loops, and times them in alternating rounds.
 
 Each contender is a process of its own (`bench.execute.peers.entrant`), so that each has the environment its users have;
 only one works at a time. All train from the same weights on the same batches of the same images, held in memory.
@@ -38,7 +38,7 @@ def run(cell: Cell, context: JobContext) -> Result:
 
     Raises:
         UserError: the model cannot be built at this size, or the data are missing.
-        Interrupted: a signal asked for a stop; the race starts anew next time.
+        Interrupted: stopped by a signal; the race restarts next time.
     """
     from bench.core.errors import Interrupted
     from bench.cost import flops, peaks
@@ -84,7 +84,7 @@ def run(cell: Cell, context: JobContext) -> Result:
 
 
 class Entrant:
-    """A contender's processes, and what they have shown."""
+    """A contender's processes and their measurements."""
 
     def __init__(self, contender: Contender, cell: Cell, context: JobContext) -> None:
         self.contender, self.context, self.batch = contender, context, cell.recipe.batch
@@ -121,7 +121,7 @@ class Entrant:
             self.stop()  # now: a process that ends by itself would take its time from the first window
 
     def window(self, seconds: float) -> None:
-        """Its turn: as many steps in each process, until the last has done them."""
+        """One timed window: the same number of steps in each process, until the last has finished."""
         if self.left_out:
             return
         calls = max(1, round(seconds / self.facts["call_seconds"]))
@@ -151,7 +151,7 @@ class Entrant:
             process.wait()
 
     def summary(self, flops_per_image: int, peak: float) -> ContenderResult:
-        """As it stands in the record."""
+        """As stored in the record."""
         from bench.cost.timing import spread
 
         rates = spread(self.rates)

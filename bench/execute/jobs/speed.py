@@ -51,7 +51,7 @@ def run(cell: Cell, context: JobContext) -> Result:
 
     Raises:
         UserError: the model cannot be built at this size.
-        Interrupted: a signal asked for a stop; the cell is measured again from the start.
+        Interrupted: stopped by a signal; the cell is measured again from the start.
     """
     import torch
 
@@ -224,7 +224,7 @@ class SpeedJob:
         )  # fmt: skip
 
     def _profile(self, model: nn.Module, batch: int) -> None:
-        """A few training steps and evaluations in a trace, where the user asked for one."""
+        """A few training steps and evaluations in a trace, if the user requested one."""
         if not self.context.profile or not self.cost.params:
             return
         from bench.cost import trace

@@ -1,4 +1,4 @@
-"""Pre-trains a cell's model and reads it at every horizon."""
+"""Pre-trains a cell's model and evaluates it at every horizon."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(cell: Cell, context: JobContext) -> Result:
     """Train and evaluate one cell, continuing from its newest checkpoint.
 
     Raises:
-        Interrupted: a signal asked for a stop; everything is saved.
+        Interrupted: stopped by a signal; everything is saved.
         UserError: the data are missing, the model does not fit the images, the disk is full.
     """
     started = running()

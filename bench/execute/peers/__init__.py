@@ -1,1 +1,1 @@
-"""The same training, done by other libraries: what they are, how their users run them, and how they are raced."""
+"""The same training in other libraries: their models, typical settings and timing."""

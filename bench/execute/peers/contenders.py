@@ -1,4 +1,4 @@
-"""Who takes part: libraries as their users find them, and at the best settings we know for each. No torch here.
+"""The contenders: each library with default settings, and with the best settings known for it. No torch here.
 
 "defaults" is the model in a plain loop with what the library and torch do by themselves: float32, eager, fused
 attention where the library has it, AdamW without options, the system's allocator settings. "tuned" is bfloat16
