@@ -163,7 +163,7 @@ def test_kept_weights_know_their_model_s_options(tmp_path: Path) -> None:
     with torch.inference_mode():
         x_BCHW = torch.from_numpy(np.array(images_NHWC)).permute(0, 3, 1, 2) / 127.5 - 1
         expected_ND = model.eval().features(x_BCHW).numpy()
-    kept = [directory.weights / "final.safetensors", *directory.checkpoints.glob("*/tensors.safetensors")]
+    kept = [tmp_path / "final.safetensors", *directory.checkpoints.glob("*/tensors.safetensors")]  # of the attempt
     assert len(kept) > 1
     for path in kept:
         args = probe.parser().parse_args(["--checkpoint", str(path), "--data", "mnist"])
