@@ -24,7 +24,7 @@ examples:
   python -m bench.fit runs.csv --x flops --y loss --where split=val --form zhai --json
   python -m bench.fit runs.csv --form chinchilla --x N,D --y loss --predict 1e9:2e10
   python -m bench.fit runs.csv --form chinchilla --x N,D --y loss --delta 1e-3 \\
-      --claimed A=406.4,B=410.7,E=1.69,alpha=0.34,beta=0.28             is somebody else's fit an optimum?
+      --claimed A=406.4,B=410.7,E=1.69,alpha=0.34,beta=0.28             is a published fit an optimum?
   python -m bench.fit runs.csv --form repeated --x N,D,U --y loss        D samples of which U are distinct
   python -m bench.fit runs.csv --form isoflop --budget flops --x n_params --y loss --predict 1e21
 columns are found by any usual name (n_params for N, ...); "125M", "1,000" and units in names ("N (millions)") are read;

@@ -41,8 +41,8 @@ def parser() -> argparse.ArgumentParser:
         EXAMPLES,
     )
     result.add_argument("model", nargs="?", help="a model's name, such as ViT-B/16, R50x1, R50+ViT-B/16")
-    result.add_argument("--list", action="store_true", help="families, how their models are named, registered names")
-    result.add_argument("--paper-table", action="store_true", help="all rows of the paper's Table 6 beside ours")
+    result.add_argument("--list", action="store_true", help="list families, naming rules and registered names")
+    result.add_argument("--paper-table", action="store_true", help="the paper's Table 6 next to our counts")
     result.add_argument("--image-size", type=int, help="pixels per side (default 224, or the model's own)")
     result.add_argument("--channels", type=int, help="of the image (default 3, or the model's own)")
     result.add_argument("--classes", type=int, help="of the head (default 1000, or the model's own)")
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--convention", choices=CONVENTIONS, help="show only this one (default: both)")
     result.add_argument("--by-module", action="store_true", help="MACs forward of every module")
     result.add_argument("--depth", type=int, default=2, help="of --by-module (default 2)")
-    result.add_argument("--images", type=float, help="also cost a training of this many image presentations")
+    result.add_argument("--images", type=float, help="also estimate the cost of training on this many images seen")
     result.add_argument("--accelerator", default="A100", help="for --images (default A100)")
     result.add_argument("--utilisation", type=float, default=0.4, help="assumed of its peak (default 0.4)")
     result.add_argument("--json", action="store_true", help="machine-readable")
@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
     if not 0 < args.utilisation <= 1:
         raise UserError(f"--utilisation {args.utilisation} is not in (0, 1].", "For example 0.4 for 40 %.")
     if args.images is not None and not 0 < args.images < math.inf:
-        raise UserError(f"--images {args.images} is no number of images.", "For example 4.2e9.")
+        raise UserError(f"--images {args.images} is not a valid number of images.", "For example 4.2e9.")
     cost = _count(args)
     shown = (args.convention,) if args.convention else CONVENTIONS
     report = describe(cost, conventions=shown)
@@ -177,7 +177,7 @@ def _text(report: dict[str, Any]) -> str:
     lines += [f"  {label:32}" + "".join(f"{report[key][c]:>22,}" for c in conventions) for label, key in rows]
     if any(report["backward_flops"][c] != 2 * report["forward_flops"][c] for c in conventions):
         lines.append("    (the usual count, 3 x forward; backward as counted leaves out the gradient of the image,")
-        lines.append("    which nobody needs: forward and backward add up to less)")
+        lines.append("    which is not needed: forward and backward add up to less)")
     kept = report["activation_bytes"]
     lines.append(f"  {'activations kept for training':32}{kept:>22,} bytes (float32, fused attention)")
     for convention, modules in report.get("by_module", {}).items():

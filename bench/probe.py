@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
         "Evaluate a model, frozen or fine-tuned, or features that were extracted elsewhere, on a downstream data set.",
         EXAMPLES,
     )
-    result.add_argument("--model", help="a model's name, such as ViT-B/16 (default: what a run's weights say)")
+    result.add_argument("--model", help="a model's name, such as ViT-B/16 (default: from the weights' metadata)")
     result.add_argument("--checkpoint", type=Path, help="its weights (.npz, .safetensors, .pth); default: untrained")
     result.add_argument("--features", type=Path, help="an .npz of features, instead of --model and --data")
     result.add_argument("--data", help="a downstream data set, such as fashion-mnist")
@@ -84,9 +84,10 @@ def main(argv: list[str] | None = None) -> int:
         from bench.data.load import parse
 
         name, size = parse(args.data)
-        registry.load("data set", name)  # a wrong name is said before a model is built
+        registry.load("data set", name)  # report a wrong name before a model is built
         if size is not None:
-            raise UserError(f"{args.data!r}: a size is for training sets.", "Tasks have limits: --option test_limit=N.")
+            what = f"{args.data!r}: a number of images applies to training sets only."
+            raise UserError(what, "Limit the test set with --option test_limit=N.")
         context, data = model_context(args, partial(load_set, root=args.data_root)), args.data
         context = announced(context, name=args.model)
     scores = task.evaluate(context, data=data, **options)
@@ -125,11 +126,11 @@ def _cell_of(checkpoint: Path) -> dict[str, Any]:
 
 
 def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
-    """The model asked for, with its weights, as a task sees it."""
+    """The requested model with its weights, as a task context."""
     from bench.core import registry
     from bench.tasks._features import extractor
 
-    registry.family_of(args.model)  # an unknown name is said before torch is imported
+    registry.family_of(args.model)  # report an unknown name before torch is imported
     import torch
 
     from bench.tasks._finetuner import FineTuner

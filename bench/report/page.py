@@ -104,7 +104,7 @@ def report_md(shown: Mapping[str, Any]) -> str:
     environment = _environment(autoescape=False)
     environment.filters["md"] = lambda value: markdown(str(value))
     captions: dict[str, str] = {}
-    stated: set[str] = set()  # a sentence that stands below one figure is not repeated below the next
+    stated: set[str] = set()  # a sentence of one caption is not repeated in the next
     for figure in (shown["lead"], *shown["figures"]):
         sentences = re.split(r"(?<=\.) (?=[A-Z0-9n])", figure.caption) if figure else []
         captions |= {figure.name: " ".join(s for s in sentences if s not in stated)} if figure else {}
@@ -199,7 +199,7 @@ def coverage(evidence: Evidence) -> str:
     if records.wanted is not None:
         planned = set(records.wanted.names)
         beyond = sum(record.directory not in planned for record in records.records)
-        found += f" {beyond} of them outside the grid asked for last." if beyond else ""
+        found += f" {beyond} of them outside the current grid." if beyond else ""
     lost = [f"{r.directory}: {r.reason or r.status}" for r in records.records if r.status != "complete"]
     lost += [f"{d.directory}: damaged record" for d in records.damaged]
     more = [f"and {len(lost) - MAX_FAILURES} more (tables/coverage.csv)"] if len(lost) > MAX_FAILURES else []

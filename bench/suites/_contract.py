@@ -1,4 +1,4 @@
-"""What a suite is asked and what it answers with, and the helpers that suites share."""
+"""The interface of a suite, and helpers that suites share."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def task(name: str, data: str, **options: Any) -> TaskSpec:
 
 
 def merge(cells: Iterable[Cell]) -> list[Cell]:
-    """The same cells asked for by several axes become one that carries all their labels."""
+    """Merge equal cells of several axes into one that carries all axis labels."""
     merged: dict[Cell, Cell] = {}
     for cell in cells:
         other = merged.setdefault(cell, cell)

@@ -1,4 +1,4 @@
-"""The grid of the scaling and data suites: what is trained at each scale, on what, and how it is judged.
+"""The grid of the scaling and data suites: models, data and evaluation at each scale.
 
 cpu: minutes on two cores, both axes on rendered glyphs; the suite `data` asks the data-size question of photographs
 (Fashion-MNIST) instead. gpu: the same questions with larger models and budgets, about an hour on one data-centre GPU.
@@ -28,7 +28,7 @@ class Grid:
         compute: model -> horizons in images seen, on all images of `compute_data`: the paper's Figure 5.
         size_models: model -> horizon; each trained on the nested subsets `sizes` of `size_data`: its Figure 4. Where
             the horizon is one of the model's budgets on the compute axis, that cell is the largest size for both.
-        tasks: how every horizon is judged.
+        tasks: evaluation of every horizon.
         recipe: what differs from the suites' recipe.
         trained: the last word on how a cell is trained.
     """

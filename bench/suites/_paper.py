@@ -10,7 +10,7 @@ head's bias starting at −log of the number of classes. The suites' own scale `
 
 The rules, for a cell with batch b and longest horizon H:
 
-- budget: the suite's horizons (or --horizons) stand for the paper's epochs; each is a training of its own;
+- budget: the suite's horizons (or --horizons) replace the paper's epochs; each is a separate training run;
 - learning rate: × √(b / 4096), the rule for Adam (Malladi et al. 2022, arXiv 2205.10287; the linear rule of Goyal et
   al. 2017 is for SGD). Betas are kept;
 - warm-up: the same fraction of the training as in the paper, 10,000 · 4096 / (epochs · images) of H;
@@ -34,7 +34,7 @@ from bench.data.public import SIZES
 BATCH, WARMUP_STEPS = 4096, 10_000
 CROP = 0.05  # least share of an image's area in a random crop: big_vision's and vision_transformer's inception_crop
 IMAGES = {name: SIZES[name.lower()][0] for name in ("ImageNet", "ImageNet-21k", "JFT-300M")}
-EVERY_VIT = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")  # what "ViT-*" of the last row stands for
+EVERY_VIT = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")  # "ViT-*" in the last row
 LIKE = {"ViT-b/32": "ViT-B/32", "R200x3": "R152x2"}  # in Figures 4 and 5, but not in the table: as the nearest that is
 SMALLEST = {"ViT": "ViT-B/16", "Hybrid": "R50+ViT-B/16", "ResNet": "R50x1"}  # of a family, for all its other models
 

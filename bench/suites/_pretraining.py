@@ -1,4 +1,4 @@
-"""What the transfer and VTAB suites judge: models pre-trained on several upstream sets, at each scale."""
+"""The models of the transfer and VTAB suites: pre-trained on several upstream sets, at each scale."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def pretrained_cells(study: Study, options: SuiteOptions) -> list[Cell]:
 
 
 def _chosen(study: Study, options: SuiteOptions) -> tuple[Upstream, ...]:
-    """The upstream sets asked for; one that the study does not know is trained on as the first is."""
+    """The requested upstream sets; an unknown set uses the settings of the first."""
     if not options.data:
         return study.upstream
     known = {upstream.data for upstream in study.upstream}

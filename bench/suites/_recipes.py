@@ -1,4 +1,4 @@
-"""The recipe that the suites share: the same for every model but for its learning rate.
+"""The recipe shared by the suites: equal for all models except for the learning rate.
 
 Rates were chosen per model at scale `cpu` on the upstream set's test images, never on a downstream set: of six rates
 spaced x2, the lowest within two points of the best (higher ones vary more between seeds). `python -m bench.run --suite
@@ -18,7 +18,7 @@ MODEL_RATES = {
     **dict.fromkeys(("ViT-pico/14", "ViT-nano/14", "ViT-pico/7"), 4e-3),
     "ViT-micro/14": 1e-3,
 }
-DEFAULT_RATE = 1e-3  # for a family that nobody has swept yet
+DEFAULT_RATE = 1e-3  # for a family without a sweep
 
 
 def recipe_for(model: str, **changes: Any) -> Recipe:

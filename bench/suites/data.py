@@ -1,4 +1,4 @@
-"""The data-size question alone: accuracy against number of distinct pre-training images, as in the paper's Figure 4."""
+"""Data size only: accuracy against number of distinct pre-training images, as in the paper's Figure 4."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ MODELS = {  # model -> input size, batch
     "gpu": {"ViT-S/16": (224, 256), "ViT-B/16": (224, 256), "ViT-Ti/4": (32, 512), "R50x1": (224, 128)},
     "paper": {"ViT-B/16": (224, 256), "ViT-L/16": (224, 128), "ViT-H/14": (224, 64), "R50x1": (224, 128)},
 }
-OTHERS = (224, 8)  # input size and batch of models that are asked for by name
+OTHERS = (224, 8)  # input size and batch of models given by --models
 
 
 def cells(options: SuiteOptions) -> list[Cell]:

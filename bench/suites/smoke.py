@@ -1,4 +1,4 @@
-"""Everything the main study does, small: to see that it works on a machine, in under a minute."""
+"""The whole pipeline of the main study at small size: checks an installation in under a minute."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """How well do pre-trained models transfer? Fine-tuning at their own and at a higher resolution, and frozen features.
 
 The layout of the paper's Tables 2 and 5: models by upstream set, tasks beside each other, core-days beneath. At a
-higher resolution the position tables are interpolated; `finetune@56px` stands beside `finetune`, on the same images,
-with a learning rate of its own, so that the two can be compared pair by pair. It is asked where the images hold more
+higher resolution the position tables are interpolated; `finetune@56px` is paired with `finetune` on the same images,
+with a learning rate of its own, so that the two can be compared pair by pair. It is used where the images hold more
 than the network saw in pre-training (`photo-tiles:56px`), and where they are only enlarged, as the paper does CIFAR's.
 """
 
@@ -84,7 +84,7 @@ def _tasks(
     probe: dict[str, Any],
     linear: dict[str, Any],
 ) -> tuple[TaskSpec, ...]:
-    """Fine-tuning and both probes on every downstream set; the higher resolution where it is asked."""
+    """Fine-tuning and both probes on every downstream set; the higher resolution where the study uses it."""
     found = []
     for name in names:
         found += [task("finetune", name, **tuning), task("fewshot", name, **probe), task("linear", name, **linear)]

@@ -1,4 +1,4 @@
-"""What a task gets and what it returns, and what every task needs: parts of a split, accuracies with their standard
+"""The interface of a task, and helpers for tasks: parts of a split, accuracies with their standard
 errors, options that are checked against the signature of `evaluate`."""
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ NO_DETAIL: Mapping[str, Any] = types.MappingProxyType({})
 
 
 class Unsuited(UserError):
-    """A task cannot judge this model, or by these images, however often it is tried.
+    """A task cannot evaluate this model, or not on these images; retrying does not help.
 
     Args:
         what, fix: as of every `UserError`.
-        missing: the scores without a value that a record takes instead, so that a trained model's others stand.
+        missing: the scores without a value that a record takes instead, so that a trained model keeps its other scores.
     """
 
     def __init__(self, what: str, fix: str = "", *, missing: Sequence[Score]) -> None:
@@ -45,7 +45,7 @@ class FineTuned:
         logits: uint8 images_NHWC (any size, 1 or 3 channels) -> float32 logits_NK, in test mode.
         losses_T: mean loss of every step's batch, before its update. diverged: whether one was not finite, or a weight
             in the end.
-        image_size: pixels per side that it takes.
+        image_size: pixels per side of its input.
         seconds, train_flops: what the training cost; FLOPs by convention.
     """
 
@@ -145,7 +145,7 @@ def judged(
     detail: Mapping[str, Any] = NO_DETAIL,
     **head: Any,
 ) -> Score:
-    """An accuracy from which test images were classified right; in `detail` also without copies of upstream images.
+    """The accuracy score of per-image correctness; in `detail` also without copies of upstream images.
 
     Args:
         right_M: bool, one per test image.

@@ -113,7 +113,7 @@ def read_features(path: Path) -> tuple[Features, Load, str]:
     with np.errstate(over="ignore"):  # what float32 cannot hold is said below
         features_ND = np.concatenate([parts["train_x"], parts["test_x"]]).astype(np.float32)
     if not np.isfinite(features_ND).all():
-        raise UserError(f"{path}: there are features that are not finite in float32.", "Extract them again.")
+        raise UserError(f"{path}: some features are not finite in float32.", "Extract them again.")
     num_classes = int(max(parts["train_y"].max(), parts["test_y"].max())) + 1
     starts = {"train": 0, "test": len(parts["train_x"])}
     name = path.stem

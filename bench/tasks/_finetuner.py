@@ -31,7 +31,7 @@ class FineTuner:
 
     Args:
         model: the trained module. name, options: what `registry.build_model` made it from.
-        image_size, channels: what it takes; another size may be asked for in each call.
+        image_size, channels: of the model's input; each call may request another size.
         seed: of the cell. should_stop: looked at between steps; True ends everything with `Interrupted`.
         batches: keeps how many images fit at a time in test mode; None for its own.
 
@@ -67,7 +67,7 @@ class FineTuner:
             image_size: None for the model's own. Images are resized from the size they are stored at, anti-aliased.
 
         Raises:
-            Interrupted: `should_stop` said so. UserError: the model cannot take this size.
+            Interrupted: `should_stop` returned True. UserError: the model cannot take this size.
         """
         started = time.perf_counter()
         size = image_size or self.image_size

@@ -68,7 +68,7 @@ def evaluate(
 
     Raises:
         UserError: options out of range, a size that the model cannot take, data that is not on this machine.
-        Interrupted: a signal asked for a stop.
+        Interrupted: stopped by a signal.
     """
     if repeats < 1:
         raise UserError(f"repeats={repeats}: at least one fit is needed.")
@@ -114,7 +114,7 @@ class Tuning:
     """How a model is fine-tuned; build it with `make_tuning`.
 
     Attributes:
-        steps, batch, rates: of every run; the rates are tried in this order. num_held_out: images they are judged on.
+        steps, batch, rates: of every run; the rates are tried in this order. num_held_out: images for the choice.
         image_size: pixels per side; None for the model's own. shift, flip, crop: augmentation.
         average: Polyak averaging of the weights, decay per step; 0 for none (the paper: 0.9999, Table 2's ImageNet).
     """
@@ -163,7 +163,7 @@ def make_tuning(
     held_out: float | int | None = None,
     **more: Any,
 ) -> Tuning:
-    """Table 4's settings for a training set of this size, where nothing else is said.
+    """Table 4's settings for a training set of this size, unless overridden.
 
     The batch is 512, or the whole training set where that is smaller. Rates are used as they are given, whatever the
     batch. `held_out` is a fraction, or a number of images.
@@ -190,7 +190,7 @@ def _check(made: Tuning, num_train: int) -> None:
     if made.steps < 1 or made.batch < 1:
         raise UserError(f"Fine-tuning needs at least one step of one image, not {made.steps} of {made.batch}.")
     if made.image_size is not None and made.image_size < 1:
-        raise UserError(f"image_size={made.image_size} is no number of pixels.", "Leave it out for the model's own.")
+        raise UserError(f"image_size={made.image_size} is not a number of pixels.", "Leave it out for the model's own.")
     if made.shift < 0:
         raise UserError(f"shift={made.shift}: images are shifted by 0 pixels or more.")
     if not 0 <= made.crop <= 1:
@@ -278,7 +278,7 @@ def score_tuned(
         Unsuited: the model cannot take these images, or not at this size.
     """
     if context.fine_tune is None:
-        raise UserError(f"The task {task} trains the network, and there are only features.", "Give --model.")
+        raise UserError(f"The task {task} trains the network, but only features are available.", "Give --model.")
     try:
         return _evaluate(context, train, test, settings, task=task, data=data, draws=draws, detail=detail)
     except UserError as error:

@@ -73,7 +73,7 @@ def num_images(
 def _check(folds: int, *, smallest: int, num_classes: int) -> None:
     """Raises UserError where nothing can be fitted, or no strength be chosen."""
     if num_classes < 2:
-        raise UserError("A linear probe tells classes apart, and there is one.")
+        raise UserError("A linear probe needs at least two classes, and there is one.")
     if not 2 <= folds <= smallest:
         raise UserError(
             f"{folds} folds cannot be made: the smallest class has {smallest} training images.",
@@ -95,7 +95,7 @@ def fit_predict(
     x_ND, x_MD = (train_ND - mean_D) / std_D, (test_MD - mean_D) / std_D
     splits = StratifiedKFold(folds, shuffle=True, random_state=0)
     with warnings.catch_warnings():
-        # A weak penalty on separable data never converges; its cross-validated accuracy then speaks for itself.
+        # A weak penalty on separable data never converges; its cross-validated accuracy is used as it is.
         warnings.simplefilter("ignore", ConvergenceWarning)
         means = [
             cross_val_score(LogisticRegression(C=c, max_iter=max_iter), x_ND, labels_N, cv=splits).mean()

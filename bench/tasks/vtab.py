@@ -71,7 +71,7 @@ def evaluate(
 
     Raises:
         UserError: options out of range, fewer than 1,000 training examples, data that is not on this machine.
-        Interrupted: a signal asked for a stop.
+        Interrupted: stopped by a signal.
     """
     if repeats < 1:
         raise UserError(f"repeats={repeats}: at least one fit is needed.")

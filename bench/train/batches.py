@@ -135,7 +135,7 @@ class Batches:
                 raise
             need = f"{np.prod(shape) / 2**30:.1f} GiB"
             raise UserError(
-                f"The images of {images.name} need {need} at once: {self.device} has no room.",
+                f"The images of {images.name} need {need}, more than the free memory of {self.device}.",
                 "Train on fewer of them (its name@number), or on smaller ones.",
             ) from error
 

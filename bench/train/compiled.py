@@ -1,4 +1,4 @@
-"""torch.compile of the network that trains: on a GPU always, on a CPU only when asked.
+"""Compiles the training network with torch.compile: on a GPU always, on a CPU only on request.
 
 "max-autotune" times matrix-product kernels and replays forward and backward as CUDA graphs, which is what small models
 need: their steps are shorter than it takes to launch them. Compiling for a CPU takes minutes and gained at most 5 % in

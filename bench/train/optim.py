@@ -1,4 +1,4 @@
-"""What is minimised, and how: the loss, the optimizer and the weight averaging of a recipe."""
+"""The loss, optimizer and weight averaging of a recipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The precision policy, in one place.
+"""The numerical precision policy.
 
 Weights, optimizer state, gradients where they add up, the loss and weight standardisation are float32 everywhere. In
 "bfloat16" the network computes with a copy of its weights that is made once per step, and not with a cast before every

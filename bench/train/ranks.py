@@ -1,7 +1,7 @@
-"""The processes that train one cell together, as the rest sees them; here the usual case, one process.
+"""The interface to the processes (ranks) that train one cell together, and its single-process implementation.
 
 `bench.train.distributed.DistributedRanks` is several. Every rank makes the same calls in the same order. Rank 0 decides
-and writes; what is trained does not depend on how many there are. No torch here.
+and writes; what is trained does not depend on how many there are. Does not import torch.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def check_cells(cells: Iterable[Cell], *, ranks: int) -> None:
     for cell in cells:
         batch = cell.recipe.batch
         if cell.job not in SHARED_JOBS:
-            raise UserError(f"{cell.model}: the {cell.job} job is done by one process.", "Leave --ranks out.")
+            raise UserError(f"{cell.model}: the {cell.job} job runs in a single process.", "Leave --ranks out.")
         if cell.horizons != (0,) and batch % ranks:
             fitting = ", ".join(str(n) for n in range(1, min(batch, 64) + 1) if batch % n == 0)
             raise UserError(

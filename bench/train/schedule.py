@@ -1,4 +1,4 @@
-"""Learning rate and the order of work: a trunk at constant rate, and a cool-down branch for each compute budget.
+"""Learning rate and training segments: a trunk at constant rate, and a cool-down branch for each compute budget.
 
 With branches the trunk is trained once and shared, so K budgets cost far less than K runs (Hägele et al. 2024, with the
 1 − √ shape that they recommend). "separate" trains every budget from the start. Warm-up comes first in either, then
@@ -86,5 +86,5 @@ def learning_rate(recipe: Recipe, *, step: int, warmup: int, segment: Segment) -
 
 
 def images_trained(recipe: Recipe, horizons: tuple[int, ...]) -> int:
-    """Presentations that a cell really costs; the shared trunk counts once."""
+    """Images seen in training a cell; the shared trunk counts once."""
     return sum(s.end - s.start for s in segments(recipe, horizons)) * recipe.batch

@@ -1,4 +1,4 @@
-"""One optimizer step: what trains, what fine-tunes and what the speed suite times."""
+"""One optimizer step, shared by pre-training, fine-tuning and the speed suite."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The training loop: runs the segments of a schedule step by step; can stop after any step and continue from there with
-the same results, bit for bit. Cells are trained by it, and copies of them fine-tuned."""
+the same results, bit for bit. Used for pre-training and fine-tuning."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ class Trainer:
         """Continue from the newest checkpoint that verifies; False if there is none.
 
         Raises:
-            UserError: it was begun on other images, or is of another cell.
+            UserError: it belongs to other images or to another cell.
         """
         found = self._newest()
         if found is None:
@@ -256,7 +256,7 @@ class Trainer:
         """The progress in a checkpoint's state.
 
         Raises:
-            UserError: it is of another cell, or was trained on other images: the result would be of neither.
+            UserError: it belongs to another cell or to other images.
         """
         assert self.saving is not None
         folder, content = self.saving.folder, self.saving.content

@@ -71,7 +71,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("finetune", "rates=x", "None or a list, each a number"),
         ("finetune", "rates=(0.1,'a')", "each a number"),
         ("finetune", "flip=maybe", "True or False"),
-        ("finetune", "image_size=0", "no number of pixels"),
+        ("finetune", "image_size=0", "not a number of pixels"),
         ("finetune", "shift=-1", "0 pixels or more"),
         ("finetune", "held_out=2.0", "cannot be held out of 60"),
         ("finetune", "steps=1", "only features"),

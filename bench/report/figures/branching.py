@@ -26,7 +26,7 @@ def draw(evidence: Evidence) -> Drawing:
         raise NothingToDraw("nothing was scored")
     contrasts, savings = branches.contrasts(evidence, measures[0]), branches.savings(evidence)
     if not contrasts or not savings:
-        raise NothingToDraw("no model was trained both by branches and on its own")
+        raise NothingToDraw("no model was trained both with branches and separately")
     same = [name for name, found in contrasts.items() if all(identical(c) for c in found)]
     shown = {name: found for name, found in contrasts.items() if name not in same} or contrasts
     families = sorted({s.family for s in savings}, key=family_rank)

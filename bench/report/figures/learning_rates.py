@@ -156,7 +156,7 @@ def _caption(sweeps: Sequence[Sweep]) -> str:
     if any(edge_of(s) for s in sweeps):
         parts.append("An arrow marks a best or chosen rate at the end of its sweep: a better one may lie beyond.")
     if any(t.diverged for s in sweeps for t in s.tried):
-        parts.append("A cross marks a rate at which a run diverged, which bars it from the choice.")
+        parts.append("A cross marks a rate at which a run diverged; it is not chosen.")
     sizes = {(s.data, s.num_images or 0) for s in sweeps}
     return " ".join([*parts, contents(estimates, trained_on=sizes)])
 
