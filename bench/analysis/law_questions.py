@@ -374,7 +374,7 @@ def needed_for(law: Law, accuracy: float) -> Finding:
     return finding(
         verdict=Verdict.YES, estimate=value, low=low, high=high, evidence=(target,),
         reach=max(1.0, value / law.range[1], law.range[0] / value),
-        high_reach=max(1.0, (law.grid[-1] if high is None else high) / law.range[1]),
+        high_reach=max(1.0, (law.known_to if high is None else high) / law.range[1]),
     )  # fmt: skip
 
 

@@ -110,7 +110,7 @@ def draw_backtest(result: Mapping[str, Any], path: Path) -> None:
             last = len(found["curves"]) - 1
             for age, curve in enumerate(found["curves"]):
                 errors = [100 * error for error in curve["error"]]
-                label = f"from {curve['end']:.3g}" if age in (0, last) else None
+                label = f"{'earliest' if age else 'latest'} origin, {curve['end']:.3g}" if age in (0, last) else None
                 axes.plot([1, *curve["factor"]], [0, *errors], color=str(0.25 + 0.6 * age / (last + 1)), label=label)
             band = [(factor, 100 * width) for factor, width in found["band"] if width is not None]
             if band:
@@ -124,7 +124,7 @@ def draw_backtest(result: Mapping[str, Any], path: Path) -> None:
             pairs = [pair for c in found["curves"] for pair in zip(c["factor"], c["error"], strict=True)]
             limit = 1.1 * max([0.1, *(abs(100 * e) for f, e in pairs if f < 10), *(width for _, width in band)])
             axes.set_ylim(-limit, limit)
-            axes.set(xlabel="times beyond the origin", ylabel="observed / predicted − 1 (%)",
+            axes.set(xlabel="Times beyond the origin", ylabel="Observed / predicted − 1 [%]",
                      title=printable(f"{name}: {join(answer['predicted_by'])}"))  # fmt: skip
             axes.legend(loc="upper left")
         try:

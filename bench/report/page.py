@@ -109,7 +109,16 @@ def report_md(shown: Mapping[str, Any]) -> str:
         sentences = re.split(r"(?<=\.) (?=[A-Z0-9n])", figure.caption) if figure else []
         captions |= {figure.name: " ".join(s for s in sentences if s not in stated)} if figure else {}
         stated |= set(sentences)
-    lines = environment.get_template("report.md.j2").render(shown, captions=captions).splitlines()
+    given: set[str] = set()  # a law's lack of fit is stated in full once
+    reasons = {}
+    for answer in (a for found in shown["questions"].values() for a in found):
+        sentences = re.findall(r"Lack of fit of .*?\)\.|Lack of fit of .*?measured\.", answer.text)
+        reasons[answer.key] = answer.text
+        for sentence in given.intersection(sentences):
+            reasons[answer.key] = reasons[answer.key].replace(sentence, f"{sentence.partition(':')[0]} (above).")
+        given |= set(sentences)
+    template = environment.get_template("report.md.j2")
+    lines = template.render(shown, captions=captions, reasons=reasons).splitlines()
     rendered = "\n".join(line.rstrip() for line in lines)
     rows = re.sub(r"\|\n\n(?=\|)", "|\n", rendered)  # a row a line; a blank line between tables stays
     return re.sub(r"\n{3,}", "\n\n", rows).strip() + "\n"
@@ -222,8 +231,11 @@ def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:
     records = evidence.records.records
     found = [(label, "; ".join(values)) for key, label in ENVIRONMENT
              if (values := _distinct(records, key)) and values != ["0"]]  # fmt: skip
-    data = sorted({(record.data.num_images or 0, _data(record.data)) for record in records})
-    found += [("Pre-training data", "; ".join(text for _, text in data))] if data else []
+    sets: dict[str, dict[str, None]] = {}
+    for data in sorted({r.data for r in records}, key=lambda d: (d.num_images or 0, _data(d), _images(d))):
+        sets.setdefault(_data(data), {})[_images(data)] = None
+    data_texts = [", ".join(filter(None, (name, *sizes))) for name, sizes in sets.items()]
+    found += [("Pre-training data", "; ".join(data_texts))] if sets else []
     starts, ends = (_distinct(records, key) for key in ("environment.time_start", "environment.time_end"))
     return (*found, *([("Made between", f"{starts[0]} and {ends[-1]}")] if starts and ends else []))
 
@@ -236,10 +248,12 @@ def _distinct(records: Sequence[Record], path: str) -> list[str]:
 
 def _data(data: DataFacts) -> str:
     revision = f" revision {data.revision}" if data.revision is not None else ""
-    parts = [f"{data.num_images:,} images" if data.num_images else "", f"{data.num_classes} classes",
-             data.kind if data.kind != UNKNOWN else "",
-             f"sha256:{data.content_hash[:12]}" if data.content_hash else ""]  # fmt: skip
-    return f"{data.name}{revision}, {', '.join(part for part in parts if part)}"
+    return f"{data.name}{revision}, {data.num_classes} classes" + (f", {data.kind}" if data.kind != UNKNOWN else "")
+
+
+def _images(data: DataFacts) -> str:
+    images = f"{data.num_images:,} images" if data.num_images else ""
+    return f"{images} sha256:{data.content_hash[:12]}".strip() if data.content_hash else images
 
 
 def _unbroken(number: str) -> Markup:

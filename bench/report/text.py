@@ -427,6 +427,8 @@ def _needed(f: Finding) -> list[str]:
     if f.high_reach > 1.005:
         upper = f"at least {significant(f.high_reach, 2)}" if f.high is None else significant(f.high_reach, 2)
         texts.append(f"The upper end is {upper} times the largest measured value.")
+    elif f.estimate is not None and f.high is None:
+        texts.append("The upper end lies beyond the data, where no record supports one.")
     if f.verdict is Verdict.CANNOT_TELL and target is not None and target.between[1] is not None:
         low, high = target.between
         where = f"by {_x(f, high)}" if low is None else f"between {_range(f, low, high, 'and')}"
@@ -459,7 +461,9 @@ def _differences(f: Finding) -> list[str]:
     elif models:
         up, down = (sum(d.verdict is wanted for d in models) for wanted in (Verdict.YES, Verdict.NO))
         what = "models" if len({d.model for d in models}) == len(models) else "budgets"
-        texts.append(f"Individually: {up} of {len(models)} {what} higher, {down} lower, the others undecided.")
+        lower = f", {down} lower" if up < len(models) else ""
+        others = ", the others undecided" if up + down < len(models) else ""
+        texts.append(f"Individually: {up} of {len(models)} {what} higher{lower}{others}.")
     steps = [d for d in found if d.contrast is Contrast.PREVIOUS_BUDGET]
     if steps:
         up, down = (sum(d.verdict is wanted for d in steps) for wanted in (Verdict.YES, Verdict.NO))
