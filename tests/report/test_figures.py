@@ -313,7 +313,7 @@ def test_groups_are_plain_means_over_their_tasks() -> None:
 
 
 def test_upstream_sets_stand_beside_each_other_small_first() -> None:
-    with pytest.raises(NothingToDraw, match="two or more"):
+    with pytest.raises(NothingToDraw):
         pretraining_data.draw(study(sizes=(30_000,), seeds=(0,)))
     found = []
     for record in World(seed=1).records():

@@ -131,7 +131,7 @@ def test_the_branching_figure_draws_what_differs_and_what_was_spent(branched: Ev
 def test_branches_alone_have_no_table_and_no_figure() -> None:
     alone = read(World().records()[:4])
     assert not [t for t in tables.build(alone) if t.name == "branching"]
-    with pytest.raises(NothingToDraw, match="on its own"):
+    with pytest.raises(NothingToDraw):
         branching.draw(alone)
 
 
