@@ -152,9 +152,14 @@ def judge(folder: Path, cells: int) -> Counter:
             order += [token] if not order or order[-1] != token else []
         elif what == "record":
             records.setdefault(cell, set()).add(token)
+    lease.EXPIRES_AFTER = EXPIRES
     for k in range(cells):
         directory = CellDirectory(folder / "cells" / f"cell-{k:04d}")
-        directory.tidy()  # as the next run does
+        patience = time.monotonic() + 10 * EXPIRES
+        directory.tidy()  # as the next run does, which waits until a dead holder's lease has expired
+        while directory.lease.exists() and time.monotonic() < patience:
+            time.sleep(HEARTBEAT)
+            directory.tidy()
         token = directory.read_record().reason
         found["RECORDS REPLACED"] += bool(records.get(directory.path.name, {token}) - {token})
         weights = directory.weights / WEIGHTS

@@ -100,10 +100,7 @@ def test_a_signal_saves_at_the_next_step_and_says_so(tmp_path, uninterrupted, nu
     assert json.loads((stopped / "status.json").read_text())["outcome"] == "interrupted"
     assert attempt(store, [CELL], suite="test") == 0
     assert outcome(store) == uninterrupted
-    assert [a["outcome"] for a in read_record(Study(store).cell(CELL).record)["attempts"]] == [
-        "interrupted",
-        "complete",
-    ]
+    assert [a.outcome for a in read_record(Study(store).cell(CELL).record).attempts] == ["interrupted", "complete"]
 
 
 def test_a_signal_to_the_command_saves_every_cell_and_says_how_to_go_on(tmp_path):

@@ -60,7 +60,7 @@ def signal_rank(number: int, what: signal.Signals) -> None:
 
 
 def outcomes(directory: CellDirectory) -> list[str]:
-    return [attempt["outcome"] for attempt in directory.attempt_log()]
+    return [attempt.outcome for attempt in directory.attempt_log()]
 
 
 def half_written(store: Path) -> list[Path]:
