@@ -174,7 +174,7 @@ def test_simulated_coverage_beyond_the_data(name: str) -> None:
     """Where the truth is one of the forms: the total interval two and three times beyond the largest budget."""
     truth, rng, held = coverage.TRUTHS[name], np.random.default_rng(11), []
     for family in coverage.FAMILIES[1:]:
-        for _ in range(20):
+        for _ in range(8):
             data = coverage.study(truth.law, family, rng)
             made = forecast(data)
             for factor in (2.0, 3.0):
