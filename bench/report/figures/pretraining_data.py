@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from matplotlib.patches import Patch
 
 from bench.analysis.evidence import UPSTREAM, Evidence, Point, family_rank
@@ -29,7 +31,7 @@ def draw(evidence: Evidence) -> Drawing:
         raise NothingToDraw("no downstream score of the models that were pre-trained on several data sets")
     lines = _lines(points, sets)
     resnets = [line for line in lines if _style.look(line.family, ()) == _style.FAMILIES["ResNet"]]
-    look = {"color": _style.FAMILIES["ResNet"][0], "alpha": BAND, "linewidth": 0}
+    look: dict[str, Any] = {"color": _style.FAMILIES["ResNet"][0], "alpha": BAND, "linewidth": 0}
     drawing = _panels.draw(
         evidence, lines, x_label="", x_name="place", measures=measures, dodge=True,
         ticks=[f"{data}\n{_style.tick_text(images[data])} images" for data in sets],
