@@ -308,7 +308,8 @@ def _failures(plan: Plan, account: Account, complaints: list[str], *, began: str
             failures.pop(name, None)
         elif name not in failures:
             last = attempt_status(attempts[-1]) if (attempts := directory.attempts()) else {}
-            if last.get("outcome") == "failed" and str(last.get("started")) >= began:  # in another run, just now
+            just_failed = last.get("outcome") == "failed" and str(last.get("started")) >= began
+            if just_failed and not complaints:  # in another run; of our own worker that broke, its complaint says more
                 failures[name] = str(last.get("reason"))
             else:
                 unexplained.append(name)

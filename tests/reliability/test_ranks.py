@@ -80,12 +80,10 @@ def test_whatever_stops_a_rank_stops_all_and_one_rank_finishes_what_two_began(tm
     assert 50 <= saved["work"] < 800 and saved["ranks"] == 2
     assert not half_written(store) and not directory.lease.exists()
 
-    try:  # the first rank may still write down why the cell failed, or be ended before it can
-        message = "; ".join(str(failure) for failure in train(
-            store, ranks=2, at=saved["work"] + 1, act=lambda: signal_rank(1, signal.SIGKILL)))  # fmt: skip
-    except UserError as error:
-        message = str(error)
-    assert message, "a rank was killed, and the run ended as if nothing had happened"
+    with pytest.raises(UserError) as failure:
+        train(store, ranks=2, at=saved["work"] + 1, act=lambda: signal_rank(1, signal.SIGKILL))
+    assert failure.value.what == "Rank 1 of 2 was killed by SIGKILL; is memory short? All ranks have ended."
+    assert "same command" in failure.value.fix and "any number of ranks" in failure.value.fix
     assert outcomes(directory) == ["interrupted", "failed"]
     assert not half_written(store)
 
