@@ -69,5 +69,5 @@ def test_images_that_do_not_fit_are_one_message(monkeypatch, error):
         raise error
 
     monkeypatch.setattr(np, "require", full)
-    with pytest.raises(UserError, match=r"noise need 0\.0 GiB at once: cpu has no room.*\n.*fewer"):
+    with pytest.raises(UserError, match=r"noise need 0\.0 GiB, more than the free memory of cpu\.\n.*fewer"):
         Batches(images(10), recipe=Recipe(batch=2), seed=0, device="cpu")

@@ -176,5 +176,5 @@ def test_a_batch_that_ranks_cannot_share_is_refused():
     check_cells([cell], ranks=4)
     with pytest.raises(UserError, match=r"64 images cannot be shared equally by 3 ranks.*\n.*1, 2, 4, 8, 16, 32, 64"):
         check_cells([cell], ranks=3)
-    with pytest.raises(UserError, match="speed job is done by one process"):
+    with pytest.raises(UserError, match="the speed job runs in a single process"):
         check_cells([Cell(model="ViT-pico/14", data="digits", job="speed")], ranks=2)
