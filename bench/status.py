@@ -21,7 +21,7 @@ examples:
   python -m bench.status --suite scaling --json
 """
 NEVER = {"state": "never started", "fraction": 0.0, "note": None, "attempts": 0, "last": None}
-"""A cell of the grid asked for last (plan.json) that has no folder yet."""
+"""A cell of the current grid (plan.json) that has no folder yet."""
 
 
 def describe(directory: CellDirectory) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def claims(evidence: Evidence, findings: Sequence[Finding]) -> tuple[tuple[Claim
 
 @lru_cache(maxsize=1)
 def table_6() -> tuple[tuple[Finding, ...], dict[ClaimKind, Judgement]]:
-    """What the paper's own numbers answer, and how the claims stand to that."""
+    """Findings from the paper's own numbers, and the claims judged by them."""
     found = tuple(f for f in law_questions.ask(published.evidence()) if any(_judged(kind, f) for kind in ClaimKind))
     return found, judge(found)
 

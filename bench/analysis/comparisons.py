@@ -52,7 +52,7 @@ def verdict(e: Estimate, accuracy: float, *, models: int = 1) -> Verdict:
 
 
 def undecided(e: Estimate, accuracy: float, *, models: int = 1) -> tuple[Reason, ...]:
-    """Why `verdict` cannot tell; () where it can."""
+    """Why `verdict` is undecided; () where it is decided."""
     if verdict(e, accuracy, models=models) != Verdict.CANNOT_TELL:
         return ()
     return (Reason.WITHIN_INTERVAL if abs(e.value) <= e.half else Reason.UNREPLICATED,)
@@ -282,7 +282,7 @@ def more_images_help(evidence: Evidence) -> Iterator[Finding]:
 def beats_baselines(evidence: Evidence, series: Sequence[Series]) -> Iterator[Finding]:
     """Against untrained networks and raw pixels: per average and family, and on each task behind the average."""
     families = families_of(series)
-    # against pixels one model stands for its family: chosen by compute, not by score, which would pick the luckiest
+    # against pixels one model represents its family: chosen by compute; by score would be the winner's curse
     largest = [max((s for s in series if s.family == name), key=lambda s: s.last.train_flops) for name in families]
     for measure in averages(evidence):
         for question, contrast, members in (

@@ -1,7 +1,7 @@
 """Which scores count where cells of one variant were evaluated in different ways: under another revision of a task or
 of its data, with other options, or on other test images under one name.
 
-Such scores are neither repeats nor alternatives. The cell that the grid asked for last names decides; then newer
+Such scores are neither repeats nor alternatives. The cell in the current grid decides; then newer
 revisions, then the more recent record. Scores of another way, and second scores of one seed, are superseded.
 """
 
@@ -52,7 +52,7 @@ def current(records: Records, horizons: pd.DataFrame, scores: pd.DataFrame) -> C
             name = record.directory
             for pair, seen, places in rows.get(name, ()):
                 counts = way.setdefault(pair, own := _way(record, pair)) == own
-                if counts and (images := tests.get((name, pair))) is not None:  # an older record does not say
+                if counts and (images := tests.get((name, pair))) is not None:  # not in older records
                     counts = test_set.setdefault(pair, images) == images
                 if counts and (record.cell.seed, pair, seen) not in scored:
                     scored.add((record.cell.seed, pair, seen))
@@ -89,7 +89,7 @@ def _evaluated_differently(
 
 
 def _test_sets(scores: pd.DataFrame) -> dict[tuple[str, Pair], str]:
-    """Content hash of the test images behind a record's scores, where it says which of them were right."""
+    """Content hash of the test images behind a record's scores, where it holds which of them were right."""
     known = scores.loc[scores["correct"].notna(), ["directory", "task", "data", "correct"]]
     return {(name, (task, data)): correct.content_hash for name, task, data, correct in known.itertuples(index=False)}
 

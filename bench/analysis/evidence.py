@@ -1,4 +1,4 @@
-"""What the records say, arranged for questions: points (model × data × horizon), series, samples, estimates."""
+"""The records arranged for questions: points (model × data × horizon), series, samples, estimates."""
 
 from __future__ import annotations
 

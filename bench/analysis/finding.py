@@ -22,13 +22,13 @@ class Verdict(StrEnum):
 
 
 class Question(StrEnum):
-    """What is asked, and what the subject, the estimate and the leader of its findings are."""
+    """The question, and what the subject, the estimate and the leader of its findings are."""
 
     # Of measured points, level 0.95.
     BEST_AT_EQUAL_COMPUTE = "best family at equal compute"
     """Which of two families is ahead, with its best model within each budget of the common range? subject: the two.
-    estimate: first - second, mean along the range; None where it changes along the range (`Reason.CHANGES`): then the
-    trend alone answers. trend: first - second at every budget. leader: who is ahead."""
+    estimate: first - second, mean along the range; None where it changes along the range (`Reason.CHANGES`), which
+    leaves the trend. trend: first - second at every budget. leader: who is ahead."""
     ORDER_OVER_COMPUTE = "order of families over compute"
     """Does the first (ViT) overtake the second (ResNet) as compute grows, by the points alone? NO: the second overtakes
     the first. low, high: the last x at which one is ahead, the first at which the other is; no estimate. leader: who is
@@ -65,13 +65,13 @@ class Question(StrEnum):
     budgets: doubling compute lowers its error by the share 1 - 2^-c. evidence: `TopOfRange`."""
     COMPUTE_FOR_TARGET = "compute for a target"
     """How much compute does the family need for an accuracy? low, high: None where that end lies outside the range in
-    which the law is asked. evidence: `Target`."""
+    which the law is evaluated. evidence: `Target`."""
     IMAGES_FOR_TARGET = "images for a target"
     """The same for distinct images."""
     NEXT_RUN = "next run"
     """Which run shrinks the interval of COMPUTE_TO_MATCH (same subject) most per FLOP? leader: the family to run.
     estimate: its compute. evidence: `Candidate`: this run, then the one that shrinks it most at any price."""
-    # Of suites that are made to ask them, level 0.95.
+    # Of the suites with their own question, level 0.95.
     FASTER_THAN_PEERS = "faster than peers"
     """Is training here faster than in the fastest other library (leader)? subject: model, pixels. estimate: times that
     library's speed. evidence: `races.Contender`, every way to train of this race."""
@@ -91,16 +91,16 @@ class Question(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a finding cannot tell or, where it can, what it must be read with. The first of several decides."""
+    """Why a finding is undecided or, where it is decided, what qualifies it. The first of several decides."""
 
-    # Why it cannot tell.
+    # Why it is undecided.
     WITHIN_INTERVAL = "within interval"  # the interval holds both answers
     UNREPLICATED = "unreplicated"
-    """The interval excludes zero but holds no training noise: between single runs, `Finding.margin` may be luck."""
+    """The interval excludes zero but holds no training noise: between single runs, `Finding.margin` may be chance."""
     NO_COMMON_RANGE = "no common range"  # ranges of x overlap by less than a factor of 1.25, or not at all
     NO_COMMON_ACCURACY = "no common accuracy"  # no accuracy was reached by both
     TOO_FEW_SCORES = "too few scores"  # ranges overlap, but fewer than two budgets there have scores of both
-    TOO_FEW_POINTS = "too few points"  # n.points, of `NEEDED`, lie where the trend is asked
+    TOO_FEW_POINTS = "too few points"  # n.points, of `NEEDED`, lie in the range of the trend
     ORDER_CHANGES = "order changes"  # each family is ahead, beyond the interval, somewhere in the range
     NO_CHANGE_OF_ORDER = "no change of order"  # none is beyond the intervals of the trend
     AHEAD_THROUGHOUT = "ahead throughout"
@@ -116,13 +116,13 @@ class Reason(StrEnum):
     """Only the share `agreement` of refits reach the target within ten times the data; 0.9 would be enough."""
     BELOW_RANGE = "below range"  # the target is reached below a tenth of the smallest run
     TOO_FEW_RATES = "too few rates"  # fewer than two learning rates trained to the end
-    # Why, or what a verdict is to be read with.
+    # Why it is undecided, or what qualifies the verdict.
     LACK_OF_FIT = "lack of fit"  # a law misses group means: evidence has `LawDeviation` per law
     UNEQUAL_COMPUTE = "unequal compute"  # compared at equal images: evidence has the `Budget` of each family
     CHANGES = "changes along the range"
     """Beyond its interval the difference, or the factor, depends on compute: one number for all is an average at most.
-    Of laws: `SharedLaw.widens` tells how. Of points: the trend."""
-    SELECTION_BIAS = "selection bias"  # each stands with its best model, uncorrected: no training was repeated
+    Of laws: `SharedLaw.widens` has the direction. Of points: the trend."""
+    SELECTION_BIAS = "selection bias"  # the best model of each family, uncorrected: no training was repeated
     PEAK_INSIDE = "peak inside"  # fewer images did better than most: evidence has `Peak` per model
     IDENTICAL = "identical"  # the same scores to the last digit
     UNPAIRED = "unpaired"
@@ -186,7 +186,7 @@ class Counts:
 @dataclass(frozen=True, kw_only=True)
 class TrendPoint:
     """`estimate` at x with its interval (None: unknown). verdict: YES above zero beyond it, NO below. first, second:
-    the models that stand for the families there."""
+    the models that represent the families there."""
 
     x: float
     estimate: float
@@ -303,8 +303,9 @@ class TopOfRange(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Target(Item):
-    """An accuracy that is asked for: the least of the families' best, or the best of the only family, unless given.
-    asked: the range in which laws are read. between: the measured points between which it is reached (the first None:
+    """A target accuracy: the least of the families' best, or the best of the only family, unless given.
+
+    asked: range in which laws are evaluated. between: the measured points between which it is reached (the first None:
     by the smallest; both: by none). lost: the largest point that does not reach it although a smaller one does."""
 
     accuracy: float
@@ -338,7 +339,7 @@ class Finding:
         reach, high_reach: how many times beyond the data the estimate, or the upper end, lies; 1 inside.
         leader: the member of `subject` that the answer favours.
         agreement: share of resampled laws that agree; see `Reason`.
-        margin: what may be luck between single runs, where `Reason.UNREPLICATED` decides.
+        margin: difference that chance alone may cause between single runs, where `Reason.UNREPLICATED` decides.
         excluded: sources of chance that exist and are not in the interval, as `bench.stats.intervals` names them.
         main: on the headline tasks, and not what a law answers better; others are shown below.
     """
@@ -386,7 +387,7 @@ class Stated(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """A claim is borne out, contradicted, or cannot be told, by a finding: its place in `Findings.findings`, or in
+    """A claim is confirmed, contradicted, or left undecided by a finding: its place in `Findings.findings`, or in
     `Findings.paper` (None: no points for the question)."""
 
     verdict: Verdict
@@ -408,7 +409,7 @@ class Claim:
 
 
 class Level(StrEnum):
-    """A warning weakens a conclusion; a note is to be known."""
+    """A warning weakens a conclusion; a note does not."""
 
     WARNING = "warning"
     NOTE = "note"
@@ -434,13 +435,12 @@ class CheckKind(StrEnum):
     are not comparable, scores may differ slightly."""
     DIRTY_TREE = "dirty tree"  # some records were made with uncommitted changes: the commit does not reproduce them
     MISSING_BASELINE = "missing baseline"
-    """names: "raw pixels" and models whose untrained network was not measured: probe and training cannot be told apart.
-    """
+    """names: "raw pixels" and models whose untrained network was not measured: training and probe are not separated."""
     RECIPES_BETWEEN = "recipes between families"
     """names (field,); groups: values by family. Part of a difference between families may be the recipe's."""
     RECIPES_WITHIN = "recipes within families"  # names (field,); groups: the values, alike in every family
     SUPERSEDED = "superseded"
-    """names (cell,); groups: data sets by task whose scores are set aside, since the grid asked for last, a newer
+    """names (cell,); groups: data sets by task whose scores are set aside, since the current grid, a newer
     revision or a later run has them."""
     REJECTED_RATES = "rejected rates"  # count: runs at rates that a sweep did not choose, left out but for the sweep
     CHOSEN_ON_TEST = "chosen on test images"  # names: sets on which rates were chosen and scores are reported
@@ -463,7 +463,7 @@ class CheckKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One threat to validity. `CheckKind` says which fields are used, and what they hold."""
+    """One threat to validity. `CheckKind` lists which fields are used, and what they hold."""
 
     kind: CheckKind
     level: Level = Level.WARNING
@@ -521,8 +521,8 @@ class Findings:
     """Everything that a report states.
 
     Attributes:
-        findings: what the suite was made to ask first, then families at equal compute, laws, and what more compute,
-            images and training bring.
+        findings: the suite's own question first, then families at equal compute, laws, and the effects of compute,
+            images and training.
         checks: what weakens them.
         claims: () where no law could be fitted. paper: what the paper's own Table 6 answers, where claims refer to it.
         scope: None where no model was trained to the end.

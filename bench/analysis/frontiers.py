@@ -1,9 +1,8 @@
 """Which family is ahead at equal compute, and whether the order changes. Nothing is extrapolated.
 
-A family stands at a budget with the best model that it trained within it: one read below and above the budget is
-interpolated, one whose longest run costs less counts with that run. The best of several noisy models looks better than
-it is, the more so the more there are; where training was repeated, so that its noise is known, every best score is
-corrected for this selection bias.
+A family is represented at a budget by the best model trained within it: a model evaluated below and above the budget is
+interpolated; one whose longest run costs less counts with that run. The maximum of several noisy scores is biased
+upwards (winner's curse); where repeated training gives the noise, every best score is corrected for it.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ FAR_OFF = 6.0  # standard errors: a model this much worse than the best cannot h
 KINDS = {"vit": ("vit",), "resnet": ("bit", "resnet"), "hybrid": ("hybrid", "r+vit")}
 Rival = tuple[str, Samples]
 Side = Callable[[float], list[Rival]]
-"""Everything that a family has at a place of the axis."""
+"""The models of a family at a place of the axis."""
 
 
 def family_of_kind(names: Collection[str], kind: str) -> str | None:
@@ -167,7 +166,7 @@ def _gaps(
 
 
 def _best(evidence: Evidence, found: Sequence[Rival], measure: str) -> Rival | None:
-    """The best of some models, its scores lowered by what being selected has added on average."""
+    """The best of some models, its scores corrected for selection bias."""
     if not found:
         return None
     errors = np.array([1 - samples.mean for _, samples in found])
@@ -236,11 +235,11 @@ def _best_finding(gaps: Gaps) -> Finding:
     why = (Reason.ORDER_CHANGES,) if disagree else undecided(mean, gaps.accuracy)
     known = [Reason.CHANGES] if changes else []
     known += [] if gaps.corrected else [Reason.SELECTION_BIAS]
-    told = decided != Verdict.CANNOT_TELL and not disagree
+    is_decided = decided != Verdict.CANNOT_TELL and not disagree
     return Finding(
         question=Question.BEST_AT_EQUAL_COMPUTE, subject=(gaps.first, gaps.second), axis=Axis.COMPUTE,
-        verdict=Verdict.YES if told else Verdict.CANNOT_TELL, reasons=(*why, *known), trend=gaps.trend,
-        leader=(gaps.first if mean.value > 0 else gaps.second) if told else "",
+        verdict=Verdict.YES if is_decided else Verdict.CANNOT_TELL, reasons=(*why, *known), trend=gaps.trend,
+        leader=(gaps.first if mean.value > 0 else gaps.second) if is_decided else "",
         quantity=Quantity.ACCURACY_DIFFERENCE, unit=Unit.SHARE, level=mean.level,
         estimate=None if changes else mean.value, low=None if changes else mean.low,
         high=None if changes else mean.high, n=counts(mean, steps=len(gaps.gaps)), excluded=mean.excluded,
@@ -252,7 +251,7 @@ def order_changes(evidence: Evidence, series: Sequence[Series], *, by_law: Colle
     """Whether ViT overtakes ResNet within the range of compute, and of distinct images.
 
     Args:
-        by_law: questions that a law answers; the same from points alone stands below.
+        by_law: questions that a law answers; the same from points alone is then not a main finding.
     """
     series = _of_one_data_set(series)
     names = families_of(series)
@@ -274,11 +273,11 @@ def _order_finding(question: Question, axis: Axis, gaps: Gaps, *, main: bool) ->
     last = (gaps.decided or gaps.gaps)[-1].verdict
     throughout = {gap.verdict for gap in gaps.gaps} == {last} != {Verdict.CANNOT_TELL}
     leader = {Verdict.YES: gaps.first, Verdict.NO: gaps.second}.get(last, "") if crossing or throughout else ""
-    told, why = last, []
+    decided, why = last, []
     if crossing is None:
-        told, why = Verdict.CANNOT_TELL, [Reason.AHEAD_THROUGHOUT if throughout else Reason.NO_CHANGE_OF_ORDER]
+        decided, why = Verdict.CANNOT_TELL, [Reason.AHEAD_THROUGHOUT if throughout else Reason.NO_CHANGE_OF_ORDER]
     return Finding(
-        question=question, subject=(gaps.first, gaps.second), verdict=told, reasons=tuple(why), leader=leader,
+        question=question, subject=(gaps.first, gaps.second), verdict=decided, reasons=tuple(why), leader=leader,
         main=main, axis=axis, trend=gaps.trend, quantity=Quantity.COMPUTE if axis == Axis.COMPUTE else Quantity.IMAGES,
         unit=Unit.FLOP if axis == Axis.COMPUTE else Unit.IMAGES, low=crossing[0] if crossing else None,
         high=crossing[1] if crossing else None, level=mean.level, n=counts(mean, steps=len(gaps.gaps)),

@@ -350,7 +350,7 @@ def needed_for(law: Law, accuracy: float) -> Finding:
     compute = law.axis == Axis.COMPUTE
     error = np.array([1 - accuracy])
     main, every = law.inverse_of_fit(error)[0], law.inverse(error)[:, 0]
-    every = every[~np.isnan(every)]  # a refit that is no number says nothing
+    every = every[~np.isnan(every)]  # failed refits
     reached = float((every < np.inf).mean()) if len(every) else 0.0
     target = _target(law, accuracy)
     finding = partial(_finding(Question.COMPUTE_FOR_TARGET if compute else Question.IMAGES_FOR_TARGET, law),
@@ -366,8 +366,8 @@ def needed_for(law: Law, accuracy: float) -> Finding:
     if value > law.range[1] * SAME and not law.forecast.has_record:
         return cannot(reasons=(Reason.EXTRAPOLATION_REFUSED,), evidence=(target,))
     ends = np.quantile(every, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2], method="nearest")
-    low, high = (float(np.exp(end)) if np.isfinite(end) else None for end in ends)  # None: the law is not asked there
-    if high is None or high > law.range[1]:  # beyond the data the record says how far off the law may be
+    low, high = (float(np.exp(end)) if np.isfinite(end) else None for end in ends)  # None: outside the law's range
+    if high is None or high > law.range[1]:  # beyond the data the interval comes from the law's record
         first, last = law.reached(float(error[0]))
         low = None if low is None else min(low, first or low)
         high = None if high is None or last is None else max(high, last)
@@ -393,8 +393,8 @@ def _deviation_at(law: Law, x: float) -> list[Item]:
 
 def _target(law: Law, accuracy: float) -> Target:
     """The accuracy, and where group means reach it."""
-    means, asked = law.group_means, (float(law.grid[0]), float(law.grid[-1]))
-    target = Target(accuracy=accuracy, asked=asked)
+    means, ends = law.group_means, (float(law.grid[0]), float(law.grid[-1]))
+    target = Target(accuracy=accuracy, asked=ends)
     good = np.flatnonzero(means.error <= 1 - accuracy)
     if not len(good):
         return target

@@ -1,8 +1,8 @@
-"""Learning rates: of a sweep, the one each model is to be trained with, by accuracy on the upstream test images alone.
+"""Choice of each model's learning rate from a sweep, by accuracy on the upstream test images alone.
 
 The rule: the lowest rate within two points of the best, since higher ones vary more between seeds. A rate at which any
-run diverged is not chosen. No downstream score is looked at: choosing on what is reported flatters the choice. Upstream
-accuracy is flattered therefore, and where the upstream set is judged downstream too, its scores: a validity check.
+run diverged is not chosen. Downstream scores, which are reported, are not used: the choice would bias them. Upstream
+accuracy is biased by it, and so are downstream scores on the upstream set, which is a validity check.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Item):
-    """One model trained alike but for its rate, read after `images_seen` images: the longest budget of every rate.
+    """One model trained at several rates, evaluated after `images_seen` images: the longest budget of every rate.
 
     `tried` is ascending and holds at least two rates.
     """
@@ -97,24 +97,23 @@ def sweeps(evidence: Evidence) -> tuple[Sweep, ...]:
 
 
 def without_rejected(evidence: Evidence) -> Evidence:
-    """Evidence from the runs that stand for their models; `swept` of it is the whole, where a sweep was made."""
+    """Evidence without the runs at rejected rates; `swept` of it is the whole, where a sweep was made."""
     others = rejected(evidence)
     return evidence.without(others) if others else evidence
 
 
 def rejected(evidence: Evidence) -> frozenset[str]:
-    """Directories of the runs that do not stand for their model, since a sweep tried them at another rate."""
+    """Directories of the runs of a sweep at other rates than the one used elsewhere (`_used`)."""
     found = sweeps(evidence)
-    return frozenset(name for s in found for t in s.tried if t is not _standing(evidence, s) for name in t.cells)
+    return frozenset(name for s in found for t in s.tried if t is not _used(evidence, s) for name in t.cells)
 
 
-def _standing(evidence: Evidence, sweep: Sweep) -> Tried:
-    """The rate that stands for the model in everything but the sweep itself: where the grid asked for last holds runs
-    at one of the rates, that one; else the chosen one."""
+def _used(evidence: Evidence, sweep: Sweep) -> Tried:
+    """The rate whose runs represent the model outside the sweep: the only one in the current grid, else the chosen."""
     wanted = evidence.records.wanted
     names = frozenset(wanted.names) if wanted else frozenset()
-    asked = [t for t in sweep.tried if t.accuracy is not None and not names.isdisjoint(t.cells)]
-    return asked[0] if len(asked) == 1 else sweep.chosen
+    current = [t for t in sweep.tried if t.accuracy is not None and not names.isdisjoint(t.cells)]
+    return current[0] if len(current) == 1 else sweep.chosen
 
 
 def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:

@@ -17,21 +17,21 @@ PAPER_BEGINS = 50e18  # FLOP at which the paper's Figure 5 begins
 
 def find(evidence: Evidence) -> Findings:
     """Everything that the records answer, and what weakens it."""
-    asked: list[Finding] = []  # what the suite was made to ask comes first
+    found: list[Finding] = []  # the suite's own question comes first
     for question in (races.faster_than_peers, lr_sweep.best_learning_rates, branches.branch_questions,
                      resolutions.resolution_gain):  # fmt: skip
-        asked += question(evidence)
+        found += question(evidence)
     series = evidence.on_axis("compute")
     laws: list[Finding] = []
     if series and evidence.headline:
         laws = law_questions.ask(evidence)
-        asked += frontiers.best_at_equal_compute(evidence, series)
-        asked += laws
-        asked += frontiers.order_changes(evidence, series, by_law={f.question for f in laws})
-        asked += comparisons.more_compute_helps(evidence, series)
-        asked += comparisons.more_images_help(evidence)
-        asked += comparisons.beats_baselines(evidence, series)
-    findings = tuple(asked)
+        found += frontiers.best_at_equal_compute(evidence, series)
+        found += laws
+        found += frontiers.order_changes(evidence, series, by_law={f.question for f in laws})
+        found += comparisons.more_compute_helps(evidence, series)
+        found += comparisons.more_images_help(evidence)
+        found += comparisons.beats_baselines(evidence, series)
+    findings = tuple(found)
     judged, paper = claims(evidence, findings) if laws else ((), ())
     return Findings(
         findings=findings, checks=checks(evidence), cost=cost(evidence.records.records), scope=scope(evidence),

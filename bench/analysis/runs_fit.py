@@ -54,7 +54,7 @@ class Group:
 
 
 def answer(table: pd.DataFrame, request: Request) -> dict[str, Any]:
-    """Fit what was asked for; JSON types.
+    """Fit as the options require; JSON types.
 
     Raises:
         UserError: unknown names, points that do not belong together or are too few, in every group.

@@ -45,7 +45,7 @@ class Records:
         records: one per finished cell, ordered by directory name.
         damaged: records that were left out, with reasons.
         unfinished: directories of cells that were begun and have no record.
-        wanted: the grid that was asked for last; None where no run has written it down.
+        wanted: the current grid; None where no run has written plan.json.
     """
 
     suite: str
@@ -133,7 +133,7 @@ def horizon_table(records: Iterable[Record]) -> pd.DataFrame:
 
 
 def without(table: pd.DataFrame, directories: Set[str]) -> pd.DataFrame:
-    """A horizon table less some cells: what is left may need fewer words to be told apart."""
+    """A horizon table without some cells: the others may have shorter names."""
     return _with_series(table[~table["directory"].isin(directories)].reset_index(drop=True))
 
 
@@ -164,7 +164,7 @@ def _horizon_rows(record: Record) -> list[dict[str, Any]]:
 
 
 def _with_series(table: pd.DataFrame) -> pd.DataFrame:
-    """Add `series`, the name of a variant that people read: the model, and whatever else is needed to tell it apart."""
+    """Add `series`, the displayed name of a variant: the model, and whatever else distinguishes it from others."""
     variants = table.drop_duplicates("variant").set_index("variant")
     upstreams = _most_upstreams_on_an_axis(variants[variants["family"] != PIXELS])
     names: dict[str, str] = {}
@@ -176,7 +176,7 @@ def _with_series(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _most_upstreams_on_an_axis(variants: pd.DataFrame) -> int:
-    """Upstream sets that share one axis: if each axis has its own, a model's name need not say which."""
+    """Upstream sets that share one axis: if each axis has its own, names of models leave them out."""
     sets: dict[str, set[str]] = {}
     for axes, data in zip(variants["axes"], variants["data"], strict=True):
         for axis in axes or ("",):
@@ -209,7 +209,7 @@ def score_table(records: Iterable[Record]) -> pd.DataFrame:
     """One row per score, in the order of the records. Names are categories in alphabetical order, missing numbers NaN.
 
     `measure` names what was measured, see `measure_of`; `group` is the group of tasks that a score belongs to, where
-    its task has groups; `correct` holds which test images were right, None where the record does not say.
+    its task has groups; `correct` holds which test images were right, None where the record does not.
     """
     rows = [
         (

@@ -75,7 +75,7 @@ def one_seed(evidence: Evidence) -> Iterator[Check]:
 
 
 def narrow_ranges(evidence: Evidence) -> Iterator[Check]:
-    """Ranges too short for a trend; none is asked of one budget, or where nothing is judged downstream."""
+    """Ranges too short for a trend; () for one budget, or where nothing is judged downstream."""
     by_family: dict[str, list[float]] = {}
     for series in evidence.on_axis("compute") if evidence.headline else ():
         by_family.setdefault(series.family, []).extend(p.train_flops for p in series.points if p.train_flops > 0)
@@ -103,7 +103,7 @@ def missing_baselines(evidence: Evidence) -> Iterator[Check]:
     if evidence.published or not evidence.headline:  # what was not printed cannot be measured now; nothing was judged
         return
     pixels = ["raw pixels"] if evidence.pixels is None and evidence.series else []
-    begun = {s.last.model for s in evidence.series if s.untrained}  # one network stands for its runs on every size
+    begun = {s.last.model for s in evidence.series if s.untrained}  # one untrained network for its runs on every size
     lacking = [m for m in dict.fromkeys(s.last.model for s in evidence.series) if m not in begun]
     if pixels or lacking:
         yield Check(kind=CheckKind.MISSING_BASELINE, names=(*pixels, *lacking))
@@ -158,7 +158,7 @@ def learning_rates(evidence: Evidence) -> Iterator[Check]:
 
 
 def superseded(evidence: Evidence) -> Iterator[Check]:
-    """Scores that another cell of the same variant stands for, by cell."""
+    """Scores that are replaced by those of another cell of the same variant, by cell."""
     for cell, pairs in evidence.set_aside.items():
         by_task: dict[str, set[str]] = {}
         for task, data in pairs:
@@ -180,7 +180,7 @@ def other_images(evidence: Evidence) -> Iterator[Check]:
 
 
 def revisions(evidence: Evidence) -> Iterator[Check]:
-    """What stands, made by different revisions of a task, a data set, the training or one model."""
+    """Scores in use, made by different revisions of a task, a data set, the training or one model."""
     standing = set(evidence.horizons["directory"])
     used: dict[str, set[int]] = {}
     for record in evidence.records.records:

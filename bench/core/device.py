@@ -14,12 +14,12 @@ T = TypeVar("T")
 BATCH = 256  # images at a time, where memory allows
 OOM_TEXTS = (
     "out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory",
-    "alloc_failed",  # what cuBLAS and cuDNN say where there is no room for their workspaces
+    "alloc_failed",  # cuBLAS and cuDNN without room for their workspaces
 )  # fmt: skip
 
 
 def resolve_device(wanted: str) -> str:
-    """ "cpu" or "cuda" for what was asked for. Torch is imported only where an NVIDIA driver shows itself.
+    """ "cpu" or "cuda" for an option's value. Torch is imported only where there is an NVIDIA driver.
 
     Raises:
         UserError: a device that is not there.

@@ -80,7 +80,7 @@ def sync_directory(path: Path) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """A name beside `path` that nobody else uses; `.*.tmp` finds such names."""
+    """A unique name beside `path`; `.*.tmp` finds such names."""
     return path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}.tmp")
 
 
@@ -183,7 +183,7 @@ def temporary_file(path: Path) -> Iterator[IO[bytes]]:
 
 def _create(path: Path) -> IO[bytes]:
     while True:
-        handle = open(temporary_name(path), "xb")  # noqa: SIM115 - closed by whoever asked
+        handle = open(temporary_name(path), "xb")  # noqa: SIM115 - closed by the caller
         _lock(handle.fileno(), wait=True)
         if os.path.exists(handle.name):
             return handle

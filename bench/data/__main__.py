@@ -26,7 +26,7 @@ examples:
 
 
 def about(name: str, root: Path | None) -> dict[str, Any]:
-    """What a set's file says of it, and whether it is here. Opens no image."""
+    """The description in a set's file, and whether the set is here. Opens no image."""
     module = registry.load("data set", name)
     return {
         "name": name,
@@ -43,7 +43,7 @@ def about(name: str, root: Path | None) -> dict[str, Any]:
 
 
 def counted(name: str, root: Path | None) -> dict[str, Any]:
-    """The same, and what is in it: loads the set; of "name@N" N training images."""
+    """The same with the content of both splits: loads the set; of "name@N" N training images."""
     full, size = parse(name)
     facts = about(full.partition(":")[0], root) | {"name": name}
     for split in SPLITS:
@@ -92,7 +92,7 @@ def download(arguments: argparse.Namespace) -> None:
     modules = {name: registry.load("data set", name) for name in arguments.names}
     for name, module in modules.items():
         if not getattr(module, "DOWNLOADS", ()):
-            what = f"Data set {name!r} is not fetched for you: no licence that allows it, or no published checksum."
+            what = f"Data set {name!r} cannot be downloaded: its licence forbids it, or it has no published checksum."
             raise UserError(what, module.HOW_TO_GET)
     for name, module in modules.items():
         size = sum(file.size or 0 for file in module.DOWNLOADS) / 1e6

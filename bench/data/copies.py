@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.json:
         print(json.dumps(rows(upstream, downstream, found), indent=1))
     else:
-        print(said(upstream, downstream, found, picture=arguments.picture))
+        print(summary(upstream, downstream, found, picture=arguments.picture))
     return EXIT_OK
 
 
@@ -61,8 +61,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UserError(f"No picture can be written to {picture}.", "Name a .png in a folder that is there.")
 
 
-def said(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates, *, picture: Path | None = None) -> str:
-    """How many copies there are, for people."""
+def summary(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates, *, picture: Path | None = None) -> str:
+    """The number of copies, as text."""
     ups, downs = (len(np.unique(place_M)) for place_M in (found.upstream_M, found.downstream_M))
     lines = [
         f"{len(found):,} pairs: {ups:,} of {len(upstream):,} training images of {upstream.name} are copies of "

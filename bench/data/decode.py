@@ -76,7 +76,7 @@ def decode_all(source: Source, *, storage: Storage, where: str) -> Decoded:
         where: what a message calls the whole ("/data/flowers, train").
 
     Raises:
-        UserError: sizes or grey and colour are mixed and `storage` does not say what to do; more than MAX_UNREADABLE
+        UserError: sizes or grey and colour are mixed and `storage` does not choose; more than MAX_UNREADABLE
             of the images cannot be read; an image is too large to be one.
     """
     images_NHWC: np.ndarray | None = None
@@ -148,7 +148,7 @@ def pixels_of(data: bytes | np.ndarray, *, name: str, storage: Storage) -> np.nd
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """The image as the camera was held (EXIF's orientation). Damaged EXIF says nothing about the pixels."""
+    """The image as the camera was held (EXIF's orientation). Damaged EXIF is ignored."""
     try:
         turned = image.getexif().get(ExifTags.Base.Orientation, 1) in range(2, 9)
     except Exception:  # in any way

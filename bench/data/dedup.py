@@ -4,16 +4,15 @@ The hash has 63 bits per image: which of the lowest spatial frequencies (DCT-II 
 the median amplitude, as "pHash" does (Zauner, 2010). Few of them differ between an image and a copy of it.
 
 A pair is a duplicate when one image can be made from the other by mirroring, blurring (which any resizing does), a
-change of brightness and contrast, and clipping at black and white, up to a residual too small to see. That two
-garments have one outline is not enough: the residual is what tells seams and folds apart, and a residual that is all in
-one place tells prints apart.
+change of brightness and contrast, and clipping at black and white, up to a residual too small to see. A common outline
+is not enough: seams and folds that differ leave a residual, and prints that differ leave one concentrated in one place.
 
 Measured on Fashion-MNIST (tests/data/test_dedup.py): copies that were mirrored, resized to 20 or 40 px and back, saved
 as JPEG of quality 75, or made darker or brighter by 40 levels are found; of JPEG of quality 30, three in four. Between
 its training and test images it finds a few pairs that a person would call the same picture, and nothing else.
 
 Accuracy is then reported with and without the test images of which upstream holds a copy, as BiT does
-(arXiv:1912.11370, appendix C): `copies` says which they are.
+(arXiv:1912.11370, appendix C): `copies` lists them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files of data sets from their authors' servers: only when asked to, checked, resumed, never half there.
+"""Download of data sets from their authors' servers: only on request, checked, resumed, never half there.
 
 A set whose licence allows it names its files as `DOWNLOADS`, with the checksums that torchvision pins. A file is
 written under another name beside its place, continued there after an interruption, and takes its name when its checksum
@@ -123,8 +123,8 @@ def _receive(answer: Any, part: Path, *, start: int, size: int | None) -> None:
         UserError: it is more than the file can be, or than the disk has room for.
         ConnectionError: the server stops early, or is too slow ever to come to an end.
     """
-    told = str(answer.headers.get("Content-Length"))
-    length = int(told) if told.isascii() and told.isdigit() and len(told) < 19 else None
+    stated = str(answer.headers.get("Content-Length"))
+    length = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 19 else None
     most = 2 * size if size else None
     needed = length if length is not None else (size or start) - start
     if most and start + (length or 0) > most:

@@ -20,7 +20,7 @@ class ImageSet:
         class_names: one per class, in label order.
         kind: "photographs", "handwriting" (scanned), "rendered" or "own images"; every figure with the set says it.
         source: which copy was read, where there are several ("embedded part", "IDX files", …); for people, not hashed.
-        multi_labels: all classes that are in each image, where somebody has said (`bench.data.real`), else None.
+        multi_labels: all classes that are in each image, where they are annotated (`bench.data.real`), else None.
     """
 
     name: str
@@ -76,5 +76,5 @@ class ImageSet:
 
 
 def content_key(pixels: np.ndarray) -> int:
-    """64 bits that stand for one image's pixels: the same for equal images of one size."""
+    """64-bit hash of one image's pixels: the same for equal images of one size."""
     return int.from_bytes(hashlib.blake2b(np.ascontiguousarray(pixels).data, digest_size=8).digest(), "little")

@@ -17,15 +17,15 @@ def load(name: str, split: str, *, root: Path | None = None, num_images: int | N
     """One split of a data set; `num_images` takes the nested, class-balanced subset of that size.
 
     Args:
-        name: public name of a file in bench/data/sets/, for example "fashion-mnist"; after a colon what the set leaves
-            open, where it does: "emnist:letters", "folder:flowers" (the file's `OPTIONS` says what is allowed).
+        name: public name of a file in bench/data/sets/, for example "fashion-mnist"; after a colon the set's options,
+            if it has any: "emnist:letters", "folder:flowers" (the file's `OPTIONS` describes them).
         split: "train" or "test".
         root: folder with data sets that do not come with the installation.
         num_images: None for the whole split in its own order. Subsets come in the order of `subset.nested`.
         seed: seed of the subset; unused for the whole split.
 
     Raises:
-        UserError: unknown name, data not on this machine (says how to get it), more images asked for than there are.
+        UserError: unknown name, data not on this machine (with how to get it), more images than there are.
     """
     base, _, option = name.partition(":")
     module = registry.load("data set", base)
@@ -46,10 +46,10 @@ def load(name: str, split: str, *, root: Path | None = None, num_images: int | N
 
 
 def check_shape(name: str, shape: tuple[int, ...], *, image_size: int, channels: int) -> None:
-    """Refuse to train on images of another shape than the study's models take: (height, width, channels).
+    """Check that images have the shape that the study's models take: (height, width, channels).
 
     Raises:
-        UserError: they differ; says under which name the set has them, where it can be kept at any size.
+        UserError: they differ; with the name under which the set has them, where it comes in any size.
     """
     if tuple(shape) == (image_size, image_size, channels):
         return

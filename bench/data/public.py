@@ -209,7 +209,7 @@ TABLE = (
         HOW_TO_GET="Ask for it at https://www.image-net.org, and put a folder per class (or tar shards, or Parquet) "
         "into <data root>/imagenet-21k.",
     ),
-    PublicSet(  # the paper's largest upstream set: its size stands here so that the paper's grid can be costed
+    PublicSet(  # the paper's largest upstream set: its size is needed for the cost of the paper's grid
         NAME="jft-300m", DESCRIPTION="303 million photographs, 18,291 classes; not public, for costing only",
         images=(303_000_000, 49_511), classes=18_291, vast=True, LICENCE="not public",
         SOURCE="Sun et al. 2017, arXiv:1707.02968; as used in arXiv:2010.11929",
@@ -264,7 +264,7 @@ TABLE = (
     Tiles(
         NAME="photo-tiles", DESCRIPTION="28 px grey tiles of nine photographs, 9 classes",
         OPTIONS="name:56px cuts tiles of 56 px, or of any size from 8 to 128 px",
-        LICENCE="CC0 or public domain, each said in skimage/data/_fetchers.py; coins: no known restrictions",
+        LICENCE="CC0 or public domain, as listed in skimage/data/_fetchers.py; coins: no known restrictions",
         SOURCE="https://scikit-image.org, skimage.data", HOW_TO_GET=SKIMAGE,
         files={
             "astronaut": "astronaut.png", "brick": "brick.png", "camera man": "camera.png", "cat": "chelsea.png",
@@ -303,11 +303,11 @@ TABLE = (
             ("elevation", 1, 1, range(30, 75, 5)),
         )
     ),
-    Tiles(  # one picture of each: it tells kinds of pictures apart, not patients; level, or brightness gives the answer
+    Tiles(  # one picture of each: kinds of pictures, not patients; level: otherwise brightness gives the answer
         NAME="specimen-tiles", level=True,
         DESCRIPTION="28 px grey tiles of medical, microscopic and astronomical pictures, 5 classes",
         OPTIONS="name:56px cuts tiles of 56 px, or of any size from 8 to 128 px",
-        LICENCE="CC0 or public domain, each said in skimage/data/_fetchers.py; tissue: no known restrictions",
+        LICENCE="CC0 or public domain, as listed in skimage/data/_fetchers.py; tissue: no known restrictions",
         SOURCE="https://scikit-image.org, skimage.data", HOW_TO_GET=SKIMAGE,
         files={
             "cells": "cell.png", "galaxies": "hubble_deep_field.jpg", "tissue": "ihc.png", "moon": "moon.png",

@@ -187,7 +187,7 @@ def kitti_distance(split: str, root: Path) -> Listed:
 
     Neighbouring frames of one drive show the same cars, so drives are not divided: a tenth of them, by a hash of their
     names, is for testing (TensorFlow Datasets holds out a tenth by drive too, in another order). Which drive a frame is
-    from is said in the development kit: line `train_rand[n]` of the mapping, counted from 1.
+    from is stated in the development kit: line `train_rand[n]` of the mapping, counted from 1.
     """
     from torchvision.datasets import Kitti
 

@@ -31,7 +31,7 @@ class PublicSet:
 
     Attributes:
         images, classes: published numbers: images to train and to test with, as divided here. DESCRIPTION ends with
-            them where it does not speak of classes itself.
+            them where it does not name classes itself.
         DOWNLOADS: files that `--download` fetches: where the licence allows it and a checksum is published.
         vast: too large to look into while a study is planned: the published numbers are taken.
     """
@@ -59,7 +59,7 @@ class PublicSet:
 
     @property
     def SIZE(self) -> dict[str, int] | None:
-        """Published numbers that stand for a look at a vast set."""
+        """Published numbers, used instead of opening a very large set."""
         if not self.vast or self.images is None or self.classes is None:
             return None
         return {"train": self.images[0], "test": self.images[1], "classes": self.classes}

@@ -141,7 +141,7 @@ def printable(path: Path | str) -> str:
 
 
 def by_split(paths: Iterable[Path], *, below: Path) -> dict[str, list[Path]]:
-    """Files by split, from a folder or a word in the name ("val/…", "x-train-00001.tar"); "all" where none is told.
+    """Files by split, from a folder or a word in the name ("val/…", "x-train-00001.tar"); "all" without one.
 
     Raises:
         UserError: a test split without a training split; something that is no regular file.

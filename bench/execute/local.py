@@ -111,7 +111,7 @@ class Pool:
                 opened.enter_context(tempfile.TemporaryFile("w+"))
                 for _ in range(min(plan.workers, len(plan.todo)))
             ]
-            # A session of their own: Ctrl-C in the terminal reaches only this process, which then asks them to save.
+            # A session of their own: Ctrl-C in the terminal reaches only this process, which then makes them save.
             self.processes = [
                 subprocess.Popen(
                     command, stdout=subprocess.PIPE, stderr=error, text=True, env=child_environment(plan.threads),
@@ -162,7 +162,7 @@ class Pool:
         return complaint
 
     def finish(self, *, hurry: Callable[[], bool]) -> list[int]:
-        """Wait until every worker has ended, or end them when time is up or `hurry` says so. Returns the numbers of
+        """Wait until every worker has ended, or end them when time is up or `hurry` is true. Returns the numbers of
         processes that cannot be ended: the kernel waits for a device or a file system."""
         deadline = time.monotonic() + STOP_PATIENCE
         while any(process.poll() is None for process in self.processes):
@@ -202,7 +202,7 @@ def run(
     """Run everything that is left to do. Returns the cells that failed; all others are done.
 
     Raises:
-        Interrupted: a signal asked for a stop, or standard output was closed; the message states what was saved.
+        Interrupted: a signal to stop, or standard output was closed; the message states what was saved.
         UserError: the store cannot be written, or a worker could not start, or ended without a result.
     """
     Study(plan.store).create()

@@ -15,7 +15,7 @@ from bench.plan.plan import Plan
 
 LOG_EVERY = 15.0  # seconds between plain lines
 BAR = 20  # characters
-TRUSTED = 0.02  # of the work done, from which on the run's own speed says what is left, and not the plan's
+TRUSTED = 0.02  # share of the work done, from which on the time left follows the run's own speed, not the plan's
 
 
 class LiveProgress:

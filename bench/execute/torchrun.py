@@ -37,7 +37,7 @@ def outcome(failures: Mapping[int, Any], *, ranks: int) -> int:
     """The exit code for the ranks that failed first: torchrun's ProcessFailure by rank.
 
     Raises:
-        UserError: one was killed; the others cannot say by what.
+        UserError: one was killed; the others do not know by what.
     """
     codes = {number: failure.exitcode for number, failure in failures.items()}
     for first in (EXIT_INTERRUPTED, EXIT_RETRY):

@@ -29,7 +29,7 @@ class Change:
 
 
 def changes(cells: Sequence[Cell], directories: Sequence[CellDirectory], states: Sequence[State]) -> tuple[Change, ...]:
-    """The cells with results of other code. Results that do not say what code they are of are taken as they are."""
+    """The cells with results of other code. Results without a fingerprint of their code count as current."""
     found = []
     for cell, directory, state in zip(cells, directories, states, strict=True):
         if state.name not in WITH_RESULTS or (then := directory.code()) is None:

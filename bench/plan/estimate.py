@@ -134,7 +134,7 @@ def _cache_name(key: str, question: Json) -> Json:
 def _measure(
     questions: dict[str, Json], *, device: str, threads: int, processes: int, report: Reporter
 ) -> dict[str, Json]:
-    """The answers of `bench.plan.calibrate`. With fewer questions than processes some are asked twice: a rate is that
+    """The answers of `bench.plan.calibrate`. With fewer questions than processes some are put twice: a rate is that
     of a worker with its neighbours, however few models are left to measure."""
     asked = list(questions.items())
     shares = [dict(asked[i::processes] or [asked[i % len(asked)]]) for i in range(processes)]
@@ -163,7 +163,7 @@ def _measure(
     try:
         for process, share in zip(running, shares, strict=True):
             assert process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # one that could not even start says why below
+            with contextlib.suppress(BrokenPipeError):  # one that could not start is reported below
                 process.stdin.write(json.dumps(share))
                 process.stdin.close()
         with ThreadPoolExecutor(len(running)) as pool:
@@ -199,7 +199,7 @@ class CellCost:
 
 def cell_cost(cell: Cell, calibration: Calibration, sizes: DataSizes, *, ranks: int, fraction: float) -> CellCost:
     """The cost of a cell of which `fraction` has been trained already."""
-    if cell.job != "train":  # says itself how long it takes
+    if cell.job != "train":  # its duration is fixed
         return CellCost(seconds=registry.load("job", cell.job).expected_seconds(cell))
     rates = calibration.rates[rate_key(cell, sizes[cell.data].classes)]
     images, horizons = images_trained(cell.recipe, cell.horizons), len(cell.horizons)

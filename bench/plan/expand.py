@@ -25,7 +25,7 @@ class Grid:
     """The cells of a study.
 
     Attributes:
-        cells: all of them. chosen: those that `--only` leaves. notes: where they are not as the suite says.
+        cells: all of them. chosen: those that `--only` leaves. notes: where they differ from the suite's.
     """
 
     cells: tuple[Cell, ...]
@@ -34,7 +34,7 @@ class Grid:
 
 
 def expand(suite: Suite, options: StudyOptions, sizes: DataSizes) -> Grid:
-    """The cells that a suite asks for under these options, every name in them checked.
+    """The cells of a suite under these options, every name in them checked.
 
     Args:
         options: with a scale that is resolved.

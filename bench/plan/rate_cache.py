@@ -25,7 +25,7 @@ SETTINGS = ("ATEN_", "CUDA_", "DNNL_", "GOMP_", "KMP_", "MALLOC_", "MKL_", "OMP_
 
 
 class RateCache:
-    """Answers of `bench.plan.calibrate` by what was asked, for `processes` processes of `threads` threads at once."""
+    """Answers of `bench.plan.calibrate` by question, for `processes` processes of `threads` threads at once."""
 
     def __init__(self, *, device: str, threads: int, processes: int) -> None:
         accelerator = None

@@ -18,7 +18,7 @@ from bench.stats.intervals import Estimate
 Text = Callable[[Any], str]
 DIGITS = 8  # significant, of numbers in a CSV; further ones differ between processors
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-NAMING = ("series", "family")  # columns that only say whose row it is
+NAMING = ("series", "family")  # columns that only name the row
 ESTIMATE_ENDS = ("", "_low", "_high", "_seeds", "_draws", "_test_images", "_excludes")
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -89,7 +89,7 @@ class Table:
         return [[shown(column, row.get(column.key)) for column in self.displayed] for row in self.rows]
 
     def markdown(self, *, rows: int | None = None) -> str:
-        """A pipe table with its title and note; at most `rows` of them, saying so."""
+        """A pipe table with its title and note, which states if only the first `rows` are shown."""
         lines = [
             "| " + " | ".join(markdown(c.heading) for c in self.displayed) + " |",
             "| " + " | ".join("---:" if c.numeric else ":---" for c in self.displayed) + " |",

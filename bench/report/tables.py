@@ -187,7 +187,7 @@ def many_tasks(evidence: Evidence) -> Table | None:
 
 def longest(evidence: Evidence, *, limit: int | None = MAX_MODELS) -> list[Series]:
     """Per model and upstream set its series with most compute; at most `limit` models, those with most compute. A model
-    trained by several recipes is as many models: nothing says which of them stands for it."""
+    trained by several recipes is as many models, since none of them is its usual recipe."""
     best: dict[tuple[str, str], Series] = {}
     for series in evidence.on_axis("compute"):
         key = _model(series), series.last.data

@@ -42,7 +42,7 @@ from bench.core.formatting import (
 
 Tone = Literal["yes", "no", "fact", "unsure"]
 SYMBOLS: dict[Tone, str] = {"yes": "✓", "no": "✗", "fact": "●", "unsure": "?"}
-MAX_COLUMNS = 4  # subjects beside each other in the table at a glance; more stand below each other
+MAX_COLUMNS = 4  # subjects that are columns of the table at a glance; more become rows
 MAX_TOGETHER = 3  # subjects whose like answers share a row on the console
 MAX_NAMED = 6  # names in one sentence
 T = TypeVar("T", bound=Item)

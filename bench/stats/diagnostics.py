@@ -17,7 +17,7 @@ from bench.core.errors import UserError
 from bench.core.formatting import significant
 from bench.stats.fit import Fit, Points, jacobian, loss_sum
 
-MIN_SIZES, MIN_DECADES, MAX_EXTRAPOLATION, MIN_AGREE, MAX_EPOCHS = 5, 1.5, 10.0, 3, 4.0
+MIN_SIZES, MIN_DECADES, MIN_AGREE, MAX_EPOCHS = 5, 1.5, 3, 4.0
 FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a", "m4": "e"}
 EDGE = 0.02  # of the smallest y, or of the range of y
 Z_AUTOCORRELATION = 3.3  # standard deviations: once in 1,000 tables with independent residuals
@@ -32,7 +32,7 @@ LOG_PARAMETERS: Mapping[str, tuple[str, ...]] = {
 """Parameters that a form holds as logarithms, for the forms whose published parameters can be judged."""
 SCHEDULES = ("annealed", "schedule", "cooldown", "cooleddown", "lrschedule", "decayed", "anneal")
 CHECKPOINTS = ("checkpoint", "checkpointkind", "selection", "earlystopping", "whichcheckpoint")
-"""Columns that say how a point was read, lower case without punctuation."""
+"""Columns that describe how a point was evaluated, lower case without punctuation."""
 UNIT_FACTORS = {2: "MACs beside FLOPs", 3: "forward beside forward + backward", 6: "MACs, forward only, beside FLOPs"}
 
 

@@ -2,7 +2,7 @@
 
 The procedure (forms, loss, weights) is refitted to the points up to earlier origins, and its errors beyond each are
 seen: rolling-origin evaluation (Tashman 2000). An error grows about in proportion to the log distance, so an origin
-leaves one rate, the rms error per unit of log distance at about the distance that is asked for. The half-width of an
+leaves one rate, the rms error per unit of log distance at about the requested distance. The half-width of an
 interval is Student's t, with as many degrees of freedom as origins, times the mean rate, in which an origin counts half
 for every octave that it lies earlier, times the log distance. Resampling inside one analysis cannot give this: errors
 beyond the data are bias of the form, not scatter of the points.
@@ -34,7 +34,7 @@ MAX_ORIGINS = 14
 ORIGINS_PER_OCTAVE = 2
 MIN_PLACES = 5  # distinct x that the first origin is fitted to, where several forms are
 MIN_DISTANCE = 0.3  # of log x, about half an octave: errors nearer by are scatter, not extrapolation
-WINDOW = (0.7, 1.3)  # of the distance asked for: held-out points that are judged
+WINDOW = (0.7, 1.3)  # of the requested distance: held-out points that are judged
 SAME_PLACE = 1e-9  # of log x
 POINTS_HALF_LIFE = 2.0  # octaves: the earliest points say least about what comes next (Choshen et al. 2024)
 ORIGINS_HALF_LIFE = 1.0  # octaves
@@ -224,7 +224,7 @@ def forecast(
 
     main = fitted(data)
     if not main:
-        fit(data, forms[0], max_starts=1)  # raises what stands in the way
+        fit(data, forms[0], max_starts=1)  # raises what prevents a fit
     origins, seen = [], {len(ends)}
     for step in range(1, MAX_ORIGINS + 1):
         upto = int(np.searchsorted(ends, ends[-1] * 2 ** (-step / ORIGINS_PER_OCTAVE) * (1 + 1e-9), side="right"))

@@ -49,9 +49,6 @@ class Points:
     def take(self, chosen: np.ndarray) -> Points:
         return Points(x=self.x[:, chosen], y=self.y[chosen], cluster=self.cluster[chosen], dropped=self.dropped)
 
-    def with_y(self, y: np.ndarray) -> Points:
-        return Points(x=self.x, y=y, cluster=self.cluster, dropped=self.dropped)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fit:

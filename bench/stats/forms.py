@@ -223,7 +223,7 @@ def _break_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
 
 
 def _break_predict(t: Theta, x: np.ndarray) -> np.ndarray:
-    f = np.exp(np.clip(t[5], -6.0, 6.0))  # a sharper bend than this cannot be told from a corner
+    f = np.exp(np.clip(t[5], -6.0, 6.0))  # a sharper bend than this is a corner
     bend = np.logaddexp(0.0, (np.log(x[0]) - t[4]) / f)
     return log_sum(t[0], t[1] - t[2] * np.log(x[0]) - t[3] * f * bend)
 

@@ -1,4 +1,4 @@
-"""Intervals that say what they contain: training seeds, few-shot draws, test images.
+"""Intervals that state what they contain: training seeds, few-shot draws, test images.
 
 Accuracies of one point form a table seeds × draws. Three sources of chance move its mean:
 

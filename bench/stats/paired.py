@@ -39,8 +39,8 @@ class Paired:
 
 
 def pair(a: Samples, b: Samples) -> Paired | None:
-    """a - b over the seeds and draws that both have. None where the records of either do not say which images were
-    right, where the images are not the same, or where too few tell the two apart (`MIN_DIFFERING`)."""
+    """a - b over the seeds and draws that both have. None where the records of either do not hold which images were
+    right, where the images are not the same, or where too few differ (`MIN_DIFFERING`)."""
     both = difference(a, b)
     if both is None or a.correct_SD is None or b.correct_SD is None:
         return None

@@ -16,7 +16,7 @@ WRITTEN = (".png", ".svg", ".csv", ".md", ".tex")  # by a report, into FOLDERS
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """Folder names of the cells whose records were kept, and of those that the grid asked for last does not hold."""
+    """Folder names of the cells whose records were kept, and of those that are not in the current grid."""
 
     kept: tuple[str, ...]
     left_out: tuple[str, ...]

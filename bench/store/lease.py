@@ -1,11 +1,11 @@
 """Leases ensure that only one runner works on a cell. The lease of a dead runner can be taken over.
 
-On one machine the kernel says whether the holder lives. Of a holder elsewhere only its heartbeat tells: the lease has
-expired when it has not changed for `EXPIRES_AFTER` seconds of the watcher's own clock, so that no two machines' clocks
-are ever compared. A lease is taken by a link, which one of several claimants gets, and removed by a rename, which is
-undone if what was moved is not what had been seen. Where files can be locked, a lock makes sure that nobody claims in
-between; where they cannot, a holder can lose its lease in such a moment. Whoever paused for long may have lost it too.
-Hence a holder checks its lease before it writes (`Lease.check`), and a finished record is never replaced.
+The state of a holder on the same machine comes from the kernel. The lease of a holder elsewhere expires when it has not
+changed (heartbeat) for `EXPIRES_AFTER` seconds of the observer's own clock: clocks of two machines are never compared.
+A lease is taken by a link, which succeeds for one claimant, and removed by a rename, which is undone if the file moved
+is not the one observed. A file lock excludes claims in between; on file systems without locks a holder can lose its
+lease then, as after a long suspension. Hence a holder checks its lease before it writes (`Lease.check`), and a finished
+record is never replaced.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from bench.core.errors import UserError
 
 EXPIRES_AFTER = 90.0  # seconds without a heartbeat, for holders on another machine
 HEARTBEAT = 10.0
-AHEAD = 3600.0  # seconds by which another machine's clock may be ahead of ours, where a heartbeat is only shown
+AHEAD = 3600.0  # seconds by which another machine's clock may be ahead of ours, where a heartbeat is only displayed
 PATIENCE = 2.0  # seconds that a holder tries to get the lock, to give its lease back
 LOOKS = (0.0, 0.02, 0.2)  # seconds before each look for a lease: a rename that is undone hides it for a moment
-MOST_PROCESSES = 2**31  # numbers from there on, and those below 1, are no process's
+MOST_PROCESSES = 2**31  # valid process numbers lie between 0 and this
 
 
 class LeaseLost(Exception):
-    """Another runner has taken a cell over: this one must not write there any more."""
+    """Another runner has taken over a cell: this one must not write there any more."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A lease as it was seen. `changed` (ns) is only ever compared with itself."""
+    """A lease as observed. `changed`: modification time in ns, compared for equality alone."""
 
     content: bytes
     changed: int
@@ -54,7 +54,7 @@ class Holder:
     """Who holds a lease.
 
     Attributes:
-        pid: its process on this machine; None if it is elsewhere, or cannot be told.
+        pid: its process on this machine; None if it is elsewhere, or unknown.
         stopped: whether that process is stopped (by a signal or a debugger) and will not go on by itself.
         since: when it claimed the cell, in UTC, by its own clock.
     """
@@ -81,7 +81,7 @@ def _machine() -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """What the kernel says of a process, from its state on; nothing where there is no /proc."""
+    """Fields of /proc/<pid>/stat from the process state on; () where there is no /proc."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (OSError, IndexError):
@@ -103,7 +103,7 @@ def _alive(pid: int, started: str | None) -> bool:
         return False
     except PermissionError:
         pass
-    if _stat(pid)[:1] in (["Z"], ["X"]):  # dead, and its parent has not asked yet how it ended
+    if _stat(pid)[:1] in (["Z"], ["X"]):  # a zombie
         return False
     return started is None or _start_time(pid) == started
 
@@ -118,7 +118,7 @@ def _look(path: Path) -> Seen | None:
 
 
 def _parsed(seen: Seen) -> dict[str, Any]:
-    """What a lease says; nothing of one that is torn or altered."""
+    """Content of a lease; empty if it is torn or altered."""
     try:
         body = json.loads(seen.content)
         return body if body.get(files.SEAL) == files.digest(body) else {}
@@ -135,8 +135,8 @@ def _process(seen: Seen) -> tuple[int, str | None] | None:
 
 
 def holder(path: Path) -> Holder | None:
-    """Who holds the lease at `path`, for showing it: of a holder elsewhere the two clocks decide whether it still
-    beats. None if nobody does, or nobody alive."""
+    """The holder of the lease at `path`, for display: of a holder elsewhere the two clocks decide whether it is alive.
+    None without a living holder."""
     try:
         seen = _look(path)
     except OSError:
@@ -170,7 +170,7 @@ def _is_dead(path: Path, seen: Seen) -> bool:
 
 
 class Lease:
-    """A lease that this process holds, or held: it beats until it is released."""
+    """A lease that this process holds, or held, with its heartbeat until it is released."""
 
     def __init__(self, path: Path, content: bytes) -> None:
         self.path, self._content = path, content
@@ -193,7 +193,7 @@ class Lease:
         """Make sure that the lease is still ours.
 
         Raises:
-            LeaseLost: another has taken it, since this process did not beat for long, or somebody removed it.
+            LeaseLost: another runner has taken it, after a long time without heartbeat, or it was removed.
             UserError: it cannot be read.
         """
         try:
@@ -206,7 +206,7 @@ class Lease:
         raise LeaseLost("another runner has taken over the cell, because this process was suspended for too long")
 
     def release(self) -> None:
-        """Give the lease back, unless it has been lost."""
+        """Release the lease, unless it has been lost."""
         self._stop.set()
         self._thread.join()
         with contextlib.suppress(OSError), _lock_of(self.path, patience=PATIENCE):
@@ -233,7 +233,7 @@ def claim(path: Path) -> Iterator[Lease | None]:
 
 
 def _acquire(path: Path) -> bytes | None:
-    """Make the lease ours, unless somebody has it or is just about to; returns what it says, like no other."""
+    """Take the lease; returns its unique content, or None if another process holds it or is about to."""
     body = {"machine": _machine(), "pid": os.getpid(), "started": _start_time(os.getpid())}
     content = files.sealed(body | {"since": now(), "token": secrets.token_hex(8)})
     try:
@@ -254,7 +254,7 @@ def _acquire(path: Path) -> bytes | None:
 
 
 def _remove(path: Path, seen: Seen) -> bool:
-    """Remove a lease if it is as it was seen. What is not, is put back, unless somebody has claimed in between."""
+    """Remove a lease if it is as observed. Another is put back, unless a new one has been claimed in between."""
     aside = files.temporary_name(path)
     try:
         os.rename(path, aside)
@@ -270,10 +270,9 @@ def _remove(path: Path, seen: Seen) -> bool:
 
 @contextlib.contextmanager
 def _lock_of(path: Path, *, patience: float = 0.0) -> Iterator[bool]:
-    """Inside, nobody else takes or removes the lease; yields False where somebody is at it.
+    """Exclusive access to the lease; yields False where another process has it. The kernel unlocks when a process dies.
 
-    Otherwise one claimant could find a lease expired, and remove the new one that another has put there meanwhile. The
-    kernel unlocks the file of a process that dies.
+    Otherwise one claimant could find a lease expired, and remove the new one of another claimant.
     """
     lock, deadline = path.with_name(".lease.lock"), time.monotonic() + patience
     while True:

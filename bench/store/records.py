@@ -70,7 +70,7 @@ def to_bytes(body: Json) -> bytes:
 
 
 def written_digest(data: bytes, stated: str) -> str | None:
-    """`digest` of a record from its file's bytes, many times faster than from what they stand for: the canonical text
+    """`digest` of a record from its file's bytes, many times faster than from the parsed record: the canonical text
     is what `to_bytes` wrote without its line ends (JSON has none inside strings) and without the digest's own entry.
     None where it is not that text."""
     text, entry = data.replace(b"\n", b""), f'"digest":"{stated}",'.encode()
@@ -114,7 +114,7 @@ def read_record(path: Path, *, of: str | None = None) -> Record:
 
 
 def from_json(body: Json) -> Record:
-    """The record that JSON types stand for, migrated from older schemas.
+    """A record from its JSON types, migrated from older schemas.
 
     Raises:
         LookupError, TypeError, ValueError, AttributeError: a field is missing or of the wrong type.

@@ -103,7 +103,7 @@ class CellDirectory:
         files.write_sealed(self.spec, {"schema": SCHEMA_VERSION, "cell": cell} | stated)
 
     def new_attempt(self) -> Path:
-        """Create the folder of the next attempt, which is nobody else's, and remove what killed ones left half-written.
+        """Create the folder of the next attempt, exclusively, and remove half-written files of killed attempts.
 
         Only for the holder of the lease.
 
@@ -321,7 +321,7 @@ class Study:
             raise damaged from error
 
     def create(self) -> None:
-        """Make the folder and mark its schema.
+        """Create the folder and write its schema version.
 
         Raises:
             UserError: it cannot be written, or is from a newer version.

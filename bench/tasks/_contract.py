@@ -150,7 +150,7 @@ def judged(
     Args:
         right_M: bool, one per test image.
         copies_M: bool, which test images upstream holds a copy of (`TaskContext.copies`); None: upstream is unknown.
-        content_hash: of the test images; given where the record is to say which of them were right.
+        content_hash: of the test images; given where the record is to hold which of them were right.
         head: as for `accuracy_score`.
 
     Returns:

@@ -110,7 +110,7 @@ def read_features(path: Path) -> tuple[Features, Load, str]:
     """
     parts = _read(path)
     _check(path, parts)
-    with np.errstate(over="ignore"):  # what float32 cannot hold is said below
+    with np.errstate(over="ignore"):  # overflow of float32 is reported below
         features_ND = np.concatenate([parts["train_x"], parts["test_x"]]).astype(np.float32)
     if not np.isfinite(features_ND).all():
         raise UserError(f"{path}: some features are not finite in float32.", "Extract them again.")

@@ -63,7 +63,7 @@ def evaluate(
             least this share of the area (the paper: 0.05), 0 for none.
 
     Returns:
-        One score per repeat. Its detail says what was chosen from what, whether at the sweep's edge, the costs, and
+        One score per repeat. Its detail holds what was chosen from what, whether at the sweep's edge, the costs, and
         which test images were right.
 
     Raises:
@@ -271,7 +271,7 @@ def score_tuned(
     """Choose once, fit on all of `train` for every draw, score on `test`: one score per draw.
 
     Where the test images have several labels each, a second score, of `<data>-real`, takes any of them as right. The
-    detail of each says which test images were right (`bench.store.prediction_bits`), so that scores can be paired.
+    detail of each holds which test images were right (`bench.store.prediction_bits`), so that scores can be paired.
 
     Raises:
         UserError: there is no model to train.
@@ -330,7 +330,7 @@ def _evaluate(
 
 
 def _facts(settings: Tuning, choice: Choice) -> dict[str, Any]:
-    """What was chosen from what; `rate_at_edge` says that a wider sweep might find a better one."""
+    """What was chosen from what; `rate_at_edge`: a wider sweep might find a better rate."""
     return {
         "steps": settings.steps,
         "batch": settings.batch,

@@ -3,7 +3,7 @@
 The protocol (Zhai et al. 2019, section 3): 1,000 examples of the training split, at the frequencies of their classes
 there, of which 800 train and 200 judge every choice; then a fit on all 1,000 with what was chosen, and the whole test
 split once. Every task has the same settings: the ViT paper's (Table 4: the whole network is fine-tuned for 2,500 steps
-of 512 at rate 0.01), unless a study says otherwise. One rate leaves nothing to choose; of several, each task chooses
+of 512 at rate 0.01), unless a study changes it. One rate leaves nothing to choose; of several, each task chooses
 one: the same sweep for all.
 
 One data set is one task of the benchmark. `detail` names its group; means over tasks and groups belong to the analysis.

@@ -26,7 +26,7 @@ SHAPES = 256  # one process compiles the same classes at the shapes of many cell
 
 
 def mode_for(device: str, *, ranks: int = 1) -> str:
-    """What VARIABLE asks for; without it, the best for a device. Several ranks do without graphs: recording them beside
+    """The value of VARIABLE; without it, the best for a device. Several ranks do without graphs: recording them beside
     NCCL's exchanges is untried.
 
     Raises:

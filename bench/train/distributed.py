@@ -1,13 +1,13 @@
 """Several processes that train one cell together, under torchrun: data parallel, or with the weights sharded (FSDP2).
 
 The global batch, its order, its augmentation and the dropout of its micro-batches are functions of the seed and the
-step, never of the number of ranks; each rank computes its share. Decisions travel over a group of their own on the CPU,
-so that they make no rank wait for its accelerator.
+step, never of the number of ranks; each rank computes its share. Control messages use a process group on the CPU, so
+that no rank waits for its accelerator.
 
-Data parallel ranks exchange their gradients after the backward pass, in float32 and in one piece. torch's
-DistributedDataParallel begins in the middle of that pass: a rank that runs out of memory there leaves the others in an
-exchange that never ends. What it gains by beginning early it does not gain here: the backward pass of a network that is
-compiled as a whole is one node of autograd's graph, and hands out all gradients at its end.
+Data parallel ranks all-reduce their gradients after the backward pass, in float32 and in one piece.
+DistributedDataParallel starts during that pass: a rank that runs out of memory there leaves the others in a collective
+that never ends. Overlap gains nothing here: the backward pass of a network compiled as a whole is one node of the
+autograd graph, which yields all gradients at its end.
 """
 
 from __future__ import annotations
@@ -114,14 +114,14 @@ class DistributedRanks(Ranks):
         return value  # type: ignore[return-value]
 
     def agree(self, *, stop: bool, save: bool) -> tuple[bool, bool]:
-        """As of the step before: the vote is exchanged while the step is computed, so that nobody waits for it."""
+        """As of the step before: the vote is all-reduced while the step is computed, so that no rank waits for it."""
         decided = [0, 0]
         if self._vote is not None:
             work, votes_2 = self._vote
             work.wait()
             decided = votes_2.tolist()
-        asked = save and self.is_rank0 and not decided[1]  # once
-        votes_2 = torch.tensor([int(stop), int(asked)])
+        should_save = save and self.is_rank0 and not decided[1]  # once
+        votes_2 = torch.tensor([int(stop), int(should_save)])
         self._vote = dist.all_reduce(votes_2, op=dist.ReduceOp.MAX, group=self._control, async_op=True), votes_2
         return bool(decided[0]), bool(decided[1])
 

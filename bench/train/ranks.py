@@ -35,7 +35,7 @@ class RankFailure(Exception):
     """The ranks can no longer reach each other: all of them end.
 
     Args:
-        message: which rank, and why, as far as this rank can tell.
+        message: which rank, and why, as far as this rank knows.
         is_reporter: whether this rank is the one that prints it.
         retryable: whether a restart, with nothing else changed, is all there is to do.
     """

@@ -23,7 +23,7 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of steps [start, end). `origin` says what it starts from: the initial weights or the trunk's state.
+    """Steps [start, end). `origin`: what they start from, the initial weights or the trunk's state.
 
     `horizon` (images seen) is set on the stretch that ends at a compute budget, where the model is evaluated.
     """

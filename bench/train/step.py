@@ -25,7 +25,7 @@ class Step:
     """Forward, loss, backward, clipping and update of one batch.
 
     Where memory runs out the micro-batch is halved and the step done again from the weights before it: nothing is
-    changed before all gradients are there. Then `micro_batch` says what fitted, and stays for the steps that follow.
+    changed before all gradients are there. Then `micro_batch` is the size that fitted, also for the steps that follow.
     Ranks that hold the whole model each find their gradients before any are exchanged, so that they can agree on it.
     Of a model that is spread over ranks the others are waiting in the middle of a pass: all start again.
 
@@ -150,6 +150,6 @@ class Step:
         return self.ranks.flatten_gradients(self.model, total)
 
     def _attention(self, batch: int) -> contextlib.AbstractContextManager[Any]:
-        """The fastest fused kernel for this network, measured when first asked for."""
+        """The fastest fused kernel for this network, measured at first use."""
         dtype = precision.DTYPES[self.dtype]
         return compiled.attention(self.model, batch=batch, dtype=dtype, device=self.device)

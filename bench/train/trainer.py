@@ -31,13 +31,13 @@ from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.schedule import Segment
 from bench.train.step import Step
 
-CHECK_EVERY = 50  # steps between looks at the loss: each look waits for the device
+CHECK_EVERY = 50  # steps between checks of the loss, each of which waits for the device
 SAVING = 0.03  # of the time at most, where a checkpoint takes long: large models, slow disks
 MICRO_BATCH_HINT = "memory.json"
 
 
 class Diverged(Exception):
-    """The loss, or a weight, stopped being finite; says between which steps."""
+    """The loss, or a weight, stopped being finite; the message has the range of steps."""
 
 
 @dataclass
@@ -95,9 +95,9 @@ class Saving:
 
     Attributes:
         folder: where they go.
-        content: a hash of the images: what was begun on others is not continued.
-        every: seconds between them, at least.
-        check_lease: called before one is put in its place; raises where the cell is no longer ours.
+        content: hash of the training images; training that began on others is not continued.
+        every: least seconds between checkpoints.
+        check_lease: called before a checkpoint is put in place; raises if the lease was lost.
     """
 
     folder: Path
@@ -346,7 +346,7 @@ class Trainer:
                 self._mark = running()
 
     def _count_time(self) -> None:
-        """Add the time since the mark to that of training, once the device has done its work."""
+        """Add the time since the last call to that of training, after synchronising the device."""
         synchronise(self.device)
         now = running()
         self.progress.seconds["train"] += now - self._mark

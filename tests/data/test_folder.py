@@ -212,7 +212,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["my flowers", "Blüten", "a/b", ".hidden"])
 def test_a_folder_s_name_that_cannot_be_asked_for_says_which_can(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UserError, match=r"cannot be asked for.\n.*letters a to z, digits"):
+    with pytest.raises(UserError, match=r"cannot be used.\n.*letters a to z, digits"):
         load(f"folder:{name}:28px", "train", root=tmp_path)
 
 

@@ -1,7 +1,7 @@
 """Scenes of a few shapes, for tasks about structure: how many, where, at which angle, how far apart.
 
-What a task asks is balanced over the classes; everything else about a scene (shape, size, brightness, background,
-noise) is drawn independently of the answer. Every scene is a pure function of (task, split, index).
+The property to be classified is balanced over the classes; everything else about a scene (shape, size, brightness,
+background, noise) is drawn independently of it. Every scene is a pure function of (task, split, index).
 """
 
 from __future__ import annotations
@@ -132,5 +132,5 @@ def somewhere(dice: Dice, *, radius: float, margin: float = 0.5) -> tuple[float,
 
 
 def look(dice: Dice, outlines: tuple[str, ...] = ANY) -> dict[str, Any]:
-    """What no task asks about: outline, angle and brightness."""
+    """Properties that no task classifies: outline, angle and brightness."""
     return {"outline": dice.pick(outlines), "angle": dice.between(0, 2 * math.pi), "ink": dice.between(90, 185)}

@@ -32,7 +32,7 @@ def cut(paths: Sequence[Path], split: str, *, side: int, level: bool) -> dict[st
 
     Args:
         split: the left two thirds of each picture to train, the right third to test, no pixel in common.
-        level: give every tile the same mean and contrast, so that only its texture tells.
+        level: give every tile the same mean and contrast, so that only its texture is informative.
     """
     tiles = [_tiles(_read(path), split, side) for path in paths]
     tiles = [_levelled(part) for part in tiles] if level else tiles

@@ -31,7 +31,7 @@ from bench.data.source import Found, Source
 from bench.data.subset import mix, nested
 
 REVISION = 2  # 2: upright as the camera was held, GIF files are read
-KIND = "own images"  # what they show, nobody said
+KIND = "own images"  # what they show is unknown
 LICENCE = "that of your images"
 SOURCE = "a folder below --data-root"
 HOW_TO_GET = "Give --data-root, and name a folder in it that holds images: folder:flowers."
@@ -44,7 +44,7 @@ MAX_SIDE = 4096
 
 
 def available(root: Path | None) -> bool:
-    return False  # which folder is meant is said by an option
+    return False  # an option names the folder
 
 
 def load(split: str, *, root: Path | None, option: str = "", as_published: bool = False) -> ImageSet:
@@ -73,7 +73,7 @@ def load(split: str, *, root: Path | None, option: str = "", as_published: bool 
         labels_N=stored[f"{split}_labels"],
         class_names=found.class_names,
         kind=KIND,
-        source=_said(found) + left_out,
+        source=_described(found) + left_out,
         multi_labels=real.from_arrays(stored) if several else None,
     )
 
@@ -102,7 +102,7 @@ def parse_option(option: str) -> tuple[str, Storage]:
         elif word in ("rgb", "grey"):
             channels = 3 if word == "rgb" else 1
         elif number == 0 and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", word):
-            what = f"folder:{option}: a folder of the name {word!r} cannot be asked for."
+            what = f"folder:{option}: a folder named {word!r} cannot be used."
             raise UserError(what, "Rename it: letters a to z, digits, and . _ + - after the first. " + OPTIONS + ".")
         elif number == 0:
             name = word
@@ -118,7 +118,7 @@ def _format(folder: Path) -> ModuleType:
     return next(reader for reader in FORMATS if reader.recognises(names))
 
 
-def _said(found: Found) -> str:
+def _described(found: Found) -> str:
     return found.format + ("; a tenth held out for testing" if "all" in found.sources else "")
 
 

@@ -31,7 +31,7 @@ CSV_DIGITS = 8  # significant; further ones differ between processors
 
 
 class NothingToDraw(Exception):
-    """The records hold nothing for this figure; the message says what is missing."""
+    """The records hold nothing for this figure; the message names what is missing."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -45,7 +45,7 @@ class Line:
     points: tuple[Point, ...]
     x: tuple[float, ...]
     size: float  # marker diameter in points
-    style: int = 0  # tells lines apart that share family and size, see `_style.apart`
+    style: int = 0  # distinguishes lines of one family and size, see `_style.apart`
 
 
 @dataclass(kw_only=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DPI = 144
 WIDTH = 11.0  # inches; a README shows it about 830 px wide, so 11 pt text stays legible
 PIXELS_COLOUR, PUBLISHED_COLOUR = "#000000", "#8A8A8A"
-FAMILIES = {  # Okabe-Ito colours: told apart with any colour vision, and by marker in print
+FAMILIES = {  # Okabe-Ito colours, distinct with any colour vision; markers for print
     "ViT": ("#0072B2", "o"),
     "Hybrid": ("#009E73", "^"),
     "ResNet": ("#D55E00", "s"),
@@ -61,7 +61,7 @@ RC = {
 
 @contextmanager
 def context() -> Iterator[None]:
-    """The house's settings on top of matplotlib's defaults, whatever the user's own configuration says."""
+    """The house's settings on top of matplotlib's defaults, regardless of the user's own configuration."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         for name, value in RC.items():

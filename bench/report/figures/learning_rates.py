@@ -107,7 +107,7 @@ def _signs(sweeps: Sequence[Sweep]) -> list[Line2D]:
 
 
 def _labels(evidence: Evidence, sweeps: Sequence[Sweep]) -> list[str]:
-    """Models by the names they have elsewhere, which say what else sets sweeps apart; the rate itself does not."""
+    """Models by their names elsewhere, which include other differences between sweeps; the rate is left out."""
     horizons = (evidence.swept or evidence).horizons
     horizons = horizons[horizons["directory"].isin([name for s in sweeps for name in s.chosen.cells])]
     others = [replace(recipe, lr=0.0) for recipe in horizons["recipe"]]
