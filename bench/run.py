@@ -11,8 +11,8 @@ from bench.core.errors import EXIT_FAILED, EXIT_OK, command, sigterm_interrupts
 from bench.core.formatting import by_reason
 from bench.execute import local
 from bench.execute.progress import LiveProgress
-from bench.plan import overrides, view
-from bench.plan.options import StudyOptions, add_options
+from bench.plan import view
+from bench.plan.options import RUN, StudyOptions, add_options, listing
 from bench.plan.plan import begin
 from bench.report import build as report
 
@@ -26,6 +26,7 @@ examples:
   python -m bench.run --suite scaling --only 'vit-*'       only matching cells; run the others later
   python -m bench.run --suite scaling --ranks 4            each cell trained by four processes together
   python -m bench.run --suite scaling --sweep lr=1e-3,2e-3 --horizons 2epochs
+  python -m bench.run study.toml --seeds 3                 a file that says what flags say; flags stand before it
 
 Run the same command again to continue an interrupted run.
 """
@@ -33,17 +34,16 @@ Run the same command again to continue an interrupted run.
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    p = parser("python -m bench.run", __doc__ or "", EXAMPLES + overrides.listing())
-    add_options(p)
+    p = parser("python -m bench.run", __doc__ or "", EXAMPLES + listing())
+    add_options(p, RUN)
     p.add_argument("--plan", action="store_true", help="print the plan and stop")
-    p.add_argument("--profile", action="store_true", help="write a torch.profiler trace of each cell's first steps")
     p.add_argument("--verbose", action="store_true", help="print every answer with its reasons, and every check")
-    p.add_argument("--reference", choices=["paper"], help="add the paper's published results to the figures")
     arguments = p.parse_args(argv)
     console = make_console(stderr=arguments.json)
 
+    options = StudyOptions.parsed(arguments)
     with sigterm_interrupts():
-        plan = view.make_and_show(StudyOptions.parsed(arguments), console, to_run=not arguments.plan)
+        plan = view.make_and_show(options, console, to_run=not arguments.plan)
     if arguments.plan:
         if arguments.json:
             print(json.dumps(plan.json()))
@@ -51,10 +51,10 @@ def main(argv: list[str] | None = None) -> int:
 
     begin(plan)
     with LiveProgress(plan, console) as progress:
-        failures = local.run(plan, on_event=progress.event, tick=progress.refresh, profile=arguments.profile)
+        failures = local.run(plan, on_event=progress.event, tick=progress.refresh, profile=options.profile)
 
     with sigterm_interrupts():
-        paths = report.build(plan.store, suite=plan.suite, reference=arguments.reference)
+        paths = report.build(plan.store, suite=plan.suite, reference=options.reference)
         report.say(paths, console, verbose=arguments.verbose)
     if arguments.json:
         print(json.dumps(report.to_json(paths)))

@@ -8,20 +8,21 @@ import sys
 from bench.core.cli import parser
 from bench.core.console import make_console
 from bench.core.errors import EXIT_OK, command, sigterm_interrupts
-from bench.plan import overrides, view
-from bench.plan.options import StudyOptions, add_options
+from bench.plan import view
+from bench.plan.options import StudyOptions, add_options, listing
 
 EXAMPLES = """\
 examples:
   python -m bench.plan --suite scaling
   python -m bench.plan --suite scaling --scale paper              cost the grid of the paper
+  python -m bench.plan study.toml                                 the study that a file describes
   python -m bench.plan --suite scaling --json | python -m json.tool
 """
 
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    p = parser("python -m bench.plan", __doc__ or "", EXAMPLES + overrides.listing())
+    p = parser("python -m bench.plan", __doc__ or "", EXAMPLES + listing())
     add_options(p)
     arguments = p.parse_args(argv)
     with sigterm_interrupts():

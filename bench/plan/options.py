@@ -1,22 +1,61 @@
-"""The options shared by `bench.run` and `bench.plan`: which study, where its results go, and the resources it uses."""
+"""The options of a study: which one, how it differs from its suite, where its results go, the resources it uses.
+
+`STUDY` and `RUN` are the tables from which flags, study files and Python calls are read.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from bench.core import registry
-from bench.core.cli import folder, names_list, positive, seeds
+from bench.core.cli import Parser, folder, names_list, positive, seeds
+from bench.core.errors import UserError
+from bench.core.options import Kind, Option, Values, add_flags, given, read_file, read_mapping, resolve, to_toml
+from bench.plan import overrides
 from bench.plan.overrides import NO_OVERRIDES, Overrides
-from bench.plan.overrides import add_options as add_override_options
 
 CHANGED = ("refuse", "keep", "redo")
+STUDY = (
+    Option(name="suite", default="scaling", help="the study to run (default: scaling)"),
+    Option(name="scale", default="auto", help="cpu (minutes), gpu (about an hour) or paper (default: by device)"),
+    Option(name="models", kind=Kind.LIST, read=names_list,
+           help="comma-separated model names (default: those of the suite)"),
+    Option(name="data", kind=Kind.LIST, read=names_list,
+           help="comma-separated upstream data sets (default: those of the suite); NAME@N limits a set to N images"),
+    Option(name="tasks", kind=Kind.LIST, read=names_list, default=(),
+           help="comma-separated tasks (default: those of the suite)"),
+    Option(name="seeds", read=seeds, help="number of training seeds"),
+    *overrides.OPTIONS,
+    Option(name="only", kind=Kind.REPEATED, default=(), here=True,
+           help="run only cells with matching names; repeatable"),
+    Option(name="results", read=folder, default=Path("results"), here=True,
+           help="folder for results (default: results)"),
+    Option(name="data_root", read=folder, here=True, help="folder that contains your data sets"),
+    Option(name="device", default="auto", help="cpu, cuda, or auto"),
+    Option(name="workers", read=positive, here=True, help="cells to run at once (default: one per core; one per GPU)"),
+    Option(name="ranks", read=positive, default=1, help="processes that train each cell together (one per GPU)"),
+    Option(name="changed", choices=CHANGED, default=CHANGED[0], here=True,
+           help="what to do with results from other model code (default: refuse)"),
+    Option(name="calibrate", kind=Kind.FLAG, default=False, here=True,
+           help="measure every model's speed again, even if cached"),
+    Option(name="accelerator", here=True,
+           help="also estimate the time on an accelerator (H100, A100, …) from FLOPs"),
+)  # fmt: skip
+RUN = (
+    *STUDY,
+    Option(name="reference", choices=("paper",), help="add the paper's published results to the figures"),
+    Option(name="profile", kind=Kind.FLAG, default=False, here=True,
+           help="write a torch.profiler trace of each cell's first steps"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
-    """The options of a command line. None, or an empty tuple, means the suite's default.
+    """What is asked of a study. None, or an empty tuple, means the suite's default.
 
     Attributes:
         scale: "auto" or one of `bench.suites._contract.SCALES`. data: names of upstream sets, or NAME@N.
@@ -24,6 +63,7 @@ class StudyOptions:
         device: "auto", "cpu" or "cuda". workers: cells at a time. ranks: processes that train a cell together.
         calibrate: measure every model's speed again. accelerator: also cost the study on this one.
         changed: what to do with results of a model whose code has changed since; see `bench.core.fingerprint`.
+        reference: "paper" adds its results to the figures. profile: write traces.
     """
 
     suite: str = "scaling"
@@ -42,39 +82,66 @@ class StudyOptions:
     calibrate: bool = False
     changed: str = "refuse"
     accelerator: str | None = None
+    reference: str | None = None
+    profile: bool = False
 
     @classmethod
-    def parsed(cls, arguments: argparse.Namespace) -> StudyOptions:
-        """From a command line to which `add_options` was added.
+    def of(cls, *layers: Values) -> StudyOptions:
+        """From what a study file, a call and flags say, the last of them first.
 
         Raises:
             UserError: a change of the recipe that means nothing.
         """
-        values = {entry.name: getattr(arguments, entry.name) for entry in fields(cls) if entry.name != "overrides"}
+        values = resolve(RUN, *layers)
         for name in ("tasks", "only"):
-            values[name] = tuple(dict.fromkeys(values[name] or ()))
-        return cls(**values, overrides=Overrides.parsed(arguments))
+            values[name] = tuple(dict.fromkeys(values[name]))
+        plain = {entry.name: values[entry.name] for entry in fields(cls) if entry.name != "overrides"}
+        return cls(**plain, overrides=Overrides.of(values))
+
+    @classmethod
+    def parsed(cls, arguments: argparse.Namespace) -> StudyOptions:
+        """From a command line to which `add_options` was added, and the study file that it names.
+
+        Raises:
+            UserError: see `of` and `bench.core.options.read_file`.
+        """
+        return cls.of(read_study(arguments.study), given(arguments, RUN))
+
+    @classmethod
+    def called(cls, study: Path | str | None, options: Mapping[str, Any]) -> StudyOptions:
+        """From the arguments of a Python call, and the study file that it names.
+
+        Raises:
+            UserError: as `parsed`.
+        """
+        return cls.of(read_study(study), read_mapping(options, RUN))
+
+    def to_toml(self) -> str:
+        """A study file that asks for the same, but for where and how it is run."""
+        return to_toml({**vars(self), **self.overrides.values()}, RUN, always=("suite", "scale"))
 
 
-def add_options(p: argparse.ArgumentParser) -> None:
-    """The options that make `StudyOptions`, and --json."""
-    p.add_argument("--suite", default="scaling", help=f"the study to run: {', '.join(registry.names('suite'))}")
-    p.add_argument("--scale", default="auto", help="cpu (minutes), gpu (about an hour) or paper (default: by device)")
-    p.add_argument("--models", type=names_list, help="comma-separated model names (default: those of the suite)")
-    p.add_argument("--data", type=names_list, help="comma-separated upstream data sets (default: those of the suite); "
-                   "NAME@N limits a set to N images")  # fmt: skip
-    p.add_argument("--tasks", type=names_list, help="comma-separated tasks (default: those of the suite)")
-    p.add_argument("--seeds", type=seeds, help="number of training seeds")
-    add_override_options(p)
-    p.add_argument("--only", action="append", default=[], help="run only cells with matching names; repeatable")
-    p.add_argument("--results", type=folder, default=Path("results"),
-                   help="folder for results (default: results)")  # fmt: skip
-    p.add_argument("--data-root", type=folder, help="folder that contains your data sets")
-    p.add_argument("--device", default="auto", help="cpu, cuda, or auto")
-    p.add_argument("--workers", type=positive, help="cells to run at once (default: one per core; one per GPU)")
-    p.add_argument("--ranks", type=positive, default=1, help="processes that train each cell together (one per GPU)")
-    p.add_argument("--changed", choices=CHANGED, default=CHANGED[0],
-                   help="what to do with results from other model code (default: refuse)")  # fmt: skip
-    p.add_argument("--calibrate", action="store_true", help="measure every model's speed again, even if cached")
-    p.add_argument("--accelerator", help="also estimate the time on an accelerator (H100, A100, …) from FLOPs")
+def add_options(p: Parser, options: Iterable[Option] = STUDY) -> None:
+    """The options that make `StudyOptions`, a study file, and --json."""
+    p.add_argument("study", nargs="?", metavar="STUDY.toml", help="a file that says the same as these flags, which "
+                   "stand before it: models = [\"ViT-nano/7\"], a table [set], …")  # fmt: skip
+    add_flags(p, options)
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
+
+
+def read_study(path: Path | str | None) -> Values:
+    """What a study file says; nothing without one.
+
+    Raises:
+        UserError: see `bench.core.options.read_file`.
+    """
+    if path is None:
+        return {}
+    if str(path) in registry.names("suite") and not Path(path).exists():
+        raise UserError(f"{str(path)!r} is a suite, not a study file.", f"Write --suite {path}.")
+    return read_file(Path(path), RUN)
+
+
+def listing() -> str:
+    """Suites, fields and recipes, for --help."""
+    return f"\nsuites: {', '.join(registry.names('suite'))}" + overrides.listing()

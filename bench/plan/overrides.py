@@ -8,18 +8,18 @@ Every field of `bench.core.spec.Recipe` can be set; an option of the model as mo
 
 from __future__ import annotations
 
-import argparse
 import ast
 import itertools
 import math
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from bench.core import registry
 from bench.core.errors import UserError, unknown
+from bench.core.options import Kind, Option
 from bench.core.spec import CHOICES, Cell, Recipe
 from bench.plan.sizes import DataSizes
 from bench.suites import _paper
@@ -44,24 +44,24 @@ class Overrides:
     sweeps: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @classmethod
-    def parsed(cls, arguments: argparse.Namespace) -> Overrides:
-        """From a command line to which `add_options` was added.
+    def of(cls, values: Mapping[str, Any]) -> Overrides:
+        """From values of `OPTIONS`.
 
         Raises:
-            UserError: an unknown recipe or field, or a setting without a value.
+            UserError: a field that is both set and swept; too many combinations.
         """
-        if arguments.recipe:
-            _paper.row(arguments.recipe)
-        sweeps = tuple((key, _split(text)) for key, text in map(_setting, arguments.sweep))
-        for key, values in sweeps:
-            if not values:
-                raise UserError(f"--sweep {key} has no values.", f"For example --sweep {key}={_example(key)}.")
-        if (total := math.prod(len(values) for _, values in sweeps)) > MOST:
+        settings, sweeps = dict(values["set"]), dict(values["sweep"])
+        if (total := math.prod(map(len, sweeps.values()))) > MOST:
             raise UserError(f"These sweeps have {total:,} combinations.", f"Sweep over {MOST:,} at most.")
-        settings = tuple(map(_setting, arguments.set))
-        if twice := sorted({key for key, _ in settings} & {key for key, _ in sweeps}):
+        if twice := sorted(settings.keys() & sweeps.keys()):
             raise UserError(f"{twice[0]} is both set and swept.", "Give one of --set and --sweep.")
-        return cls(recipe=arguments.recipe, horizons=arguments.horizons or (), settings=settings, sweeps=sweeps)
+        return cls(recipe=values["recipe"], horizons=values["horizons"], settings=tuple(settings.items()),
+                   sweeps=tuple(sweeps.items()))  # fmt: skip
+
+    def values(self) -> dict[str, Any]:
+        """The inverse of `of`."""
+        return {"recipe": self.recipe, "horizons": self.horizons, "set": list(self.settings),
+                "sweep": list(self.sweeps)}  # fmt: skip
 
     def apply(self, cells: Sequence[Cell], sizes: DataSizes) -> list[Cell]:
         """The cells, those that train changed: one for each combination of swept values. Cells that train nothing (raw
@@ -103,18 +103,6 @@ class Overrides:
 
 
 NO_OVERRIDES = Overrides()
-
-
-def add_options(p: argparse.ArgumentParser) -> None:
-    """The options that make `Overrides`."""
-    p.add_argument("--horizons", type=_split, help="compute budgets in images seen, e.g. 8000,16000, or with a unit: "
-                   "500steps, 2epochs (default: those of the suite)")  # fmt: skip
-    p.add_argument("--recipe", help="train as in a row of the paper's Table 3, scaled down to this batch and budget")
-    p.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE",
-                   help="change one field of every recipe, e.g. clip=0, warmup=100steps, model.dropout=0.1; "
-                   "repeatable")  # fmt: skip
-    p.add_argument("--sweep", action="append", default=[], metavar="FIELD=V1,V2,…",
-                   help="train every cell with each of these values; repeat for all combinations")  # fmt: skip
 
 
 def listing() -> str:
@@ -220,3 +208,30 @@ def _literal(text: str) -> Any:
         return value
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
+
+
+def _recipe(text: str) -> str:
+    _paper.row(text)
+    return text
+
+
+def _swept(text: str) -> tuple[str, tuple[str, ...]]:
+    """ "lr=1e-3,2e-3" -> the field's name in full, and the values as typed."""
+    key, values = _setting(text)
+    if not _split(values):
+        raise UserError(f"--sweep {key} has no values.", f"For example --sweep {key}={_example(key)}.")
+    return key, _split(values)
+
+
+OPTIONS = (
+    Option(name="horizons", kind=Kind.LIST, read=_split, default=(),
+           help="compute budgets in images seen, e.g. 8000,16000, or with a unit: 500steps, 2epochs (default: those of "
+           "the suite)"),
+    Option(name="recipe", read=_recipe,
+           help="train as in a row of the paper's Table 3, scaled down to this batch and budget"),
+    Option(name="set", kind=Kind.FIELDS, read=_setting, default=(), metavar="FIELD=VALUE",
+           help="change one field of every recipe, e.g. clip=0, warmup=100steps, model.dropout=0.1; repeatable"),
+    Option(name="sweep", kind=Kind.FIELDS, read=_swept, default=(), metavar="FIELD=V1,V2,…",
+           help="train every cell with each of these values; repeat for all combinations"),
+)  # fmt: skip
+"""What makes `Overrides`."""

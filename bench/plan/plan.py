@@ -59,6 +59,7 @@ class Plan:
         store: folder of the study. grid: names of all cells of the study, whatever `--only` leaves out of this run.
         device: "cpu" or "cuda". ranks: processes that make up a worker.
         accelerator: also to be costed on; None: where the scale is meant for one.
+        asked: the study file that asks for it, with the scale resolved.
         notes: deviations from the suite. accepted: results of models whose code has changed, and which
             are to be taken as they are.
     """
@@ -76,6 +77,7 @@ class Plan:
     data_root: Path | None = None
     accelerator: str | None = None
     calibration: Calibration = NOTHING_MEASURED
+    asked: str = ""
     notes: tuple[str, ...] = ()
     accepted: tuple[Change, ...] = ()
 
@@ -166,7 +168,7 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) 
         suite=suite.name, question=suite.question, scale=options.scale, store=study.path, cells=tuple(planned),
         device=device, workers=workers, threads=threads, ranks=options.ranks, data_root=options.data_root,
         accelerator=options.accelerator, grid=tuple(map(directory_name, cells.cells)), calibration=calibration,
-        notes=(*cells.notes, *_absent(suite, options, cells.chosen)),
+        asked=options.to_toml(), notes=(*cells.notes, *_absent(suite, options, cells.chosen)),
         accepted=changed if options.changed == "keep" else (),
     )  # fmt: skip
 
@@ -209,8 +211,8 @@ def _absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[
 
 
 def begin(plan: Plan) -> None:
-    """Prepare the store for a run: write the names of the whole grid, so that a report can list missing cells, and
-    complete the cleanup of finished cells after a kill.
+    """Prepare the store for a run: write the names of the whole grid, so that a report can list missing cells, and the
+    study file that asks for it; complete the cleanup of finished cells after a kill.
 
     Raises:
         UserError: the store cannot be written.
@@ -218,6 +220,7 @@ def begin(plan: Plan) -> None:
     study = Study(plan.store)
     study.create()
     grid.write(plan.store, grid.WantedCells(suite=plan.suite, scale=plan.scale, names=plan.grid))
+    grid.write_study_file(plan.store, plan.asked)
     accept(plan.accepted)
     for planned in plan.cells:
         if planned.state == "done":

@@ -43,6 +43,8 @@ def collect(source: Path, target: Path) -> Collected:
         files.write_bytes(folder / "record.json", directory.record.read_bytes())
     if wanted:
         grid.write(target, wanted)
+    if (source / grid.STUDY_FILE).is_file():
+        files.write_bytes(target / grid.STUDY_FILE, (source / grid.STUDY_FILE).read_bytes())
     kept = tuple(directory.path.name for directory in found)
     return Collected(kept=kept, left_out=tuple(d.path.name for d in there if d.path.name not in kept))
 
@@ -56,7 +58,7 @@ def _clear(target: Path) -> None:
     there = {path.name for path in target.iterdir()} if target.is_dir() else set()
     if there and not any(target.glob("cells/*/record.json")):
         raise UserError(f"{target} is not empty, and holds no exported study.", "Name a new folder with --into.")
-    own = {"cells", grid.PLAN_FILE, *FOLDERS, *PAGES}
+    own = {"cells", grid.PLAN_FILE, grid.STUDY_FILE, *FOLDERS, *PAGES}
     if strange := sorted(name for name in there - own if not name.endswith(".png")):
         raise UserError(f"{target} holds other things: {', '.join(strange[:5])}.", "Name a new folder with --into.")
     files.make_directory(target)
@@ -69,6 +71,7 @@ def _clear(target: Path) -> None:
         for folder in (*target.glob("cells/*"), *(target / name for name in FOLDERS)):
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
-        (target / grid.PLAN_FILE).unlink(missing_ok=True)
+        for name in (grid.PLAN_FILE, grid.STUDY_FILE):
+            (target / name).unlink(missing_ok=True)
     except OSError as error:
         raise files.explain(error, target) from error

@@ -1,4 +1,5 @@
-"""plan.json: the cells of the most recently planned grid, so that a report can list those never started."""
+"""The most recently planned grid: plan.json has its cells, so that a report can list those never started; study.toml is
+the study file that asks for it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from bench.core import files
 from bench.core.errors import UserError
 from bench.store.records import check_schema
 
-PLAN_FILE = "plan.json"
+PLAN_FILE, STUDY_FILE = "plan.json", "study.toml"
 FIELDS = frozenset(("schema", "suite", "scale", "cells"))
 
 
@@ -30,6 +31,14 @@ def write(study: Path, wanted: WantedCells) -> None:
     body = {"schema": SCHEMA_VERSION, "suite": wanted.suite, "scale": wanted.scale, "cells": cells}
     path, data = study / PLAN_FILE, files.sealed(body)
     if not path.is_file() or path.read_bytes() != data:
+        files.write_bytes(path, data)
+
+
+def write_study_file(study: Path, text: str) -> None:
+    """Write `study`/study.toml, unless it says the same already."""
+    path = study / STUDY_FILE
+    data = f"# What this folder's results were asked for: python -m bench.run {STUDY_FILE}\n{text}".encode()
+    if text and (not path.is_file() or path.read_bytes() != data):
         files.write_bytes(path, data)
 
 

@@ -11,10 +11,10 @@ from baselines import published
 from bench import run
 from bench.core import registry
 from bench.core.errors import UserError
+from bench.core.options import add_flags, given, resolve
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, Recipe
-from bench.plan import overrides
-from bench.plan.overrides import Overrides, length
+from bench.plan.overrides import OPTIONS, Overrides, length
 from bench.plan.sizes import DataSizes
 from bench.suites import _paper
 from bench.suites._contract import SuiteOptions
@@ -28,8 +28,8 @@ CELL = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=1000, horizons
 
 def parsed(*words: str) -> Overrides:
     p = argparse.ArgumentParser()
-    overrides.add_options(p)
-    return Overrides.parsed(p.parse_args(words))
+    add_flags(p, OPTIONS)
+    return Overrides.of(resolve(OPTIONS, given(p.parse_args(words), OPTIONS)))
 
 
 def changed(*words: str, cell: Cell = CELL) -> list[Cell]:

@@ -1,0 +1,1 @@
+"""Study files, and a notebook that runs one."""
