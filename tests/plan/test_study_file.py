@@ -6,11 +6,9 @@ import argparse
 import shlex
 import tomllib
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from bench import examples
 from bench.core.errors import UserError
 from bench.core.options import Kind
 from bench.plan.expand import Grid, expand
@@ -19,10 +17,11 @@ from bench.plan.overrides import NO_OVERRIDES
 from bench.plan.sizes import DataSizes
 from bench.store import grid
 from bench.suites import _contract as suites
+from tests.conftest import PROJECT
 from tests.plan.finished import finish
 from tests.plan.making import cells_of
 
-FILES = sorted(Path(examples.__file__).parent.glob("*.toml"))
+FILES = sorted((PROJECT / "bench" / "examples").glob("*.toml"))
 
 
 def options(*words: str) -> StudyOptions:

@@ -1,1 +1,0 @@
-"""Study files, and a notebook that runs one."""
