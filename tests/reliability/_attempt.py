@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import sys
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from bench.core.spec import Cell, to_json
@@ -31,15 +32,24 @@ def _run(store: str, suite: str, fault: str) -> None:
     sys.exit(code)
 
 
-def attempt(store: Path, cells: list[Cell], fault: str = "", *, suite: str = SUITE) -> int:
-    """Run in a new process until it ends or `fault` kills it; returns its exit code, negative for a signal. Another
-    suite than SUITE ends without a report."""
+def begin(store: Path, cells: list[Cell], fault: str = "", *, suite: str = SUITE) -> Any:
+    """Start a new process at it, which `fault` kills. Another suite than SUITE ends without a report."""
     (store.parent / "cells.json").write_text(json.dumps([to_json(cell) for cell in cells]))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.reliability._preloaded"])
     process = context.Process(target=_run, args=(str(store), suite, fault))
     with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):  # the first call starts the server with it
         process.start()
+    return process
+
+
+def ended(process: Any) -> int:
+    """Exit code of a process, negative for a signal."""
     process.join(timeout=120)
     assert process.exitcode is not None
     return process.exitcode
+
+
+def attempt(store: Path, cells: list[Cell], fault: str = "", *, suite: str = SUITE) -> int:
+    """`begin` and wait; returns the exit code."""
+    return ended(begin(store, cells, fault, suite=suite))

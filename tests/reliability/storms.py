@@ -1,4 +1,4 @@
-"""What the storms share: a small study, what must be equal after whatever happened to it, and what must not be left."""
+"""Shared by kills and storms: a small study, what must be equal whatever happened to it, what must not be left."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bench.core.record import Record
 from bench.core.spec import to_json
 from bench.store.records import read_record
 from tests.conftest import PROJECT
@@ -23,6 +24,8 @@ TIMES = {
 
 def timeless(value: Any) -> Any:
     """A record without its times, rates and attempts: what must not differ."""
+    if isinstance(value, Record):
+        value = to_json(value)
     if isinstance(value, dict):
         return {key: timeless(entry) for key, entry in value.items() if key not in TIMES}
     return [timeless(entry) for entry in value] if isinstance(value, list) else value
@@ -33,7 +36,7 @@ def outcome(store: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path in sorted(store.glob("cells/*/record.json")):
         weights = path.parent / "weights" / "final.safetensors"
-        found[path.parent.name] = timeless(to_json(read_record(path))), weights.exists() and weights.read_bytes()
+        found[path.parent.name] = timeless(read_record(path)), weights.exists() and weights.read_bytes()
     return found
 
 
@@ -54,6 +57,15 @@ def start(results: Path, cache: Path, *, before: tuple[str, ...] = (), **variabl
     command = [*before, sys.executable, "-m", "bench.run", *STUDY, "--calibrate", "--results", str(results)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             start_new_session=True)  # fmt: skip
+
+
+def undisturbed(folder: Path) -> dict[str, Any]:
+    """Outcome of a run to which nothing happens."""
+    run = start(folder / "alone", folder / "cache")
+    run.communicate()
+    expected = outcome(folder / "alone" / "smoke")
+    assert run.returncode == 0 and expected
+    return expected
 
 
 def ours(results: Path) -> list[int]:
