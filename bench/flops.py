@@ -8,10 +8,12 @@ import json
 import math
 import sys
 from collections.abc import Mapping
+from fnmatch import fnmatch
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.core import cli
-from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command
+from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, unknown
 from bench.cost import units
 from bench.cost.flops import CONVENTIONS
 
@@ -26,7 +28,9 @@ EXAMPLES = """examples:
   python -m bench.flops ViT-L/16 --classes 18291 --option head=mlp --images 4.2e9
   python -m bench.flops ViT-H/14 --images 4.2e9 --accelerator H100 --utilisation 0.4
   python -m bench.flops --paper-table
+  python -m bench.flops timm:convnext_atto                            any of timm's, torchvision:NAME, my_model.py:Net
   python -m bench.flops --list                                        which models there are, and how they are named
+  python -m bench.flops --list 'convnext*'                            costs of all of timm's models with such names
 
 conventions: FLOP = 2 MACs, training = 3 forwards. "dense" counts every tap of a convolution, "paper" only taps inside
 the image, as the paper's exaFLOPs do. Norms, softmax and activations are not counted."""
@@ -41,9 +45,11 @@ def parser() -> argparse.ArgumentParser:
         EXAMPLES,
     )
     result.add_argument("model", nargs="?", help="a model's name, such as ViT-B/16, R50x1, R50+ViT-B/16")
-    result.add_argument("--list", action="store_true", help="list families, naming rules and registered names")
+    result.add_argument("--list", nargs="?", const="", metavar="PATTERN",
+                        help="list families and how their models are named; with a pattern, costs of timm's models")
+    result.add_argument("--table", type=Path, metavar="FILE", help="count every model of timm into a CSV; continues it")
     result.add_argument("--paper-table", action="store_true", help="the paper's Table 6 next to our counts")
-    result.add_argument("--image-size", type=int, help="pixels per side (default 224, or the model's own)")
+    result.add_argument("--image-size", type=int, help="pixels per side (default: the model's own, else 224)")
     result.add_argument("--channels", type=int, help="of the image (default 3, or the model's own)")
     result.add_argument("--classes", type=int, help="of the head (default 1000, or the model's own)")
     result.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the model, repeatable")
@@ -62,7 +68,11 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     if args.paper_table:
         return _paper_table(as_json=args.json)
-    if args.list or not args.model:
+    if args.table:
+        return _table(args.table)
+    if args.list:
+        return _costs(args.list, as_json=args.json)
+    if not args.model:
         return _list(as_json=args.json)
     if not 0 < args.utilisation <= 1:
         raise UserError(f"--utilisation {args.utilisation} is not in (0, 1].", "For example 0.4 for 40 %.")
@@ -80,10 +90,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _count(args: argparse.Namespace) -> ModelCost:
+    from bench.core import registry
     from bench.cost.flops import count
     from vit import config
 
-    own = config.parse(args.model) or {}
+    registry.check_model(args.model)
+    own = config.parse(args.model) or {"image_size": registry.own_image_size(args.model) or 224}
     sizes = {
         name: given if given is not None else own.get(key, default)
         for name, key, given, default in (
@@ -201,6 +213,46 @@ def _training_lines(training: dict[str, Any]) -> list[str]:
     ]
 
 
+COSTS = {  # column of the table of timm's models -> heading, unit
+    "params": ("M params", 1e6), "macs_dense": ("GMACs dense", 1e9), "macs_paper": ("paper", 1e9),
+    "train_flops_dense": ("training GFLOPs", 1e9), "activation_bytes": ("activations MB", 1e6),
+}  # fmt: skip
+
+
+def _costs(pattern: str, *, as_json: bool) -> int:
+    """Rows of the table of timm's models that a pattern selects."""
+    from baselines import timm
+
+    wanted = pattern.removeprefix(timm.PREFIX)
+    found = [row for name, row in timm.table().items() if fnmatch(name, wanted) or fnmatch(row["family"], wanted)]
+    if not found:
+        raise unknown("model of timm", pattern, timm.table())
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return EXIT_OK
+    print(f"{'timm:':40}{'px':>5}" + "".join(f"{heading:>17}" for heading, _ in COSTS.values()))
+    for row in found:
+        costs = (f"{int(row[key]) / unit:>17,.2f}" for key, (_, unit) in COSTS.items() if not row["why_not"])
+        print(f"{row['model']:40}{row['image_size']:>5}" + ("".join(costs) or f"  not counted: {row['why_not']}"))
+    print(f"{len(found)} of {len(timm.table()):,} models of timm, one image; {timm.heading()}")
+    return EXIT_OK
+
+
+def _table(path: Path) -> int:
+    """Count every model of timm, into a file that is continued."""
+    from bench.cost import timm_table
+
+    seconds, failed = 0.0, 0
+    for row, done, total, took in timm_table.write(path):
+        seconds += took
+        failed += bool(row.get("why_not"))
+        print(f"{done:5} of {total}  {row['model']:48}{took:6.1f} s  {row.get('why_not', '')}", flush=True)
+    rows = timm_table.read(path)
+    why_not = [row for row in rows if row["why_not"]]
+    print(f"{path}: {len(rows) - len(why_not):,} models counted, {len(why_not)} not; {seconds:,.0f} s this time.")
+    return EXIT_OK
+
+
 def _list(*, as_json: bool) -> int:
     """Every family: how its models are named, and those that are registered."""
     from bench.core import registry
@@ -213,7 +265,8 @@ def _list(*, as_json: bool) -> int:
         print(json.dumps(found, indent=2))
         return EXIT_OK
     for family, about in found.items():
-        print(f"{family}: {about['naming'] or 'these names'}\n  {', '.join(about['names'])}")
+        listed = f"\n  {', '.join(about['names'])}" if about["names"] else ""
+        print(f"{family}: {about['naming'] or 'these names'}{listed}")
     print("What one costs: python -m bench.flops NAME; the paper's own: --paper-table")
     return EXIT_OK
 

@@ -3,12 +3,16 @@
 A fingerprint covers the Python source of a model family's file and of everything that it imports, as far as that is
 neither an installed package nor the harness (`bench`). What changes no behaviour changes no fingerprint: comments,
 docstrings, layout, annotations of functions, moving a definition to another file. It is not part of a cell's id.
+
+Of a model that is not the project's own (timm, torchvision, a user's file, a plug-in) it also covers the versions of
+the installed packages that its file imports, but for torch and numpy, which the record's environment has.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import importlib.metadata
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,9 +23,11 @@ from pathlib import Path
 from types import ModuleType
 
 from bench.core import registry
+from bench.core.subprocesses import PROJECT
 
 DIGITS = 16  # hex, of a digest
 HARNESS, SUBJECT = "bench", "vit"
+IN_RECORDS = ("torch", "numpy")  # packages that change no network
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
 INSTALLED = frozenset(("site-packages", "dist-packages"))  # folders
 DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -33,7 +39,8 @@ class Fingerprint:
     """A digest of code.
 
     Attributes:
-        digest: of all definitions, wherever they lie. modules: name of a module -> digest of its own.
+        digest: of all definitions, wherever they lie. modules: name of a module -> digest of its own; of a package or
+            another file that counts as a whole -> "version …" or its digest.
     """
 
     digest: str
@@ -50,14 +57,25 @@ def of_model(name: str) -> Fingerprint | None:
     Raises:
         UserError: nobody builds it.
     """
-    return of_module(registry.family_of(name))
+    family, path = registry.family_of(name), registry.source_of(name)
+    found = of_module(family) if path == Path(family.__file__ or "") else of_file(path.stem, path)
+    if found is None or not hasattr(family, "identity"):
+        return found
+    more = family.identity(name)
+    return Fingerprint(digest=_digest([found.digest, *(f"{k} {v}" for k, v in more.items())]),
+                       modules={**found.modules, **more})  # fmt: skip
 
 
 @cache
 def of_module(module: ModuleType) -> Fingerprint | None:
     """Fingerprint of a module and of what it imports: some milliseconds for each, once in a process."""
-    root = module.__name__
-    waiting = {root: Path(module.__file__ or "")}
+    return of_file(module.__name__, Path(module.__file__ or ""))
+
+
+def of_file(root: str, path: Path) -> Fingerprint | None:
+    """Fingerprint of a file, as module `root`, and of what it imports; None where it cannot be read."""
+    waiting = {root: path}
+    outside = not any(path.is_relative_to(PROJECT / own) for own in ("baselines", SUBJECT))
     found: dict[str, _Source] = {}
     while waiting:
         name, path = waiting.popitem()
@@ -68,13 +86,28 @@ def of_module(module: ModuleType) -> Fingerprint | None:
         waiting |= {name: path for name, path in found[name].imports.items() if name not in found}
     definitions = [text for source in found.values() for text in source.definitions]
     modules = {name: _digest(source.definitions) for name, source in found.items()}
+    if outside:
+        tops = {top for source in found.values() for top in source.packages} - {*IN_RECORDS, HARNESS, SUBJECT}
+        tops -= sys.stdlib_module_names
+        versions = {top: f"version {version}" for top in sorted(tops) if (version := version_of(top)) is not None}
+        definitions += [f"{top} {version}" for top, version in versions.items()]
+        modules |= versions
     return Fingerprint(digest=_digest(definitions), modules=modules)
+
+
+def version_of(package: str) -> str | None:
+    """The installed version of the distribution that is called as the package is; None where there is none."""
+    try:
+        return importlib.metadata.version(package)
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return None
 
 
 def path_of(module: str) -> Path | None:
     """The file of a module, found without importing it; None where it has none."""
     if (loaded := sys.modules.get(module)) is not None:
-        return Path(loaded.__file__) if loaded.__file__ else None
+        file = getattr(loaded, "__file__", None)
+        return Path(file) if file else None
     parts = module.split(".")
     found, where = None, None
     for count in range(1, len(parts) + 1):
@@ -82,7 +115,8 @@ def path_of(module: str) -> Path | None:
             found = PathFinder.find_spec(".".join(parts[:count]), where)
         except (ImportError, ValueError):
             return None
-        where = found.submodule_search_locations if found else None
+        parent = sys.modules.get(".".join(parts[:count]))  # plug-ins are searched for by its path
+        where = getattr(parent, "__path__", None) or (found.submodule_search_locations if found else None)
         if where is None and count < len(parts):
             return None
     return Path(found.origin) if found and found.origin else None
@@ -90,10 +124,12 @@ def path_of(module: str) -> Path | None:
 
 @dataclass(frozen=True)
 class _Source:
-    """What one file contributes: a text for each of its definitions, and the modules it imports that count too."""
+    """What one file contributes: a text for each of its definitions, the modules it imports that count too, and the
+    first names of all modules it imports."""
 
     definitions: tuple[str, ...]
     imports: Mapping[str, Path]
+    packages: frozenset[str]
 
 
 @cache
@@ -101,6 +137,7 @@ def _read(name: str, path: Path, package: str) -> _Source:
     tree = ast.parse(path.read_bytes())
     parents = (name if path.name == "__init__.py" else name.rpartition(".")[0]).split(".")
     imports: dict[str, Path] = {}
+    packages: set[str] = set()
     for node in _run(tree):
         if isinstance(node, ast.ImportFrom):
             base = [*parents[: len(parents) - node.level + 1]] if node.level else []
@@ -112,11 +149,12 @@ def _read(name: str, path: Path, package: str) -> _Source:
             names = [alias.name for alias in node.names]
         else:
             continue
+        packages |= {module.partition(".")[0] for module in names}
         for parts in (module.split(".") for module in names):  # a module's parents are run before it
             for module in (".".join(parts[:count]) for count in range(1, len(parts) + 1)):
                 if (found := _counts(module, package)) is not None:
                     imports[module] = found
-    return _Source(definitions=tuple(map(_text, _body(tree))), imports=imports)
+    return _Source(tuple(map(_text, _body(tree))), imports, frozenset(packages))
 
 
 @cache

@@ -5,15 +5,23 @@ written as "-" (`fashion_mnist.py` -> "fashion-mnist"). Listing reads directory 
 
 A model family is one file with FAMILY, REVISION, names(), accepts(name) and build(name, ...); see CONTRIBUTING.md. A
 model's name is looked up without torch; building it needs torch.
+
+Plug-ins also lie in folders outside the project: those of `--plugins` and of VIT_BENCH_PLUGINS (which `--plugins` sets,
+for the processes that a study starts), and the packages that installed distributions name as entry points of the group
+`vit_bench`. Such a folder has subfolders `models`, `data`, `tasks`, `suites`, `figures`; their files are found as if
+they lay in the project, and may not have the names of others.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import inspect
+import os
 import pkgutil
 import traceback
 from functools import cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -24,7 +32,7 @@ from bench.core.spec import RECIPE_REVISION, Cell, cell_id
 if TYPE_CHECKING:
     from torch import nn
 
-LONGEST = 100  # letters of a model's name
+LONGEST, LONGEST_PATH = 100, 1000  # letters of a model's name; of one that holds a path
 FOLDERS = {
     "suite": "bench.suites",
     "data set": "bench.data.sets",
@@ -33,14 +41,68 @@ FOLDERS = {
     "job": "bench.execute.jobs",
     "family": "baselines",
 }
+SUBFOLDERS = {"suite": "suites", "data set": "data", "task": "tasks", "figure": "figures", "family": "models"}
+PLUGINS, ENTRY_POINTS = "VIT_BENCH_PLUGINS", "vit_bench"
+
+
+def add_plugins(folder: str) -> Path:
+    """Search a folder of plug-ins, in this process and those that it starts.
+
+    Raises:
+        UserError: it is no folder, or has none of the subfolders.
+    """
+    path = Path(folder).absolute()
+    if not any((path / name).is_dir() for name in SUBFOLDERS.values()):
+        what = "has none of the folders" if path.is_dir() else "is not a folder with"
+        raise UserError(f"--plugins {folder} {what} {', '.join(SUBFOLDERS.values())}.", "See CONTRIBUTING.md.")
+    there = os.environ.get(PLUGINS, "").split(os.pathsep)
+    os.environ[PLUGINS] = os.pathsep.join(dict.fromkeys(filter(None, [*there, str(path)])))
+    forget()
+    return path
+
+
+def forget() -> None:
+    """Look everything up anew."""
+    for cached in (names, load, _plugin_folders):
+        cached.cache_clear()
+
+
+@cache
+def _plugin_folders() -> tuple[Path, ...]:
+    """Folders of plug-ins: named by the environment, then by entry points. Nothing is imported."""
+    named = [Path(text) for text in os.environ.get(PLUGINS, "").split(os.pathsep) if text]
+    for point in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
+        where: Any = None
+        for count in range(1, len(parts := point.module.split(".")) + 1):
+            found = PathFinder.find_spec(".".join(parts[:count]), where)
+            where = found.submodule_search_locations if found else []
+        if not where:
+            what = f"The entry point {point.name!r} of {point.dist.name if point.dist else 'a distribution'}"
+            raise UserError(f"{what} names {point.module}, which is no package.", "Uninstall it, or repair it.")
+        named += map(Path, where)
+    return tuple(dict.fromkeys(named))
 
 
 @cache
 def names(kind: str) -> tuple[str, ...]:
-    """Public names of everything of one kind, sorted; cached per process."""
+    """Public names of everything of one kind, sorted; cached per process.
+
+    Raises:
+        UserError: a plug-in has the name of another.
+    """
     package = importlib.import_module(FOLDERS[kind])
-    found = (m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_") and not m.ispkg)
-    return tuple(sorted({*(name.replace("_", "-") for name in found), *_rows(kind)}))
+    own = vars(package).setdefault("_own_path", list(package.__path__))
+    more = [str(path / SUBFOLDERS[kind]) for path in _plugin_folders()] if kind in SUBFOLDERS else []
+    package.__path__[:] = [*own, *(path for path in more if path not in own)]
+    found: dict[str, str] = dict.fromkeys(_rows(kind), package.__file__ or "")
+    for folder in package.__path__:
+        for module in pkgutil.iter_modules([folder]):
+            name = module.name.replace("_", "-")
+            if name in found:
+                raise UserError(f"{folder}/{module.name}.py has the name of a {kind} in {found[name]}.", "Rename it.")
+            if not name.startswith("-") and not module.ispkg:
+                found[name] = folder
+    return tuple(sorted(found))
 
 
 def _rows(kind: str) -> dict[str, Any]:
@@ -73,12 +135,21 @@ def load(kind: str, name: str) -> Any:
 def _broken(kind: str, module: str, error: Exception) -> UserError:
     """The error for a file that cannot be imported: the line of it that fails."""
     package, _, name = module.rpartition(".")
-    path = str(Path(importlib.import_module(package).__path__[0]) / f"{name}.py")
+    parent = importlib.import_module(package)
+    found = PathFinder.find_spec(module, parent.__path__)
+    path = str(found.origin if found else name)
+    own = str(Path(path).parent) in vars(parent).get("_own_path", ())
+    shown = f"{package.replace('.', '/')}/{name}.py" if own else path
+    what = error.msg if isinstance(error, SyntaxError) else f"{type(error).__name__}: {error}"
+    return UserError(f"The {kind} file {shown}{_line(error, path)} is broken: {what}.",
+                     "Fix it or move it away: every command loads it.")  # fmt: skip
+
+
+def _line(error: Exception, path: str) -> str:
+    """", line 3": the last line of a file that an error passed through; nothing where it did not."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     line = error.lineno if isinstance(error, SyntaxError) and error.filename == path else lines[-1] if lines else None
-    shown = f"{package.replace('.', '/')}/{name}.py" + (f", line {line}" if line else "")
-    what = error.msg if isinstance(error, SyntaxError) else f"{type(error).__name__}: {error}"
-    return UserError(f"The {kind} file {shown} is broken: {what}.", "Fix it or move it away: every command loads it.")
+    return f", line {line}" if line else ""
 
 
 def families() -> tuple[ModuleType, ...]:
@@ -100,11 +171,44 @@ def family_of(name: str) -> ModuleType:
     Raises:
         UserError: no family accepts the name; suggests the nearest registered names.
     """
-    for module in families() if len(name) <= LONGEST else ():
+    for module in families() if len(name) <= (LONGEST_PATH if ":" in name else LONGEST) else ():
         if module.accepts(name):
             return module
     error = unknown("model", name, model_names())
-    raise UserError(error.what, f"{error.fix} Naming rules: python -m bench.flops --list")
+    raise UserError(error.what, f"{error.fix} Naming rules: python -m bench.flops --list. Others: timm:NAME, "
+                    "torchvision:NAME, path/to/file.py:CALLABLE.")  # fmt: skip
+
+
+def check_model(name: str) -> None:
+    """Refuse a model that is not there: a misspelt name, a missing file.
+
+    Raises:
+        UserError: what is there instead.
+    """
+    module = family_of(name)
+    try:
+        if hasattr(module, "check"):
+            module.check(name)
+    except ValueError as error:
+        raise UserError(f"Unknown model {name!r}: {error}.", "Naming rules: python -m bench.flops --list") from error
+
+
+def family_label(name: str) -> str:
+    """The family of a model, as figures call it: of its architecture, where one file has several. May import torch."""
+    module = family_of(name)
+    return str(module.family(name) if hasattr(module, "family") else module.FAMILY)
+
+
+def source_of(name: str) -> Path:
+    """The file that a model is made in."""
+    module = family_of(name)
+    return Path(module.source(name) if hasattr(module, "source") else module.__file__)
+
+
+def own_image_size(name: str) -> int | None:
+    """Pixels per side of the images that a model was made for; None where any will do."""
+    module = family_of(name)
+    return module.input_size(name) if hasattr(module, "input_size") else None
 
 
 def build_model(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> nn.Module:
@@ -114,16 +218,24 @@ def build_model(name: str, *, image_size: int, channels: int, num_classes: int, 
         UserError: unknown name, or a size the model cannot take (an image that the patch does not divide).
     """
     module = family_of(name)
+    sizes = {"image_size": image_size, "channels": channels, "num_classes": num_classes}
     try:
-        inspect.signature(module.build).bind(
-            name, image_size=image_size, channels=channels, num_classes=num_classes, **options
-        )
+        inspect.signature(module.build).bind(name, **sizes, **options)
     except TypeError as error:
         raise UserError(f"Model {name!r} cannot be built: {error}.", "Leave that option out.") from error
     try:
-        return module.build(name, image_size=image_size, channels=channels, num_classes=num_classes, **options)
+        return module.build(name, **sizes, **options)
+    except (UserError, MemoryError):
+        raise
     except ValueError as error:
         raise UserError(f"Model {name!r} cannot be built at {image_size} px: {error}") from error
+    except Exception as error:
+        if "out of memory" in str(error).lower():
+            raise
+        path = str(source_of(name))
+        what = error.msg if isinstance(error, SyntaxError) else f"{type(error).__name__}: {error}"
+        raise UserError(f"Model {name!r} cannot be built at {image_size} px: {what} ({path}{_line(error, path)}).",
+                        "python -m bench.check names what a model must have.") from error  # fmt: skip
 
 
 def transferred_model(

@@ -148,7 +148,8 @@ class Cell:
     @property
     def readable_name(self) -> str:
         """A file name a person can read; the hash makes it unique."""
-        return slug(f"{self.model}_{self.data_name}_s{self.seed}")
+        model = self.model.rpartition("/")[2] if ":" in self.model else self.model  # without folders
+        return slug(f"{model[:100]}_{self.data_name}_s{self.seed}")
 
 
 def slug(text: str) -> str:

@@ -25,6 +25,11 @@ CONVENTIONS = ("dense", "paper")  # of counting convolutions: see bench/cost/cou
 FLOPS_PER_MAC = 2
 TRAIN_PER_FORWARD = 3  # forward + backward, in forwards
 EXA = 1e18
+NOT_BODY = (
+    "head", "pre_logits", "embed.proj", "cls", "positions", "relatives", "pos_embed", "patch_embed.proj.",
+    "reg_token", "dist_token",
+)  # fmt: skip
+"""Beginnings of names of parameters that `params_body` leaves out: this project's, then timm's."""
 
 Options = tuple[tuple[str, Any], ...]
 
@@ -101,6 +106,7 @@ def count(
     known = PRECOMPUTED.get((model_name, image_size, channels, num_classes, model_options))
     if known is not None and (known.activation_bytes is not None or not activations):
         return known
+    registry.check_model(model_name)
     import torch
 
     from bench.cost.memory import activation_bytes
@@ -119,7 +125,14 @@ def count(
 
     # A model without a classifier (raw pixels) has features only.
     run: Callable[..., Any] = model.features if isinstance(model.head, torch.nn.Identity) else model  # type: ignore
-    counter = count_forward(model, images(1), run=run)
+    try:
+        counter = count_forward(model, images(1), run=run)
+    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+        what = f"Model {model_name!r} ({registry.source_of(model_name)}) cannot be counted"
+        raise UserError(
+            f"{what}: {type(error).__name__}: {error}",
+            "Its forward pass must run on the meta device: no values of tensors, only shapes, may decide what is done.",
+        ) from error
     return ModelCost(
         model=model_name,
         image_size=image_size,
@@ -142,7 +155,7 @@ def _check_contract(model: nn.Module, name: str) -> None:
     missing = [member for member in ("num_features", "head", "features") if not hasattr(model, member)]
     if missing:
         raise UserError(
-            f"Model {name!r} of {registry.family_of(name).__file__} has no {', '.join(missing)}.",
+            f"Model {name!r} of {registry.source_of(name)} has no {', '.join(missing)}.",
             "A model has num_features (an int), head (its classifier), features(x_BCHW) and forward(x_BCHW): see "
             "CONTRIBUTING.md.",
         )
@@ -166,7 +179,7 @@ def is_head_or_embedding(parameter: str) -> bool:
     Left out: the head and the hidden layer before it, the patch embedding (not a backbone in front of it), class token
     and position tables.
     """
-    return parameter.startswith(("head", "pre_logits", "embed.proj", "cls", "positions", "relatives", "pos_embed"))
+    return parameter.removeprefix("body.").startswith(NOT_BODY)
 
 
 def exaflops(cost: ModelCost, *, images_seen: float, convention: str = "paper") -> float:

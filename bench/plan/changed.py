@@ -43,18 +43,35 @@ def changes(cells: Sequence[Cell], directories: Sequence[CellDirectory], states:
 def refusal(changed: Sequence[Change]) -> UserError:
     """The error for results of other code: which model, which files, since when, and what can be done."""
     models = list(dict.fromkeys(change.model for change in changed))
-    names = sorted({module for change in changed for module in change.then.differing(change.now)})
-    paths = [path for name in names if (path := fingerprint.path_of(name)) is not None]
-    files = join([f"{_shown(path)} (edited {_time(path)})" for path in paths]) or join(names)
+    differences = {name: change for change in changed for name in change.then.differing(change.now)}
+    what = join([_difference(name, change) for name, change in sorted(differences.items())])
     made = max(_time(change.directory.spec) for change in changed)
     family = join(sorted({_shown(Path(registry.family_of(model).__file__ or "")) for model in models}))
+    if all(hasattr(registry.family_of(model), "check") for model in models):  # not in a family's file
+        return UserError(_changed_since(models, changed, made, what), "Use --changed redo to replace the old results, "
+                         "or --changed keep to accept them because the network is the same.")  # fmt: skip
     return UserError(
-        f"The code of {join(models[:3])}{' and others' * (len(models) > 3)} has changed since {len(changed)} of these "
-        f"cells were run, the last at {made}: {files}.",
+        _changed_since(models, changed, made, what),
         f"If the network now computes something else, increment REVISION in {family}: the cells are trained again and "
         "the old results are kept. Or use --changed redo to replace the old results, or --changed keep to accept them "
         "because the network is the same.",
     )
+
+
+def _changed_since(models: Sequence[str], changed: Sequence[Change], made: str, what: str) -> str:
+    return (
+        f"The code of {join(models[:3])}{' and others' * (len(models) > 3)} has changed since {len(changed)} of these "
+        f"cells were run, the last at {made}: {what}."
+    )
+
+
+def _difference(name: str, change: Change) -> str:
+    """One module, file or package that is not as it was."""
+    then, now = (code.modules.get(name, "not used") for code in (change.then, change.now))
+    if "version " in then + now:
+        return f"{name} ({then} then, {now} now)"
+    path = Path(name) if "/" in name else fingerprint.path_of(name)
+    return name if path is None else f"{_shown(path)} (edited {_time(path)})"
 
 
 def accept(changed: Sequence[Change]) -> None:

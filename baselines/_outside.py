@@ -1,0 +1,249 @@
+"""Networks from outside (timm, torchvision, a user's file) as models of this project.
+
+The classifier is the nn.Linear (or 1x1 convolution) whose output is the network's output. It is found by running the
+network once on the meta device, and taken off: `features` is the network without it, `head` is the classifier. What
+differs from the project's input (images in [-1, 1] at the study's size and number of channels) is adapted in front of
+the network: its own normalisation, colour channels, and the smallest size that it takes where the study's is too small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Make = Callable[[int, int], nn.Module]
+"""(input size in pixels, input channels) -> the network, on the default device."""
+STEPS = (8, 14, 16, 32, 64)  # a size that a network does not take is rounded up to multiples of these
+COLOURS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anatomy:
+    """What a network takes, and where its classifier is.
+
+    Attributes:
+        input_size, channels: of the images that the network is given.
+        head: path of its classifier; None where features can be had without taking it off.
+        num_features: width of the features.
+    """
+
+    input_size: int
+    channels: int
+    head: str | None
+    num_features: int
+
+
+class OwnInput(nn.Module):
+    """x_BCHW in [-1, 1] -> what the network was made for: its channels, size, and (pixel in [0, 1] - mean) / std."""
+
+    def __init__(self, anatomy: Anatomy, *, mean: Iterable[float], std: Iterable[float]) -> None:
+        super().__init__()
+        means, stds = torch.tensor([*mean], device="cpu").double(), torch.tensor([*std], device="cpu").double()
+        if anatomy.channels != len(means):
+            means, stds = (v.mean().expand(anatomy.channels) for v in (means, stds))
+        self.input_size, self.channels = anatomy.input_size, anatomy.channels
+        shape, device = (1, -1, 1, 1), torch.get_default_device()
+        self.scale: Tensor
+        self.shift: Tensor
+        self.register_buffer("scale", (0.5 / stds).float().view(shape).to(device), persistent=False)
+        self.register_buffer("shift", ((0.5 - means) / stds).float().view(shape).to(device), persistent=False)
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        dtype, size = x_BCHW.dtype, (self.input_size, self.input_size)
+        if x_BCHW.shape[1] != self.channels:
+            x_BCHW = x_BCHW.expand(-1, self.channels, -1, -1)
+        if x_BCHW.shape[-2:] != size:
+            x_BCHW = F.interpolate(x_BCHW, size=size, mode="bilinear", align_corners=False)
+        return (x_BCHW * self.scale + self.shift).to(dtype)
+
+
+class Outside(nn.Module):
+    """features(x_BCHW) -> x_BD, forward(x_BCHW) -> logits_BK, for x in [-1, 1].
+
+    Attributes:
+        body: the network without its classifier. head: the classifier; None where it cannot be taken off, and `body`
+            is the whole network: such a model can be trained and probed, and not fine-tuned.
+        own_input: what is done to the images first.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        anatomy: Anatomy,
+        *,
+        mean: Iterable[float],
+        std: Iterable[float],
+        whole: Callable[[nn.Module, Tensor], Tensor] | None = None,
+        convert: Callable[[dict[str, Tensor], nn.Module], dict[str, Tensor]] | None = None,
+        classifiers: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.num_features, self._path = anatomy.num_features, anatomy.head
+        self._whole, self._convert = whole, convert
+        self._classifiers = (anatomy.head,) if anatomy.head else classifiers
+        self.own_input = OwnInput(anatomy, mean=mean, std=std)
+        head = None if anatomy.head is None else _swapped(network, anatomy.head, nn.Identity())
+        self.body = network
+        self.head = head  # last: the last parameter is the classifier's bias
+
+    def features(self, x_BCHW: Tensor) -> Tensor:
+        x_BCHW = self.own_input(x_BCHW)
+        if self._whole is not None:
+            return self._whole(self.body, x_BCHW)
+        return self.body(x_BCHW).flatten(1)
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        if self.head is None:
+            return self.body(self.own_input(x_BCHW))
+        x_BD = self.features(x_BCHW)
+        return self.head(x_BD) if isinstance(self.head, nn.Linear) else self.head(x_BD[..., None, None]).flatten(1)
+
+    def original(self) -> nn.Module:
+        """The network as its library has it, and no longer this model's: the classifier is back in its place."""
+        if self._path is not None and self.head is not None:
+            _swapped(self.body, self._path, self.head)
+        return self.body
+
+    def load_own(self, tensors: Mapping[str, Tensor]) -> None:
+        """Fill all but the classifier from a checkpoint with the network's own names.
+
+        Raises:
+            ValueError: names or shapes are not this network's; nothing is loaded.
+        """
+        prefixes = tuple(f"{name}." for name in self._classifiers)
+        given = dict(tensors)
+        if self._convert is not None:
+            given = self._convert(given, self.body)
+        given = {name: value for name, value in given.items() if not name.startswith(prefixes)}
+        state = self.body.state_dict()
+        wanted = {name for name in state if not name.startswith(prefixes)}
+        wrong = [f"no {name}" for name in sorted(wanted - set(given))]
+        wrong += [f"unknown {name}" for name in sorted(set(given) - wanted)]
+        wrong += [
+            f"{name} is {tuple(given[name].shape)}, {tuple(state[name].shape)} is needed"
+            for name in sorted(wanted & set(given)) if given[name].shape != state[name].shape
+        ]  # fmt: skip
+        if wrong:
+            more = f" and {len(wrong) - 4} more" if len(wrong) > 4 else ""
+            raise ValueError(f"it does not fit the network: {'; '.join(wrong[:4])}{more}")
+        self.body.load_state_dict(given, strict=False)
+
+
+def sizes_from(image_size: int | tuple[int, int], own: int | None = None) -> list[int]:
+    """Input sizes to try for images of a size: this size, the next multiples of STEPS, and the network's own.
+
+    Raises:
+        ValueError: images that are not square.
+    """
+    if isinstance(image_size, tuple):
+        height, image_size = image_size
+        if height != image_size:
+            raise ValueError("images must be square")
+    rounded = sorted(-(-image_size // step) * step for step in STEPS)
+    return list(dict.fromkeys((image_size, *rounded, *([own] if own else []))))
+
+
+def anatomy_of(
+    make: Make,
+    *,
+    sizes: Iterable[int],
+    channels: int,
+    num_classes: int | None,
+    whole: Callable[[nn.Module, Tensor], Tensor] | None = None,
+) -> Anatomy:
+    """Run the network once on the meta device at the first of `sizes`, and number of channels, that it takes.
+
+    Args:
+        num_classes: what its output must have; None: whatever it has.
+        whole: (network, x_BCHW) -> features of a network whose classifier cannot be taken off.
+
+    Raises:
+        ValueError: it takes none of the sizes; its output is not logits_BK; its features cannot be found.
+    """
+    first: Exception | None = None
+    for size in sizes:
+        for given in dict.fromkeys((channels, COLOURS)):
+            try:
+                with torch.random.fork_rng(devices=[]), torch.device("meta"), torch.no_grad():
+                    network = make(size, given).eval()
+                    _check_patches(network, size)
+                    x_BCHW = torch.empty(2, given, size, size)
+                    logits, last = _watched(network, x_BCHW)
+            except (RuntimeError, ValueError, AssertionError, IndexError, ZeroDivisionError, TypeError) as error:
+                first = first or error
+                continue
+            _check_logits(logits, num_classes)
+            return _dissected(network, x_BCHW, last, whole)
+    raise ValueError(f"{type(first).__name__}: {first}") from first
+
+
+def _watched(network: nn.Module, x_BCHW: Tensor) -> tuple[Any, str | None]:
+    """The network's output, and the path of the linear layer whose output it is."""
+    made: list[tuple[str, Tensor]] = []
+    handles = [
+        module.register_forward_hook(lambda _, __, output, path=path: made.append((path, output)))
+        for path, module in network.named_modules() if path and isinstance(module, nn.Linear | nn.Conv2d)
+    ]  # fmt: skip
+    logits = network(x_BCHW)
+    for handle in handles:
+        handle.remove()
+    if not isinstance(logits, Tensor):
+        return logits, None
+    storage = logits.untyped_storage()._cdata
+    paths = [path for path, output in made if output.untyped_storage()._cdata == storage]
+    return logits, paths[-1] if paths and made[-1][0] == paths[-1] else None
+
+
+def _dissected(network: nn.Module, x_BCHW: Tensor, head: str | None, whole: Any) -> Anatomy:
+    """The anatomy of a network that runs: its classifier taken off, or else `whole`."""
+    sizes = {"input_size": int(x_BCHW.shape[-1]), "channels": int(x_BCHW.shape[1])}
+    if head is not None:
+        layer = _swapped(network, head, nn.Identity())
+        width = layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels  # type: ignore[union-attr]
+        try:
+            with torch.no_grad():
+                features = network(x_BCHW)
+            if features.flatten(1).shape == (2, width):
+                return Anatomy(**sizes, head=head, num_features=int(width))  # type: ignore[arg-type]
+        except (RuntimeError, AttributeError, TypeError):
+            pass  # it needs its classifier for something else, too
+        _swapped(network, head, layer)
+    if whole is None:
+        raise ValueError(
+            "its features cannot be found: its output is not that of a last nn.Linear. Give it features(x_BCHW) -> "
+            "x_BD, num_features and head (its classifier)"
+        )
+    with torch.no_grad():
+        features = whole(network, x_BCHW)
+    if not isinstance(features, Tensor) or features.ndim != 2:
+        raise ValueError("its output before the classifier is not one vector per image")
+    return Anatomy(**sizes, head=None, num_features=int(features.shape[1]))
+
+
+def _swapped(network: nn.Module, path: str, new: nn.Module) -> nn.Module:
+    """Put a module in the place of another, which is returned."""
+    parent, _, name = path.rpartition(".")
+    owner = network.get_submodule(parent)
+    old: nn.Module = getattr(owner, name)
+    setattr(owner, name, new)
+    return old
+
+
+def _check_patches(network: nn.Module, size: int) -> None:
+    """Refuse a size of which patches would leave out the rest."""
+    embed = getattr(network, "patch_embed", None)
+    ratio = embed.feat_ratio() if hasattr(embed, "feat_ratio") else getattr(embed, "patch_size", 1)
+    patch = max(ratio) if isinstance(ratio, tuple | list) else ratio
+    if isinstance(patch, int) and patch > 0 and size % patch:
+        raise ValueError(f"its patches of {patch} px do not divide {size} px")
+
+
+def _check_logits(logits: Any, num_classes: int | None) -> None:
+    found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or num_classes not in (None, logits.shape[1]):
+        raise ValueError(f"of 2 images and {num_classes or 'its own'} classes it makes {found}, not logits_BK")

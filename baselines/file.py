@@ -1,0 +1,154 @@
+"""A network in a file of one's own: path/to/file.py:CALLABLE.
+
+The callable (a class or a function) makes the network. It is given those of `image_size`, `channels`, `num_classes`
+that it has parameters for; it must have the last. The network takes images in [-1, 1] and returns logits_BK. It has
+
+    features(x_BCHW) -> x_BD, num_features (an int) and head (its classifier, with `forward` = head of features), or
+    none of the three: then the classifier is the last nn.Linear, whose output must be what the network returns.
+
+Optional in the file: FAMILY, the label of its models in figures (default: the callable's name). Optional attributes of
+the network: `mean` and `std` of its own normalisation of pixels in [0, 1], where it is not to get [-1, 1].
+Modules beside the file can be imported by it. All of it is part of the model's identity: see bench/core/fingerprint.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import hashlib
+import importlib.util
+import inspect
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+FAMILY, REVISION = "file", 1
+NAMING = "path/to/file.py:CALLABLE, a class or function of your own that makes an nn.Module"
+SEPARATOR = ".py:"
+CONTRACT = ("features", "num_features", "head")
+ALIASES = {"img_size": "image_size", "in_chans": "channels", "in_channels": "channels"}
+HALF = (0.5,)
+
+
+def names() -> tuple[str, ...]:
+    return ()
+
+
+def accepts(name: str) -> bool:
+    """Whether `name` has the form FILE.py:CALLABLE."""
+    path, separator, target = name.partition(SEPARATOR)
+    return bool(separator and path and target.isidentifier())
+
+
+def source(name: str) -> Path:
+    """The file, whose folder is from then on searched for modules, last."""
+    path = Path(name.partition(SEPARATOR)[0] + ".py").absolute()
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    return path
+
+
+def check(name: str) -> None:
+    """Refuse a file or a callable that is not there. Runs nothing of the file.
+
+    Raises:
+        ValueError: what is there instead.
+    """
+    path, target = source(name), name.partition(SEPARATOR)[2]
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    found = [node.name for node in _tree(path).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    assigned = [a for node in _tree(path).body for a in _assigned(node)]
+    if target not in (*found, *assigned):
+        close = difflib.get_close_matches(target, found, n=2, cutoff=0.4) or found[:8]
+        raise ValueError(f"{path} defines no {target!r}; it has {', '.join(close) or 'neither classes nor functions'}")
+
+
+def _tree(path: Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_bytes())
+    except SyntaxError as error:
+        raise ValueError(f"{path}, line {error.lineno}: {error.msg}") from error
+
+
+def _assigned(node: ast.stmt) -> list[str]:
+    """Names that a statement binds by assignment or import."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [alias.asname or alias.name for alias in node.names]
+    return [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
+
+
+def family(name: str) -> str:
+    """FAMILY of the file, or the callable's name."""
+    for node in _tree(source(name)).body:
+        if isinstance(node, ast.Assign) and "FAMILY" in _assigned(node) and isinstance(node.value, ast.Constant):
+            return str(node.value.value)
+    return name.partition(SEPARATOR)[2]
+
+
+@cache
+def load(path: Path) -> ModuleType:
+    """The file as a module, run once in a process.
+
+    Raises:
+        ValueError: it breaks, at which line.
+    """
+    name = f"_model_file_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickle look there
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def build(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> Any:
+    """The model (or, under `torch.device("meta")`, its shapes).
+
+    Args:
+        options: further arguments of the callable; input_size: pixels per side that the network is given.
+
+    Raises:
+        ValueError: no such callable, an unknown option, a size that it does not take, or the contract is not kept.
+    """
+    import torch
+    from torch import nn
+
+    from baselines import _outside
+
+    check(name)
+    path, target = source(name), name.partition(SEPARATOR)[2]
+    function = getattr(load(path), target)
+    wanted = options.pop("input_size", None)
+    parameters = inspect.signature(function).parameters
+    takes = {p.name for p in parameters.values() if p.kind is not p.VAR_KEYWORD}
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        takes |= {"image_size", "channels", "num_classes", *options}
+    if "num_classes" not in takes:
+        raise ValueError(f"{target} has no parameter num_classes: the number of outputs depends on the data set")
+    if unknown := sorted(set(options) - takes):
+        raise ValueError(f"{target} has no parameter {unknown[0]!r}; it has {', '.join(sorted(takes))}")
+
+    def make(size: int, given: int) -> nn.Module:
+        known = {"image_size": size, "channels": given, "num_classes": num_classes}
+        known |= {alias: known[one] for alias, one in ALIASES.items()}
+        network = function(**{key: value for key, value in known.items() if key in takes}, **options)
+        if not isinstance(network, nn.Module):
+            raise ValueError(f"{target} makes a {type(network).__name__}, not an nn.Module")
+        return network
+
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        network = make(image_size, channels)
+    if all(hasattr(network, member) for member in CONTRACT):
+        return make(image_size, channels)
+    sizes = [int(wanted)] if wanted else _outside.sizes_from(image_size)
+    anatomy = _outside.anatomy_of(make, sizes=sizes, channels=channels, num_classes=num_classes or None)
+    network = make(anatomy.input_size, anatomy.channels)
+    mean, std = getattr(network, "mean", HALF), getattr(network, "std", HALF)
+    return _outside.Outside(network, anatomy, mean=mean, std=std)

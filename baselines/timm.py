@@ -1,0 +1,177 @@
+"""Every classification model of timm (Wightman 2019, Apache-2.0): timm:NAME[.TAG][+pretrained].
+
+Also timm:hf-hub:ORG/NAME and timm:local-dir:FOLDER, as timm itself takes them. Weights are timm's initial ones, unless
+"+pretrained" asks for trained ones. Normalisation is that of the model's pretrained configuration; images are enlarged
+to the smallest size that the network takes. Where its classifier is not one last layer (two heads whose outputs are
+averaged), features are timm's `forward_head(pre_logits=True)` and the model cannot be fine-tuned.
+
+`timm_models.csv` has the names and costs of all of them: `python -m bench.flops --list 'convnext*'`.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FAMILY, REVISION = "timm", 1
+NAMING = "timm:NAME of any of timm's models; timm:hf-hub:ORG/NAME; timm:local-dir:FOLDER; +pretrained: with its weights"
+PREFIX, PRETRAINED = "timm:", "+pretrained"
+TABLE = Path(__file__).with_name("timm_models.csv")
+
+
+def names() -> tuple[str, ...]:
+    """None: there are too many to be listed among the others."""
+    return ()
+
+
+def accepts(name: str) -> bool:
+    """Whether `name` has the form timm:…"""
+    return name.startswith(PREFIX) and len(name) > len(PREFIX)
+
+
+def _parse(name: str) -> tuple[str, bool]:
+    """(what `timm.create_model` takes, whether pretrained)."""
+    text = name.removeprefix(PREFIX)
+    return text.removesuffix(PRETRAINED), text.endswith(PRETRAINED)
+
+
+@cache
+def table() -> dict[str, dict[str, str]]:
+    """Rows of the table of all models, by name; without torch."""
+    if not TABLE.exists():
+        return {}
+    with open(TABLE, encoding="utf-8", newline="") as file:
+        return {row["model"]: row for row in csv.DictReader(line for line in file if not line.startswith("#"))}
+
+
+def heading() -> str:
+    """The first line of the table: of what versions its numbers are."""
+    with open(TABLE, encoding="utf-8") as file:
+        return file.readline().removeprefix("#").strip()
+
+
+def check(name: str) -> None:
+    """Refuse a name that nothing stands behind. Imports timm only for a name that the table does not have.
+
+    Raises:
+        ValueError: there is no such model or folder; suggests the nearest names.
+    """
+    source, _ = _parse(name)
+    if source.startswith("local-dir:"):
+        folder = Path(source.removeprefix("local-dir:"))
+        if not (folder / "config.json").is_file():
+            raise ValueError(f"{folder} has no config.json, which timm.models.save_for_hf writes")
+    elif ":" not in source and (base := source.partition(".")[0]) not in table():
+        import timm
+
+        if not timm.is_model(base):
+            close = difflib.get_close_matches(base, timm.list_models(), n=3)
+            hint = f"; did you mean {' or '.join(f'timm:{c}' for c in close)}?" if close else ""
+            raise ValueError(f"timm {timm.__version__} has no model {base!r}{hint}")
+
+
+def architecture(name: str) -> str:
+    """timm's name of the architecture, without tag."""
+    source, _ = _parse(name)
+    if ":" in source:
+        from timm.models._factory import load_model_config_from_hf, load_model_config_from_path, parse_model_name
+
+        kind, where = parse_model_name(source)
+        load = load_model_config_from_hf if kind == "hf-hub" else load_model_config_from_path
+        source = load(where)[1]
+    return source.partition(".")[0]
+
+
+def family(name: str) -> str:
+    """timm's own family (the module of the architecture), such as "timm:convnext"."""
+    base = architecture(name)
+    if base in table():
+        return f"timm:{table()[base]['family']}"
+    from timm.models import model_entrypoint
+
+    return f"timm:{model_entrypoint(base).__module__.rpartition('.')[2]}"
+
+
+def identity(name: str) -> dict[str, str]:
+    """What else a network depends on: the version of timm, and the content of a local folder."""
+    from importlib.metadata import version
+
+    source, pretrained = _parse(name)
+    found = {"timm": f"version {version('timm')}"}
+    if source.startswith("local-dir:"):
+        folder = Path(source.removeprefix("local-dir:"))
+        for path in sorted(folder.iterdir() if pretrained else [folder / "config.json"]):
+            if path.is_file():
+                with open(path, "rb") as file:
+                    found[str(path)] = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return found
+
+
+def input_size(name: str) -> int:
+    """Pixels per side of the images that the model was made for."""
+    base = architecture(name)
+    if not _parse(name)[1] and base in table():
+        return int(table()[base]["image_size"])
+    return int(_config(name)["input_size"][-1])
+
+
+def _config(name: str) -> dict[str, Any]:
+    """The pretrained configuration: input size, mean, std, …"""
+    from timm.models import get_pretrained_cfg
+    from timm.models._factory import load_model_config_from_hf, load_model_config_from_path, parse_model_name
+
+    source, _ = _parse(name)
+    if ":" in source:
+        kind, where = parse_model_name(source)
+        return dict((load_model_config_from_hf if kind == "hf-hub" else load_model_config_from_path)(where)[0])
+    found = get_pretrained_cfg(source)
+    return found.to_dict() if found is not None else {}
+
+
+def build(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> Any:
+    """The model (or, under `torch.device("meta")`, its shapes).
+
+    Args:
+        options: of `timm.create_model`; input_size: pixels per side that the network is given, whatever the images.
+
+    Raises:
+        ValueError: unknown name or option, or a size that it does not take.
+    """
+    import sys
+
+    import timm
+    import torch
+
+    from baselines import _outside
+
+    check(name)
+    source, pretrained = _parse(name)
+    wanted = options.pop("input_size", None)
+    config = _config(name)
+
+    def make(size: int, given: int, pretrained: bool = False) -> torch.nn.Module:
+        arguments: dict[str, Any] = {"num_classes": num_classes, "in_chans": given, **options}
+        try:
+            return timm.create_model(source, pretrained=pretrained, img_size=size, **arguments)
+        except TypeError as error:  # most convolutional networks take any size, and have no such argument
+            if "img_size" not in str(error):
+                raise
+            return timm.create_model(source, pretrained=pretrained, **arguments)
+
+    def whole(network: Any, x_BCHW: torch.Tensor) -> torch.Tensor:
+        return network.forward_head(network.forward_features(x_BCHW), pre_logits=True)
+
+    sizes = [int(wanted)] if wanted else _outside.sizes_from(image_size, (config.get("input_size") or (224,))[-1])
+    anatomy = _outside.anatomy_of(make, sizes=sizes, channels=channels, num_classes=num_classes or None, whole=whole)
+    network = make(anatomy.input_size, anatomy.channels, pretrained)
+    classifier = getattr(network, "default_cfg", {}).get("classifier") or ()
+    module = sys.modules[type(network).__module__]
+    return _outside.Outside(
+        network, anatomy, mean=config.get("mean") or (0.5,), std=config.get("std") or (0.5,),
+        whole=whole if anatomy.head is None else None, convert=getattr(module, "checkpoint_filter_fn", None),
+        classifiers=(classifier,) if isinstance(classifier, str) else tuple(classifier),
+    )  # fmt: skip

@@ -1,0 +1,118 @@
+"""Every classification model of torchvision (BSD-3-Clause): torchvision:NAME[+pretrained].
+
+Images get the normalisation of ImageNet, which all of them are made for; grey ones are given as three equal channels.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+FAMILY, REVISION = "torchvision", 1
+NAMING = "torchvision:NAME of any of torchvision's classification models; +pretrained: with its default weights"
+PREFIX, PRETRAINED = "torchvision:", "+pretrained"
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+OWN_SIZE = 224
+SIZE_ARGUMENT = {"vision_transformer": "image_size", "maxvit": "input_size"}  # by module
+AUXILIARY = ("googlenet", "inception")  # modules of models that would give more outputs in training
+
+
+def names() -> tuple[str, ...]:
+    """None: torchvision has its own list."""
+    return ()
+
+
+def accepts(name: str) -> bool:
+    """Whether `name` has the form torchvision:…"""
+    return name.startswith(PREFIX) and len(name) > len(PREFIX)
+
+
+def _parse(name: str) -> tuple[str, bool]:
+    text = name.removeprefix(PREFIX)
+    return text.removesuffix(PRETRAINED), text.endswith(PRETRAINED)
+
+
+def _builder(base: str) -> Any:
+    """torchvision's function of this name.
+
+    Raises:
+        ValueError: torchvision is not installed, or has no such model.
+    """
+    try:
+        from torchvision import __version__, models
+    except ImportError as error:
+        raise ValueError(f"torchvision cannot be imported: {error}. pip install torchvision") from error
+    known = models.list_models(module=models)
+    if base not in known:
+        close = difflib.get_close_matches(base, known, n=3)
+        hint = f"; did you mean {' or '.join(f'{PREFIX}{c}' for c in close)}?" if close else ""
+        raise ValueError(f"torchvision {__version__} has no model {base!r}{hint}")
+    return models.get_model_builder(base)
+
+
+def check(name: str) -> None:
+    """Refuse a name that nothing stands behind.
+
+    Raises:
+        ValueError: there is no such model; suggests the nearest names.
+    """
+    _builder(_parse(name)[0])
+
+
+def family(name: str) -> str:
+    """torchvision's own family (the module of the builder), such as "torchvision:resnet"."""
+    return f"{PREFIX}{_builder(_parse(name)[0]).__module__.rpartition('.')[2]}"
+
+
+def identity(name: str) -> dict[str, str]:
+    """What else a network depends on: the version of torchvision."""
+    from importlib.metadata import version
+
+    return {"torchvision": f"version {version('torchvision')}"}
+
+
+def input_size(name: str) -> int:
+    """Pixels per side of the images that the model was made for."""
+    return OWN_SIZE
+
+
+def build(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> Any:
+    """The model (or, under `torch.device("meta")`, its shapes).
+
+    Args:
+        options: of torchvision's builder; input_size: pixels per side that the network is given, whatever the images.
+
+    Raises:
+        ValueError: unknown name or option, or a size that it does not take.
+    """
+    from torch import nn
+    from torchvision import models
+
+    from baselines import _outside
+
+    base, pretrained = _parse(name)
+    builder = _builder(base)
+    kind = builder.__module__.rpartition(".")[2]
+    size_argument = SIZE_ARGUMENT.get(kind)
+    fixed: dict[str, Any] = {"aux_logits": False} if kind in AUXILIARY and not pretrained else {}
+    wanted = options.pop("input_size", None)
+
+    def make(size: int, given: int, weights: Any = None) -> nn.Module:
+        if given != _outside.COLOURS:
+            raise ValueError("it takes colour images")
+        sides = size if size_argument == "image_size" else (size, size)
+        own = {} if size_argument is None or pretrained else {size_argument: sides}
+        classes = {} if pretrained else {"num_classes": num_classes}
+        return builder(weights=weights, **own, **classes, **fixed, **options)
+
+    sizes = [int(wanted)] if wanted else _outside.sizes_from(image_size, OWN_SIZE)
+    sizes = [OWN_SIZE] if pretrained and size_argument else sizes
+    anatomy = _outside.anatomy_of(
+        make, sizes=sizes, channels=channels, num_classes=None if pretrained else num_classes or None
+    )
+    weights = models.get_model_weights(base).DEFAULT if pretrained else None
+    model = _outside.Outside(make(anatomy.input_size, anatomy.channels, weights), anatomy, mean=MEAN, std=STD)
+    if pretrained:
+        model.head = nn.Linear(model.num_features, num_classes)
+    return model
+
