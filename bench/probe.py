@@ -35,6 +35,9 @@ EXAMPLES = """examples:
   python -m bench.probe --checkpoint final.safetensors --data fashion-mnist --task finetune --option image_size=42
       --option steps=500 --option batch=64 --option rates=0.01,0.03,0.1
   python -m bench.probe --model ViT-B/16 --checkpoint B_16.npz --data eurosat --task vtab --device cuda
+  python -m bench.probe --model timm:resnet18 --checkpoint resnet18.pth --data digits
+  python -m bench.probe --model timm:local-dir:saved_for_hf+pretrained --data digits
+  python -m bench.probe --model my_model.py:Net --checkpoint my_net.pth --data digits --image-size 28
 
 A features file holds train_x (N, D), train_y (N), test_x (M, D), test_y (M). Metrics: "accuracy" picks the ridge
 strength on the support set by leave-one-out, "accuracy_fixed_ridge" is the published protocol with 2^10. Fine-tuning
@@ -58,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--draws", type=int, help="independent support sets")
     result.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task, repeatable")
     stored = "what a run's weights say, else"
-    result.add_argument("--image-size", type=cli.positive, help=f"pixels per side (default: {stored} 224)")
+    result.add_argument("--image-size", type=cli.positive, help=f"pixels per side (default: {stored} the model's own, else 224)")
     result.add_argument("--channels", type=int, choices=(1, 3), help=f"1 grey, 3 RGB (default: {stored} 3)")
     result.add_argument("--device", default="cpu", help="such as cpu, cuda (default cpu)")
     result.add_argument("--seed", type=_seed, default=0, help="of an untrained network's weights (default 0)")
@@ -91,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
         context, data = model_context(args, partial(load_set, root=args.data_root)), args.data
         context = announced(context, name=args.model)
     scores = task.evaluate(context, data=data, **options)
-    untrained = args.checkpoint is None and _has_weights(context.model)
+    untrained = args.checkpoint is None and _has_weights(context.model) and "+pretrained" not in (args.model or "")
     if args.json:
         remarks = [f"  {args.model} is untrained: no --checkpoint was given"] if untrained else []
         for line in remarks + _fewer(scores):
@@ -112,7 +115,10 @@ def _fill_in(args: argparse.Namespace) -> None:
         known = weights.about(args.checkpoint) or _cell_of(args.checkpoint)
     args.model = args.model or known.get("model")
     args.model_options = dict(known.get("model_options", {})) if args.model == known.get("model") else {}
-    args.image_size = args.image_size or known.get("image_size", 224)
+    if args.model:
+        registry.check_model(args.model)
+    own_size = (registry.own_image_size(args.model) if args.model else None) or 224
+    args.image_size = args.image_size or known.get("image_size", own_size)
     args.channels = args.channels or known.get("channels", 3)
 
 
@@ -185,6 +191,7 @@ def announced(context: TaskContext, *, name: str) -> TaskContext:
 def load_weights(model: Any, path: Path) -> None:
     """Fill all of a model but its head from published weights, or from a checkpoint that a run here wrote."""
     from vit import checkpoints
+    from vit import files as tensor_files
 
     own = _run_weights(path) if path.suffix == ".safetensors" else {}
     try:
@@ -193,9 +200,13 @@ def load_weights(model: Any, path: Path) -> None:
             wrong = [k for k in (*result.missing_keys, *result.unexpected_keys) if not k.startswith("head.")]
             if wrong:
                 raise UserError(f"{path} does not fit the model: {', '.join(wrong[:5])} …", "Is it another model's?")
-        else:
+        elif hasattr(model, "load_own"):
+            model.load_own(tensor_files.read(path))
+        elif hasattr(model, "checkpoint_entries"):
             checkpoints.load(model, path, head="fresh")
-    except (checkpoints.CheckpointError, RuntimeError) as error:
+        else:
+            model.load_state_dict(tensor_files.read(path))
+    except (ValueError, RuntimeError) as error:
         raise UserError(f"{path} cannot be loaded: {error}", "Check --model, --image-size and --channels.") from error
 
 

@@ -46,7 +46,7 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes) -> Grid:
     """
     data, limits = _split_limits(options.data)
     for name in options.models or ():
-        registry.family_of(name)
+        registry.check_model(name)
     for name in data or ():
         registry.load("data set", name)
     for name in options.tasks:

@@ -70,7 +70,7 @@ def model_facts(name: str, cost: ModelCost) -> ModelFacts:
     code = fingerprint.of_model(name)
     return ModelFacts(
         name=name,
-        family=registry.family_of(name).FAMILY,
+        family=registry.family_label(name),
         params=cost.params,
         params_body=cost.params_body,
         num_features=cost.num_features,
