@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--draws", type=int, help="independent support sets")
     result.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task, repeatable")
     stored = "what a run's weights say, else"
-    result.add_argument("--image-size", type=cli.positive, help=f"pixels per side (default: {stored} the model's own, else 224)")
+    result.add_argument("--image-size", type=cli.positive, help=f"pixels per side (default: {stored} the model's own)")
     result.add_argument("--channels", type=int, choices=(1, 3), help=f"1 grey, 3 RGB (default: {stored} 3)")
     result.add_argument("--device", default="cpu", help="such as cpu, cuda (default cpu)")
     result.add_argument("--seed", type=_seed, default=0, help="of an untrained network's weights (default 0)")
