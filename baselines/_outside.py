@@ -236,7 +236,7 @@ def _swapped(network: nn.Module, path: str, new: nn.Module) -> nn.Module:
 
 def _check_patches(network: nn.Module, size: int) -> None:
     """Refuse a size of which patches would leave out the rest."""
-    embed = getattr(network, "patch_embed", None)
+    embed: Any = getattr(network, "patch_embed", None)
     ratio = embed.feat_ratio() if hasattr(embed, "feat_ratio") else getattr(embed, "patch_size", 1)
     patch = max(ratio) if isinstance(ratio, tuple | list) else ratio
     if isinstance(patch, int) and patch > 0 and size % patch:

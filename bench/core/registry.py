@@ -202,7 +202,7 @@ def family_label(name: str) -> str:
 def source_of(name: str) -> Path:
     """The file that a model is made in."""
     module = family_of(name)
-    return Path(module.source(name) if hasattr(module, "source") else module.__file__)
+    return Path(module.source(name) if hasattr(module, "source") else str(module.__file__))
 
 
 def own_image_size(name: str) -> int | None:

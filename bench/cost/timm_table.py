@@ -44,7 +44,7 @@ def row(name: str) -> dict[str, Any]:
     made: dict[str, Any] = {"model": name, "family": timm.models.model_entrypoint(name).__module__.rpartition(".")[2]}
     try:
         with torch.device("meta"):
-            model = timm.create_model(name).eval()
+            model: Any = timm.create_model(name).eval()
         channels, side, width = model.default_cfg["input_size"]
         made |= {"image_size": side, "channels": channels, "num_classes": model.num_classes}
         made |= {"num_features": getattr(model, "head_hidden_size", None) or model.num_features}

@@ -58,7 +58,7 @@ def refusal(changed: Sequence[Change]) -> UserError:
     )
 
 
-def _changed_since(models: Sequence[str], changed: Sequence[Change], made: str, what: str) -> str:
+def _changed_since(models: list[str], changed: Sequence[Change], made: str, what: str) -> str:
     return (
         f"The code of {join(models[:3])}{' and others' * (len(models) > 3)} has changed since {len(changed)} of these "
         f"cells were run, the last at {made}: {what}."
