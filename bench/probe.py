@@ -20,7 +20,7 @@ from bench.core.device import BATCH
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.record import Score
 from bench.core.spec import Recipe
-from bench.data.image_set import ImageSet
+from bench.data.image_set import Images, ImageSet
 from bench.store import weights
 from bench.store.study import SPEC_FIELDS, CellDirectory
 from bench.tasks._contract import FineTuned, TaskContext, checked_options
@@ -174,7 +174,7 @@ def announced(context: TaskContext, *, name: str) -> TaskContext:
     console = Console(stderr=True)
     say = partial(console.print, style="dim", highlight=False, markup=False, soft_wrap=True)
 
-    def features(images_NHWC: np.ndarray) -> np.ndarray:
+    def features(images_NHWC: Images) -> np.ndarray:
         say(f"{name}: features of {len(images_NHWC):,} images …")
         starts = range(0, len(images_NHWC), BATCH)
         shown = track(starts, description="", console=console, transient=True, disable=not console.is_terminal)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -35,6 +37,18 @@ def resolve_device(wanted: str) -> str:
     if wanted == "cuda":
         raise UserError("No usable CUDA device on this machine.", "Use --device cpu, or check the driver.")
     return "cpu"
+
+
+def free_memory(device: str) -> int:
+    """Bytes that are free on a device: of a CPU, in this machine's memory, as far as the system tells."""
+    if device.startswith("cuda"):
+        import torch
+
+        return torch.cuda.mem_get_info()[0]
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def synchronise(device: str) -> None:

@@ -3,19 +3,87 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
+
+Tier = Literal["resident", "mapped", "streamed"]
+RESIDENT_SHARE = 0.4  # of a device's free memory that training images may take; the model needs the rest
+IN_MEMORY = 256 << 20  # bytes; parts of a memory-mapped array that are larger stay on the disk
+BLOCK = 1_024  # images that are looked at together
+
+
+class LazyImages(ABC):
+    """Images that are read when they are indexed: like an array of uint8 (N, H, W, C), never whole in memory."""
+
+    dtype, ndim = np.dtype(np.uint8), 4
+    shape: tuple[int, int, int, int]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @abstractmethod
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """The pixels of a slice or of positions (M,)."""
+
+    @abstractmethod
+    def take(self, indices_M: np.ndarray) -> LazyImages:
+        """The images at these positions, still unread."""
+
+
+class MappedImages(LazyImages):
+    """Some rows of a memory-mapped array, in any order."""
+
+    def __init__(self, images_NHWC: np.ndarray, rows_N: np.ndarray) -> None:
+        self.images_NHWC, self.rows_N = images_NHWC, rows_N
+        self.shape = (len(rows_N), *images_NHWC.shape[1:])  # type: ignore[assignment]
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        return self.images_NHWC[self.rows_N[rows]]
+
+    def take(self, indices_M: np.ndarray) -> MappedImages:
+        return MappedImages(self.images_NHWC, self.rows_N[indices_M])
+
+
+class EncodedImages(LazyImages):
+    """Images that are decoded when they are indexed (`bench.data.stream`).
+
+    Attributes:
+        keys_N: uint64 per image, from its file's bytes. identity: what else the pixels follow from.
+        encoded_bytes: of all files together.
+    """
+
+    keys_N: np.ndarray
+    identity: str
+    encoded_bytes: int
+
+    @abstractmethod
+    def at(self, size: int) -> EncodedImages:
+        """The same images, decoded at another size."""
+
+    @abstractmethod
+    def sizes(self, rows_B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(heights_B, widths_B) of the full images."""
+
+    @abstractmethod
+    def cropped(self, rows_B: np.ndarray, boxes_4B: np.ndarray) -> np.ndarray:
+        """A part of each full image, (top, left, height, width), at this size: uint8 (B, H, W, C)."""
+
+
+Images = np.ndarray | LazyImages  # uint8 (N, H, W, C), read by slices
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSet:
-    """Labelled images in memory (or memory-mapped).
+    """Labelled images: in memory, memory-mapped, or decoded when they are read.
 
     Attributes:
         name, split: where they come from, e.g. "fashion-mnist", "train" | "test".
-        images_NHWC: uint8, all of one size; C is 1 (grey) or 3 (RGB).
+        images_NHWC: uint8, all of one size; C is 1 (grey) or 3 (RGB). Read it by slices: it may not fit in memory.
         labels_N: int64 in [0, num_classes).
         class_names: one per class, in label order.
         kind: "photographs", "handwriting" (scanned), "rendered" or "own images"; every figure with the set says it.
@@ -25,7 +93,7 @@ class ImageSet:
 
     name: str
     split: str
-    images_NHWC: np.ndarray
+    images_NHWC: Images
     labels_N: np.ndarray
     class_names: tuple[str, ...]
     kind: str
@@ -50,26 +118,66 @@ class ImageSet:
     def num_classes(self) -> int:
         return len(self.class_names)
 
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(height, width, channels)"""
+        height, width, channels = self.images_NHWC.shape[1:]
+        return height, width, channels
+
+    @property
+    def decoded_bytes(self) -> int:
+        """What all pixels take, in memory or mapped."""
+        height, width, channels = self.image_shape
+        return len(self) * height * width * channels
+
+    @property
+    def encoded_bytes(self) -> int | None:
+        """What the files of images that are decoded when they are read take on the disk; None for others."""
+        return self.images_NHWC.encoded_bytes if isinstance(self.images_NHWC, EncodedImages) else None
+
+    def tier(self, free_bytes: int) -> Tier:
+        """Where training reads the images from, on a device with so much free memory: whole in its memory; stored
+        pixels, mapped from the disk; or encoded files. The first two give the same batches."""
+        if isinstance(self.images_NHWC, EncodedImages):
+            return "streamed"
+        return "resident" if self.decoded_bytes <= RESIDENT_SHARE * free_bytes else "mapped"
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        """All pixels, some images at a time."""
+        for start in range(0, len(self), BLOCK):
+            yield np.ascontiguousarray(self.images_NHWC[start : start + BLOCK])
+
     @cached_property
     def content_hash(self) -> str:
-        """sha256 over shape, pixels and labels: the same images give the same hash, whatever file carried them."""
-        digest = hashlib.sha256(repr(self.images_NHWC.shape).encode())
-        digest.update(np.ascontiguousarray(self.images_NHWC).data)
+        """sha256 over shape, pixels and labels: the same images give the same hash, whatever file carried them. Of
+        encoded images, over what their files hold and how they are decoded."""
+        images = self.images_NHWC
+        digest = hashlib.sha256(repr(tuple(images.shape)).encode())
+        if isinstance(images, EncodedImages):
+            digest.update(images.identity.encode())
+            digest.update(np.ascontiguousarray(images.keys_N, dtype="<u8").data)
+        else:
+            for block in self.blocks():
+                digest.update(block.data)
         digest.update(np.ascontiguousarray(self.labels_N, dtype="<i8").data)
         return digest.hexdigest()
 
     @cached_property
     def content_keys_N(self) -> np.ndarray:
-        """uint64 per image, from its pixels alone: draws that follow it do not depend on the order in a file."""
-        rows_N = np.ascontiguousarray(self.images_NHWC).reshape(len(self), -1)
-        return np.fromiter((content_key(row) for row in rows_N), dtype=np.uint64, count=len(self))
+        """uint64 per image, from its content alone: draws that follow it do not depend on the order in a file."""
+        if isinstance(self.images_NHWC, EncodedImages):
+            return self.images_NHWC.keys_N
+        keys = (content_key(pixels) for block in self.blocks() for pixels in block)
+        return np.fromiter(keys, dtype=np.uint64, count=len(self))
 
     def take(self, indices_M: np.ndarray) -> ImageSet:
         """The images at `indices_M`, in that order."""
-        several = self.multi_labels
+        several, images = self.multi_labels, self.images_NHWC
+        if isinstance(images, np.memmap) and len(indices_M) * images[:1].nbytes > IN_MEMORY:
+            images = MappedImages(images, np.arange(len(images)))
         return replace(
             self,
-            images_NHWC=self.images_NHWC[indices_M],
+            images_NHWC=images.take(indices_M) if isinstance(images, LazyImages) else images[indices_M],
             labels_N=self.labels_N[indices_M],
             multi_labels=None if several is None else tuple(several[i] for i in np.asarray(indices_M).tolist()),
         )

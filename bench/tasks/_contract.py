@@ -17,7 +17,7 @@ import numpy as np
 from bench.core.errors import UserError, unknown
 from bench.core.record import Score
 from bench.core.spec import Recipe
-from bench.data.image_set import ImageSet
+from bench.data.image_set import Images, ImageSet
 from bench.data.subset import nested
 from bench.store.prediction_bits import to_detail
 
@@ -49,7 +49,7 @@ class FineTuned:
         seconds, train_flops: what the training cost; FLOPs by convention.
     """
 
-    logits: Callable[[np.ndarray], np.ndarray]
+    logits: Callable[[Images], np.ndarray]
     losses_T: np.ndarray
     diverged: bool
     image_size: int
@@ -79,7 +79,7 @@ class TaskContext:
         upstream: what the model was trained on; None when that is not known.
     """
 
-    features: Callable[[np.ndarray], np.ndarray]
+    features: Callable[[Images], np.ndarray]
     load: Callable[[str, str], ImageSet]
     seed: int = 0
     model: Any = None

@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.core.device import BATCH, InBatches
 from bench.core.errors import UserError
-from bench.data.image_set import ImageSet
+from bench.data.image_set import Images, ImageSet
 
 
 def extractor(
@@ -24,7 +24,7 @@ def extractor(
     batch: int = BATCH,
     batches: InBatches | None = None,
     dtype: Any = None,
-) -> Callable[[np.ndarray], np.ndarray]:
+) -> Callable[[Images], np.ndarray]:
     """A function from uint8 images_NHWC of any size (C is 1 or 3) to float32 features_ND of `model.features`.
 
     The model runs in test mode (and is put back into the mode it was in), without gradients, in batches of at most
@@ -41,7 +41,7 @@ def extractor(
 
     batches = batches or InBatches(batch, device=str(device))
 
-    def features(images_NHWC: np.ndarray) -> np.ndarray:
+    def features(images_NHWC: Images) -> np.ndarray:
         def of(part: slice) -> torch.Tensor:
             x_BHWC = np.array(images_NHWC[part])  # a copy: the source may be a read-only map
             x_BCHW = network_input(torch.from_numpy(x_BHWC).to(device), image_size=image_size, channels=channels)
@@ -96,7 +96,7 @@ def top1(model: Any, images: ImageSet, *, device: str, batches: InBatches | None
 
 KEYS = ("train_x", "train_y", "test_x", "test_y")
 Load = Callable[[str, str], ImageSet]
-Features = Callable[[np.ndarray], np.ndarray]
+Features = Callable[[Images], np.ndarray]
 
 
 def read_features(path: Path) -> tuple[Features, Load, str]:
@@ -130,8 +130,8 @@ def read_features(path: Path) -> tuple[Features, Load, str]:
             kind="features",
         )
 
-    def features(rows_NHWC: np.ndarray) -> np.ndarray:
-        return features_ND[np.ascontiguousarray(rows_NHWC).reshape(-1, 8).view("<u8")[:, 0]]
+    def features(rows_NHWC: Images) -> np.ndarray:
+        return features_ND[np.ascontiguousarray(rows_NHWC[:]).reshape(-1, 8).view("<u8")[:, 0]]
 
     return features, load, name
 

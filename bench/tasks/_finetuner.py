@@ -18,7 +18,7 @@ from bench.core.device import InBatches
 from bench.core.seeds import stream
 from bench.core.spec import Recipe
 from bench.cost import flops
-from bench.data.image_set import ImageSet
+from bench.data.image_set import EncodedImages, Images, ImageSet
 from bench.tasks._contract import FineTuned
 from bench.tasks._features import network_input
 from bench.train import precision
@@ -64,7 +64,8 @@ class FineTuner:
         """Train on all of `images` for a number of steps; order, augmentation and dropout follow (seed, purpose).
 
         Args:
-            image_size: None for the model's own. Images are resized from the size they are stored at, anti-aliased.
+            image_size: None for the model's own. Stored images are resized, anti-aliased; others are
+                decoded at this size.
 
         Raises:
             Interrupted: `should_stop` returned True. UserError: the model cannot take this size.
@@ -101,8 +102,10 @@ class FineTuner:
             train_flops={convention: each * trained for convention, each in per_image.items()},
         )
 
-    def _logits(self, model: nn.Module, images_NHWC: np.ndarray, *, recipe: Recipe, image_size: int) -> np.ndarray:
+    def _logits(self, model: nn.Module, images_NHWC: Images, *, recipe: Recipe, image_size: int) -> np.ndarray:
         """float32 logits_NK, in test mode; a last, smaller batch is computed like any other."""
+        if isinstance(images_NHWC, EncodedImages):
+            images_NHWC = images_NHWC.at(image_size)
 
         def of(part: slice) -> torch.Tensor:
             x_BHWC = torch.from_numpy(np.array(images_NHWC[part])).to(self.device)

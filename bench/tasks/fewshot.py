@@ -69,7 +69,7 @@ def evaluate(
     test = balanced_part(context.load(data, "test"), test_limit)
     picks = draw_support(train, data=data, shots=shots, draws=draws)
     wanted_M = np.unique(np.concatenate([indices for indices, _ in picks]))
-    support_MD = context.features(train.images_NHWC[wanted_M])
+    support_MD = context.features(train.take(wanted_M).images_NHWC)
     return score_features(
         support_MD,
         train.labels_N[wanted_M],

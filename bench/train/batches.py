@@ -1,9 +1,13 @@
-"""Training batches: the data set resident as uint8 on the device, order and augmentation as functions of the step.
+"""Training batches: order and augmentation as functions of (seed, step), wherever the images are read from.
+
+They lie as uint8 on the device where they fit there; else stored pixels are gathered from a memory map, with equal
+results; or encoded images are decoded (`bench.data.stream`), of which random crops are cut out of the full image.
 
 Random crops are the paper's ("Inception crops"). Boxes follow TensorFlow's `sample_distorted_bounding_box`, which the
 paper's code called: the ratio of width to height is uniform in 3:4 to 4:3, then the height is uniform among those that
 keep enough of the image's area. (torchvision's RandomResizedCrop draws the area uniformly, and shows small parts more
-often.) Pixels are interpolated bilinearly without a low-pass, as there; a crop is enlarged to the size of the image.
+often.) Pixels are interpolated bilinearly without a low-pass, as there; a crop of stored pixels is enlarged to their
+size.
 """
 
 from __future__ import annotations
@@ -15,12 +19,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bench.core.device import is_out_of_memory
+from bench.core.device import free_memory, is_out_of_memory
 from bench.core.errors import UserError
 from bench.core.seeds import generator
 from bench.core.spec import Recipe
-from bench.data.image_set import ImageSet
+from bench.data.image_set import EncodedImages, ImageSet, Tier
 from bench.train.ranks import ONE_RANK, Ranks
+from bench.train.reading import Reader, Request
 
 RATIOS = (3 / 4, 4 / 3)  # width / height of random crops
 
@@ -51,10 +56,13 @@ def fit_input(x_BCHW: Tensor, *, image_size: int, channels: int) -> Tensor:
     return x_BCHW.contiguous()
 
 
-def crop_boxes(rng: np.random.Generator, *, number: int, height: int, width: int, least: float) -> np.ndarray:
+def crop_boxes(
+    rng: np.random.Generator, *, number: int, height: int | np.ndarray, width: int | np.ndarray, least: float
+) -> np.ndarray:
     """(top, left, height, width) in pixels of `number` crops, int64 (4, number).
 
     Args:
+        height, width: of the images, or of each.
         least: the smallest share of the area that a crop keeps; the paper's is 0.05.
     """
     ratio_B, tall_B, down_B, right_B = rng.random((4, number))
@@ -94,13 +102,15 @@ class Batches:
         images: the (subset of the) training split.
         recipe: batch size and augmentation.
         seed: the cell's seed.
-        device: where the images live and the batches are made.
+        device: where the batches are made, and images live that fit there.
         ranks: each gets its share of the batch; order and augmentation are those of the whole.
         fit: (image_size, channels) of the model, where images are stored at other ones; they are fitted after
-            augmentation.
+            augmentation. Encoded images are decoded at that size.
+        tier: where to read from; None for what suits the images and the device.
+        workers: see `Reader`.
 
-    Raises:
-        UserError: the device has no room for the images.
+    Attributes:
+        tier: where the images are read from.
     """
 
     def __init__(
@@ -112,28 +122,37 @@ class Batches:
         device: str,
         ranks: Ranks = ONE_RANK,
         fit: tuple[int, int] | None = None,
+        tier: Tier | None = None,
+        workers: int | None = None,
     ) -> None:
         self.share, self.fit = ranks.share(recipe.batch), fit
         self.recipe, self.seed, self.device = recipe, seed, device
         self.num_images = len(images)
-        self.height, self.width = images.images_NHWC.shape[1:3]
-        self.images_NHWC = self._resident(images)
-        self.labels_N = torch.from_numpy(np.array(images.labels_N, dtype=np.int64)).to(device)
+        self.tier = tier or images.tier(free_memory(device))
+        self.encoded = images.images_NHWC if isinstance(images.images_NHWC, EncodedImages) else None
+        if self.encoded is not None and fit is not None:
+            self.encoded = self.encoded.at(fit[0])
+        self.height, self.width = (self.encoded or images.images_NHWC).shape[1:3]
         self._permutation = lru_cache(maxsize=2)(self._shuffle)
+        self._labels_N = np.asarray(images.labels_N)
+        self.reader: Reader | None = None
+        if self.tier == "resident":
+            self.images_NHWC = self._resident(images)
+            self.labels_N = torch.from_numpy(np.array(self._labels_N, dtype=np.int64)).to(device)
+        else:
+            self.reader = Reader(
+                self.encoded or images.images_NHWC, request=self._request, device=device, workers=workers,
+                ranks=ranks.size,
+            )  # fmt: skip
 
     def _resident(self, images: ImageSet) -> Tensor:
-        """All images on the device, each with the border that a shift may bring into view."""
-        pad = self.recipe.shift
-        shape = (len(images), self.height + 2 * pad, self.width + 2 * pad, images.images_NHWC.shape[3])
+        """All images on the device."""
         try:
-            pixels_NHWC = images.images_NHWC
-            if pad:
-                pixels_NHWC = np.pad(pixels_NHWC, ((0, 0), (pad, pad), (pad, pad), (0, 0)), mode="edge")
-            return torch.from_numpy(np.require(pixels_NHWC, requirements=["C", "W"])).to(self.device)
+            return torch.from_numpy(np.require(images.images_NHWC, requirements=["C", "W"])).to(self.device)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            need = f"{np.prod(shape) / 2**30:.1f} GiB"
+            need = f"{images.decoded_bytes / 2**30:.1f} GiB"
             raise UserError(
                 f"The images of {images.name} need {need}, more than the free memory of {self.device}.",
                 "Train on fewer of them (its name@number), or on smaller ones.",
@@ -148,33 +167,55 @@ class Batches:
         epochs, offsets = np.divmod(np.arange(first, first + self.recipe.batch), self.num_images)
         return np.concatenate([self._permutation(int(e))[offsets[epochs == e]] for e in np.unique(epochs)])
 
+    def _request(self, step: int) -> Request:
+        """What to read for this rank's share of a batch."""
+        rows = self.indices(step)
+        if self.encoded is None or not self.recipe.crop:
+            return rows[self.share], None
+        height_B, width_B = self.encoded.sizes(rows)
+        return rows[self.share], self._boxes(step, height_B, width_B)
+
     def __call__(self, step: int) -> tuple[Tensor, Tensor]:
-        """Batch `step`, or this rank's share of it: (x_BCHW float32 in [-1, 1], labels_B)."""
-        index_B = self._tensor(self.indices(step)[self.share])
-        x_BHWC = self._shifted(index_B, step) if self.recipe.shift else self.images_NHWC[index_B]
+        """Batch `step`, or this rank's share of it: (x_BCHW float32 in [-1, 1], labels_B).
+
+        Raises:
+            UserError: an image can no longer be read.
+        """
+        index = self.indices(step)[self.share]
+        if self.reader is None:
+            images_NHWC, index_B = self.images_NHWC, self._tensor(index)
+            labels_B = self.labels_N[index_B]
+        else:
+            images_NHWC, index_B = self.reader(step), torch.arange(len(index), device=self.device)
+            labels_B = self._tensor(self._labels_N[index].astype(np.int64))
+        if self.recipe.shift:
+            x_BHWC = self._shifted(images_NHWC, index_B, step)
+        else:
+            x_BHWC = images_NHWC[index_B] if self.reader is None else images_NHWC
         if self.recipe.flip:
             mirrored = generator(self.seed, "flip", step).random(self.recipe.batch) < 0.5
             mirrored_B = self._tensor(mirrored[self.share])
             x_BHWC = torch.where(mirrored_B[:, None, None, None], x_BHWC.flip(2), x_BHWC)
         x_BCHW = to_input(x_BHWC)
-        if self.recipe.crop:
-            x_BCHW = cropped(x_BCHW, self._tensor(self._boxes(step)))
+        if self.recipe.crop and self.encoded is None:
+            x_BCHW = cropped(x_BCHW, self._tensor(self._boxes(step, self.height, self.width)))
         if self.fit is not None:
             x_BCHW = fit_input(x_BCHW, image_size=self.fit[0], channels=self.fit[1])
-        return x_BCHW, self.labels_N[index_B]
+        return x_BCHW, labels_B
 
-    def _boxes(self, step: int) -> np.ndarray:
-        size = {"height": self.height, "width": self.width}
+    def _boxes(self, step: int, height: int | np.ndarray, width: int | np.ndarray) -> np.ndarray:
         rng = generator(self.seed, "crop", step)
-        boxes_4B = crop_boxes(rng, number=self.recipe.batch, least=self.recipe.crop, **size)
+        boxes_4B = crop_boxes(rng, number=self.recipe.batch, least=self.recipe.crop, height=height, width=width)
         return np.ascontiguousarray(boxes_4B[:, self.share])
 
-    def _shifted(self, index_B: Tensor, step: int) -> Tensor:
-        shape = (2, self.recipe.batch)
-        offsets = generator(self.seed, "shift", step).integers(0, 2 * self.recipe.shift + 1, shape)[:, self.share]
+    def _shifted(self, images_NHWC: Tensor, index_B: Tensor, step: int) -> Tensor:
+        """Images shifted by some pixels; what comes into view repeats the pixel at the edge."""
+        shift, shape = self.recipe.shift, (2, self.recipe.batch)
+        offsets = generator(self.seed, "shift", step).integers(0, 2 * shift + 1, shape)[:, self.share] - shift
         rows_BH = self._tensor(offsets[0])[:, None] + torch.arange(self.height, device=self.device)
         columns_BW = self._tensor(offsets[1])[:, None] + torch.arange(self.width, device=self.device)
-        return self.images_NHWC[index_B[:, None, None], rows_BH[:, :, None], columns_BW[:, None, :]]
+        rows_BH, columns_BW = rows_BH.clamp(0, self.height - 1), columns_BW.clamp(0, self.width - 1)
+        return images_NHWC[index_B[:, None, None], rows_BH[:, :, None], columns_BW[:, None, :]]
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         tensor = torch.from_numpy(array)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -37,7 +38,7 @@ def resident(cell: Cell, root: Path | None = None) -> ImageSet:
     """The cell's images at the model's size, in memory as uint8: no contender decodes or resizes while it is timed."""
     images = load(cell.data, "train", root=root, num_images=cell.num_images)
     sizes = {"image_size": cell.image_size, "channels": cell.channels}
-    x_NCHW = network_input(torch.from_numpy(images.images_NHWC.copy()), **sizes)
+    x_NCHW = network_input(torch.from_numpy(np.array(images.images_NHWC[:])), **sizes)
     pixels_NHWC = x_NCHW.add_(1.0).mul_(127.5).round_().clamp_(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
     return ImageSet(
         name=images.name, split=images.split, images_NHWC=pixels_NHWC.contiguous().numpy(), labels_N=images.labels_N,
