@@ -1,13 +1,18 @@
-"""Device selection, out-of-memory detection, and evaluation in batches that fit. Torch is imported only if needed."""
+"""Device selection, out-of-memory detection, and evaluation in batches that fit. Torch is imported only if needed.
+
+AMD's ROCm answers as "cuda". Apple's GPUs are "mps": on request only, for nothing was measured on one.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import os
+import platform
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from bench.core.errors import UserError
 
@@ -16,27 +21,80 @@ T = TypeVar("T")
 BATCH = 256  # images at a time, where memory allows
 OOM_TEXTS = (
     "out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory",
-    "alloc_failed",  # cuBLAS and cuDNN without room for their workspaces
+    "alloc_failed",  # what cuBLAS and cuDNN say where there is no room for their workspaces
+    "cublas_status_not_initialized",  # and cuBLAS where there is none for itself
 )  # fmt: skip
+KINDS = ("auto", "cpu", "cuda", "mps")
+DRIVERS = {"/dev/nvidiactl": "an NVIDIA driver", "/dev/dxg": "a GPU under WSL", "/dev/kfd": "an AMD driver"}
+VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # the first is understood by both makers
 
 
-def resolve_device(wanted: str) -> str:
-    """ "cpu" or "cuda" for an option's value. Torch is imported only where there is an NVIDIA driver.
+class Found(NamedTuple):
+    """A device, "cpu", "cuda" or "mps", and why it was chosen; nothing where it was asked for."""
+
+    device: str
+    reason: str
+
+
+def find_device(wanted: str) -> Found:
+    """What was asked for, or for "auto" an accelerator that torch can use, else the CPU. Torch is imported only where a
+    driver shows itself.
 
     Raises:
         UserError: a device that is not there.
     """
-    if wanted not in ("auto", "cpu", "cuda"):
-        raise UserError(f"Unknown device {wanted!r}.", "Allowed: auto, cpu, cuda.")
-    if wanted == "cpu" or (wanted == "auto" and not Path("/dev/nvidiactl").exists()):
-        return "cpu"
+    if wanted not in KINDS:
+        raise UserError(f"Unknown device {wanted!r}.", f"Allowed: {', '.join(KINDS)}.")
+    drivers = [name for path, name in DRIVERS.items() if Path(path).exists()]
+    apple = platform.system() == "Darwin" and platform.machine() == "arm64"
+    if wanted == "cpu":
+        return Found("cpu", "")
+    if wanted == "auto" and not drivers:
+        return Found("cpu", "an Apple GPU is used with --device mps only" if apple else "no driver of a GPU was found")
     import torch
 
+    if wanted == "mps":
+        if torch.backends.mps.is_available():
+            return Found("mps", "")
+        raise UserError("No usable Apple GPU on this machine.", "Use --device cpu.")
     if torch.cuda.is_available():
-        return "cuda"
+        count, name = torch.cuda.device_count(), torch.cuda.get_device_name()
+        return Found("cuda", f"{count} × {name}" if count > 1 else name)
+    built = torch.version.cuda or torch.version.hip
+    why = "torch cannot use it; check the driver" if built else f"torch {torch.__version__} was built without CUDA"
     if wanted == "cuda":
-        raise UserError("No usable CUDA device on this machine.", "Use --device cpu, or check the driver.")
-    return "cpu"
+        raise UserError("No usable CUDA device on this machine.",
+                        f"Use --device cpu; {why if drivers else 'no driver of a GPU was found'}.")  # fmt: skip
+    return Found("cpu", f"{drivers[0]} was found, but {why}")
+
+
+def resolve_device(wanted: str) -> str:
+    """The device of `find_device`."""
+    return find_device(wanted).device
+
+
+def accelerators(device: str) -> tuple[str, ...]:
+    """Ids of all devices that this process may use, as CUDA_VISIBLE_DEVICES takes them: an inherited choice is kept,
+    and the parts of a divided GPU (MIG) count each. None for the CPU, and for mps, which is one."""
+    if not device.startswith("cuda"):
+        return ()
+    inherited = next((value for name in VISIBLE if (value := os.environ.get(name))), None)
+    if inherited:
+        return tuple(part.strip() for part in inherited.split(","))
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20).stdout
+    except (OSError, subprocess.SubprocessError):
+        listed = ""
+    if parts := tuple(line.split("UUID: ")[1].rstrip(") ") for line in listed.splitlines() if "UUID: MIG-" in line):
+        return parts
+    import torch
+
+    return tuple(map(str, range(torch.cuda.device_count())))
+
+
+def place(devices: tuple[str, ...], worker: int, *, ranks: int = 1) -> tuple[str, ...]:
+    """The devices of one of several workers: one for each of its ranks, in turn where workers share them."""
+    return tuple(devices[(worker * ranks + rank) % len(devices)] for rank in range(ranks)) if devices else ()
 
 
 def free_memory(device: str) -> int:
@@ -53,19 +111,25 @@ def free_memory(device: str) -> int:
 
 def synchronise(device: str) -> None:
     """Wait until the device has finished all submitted work."""
-    if device.startswith("cuda"):
+    if not device.startswith("cpu"):
         import torch
 
-        torch.cuda.synchronize()
+        torch.accelerator.synchronize(device) if device.startswith("mps") else torch.cuda.synchronize(device)
+
+
+BEFORE_RELEASE: list[Callable[[], None]] = []
+"""Drop what holds memory and can be made again."""
 
 
 def release(device: str) -> None:
-    """Release cached memory."""
+    """Release cached memory, and what can be made again."""
+    for drop in BEFORE_RELEASE:
+        drop()
     gc.collect()
-    if device.startswith("cuda"):
+    if not device.startswith("cpu"):
         import torch
 
-        torch.cuda.empty_cache()
+        (torch.mps if device.startswith("mps") else torch.cuda).empty_cache()
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -80,6 +144,19 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     earlier = error.__context__  # a recording of a CUDA graph that memory ends fails again when it is closed
     return earlier is not None and is_out_of_memory(earlier)
+
+
+def is_lost(device: str) -> bool:
+    """Whether nothing can be computed any more: after an illegal access or an uncorrectable error all that a process
+    asks of its GPU fails."""
+    if device.startswith("cpu"):
+        return False
+    import torch
+
+    try:
+        return torch.zeros(1, device=device).item() != 0.0
+    except RuntimeError as error:
+        return not is_out_of_memory(error)
 
 
 class InBatches:

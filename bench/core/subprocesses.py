@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+
+from bench.core.device import VISIBLE
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 
 
-def child_environment(threads: int) -> dict[str, str]:
-    """This process's environment with the thread count fixed and the project importable.
+def child_environment(threads: int, *, devices: Sequence[str] = ()) -> dict[str, str]:
+    """This process's environment with the thread count fixed, the project importable, and, where there are any, only
+    `devices` visible.
 
     Large allocations stay with the allocator instead of going back to the kernel at each step, which costs a training
     step on a CPU several per cent in page faults.
@@ -22,5 +26,8 @@ def child_environment(threads: int) -> dict[str, str]:
         "MALLOC_TRIM_THRESHOLD_": "1073741824",
         "MALLOC_MMAP_THRESHOLD_": "1073741824",
         "TOKENIZERS_PARALLELISM": "false",
+        "TORCHINDUCTOR_COMPILE_THREADS": str(threads),  # each process would start one for every core
     }
+    if devices:
+        environment |= {name: ",".join(devices) for name in VISIBLE if name == VISIBLE[0] or name in environment}
     return environment

@@ -152,7 +152,7 @@ _RESET = Path("/proc/self/clear_refs")
 def measured_peak_bytes(device: str = "cpu") -> int:
     """Largest bytes held at once since `reset_peak`: of the accelerator where there is one, else of this process."""
     if device.startswith("cuda"):
-        return torch.cuda.max_memory_allocated()
+        return torch.cuda.max_memory_allocated(device)
     with contextlib.suppress(OSError):
         for line in _STATUS.read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -164,6 +164,6 @@ def measured_peak_bytes(device: str = "cpu") -> int:
 def reset_peak(device: str = "cpu") -> None:
     """Make `measured_peak_bytes` count from now, where the system can: a worker does many cells in one process."""
     if device.startswith("cuda") and torch.cuda.is_initialized():
-        torch.cuda.reset_peak_memory_stats()
+        torch.cuda.reset_peak_memory_stats(device)
     with contextlib.suppress(OSError):
         _RESET.write_text("5")  # proc_pid_clear_refs(5): resets the peak resident set size

@@ -53,6 +53,8 @@ _AMPERE = "NVIDIA Ampere GA102 white paper, FP32 accumulation"
 # More specific names first: the first entry whose words all occur in the device's name is taken.
 ACCELERATORS: tuple[Accelerator, ...] = (
     _gpu("B200", "b200", "NVIDIA DGX B200 data sheet, dense", 2250.0, tf32=1125.0, float32=75.0),
+    _gpu("GB200", "gb200", "NVIDIA GB200 NVL72 data sheet, per GPU, dense", 2500.0, tf32=1250.0, float32=80.0),
+    _gpu("GH200", "gh200", "NVIDIA GH200 data sheet, dense", 989.4, tf32=494.7, float32=66.9),
     _gpu("H200", "h200", "NVIDIA H200 data sheet, dense", 989.4, tf32=494.7, float32=66.9),
     _gpu("H100-PCIe", "h100 pcie", "NVIDIA H100 data sheet, dense", 756.0, tf32=378.0, float32=51.2),
     _gpu("H100-NVL", "h100 nvl", "NVIDIA H100 NVL data sheet, dense", 835.5, tf32=417.5, float32=60.0),
@@ -92,6 +94,8 @@ def accelerator(name: str) -> Accelerator:
 def published_peak(device_name: str, dtype: str) -> Peak | None:
     """The maker's figure for a device as its driver names it ("NVIDIA H100 80GB HBM3"), or None."""
     low = device_name.lower()
+    if " mig " in f" {low} ":  # a part of a GPU: its share of the peak is not in its name
+        return None
     for row in ACCELERATORS:
         if all(word in low for word in row.matches) and dtype in row.tera:
             return Peak(flops_per_second=row.tera[dtype] * TERA, source=f"{row.source}, {dtype}")

@@ -91,14 +91,16 @@ def timed(call: Callable[[], object], *, device: str, calls: int = 1) -> float:
 
 
 def warm_up(workload: Workload, *, device: str, pace: Pace) -> None:
-    """First call apart, then until two calls in a row agree within 10 % (at most 10), then set the window's length."""
+    """First call apart, then until two calls in a row agree within 10 % (at most 10), then set the window's length.
+
+    The first call may compile, and the second record what it compiled: neither is compared with anything.
+    """
     workload.first_call_seconds = timed(workload.call, device=device)
-    previous = float("inf")
-    for _ in range(10):
-        seconds = timed(workload.call, device=device)
+    seconds = timed(workload.call, device=device)
+    for _ in range(9):
+        previous, seconds = seconds, timed(workload.call, device=device)
         if abs(seconds - previous) <= 0.1 * previous or seconds > pace.slowest_call:
             break
-        previous = seconds
     workload.call_seconds = seconds
     workload.calls_per_window = max(1, round(pace.seconds / max(seconds, 1e-6)))
 

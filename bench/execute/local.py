@@ -21,17 +21,20 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from bench.core import files
+from bench.core.device import accelerators, place
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted, UserError
 from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
 from bench.plan.plan import Plan
 from bench.store.study import Study, attempt_status, state_of
+from bench.train.ranks import EXIT_RETRY
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)  # Ctrl-C; what clusters send before they end a job
 STOP_PATIENCE = 60.0  # seconds that workers get to save after a signal
 SECOND = 1.0  # seconds after the first signal from which a further one kills
 KILL_PATIENCE = 5.0  # seconds that the kernel gets to end what was killed
+RESTARTS = 3  # of workers whose device no longer answers, in one run
 REPEAT = 50.0  # seconds before the same notice is given again
 NO_LOCKS = "Files in {} cannot be locked: two runs there may start the same cell; only one will finish it."
 CONTINUE = "Run the same command to continue; nothing done is lost."
@@ -111,17 +114,28 @@ class Pool:
                 opened.enter_context(tempfile.TemporaryFile("w+"))
                 for _ in range(min(plan.workers, len(plan.todo)))
             ]
-            # A session of their own: Ctrl-C in the terminal reaches only this process, which then makes them save.
-            self.processes = [
-                subprocess.Popen(
-                    command, stdout=subprocess.PIPE, stderr=error, text=True, env=child_environment(plan.threads),
-                    start_new_session=True,
-                )
-                for error in self._errors
-            ]  # fmt: skip
+            devices = accelerators(plan.device)
+            self._command, self._restarts = command, RESTARTS
+            self._environments = [
+                child_environment(plan.threads, devices=place(devices, number, ranks=plan.ranks))
+                for number in range(len(self._errors))
+            ]
+            self.processes: list[subprocess.Popen[str]] = []
+            for number in range(len(self._errors)):
+                self.processes.append(self._started(number))
             self._open = opened.pop_all()
-        for index, process in enumerate(self.processes):
-            threading.Thread(target=self._read, args=(index, process.stdout), daemon=True).start()
+        for index in range(len(self.processes)):
+            self._follow(index)
+
+    def _started(self, index: int) -> subprocess.Popen[str]:
+        """A session of its own: Ctrl-C in the terminal reaches only this process, which then asks it to save."""
+        return subprocess.Popen(
+            self._command, stdout=subprocess.PIPE, stderr=self._errors[index], text=True, start_new_session=True,
+            env=self._environments[index],
+        )  # fmt: skip
+
+    def _follow(self, index: int) -> None:
+        threading.Thread(target=self._read, args=(index, self.processes[index].stdout), daemon=True).start()
 
     def _read(self, index: int, stream: IO[str]) -> None:
         for line in stream:
@@ -142,6 +156,17 @@ class Pool:
                 for pid in (*_descendants(process.pid), process.pid):
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)
+
+    def restarts(self, index: int) -> bool:
+        """Whether a worker that has closed its output asked to be started anew, and was: its device was lost to it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):  # `ended` goes on waiting
+            self.processes[index].wait(timeout=KILL_PATIENCE)
+        if not self._restarts or self.processes[index].returncode != EXIT_RETRY:
+            return False
+        self._restarts -= 1
+        self.processes[index] = self._started(index)
+        self._follow(index)
+        return True
 
     def ended(self, index: int) -> str | None:
         """Wait for a worker that has closed its output. Returns its error message if it failed outside a cell."""
@@ -270,6 +295,8 @@ def _follow(
         with contextlib.suppress(queue.Empty):
             index, event = pool.events.get(timeout=0.25)
             if event is None:
+                if not received and pool.restarts(index):
+                    continue
                 alive -= 1
                 if complaint := pool.ended(index):
                     on_event(index, {"event": "ended"})

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core import environment, files, fingerprint, registry
+from bench.core.device import is_lost, resolve_device
 from bench.core.environment import now
 from bench.core.errors import (
     EXIT_FAILED,
@@ -44,7 +45,12 @@ from bench.store.study import CellDirectory, Study, attempt_status
 from bench.train.ranks import EXIT_RETRY, ONE_RANK, RankFailure, Ranks, SharedError, check_cells
 
 WAIT_FOR_OTHERS = 1.0  # seconds between polls of cells leased by other workers
+COMPILED = ".compiled"  # the folder of torch's cache, in the study's
 SILENT, REMIND = 5, 60  # polls before the lease holders are reported, and between reports
+
+
+class DeviceLost(Exception):
+    """No process can go on with this device: it has to start again."""
 
 
 class Signals:
@@ -207,6 +213,9 @@ class Worker:
                 return self._lost(attempt, error)
             self.failed = True
             attempt.fail(error)
+            if self.ranks.size == 1 and is_lost(self.options.device):
+                emit("notice", message="The device no longer answers: the worker starts anew.")
+                raise DeviceLost from error
         return True
 
     def _publish(self, cell: Cell, attempt: RunningAttempt, result: Result) -> None:
@@ -346,7 +355,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--store", type=Path, required=True, help="the study's folder, e.g. results/scaling")
     parser.add_argument("--cells", type=Path, required=True, help="JSON list of cell specs")
     parser.add_argument("--suite", required=True, help="name of the suite, for the records")
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--data-root", type=Path, default=None)
     parser.add_argument("--precomputed", type=Path, default=None, help="JSON file with measurements for all workers")
@@ -354,12 +363,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--since", default=None, help="start time of the run: cells that failed since are not retried")
     parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
     options = parser.parse_args(argv)
+    options.device = resolve_device(options.device)
     stop = Signals(options.parent)
     cells = [cell_from_json(item) for item in json.loads(options.cells.read_text())]
     if options.precomputed:
         precomputed.install(json.loads(options.precomputed.read_text()), device=options.device, threads=options.threads)
     study = Study(options.store)
     study.create()
+    # what is compiled travels with the study: the next process, or machine, finds the same kernels
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(options.store / COMPILED))
     ranks = join(options.device, cells)
     try:
         code = Worker(study, cells, suite=options.suite, options=options, stop=stop, ranks=ranks).run()
@@ -368,6 +380,8 @@ def main(argv: list[str] | None = None) -> int:
             advice = "Run the same command to continue, with any number of ranks; nothing saved is lost."
             print(f"error: {failure}\n  {advice}", file=sys.stderr)
         ranks.hard_exit(EXIT_RETRY if failure.retryable else EXIT_USAGE)
+    except DeviceLost:
+        ranks.hard_exit(EXIT_RETRY)
     ranks.close()
     return code
 

@@ -53,15 +53,21 @@ class Subject:
         shape = (batch, self.channels, self.image_size, self.image_size)
         return torch.rand(shape, generator=generator).mul_(2).sub_(1).to(self.device)
 
-    def inference(self, model: Callable[..., Any], batch: int) -> Workload:
-        """A forward pass. Its images are made at the first call (never inside a window): they may find no room."""
-        kept: list[torch.Tensor] = []
+    def inference(
+        self, model: Callable[..., Any], batch: int, *, kept: list[torch.Tensor] | None = None
+    ) -> Workload:
+        """A forward pass. Its images are made before the first call (never inside a window): they may find no room.
+
+        Args:
+            kept: holds the most images that any of several workloads has asked for, and the others look at them.
+        """
+        kept = [] if kept is None else kept
 
         def call() -> None:
-            if not kept:
-                kept.append(self.images(batch))
+            if not kept or len(kept[0]) < batch:
+                kept[:] = [self.images(batch)]
             with torch.inference_mode(), precision.autocast(self.dtype, self.device):
-                model(kept[0])
+                model(kept[0][:batch])
 
         return Workload(name=f"inference {batch}", call=call, images=batch)
 
@@ -75,6 +81,8 @@ class Subject:
             with label("data"):
                 if not kept:
                     kept.extend((self.images(batch), torch.arange(batch, device=self.device) % CLASSES))
+                    if step.compiles:
+                        step.rehearse(*kept)
                 images, labels = kept
             step(images, labels, lr=recipe.lr, seed=0)
             if step.micro_batch < batch:  # the step went on in parts: another workload

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bench.core import fingerprint, registry
+from bench.core.device import accelerators, place
 from bench.core.errors import UserError
 from bench.core.spec import Cell, canonical, to_json
 from bench.core.subprocesses import child_environment
@@ -142,13 +143,14 @@ def _measure(
         sys.executable, "-m", "bench.plan.calibrate", "--device", device, "--threads", str(threads),
         "--parent", str(os.getpid()),
     ]  # fmt: skip
+    devices = accelerators(device)
     errors = [tempfile.TemporaryFile("w+") for _ in shares]  # noqa: SIM115 - live as long as the processes
     running = [
         subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True,
-            env=child_environment(threads),
+            env=child_environment(threads, devices=place(devices, index)),
         )
-        for file in errors
+        for index, file in enumerate(errors)
     ]  # fmt: skip
     answers: dict[str, Json] = {}
 
@@ -197,10 +199,12 @@ class CellCost:
     evaluate_share: float = 0.0
 
 
-def cell_cost(cell: Cell, calibration: Calibration, sizes: DataSizes, *, ranks: int, fraction: float) -> CellCost:
+def cell_cost(
+    cell: Cell, calibration: Calibration, sizes: DataSizes, *, ranks: int, fraction: float, device: str = "cpu"
+) -> CellCost:
     """The cost of a cell of which `fraction` has been trained already."""
-    if cell.job != "train":  # its duration is fixed
-        return CellCost(seconds=registry.load("job", cell.job).expected_seconds(cell))
+    if cell.job != "train":  # says itself how long it takes
+        return CellCost(seconds=registry.load("job", cell.job).expected_seconds(cell, device=device))
     rates = calibration.rates[rate_key(cell, sizes[cell.data].classes)]
     images, horizons = images_trained(cell.recipe, cell.horizons), len(cell.horizons)
     training = images / (rates.train_images_per_second * ranks)  # exchanging gradients is taken to cost nothing

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core import registry
-from bench.core.device import resolve_device
+from bench.core.device import find_device
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
 from bench.plan import estimate, preflight
@@ -57,7 +57,7 @@ class Plan:
 
     Attributes:
         store: folder of the study. grid: names of all cells of the study, whatever `--only` leaves out of this run.
-        device: "cpu" or "cuda". ranks: processes that make up a worker.
+        device: "cpu", "cuda" or "mps"; device_reason: why it was chosen. ranks: processes that make up a worker.
         accelerator: also to be costed on; None: where the scale is meant for one.
         asked: the study file that asks for it, with the scale resolved.
         notes: deviations from the suite. accepted: results of models whose code has changed, and which
@@ -75,6 +75,7 @@ class Plan:
     ranks: int
     grid: tuple[str, ...] = ()
     data_root: Path | None = None
+    device_reason: str = ""
     accelerator: str | None = None
     calibration: Calibration = NOTHING_MEASURED
     asked: str = ""
@@ -131,7 +132,7 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) 
         UserError: unknown names, missing data, a store from a newer version, …
     """
     suite = suites.load(options.suite)
-    device = resolve_device(options.device)
+    device, reason = find_device(options.device)
     options = replace(options, scale=preflight.resolve_scale(options.scale, device))
     sizes = DataSizes(root=options.data_root, published=options.scale == "paper")
     cells = expand(suite, options, sizes)
@@ -161,13 +162,14 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) 
             report=report,
         )  # fmt: skip
     planned = (
-        _planned(cell, directory.path.name, state, calibration, sizes, options.ranks)
+        _planned(cell, directory.path.name, state, calibration, sizes, options.ranks, device)
         for cell, directory, state in zip(cells.chosen, directories, states, strict=True)
     )
     return Plan(
         suite=suite.name, question=suite.question, scale=options.scale, store=study.path, cells=tuple(planned),
         device=device, workers=workers, threads=threads, ranks=options.ranks, data_root=options.data_root,
-        accelerator=options.accelerator, grid=tuple(map(directory_name, cells.cells)), calibration=calibration,
+        device_reason=reason, accelerator=options.accelerator, calibration=calibration,
+        grid=tuple(map(directory_name, cells.cells)),
         asked=options.to_toml(), notes=(*cells.notes, *_absent(suite, options, cells.chosen)),
         accepted=changed if options.changed == "keep" else (),
     )  # fmt: skip
@@ -181,7 +183,7 @@ def _as_changed(
 
 
 def _planned(
-    cell: Cell, name: str, state: State, calibration: Calibration, sizes: DataSizes, ranks: int
+    cell: Cell, name: str, state: State, calibration: Calibration, sizes: DataSizes, ranks: int, device: str
 ) -> PlannedCell:
     planned = PlannedCell(
         cell=cell, name=name, state=state.name, fraction=state.fraction, note=state.note,
@@ -189,7 +191,7 @@ def _planned(
     )  # fmt: skip
     if state.name == "done":
         return planned
-    cost = estimate.cell_cost(cell, calibration, sizes, ranks=ranks, fraction=state.fraction)
+    cost = estimate.cell_cost(cell, calibration, sizes, ranks=ranks, fraction=state.fraction, device=device)
     return replace(planned, flops=cost.flops, seconds=cost.seconds, evaluate_share=cost.evaluate_share)
 
 

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Sequence
 
 from bench.core import environment, registry
+from bench.core.device import accelerators
 from bench.core.errors import UserError, nearest
 from bench.core.files import explain
 from bench.core.spec import Cell
@@ -58,7 +59,7 @@ def check_places(options: StudyOptions, *, write: bool) -> None:
 
 
 def processes(options: StudyOptions, cells: Sequence[Cell], *, device: str, exclusive: bool) -> tuple[int, int]:
-    """(workers, threads of each) that share the machine's cores; one worker on a GPU, and where `exclusive`.
+    """(workers, threads of each) that share the machine's cores: a worker per core, or per GPU; one where `exclusive`.
 
     Raises:
         UserError: a number of ranks that the cells or the machine cannot serve; more processes than a CPU could.
@@ -67,7 +68,8 @@ def processes(options: StudyOptions, cells: Sequence[Cell], *, device: str, excl
     if ranks > 1:
         _check_ranks(ranks, device, cells)
     each = max(1, cores // ranks)
-    workers = min(options.workers or (each if device == "cpu" and not exclusive else 1), len(cells))
+    fitting = 1 if exclusive else each if device == "cpu" else max(1, len(accelerators(device)) // ranks)
+    workers = min(options.workers or fitting, len(cells))
     if device == "cpu" and workers * ranks > PER_CORE * cores:
         raise UserError(f"{workers * ranks:,} processes on {cores} core(s) are too many.",
                         f"Give --workers and --ranks whose product is at most {PER_CORE * cores}.")  # fmt: skip
@@ -78,11 +80,8 @@ def _check_ranks(ranks: int, device: str, cells: Sequence[Cell]) -> None:
     from bench.train.ranks import check_cells
 
     check_cells(cells, ranks=ranks)
-    if device == "cuda":
-        import torch
-
-        if ranks > (count := torch.cuda.device_count()):
-            raise UserError(f"--ranks {ranks}, but this machine has {count} GPU(s).", f"Use --ranks {count} at most.")
+    if device == "cuda" and ranks > (count := len(accelerators(device))):
+        raise UserError(f"--ranks {ranks}, but this machine has {count} GPU(s).", f"Use --ranks {count} at most.")
 
 
 def check_data(cells: Sequence[Cell], sizes: DataSizes) -> None:

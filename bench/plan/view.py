@@ -119,7 +119,8 @@ def _expected(plan: Plan) -> str:
     how = f"{workers} of {plan.ranks} ranks, each with {threads}" if plan.ranks > 1 else f"{workers} with {threads}"
     low, high = (duration(factor * plan.seconds) for factor in SPREAD)
     basis = "calibrated on this machine" if plan.measured else "partly assumed; see --json"
-    return f"Expected: {low} to {high} on {plan.device}, {how} ({basis})."
+    device = f"{plan.device} ({plan.device_reason})" if plan.device_reason else plan.device
+    return f"Expected: {low} to {high} on {device}, {how} ({basis})."
 
 
 def _accelerator_lines(plan: Plan, total: float) -> list[str]:

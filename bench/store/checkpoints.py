@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 KEEP = 2  # one could be found bad
+APPEARS = 60.0  # seconds until what one machine has written is taken not to be there
 MANIFEST = "manifest.json"
 PREFIX = "step-"
 TENSORS, STATE = "tensors.safetensors", "state.json"
@@ -122,10 +124,21 @@ def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def load(folder: Path, step: int) -> Checkpoint:
-    """The newest checkpoint of a step, which another process has just verified."""
+    """The newest checkpoint of a step, which another process has just verified; perhaps on another machine, whose
+    network file system shows it here a little later.
+
+    Raises:
+        UserError: it does not appear.
+    """
     from safetensors.torch import load_file
 
-    path = next(path for path in _steps(folder) if _number(path)[0] == step)
+    deadline = time.monotonic() + APPEARS
+    while not (paths := [path for path in _steps(folder) if _number(path)[0] == step]):
+        if time.monotonic() > deadline:
+            raise UserError(f"There is no checkpoint of step {step} in {folder}.",
+                            "All machines must see the same results folder.")  # fmt: skip
+        time.sleep(0.2)
+    path = paths[0]
     return Checkpoint(step=step, tensors=load_file(path / TENSORS), state=json.loads((path / STATE).read_bytes()))
 
 

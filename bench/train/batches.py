@@ -12,8 +12,6 @@ size.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -133,7 +131,7 @@ class Batches:
         if self.encoded is not None and fit is not None:
             self.encoded = self.encoded.at(fit[0])
         self.height, self.width = (self.encoded or images.images_NHWC).shape[1:3]
-        self._permutation = lru_cache(maxsize=2)(self._shuffle)
+        self._epochs: dict[int, np.ndarray] = {}  # the last two permutations
         self._labels_N = np.asarray(images.labels_N)
         self.reader: Reader | None = None
         if self.tier == "resident":
@@ -158,8 +156,11 @@ class Batches:
                 "Train on fewer of them (its name@number), or on smaller ones.",
             ) from error
 
-    def _shuffle(self, epoch: int) -> np.ndarray:
-        return generator(self.seed, "order", epoch).permutation(self.num_images)
+    def _permutation(self, epoch: int) -> np.ndarray:
+        if epoch not in self._epochs:
+            order = generator(self.seed, "order", epoch).permutation(self.num_images)
+            self._epochs = dict([*self._epochs.items(), (epoch, order)][-2:])
+        return self._epochs[epoch]
 
     def indices(self, step: int) -> np.ndarray:
         """Positions of the images of batch `step`: epoch after epoch without a gap, so no image is ever dropped."""

@@ -1,27 +1,31 @@
 """Compiles the training network with torch.compile: on a GPU always, on a CPU only on request.
 
-"max-autotune" times matrix-product kernels and replays forward and backward as CUDA graphs, which is what small models
-need: their steps are shorter than it takes to launch them. Compiling for a CPU takes minutes and gained at most 5 % in
-training, so "auto" leaves that out. Weights and buffers are inputs of the graph: the next cell of the same shape finds
-it compiled, in this process and, through torch's cache on disk, in the next.
+Block by block: blocks of the same shape share one compilation, whatever the depth, the head and the cell, in this
+process and, through torch's cache on disk, in the next. What crosses the boundaries of blocks is not fused: see
+bench/cost/h100.csv for what that costs. Forward and backward are then recorded as one CUDA graph
+(bench/train/recorded.py). "max-autotune" also times kernels for matrix products, which takes minutes per shape.
+Compiling for a CPU takes minutes and gained at most 5 % in training, so "auto" leaves that out.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from bench.core.errors import UserError
+from bench.train import recorded
 
 VARIABLE = "VIT_BENCH_COMPILE"  # how a user overrides "auto"
 MODES = ("auto", "off", "default", "reduce-overhead", "max-autotune")
-WITH_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that replay CUDA graphs
-REHEARSALS = 3  # calls until nothing is left to do: compilation, the graphs' warm-up, their recording
+WITH_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that record a CUDA graph
+KERNELS = {"default": "default", "reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
+REHEARSALS = 2  # calls until nothing is left to do: compilation and recording, and a replay
 SHAPES = 256  # one process compiles the same classes at the shapes of many cells; torch gives up after 8 by default
 
 
@@ -38,21 +42,57 @@ def mode_for(device: str, *, ranks: int = 1) -> str:
     if wanted == "auto":
         if not device.startswith("cuda"):
             return "off"
-        return "max-autotune" if ranks == 1 else "default"
+        return "reduce-overhead" if ranks == 1 else "default"
     return wanted
 
 
+@contextlib.contextmanager
+def switched_off() -> Iterator[None]:
+    """Inside, nothing is made to be compiled."""
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = "off"
+    try:
+        yield
+    finally:
+        del os.environ[VARIABLE]
+        if before is not None:
+            os.environ[VARIABLE] = before
+
+
+@functools.cache
+def obstacle(device: str) -> str | None:
+    """Why nothing can be compiled for a device: mostly an image without a C compiler. None where two lines could be."""
+    try:
+        torch.compile(lambda x: 2 * x + 1, dynamic=False)(torch.ones(8, device=device))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".strip().splitlines()[0]
+    return None
+
+
+def blocks(network: nn.Module) -> list[nn.Module]:
+    """What a network repeats: members of its module lists that have parts, and no such list in them."""
+    lists = [m for m in network.modules() if isinstance(m, nn.ModuleList | nn.Sequential)]
+    members = [member for parent in lists for member in parent if any(member.children())]
+    outer = {id(m) for m in members if any(id(inner) in {id(x) for x in members} for inner in list(m.modules())[1:])}
+    return [member for member in members if id(member) not in outer]
+
+
 def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any:
-    """`network` compiled at the shapes it is called with; itself where mode is "off"."""
+    """`network` with its blocks compiled, in place, at the shapes they are called with; as a whole where it has none;
+    as it is where mode is "off"."""
     if mode == "off":
         return network
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
-    return torch.compile(network, backend=backend, dynamic=False, mode=mode if backend == "inductor" else None)
+    # its key leaves out which attention kernels are allowed, and would bring back one that was found to be wrong
+    torch._functorch.config.enable_autograd_cache = False
+    for part in blocks(network) or [network]:
+        part.compile(backend=backend, dynamic=False, **({"mode": KERNELS[mode]} if backend == "inductor" else {}))
+    return network
 
 
 def forget() -> None:
-    """Drop everything compiled in this process: recorded graphs hold on to the memory that they were recorded in."""
-    torch.compiler.reset()
+    """Give back the memory of recorded graphs; what was compiled stays, and is recorded again."""
+    recorded.forget()
 
 
 # -- attention ---------------------------------------------------------------------------------------------------------

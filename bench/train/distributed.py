@@ -12,10 +12,14 @@ autograd graph, which yields all gradients at its end.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime
+import fcntl
 import json
 import os
+import socket
+import struct
 import sys
 import time
 import traceback
@@ -32,7 +36,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from bench.core.device import is_out_of_memory
 from bench.core.errors import Interrupted, UserError
-from bench.train import precision
+from bench.train import compiled, precision
 from bench.train.ranks import RankFailure, Ranks, RestartNeeded, SharedError
 
 T = TypeVar("T")
@@ -40,6 +44,7 @@ T = TypeVar("T")
 START = datetime.timedelta(minutes=10)  # for all ranks to appear
 STEP = datetime.timedelta(minutes=30)  # for all ranks to reach the exchange of gradients of one step
 WAIT = datetime.timedelta(hours=24)  # for rank 0 to evaluate at a horizon, while the others wait
+SIOCGIFADDR = 0x8915  # netdevice(7): the address of an interface
 REPORT_TIMEOUT = 3.0  # seconds that a rank has, when the connection broke, to report that it caused it
 
 
@@ -65,6 +70,7 @@ class DistributedRanks(Ranks):
                 )
             torch.cuda.set_device(local)
             accelerator = torch.device("cuda", local)
+        choose_interface()
         store, self.rank, self.size = next(iter(dist.rendezvous("env://", timeout=START)))
         dist.init_process_group(
             "gloo" if device == "cpu" else "nccl", store=dist.PrefixStore("group", store), rank=self.rank,
@@ -73,6 +79,10 @@ class DistributedRanks(Ranks):
         self._control: Any = dist.new_group(backend="gloo", timeout=WAIT)
         self._store = dist.PrefixStore("failures", store)
         self._vote: tuple[Any, Tensor] | None = None
+
+    @property
+    def is_first_here(self) -> bool:
+        return os.environ.get("LOCAL_RANK", "0") == "0"
 
     # -- decisions -------------------------------------------------------------------------------------------------
 
@@ -140,13 +150,21 @@ class DistributedRanks(Ranks):
         if sharding != "fsdp":
             return model
         whole, model = model, copy.deepcopy(model)
-        if not self.is_rank0:
-            whole.cpu()
+        whole.cpu()  # until it is read
+        mode = compiled.mode_for(self.device, ranks=self.size)
+        compiled.compiled(model, mode="off" if self.device == "cuda" and compiled.obstacle("cuda") else mode)
         mesh = init_device_mesh(self.device, (self.size,))
         policy = MixedPrecisionPolicy(param_dtype=precision.DTYPES[dtype], reduce_dtype=torch.float32)
+        exact = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
+        # a small part of all that is sharded, kept from forward to backward: half the exchanges
+        kept: dict[str, Any] = {"mesh": mesh, "reshard_after_forward": False}
+        for module in model.modules():
+            if precision.stays_float32(module):
+                fully_shard(module, mp_policy=exact, **kept)
         for block in _blocks(model):
-            fully_shard(block, mesh=mesh, mp_policy=policy)
-        fully_shard(model, mesh=mesh, mp_policy=policy)
+            if not isinstance(block, FSDPModule):
+                fully_shard(block, mp_policy=policy, **kept)
+        fully_shard(model, mp_policy=policy, **kept)
         return model
 
     def is_sharded(self, model: nn.Module) -> bool:
@@ -247,6 +265,23 @@ class DistributedRanks(Ranks):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def choose_interface() -> None:
+    """Have gloo use the network interface that reaches the first rank, where ranks are on several machines and nobody
+    has chosen one: it would take what this machine's name stands for, often the loopback."""
+    if "GLOO_SOCKET_IFNAME" in os.environ or os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE"):
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((os.environ["MASTER_ADDR"], 9))  # sends nothing
+        own = probe.getsockname()[0]
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):
+                request = struct.pack("256s", name.encode()[:15])
+                found = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)[20:24]
+                if socket.inet_ntoa(found) == own:
+                    os.environ["GLOO_SOCKET_IFNAME"] = name
+                    return
 
 
 def _explained(error: BaseException) -> tuple[str, str]:

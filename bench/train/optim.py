@@ -93,6 +93,11 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
     return AdamW(parameters, lr=lr, betas=recipe.betas, weight_decay=decay, fused=True)
 
 
+def set_aside(value: Tensor) -> Tensor:
+    """A copy in the CPU's memory, where there is more; the shard of a sharded tensor stays on its device."""
+    return value.clone() if hasattr(value, "to_local") else value.to("cpu", copy=True)
+
+
 class Ema:
     """The exponential moving average of a model's parameters (Polyak averaging), by which it is evaluated:
     a ← decay · a + (1 − decay) · p after every step, a = p at the first. Buffers are not averaged.
@@ -129,7 +134,7 @@ class Ema:
         if not self.mean:
             yield
             return
-        own = {name: value.clone() for name, value in self.model.state_dict().items()}
+        own = {name: set_aside(value) for name, value in self.model.state_dict().items()}
         self.model.load_state_dict(self.mean, strict=False)
         try:
             yield

@@ -25,6 +25,14 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 WIDE = 192  # columns of a product (channels of a convolution) from which bfloat16 pays on a CPU
 
 
+def set_up(*, threads: int) -> None:
+    """This process's threads, and a float32 that is float32: torch rounds convolutions on a GPU to TF32 by default, and
+    matrix products not. Convolutions use the algorithm that is fastest at their shape."""
+    torch.set_num_threads(threads)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+
+
 def resolve(dtype: str, device: str, model: nn.Module | None = None) -> str:
     """The dtype that "auto" means on a device for a model; without one, what is safe for every model.
 
@@ -32,7 +40,9 @@ def resolve(dtype: str, device: str, model: nn.Module | None = None) -> str:
         UserError: unknown dtype.
     """
     if dtype == "auto":
-        fast = not device.startswith("cpu") or (multiplies_bfloat16() and model is not None and mostly_wide(model))
+        fast = device.startswith("cuda") or (
+            device == "cpu" and multiplies_bfloat16() and model is not None and mostly_wide(model)
+        )
         return "bfloat16" if fast else "float32"
     if dtype not in DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}.", f"Allowed: auto, {', '.join(DTYPES)}.")
@@ -67,18 +77,23 @@ class Working:
     Args:
         model: whose weights are trained; buffers, and what stays float32, are shared with the copy.
         dtype: a key of DTYPES.
+        apart: the network is never the model itself, so that compiling it leaves evaluation alone.
     """
 
-    def __init__(self, model: nn.Module, dtype: str) -> None:
+    def __init__(self, model: nn.Module, dtype: str, *, apart: bool = False) -> None:
         self.model, self.dtype = model, DTYPES[dtype]
         self.network, self.weights, self.copies = model, list[Tensor](), list[Tensor]()
         self.shared = list(model.parameters())  # by the network with the model
         self.keeps_gradients = True  # False where a CUDA graph will write the next ones to the same place
+        self._twin: nn.Module | None = None  # shows in its modules whether the model is in training mode
         if self.dtype == torch.float32:
+            if apart:
+                tensors = (*model.parameters(), *model.buffers())
+                self._twin = self.network = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
             return
-        kept = {id(p) for m in model.modules() if _stays_float32(m) for p in m.parameters(recurse=False)}
+        kept = {id(p) for m in model.modules() if stays_float32(m) for p in m.parameters(recurse=False)}
         shared = [*model.buffers(), *(p for p in model.parameters() if id(p) in kept)]
-        self.network = copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
+        self._twin = self.network = copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
         self.shared = [p for p in self.shared if id(p) in kept]
         pairs = zip(model.parameters(), self.network.parameters(), strict=True)
         for weight, twin in ((w, t) for w, t in pairs if w is not t and w.is_floating_point()):
@@ -91,10 +106,14 @@ class Working:
         """Take over the weights as they are now, and forget gradients that were not collected."""
         if self.copies:
             torch._foreach_copy_(self.copies, self.weights)
-            if self.network.training != self.model.training:
-                self.network.train(self.model.training)
+        if self._twin is not None and self._twin.training != self.model.training:
+            self._twin.train(self.model.training)
         for twin in self.copies:
             twin.grad = None
+
+    def leaves(self) -> list[Tensor]:
+        """Whose gradients the backward pass finds."""
+        return [*self.shared, *self.copies]
 
     def __call__(self, x_BCHW: Tensor) -> Tensor:
         """The network's output, in `dtype`."""
@@ -121,6 +140,6 @@ class Working:
             torch._foreach_copy_(fresh, found)  # on a GPU a few launches: one for each could take as long as a step
 
 
-def _stays_float32(module: nn.Module) -> bool:
+def stays_float32(module: nn.Module) -> bool:
     """Batch statistics, and weights that are standardised before use."""
     return isinstance(module, nn.modules.batchnorm._BatchNorm) or getattr(module, "standardises_weight", False)

@@ -56,6 +56,11 @@ class Ranks:
         """Whether this rank decides and writes."""
         return self.rank == 0
 
+    @property
+    def is_first_here(self) -> bool:
+        """Whether this is the first rank of its machine."""
+        return True
+
     def share(self, batch: int) -> slice:
         """This rank's part of a global batch: the parts are equal, contiguous and in the order of the ranks."""
         each = batch // self.size

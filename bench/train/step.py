@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from bench.cost.trace import label
 from bench.train import compiled, precision
 from bench.train.optim import make_loss, make_optimizer
 from bench.train.ranks import ONE_RANK, Ranks, RestartNeeded
+from bench.train.recorded import Recorded
 
 
 class TooLarge(torch.OutOfMemoryError):
@@ -49,18 +50,42 @@ class Step:
         self.model, self.recipe, self.device, self.ranks = model, recipe, device, ranks
         self.optimizer = make_optimizer(model, recipe)
         self.micro_batch = recipe.micro_batch or recipe.batch
-        self.dtype = precision.resolve(recipe.dtype, device, model)
-        self.compile_mode, self.sharded = "off", ranks.is_sharded(model)
-        self.working = precision.Working(model, "float32" if self.sharded else self.dtype)
-        if not self.sharded:
-            self.compile_mode = compiled.mode_for(device, ranks=ranks.size)
-            self.working.network = compiled.compiled(self.working.network, mode=self.compile_mode)
-            self.working.keeps_gradients = self.compile_mode not in compiled.WITH_GRAPHS
-        self.loss = make_loss(recipe)
+        self.dtype = dtype = precision.resolve(recipe.dtype, device, model)
+        self.sharded = ranks.is_sharded(model)
+        self.compile_mode = "off" if self.sharded else compiled.mode_for(device, ranks=ranks.size)
+        self.obstacle = compiled.obstacle(device) if self.compiles and device.startswith("cuda") else None
+        if self.obstacle:
+            self.compile_mode = "off"
+        self.working = working = precision.Working(model, "float32" if self.sharded else dtype, apart=self.compiles)
+        working.network = compiled.compiled(working.network, mode=self.compile_mode)
+        working.keeps_gradients = self.compile_mode not in compiled.WITH_GRAPHS
+        loss_of = make_loss(recipe)
+
+        def both_ways(x_bCHW: Tensor, labels_b: Tensor, *, weight: float) -> Tensor:
+            """Forward and backward of a micro-batch; a closure, so that a recording of it does not hold the step."""
+            kernels = compiled.attention(model, batch=len(labels_b), dtype=precision.DTYPES[dtype], device=device)
+            with label("forward"), kernels:
+                loss = loss_of(working(x_bCHW), labels_b)
+            with label("backward"):
+                loss = loss * weight
+                loss.backward()
+            return loss.detach()
+
+        self.both_ways: Callable[..., Tensor] = both_ways
+        if self.compile_mode in compiled.WITH_GRAPHS and device.startswith("cuda"):
+            self.both_ways = Recorded(both_ways, leaves=working.leaves)
 
     @property
     def compiles(self) -> bool:
         return self.compile_mode != "off"
+
+    @property
+    def how_compiled(self) -> str:
+        """The mode, and what kept it from being another."""
+        refusal = self.both_ways.refusal if isinstance(self.both_ways, Recorded) else None
+        if self.obstacle or refusal:
+            return f"off ({self.obstacle})" if self.obstacle else f"default ({refusal})"
+        return self.compile_mode
 
     def attention_kernels(self) -> tuple[str, ...]:
         """Names of the attention kernels in use, the fastest first; none for a network without attention."""
@@ -78,27 +103,63 @@ class Step:
         """
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        try:
-            loss = self._gradients_that_fit(x_BCHW, labels_B, seed)
-            with label("optimizer"):
-                if self.recipe.clip:
-                    nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip, foreach=True)
-                self.optimizer.step()
-        except (RuntimeError, MemoryError) as error:
-            smaller = min(self.micro_batch, len(labels_B)) // 2
-            if self.ranks.size == 1 or not smaller or isinstance(error, TooLarge) or not is_out_of_memory(error):
-                raise
-            raise RestartNeeded(smaller) from error
-        return loss
+        while True:
+            try:
+                loss = self._gradients_that_fit(x_BCHW, labels_B, seed)
+                with label("optimizer"):
+                    if self.recipe.clip:
+                        nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip, foreach=True)
+                    self.optimizer.step()
+                return loss
+            except (RuntimeError, MemoryError) as error:
+                smaller = min(self.micro_batch, len(labels_B)) // 2
+                if not smaller or isinstance(error, TooLarge) or not is_out_of_memory(error):
+                    raise
+                if self.ranks.size > 1:
+                    raise RestartNeeded(smaller) from error
+            # outside the handler the traceback is gone; the optimizer had changed nothing: it allocates before it does
+            self._go_on_with(smaller)
 
     def rehearse(self, x_BCHW: Tensor, labels_B: Tensor) -> None:
-        """Do all of a step but the update, often enough that everything is compiled and recorded; changes nothing."""
+        """Do all of a step, often enough that everything is allocated, compiled and recorded; changes nothing.
+
+        What fits is found without compiling, which each try would do again.
+        """
         kept = [buffer.clone() for buffer in self.model.buffers()]  # statistics over batches
+        self._allocate_optimizer_state()
+        if self.compiles and not self.device.startswith("cpu"):
+            with torch.compiler.set_stance("force_eager"), self._unrecorded():
+                self._gradients_that_fit(x_BCHW, labels_B, seed=0)
         for _ in range(compiled.REHEARSALS):
             self._gradients_that_fit(x_BCHW, labels_B, seed=0)
         self.optimizer.zero_grad(set_to_none=True)
         for buffer, value in zip(self.model.buffers(), kept, strict=True):
             buffer.copy_(value)
+
+    def _allocate_optimizer_state(self) -> None:
+        """By an update at rate 0 with gradients of zero, that is then forgotten: what comes after finds its room taken,
+        and nothing runs out of memory once graphs are recorded."""
+        if self.optimizer.state:
+            return
+        for group in self.optimizer.param_groups:
+            group["lr"] = 0.0
+            for parameter in group["params"]:
+                parameter.grad = torch.zeros_like(parameter)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        for state in self.optimizer.state.values():
+            for value in filter(torch.is_tensor, state.values()):
+                value.zero_()
+
+    @contextlib.contextmanager
+    def _unrecorded(self) -> Iterator[None]:
+        before = self.both_ways
+        if isinstance(before, Recorded):
+            self.both_ways = before.run
+        try:
+            yield
+        finally:
+            self.both_ways = before
 
     def _gradients_that_fit(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> Tensor:
         """Leave the gradients of the global batch with the weights; returns its loss."""
@@ -118,13 +179,17 @@ class Step:
             if found is not None and lacking is None:
                 return self.ranks.average_gradients(self.model, found)
             del found
-            self.optimizer.zero_grad(set_to_none=True)
             if min(self.micro_batch, len(labels_B)) == 1:
                 raise TooLarge(lacking)
-            self.micro_batch = min(self.micro_batch, len(labels_B)) // 2
-            if self.compiles:
-                compiled.forget()
-            release(self.device)
+            self._go_on_with(min(self.micro_batch, len(labels_B)) // 2)
+
+    def _go_on_with(self, micro_batch: int) -> None:
+        """After memory ran out: give back what can be, and take fewer images at a time."""
+        self.optimizer.zero_grad(set_to_none=True)
+        self.micro_batch = micro_batch
+        if self.compiles:
+            compiled.forget()
+        release(self.device)
 
     def _gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> Tensor:
         """Accumulate the gradient of the mean loss of this rank's batch, one micro-batch after another.
@@ -139,17 +204,8 @@ class Step:
             place = self.ranks.rank * len(parts) + index  # in the global batch
             torch.manual_seed(stream(seed, "micro-batch", place) if place else seed)
             self.ranks.set_gradient_sync(self.model, last=index == len(parts) - 1)
-            with label("forward"), self._attention(len(labels_b)):
-                loss = self.loss(self.working(x_bCHW), labels_b)
+            # each image weighs 1 / batch, whatever the size of the micro-batch it is in
+            total += self.both_ways(x_bCHW, labels_b, weight=len(labels_b) / batch)
             with label("backward"):
-                # each image weighs 1 / batch, whatever the size of the micro-batch it is in
-                loss = loss * (len(labels_b) / batch)
-                loss.backward()
                 self.working.collect()
-            total += loss.detach()
         return self.ranks.flatten_gradients(self.model, total)
-
-    def _attention(self, batch: int) -> contextlib.AbstractContextManager[Any]:
-        """The fastest fused kernel for this network, measured at first use."""
-        dtype = precision.DTYPES[self.dtype]
-        return compiled.attention(self.model, batch=batch, dtype=dtype, device=self.device)

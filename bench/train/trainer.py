@@ -26,7 +26,7 @@ from bench.store.records import horizon_from_json
 from bench.train import schedule
 from bench.train.batches import Batches
 from bench.train.loss_curve import LossCurve
-from bench.train.optim import Ema
+from bench.train.optim import Ema, set_aside
 from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.schedule import Segment
 from bench.train.step import Step
@@ -150,7 +150,7 @@ class Trainer:
         self.losses: list[torch.Tensor] = []
         self._last_save = self._mark = running()
         self._seen_loss: float | None = None
-        self._compiled = self.train_step is None or not self.train_step.compiles
+        self._compiled = self.train_step is None or not (self.train_step.compiles or self.train_step.obstacle)
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -303,7 +303,7 @@ class Trainer:
                 self.optimizer.state.clear()
             self.ema.restore({})
         if segment.is_branch and p.segment + 1 < len(self.segments) and self.recipe.schedule == "branch":
-            self.trunk = {k: v.clone() for k, v in self.state().items()}
+            self.trunk = {k: set_aside(v) for k, v in self.state().items()}
         p.step = segment.start
 
     def _leave(self, segment: Segment) -> None:
@@ -363,6 +363,8 @@ class Trainer:
         train_step.rehearse(*self.batches(p.step))
         synchronise(self.device)
         self._compiled = True
+        if train_step.how_compiled != train_step.compile_mode:
+            self.hooks.log(f"compiled otherwise than asked: {train_step.how_compiled}")
         p.seconds["wait"] += running() - started
         if train_step.micro_batch != fitted:
             self._note_micro_batch(train_step.micro_batch)

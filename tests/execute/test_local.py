@@ -97,7 +97,7 @@ def test_a_worker_that_crashes_where_it_begins_is_told_of(tmp_path, monkeypatch)
     """Python's exit code for it is 1."""
     (tmp_path / "numpy.py").write_text("raise ImportError('libblas.so: cannot open shared object file')")
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{PROJECT}"}
-    monkeypatch.setattr(local, "child_environment", lambda _: environment)
+    monkeypatch.setattr(local, "child_environment", lambda _, **__: environment)
     error, notices = run(tmp_path / "store")
     assert isinstance(error, UserError) and error.what == "ImportError: libblas.so: cannot open shared object file"
     assert "same command" in error.fix and notices == [error.what]

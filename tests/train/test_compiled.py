@@ -61,7 +61,7 @@ def test_another_model_of_the_same_shape_is_not_compiled_again():
 def test_auto_compiles_on_a_gpu_only_and_a_variable_overrides_it(monkeypatch):
     monkeypatch.delenv(compiled.VARIABLE, raising=False)
     assert compiled.mode_for("cpu") == "off"
-    assert compiled.mode_for("cuda") == "max-autotune"
+    assert compiled.mode_for("cuda") in compiled.WITH_GRAPHS
     assert compiled.mode_for("cuda", ranks=2) not in compiled.WITH_GRAPHS
     monkeypatch.setenv(compiled.VARIABLE, "off")
     assert compiled.mode_for("cuda") == "off"

@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from bench.execute.peers.contenders import Contender
 
 REVISION = 1
-ROUNDS = {"cpu": 7, "cuda": 9}
+ROUNDS = {"cpu": 7, "cuda": 3}
+WINDOWS = {"cpu": 1, "cuda": 3}  # of a contender in a round
 WINDOW_SECONDS = {"cpu": 0.8, "cuda": 1.5}
 PHASES = 3
 
 
-def expected_seconds(cell: Cell) -> float:
+def expected_seconds(cell: Cell, *, device: str = "cpu") -> float:
     """About how long one cell takes, for a plan: windows have a fixed length, starting up takes most of the rest."""
-    return 110.0
+    return 110.0 if device == "cpu" else 1500.0
 
 
 def run(cell: Cell, context: JobContext) -> Result:
@@ -115,10 +116,7 @@ class Entrant:
                 for _ in range(self.contender.processes)
             ]  # fmt: skip
         answers = self.ask(json.dumps(self.task))
-        self.facts = answers[0] if answers else {}
-        self.left_out = self.facts.pop("left_out", self.left_out)
-        if self.left_out:
-            self.stop()  # now: a process that ends by itself would take its time from the first window
+        self.facts = self.facts or (answers[0] if answers else {})  # of its first start, where it compiled
 
     def window(self, seconds: float) -> None:
         """One timed window: the same number of steps in each process, until the last has finished."""
@@ -127,6 +125,15 @@ class Entrant:
         calls = max(1, round(seconds / self.facts["call_seconds"]))
         if answers := self.ask(str(calls)):
             self.rates.append(calls * self.batch * len(answers) / max(answer["seconds"] for answer in answers))
+
+    def turn(self, kind: str) -> None:
+        """Its windows of a round. On a GPU it starts anew for them: only one contender at a time is in its memory."""
+        if kind != "cpu":
+            self.start()
+        for _ in range(WINDOWS[kind]):
+            self.window(WINDOW_SECONDS[kind])
+        if kind != "cpu":
+            self.stop()
 
     def ask(self, line: str) -> list[dict[str, Any]]:
         """The processes' answers to a line; none, and it is left out from then on, where one has died."""
@@ -137,7 +144,13 @@ class Entrant:
                 process.stdin.flush()
         answers = [process.stdout.readline() for process in self.processes if process.stdout is not None]
         if all(answers):
-            return [dict(json.loads(answer)) for answer in answers]
+            found = [dict(json.loads(answer)) for answer in answers]
+            reasons = [answer["left_out"] for answer in found if "left_out" in answer]
+            if not reasons:
+                return found
+            self.left_out = reasons[0]
+            self.stop()  # now: a process that ends by itself would take its time from the next window
+            return []
         dead = self.processes[answers.index("")]
         last = (self.complaints.read_text(encoding="utf-8").strip().splitlines() or ["no message"])[-1]
         self.left_out = f"failed: {last} (exit code {dead.wait()})"
@@ -167,8 +180,8 @@ class Entrant:
 
 
 def race(entrants: list[Entrant], cell: Cell, context: JobContext, kind: str) -> None:
-    """Start all, one after the other; then rounds in which each has its turn, every other round backwards."""
-    for number, entrant in enumerate(entrants):
+    """Rounds in which each has its turn, every other round backwards. On a CPU all have been started before."""
+    for number, entrant in enumerate(entrants if kind == "cpu" else ()):
         context.progress({"done": number, "total": len(entrants) + ROUNDS[kind], "phase": "starting"})
         if context.should_stop():
             return
@@ -178,5 +191,5 @@ def race(entrants: list[Entrant], cell: Cell, context: JobContext, kind: str) ->
         for entrant in entrants if number % 2 == 0 else reversed(entrants):
             if context.should_stop():
                 return
-            entrant.window(WINDOW_SECONDS[kind])
+            entrant.turn(kind)
 

@@ -12,13 +12,14 @@ from torch import nn
 
 from bench.core import registry
 from bench.core.clock import running
-from bench.core.device import InBatches, is_out_of_memory
+from bench.core.device import InBatches, is_out_of_memory, release
 from bench.core.record import Horizon, LearningCurve, MicroBatch, Operations, Result, Score, Seconds, Status
 from bench.core.seeds import stream
 from bench.core.spec import Cell
 from bench.cost import flops, memory, peaks, units
 from bench.cost.flops import ModelCost
 from bench.cost.trace import ACTIVE, WAIT, WARM_UP, Trace, label, profile
+from bench.data.image_set import ImageSet
 from bench.data.load import check_shape, load
 from bench.execute.jobs._contract import JobContext, cost_facts, data_facts, execution, model_facts
 from bench.store import weights
@@ -50,9 +51,13 @@ def run(cell: Cell, context: JobContext) -> Result:
         UserError: the data are missing, the model does not fit the images, the disk is full.
     """
     started = running()
+    release(context.device)  # of the cell before
     memory.reset_peak(context.device)
-    torch.set_num_threads(context.threads)
-    job = context.ranks.run_on_all(lambda: TrainJob(cell, context))
+    precision.set_up(threads=context.threads)
+    ranks = context.ranks
+    if ranks.size > 1:  # what has to be decoded is so once on each machine
+        ranks.run_on_all(lambda: _open_data(cell, context) if ranks.is_first_here else None)
+    job = ranks.run_on_all(lambda: TrainJob(cell, context))
     waited = running() - started
     with profile(context.attempt / "trace", enabled=context.profile, device=context.device) as trace:
         trainer = job.trainer(on_step=job.traced(trace) if context.profile else lambda _: trace.step())
@@ -62,6 +67,12 @@ def run(cell: Cell, context: JobContext) -> Result:
             trainer.limit_micro_batch(limit)
         trainer.progress.seconds["wait"] += waited
         return _run(job, trainer)
+
+
+def _open_data(cell: Cell, context: JobContext) -> tuple[ImageSet, ImageSet]:
+    """Training and test images of the upstream set."""
+    train = load(cell.data, "train", root=context.data_root, num_images=cell.num_images)
+    return train, load(cell.data, "test", root=context.data_root)
 
 
 def _run(job: TrainJob, trainer: Trainer) -> Result:
@@ -90,8 +101,7 @@ class TrainJob:
 
     def __init__(self, cell: Cell, context: JobContext) -> None:
         self.cell, self.context, self.ranks = cell, context, context.ranks
-        self.train = load(cell.data, "train", root=context.data_root, num_images=cell.num_images)
-        self.val = load(cell.data, "test", root=context.data_root)
+        self.train, self.val = _open_data(cell, context)
         self._check_images()
         sizes: dict[str, Any] = {
             "image_size": cell.image_size, "channels": cell.channels, "num_classes": self.train.num_classes,
@@ -181,6 +191,8 @@ class TrainJob:
             started = running()
             scores = tuple(self.scores())
             evaluated = running() - started
+            if self.trained is not self.model:
+                self.model.cpu()  # its memory is the shards'
             return self._horizon(horizon, progress, evaluated, loss=loss, scores=scores)
 
         return self.ranks.run_on_rank0(read)
@@ -191,6 +203,7 @@ class TrainJob:
             weights_now = self.ranks.gather(self.trained.state_dict())
             if self.ranks.is_rank0:
                 self.model.load_state_dict(weights_now)
+                self.model.to(self.context.device)
 
     def _smaller_batches(self) -> dict[str, int]:
         """Images at a time that fitted, where evaluation ran out of memory; nothing where all went well.
@@ -329,7 +342,7 @@ class TrainJob:
                 self.context,
                 dtype=self.dtype,
                 sharding=cell.recipe.sharding if self.ranks.size > 1 else None,
-                compile_mode=step.compile_mode if step else None,
+                compile_mode=step.how_compiled if step else None,
                 attention_kernels=step.attention_kernels() if step else (),
                 micro_batches=tuple(MicroBatch(**found) for found in progress.micro_batches),
             ),

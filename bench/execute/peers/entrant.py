@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bench.core import registry
-from bench.core.device import synchronise
 from bench.core.spec import Cell, Recipe, cell_from_json
 from bench.cost import timing as speed
 from bench.data.image_set import ImageSet
@@ -60,7 +58,16 @@ def network(cell: Cell, num_classes: int) -> nn.Module:
 def own_step(model: nn.Module, recipe: Recipe, batches: Batches, device: str) -> tuple[StepOnce, str]:
     """This project's step, and the dtype that its policy chose."""
     step = Step(model=model, recipe=recipe, device=device)
-    return lambda number: step(*batches(number), lr=recipe.lr, seed=number), step.dtype
+    if step.compiles:
+        step.rehearse(*batches(0))
+
+    def once(number: int) -> Tensor:
+        loss = step(*batches(number), lr=recipe.lr, seed=number)
+        if step.micro_batch < recipe.batch:  # the others' batches are not done in parts
+            raise speed.OutOfMemory
+        return loss
+
+    return once, step.dtype
 
 
 def plain_step(model: nn.Module, recipe: Recipe, batches: Batches, device: str, contender: Contender) -> StepOnce:
@@ -139,24 +146,15 @@ class Entrant:
     def warm_up(self, batch: int, pace: speed.Pace) -> dict[str, Any]:
         """The compared steps, then until the time of a step settles."""
         workload = speed.Workload(name="step", call=self.once, images=batch)
-        start = time.perf_counter()
-        self.once()
-        synchronise(self.device)
-        first = time.perf_counter() - start
-        for _ in range(COMPARED - 1):
-            self.once()
+        first = speed.timed(self.once, device=self.device)
+        speed.timed(self.once, device=self.device, calls=COMPARED - 1)
         speed.warm_up(workload, device=self.device, pace=pace)
         losses = [float(loss) for loss in self.losses]
         return {"first_call_seconds": first, "call_seconds": workload.call_seconds, "losses": losses}
 
     def window(self, calls: int) -> float:
-        """Seconds of `calls` steps. On a GPU others held the memory meanwhile: one step goes before."""
-        if self.device != "cpu":
-            self.once()
-        seconds = speed.timed(self.once, device=self.device, calls=calls)
-        if self.device != "cpu":
-            torch.cuda.empty_cache()
-        return seconds
+        """Seconds of `calls` steps."""
+        return speed.timed(self.once, device=self.device, calls=calls)
 
 
 def main() -> None:
