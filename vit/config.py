@@ -17,13 +17,13 @@ Position = Literal["none", "learned-1d", "learned-2d", "sincos-2d", "relative"]
 PositionAt = Literal["stem", "every-layer", "shared"]
 Size = int | tuple[int, int]
 
-SITES = ("embed", "attention", "mlp_hidden", "mlp_out")  # of dropout
 CHOICES = {
     "pooling": ("cls", "mean"),
     "position": ("none", "learned-1d", "learned-2d", "sincos-2d", "relative"),
     "position_at": ("stem", "every-layer", "shared"),
-    "head": ("linear", "mlp"),
+    "head": ("linear", "mlp", "masked"),
     "stem": ("patch", "conv", "resnet"),
+    "attention": ("full", "axial"),
     "gelu": ("tanh", "exact"),
 }
 
@@ -48,12 +48,15 @@ class ViTConfig:
             For `relative`, `shared` means one table for all layers, otherwise each layer has its own.
         position_on_cls: learned-1d only: the table has a row for the class token (paper), or not (big_vision).
         position_std: standard deviation of a learned table at initialisation.
-        head: `mlp` puts a hidden layer with tanh before the classifier (the paper's, at pre-training only).
+        attention: `full` among all tokens; `axial`: every block is one along rows, then one along columns (D.6).
+        head: `mlp` puts a hidden layer with tanh before the classifier (the paper's, at pre-training only); `masked`
+            predicts the colours of corrupted patches instead of classes (see vit/masked.py).
         head_width: its hidden width ("representation size"); None = width.
         head_bias: constant the classifier's bias starts at (-10 for sigmoid pre-training on many classes).
         stem: `patch` (one linear map), `conv` (see conv_stem), or `resnet` (a backbone handed to the model).
-        conv_stem: (channels, kernel, stride) of each 3x3-like convolution with BatchNorm and ReLU before the 1x1.
-        dropout: rate at the four sites of the official code, unless the site has its own rate below.
+        conv_stem: (channels, kernel, stride) of each convolution with BatchNorm and ReLU before the projection; () =
+            3x3 of stride 2 for every factor of 2 in the patch size, channels doubling to the width (Xiao et al. 2021).
+        dropout: rate at the four sites of the official code.
         dropout_weights: rate on the attention weights; the official code never uses it.
         gelu: `tanh` as in the official JAX code, `exact` (erf) as in timm and torchvision.
     """
@@ -74,16 +77,13 @@ class ViTConfig:
     position_at: PositionAt = "stem"
     position_on_cls: bool = True
     position_std: float = 0.02
-    head: Literal["linear", "mlp"] = "linear"
+    attention: Literal["full", "axial"] = "full"
+    head: Literal["linear", "mlp", "masked"] = "linear"
     head_width: int | None = None
     head_bias: float = 0.0
     stem: Literal["patch", "conv", "resnet"] = "patch"
     conv_stem: tuple[tuple[int, int, int], ...] = ()
     dropout: float = 0.0
-    dropout_embed: float | None = None
-    dropout_attention: float | None = None
-    dropout_mlp_hidden: float | None = None
-    dropout_mlp_out: float | None = None
     dropout_weights: float = 0.0
     gelu: Literal["tanh", "exact"] = "tanh"
     norm_eps: float = 1e-6
@@ -98,10 +98,9 @@ class ViTConfig:
             value = getattr(self, field)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"{field}={value!r} is not a whole number of at least 1")
-        for field in ("dropout", "dropout_weights", *(f"dropout_{site}" for site in SITES)):
+        for field in ("dropout", "dropout_weights"):
             value = getattr(self, field)
-            left_out = value is None and field.removeprefix("dropout_") in SITES
-            if not left_out and not (isinstance(value, int | float) and 0 <= value < 1):
+            if not (isinstance(value, int | float) and 0 <= value < 1):
                 raise ValueError(f"{field}={value!r} is not a number from 0 to below 1")
         for field in ("position_std", "head_bias", "norm_eps"):
             if not isinstance(value := getattr(self, field), int | float) or not math.isfinite(value):
@@ -121,12 +120,18 @@ class ViTConfig:
             raise ValueError(f"position='sincos-2d' needs a width divisible by 4, not {self.width}")
         if self.position == "learned-2d" and self.width % 2:
             raise ValueError(f"position='learned-2d' needs an even width, not {self.width}")
+        if self.attention == "axial" and (self.has_cls or self.position == "relative"):
+            raise ValueError("attention='axial' has no place for a class token or relative positions: pooling='mean'")
         if self.stem == "conv":
             self._check_conv_stem()
 
     def _check_conv_stem(self) -> None:
         if not self.conv_stem:
-            raise ValueError("stem='conv' needs conv_stem=((channels, kernel, stride), ...)")
+            halvings = min((side & -side).bit_length() - 1 for side in pair(self.patch_size))
+            widths = (max(1, self.width >> (halvings - 1 - place)) for place in range(halvings))
+            object.__setattr__(self, "conv_stem", tuple((width, 3, 2) for width in widths))
+        if not self.conv_stem:
+            raise ValueError("stem='conv' needs an even patch size, or conv_stem=((channels, kernel, stride), ...)")
         stride = 1
         for _, _, s in self.conv_stem:
             stride *= s
@@ -158,11 +163,6 @@ class ViTConfig:
     def num_features(self) -> int:
         """Width of what feeds the classifier."""
         return (self.head_width or self.width) if self.head == "mlp" else self.width
-
-    def rate(self, site: str) -> float:
-        """Dropout rate at `embed`, `attention`, `mlp_hidden` or `mlp_out`."""
-        own = getattr(self, f"dropout_{site}")
-        return self.dropout if own is None else own
 
 
 def divisors(number: int) -> list[int]:

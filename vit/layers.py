@@ -258,15 +258,22 @@ class Attention(nn.Module):
         constant(self.qkv.bias, 0.0)
         constant(self.proj.bias, 0.0)
 
-    def forward(self, x_BND: Tensor, relative: nn.Module | None = None) -> Tensor:
+    def project(self, x_BND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, scaled by 1 / sqrt(E), keys and values, each x_BHNE."""
         B, N, _ = x_BND.shape
         qkv_3BHNE = self.qkv(x_BND).reshape(B, N, 3, self.heads, self.head_dim).permute(2, 0, 3, 1, 4)
         q_BHNE, k_BHNE, v_BHNE = qkv_3BHNE.unbind(0)
-        q_BHNE = q_BHNE * self.head_dim**-0.5
+        return q_BHNE * self.head_dim**-0.5, k_BHNE, v_BHNE
+
+    def output(self, x_BHNE: Tensor) -> Tensor:
+        """The heads' results x_BHNE, put together and projected: x_BND."""
+        return self.proj(x_BHNE.transpose(1, 2).flatten(2))
+
+    def forward(self, x_BND: Tensor, relative: nn.Module | None = None) -> Tensor:
+        q_BHNE, k_BHNE, v_BHNE = self.project(x_BND)
         bias_BHNN = None if relative is None else relative(q_BHNE)
         dropout = self.dropout if self.training else 0.0
-        x_BHNE = attend(q_BHNE, k_BHNE, v_BHNE, bias_BHNN=bias_BHNN, dropout=dropout)
-        return self.proj(x_BHNE.transpose(1, 2).reshape(B, N, self.heads * self.head_dim))
+        return self.output(attend(q_BHNE, k_BHNE, v_BHNE, bias_BHNN=bias_BHNN, dropout=dropout))
 
 
 class Mlp(nn.Module):
@@ -276,7 +283,7 @@ class Mlp(nn.Module):
         super().__init__()
         self.fc1 = nn.Linear(config.width, config.mlp_width)
         self.act = nn.GELU(approximate="tanh" if config.gelu == "tanh" else "none")
-        self.drop = nn.Dropout(config.rate("mlp_hidden"))
+        self.drop = nn.Dropout(config.dropout)
         self.fc2 = nn.Linear(config.mlp_width, config.width)
 
     def init_weights(self, generator: torch.Generator | None) -> None:
@@ -295,10 +302,10 @@ class Block(nn.Module):
         super().__init__()
         self.norm1 = nn.LayerNorm(config.width, eps=config.norm_eps)
         self.attn = Attention(config)
-        self.drop1 = nn.Dropout(config.rate("attention"))
+        self.drop1 = nn.Dropout(config.dropout)
         self.norm2 = nn.LayerNorm(config.width, eps=config.norm_eps)
         self.mlp = Mlp(config)
-        self.drop2 = nn.Dropout(config.rate("mlp_out"))
+        self.drop2 = nn.Dropout(config.dropout)
 
     def init_weights(self, generator: torch.Generator | None) -> None:
         self.norm1.reset_parameters()
@@ -309,3 +316,25 @@ class Block(nn.Module):
     def forward(self, x_BND: Tensor, relative: nn.Module | None = None) -> Tensor:
         x_BND = x_BND + self.drop1(self.attn(self.norm1(x_BND), relative))
         return x_BND + self.drop2(self.mlp(self.norm2(x_BND)))
+
+
+class AxialBlock(nn.Module):
+    """A block along the rows of the grid, then one along its columns: attention and MLP each (the paper's D.6)."""
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        self.grid = config.grid
+        self.row, self.column = Block(config), Block(config)
+
+    def init_weights(self, generator: torch.Generator | None) -> None:
+        self.row.init_weights(generator)
+        self.column.init_weights(generator)
+
+    def forward(self, x_BND: Tensor, relative: nn.Module | None = None) -> Tensor:
+        x_BRSD = along(self.row, x_BND.unflatten(1, self.grid))
+        return along(self.column, x_BRSD.transpose(1, 2)).transpose(1, 2).flatten(1, 2)
+
+
+def along(block: nn.Module, x_BRSD: Tensor) -> Tensor:
+    """A block applied to each row on its own, whatever the number of rows."""
+    return block(x_BRSD.flatten(0, 1)).unflatten(0, x_BRSD.shape[:2])

@@ -5,13 +5,16 @@ Shapes: B images, C channels, H and W pixels, N tokens, D width, F features, K c
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
-from vit import formats
+from vit import formats, masked
 from vit.config import ViTConfig
 from vit.formats import Entry
-from vit.layers import Block, Embed, PositionTable, RelativePosition, constant, lecun_normal
+from vit.layers import AxialBlock, Block, Embed, PositionTable, RelativePosition, constant, lecun_normal, normal
 
 
 class VisionTransformer(nn.Module):
@@ -55,11 +58,14 @@ class VisionTransformer(nn.Module):
             relatives *= config.depth
         self.positions = nn.ModuleList(PositionTable(config) for _ in range(tables))
         self.relatives = nn.ModuleList(RelativePosition(config) for _ in range(relatives))
-        self.drop = nn.Dropout(config.rate("embed"))
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
+        self.drop = nn.Dropout(config.dropout)
+        block = AxialBlock if config.attention == "axial" else Block
+        self.blocks = nn.ModuleList(block(config) for _ in range(config.depth))
         self.norm = nn.LayerNorm(config.width, eps=config.norm_eps)
         self.pre_logits = nn.Linear(config.width, config.num_features) if config.head == "mlp" else None
-        self.head = nn.Linear(config.num_features, config.num_classes) if config.num_classes else nn.Identity()
+        self.mask_token = nn.Parameter(torch.empty(1, 1, config.width)) if config.head == "masked" else None
+        classes = masked.num_colours(config.channels) if config.head == "masked" else config.num_classes
+        self.head = nn.Linear(config.num_features, classes) if classes else nn.Identity()
 
     def init_weights(self, generator: torch.Generator | None = None) -> None:
         """The paper's initialisation, as a pure function of the generator's state."""
@@ -71,6 +77,8 @@ class VisionTransformer(nn.Module):
         if self.pre_logits is not None:
             lecun_normal(self.pre_logits.weight, generator)
             constant(self.pre_logits.bias, 0.0)
+        if self.mask_token is not None:
+            normal(self.mask_token, self.config.position_std, generator)
         if isinstance(self.head, nn.Linear):
             constant(self.head.weight, 0.0)
             constant(self.head.bias, self.config.head_bias)
@@ -85,14 +93,25 @@ class VisionTransformer(nn.Module):
         backbone = self.embed.backbone.checkpoint_entries(layout) if self.config.stem == "resnet" else ()
         return formats.entries(layout, list(self.state_dict()), self.config, backbone)
 
-    def tokens(self, x_BCHW: Tensor) -> Tensor:
-        """Encoder output x_BND before the last normalisation; the class token, if any, comes first."""
+    @property
+    def self_supervised(self) -> bool:
+        """Whether training takes its targets from the images: the labels are not used."""
+        return self.config.head == "masked"
+
+    def tokens(self, x_BCHW: Tensor, *, corrupt: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """Encoder output x_BND before the last normalisation; the class token, if any, comes first.
+
+        Args:
+            corrupt: what is done to the patch embeddings before they get a position.
+        """
         if tuple(x_BCHW.shape[-2:]) != self.config.image_size:
             raise ValueError(
                 f"images are {tuple(x_BCHW.shape[-2:])} px, the model was built for {self.config.image_size}; "
                 "build it at that size (checkpoints are resized on loading)"
             )
         x_BND = self.embed(x_BCHW)
+        if corrupt is not None:
+            x_BND = corrupt(x_BND)
         if self.cls is not None:
             x_BND = torch.cat([self.cls.expand(x_BND.shape[0], -1, -1).to(x_BND.dtype), x_BND], dim=1)
         at_stem = self.config.position_at == "stem"
@@ -117,6 +136,12 @@ class VisionTransformer(nn.Module):
             x_BD = self.norm(patches_BND.mean(dim=1)) if after else self.norm(patches_BND).mean(dim=1)
         return x_BD if self.pre_logits is None else torch.tanh(self.pre_logits(x_BD))
 
-    def forward(self, x_BCHW: Tensor) -> Tensor:
-        """Class logits x_BK (features, where num_classes is 0)."""
-        return self.head(self.features(x_BCHW))
+    def forward(self, x_BCHW: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        """Class logits x_BK (features, where num_classes is 0); self-supervised: logits x_MK and the targets_M."""
+        if self.mask_token is None:
+            return self.head(self.features(x_BCHW))
+        picked = masked.pick(x_BCHW.shape[0], self.config.grid, device=x_BCHW.device)
+        x_BND = self.tokens(x_BCHW, corrupt=partial(masked.corrupted, picked=picked, mask_token=self.mask_token))
+        patches_BND = self.norm(masked.of_picked(x_BND[:, int(self.config.has_cls) :], picked))
+        colours_BN = masked.colours(x_BCHW, self.config.grid)
+        return self.head(patches_BND.flatten(0, 1)), colours_BN.gather(1, picked.index_BM).flatten()

@@ -96,6 +96,8 @@ def exported(model: Any, layout: str) -> dict[str, Tensor]:
     obstacles = [
         (config.position == "relative", "relative positions"),
         (len(model.positions) > 0 and config.position_at != "stem", f"positions at {config.position_at}"),
+        (config.attention == "axial", "axial attention"),
+        (config.head == "masked", "a head for masked patches"),
         (config.stem == "conv" and layout != "torchvision", "a convolutional stem"),
         (config.stem == "resnet" and layout == "torchvision", "a ResNet stem"),
         (config.head == "mlp" and layout == "timm", "a hidden layer in the head"),

@@ -4,7 +4,8 @@ A file whose name starts with "_" is a helper and is not listed. A module's publ
 written as "-" (`fashion_mnist.py` -> "fashion-mnist"). Listing reads directory entries only and imports nothing.
 
 A model family is one file with FAMILY, REVISION, names(), accepts(name) and build(name, ...); see CONTRIBUTING.md. A
-model's name is looked up without torch; building it needs torch.
+model's name is looked up without torch; building it needs torch. Options may follow any model's name, as in
+"ViT-pico/7:position=none:depth=6": arguments of the family's `build`, or fields of its `vit.config.ViTConfig`.
 
 Plug-ins also lie in folders outside the project: those of `--plugins` and of VIT_BENCH_PLUGINS (which `--plugins` sets,
 for the processes that a study starts), and the packages that installed distributions name as entry points of the group
@@ -14,11 +15,13 @@ they lay in the project, and may not have the names of others.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.metadata
 import inspect
 import os
 import pkgutil
+import re
 import traceback
 from functools import cache
 from importlib.machinery import PathFinder
@@ -165,14 +168,29 @@ def model_names() -> tuple[str, ...]:
     return tuple(name for module in families() for name in module.names())
 
 
+def split_options(name: str) -> tuple[str, dict[str, Any]]:
+    """A model's name without its options, and these: "ViT-pico/7:depth=6" -> "ViT-pico/7", {"depth": 6}."""
+    base, *parts = re.split(r":(?=[a-z_]+=)", name)
+    return base, {key: _value(text) for key, _, text in (part.partition("=") for part in parts)}
+
+
+def _value(text: str) -> Any:
+    """A number, a truth value or a tuple where it is one; else the text."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
 def family_of(name: str) -> ModuleType:
-    """The module that builds `name`.
+    """The module that builds `name`, whatever options follow it.
 
     Raises:
         UserError: no family accepts the name; suggests the nearest registered names.
     """
-    for module in families() if len(name) <= (LONGEST_PATH if ":" in name else LONGEST) else ():
-        if module.accepts(name):
+    base, _ = split_options(name)
+    for module in families() if len(name) <= (LONGEST_PATH if ":" in base else LONGEST) else ():
+        if module.accepts(base):
             return module
     error = unknown("model", name, model_names())
     raise UserError(error.what, f"{error.fix} Naming rules: python -m bench.flops --list. Others: timm:NAME, "
@@ -188,7 +206,7 @@ def check_model(name: str) -> None:
     module = family_of(name)
     try:
         if hasattr(module, "check"):
-            module.check(name)
+            module.check(split_options(name)[0])
     except ValueError as error:
         raise UserError(f"Unknown model {name!r}: {error}.", "Naming rules: python -m bench.flops --list") from error
 
@@ -196,19 +214,19 @@ def check_model(name: str) -> None:
 def family_label(name: str) -> str:
     """The family of a model, as figures call it: of its architecture, where one file has several. May import torch."""
     module = family_of(name)
-    return str(module.family(name) if hasattr(module, "family") else module.FAMILY)
+    return str(module.family(split_options(name)[0]) if hasattr(module, "family") else module.FAMILY)
 
 
 def source_of(name: str) -> Path:
     """The file that a model is made in."""
     module = family_of(name)
-    return Path(module.source(name) if hasattr(module, "source") else str(module.__file__))
+    return Path(module.source(split_options(name)[0]) if hasattr(module, "source") else str(module.__file__))
 
 
 def own_image_size(name: str) -> int | None:
     """Pixels per side of the images that a model was made for; None where any will do."""
     module = family_of(name)
-    return module.input_size(name) if hasattr(module, "input_size") else None
+    return module.input_size(split_options(name)[0]) if hasattr(module, "input_size") else None
 
 
 def build_model(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> nn.Module:
@@ -218,13 +236,15 @@ def build_model(name: str, *, image_size: int, channels: int, num_classes: int, 
         UserError: unknown name, or a size the model cannot take (an image that the patch does not divide).
     """
     module = family_of(name)
+    base, named = split_options(name)
+    options = {**named, **options}
     sizes = {"image_size": image_size, "channels": channels, "num_classes": num_classes}
     try:
-        inspect.signature(module.build).bind(name, **sizes, **options)
+        inspect.signature(module.build).bind(base, **sizes, **options)
     except TypeError as error:
         raise UserError(f"Model {name!r} cannot be built: {error}.", "Leave that option out.") from error
     try:
-        return module.build(name, **sizes, **options)
+        return module.build(base, **sizes, **options)
     except (UserError, MemoryError):
         raise
     except ValueError as error:
@@ -248,8 +268,8 @@ def transferred_model(
     """
     from vit.resize import carry_over
 
-    if getattr(model, "pre_logits", None) is not None:
-        options["head"] = "linear"  # the hidden layer in the head goes with the old classes
+    if getattr(getattr(model, "config", None), "head", "linear") != "linear":
+        options["head"] = "linear"  # what else was in the head goes with the old task
     fresh = build_model(name, image_size=image_size, channels=channels, num_classes=num_classes, **options)
     try:
         return carry_over(model, fresh)

@@ -92,7 +92,8 @@ def merge(cells: Iterable[Cell]) -> list[Cell]:
 
 def fitting(model: str, size: int) -> int:
     """The multiple of the model's patch size nearest to `size`: 14 px patches do not divide 64, 128 or 384."""
-    patch = int(model.rpartition("/")[2]) if "/" in model and ":" not in model else 1
+    base, _ = registry.split_options(model)
+    patch = int(base.rpartition("/")[2]) if "/" in base and ":" not in base else 1
     if model.startswith("R+"):
         patch = 32  # the stem-only hybrid: its name is not its down-sampling
     return max(patch, round(size / patch) * patch)

@@ -22,6 +22,7 @@ DEFAULT_RATE = 1e-3  # for a family without a sweep
 
 
 def recipe_for(model: str, **changes: Any) -> Recipe:
-    """The suites' recipe for a model."""
-    rate = MODEL_RATES.get(model) or FAMILY_RATES.get(registry.family_of(model).FAMILY, DEFAULT_RATE)
+    """The suites' recipe for a model; options in its name change no rate."""
+    base, _ = registry.split_options(model)
+    rate = MODEL_RATES.get(base) or FAMILY_RATES.get(registry.family_of(model).FAMILY, DEFAULT_RATE)
     return Recipe(**{"lr": rate, **changes})

@@ -3,8 +3,8 @@
 A classifier of zeros on the trained body; SGD with momentum 0.9, cosine decay, gradients clipped at norm 1, no weight
 decay. The learning rate is chosen on a held-out part of the training set (appendix B.1.1), then the full set is trained
 on with it; the test split is scored once, after everything is chosen. At another image size, position tables are
-interpolated and the score's task is named after the size: `finetune@56px`, so that the two are never averaged. Images
-are resized, anti-aliased, from the size they are stored at.
+interpolated and the score's task is named after the size: `finetune@56px`, so that the two are never averaged; so is
+fine-tuning on a few images per class: `finetune@10shot`. Images are resized, anti-aliased, from their stored size.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def evaluate(
     held_out: float | int | None = None,
     repeats: int = 1,
     train_limit: int | None = None,
+    shots: int | None = None,
     test_limit: int | None = None,
     average: float = 0.0,
     shift: int = 0,
@@ -58,6 +59,7 @@ def evaluate(
         steps, batch, rates, held_out: None for Table 4's, by number of training images; see `make_tuning`.
         repeats: fits with the chosen rate, each with its own order of the images: the draws of the scores.
         train_limit, test_limit: nested, class-balanced parts of the two splits; None takes all.
+        shots: train on the nested part with this many images per class, instead of train_limit.
         average: Polyak averaging of the weights, decay per step; 0 for none.
         shift, flip, crop: random translation by up to this many stored pixels; mirroring; random crops that keep at
             least this share of the area (the paper: 0.05), 0 for none.
@@ -72,13 +74,15 @@ def evaluate(
     """
     if repeats < 1:
         raise UserError(f"repeats={repeats}: at least one fit is needed.")
-    train = balanced_part(context.load(data, "train"), train_limit)
+    train = context.load(data, "train")
+    train = balanced_part(train, train_limit if shots is None else shots * train.num_classes)
     test = balanced_part(context.load(data, "test"), test_limit)
     settings = make_tuning(
         len(train), steps=steps, batch=batch, rates=rates, held_out=held_out, image_size=image_size, average=average,
         shift=shift, flip=flip, crop=crop,
     )  # fmt: skip
     task = "finetune" if image_size is None else f"finetune@{image_size}px"
+    task += "" if shots is None else f"@{shots}shot"
     return score_tuned(context, train, test, settings, task=task, data=data, draws=range(repeats))
 
 
@@ -88,7 +92,9 @@ def num_images(
     num_test: int,
     own_size: int | None = None,
     repeats: int = 1,
+    num_classes: int | None = None,
     train_limit: int | None = None,
+    shots: int | None = None,
     test_limit: int | None = None,
     image_size: int | None = None,
     steps: int | None = None,
@@ -98,8 +104,9 @@ def num_images(
     **_: object,
 ) -> int:
     """The cost in forward passes of one image; see `forward_images`."""
+    limit = shots * num_classes if shots and num_classes else train_limit
     settings = make_tuning(
-        min(num_train, train_limit or num_train), steps=steps, batch=batch, rates=rates, held_out=held_out,
+        min(num_train, limit or num_train), steps=steps, batch=batch, rates=rates, held_out=held_out,
         image_size=image_size,
     )  # fmt: skip
     num_test = min(num_test, test_limit or num_test)

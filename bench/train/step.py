@@ -65,7 +65,9 @@ class Step:
             """Forward and backward of a micro-batch; a closure, so that a recording of it does not hold the step."""
             kernels = compiled.attention(model, batch=len(labels_b), dtype=precision.DTYPES[dtype], device=device)
             with label("forward"), kernels:
-                loss = loss_of(working(x_bCHW), labels_b)
+                output = working(x_bCHW)
+                # a self-supervised network brings its own targets
+                loss = loss_of(*output) if isinstance(output, tuple) else loss_of(output, labels_b)
             with label("backward"):
                 loss = loss * weight
                 loss.backward()

@@ -49,7 +49,7 @@ def test_image_smaller_than_the_patch() -> None:
         ({"position": "rotary"}, "not one of none"),
         ({"cls_token": False}, "needs the class token"),
         ({"width": 66, "heads": 3, "position": "sincos-2d"}, "divisible by 4"),
-        ({"stem": "conv"}, "needs conv_stem"),
+        ({"stem": "conv", "patch_size": 1}, "needs an even patch size"),
         ({"stem": "conv", "conv_stem": ((8, 3, 3),)}, "does not divide the patch size"),
         ({"dept": 3}, "unknown option dept"),
         ({"stem": "resnet"}, "go together"),
@@ -63,11 +63,6 @@ def test_illegal_options_are_explained(override: dict, message: str) -> None:
 def test_head_dim_need_not_divide_the_width() -> None:
     config = config_for("ViT-Ti/16", image_size=32, channels=3, num_classes=0, heads=5, head_dim=24)
     assert config.attention_width == 120
-
-
-def test_dropout_sites_have_their_own_rates() -> None:
-    config = config_for("ViT-Ti/16", image_size=32, channels=3, num_classes=0, dropout=0.1, dropout_mlp_out=0.0)
-    assert [config.rate(site) for site in ("embed", "attention", "mlp_hidden", "mlp_out")] == [0.1, 0.1, 0.1, 0.0]
 
 
 def test_config_is_frozen_and_hashable() -> None:

@@ -182,15 +182,15 @@ def test_dropout_only_in_training() -> None:
     assert torch.equal(model.eval().features(x), model.features(x))
 
 
-@pytest.mark.parametrize("site", ["embed", "attention", "mlp_hidden", "mlp_out", "weights"])
+@pytest.mark.parametrize("site", ["drop", "blocks.0.drop1", "blocks.0.mlp.drop", "blocks.0.drop2"])
 def test_each_dropout_site_acts_by_itself(site: str) -> None:
-    x = images(build("ViT-nano/7"))
-    model = build("ViT-nano/7", **{f"dropout_{site}": 0.5}).train()
+    model = build("ViT-nano/7", dropout=0.5).train()
+    x, sites = images(model), {n: m for n, m in model.named_modules() if isinstance(m, torch.nn.Dropout)}
+    for name, module in sites.items():
+        module.p = 0.5 * (name == site)
     assert not torch.equal(model.features(x), model.features(x))
-    off = build(
-        "ViT-nano/7", dropout=0.5, **{f"dropout_{s}": 0.0 for s in ("embed", "attention", "mlp_hidden", "mlp_out")}
-    )
-    assert torch.equal(off.train().features(x), off.features(x))
+    sites[site].p = 0.0
+    assert torch.equal(model.features(x), model.features(x))
 
 
 def test_attention_follows_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:

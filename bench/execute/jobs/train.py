@@ -229,7 +229,8 @@ class TrainJob:
             upstream=self.train,
             data_root=root,
         )
-        found = [self._upstream_score()] if self.trains else []
+        supervised = not getattr(self.model, "self_supervised", False)
+        found = [self._upstream_score()] if self.trains and supervised else []
         for spec in self.cell.tasks:
             try:
                 found += registry.load("task", spec.task).evaluate(task_context, data=spec.data, **spec.kwargs)

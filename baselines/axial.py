@@ -1,0 +1,59 @@
+"""Axial-attention ViTs (the paper's appendix D.6, after Ho et al. 2019 and Wang et al. 2020).
+
+Names: AxialViT-<row>/<patch>. Every block of the ViT becomes two: self-attention along rows and an MLP, then along
+columns and an MLP. Twice the blocks' weights and MLPs; attention that grows with the side of the grid, not its area.
+Patch tokens are averaged: the appendix does not say where a class token would go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vit import config as vit_config
+
+if TYPE_CHECKING:
+    import torch
+
+    from vit.model import VisionTransformer
+
+FAMILY = "Axial ViT"
+REVISION = 1
+NAMING = "AxialViT-<row>/<patch size>: rows of ViT; attention along rows, then along columns"
+DROPOUT = True
+_PREFIX = "Axial"
+
+
+def names() -> tuple[str, ...]:
+    """Those of the paper's Figure 13, and small ones; the grammar accepts every row with every patch size."""
+    return ("AxialViT-B/16", "AxialViT-B/32", "AxialViT-pico/4", "AxialViT-pico/7", "AxialViT-nano/4")
+
+
+def accepts(name: str) -> bool:
+    """Whether `name` is AxialViT-<row>/<patch>."""
+    return name.startswith(f"{_PREFIX}ViT-") and vit_config.parse(name.removeprefix(_PREFIX)) is not None
+
+
+def build(
+    name: str,
+    *,
+    image_size: int | tuple[int, int],
+    channels: int,
+    num_classes: int,
+    generator: torch.Generator | None = None,
+    **options: Any,
+) -> VisionTransformer:
+    """An axial ViT, initialised (or empty, under `torch.device("meta")`).
+
+    Args:
+        options: fields of ViTConfig to override.
+
+    Raises:
+        ValueError: unknown name or option, or an image that the patch does not divide.
+    """
+    if not accepts(name):
+        raise ValueError(f"{name!r} is not AxialViT-<{'|'.join(vit_config.VARIANTS)}>/<patch>")
+    from vit.model import VisionTransformer
+
+    fields = {"attention": "axial", "pooling": "mean", **options}
+    sizes = {"image_size": image_size, "channels": channels, "num_classes": num_classes}
+    return VisionTransformer(vit_config.config_for(name.removeprefix(_PREFIX), **sizes, **fields), generator=generator)

@@ -1,0 +1,121 @@
+"""What do single design choices change? The paper's Tables 7 and 8 and Figures 8 and 9, and its appendix D.6.
+
+One ViT, changed in one respect at a time, and read by a few-shot probe. A variant is named after the ViT, with the
+fields of `vit.config.ViTConfig` in which it differs: "ViT-pico/7:position=learned-1d:pooling=cls".
+
+position: which position signal, and where it is added. pooling: class token or mean of the patch tokens, at several
+learning rates. shape: depth, width, MLP width, patch size, and all together, against compute. stem: patches as they are
+or behind convolutions (early convolutions, Xiao et al. 2021), and axial attention. optimizer: a ResNet with Adam and
+with SGD, each at several rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bench.core.spec import Cell, TaskSpec
+from bench.suites._contract import SuiteOptions, merge, pick, task
+from bench.suites._recipes import recipe_for
+from vit.config import config_for
+
+QUESTION = "what do position embeddings, pooling, shape, stem and optimizer change, one at a time?"
+FIGURES: tuple[str, ...] = ()
+HEADLINE = ("scripts", "mnist")
+
+POSITIONS = {  # signal -> where it is added
+    "none": ("stem",),
+    "learned-1d": ("stem", "every-layer", "shared"),
+    "learned-2d": ("stem", "every-layer", "shared"),
+    "sincos-2d": ("stem", "every-layer"),  # one table by nature
+    "relative": ("every-layer", "shared"),
+}
+SGD = {"optimizer": "sgd", "weight_decay": 1e-4}  # as BiT was trained
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """The ViT that is changed, and how all are trained.
+
+    Attributes:
+        patches: other patch sizes, largest first. conv_patch: an even patch size, for the convolutional stem.
+        pooling_rates: of both ways to pool. resnet_rates: of Adam and of SGD.
+    """
+
+    base: str
+    patches: tuple[int, int]
+    conv_patch: int
+    pooling_rates: tuple[float, ...]
+    resnet: str
+    resnet_rates: tuple[tuple[float, ...], tuple[float, ...]]
+    images: int
+    recipe: dict[str, Any]
+    tasks: tuple[TaskSpec, ...]
+
+
+SCALES = {
+    "cpu": Scale(
+        base="ViT-pico/7", patches=(14, 4), conv_patch=4, pooling_rates=(1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2),
+        resnet="R8x0.25-s2", resnet_rates=((4e-3, 8e-3, 1.6e-2), (0.1, 0.3, 0.9)), images=16_000,
+        recipe={"batch": 32, "shift": 1},
+        tasks=tuple(task("fewshot", name, shots=(5,), draws=5, test_limit=1_000, ridge="loo") for name in HEADLINE),
+    ),
+    "gpu": Scale(
+        base="ViT-Ti/4", patches=(7, 2), conv_patch=4, pooling_rates=(1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3),
+        resnet="R26x1-s2", resnet_rates=((5e-4, 1e-3, 2e-3), (0.05, 0.1, 0.2)), images=1_000_000,
+        recipe={"batch": 512, "lr": 1e-3, "warmup_images": 20_000},
+        tasks=tuple(task("fewshot", name, shots=(5,), draws=5, test_limit=None) for name in HEADLINE),
+    ),
+}  # fmt: skip
+
+
+def cells(options: SuiteOptions) -> list[Cell]:
+    """Every variant × seeds. Of the requested models, the first is the one that is changed."""
+    scale = pick("grid", options.scale, SCALES)
+    base = (options.models or (scale.base,))[0]
+    return merge(
+        Cell(
+            model=model, data=data, horizons=(scale.images,), seed=seed, tasks=scale.tasks, axes=(axis,),
+            recipe=recipe_for(model, **{"lr": recipe_for(base).lr, **scale.recipe, **change}),
+        )
+        for seed in range(options.seeds or 2)
+        for data in options.data or ("glyphs",)
+        for axis, model, change in variants(scale, base)
+    )  # fmt: skip
+
+
+def variants(scale: Scale, base: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(axis, model, what differs from the suites' recipe)."""
+    row = config_for(base, image_size=28, channels=1, num_classes=0)
+    for position, places in POSITIONS.items():
+        yield from (("position", named(base, row, position=position, position_at=place), {}) for place in places)
+    for pooling in ("cls", "mean"):
+        model = named(base, row, position="learned-1d", pooling=pooling)
+        yield from (("pooling", model, {"lr": rate}) for rate in scale.pooling_rates)
+    large, small = scale.patches
+    half, double = row.width // 2, row.width * 2
+    mlp = row.mlp_width
+    for changes in (
+        {}, {"depth": 1}, {"depth": 2 * row.depth}, {"depth": 4 * row.depth}, {"width": half}, {"width": double},
+        {"mlp_width": mlp // 4}, {"mlp_width": mlp * 4}, {"patch_size": large}, {"patch_size": small},
+        {"depth": row.depth - 1, "width": half, "mlp_width": mlp // 2, "patch_size": large},
+        {"depth": row.depth + 1, "width": half * 5 // 2, "mlp_width": mlp * 5 // 4, "patch_size": small},
+    ):  # fmt: skip
+        yield "shape", named(base, row, **changes), {}
+    even = scale.conv_patch
+    for model in (
+        named(base, row, patch_size=even), named(base, row, patch_size=even, stem="conv"),
+        named(base, row, patch_size=even, stem="conv", depth=row.depth - 1), base, f"Axial{base}",
+    ):  # fmt: skip
+        yield "stem", model, {}
+    for rates, change in zip(scale.resnet_rates, ({}, SGD), strict=True):
+        yield from (("optimizer", scale.resnet, {**change, "lr": rate}) for rate in rates)
+
+
+def named(base: str, row: Any, **changes: Any) -> str:
+    """The model with some fields changed; a patch size stands where it always does."""
+    patch = changes.pop("patch_size", None)
+    if patch is not None:
+        base = f"{base.rpartition('/')[0]}/{patch}"
+    return ":".join([base, *(f"{key}={value}" for key, value in changes.items() if getattr(row, key) != value)])

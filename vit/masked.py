@@ -1,0 +1,76 @@
+"""Masked patch prediction, the paper's preliminary self-supervision (sections 4.6 and B.1.2).
+
+Half of an image's patch embeddings are corrupted: 80 % become a learned mask token, 10 % the embedding of another patch
+of the image, 10 % stay. For each of them the network predicts the patch's mean colour in 3 bits per channel: 512
+classes of RGB images; grey images have one channel, hence 8 levels of mean intensity.
+
+Draws come from torch's generator, which the training step seeds, as those of dropout do. Shapes: B images, C channels,
+H and W pixels, N patches, M corrupted patches of an image, D width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+SHARE = 0.5  # of the patches that is corrupted
+MASKED, REPLACED = 0.8, 0.1  # of those; the rest is kept
+LEVELS = 8  # of each channel: 3 bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picked:
+    """Corrupted patches: their numbers, what is drawn for each (uniform in 0..1), and another patch of its image."""
+
+    index_BM: Tensor
+    draw_BM: Tensor
+    other_BM: Tensor
+
+
+def num_colours(channels: int) -> int:
+    """Classes that are told apart: 512 for RGB, 8 for grey images."""
+    return LEVELS**channels
+
+
+def pick(batch: int, grid: tuple[int, int], *, device: torch.device) -> Picked:
+    """Choose the patches of every image.
+
+    Raises:
+        ValueError: a grid of one patch.
+    """
+    patches = grid[0] * grid[1]
+    if patches < 2:
+        raise ValueError("masked patch prediction needs at least two patches per image: use smaller patches")
+    corrupted = max(1, round(SHARE * patches))
+    index_BM = torch.rand(batch, patches, device=device).argsort(1)[:, :corrupted]
+    draw_BM = torch.rand(batch, corrupted, device=device)
+    step_BM = torch.randint(1, patches, (batch, corrupted), device=device)
+    return Picked(index_BM=index_BM, draw_BM=draw_BM, other_BM=(index_BM + step_BM) % patches)
+
+
+def corrupted(x_BND: Tensor, *, picked: Picked, mask_token: Tensor) -> Tensor:
+    """Patch embeddings with the picked ones corrupted."""
+    draw_BM1 = picked.draw_BM[..., None]
+    new_BMD = torch.where(draw_BM1 < MASKED + REPLACED, _take(x_BND, picked.other_BM), of_picked(x_BND, picked))
+    new_BMD = torch.where(draw_BM1 < MASKED, mask_token.to(x_BND.dtype), new_BMD)
+    return x_BND.scatter(1, picked.index_BM[..., None].expand_as(new_BMD), new_BMD)
+
+
+def of_picked(x_BND: Tensor, picked: Picked) -> Tensor:
+    """The picked patches' rows x_BMD."""
+    return _take(x_BND, picked.index_BM)
+
+
+def colours(x_BCHW: Tensor, grid: tuple[int, int]) -> Tensor:
+    """The class of every patch, long (B, N): its mean in LEVELS steps per channel, the first counting most."""
+    mean_BCRS = F.adaptive_avg_pool2d(x_BCHW.float(), grid)
+    level_BCN = ((mean_BCRS + 1) * (LEVELS / 2)).floor().clamp(0, LEVELS - 1).long().flatten(2)
+    place_C = LEVELS ** torch.arange(x_BCHW.shape[1] - 1, -1, -1, device=x_BCHW.device)
+    return (level_BCN * place_C[:, None]).sum(1)
+
+
+def _take(x_BND: Tensor, index_BM: Tensor) -> Tensor:
+    return x_BND.gather(1, index_BM[..., None].expand(-1, -1, x_BND.shape[2]))
