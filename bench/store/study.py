@@ -224,10 +224,12 @@ class CellDirectory:
         Raises:
             UserError: the weights cannot be put in their place.
         """
-        kept = [path for path in self.attempts() if (path / WEIGHTS).exists()]
+        attempts = self.attempts()
+        kept = [path for path in attempts if (path / WEIGHTS).exists()]
         if kept and (record := self.read_record()) is not None:
+            own = attempts[: len(record.attempts)][-1:]  # a record lists every attempt up to its own
             for attempt in kept:
-                if record.attempts and attempt_status(attempt).get("started") == record.attempts[-1].started:
+                if attempt in own:
                     files.make_directory(self.weights)
                     files.move(attempt / WEIGHTS, self.weights / WEIGHTS)
                 else:

@@ -94,6 +94,18 @@ def test_a_new_file_never_replaces_one(tmp_path, monkeypatch, code):
     assert (tmp_path / "a").read_bytes() == b"first" and os.listdir(tmp_path) == ["a"]
 
 
+def test_a_new_file_whose_writing_is_reported_as_failed_is_not_there(tmp_path, monkeypatch):
+    """The link succeeded, the sync of the folder did not."""
+
+    def fail(_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(files, "sync_directory", fail)
+    with pytest.raises(UserError, match="Writing failed"):
+        files.write_new(tmp_path / "a", b"whole")
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_new_folder_is_whole_or_absent(tmp_path):
     with pytest.raises(RuntimeError), files.new_directory(tmp_path / "a") as folder:
         (folder / "half").write_text("x")

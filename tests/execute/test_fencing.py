@@ -110,6 +110,18 @@ def test_weights_take_their_place_after_a_kill_between_the_record_and_that(study
     assert (directory.weights / WEIGHTS).read_bytes() == staged and len(directory.attempts()) == 1
 
 
+def test_weights_survive_a_status_that_cannot_be_read(study, monkeypatch):
+    """The record alone tells which attempt's weights they are."""
+    directory = study.cell(CELL)
+    monkeypatch.setattr(type(directory), "settle", lambda _: None)
+    assert run(study.path) == EXIT_OK
+    monkeypatch.undo()
+    staged = (directory.attempts()[0] / WEIGHTS).read_bytes()
+    (directory.attempts()[0] / "status.json").write_text("{")
+    directory.settle()
+    assert (directory.weights / WEIGHTS).read_bytes() == staged
+
+
 def test_what_a_kill_after_the_record_left_goes_before_the_next_run(study):
     """The cell is done: no worker looks at it again."""
     assert run(study.path) == EXIT_OK
