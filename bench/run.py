@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import sys
 
+from rich.console import Console
+
 from bench.core.cli import parser
 from bench.core.console import make_console, write
 from bench.core.errors import EXIT_FAILED, EXIT_OK, command, sigterm_interrupts
 from bench.core.formatting import by_reason
 from bench.execute import local
+from bench.execute.local import Failure
 from bench.execute.progress import LiveProgress
+from bench.execute.tracking import tracked
 from bench.plan import view
 from bench.plan.options import RUN, StudyOptions, add_options, listing
-from bench.plan.plan import begin
+from bench.plan.plan import Plan, begin
 from bench.report import build as report
+from bench.suites import _contract as suites
+from bench.trackers import _contract as trackers
 
 EXAMPLES = """\
 examples:
@@ -26,6 +32,7 @@ examples:
   python -m bench.run --suite scaling --only 'vit-*'       only matching cells; run the others later
   python -m bench.run --suite scaling --ranks 4            each cell trained by four processes together
   python -m bench.run --suite scaling --sweep lr=1e-3,2e-3 --horizons 2epochs
+  python -m bench.run --suite scaling --track wandb,tensorboard     live curves; see python -m bench.export --help
   python -m bench.run study.toml --seeds 3                 a file that says what flags say; flags stand before it
 
 Run the same command again to continue an interrupted run.
@@ -42,6 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     console = make_console(stderr=arguments.json)
 
     options = StudyOptions.parsed(arguments)
+    trackers.chosen(options.track)
     with sigterm_interrupts():
         plan = view.make_and_show(options, console, to_run=not arguments.plan)
     if arguments.plan:
@@ -49,10 +57,7 @@ def main(argv: list[str] | None = None) -> int:
             print(json.dumps(plan.json()))
         return EXIT_OK
 
-    begin(plan)
-    with LiveProgress(plan, console) as progress:
-        failures = local.run(plan, on_event=progress.event, tick=progress.refresh, profile=options.profile)
-
+    failures = execute(plan, options, console)
     with sigterm_interrupts():
         paths = report.build(plan.store, suite=plan.suite, reference=options.reference)
         report.say(paths, console, verbose=arguments.verbose)
@@ -61,6 +66,23 @@ def main(argv: list[str] | None = None) -> int:
     for line in by_reason(failures):
         write(console, f"failed: {line}", style="red")
     return EXIT_FAILED if failures else EXIT_OK
+
+
+def execute(plan: Plan, options: StudyOptions, console: Console) -> list[Failure]:
+    """Do what is left of a plan, shown on the console and in trackers. Returns the cells that failed.
+
+    Raises:
+        Interrupted: see `bench.execute.local.run`.
+        UserError: the store cannot be written; a tracker's library is missing; ….
+    """
+    names = trackers.chosen(options.track)
+    live = trackers.AUTO not in options.track and not suites.load(plan.suite).exclusive
+    begin(plan)
+    with (
+        tracked(plan.store, names, live=live, say=lambda text: write(console, text, style="yellow")),
+        LiveProgress(plan, console) as progress,
+    ):
+        return local.run(plan, on_event=progress.event, tick=progress.refresh, profile=options.profile)
 
 
 if __name__ == "__main__":

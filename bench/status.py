@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from bench.core.cli import folder, parser
 from bench.core.errors import EXIT_OK, UserError, command
+from bench.core.formatting import printable
 from bench.store import grid, index
 from bench.store.lease import holder
 from bench.store.study import CellDirectory, Study, attempt_status, state_of
@@ -19,7 +23,9 @@ examples:
   python -m bench.status                       every study under results/
   python -m bench.status --suite scaling       one study, cell by cell
   python -m bench.status --suite scaling --json
+  python -m bench.status --watch               again and again, until everything is done
 """
+EVERY = 2.0  # seconds between looks
 NEVER = {"state": "never started", "fraction": 0.0, "note": None, "attempts": 0, "last": None}
 """A cell of the current grid (plan.json) that has no folder yet."""
 
@@ -53,6 +59,7 @@ def main(argv: list[str] | None = None) -> int:
     p = parser("python -m bench.status", __doc__ or "", EXAMPLES)
     p.add_argument("--suite", help="a single study (default: all)")
     p.add_argument("--results", type=folder, default=Path("results"), help="folder with results (default: results)")
+    p.add_argument("--watch", action="store_true", help="show it again and again, until everything is done")
     p.add_argument("--json", action="store_true", help="machine-readable output")
     arguments = p.parse_args(argv)
     names = index.named(arguments.results)
@@ -62,12 +69,45 @@ def main(argv: list[str] | None = None) -> int:
         names = [arguments.suite]
     if not names:
         raise UserError(f"No study in {arguments.results}.", "Start one with `python -m bench.run --suite smoke`.")
-    found = {name: cells_of(Study(arguments.results / name)) for name in names}
-    if arguments.json:
-        print(json.dumps(found))
+    look = lambda: {name: cells_of(Study(arguments.results / name)) for name in names}  # noqa: E731
+    if arguments.watch:
+        watch(look, as_json=arguments.json)
+    elif arguments.json:
+        print(json.dumps(look()))
     else:
-        show(found, cell_by_cell=bool(arguments.suite))
+        show(look(), cell_by_cell=bool(arguments.suite))
     return EXIT_OK
+
+
+def watch(look: Callable[[], dict[str, list[dict[str, Any]]]], *, as_json: bool) -> None:
+    """Show counts and what is running until every cell is done, or Ctrl-C: in place on a terminal, else (or as JSON)
+    one line per change."""
+    from rich.live import Live
+    from rich.text import Text
+
+    from bench.core.console import make_console, write
+
+    console, last = make_console(), None
+    with Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else nullcontext() as live:
+        while True:
+            found = look()
+            lines = [f"{name}: {counted(cells)}" for name, cells in found.items()]
+            running = [cell for cells in found.values() for cell in cells if cell["state"] == "running"]
+            shown = lines + [f"  {cell['name']} {cell['fraction']:.0%}" for cell in running]
+            if live is not None:
+                live.update(Text(printable("\n".join(shown))), refresh=True)
+            elif found != last:
+                write(console, json.dumps(found) if as_json else "; ".join(map(str.strip, shown)))
+            if all(cell["state"] == "done" for cells in found.values() for cell in cells):
+                return
+            last = found
+            time.sleep(EVERY)
+
+
+def counted(cells: list[dict[str, Any]]) -> str:
+    """How many cells are in each state."""
+    counts = Counter(cell["state"] for cell in cells)
+    return ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
 
 
 def show(found: dict[str, list[dict[str, Any]]], *, cell_by_cell: bool) -> None:
@@ -76,8 +116,7 @@ def show(found: dict[str, list[dict[str, Any]]], *, cell_by_cell: bool) -> None:
 
     console = make_console()
     for name, cells in found.items():
-        counts = Counter(cell["state"] for cell in cells)
-        write(console, f"{name}: " + ", ".join(f"{number} {state}" for state, number in sorted(counts.items())))
+        write(console, f"{name}: {counted(cells)}")
         if cell_by_cell:
             table = make_table("cell", "state", "done", "attempts", "note", right=("done", "attempts"))
             for cell in cells:

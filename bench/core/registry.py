@@ -42,6 +42,7 @@ FOLDERS = {
     "task": "bench.tasks",
     "figure": "bench.report.figures",
     "job": "bench.execute.jobs",
+    "tracker": "bench.trackers",
     "family": "baselines",
 }
 SUBFOLDERS = {"suite": "suites", "data set": "data", "task": "tasks", "figure": "figures", "family": "models"}

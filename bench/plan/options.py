@@ -48,6 +48,9 @@ STUDY = (
 RUN = (
     *STUDY,
     Option(name="reference", choices=("paper",), help="add the paper's published results to the figures"),
+    Option(name="track", kind=Kind.LIST, read=names_list, default=("auto",), here=True,
+           help="trackers that show the runs: tensorboard, wandb, mlflow, trackio; none; or auto: TensorBoard at the "
+           "end, where it is installed (default)"),
     Option(name="profile", kind=Kind.FLAG, default=False, here=True,
            help="write a torch.profiler trace of each cell's first steps"),
 )  # fmt: skip
@@ -63,7 +66,8 @@ class StudyOptions:
         device: "auto", "cpu" or "cuda". workers: cells at a time. ranks: processes that train a cell together.
         calibrate: measure every model's speed again. accelerator: also cost the study on this one.
         changed: what to do with results of a model whose code has changed since; see `bench.core.fingerprint`.
-        reference: "paper" adds its results to the figures. profile: write traces.
+        reference: "paper" adds its results to the figures. track: trackers, see `bench.trackers`. profile: write
+            traces.
     """
 
     suite: str = "scaling"
@@ -83,6 +87,7 @@ class StudyOptions:
     changed: str = "refuse"
     accelerator: str | None = None
     reference: str | None = None
+    track: tuple[str, ...] = ("auto",)
     profile: bool = False
 
     @classmethod

@@ -18,7 +18,7 @@ from bench.core.errors import UserError
 from bench.core.fingerprint import Fingerprint
 from bench.core.record import Attempt, Record
 from bench.core.registry import directory_name
-from bench.core.spec import Cell, to_json
+from bench.core.spec import Cell, cell_from_json, to_json
 from bench.store import checkpoints, records
 from bench.store.lease import LeaseLost, claim
 
@@ -83,6 +83,13 @@ class CellDirectory:
                 self.set_aside(self.record, as_what="other-code")
             checkpoints.clear(self.checkpoints)
             self._write_spec(to_json(cell), code)
+
+    def read_cell(self) -> Cell | None:
+        """The cell's specification, from spec.json; None where that does not verify."""
+        try:
+            return cell_from_json(files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)["cell"])
+        except (OSError, ValueError, KeyError, UserError):
+            return None
 
     def code(self) -> Fingerprint | None:
         """Fingerprint of the model code that the results here are valid for, from spec.json, if present."""

@@ -44,18 +44,19 @@ class LossCurve:
         self.sums.copy_(state[0])
         self.counts = [int(count) for count in state[1]]
 
-    def points(self) -> list[dict[str, Any]]:
+    def points(self, *, settled: bool = False) -> list[dict[str, Any]]:
         """One {"images", "loss", "horizon"} per point that was reached, in the order of the work.
 
         `images` counts from the start of training; `horizon` is None on a shared trunk. A loss that is not finite ends
-        the curve.
+        the curve. Settled points are those that further steps do not change.
         """
         found: list[dict[str, Any]] = []
         sums = self.sums.tolist()
         for segment, horizon, first in zip(self.segments, self._horizons(), self.first, strict=True):
-            for index in range(math.ceil((segment.end - segment.start) / self.every)):
+            steps = segment.end - segment.start
+            for index in range(math.ceil(steps / self.every)):
                 count = self.counts[first + index]
-                if not count:
+                if not count or (settled and count < min(self.every, steps - index * self.every)):
                     continue
                 if not math.isfinite(sums[first + index]):
                     return found

@@ -194,7 +194,7 @@ class Trainer:
         tensors["curve"] = self.curve.state()
         p = self.progress
         whose = {"ranks": self.ranks.size, "content": self.saving.content, "cell": self.saving.folder.parent.name}
-        state = to_json(p) | whose | {"total_work": self.total_work}
+        state = to_json(p) | whose | {"total_work": self.total_work, "curve": self.curve.points(settled=True)}
         whole = Checkpoint(step=p.work, tensors=self.ranks.gather(tensors), state=state)
         saving = self.saving
         self.ranks.run_on_rank0(lambda: checkpoints.save(saving.folder, whole, check_lease=saving.check_lease))

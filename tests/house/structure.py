@@ -22,7 +22,7 @@ LAYERS = (
     ("baselines",),
     ("bench.core",),
     ("bench.data", "bench.store", "bench.cost"),
-    ("bench.train", "bench.tasks", "bench.stats"),
+    ("bench.train", "bench.tasks", "bench.stats", "bench.trackers"),
     ("bench.analysis",),
     ("bench.report",),
     ("bench.suites", "bench.plan"),
@@ -31,7 +31,7 @@ LAYERS = (
 )
 ORDER = [room for layer in LAYERS for room in layer]
 PLUGINS = ("bench.data.sets.", "bench.tasks.", "bench.suites.", "bench.report.figures.", "bench.execute.jobs.",
-           "baselines.")  # fmt: skip
+           "bench.trackers.", "baselines.")  # fmt: skip
 """Folders whose files are found by name, not imported."""
 
 

@@ -1,0 +1,61 @@
+"""Tables of a study for people: one row per (cell, horizon), per score, per point of a learning curve, per finding."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from bench.analysis.finding import Finding
+from bench.analysis.study_data import horizon_table, score_table
+from bench.core.record import Record
+from bench.core.spec import to_json
+
+OF_CELL = ["directory", "model", "family", "num_images", "seed", "images_seen", "params", "train_flops_dense"]
+
+
+def horizons(records: Sequence[Record]) -> pd.DataFrame:
+    """One row per (cell, horizon); fields of the recipe are columns `recipe.<field>`."""
+    table = horizon_table(records)
+    recipes = pd.DataFrame([to_json(recipe) for recipe in table["recipe"]], index=table.index).add_prefix("recipe.")
+    plain = table.drop(columns="recipe").assign(axes=[",".join(axes) for axes in table["axes"]])
+    return pd.concat([plain, recipes], axis=1)
+
+
+def scores(records: Sequence[Record]) -> pd.DataFrame:
+    """One row per score: of which cell and horizon; `data` is the downstream set, `upstream` the one trained on."""
+    found = score_table(records).drop(columns="correct").astype({"directory": object})
+    cells = horizon_table(records)
+    about = cells[OF_CELL].assign(upstream=cells["data"])
+    return found.merge(about, on=["directory", "images_seen"], how="left")
+
+
+def curves(records: Sequence[Record]) -> pd.DataFrame:
+    """One row per point of a learning curve, in the order of the work; `horizon` is missing on a shared trunk."""
+    rows = [
+        (record.directory, record.cell.model, record.cell.seed, images, horizon, loss)
+        for record in records if record.curve
+        for images, loss, horizon in zip(record.curve.images, record.curve.losses, record.curve.horizons, strict=True)
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["directory", "model", "seed", "images", "horizon", "loss"])
+    return table.astype({"horizon": "Int64"})
+
+
+def findings(found: Sequence[Finding]) -> pd.DataFrame:
+    """One row per finding, without the evidence behind it."""
+    return pd.DataFrame([_row(finding) for finding in found])
+
+
+def _row(finding: Finding) -> dict[str, Any]:
+    values = {entry.name: getattr(finding, entry.name) for entry in dataclasses.fields(finding)}
+    counts = {f"n_{name}": number for name, number in vars(values.pop("n")).items()}
+    for name in ("evidence", "trend", "axis"):
+        values.pop(name)
+    plain = {name: ", ".join(map(str, v)) if isinstance(v, tuple) else v for name, v in values.items()}
+    return plain | counts
+
+
+TABLES = {"horizons": horizons, "scores": scores, "curves": curves}
+"""What is made of records alone."""

@@ -1,0 +1,48 @@
+"""Trackers beside a run: processes of `bench.export` that follow it, and a last pass when it has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from bench.core.subprocesses import child_environment
+from bench.trackers import _contract as trackers
+
+PATIENCE = 10.0  # seconds that a follower gets to end
+
+
+@contextlib.contextmanager
+def tracked(store: Path, names: Sequence[str], *, live: bool, say: Callable[[str], None]) -> Iterator[None]:
+    """Keep trackers up to date with a study while the block runs, and once more at its end, however it ends.
+
+    Args:
+        live: whether to follow the run. say: shows what went wrong, which never harms the run.
+    """
+    followers = [
+        subprocess.Popen(
+            [sys.executable, "-m", "bench.export", "--suite", store.name, "--results", str(store.parent), "--to", name,
+             "--follow", "--parent", str(os.getpid())],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=child_environment(1), start_new_session=True,
+        )
+        for name in names if live
+    ]  # fmt: skip
+    try:
+        yield
+    finally:
+        for follower in followers:
+            follower.terminate()
+            try:
+                follower.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                follower.kill()
+                follower.wait()
+        for name in names:
+            try:
+                trackers.send(store, name)
+            except Exception as error:
+                say(f"{name} is not up to date: {error}. Try again: python -m bench.export --suite {store.name} "
+                    f"--to {name}")  # fmt: skip

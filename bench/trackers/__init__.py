@@ -1,0 +1,1 @@
+"""Experiment trackers: readers of what cells have stored, one file each."""

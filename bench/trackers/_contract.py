@@ -1,0 +1,195 @@
+"""What a tracker is given: one run per cell, a series that only grows; and what a tracker is.
+
+A tracker is one file in this folder with PACKAGE, the library it needs; EXTRA, which brings it; and
+`write(runs, folder, project)`, which sends what the tracker does not have yet and returns how many runs got something.
+
+The series is read from the record of a finished cell, or from the newest checkpoint of one at work. A checkpoint holds
+settled points only, and a resumed cell repeats its work exactly, so that what is read later always begins with what was
+read before: a run in a tracker has neither gaps nor double points, whatever was killed in between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.core import registry
+from bench.core.errors import UserError, unknown
+from bench.core.record import Horizon, LearningCurve, Record
+from bench.core.spec import Cell, canonical, to_json
+from bench.store import checkpoints
+from bench.store.records import DamagedRecord, horizon_from_json
+from bench.store.study import CellDirectory, Study
+
+AUTO, NONE = "auto", "none"
+IMAGES = "images seen"
+Row = Mapping[str, float]
+"""Metrics by name; IMAGES is in each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackedRun:
+    """A cell as trackers show it.
+
+    Attributes:
+        id: of the cell. name: of its folder. rows: in the order of the work. started: of the first attempt, ISO 8601.
+        config: flat; names of nested fields are joined by dots. status: as a record's; "running" before there is one.
+    """
+
+    id: str
+    name: str
+    study: str
+    rows: tuple[Row, ...]
+    config: Mapping[str, Any] = field(default_factory=dict)
+    started: str | None = None
+    status: str = "running"
+
+    @property
+    def finished(self) -> bool:
+        return self.status != "running"
+
+
+def runs_of(study: Path) -> Iterator[TrackedRun]:
+    """Every cell of a study that has something to show. Damaged records are left out."""
+    for directory in Study(study).directories():
+        try:
+            record = directory.read_record()
+        except DamagedRecord:
+            continue
+        run = _finished(record, study.name) if record else _running(directory, study.name)
+        if run is not None and run.rows:
+            yield run
+
+
+def _finished(record: Record, study: str) -> TrackedRun:
+    model = {name: getattr(record.model, name) for name in ("family", "params", "num_features")}
+    origin = {name: getattr(record.environment, name) for name in ("commit", "torch", "accelerator", "cpu")}
+    return TrackedRun(
+        id=record.cell_id, name=record.directory, study=study, rows=tuple(rows(record.curve, record.horizons)),
+        started=record.environment.time_start, status=record.status, config=_config(record.cell, model | origin),
+    )  # fmt: skip
+
+
+def _running(directory: CellDirectory, study: str) -> TrackedRun | None:
+    state, cell = checkpoints.newest_state(directory.checkpoints), directory.read_cell()
+    if state is None or cell is None:
+        return None
+    points = state.get("curve", [])
+    keys = {"images": "images", "losses": "loss", "horizons": "horizon"}
+    curve = LearningCurve(**{name: tuple(point[key] for point in points) for name, key in keys.items()})
+    attempts = directory.attempt_log()
+    return TrackedRun(
+        id=directory.path.name.rpartition("-")[2], name=directory.path.name, study=study, config=_config(cell, {}),
+        rows=tuple(rows(curve, [horizon_from_json(row) for row in state["rows"]])),
+        started=attempts[0].started if attempts else None,
+    )  # fmt: skip
+
+
+def _config(cell: Cell, more: Mapping[str, Any]) -> dict[str, Any]:
+    """A cell's fields, flat; its tasks by name."""
+    values = to_json(cell)
+    tasks = sorted({f"{task['task']}:{task['data']}" for task in values.pop("tasks")})
+    recipe = {f"recipe.{name}": value for name, value in values.pop("recipe").items()}
+    options = {f"model.{name}": value for name, value in values.pop("model_options")}
+    return {**values, **recipe, **options, "tasks": tasks, **{k: v for k, v in more.items() if v is not None}}
+
+
+def rows(curve: LearningCurve | None, horizons: Sequence[Horizon]) -> Iterator[Row]:
+    """The losses in the order of the work, the scores of each horizon after the last loss of its cool-down."""
+    left = {horizon.images_seen: horizon for horizon in horizons}
+    if 0 in left:
+        yield _scores(left.pop(0))
+    points = list(zip(curve.images, curve.losses, curve.horizons, strict=True)) if curve else []
+    for place, (images, loss, horizon) in enumerate(points):
+        yield {IMAGES: images, "loss" if horizon is None else f"loss/cool-down to {horizon}": loss}
+        ends = place + 1 == len(points) or points[place + 1][2] != horizon
+        if horizon is not None and ends and horizon in left:
+            yield _scores(left.pop(horizon))
+    yield from map(_scores, left.values())
+
+
+def _scores(horizon: Horizon) -> Row:
+    """Scores of one horizon, each the mean over its draws; its compute and its speed."""
+    values: dict[str, list[float]] = {}
+    for score in horizon.scores:
+        if score.value is not None:
+            shots = f" {score.shots}-shot" if score.shots else ""
+            values.setdefault(f"{score.task}/{score.data}{shots} {score.metric}", []).append(score.value)
+    found = {name: sum(part) / len(part) for name, part in values.items()}
+    more = {
+        "training FLOPs": horizon.train_flops.dense,
+        "images per second": horizon.images_per_second,
+        "utilisation": horizon.utilisation,
+    }
+    return {IMAGES: horizon.images_seen, **found, **{name: value for name, value in more.items() if value is not None}}
+
+
+def series_of(rows: Sequence[Row]) -> str:
+    """A name of a series: how many rows, and a hash of them."""
+    return f"{len(rows)}:{hashlib.sha256(canonical([dict(row) for row in rows]).encode()).hexdigest()[:16]}"
+
+
+def known_rows(run: TrackedRun, series: str | None) -> int | None:
+    """With how many of a run's rows a tracker's series ends; None if it is another series."""
+    if series is None:
+        return 0
+    number = int(series.partition(":")[0])
+    return number if series_of(run.rows[:number]) == series else None
+
+
+# -- sending -----------------------------------------------------------------------------------------------------------
+
+
+def send(study: Path, name: str, *, folder: Path | None = None, project: str = "") -> int:
+    """Bring a tracker up to date with a study. Returns how many of its runs changed.
+
+    Args:
+        folder: where the tracker keeps its files, if it does: the study's own. project: the study's name.
+
+    Raises:
+        UserError: an unknown tracker, a missing library, a disk that cannot be written.
+    """
+    sent: int = load(name).write(runs_of(study), folder=folder or study, project=project or study.name)
+    return sent
+
+
+# -- which there are ---------------------------------------------------------------------------------------------------
+
+
+def load(name: str) -> Any:
+    """The tracker of this name.
+
+    Raises:
+        UserError: there is none, or its library is not installed.
+    """
+    names = registry.names("tracker")
+    if name not in names:
+        raise unknown("tracker", name, names)
+    module = registry.load("tracker", name)
+    if not installed(name):
+        raise UserError(f"The tracker {name!r} needs the package {module.PACKAGE}.",
+                        f"Install it: pip install {module.EXTRA}.")  # fmt: skip
+    return module
+
+
+def chosen(names: Sequence[str]) -> tuple[str, ...]:
+    """The trackers that a run is asked for: "auto" is TensorBoard where it is installed, "none" is none.
+
+    Raises:
+        UserError: see `load`.
+    """
+    usual = ("tensorboard",) if installed("tensorboard") else ()
+    found = dict.fromkeys(name for word in names for name in (usual if word == AUTO else (word,)) if word != NONE)
+    for name in found:
+        if name not in usual:
+            load(name)
+    return tuple(found)
+
+
+def installed(name: str) -> bool:
+    """Whether the library of a tracker is there."""
+    return importlib.util.find_spec(registry.load("tracker", name).PACKAGE) is not None

@@ -1,0 +1,72 @@
+"""MLflow: one run per cell, in the store that MLFLOW_TRACKING_URI names, or else in `mlflow.db` in the study's folder.
+
+A run is found by its tag `cell`; the tag `series` says how much of the series it has. Times are that of the cell's
+start: MLflow takes an equal point a second time for the same one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.trackers._contract import IMAGES, TrackedRun, known_rows, series_of
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+    from mlflow.tracking import MlflowClient
+
+PACKAGE, EXTRA = "mlflow", "mlflow"
+AT_ONCE = 1000  # metrics that MLflow takes in one call
+STATUS = {"running": "RUNNING", "complete": "FINISHED"}
+
+
+def write(runs: Iterable[TrackedRun], *, folder: Path, project: str) -> int:
+    """Bring the experiment `project` up to date. Returns the number of runs that changed."""
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name(project)
+    number = experiment.experiment_id if experiment else client.create_experiment(project)
+    return sum(_put(client, number, run) for run in runs)
+
+
+def _put(client: MlflowClient, experiment: str, run: TrackedRun) -> bool:
+    from mlflow.entities import Metric, Param
+
+    there = _find(client, experiment, run)
+    begin = known_rows(run, there.data.tags.get("series")) if there else 0
+    if there is not None and begin is None:
+        client.delete_run(there.info.run_id)
+        there, begin = None, 0
+    if there is not None and begin == len(run.rows) and there.data.tags.get("status") == run.status:
+        return False
+    started = round(datetime.fromisoformat(run.started).timestamp() * 1000) if run.started else 0
+    if there is None:
+        tags = {"cell": run.id, "mlflow.runName": run.name}
+        there = client.create_run(experiment, start_time=started, tags=tags)
+    number = there.info.run_id
+    metrics = [
+        Metric(_allowed(name), value, started, int(row[IMAGES]))
+        for row in run.rows[begin:] for name, value in row.items() if name != IMAGES
+    ]  # fmt: skip
+    for first in range(0, len(metrics), AT_ONCE):
+        client.log_batch(number, metrics=metrics[first : first + AT_ONCE])
+    client.log_batch(number, params=[Param(_allowed(name), str(value)) for name, value in run.config.items()])
+    client.set_tag(number, "series", series_of(run.rows))
+    client.set_tag(number, "status", run.status)
+    client.set_terminated(number, status=STATUS.get(run.status, "FAILED"), end_time=None if run.finished else 0)
+    return True
+
+
+def _find(client: MlflowClient, experiment: str, run: TrackedRun) -> Run | None:
+    found = client.search_runs([experiment], filter_string=f"tags.cell = '{run.id}'")
+    return found[0] if found else None
+
+
+def _allowed(name: str) -> str:
+    """Names of metrics have no ":" and the like."""
+    return re.sub(r"[^\w\-. /]", "_", name)

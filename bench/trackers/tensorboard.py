@@ -1,0 +1,55 @@
+"""TensorBoard: one event file per cell, below `tensorboard/` in the study's folder.
+
+The bytes of a file follow from the series alone. A file that the new one begins with is appended to, which a running
+TensorBoard shows at once; one that is equal is left alone; any other is replaced.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from bench.core import files
+from bench.trackers._contract import IMAGES, TrackedRun
+
+PACKAGE, EXTRA = "tensorboard", "tensorboard"
+
+
+def write(runs: Iterable[TrackedRun], *, folder: Path, project: str) -> int:
+    """Write `folder`/tensorboard/<cell>/events.out.tfevents.<id>. Returns the number of files that changed."""
+    return sum(_put(folder / PACKAGE / run.name / f"events.out.tfevents.{run.id}", to_bytes(run)) for run in runs)
+
+
+def to_bytes(run: TrackedRun) -> bytes:
+    """The event file of a run: one event per row; every time is that of the cell's start."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    started = datetime.fromisoformat(run.started).timestamp() if run.started else 0.0
+    buffer = io.BytesIO()
+    writer = RecordWriter(buffer)
+    writer.write(Event(wall_time=started, file_version="brain.Event:2").SerializeToString())
+    for row in run.rows:
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in row.items() if name != IMAGES]
+        event = Event(wall_time=started, step=int(row[IMAGES]), summary=Summary(value=values))
+        writer.write(event.SerializeToString())
+    return buffer.getvalue()
+
+
+def _put(path: Path, data: bytes) -> bool:
+    before = path.read_bytes() if path.is_file() else b""
+    if before == data:
+        return False
+    files.make_directory(path.parent)
+    if before and data.startswith(before):
+        try:
+            with open(path, "ab") as handle:
+                handle.write(data[len(before) :])
+        except OSError as error:
+            raise files.explain(error, path) from error
+    else:
+        files.write_bytes(path, data)
+    return True

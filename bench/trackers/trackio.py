@@ -1,0 +1,51 @@
+"""Trackio: one run per cell in its local database (TRACKIO_DIR), which `trackio show` shows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from bench.trackers._contract import Row, TrackedRun
+
+PACKAGE, EXTRA = "trackio", "trackio"
+
+
+def write(runs: Iterable[TrackedRun], *, folder: Path, project: str) -> int:
+    """Bring the project up to date. Returns the number of runs that changed."""
+    return sum(_put(run, project) for run in runs)
+
+
+def _put(run: TrackedRun, project: str) -> bool:
+    import trackio
+
+    there = _rows(project, run.name)
+    if there != list(run.rows[: len(there)]):
+        for other in trackio.Api().runs(project):
+            if other.name == run.name:
+                other.delete()
+        there = []
+    if len(there) == len(run.rows):
+        return False
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        made = trackio.init(
+            project, name=run.name, group=run.study, config={**run.config, "cell": run.id}, resume="allow", embed=False,
+            auto_log_gpu=False, auto_log_cpu=False,
+        )  # fmt: skip
+        for step, row in list(enumerate(run.rows))[len(there) :]:
+            made.log(dict(row), step=step)
+        trackio.finish()
+    return True
+
+
+def _rows(project: str, name: str) -> list[Row]:
+    """What the database has of a run, in order."""
+    from trackio.sqlite_storage import SQLiteStorage
+
+    if not SQLiteStorage.get_project_db_path(project).exists():
+        return []
+    logs: list[dict[str, Any]] = SQLiteStorage.get_logs(project, name)
+    ordered = sorted(logs, key=lambda row: row["step"])
+    return [{key: value for key, value in row.items() if key not in ("step", "timestamp")} for row in ordered]

@@ -1,0 +1,70 @@
+"""Weights & Biases: one run per cell, with the cell's id.
+
+Runs are written below `wandb/` in the study's folder, for `wandb sync`, unless WANDB_MODE says otherwise ("online"
+sends them at once). Beside the files of a run, `series.json` says what they hold; without it their writing was
+cut short, and they are removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from bench.core import files
+from bench.trackers._contract import IMAGES, TrackedRun, known_rows, series_of
+
+PACKAGE, EXTRA = "wandb", "wandb"
+SERIES = "series.json"
+
+
+def write(runs: Iterable[TrackedRun], *, folder: Path, project: str) -> int:
+    """Bring the runs of a project up to date. Returns the number of runs that changed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return sum(_put(run, folder, project) for run in runs)
+
+
+def _put(run: TrackedRun, folder: Path, project: str) -> bool:
+    import wandb
+
+    number, told = _told(folder, run.id)
+    begin = known_rows(run, told.get("series"))
+    if begin is None:  # the cell was trained anew: another run, since what was sent stays
+        number, told, begin = number + 1, {}, 0
+    if told and begin == len(run.rows) and told.get("status") == run.status:
+        return False
+    made = wandb.init(
+        project=project, group=run.study, name=run.name, id=_name(run.id, number), resume="allow", dir=folder,
+        mode=os.environ.get("WANDB_MODE", "offline"), reinit="finish_previous",
+        config=dict(run.config),
+        settings=wandb.Settings(silent=True, x_disable_stats=True, console="off", x_disable_meta=True),
+    )  # fmt: skip
+    made.define_metric("*", step_metric=IMAGES)
+    for step in range(begin, len(run.rows)):
+        made.log(dict(run.rows[step]), step=step)
+    made.summary["status"] = run.status
+    place = Path(made.dir).parent / SERIES
+    made.finish(exit_code=0 if run.status in ("running", "complete") else 1)
+    files.write_json(place, {"series": series_of(run.rows), "status": run.status})
+    return True
+
+
+def _name(cell: str, number: int) -> str:
+    return cell if number == 1 else f"{cell}-{number}"
+
+
+def _told(folder: Path, cell: str) -> tuple[int, dict[str, str]]:
+    """How often the cell was begun anew, and what the newest files of its last run hold."""
+    newest: dict[str, str] = {}
+    number = 1
+    while found := sorted((folder / "wandb").glob(f"*run-*-{_name(cell, number)}")):
+        newest = {}
+        for path in found:
+            if (path / SERIES).is_file():
+                newest = json.loads((path / SERIES).read_bytes())
+            else:
+                shutil.rmtree(path)
+        number += 1
+    return max(1, number - 1), newest
