@@ -26,6 +26,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM")  # readers of rarer formats are 
 MAX_PIXELS = 89_478_485  # Pillow's own limit, at which it only warns; the largest image of ImageNet has 32 million
 PIXELS_PER_BYTE = 512  # of a JPEG: the first coefficient of every 8 x 8 block takes a bit or more
 MAX_UNREADABLE = 0.001  # of all images; more than this is a damaged copy
+GREY = ("L", "1", "LA")  # modes of an image
 NAMED = 5  # unreadable images that a message names
 BATCH, BATCH_BYTES = 64, 16 << 20  # images per task of the pool, and what is read of them beforehand
 LARGE, LARGE_BATCH = 512, 4  # pixels per side, from which on fewer are under way
@@ -147,6 +148,18 @@ def pixels_of(data: bytes | np.ndarray, *, name: str, storage: Storage) -> np.nd
         raise _Unreadable(" ".join(str(error).split()) or type(error).__name__) from error
 
 
+def head(data: bytes | np.ndarray) -> tuple[int, int, int] | None:
+    """(height, width, channels) of one encoded image without decoding it; None where it cannot be read."""
+    if isinstance(data, np.ndarray):
+        height, width, channels = data.shape
+        return height, width, channels
+    try:
+        with Image.open(io.BytesIO(data), formats=(*FORMATS, "GIF")) as image:
+            return image.height, image.width, 1 if image.mode in GREY else 3
+    except Exception:  # in any way: what cannot be read is counted when it is decoded
+        return None
+
+
 def _upright(image: Image.Image) -> Image.Image:
     """The image as the camera was held (EXIF's orientation). Damaged EXIF is ignored."""
     try:
@@ -157,7 +170,7 @@ def _upright(image: Image.Image) -> Image.Image:
 
 
 def _stored(image: Image.Image, storage: Storage) -> np.ndarray:
-    channels = storage.channels or (1 if image.mode in ("L", "1", "LA") else 3)
+    channels = storage.channels or (1 if image.mode in GREY else 3)
     mode = "L" if channels == 1 else "RGB"
     image = image if image.mode == mode else image.convert(mode)
     if storage.size is not None and image.size != (storage.size, storage.size):

@@ -45,25 +45,40 @@ def load(name: str, split: str, *, root: Path | None = None, num_images: int | N
     return images.take(nested(images.labels_N, num_images, seed, keys_N=images.content_keys_N))
 
 
-def check_shape(name: str, shape: tuple[int, ...], *, image_size: int, channels: int) -> None:
-    """Check that images have the shape that the study's models take: (height, width, channels).
+def resizes(name: str) -> bool:
+    """Whether a set can be stored at any size, and its name does not say one yet."""
+    options = getattr(registry.load("data set", name), "OPTIONS", None)
+    return "px" in (options or "") and re.search(r":\d+px", name) is None
+
+
+def look(name: str, *, root: Path | None) -> tuple[int | None, int] | None:
+    """(pixels per side, channels) of the images that a name gives, decoding as few as possible.
+
+    Returns:
+        The side is None for images of many sizes, of which one has to be said. None for a set that is not here.
 
     Raises:
-        UserError: they differ; with the name under which the set has them, where it comes in any size.
+        UserError: unknown name or option; a folder that is not there.
     """
-    if tuple(shape) == (image_size, image_size, channels):
-        return
     base, _, option = name.partition(":")
-    height, width, found = shape
-    what = (
-        f"{name} holds {height}x{width} images with {found} channel(s), but the study asks for "
-        f"{image_size}x{image_size} with {channels}."
-    )
-    if "px" not in (getattr(registry.load("data set", base), "OPTIONS", None) or ""):
-        raise UserError(what, f"{base} comes in this size only; sets that have a size in their name come in any.")
+    module = registry.load("data set", base)
+    if hasattr(module, "look"):
+        found: tuple[int | None, int] = module.look(option, root=root)
+        return found
+    if not module.available(root):
+        return None
+    _, side, _, channels = load(name, "test", root=root).images_NHWC.shape
+    return side, channels
+
+
+def named_at(name: str, side: int, channels: int) -> str:
+    """The name under which a set that resizes is stored at a size: "folder:mine" -> "folder:mine:64px:rgb"."""
+    base, _, option = name.partition(":")
     kept = [word for word in option.split(":") if word and not re.fullmatch(r"\d+px|rgb|grey", word)]
-    right = ":".join([base, *kept, f"{image_size}px", "grey" if channels == 1 else "rgb"])
-    raise UserError(what, f"Write {right}.")
+    words = [base, *kept, f"{side}px"]
+    if ":grey" in registry.load("data set", base).OPTIONS:
+        words.append("grey" if channels == 1 else "rgb")
+    return ":".join(words)
 
 
 def parse(text: str) -> tuple[str, int | None]:

@@ -126,6 +126,10 @@ class ImageFiles(PublicSet):
     def available(self, root: Path | None) -> bool:
         return root is not None and all((root / path).exists() for path in self.needs)
 
+    def look(self, option: str, *, root: Path | None) -> tuple[int, int]:
+        """(pixels per side, channels); see `bench.data.load.look`."""
+        return self._storage(option)
+
     def load(self, split: str, *, root: Path | None, option: str = "") -> ImageSet:
         side, channels = self._storage(option)
         if root is None or not self.available(root):
@@ -248,6 +252,10 @@ class OwnCopy(PublicSet):
     def available(self, root: Path | None) -> bool:
         return root is not None and (root / self.NAME).is_dir()
 
+    def look(self, option: str, *, root: Path | None) -> tuple[int, int]:
+        """(pixels per side, channels); see `bench.data.load.look`."""
+        return int((option or "224px").removesuffix("px")), 3
+
     def load(self, split: str, *, root: Path | None, option: str = "") -> ImageSet:
         from bench.data.sets import folder
 
@@ -272,6 +280,10 @@ class Tiles(PublicSet):
         from bench.data.generated import tiles  # brings Pillow
 
         return tiles.folder_with(tuple(self.files.values()), root) is not None
+
+    def look(self, option: str, *, root: Path | None) -> tuple[int, int]:
+        """(pixels per side, channels); see `bench.data.load.look`."""
+        return int((option or "28px").removesuffix("px")), 1
 
     def load(self, split: str, *, root: Path | None, option: str = "") -> ImageSet:
         from bench.data.generated import tiles

@@ -1,6 +1,7 @@
 """Expands the options of a command line to cells: the whole grid of the study, and the part selected for this run.
 
-In this order: the suite's cells; sizes cut to what the data sets hold; overrides of the recipe; tasks; `--only`.
+In this order: the suite's cells; the size of images, models that fit it, downstream sets; numbers of images cut to what
+the data sets hold; overrides of the recipe; tasks; `--only`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from bench.core.errors import UserError
 from bench.core.formatting import join
 from bench.core.spec import Cell, TaskSpec
 from bench.data.load import parse
+from bench.plan.images import StudyImages
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes, declared
 from bench.suites._contract import Suite, SuiteOptions, merge
@@ -47,15 +49,21 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes) -> Grid:
     data, limits = _split_limits(options.data)
     for name in options.models or ():
         registry.check_model(name)
-    for name in data or ():
+    for name in (*(data or ()), *(options.downstream or ())):
         registry.load("data set", name)
     for name in options.tasks:
         registry.load("task", name)
+    images = StudyImages(
+        asked=options.image_size, upstream=data, downstream=options.downstream, models=options.models,
+        root=options.data_root,
+    )  # fmt: skip
     asked = SuiteOptions(
         scale=options.scale, models=options.models, data=data, seeds=options.seeds, data_root=options.data_root
     )
-    cells = _without_untrainable(suite.cells(asked))
-    cells, notes = _clip(cells, named=data or (), limits=limits, sizes=sizes)
+    cells, fitted = images.fit(_without_untrainable(suite.cells(asked)))
+    stored = {name: images.names.get(name, name) for name in data or ()}
+    limits = {stored[name]: size for name, size in limits.items()}
+    cells, notes = _clip(cells, named=tuple(stored.values()), limits=limits, sizes=sizes)
     cells = options.overrides.apply(cells, sizes)
     if options.tasks:
         if not any(cell.tasks for cell in cells):
@@ -66,7 +74,7 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes) -> Grid:
         registry.family_of(cell.model)
         for task in cell.tasks:
             registry.load("task", task.task)
-    return Grid(cells=tuple(cells), chosen=_matching(cells, options.only), notes=notes)
+    return Grid(cells=tuple(cells), chosen=_matching(cells, options.only), notes=(*fitted, *notes))
 
 
 def _split_limits(data: Sequence[str] | None) -> tuple[tuple[str, ...] | None, dict[str, int]]:

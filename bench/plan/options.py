@@ -26,6 +26,10 @@ STUDY = (
            help="comma-separated model names (default: those of the suite)"),
     Option(name="data", kind=Kind.LIST, read=names_list,
            help="comma-separated upstream data sets (default: those of the suite); NAME@N limits a set to N images"),
+    Option(name="downstream", kind=Kind.LIST, read=names_list,
+           help="comma-separated data sets that models are judged on (default: those of the suite)"),
+    Option(name="image_size", read=positive,
+           help="pixels per side that models take, e.g. 64 (default: that of the data)"),
     Option(name="tasks", kind=Kind.LIST, read=names_list, default=(),
            help="comma-separated tasks (default: those of the suite)"),
     Option(name="seeds", read=seeds, help="number of training seeds"),
@@ -62,6 +66,7 @@ class StudyOptions:
 
     Attributes:
         scale: "auto" or one of `bench.suites._contract.SCALES`. data: names of upstream sets, or NAME@N.
+        downstream: sets that replace those of the suite's tasks. image_size: pixels per side that models take.
         only: patterns of cells' names; the others are left for another run.
         device: "auto", "cpu" or "cuda". workers: cells at a time. ranks: processes that train a cell together.
         calibrate: measure every model's speed again. accelerator: also cost the study on this one.
@@ -74,6 +79,8 @@ class StudyOptions:
     scale: str = "auto"
     models: tuple[str, ...] | None = None
     data: tuple[str, ...] | None = None
+    downstream: tuple[str, ...] | None = None
+    image_size: int | None = None
     tasks: tuple[str, ...] = ()
     seeds: int | None = None
     overrides: Overrides = NO_OVERRIDES

@@ -204,7 +204,7 @@ def _absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[
             module = registry.load("data set", name)
             if not module.available(options.data_root):
                 notes.append(f"Included in the estimate, but not on this machine: {name}. {module.HOW_TO_GET}")
-    elif judged:
+    elif judged and options.downstream is None:
         for name in suite.downstream:
             if name not in judged:
                 how = registry.load("data set", name).HOW_TO_GET

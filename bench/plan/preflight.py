@@ -11,7 +11,6 @@ from bench.core.errors import UserError, nearest
 from bench.core.files import explain
 from bench.core.spec import Cell
 from bench.cost import peaks
-from bench.data.load import check_shape
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes, evaluation_images
 from bench.suites._contract import SCALES
@@ -89,7 +88,7 @@ def check_data(cells: Sequence[Cell], sizes: DataSizes) -> None:
 
     Raises:
         UserError: a set that is not here, with how to get it; of one class only; smaller than what a cell or a task
-            asks; with other images than the cell's model takes, as far as the set was opened.
+            asks.
     """
     for cell in cells:
         trained_on = (cell.data,) if cell.horizons != (0,) else ()
@@ -102,8 +101,6 @@ def check_data(cells: Sequence[Cell], sizes: DataSizes) -> None:
             raise UserError(f"{cell.data}@{cell.num_images}: {cell.data} has only {size.train} training images.",
                             f"Ask for at most {cell.data}@{size.train}.")  # fmt: skip
         evaluation_images(cell, sizes)
-        if size.shape is not None:
-            check_shape(cell.data, size.shape, image_size=cell.image_size, channels=cell.channels)
 
 
 def check_present(cells: Sequence[Cell], sizes: DataSizes) -> None:

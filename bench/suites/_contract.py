@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -92,8 +93,27 @@ def merge(cells: Iterable[Cell]) -> list[Cell]:
 
 def fitting(model: str, size: int) -> int:
     """The multiple of the model's patch size nearest to `size`: 14 px patches do not divide 64, 128 or 384."""
-    base, _ = registry.split_options(model)
-    patch = int(base.rpartition("/")[2]) if "/" in base and ":" not in base else 1
-    if model.startswith("R+"):
-        patch = 32  # the stem-only hybrid: its name is not its down-sampling
+    patch = _patch(model)
     return max(patch, round(size / patch) * patch)
+
+
+def patched(model: str, size: int) -> str:
+    """The model in the patch nearest to its own (by ratio, the larger of two) that divides `size`: at 64 px
+    ViT-pico/7 -> ViT-pico/8. The model itself where none does, or where it has no patches."""
+    patch, stem = _patch(model), registry.split_options(model)[0].rpartition("/")[0]
+    if size % patch == 0:
+        return model
+    divisors = [number for number in range(1, size + 1) if size % number == 0]
+    nearest = sorted(divisors, key=lambda number: (abs(math.log(number / patch)), -number))
+    offered = (model.replace(f"{stem}/{patch}", f"{stem}/{number}", 1) for number in nearest)
+    accepted = (name for name in offered if any(f.accepts(registry.split_options(name)[0]) for f in registry.families()))
+    return next(accepted, model)
+
+
+def _patch(model: str) -> int:
+    """The total down-sampling in a model's name; 1 where it has none."""
+    if model.startswith("R+"):
+        return 32  # the stem-only hybrid: its name is not its down-sampling
+    base, _ = registry.split_options(model)
+    last = base.rpartition("/")[2]
+    return int(last) if "/" in base and ":" not in base and last.isdigit() else 1

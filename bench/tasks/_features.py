@@ -76,16 +76,25 @@ def network_input(images_BHWC: Any, *, image_size: int, channels: int) -> Any:
     return fit_input(x_BCHW, image_size=image_size, channels=channels)
 
 
-def top1(model: Any, images: ImageSet, *, device: str, batches: InBatches | None = None) -> int:
-    """How many images a model in test mode classifies rightly with its own head, never dropping a last batch."""
+def top1(
+    model: Any, images: ImageSet, *, device: str, batches: InBatches | None = None, fit: tuple[int, int] | None = None
+) -> int:
+    """How many images a model in test mode classifies rightly with its own head, never dropping a last batch.
+
+    Args:
+        fit: (image_size, channels) of the model, where images are stored at other ones.
+    """
     import torch
 
-    from bench.train.batches import to_input
+    from bench.train.batches import fit_input, to_input
 
     def right(part: slice) -> Any:
         pixels_BHWC = torch.from_numpy(np.array(images.images_NHWC[part]))  # a copy: the source may be a read-only map
         labels_B = torch.from_numpy(np.array(images.labels_N[part])).to(device)
-        return (model(to_input(pixels_BHWC.to(device))).argmax(-1) == labels_B).sum()
+        x_BCHW = to_input(pixels_BHWC.to(device))
+        if fit is not None:
+            x_BCHW = fit_input(x_BCHW, image_size=fit[0], channels=fit[1])
+        return (model(x_BCHW).argmax(-1) == labels_B).sum()
 
     with torch.inference_mode():
         counts = (batches or InBatches(device=device))(len(images), right)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from bench import run
 from bench.core import environment
@@ -16,32 +14,8 @@ from bench.plan.sizes import DataSizes
 from tests.data import writers
 
 
-@pytest.fixture
-def wide(tmp_path):
-    """RGB photographs of 64x48 pixels in two classes, below the data root that is returned."""
-    noise = np.random.default_rng(0)
-    for label in ("cats", "dogs"):
-        (tmp_path / "big" / label).mkdir(parents=True)
-        for number in range(3):
-            pixels = noise.integers(0, 256, (48, 64, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(tmp_path / "big" / label / f"{number}.png")
-    return tmp_path
-
-
 def check(cell, root=None):
     preflight.check_data([cell], DataSizes(root=root))
-
-
-def test_images_of_another_shape_are_refused_with_the_name_that_works(wide):
-    asked = Cell(model="ViT-pico/14", data="folder:big", horizons=(0, 64))
-    with pytest.raises(UserError) as refusal:
-        check(asked, wide)
-    assert "48x64 images with 3 channel(s)" in refusal.value.what
-    right = refusal.value.fix.removeprefix("Write ").rstrip(".")
-    assert right == "folder:big:28px:grey"
-    check(Cell(model="ViT-pico/14", data=right, horizons=(0, 64)), wide)
-    with pytest.raises(UserError, match="this size only"):
-        check(Cell(model="ViT-pico/14", data="fashion-mnist", image_size=32))
 
 
 def test_a_set_of_one_class_is_refused(tmp_path):

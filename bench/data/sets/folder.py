@@ -24,7 +24,7 @@ import numpy as np
 
 from bench.core.errors import UserError
 from bench.data import cache, real
-from bench.data.decode import Decoded, Storage, decode_all
+from bench.data.decode import Decoded, Storage, decode_all, head
 from bench.data.formats import arrays, images, parquet, tars
 from bench.data.image_set import ImageSet
 from bench.data.source import Found, Source
@@ -41,6 +41,7 @@ OPTIONS = "folder:NAME[:64px][:rgb|:grey] reads <data root>/NAME; 64px resizes t
 FORMATS: tuple[ModuleType, ...] = (parquet, tars, arrays, images)  # the first that recognises a folder reads it
 HELD_OUT = 0.1  # of every class with at least two images, where there is no test split
 MAX_SIDE = 4096
+LOOKED_AT = 64  # images whose sizes are looked at before any is decoded
 
 
 def available(root: Path | None) -> bool:
@@ -50,11 +51,7 @@ def available(root: Path | None) -> bool:
 def load(split: str, *, root: Path | None, option: str = "", as_published: bool = False) -> ImageSet:
     name, storage = parse_option(option)
     storage = replace(storage, as_published=as_published)
-    if root is None:
-        raise UserError("Data set 'folder' needs a place to look in.", HOW_TO_GET)
-    folder = root / name
-    if not folder.is_dir():
-        raise UserError(f"There is no folder {folder}.", HOW_TO_GET)
+    folder = _place(root, name)
     found = _format(folder).find(folder)
     part = split if split in found.sources else "all"
     source = found.sources[part]
@@ -76,6 +73,31 @@ def load(split: str, *, root: Path | None, option: str = "", as_published: bool 
         source=_described(found) + left_out,
         multi_labels=real.from_arrays(stored) if several else None,
     )
+
+
+def look(option: str, *, root: Path | None) -> tuple[int | None, int]:
+    """(pixels per side, channels), from the heads of a few images; see `bench.data.load.look`."""
+    name, storage = parse_option(option)
+    folder = _place(root, name)
+    source = next(iter(_format(folder).find(folder).sources.values()))
+    some = {int(number) for number in np.linspace(0, len(source) - 1, LOOKED_AT)}
+    shapes = {shape for number in sorted(some) if (shape := head(source.read(number))) is not None}
+    sides = {side for height, width, _ in shapes for side in (height, width)}
+    side = next(iter(sides)) if len(sides) == 1 else None
+    return storage.size or side, storage.channels or max((channels for *_, channels in shapes), default=3)
+
+
+def _place(root: Path | None, name: str) -> Path:
+    """The folder of this name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if root is None:
+        raise UserError("Data set 'folder' needs a place to look in.", HOW_TO_GET)
+    if not (root / name).is_dir():
+        raise UserError(f"There is no folder {root / name}.", HOW_TO_GET)
+    return root / name
 
 
 def _several(folder: Path, found: Found, source: Source) -> real.MultiLabels | None:

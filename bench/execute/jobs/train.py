@@ -20,7 +20,7 @@ from bench.cost import flops, memory, peaks, units
 from bench.cost.flops import ModelCost
 from bench.cost.trace import ACTIVE, WAIT, WARM_UP, Trace, label, profile
 from bench.data.image_set import ImageSet
-from bench.data.load import check_shape, load
+from bench.data.load import load
 from bench.execute.jobs._contract import JobContext, cost_facts, data_facts, execution, model_facts
 from bench.store import weights
 from bench.store.study import WEIGHTS
@@ -102,7 +102,6 @@ class TrainJob:
     def __init__(self, cell: Cell, context: JobContext) -> None:
         self.cell, self.context, self.ranks = cell, context, context.ranks
         self.train, self.val = _open_data(cell, context)
-        self._check_images()
         sizes: dict[str, Any] = {
             "image_size": cell.image_size, "channels": cell.channels, "num_classes": self.train.num_classes,
         }  # fmt: skip
@@ -116,9 +115,11 @@ class TrainJob:
         self.peak = peaks.peak(self.dtype, device=context.device, threads=context.threads)
         self.batches = InBatches(device=context.device)  # of evaluation
 
-    def _check_images(self) -> None:
+    @property
+    def fit(self) -> tuple[int, int] | None:
+        """(image_size, channels) that images are resized to as they are read; None where they are stored so."""
         shape, cell = self.train.images_NHWC.shape[1:], self.cell
-        check_shape(cell.data, shape, image_size=cell.image_size, channels=cell.channels)
+        return None if shape == (cell.image_size, cell.image_size, cell.channels) else (cell.image_size, cell.channels)
 
     @property
     def trains(self) -> bool:
@@ -140,7 +141,9 @@ class TrainJob:
         recipe, context = self.cell.recipe, self.context
         batches = None
         if self.trains:
-            batches = Batches(self.train, recipe=recipe, seed=self.cell.seed, device=context.device, ranks=self.ranks)
+            batches = Batches(
+                self.train, recipe=recipe, seed=self.cell.seed, device=context.device, ranks=self.ranks, fit=self.fit
+            )
         dtype = precision.resolve(recipe.dtype, context.device, self.model)
         self.trained = self.ranks.shard_model(self.model, sharding=recipe.sharding, dtype=dtype)
         return Trainer(
@@ -175,7 +178,7 @@ class TrainJob:
             if next(left, None) is not None:
                 self.model.eval()
                 with label("evaluate"):
-                    top1(self.model, sample, device=self.context.device)
+                    top1(self.model, sample, device=self.context.device, fit=self.fit)
                 self.model.train()
             trace.step()
 
@@ -250,7 +253,7 @@ class TrainJob:
 
     def _upstream_score(self) -> Score:
         with precision.autocast(self.dtype, self.context.device):
-            right = top1(self.model, self.val, device=self.context.device, batches=self.batches)
+            right = top1(self.model, self.val, device=self.context.device, batches=self.batches, fit=self.fit)
         value, n = right / len(self.val), len(self.val)
         return Score(
             task="upstream", data=self.cell.data, metric="accuracy", value=value,

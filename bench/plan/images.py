@@ -1,0 +1,125 @@
+"""The images that a study's models take: pixels per side and channels follow the data that were named.
+
+Without --image-size, a set of one size decides by itself (`cifar10`: 32 px, colour), but never below the suite's own;
+larger photographs are taken at `SIDE` or the suite's. A set that is stored at any size gets it in its name,
+`folder:mine` -> `folder:mine:64px:rgb`, so that a cell says what it was trained on; the others are resized as they are
+read. Models come in the nearest patch that divides the size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bench.core.errors import UserError
+from bench.core.formatting import join
+from bench.core.spec import Cell, TaskSpec
+from bench.data.load import look, named_at, resizes
+from bench.suites._contract import fitting, merge, patched
+
+SIDE = 64
+"""Pixels per side of larger photographs, where nobody says a size and the suite asks for no more."""
+SMALLEST, LARGEST = 8, 1024
+
+
+class StudyImages:
+    """What was asked of a study's images.
+
+    Args:
+        asked: pixels per side; None to follow the data.
+        upstream: sets that the user named; None for the suite's own, which then count as if they were named.
+        downstream: sets that replace those of the suite's tasks; None leaves them.
+        models: that the user named: refused, not exchanged, where their patches do not divide the size.
+        root: folder with data sets that do not come with the installation.
+
+    Attributes:
+        names: upstream sets as they were written -> as they are stored, of the cells that `fit` has seen.
+
+    Raises:
+        UserError: a set that is unknown or not here, a size out of range.
+    """
+
+    def __init__(
+        self,
+        *,
+        asked: int | None = None,
+        upstream: Sequence[str] | None = None,
+        downstream: Sequence[str] | None = None,
+        models: Sequence[str] | None = None,
+        root: Path | None = None,
+    ) -> None:
+        self.upstream, self.downstream, self.models, self.root = upstream, downstream, models or (), root
+        self.names: dict[str, str] = {}
+        named = (*(upstream or ()), *(downstream or ()))
+        self._looks = {name: look(name, root=root) for name in named}
+        known = {name: seen for name, seen in self._looks.items() if seen is not None}
+        said = [seen[0] or SIDE for name, seen in known.items() if "px" in name and not resizes(name)]
+        self.asked = asked or max(said, default=None)
+        if self.asked is not None and not SMALLEST <= self.asked <= LARGEST:
+            raise UserError(f"An image size of {self.asked} px is out of range.", f"From {SMALLEST} to {LARGEST}.")
+        whole = known if len(known) == len(self._looks) else {}  # of what is not here nothing is known
+        self.side = max((self._usual(name, seen[0]) for name, seen in whole.items()), default=0)
+        self.channels = max((seen[1] for seen in whole.values()), default=0)
+
+    def _usual(self, name: str, side: int | None) -> int:
+        return min(side or SIDE, SIDE) if resizes(name) else side or SIDE
+
+    def fit(self, cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
+        """The cells at this size, judged on these sets; which models were exchanged, in a sentence.
+
+        Raises:
+            UserError: a model that was named and whose patches do not divide the size.
+        """
+        exchanged: dict[str, str] = {}
+        found = cells
+        if self._looks or self.asked:
+            found = merge(self._judged(self._resized(cell, exchanged)) for cell in cells)
+        pairs = join([f"{new} instead of {old}" for old, new in exchanged.items()])
+        note = f"At {max(cell.image_size for cell in found)} px: {pairs}; patches must divide the image."
+        return list(found), (note,) if exchanged else ()
+
+    def _resized(self, cell: Cell, exchanged: dict[str, str]) -> Cell:
+        if cell.job != "train" and self.asked is None:
+            return cell
+        side = self.asked or max(self.side, cell.image_size)
+        channels = max(self.channels, 0 if self.upstream else cell.channels) or cell.channels
+        data = self.names[cell.data] = self._stored(cell.data, side, channels)
+        if (side, channels) == (cell.image_size, cell.channels):
+            return replace(cell, data=data)
+        model = patched(cell.model, side)
+        if model != cell.model and cell.model in self.models:
+            raise UserError(f"The patches of {cell.model} do not divide images of {side} px.",
+                            f"Name {model}, or give --image-size {fitting(cell.model, side)}.")  # fmt: skip
+        if model != cell.model:
+            exchanged[cell.model] = model
+        tasks = tuple(_at_ratio(task, model, side / cell.image_size) for task in cell.tasks)
+        return replace(cell, model=model, data=data, image_size=side, channels=channels, tasks=tasks)
+
+    def _judged(self, cell: Cell) -> Cell:
+        """The cell with every distinct task of its own, or the few-shot probe, on each of the downstream sets."""
+        if self.downstream is None or cell.job != "train":
+            return cell
+        distinct = list(dict.fromkeys((task.task, task.options) for task in cell.tasks)) or [("fewshot", ())]
+        largest = max([cell.image_size, *(dict(options).get("image_size") or 0 for _, options in distinct)])
+        names = [self._stored(name, largest, cell.channels) for name in self.downstream]
+        tasks = (TaskSpec(task=task, data=name, options=options) for name in names for task, options in distinct)
+        return replace(cell, tasks=tuple(tasks))
+
+    def _stored(self, name: str, side: int, channels: int) -> str:
+        """The name under which a set gives images of this size: its own where it cannot be stored at another."""
+        if not resizes(name):
+            return name
+        if name not in self._looks:
+            self._looks[name] = look(name, root=self.root)
+        return name if self._looks[name] == (side, channels) else named_at(name, side, channels)
+
+
+def _at_ratio(task: TaskSpec, model: str, ratio: float) -> TaskSpec:
+    """The task at the same multiple of the study's size: fine-tuning at 56 px instead of 28 is at 128 instead of 64."""
+
+    def changed(name: str, value: Any) -> Any:
+        return fitting(model, round(value * ratio)) if name == "image_size" and value else value
+
+    return replace(task, options=tuple((name, changed(name, value)) for name, value in task.options))
