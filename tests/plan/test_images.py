@@ -127,7 +127,8 @@ def test_patches(model: str, size: int, fits: str) -> None:
 
 
 @pytest.mark.parametrize("name, stored", [
-    ("folder:mine", "folder:mine:64px:grey"), ("imagenet", "imagenet:64px"), ("fractaldb:10x20", "fractaldb:10x20:64px"),
+    ("folder:mine", "folder:mine:64px:grey"), ("imagenet", "imagenet:64px"),
+    ("fractaldb:10x20", "fractaldb:10x20:64px"),
 ])  # fmt: skip
 def test_a_name_with_a_size(name: str, stored: str) -> None:
     assert named_at(name, 64, 1) == stored
