@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
         "python -m bench.flops",
         "Count parameters, MACs, FLOPs and training memory of any model, without allocating its weights.",
         EXAMPLES,
+        plugins=True,
     )
     result.add_argument("model", nargs="?", help="a model's name, such as ViT-B/16, R50x1, R50+ViT-B/16")
     result.add_argument("--list", nargs="?", const="", metavar="PATTERN",

@@ -50,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
         "python -m bench.probe",
         "Evaluate a model, frozen or fine-tuned, or features that were extracted elsewhere, on a downstream data set.",
         EXAMPLES,
+        plugins=True,
     )
     result.add_argument("--model", help="a model's name, such as ViT-B/16 (default: from the weights' metadata)")
     result.add_argument("--checkpoint", type=Path, help="its weights (.npz, .safetensors, .pth); default: untrained")

@@ -56,7 +56,7 @@ def cells_of(study: Study) -> list[dict[str, Any]]:
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    p = parser("python -m bench.status", __doc__ or "", EXAMPLES)
+    p = parser("python -m bench.status", __doc__ or "", EXAMPLES, plugins=True)
     p.add_argument("--suite", help="a single study (default: all)")
     p.add_argument("--results", type=folder, default=Path("results"), help="folder with results (default: results)")
     p.add_argument("--watch", action="store_true", help="show it again and again, until everything is done")

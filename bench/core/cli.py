@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bench.core import registry
 from bench.core.errors import UserError, nearest
 
 
@@ -37,11 +38,15 @@ class Parser(argparse.ArgumentParser):
         raise UserError(message[0].upper() + message[1:] + ".", f"See `{self.prog} --help`.")
 
 
-def parser(prog: str, description: str, examples: str) -> Parser:
-    """A parser with the examples at its end."""
-    return Parser(
+def parser(prog: str, description: str, examples: str, *, plugins: bool = False) -> Parser:
+    """A parser with the examples at its end; with --plugins for verbs that take it from no table of options."""
+    made = Parser(
         prog=prog, description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    if plugins:
+        made.add_argument("--plugins", action="append", type=registry.add_plugins, metavar="DIR",
+                          help="folder of your own models, data, tasks, suites, figures; repeatable")  # fmt: skip
+    return made
 
 
 def names_list(text: str) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ SUBFOLDERS = {"suite": "suites", "data set": "data", "task": "tasks", "figure": 
 PLUGINS, ENTRY_POINTS = "VIT_BENCH_PLUGINS", "vit_bench"
 
 
-def add_plugins(folder: str) -> Path:
+def add_plugins(folder: str) -> str:
     """Search a folder of plug-ins, in this process and those that it starts.
 
     Raises:
@@ -62,7 +62,7 @@ def add_plugins(folder: str) -> Path:
     there = os.environ.get(PLUGINS, "").split(os.pathsep)
     os.environ[PLUGINS] = os.pathsep.join(dict.fromkeys(filter(None, [*there, str(path)])))
     forget()
-    return path
+    return folder
 
 
 def forget() -> None:

@@ -60,7 +60,7 @@ def counted(name: str, root: Path | None) -> dict[str, Any]:
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    p = parser("python -m bench.data", __doc__ or "", EXAMPLES)
+    p = parser("python -m bench.data", __doc__ or "", EXAMPLES, plugins=True)
     p.add_argument("names", nargs="*", metavar="NAME", help="a data set, to look into (default: list all)")
     p.add_argument("--data-root", type=Path, help="folder with data sets that are not installed")
     p.add_argument("--download", action="store_true", help="get the named sets into the data root first")

@@ -224,15 +224,16 @@ def run(
     tick: Callable[[], None],
     profile: bool = False,
 ) -> list[Failure]:
-    """Run everything that is left to do. Returns the cells that failed; all others are done.
+    """Run everything that is left to do. Returns the cells that failed, or could not be begun; all others are done.
 
     Raises:
         Interrupted: a signal to stop, or standard output was closed; the message states what was saved.
         UserError: the store cannot be written, or a worker could not start, or ended without a result.
     """
     Study(plan.store).create()
+    refused = [Failure(cell.name, str(cell.note)) for cell in plan.cells if cell.state == "refused"]
     if not plan.todo:
-        return []
+        return refused
     if not files.has_locks(plan.store):
         on_event(-1, {"event": "notice", "message": NO_LOCKS.format(plan.store)})
     received: list[float] = []
@@ -261,7 +262,7 @@ def run(
     if received or pool.interrupted:
         hung = f"; process {', '.join(map(str, left))} could not be ended" if left else ""
         raise Interrupted(account.stopped() + hung)
-    return _failures(plan, account, pool.complaints, began=began)
+    return _failures(plan, account, pool.complaints, began=began) + refused
 
 
 def _restore(handlers: dict[signal.Signals, Any]) -> None:

@@ -1,5 +1,6 @@
 """Measures training and evaluation rates: JSON {key: {"cell", "classes", "measure"}} on standard input; on output a
-line {"key", "rates", "precomputed": what else was found that workers need (bench/cost/precomputed.py)} for each.
+line {"key", "rates", "precomputed": what else was found that workers need (bench/cost/precomputed.py)} for each, or
+{"key", "refused": why this model cannot be counted, trained or probed}.
 
 Run as a process of its own so that it sees the thread settings and the neighbours that a worker will see.
 """
@@ -19,7 +20,7 @@ import numpy as np
 
 from bench.core import registry
 from bench.core.device import synchronise
-from bench.core.errors import EXIT_OK, command
+from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.spec import Cell, cell_from_json
 from bench.cost import flops, peaks, precomputed
 from bench.plan.estimate import BUSY, Rates
@@ -85,6 +86,14 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
     )  # fmt: skip
     found = precomputed.to_json(measured={dtype: peak}, costs=[(cost, cell.model_options)])
     return {"rates": asdict(rates), "precomputed": found}
+
+
+def refusal(cell: Cell, error: Exception) -> str:
+    """Why a model cannot take part, by name and file."""
+    if isinstance(error, UserError):
+        return str(error)
+    where = f"{cell.model} ({registry.source_of(cell.model)}) at {cell.image_size} px"
+    return f"{where}: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 def _dtype(cell: Cell, sizes: dict[str, Any], device: str) -> str:
@@ -154,7 +163,10 @@ def main(argv: list[str] | None = None) -> int:
         if options.parent not in (None, os.getppid()):
             break
         cell = cell_from_json(question.pop("cell"))
-        found = answer(cell, **question, device=options.device, threads=options.threads)
+        try:
+            found = answer(cell, **question, device=options.device, threads=options.threads)
+        except Exception as error:  # whatever a user's network raises: the other models are measured all the same
+            found = {"refused": refusal(cell, error)}
         print(json.dumps({"key": key} | found), flush=True)
     return EXIT_OK
 

@@ -59,11 +59,13 @@ class Calibration:
     """Rates of every distinct model.
 
     Attributes:
-        rates: by `rate_key`. precomputed: measurements that workers reuse (bench/cost/precomputed.py).
+        rates: by `rate_key`. refused: why a model cannot be trained here, by the same.
+        precomputed: measurements that workers reuse (bench/cost/precomputed.py).
         age: seconds since the oldest of it was found; None where all of it was found now.
     """
 
     rates: Mapping[str, Rates] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
     precomputed: Json = field(default_factory=dict, repr=False)
     age: float | None = None
 
@@ -96,7 +98,7 @@ def calibrate(
         anew: measure what is kept as well.
 
     Raises:
-        UserError: a model cannot be built for its data.
+        UserError: no model can be trained.
     """
     questions: dict[str, Json] = {}
     for cell in cells:
@@ -114,12 +116,18 @@ def calibrate(
         report.message("Calibrating on this machine …")
         measured = _measure(missing, device=device, threads=threads, processes=processes, report=report)
         for key, answer in measured.items():
-            if answer["rates"].get("share", 1.0) >= BUSY:  # what others disturbed holds for this moment only
+            if "rates" in answer and answer["rates"].get("share", 1.0) >= BUSY:  # else it holds for this moment only
                 cache.keep(names[key], answer)
         answers |= measured
+    refused = {key: answers[key]["refused"] for key in questions if "refused" in answers[key]}
+    trained = [cell for cell in cells if cell.horizons != (0,)] or cells
+    if all(rate_key(cell, sizes[cell.data].classes) in refused for cell in trained):
+        raise UserError("\n".join(dict.fromkeys(refused.values())))
+    measured_keys = [key for key in questions if key not in refused]
     return Calibration(
-        rates={key: Rates(**answers[key]["rates"]) for key in questions},
-        precomputed=precomputed.merge(answers[key]["precomputed"] for key in questions),
+        rates={key: Rates(**answers[key]["rates"]) for key in measured_keys},
+        refused=refused,
+        precomputed=precomputed.merge(answers[key]["precomputed"] for key in measured_keys),
         age=max((age for _, age in kept.values()), default=None),
     )
 

@@ -20,6 +20,8 @@ from bench.plan.overrides import NO_OVERRIDES, Overrides
 
 CHANGED = ("refuse", "keep", "redo")
 STUDY = (
+    Option(name="plugins", kind=Kind.REPEATED, default=(), read=registry.add_plugins,
+           help="folder of your own models, data, tasks, suites, figures; repeatable"),
     Option(name="suite", default="scaling", help="the study to run (default: scaling)"),
     Option(name="scale", default="auto", help="cpu (minutes), gpu (about an hour) or paper (default: by device)"),
     Option(name="models", kind=Kind.LIST, read=names_list,
@@ -65,6 +67,7 @@ class StudyOptions:
     """What is asked of a study. None, or an empty tuple, means the suite's default.
 
     Attributes:
+        plugins: folders of plug-ins; see bench/core/registry.py.
         scale: "auto" or one of `bench.suites._contract.SCALES`. data: names of upstream sets, or NAME@N.
         downstream: sets that replace those of the suite's tasks. image_size: pixels per side that models take.
         only: patterns of cells' names; the others are left for another run.
@@ -75,6 +78,7 @@ class StudyOptions:
             traces.
     """
 
+    plugins: tuple[str, ...] = ()
     suite: str = "scaling"
     scale: str = "auto"
     models: tuple[str, ...] | None = None
@@ -105,7 +109,7 @@ class StudyOptions:
             UserError: a change of the recipe that means nothing.
         """
         values = resolve(RUN, *layers)
-        for name in ("tasks", "only"):
+        for name in ("plugins", "tasks", "only"):
             values[name] = tuple(dict.fromkeys(values[name]))
         plain = {entry.name: values[entry.name] for entry in fields(cls) if entry.name != "overrides"}
         return cls(**plain, overrides=Overrides.of(values))

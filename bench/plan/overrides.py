@@ -63,6 +63,10 @@ class Overrides:
         return {"recipe": self.recipe, "horizons": self.horizons, "set": list(self.settings),
                 "sweep": list(self.sweeps)}  # fmt: skip
 
+    def changes(self, field: str) -> bool:
+        """Whether a field of the recipe is set or swept."""
+        return field in dict(self.settings) or field in dict(self.sweeps)
+
     def apply(self, cells: Sequence[Cell], sizes: DataSizes) -> list[Cell]:
         """The cells, those that train changed: one for each combination of swept values. Cells that train nothing (raw
         pixels) stay.

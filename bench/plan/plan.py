@@ -9,11 +9,12 @@ from typing import Any
 
 from bench.core import registry
 from bench.core.device import find_device
+from bench.core.formatting import join
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
 from bench.plan import estimate, preflight
 from bench.plan.changed import Change, accept, changes, refusal
-from bench.plan.estimate import Calibration, Reporter
+from bench.plan.estimate import Calibration, Reporter, rate_key
 from bench.plan.expand import expand
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
@@ -21,6 +22,7 @@ from bench.store import grid
 from bench.store.study import CellDirectory, State, Study, state_of
 from bench.suites import _contract as suites
 from bench.suites._contract import Suite
+from bench.suites._recipes import DEFAULT_RATE, is_swept
 from bench.train.schedule import images_trained
 
 START_SECONDS = 4.0  # a worker's start: interpreter, torch, first data set
@@ -34,7 +36,8 @@ class PlannedCell:
 
     Attributes:
         name: of its folder. state: see bench.store.study.State; or "changed": it has results of a model whose code has
-            changed since. fraction: of its training done already.
+            changed since; or "refused": its model cannot be trained, as the note says. fraction: of its training done
+            already.
         images, flops: of the whole cell, the shared trunk counted once. flops is per convention; None if not counted.
         seconds: what is left, on one worker of this machine. None for a cell that is done.
         evaluate_share: of the cell's time that goes into evaluating its horizons.
@@ -84,8 +87,9 @@ class Plan:
 
     @property
     def todo(self) -> tuple[PlannedCell, ...]:
-        """What is not done; what has been started first, then the longest: short cells fill the gaps at the end."""
-        left = (cell for cell in self.cells if cell.state != "done")
+        """What is not done and can be; what has been started first, then the longest: short cells fill the gaps at the
+        end."""
+        left = (cell for cell in self.cells if cell.state not in ("done", "refused"))
         return tuple(sorted(left, key=lambda cell: (cell.state != "partial", -(cell.seconds or 0.0))))
 
     def count(self, state: str) -> int:
@@ -161,16 +165,17 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) 
             training, sizes, device=device, threads=threads, processes=workers * options.ranks, anew=options.calibrate,
             report=report,
         )  # fmt: skip
-    planned = (
+    planned = [
         _planned(cell, directory.path.name, state, calibration, sizes, options.ranks, device)
         for cell, directory, state in zip(cells.chosen, directories, states, strict=True)
-    )
+    ]
+    unswept = _unswept(options, [p.cell for p in planned if p.state not in ("done", "refused")])
     return Plan(
         suite=suite.name, question=suite.question, scale=options.scale, store=study.path, cells=tuple(planned),
         device=device, workers=workers, threads=threads, ranks=options.ranks, data_root=options.data_root,
         device_reason=reason, accelerator=options.accelerator, calibration=calibration,
         grid=tuple(map(directory_name, cells.cells)),
-        asked=options.to_toml(), notes=(*cells.notes, *_absent(suite, options, cells.chosen)),
+        asked=options.to_toml(), notes=(*cells.notes, *_absent(suite, options, cells.chosen), *unswept),
         accepted=changed if options.changed == "keep" else (),
     )  # fmt: skip
 
@@ -191,8 +196,25 @@ def _planned(
     )  # fmt: skip
     if state.name == "done":
         return planned
+    if cell.job == "train" and (why := calibration.refused.get(rate_key(cell, sizes[cell.data].classes))) is not None:
+        return replace(planned, state="refused", note=f"cannot be run: {why}")
     cost = estimate.cell_cost(cell, calibration, sizes, ranks=ranks, fraction=state.fraction, device=device)
     return replace(planned, flops=cost.flops, seconds=cost.seconds, evaluate_share=cost.evaluate_share)
+
+
+def _unswept(options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
+    """A note on models that train at a learning rate which nobody chose for them."""
+    if options.scale == "paper" or options.overrides.recipe or options.overrides.changes("lr"):
+        return []
+    rates: dict[str, set[float]] = {}
+    for cell in cells:
+        if cell.job == "train" and cell.horizons != (0,) and not is_swept(cell.model):
+            rates.setdefault(cell.model, set()).add(cell.recipe.lr)
+    models = [model for model, found in rates.items() if found == {DEFAULT_RATE}]
+    if not models:
+        return []
+    return [f"Learning rate not swept, {DEFAULT_RATE:g} assumed: {join(models)}. To choose it: python -m bench.run "
+            f"--suite rates --models {','.join(models)}; to set it: --set lr=…"]  # fmt: skip
 
 
 def _absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[str]:

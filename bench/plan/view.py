@@ -65,8 +65,8 @@ def plan_table(plan: Plan) -> Table:
     columns = ("model", "upstream", "recipes", "seeds", "budgets", "images", "FLOPs", "one worker", "done")
     table = make_table(*(name for name in columns if swept or name != "recipes"), right=numbers)
     for (model, data, horizons), members in groups.items():
-        left = [m for m in members if m.state != "done"]
-        done = len(members) - len(left) + sum(m.fraction for m in left)
+        left = [m for m in members if m.state not in ("done", "refused")]
+        done = sum(1.0 if m.state == "done" else m.fraction for m in members)
         add_row(
             table, model, data, *([str(recipes[model, data, horizons])] if swept else []),
             str(len({m.cell.seed for m in members})), _budgets(horizons), short_count(sum(m.images for m in members)),
@@ -94,6 +94,7 @@ def plan_summary(plan: Plan) -> list[str]:
         "partly done": plan.count("partial"),
         "to repeat": plan.count("failed") + plan.count("damaged"),
         "of other code (see --changed)": plan.count("changed"),
+        "that cannot be run": plan.count("refused"),
         "to do": plan.count("missing"),
     }
     shown = (f"{number} {what}" for what, number in counts.items() if number or what in ("done", "to do"))

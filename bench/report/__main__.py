@@ -24,7 +24,7 @@ examples:
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    p = parser("python -m bench.report", __doc__ or "", EXAMPLES)
+    p = parser("python -m bench.report", __doc__ or "", EXAMPLES, plugins=True)
     p.add_argument("--suite", default="scaling", help="which study: its folder's name (default: scaling)")
     p.add_argument("--results", type=Path, default=Path("results"), help="where results are (default: results)")
     p.add_argument("--reference", choices=[PAPER], help="add the paper's published results to the figures")

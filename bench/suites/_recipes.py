@@ -21,6 +21,11 @@ MODEL_RATES = {
 DEFAULT_RATE = 1e-3  # for a family without a sweep
 
 
+def is_swept(model: str) -> bool:
+    """Whether the learning rate of a model comes from a sweep, its own or its family's."""
+    return model in MODEL_RATES or registry.family_of(model).FAMILY in FAMILY_RATES
+
+
 def recipe_for(model: str, **changes: Any) -> Recipe:
     """The suites' recipe for a model; options in its name change no rate."""
     base, _ = registry.split_options(model)
