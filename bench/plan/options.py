@@ -20,7 +20,7 @@ from bench.plan.overrides import NO_OVERRIDES, Overrides
 
 CHANGED = ("refuse", "keep", "redo")
 STUDY = (
-    Option(name="plugins", kind=Kind.REPEATED, default=(), read=registry.add_plugins,
+    Option(name="plugins", kind=Kind.REPEATED, default=(),
            help="folder of your own models, data, tasks, suites, figures; repeatable"),
     Option(name="suite", default="scaling", help="the study to run (default: scaling)"),
     Option(name="scale", default="auto", help="cpu (minutes), gpu (about an hour) or paper (default: by device)"),

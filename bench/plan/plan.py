@@ -135,6 +135,8 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) 
     Raises:
         UserError: unknown names, missing data, a store from a newer version, …
     """
+    for folder in options.plugins:
+        registry.add_plugins(folder)
     suite = suites.load(options.suite)
     device, reason = find_device(options.device)
     options = replace(options, scale=preflight.resolve_scale(options.scale, device))
