@@ -12,7 +12,7 @@ import pandas as pd
 
 from bench.analysis.deduplicate import current
 from bench.analysis.study_data import PIXELS, Records, SampleKey, horizon_table, samples, score_table, without
-from bench.stats.intervals import LEVEL, Estimate, Pool, Samples, average, estimate_all, pool
+from bench.stats.intervals import POINT_LEVEL, Estimate, Pool, Samples, average, estimate_all, pool
 
 HEADLINE, FAR, UPSTREAM = "headline", "far", "upstream"
 DEFAULT_SHOTS = 10
@@ -92,7 +92,7 @@ class Evidence:
     headline: tuple[str, ...]
     far: tuple[str, ...]
     shots: int | None
-    level: float = LEVEL
+    level: float = POINT_LEVEL
     convention: str = "paper"
     question: str = ""
     data_kinds: Mapping[str, str] = field(default_factory=dict)
@@ -275,7 +275,7 @@ def family_rank(family: str) -> tuple[int, str]:
 
 def build(
     records: Records, *, headline: Sequence[str] = (), far: Sequence[str] = (), question: str = "",
-    data_kinds: Mapping[str, str] | None = None, level: float = LEVEL, published: bool = False,
+    data_kinds: Mapping[str, str] | None = None, level: float = POINT_LEVEL, published: bool = False,
     reference: Evidence | None = None,
 ) -> Evidence:  # fmt: skip
     """Arrange records. Headline tasks that were not scored are left out; without any, all that are not far count.

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from bench.stats.intervals import POINT_LEVEL
+
 ALL_MODELS = "all models"  # subject of a finding about every family together
 NEEDED = 4  # points that a law or a trend takes: two parameters, and two more to see the noise
 
@@ -24,7 +26,7 @@ class Verdict(StrEnum):
 class Question(StrEnum):
     """The question, and what the subject, the estimate and the leader of its findings are."""
 
-    # Of measured points, level 0.95.
+    # Of measured points, level `POINT_LEVEL`.
     BEST_AT_EQUAL_COMPUTE = "best family at equal compute"
     """Which of two families is ahead, with its best model within each budget of the common range? subject: the two.
     estimate: first - second, mean along the range; None where it changes along the range (`Reason.CHANGES`), which
@@ -46,7 +48,7 @@ class Question(StrEnum):
     each of its tasks, and (model "") the mean over models of each task (`Contrast.UNTRAINED`)."""
     BEATS_PIXELS = "beats raw pixels"
     """The family's model with most compute minus the same probe on raw pixels; evidence as above."""
-    # Of laws fitted to the families' frontiers, level 0.90: the interval holds forms, losses, and the points' noise.
+    # Of laws fitted to the families' frontiers, level `LAW_LEVEL`: the interval holds forms, losses and noise.
     COMPUTE_TO_MATCH = "compute to match"
     """Which factor of compute does one of two families need for the other's accuracy? estimate >= 1. leader: who needs
     less. trend: the factor over accuracy, read off the measured frontiers, where none describes the whole range."""
@@ -71,7 +73,7 @@ class Question(StrEnum):
     NEXT_RUN = "next run"
     """Which run shrinks the interval of COMPUTE_TO_MATCH (same subject) most per FLOP? leader: the family to run.
     estimate: its compute. evidence: `Candidate`: this run, then the one that shrinks it most at any price."""
-    # Of the suites with their own question, level 0.95.
+    # Of the suites with their own question, level `POINT_LEVEL`.
     FASTER_THAN_PEERS = "faster than peers"
     """Is training here faster than in the fastest other library (leader)? subject: model, pixels. estimate: times that
     library's speed. evidence: `races.Contender`, every way to train of this race."""
@@ -542,7 +544,7 @@ class Findings:
     headline: tuple[str, ...] = ()
     far: tuple[str, ...] = ()
     shots: int | None = None
-    level: float = 0.95
+    level: float = POINT_LEVEL
     replicated: bool = True
     judged: bool = True
     completed: bool = True

@@ -36,10 +36,10 @@ from bench.analysis.finding import (
     Verdict,
 )
 from bench.analysis.frontiers import family_of_kind
-from bench.analysis.scaling_laws import DRAWS, FORMS, LOSSES, STARTS, Law, laws
+from bench.analysis.scaling_laws import DRAWS, LOSSES, STARTS, Law, analyses, laws
 from bench.core.errors import UserError
-from bench.stats import bootstrap, fit, model_selection
-from bench.stats.bootstrap import LEVEL, Resampled, variance_components
+from bench.stats import bootstrap, fit
+from bench.stats.bootstrap import LAW_LEVEL, Resampled, variance_components
 from bench.stats.crossing import crossing
 from bench.stats.forms import FIRST, POWER, SECOND, two_families
 from bench.stats.intervals import t_quantile
@@ -86,7 +86,7 @@ def _of_kind(found: dict[str, Law], kind: str) -> Law | None:
 def _finding(question: Question, *families: Law, subject: Sequence[str] = ()) -> partial[Finding]:
     """A finding about some laws, without its answer."""
     names = tuple(subject or (law.family for law in families))
-    return partial(Finding, question=question, subject=names, level=LEVEL, axis=families[0].axis,
+    return partial(Finding, question=question, subject=names, level=LAW_LEVEL, axis=families[0].axis,
                    n=Counts(points=sum(len(law.points) for law in families), runs=sum(law.runs for law in families)),
                    )  # fmt: skip
 
@@ -120,8 +120,8 @@ def compute_to_match(first: Law, second: Law) -> Finding:
     except UserError:
         return cannot(reasons=(Reason.FIT_FAILED,))
     log_k = [np.clip(r.thetas[:, -1], -LOG_K_LIMIT, LOG_K_LIMIT) for r in refits]
-    low, high = (math.exp(end) for end in bootstrap.quantiles(np.concatenate(log_k), LEVEL))
-    ends = bootstrap.quantiles(log_k[0], LEVEL)
+    low, high = (math.exp(end) for end in bootstrap.quantiles(np.concatenate(log_k), LAW_LEVEL))
+    ends = bootstrap.quantiles(log_k[0], LAW_LEVEL)
     within = math.exp(ends[0]), math.exp(ends[1])
     low, high = min(low, within[0]), max(high, within[1])  # pooling with narrower analyses must not hide what one shows
     value = float(np.exp(np.clip(refits[0].fit.theta[-1], -LOG_K_LIMIT, LOG_K_LIMIT)))
@@ -152,20 +152,17 @@ def compute_to_match(first: Law, second: Law) -> Finding:
 
 @lru_cache(maxsize=16)
 def shared_laws(first: Law, second: Law) -> tuple[Resampled, ...]:
-    """Refits of the shared law: the chosen form first, then other credible forms and losses."""
+    """Refits of the shared law by the families' own form and loss, then by every other credible form and loss."""
     a, b = first.within.fit.points, second.within.fit.points
     family = np.concatenate([np.full(len(a), FIRST), np.full(len(b), SECOND)])
     points = fit.Points(
         x=np.stack([np.concatenate([a.x[0], b.x[0]]), family]), y=np.concatenate([a.y, b.y]),
         cluster=np.concatenate([a.cluster, b.cluster + a.cluster.max() + 1]),
     )  # fmt: skip
-    ranked = model_selection.rank(points, [two_families(form) for form in FORMS], max_starts=STARTS)
-    main = model_selection.select(ranked), LOSSES[0]
-    others = [(form, loss) for form in model_selection.credible(ranked) for loss in LOSSES if (form, loss) != main]
     return tuple(
-        bootstrap.resample(fit.fit(points, form, loss=loss, max_starts=STARTS, ftol=fit.REFIT_FTOL), draws=DRAWS,
-                           restarts=0)
-        for form, loss in (main, *others)
+        bootstrap.resample(fit.fit(points, two_families(form), loss=loss, max_starts=STARTS, ftol=fit.REFIT_FTOL),
+                           draws=DRAWS, restarts=0)
+        for form, loss in analyses(first.ranked)
     )  # fmt: skip
 
 
@@ -291,7 +288,7 @@ def advantage_shrinks(hybrid: Law, vit: Law) -> Finding:
     log_x = np.log10(at)
     (slope, intercept), covariance = np.polyfit(log_x, leads, 1, cov=True)
     known = np.hypot(vit.noise, hybrid.noise) / (log_x.std() * np.sqrt(len(at)))  # what noise of points makes of it
-    half = t_quantile(len(at) - 2, LEVEL) * max(float(np.sqrt(covariance[0, 0])), known)
+    half = t_quantile(len(at) - 2, LAW_LEVEL) * max(float(np.sqrt(covariance[0, 0])), known)
     low, high = -slope - half, -slope + half
     why = [Reason.WITHIN_INTERVAL] if low <= 0 <= high else []
     if low > 0 and intercept + slope * log_x.min() <= 0:
@@ -365,7 +362,7 @@ def needed_for(law: Law, accuracy: float) -> Finding:
         return cannot(reasons=(Reason.LACK_OF_FIT,), evidence=(target, *missed))
     if value > law.range[1] * SAME and not law.forecast.has_record:
         return cannot(reasons=(Reason.EXTRAPOLATION_REFUSED,), evidence=(target,))
-    ends = np.quantile(every, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2], method="nearest")
+    ends = np.quantile(every, [0.5 - LAW_LEVEL / 2, 0.5 + LAW_LEVEL / 2], method="nearest")
     low, high = (float(np.exp(end)) if np.isfinite(end) else None for end in ends)  # None: outside the law's range
     if high is None or high > law.range[1]:  # beyond the data the interval comes from the law's record
         first, last = law.reached(float(error[0]))

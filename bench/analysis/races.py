@@ -11,7 +11,7 @@ import numpy as np
 from bench.analysis.evidence import Evidence, family_rank
 from bench.analysis.finding import Counts, Finding, Item, Quantity, Question, Reason, Unit, Verdict
 from bench.core.record import ContenderResult, PeersResult, Record
-from bench.stats.intervals import LEVEL, t_quantile
+from bench.stats.intervals import POINT_LEVEL, t_quantile
 
 BASE = "timm, defaults"
 OWN = "this project"
@@ -58,7 +58,7 @@ class Contender(Item):
     torch: str | None
 
 
-def ratio(windows: Sequence[float], base: Sequence[float], *, level: float = LEVEL) -> Ratio:
+def ratio(windows: Sequence[float], base: Sequence[float], *, level: float = POINT_LEVEL) -> Ratio:
     """Of windows over the base's of the same round. A slow spell of the machine falls on both windows of a round and
     leaves their ratio alone; rounds are the samples."""
     rounds = min(len(windows), len(base))

@@ -68,7 +68,7 @@ def answer(table: pd.DataFrame, request: Request) -> dict[str, Any]:
         return _isoflop(table, request)
     groups, refused = _groups(table, request)
     auto = request.form == "auto"
-    ranked = model_selection.rank_forecasts([g.forecast for g in groups.values() if g.forecast]) if auto else []
+    ranked = model_selection.rank([g.forecast for g in groups.values() if g.forecast]) if auto else []
     form = model_selection.select(ranked) if auto else forms.FORMS[request.form]
     made = {name: _fit(group, form, ranked, request) for name, group in groups.items()}
     result: dict[str, Any] = {"fits": {name: card for name, (card, _) in made.items()}, "refused": refused,
@@ -125,7 +125,7 @@ def _fit(
     resampled = bootstrap.resample(law, draws=request.draws)
     unresolved = diagnostics.unresolved(law)
     found: dict[str, Any] = {
-        "card": law.card(), "level": bootstrap.LEVEL, "resampling": resampled.method,
+        "card": law.card(), "level": bootstrap.LAW_LEVEL, "resampling": resampled.method,
         "intervals": {name: list(ends) for name, ends in resampled.parameters().items()}, "unresolved": unresolved,
         "forms_tried": [{"form": r.form.name, "extrapolation_rms_log": _finite(r.extrapolation_rmse),
                          "origins": r.rollouts} for r in ranked],

@@ -91,7 +91,7 @@ class Law:
         """Total interval of the error at x, (n, 2): inside the data over refits of every credible analysis, beyond by
         the law's record; NaN where there is none. It contains the interval within the analysis."""
         bands, every = self.forecast.bands(self.within, x[None]), self.errors(x)
-        refits = np.array([bootstrap.quantiles(column, bootstrap.LEVEL) for column in every.T])
+        refits = np.array([bootstrap.quantiles(column, bootstrap.LAW_LEVEL) for column in every.T])
         inside = (bands.reach == 1)[:, None]
         low, high = np.minimum(bands.total, refits), np.maximum(bands.total, refits)
         return np.minimum(np.where(inside, np.stack([low[:, 0], high[:, 1]], axis=1), bands.total), 1.0)
@@ -215,7 +215,7 @@ def _prepared(evidence: Evidence, family: str, axis: Axis, measure: str) -> _Pre
 def _ranked(evidence: Evidence, axis: Axis, measure: str) -> tuple[model_selection.Ranked, ...]:
     """Forms by their record over all families together: exponents of different forms could not be compared."""
     found = [_prepared(evidence, family, axis, measure) for family in _points(evidence, axis)]
-    return tuple(model_selection.rank_forecasts([_forecast(p.data) for p in found if isinstance(p, _Prepared)]))
+    return tuple(model_selection.rank([_forecast(p.data) for p in found if isinstance(p, _Prepared)]))
 
 
 def _forecast(data: fit.Points) -> Forecast:
@@ -229,14 +229,11 @@ def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Che
     known, front, strict, x, errors = prepared.known, prepared.front, prepared.strict, prepared.x, prepared.errors
     noise, biases, data = prepared.noise, prepared.biases, prepared.data
     ranked = _ranked(evidence, axis, measure)
-    chosen = model_selection.select(ranked)
+    (chosen, _), *others = analyses(ranked)
     main = bootstrap.resample(fit.fit(data, chosen, loss=LOSSES[0], max_starts=STARTS), draws=DRAWS, restarts=0)
     record = replace(forecast(data, [chosen], loss=LOSSES[0], half_life=None), fits=(main.fit,))
-    analyses = [(form, loss) for form in model_selection.credible(ranked) for loss in LOSSES]
     every = [main]
-    for form, loss in analyses:
-        if (form, loss) == (chosen, LOSSES[0]):
-            continue
+    for form, loss in others:
         try:
             rival = fit.fit(data, form, loss=loss, max_starts=STARTS, ftol=fit.REFIT_FTOL)
             every.append(bootstrap.resample(rival, draws=DRAWS, restarts=0))
@@ -252,6 +249,13 @@ def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Che
         noise=float(front_noise.mean()),
         best=tuple((float(x[i]), float(errors[i] - b)) for i, b in zip(front, biases, strict=True) if i in strict),
     )  # fmt: skip
+
+
+def analyses(ranked: Sequence[model_selection.Ranked]) -> list[tuple[Form, str]]:
+    """(form, loss) of every credible analysis; the one that is shown first."""
+    shown = model_selection.select(ranked), LOSSES[0]
+    every = [(form, loss) for form in model_selection.credible(ranked) for loss in LOSSES]
+    return [shown, *(one for one in every if one != shown)]
 
 
 def _noise(evidence: Evidence, measure: str, known: Sequence[Point], x: np.ndarray, errors: np.ndarray) -> np.ndarray:

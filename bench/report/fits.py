@@ -72,7 +72,7 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
     card["gradient_below"] = 10.0 ** math.ceil(math.log10(max(float(card.pop("largest_gradient")), FLAT)))  # type: ignore[arg-type]
     return {
         "family": law.family, "axis": str(law.axis), "measure": law.measure, "y": "1 - accuracy", "card": card,
-        "level": bootstrap.LEVEL, "resampling": law.within.method,
+        "level": bootstrap.LAW_LEVEL, "resampling": law.within.method,
         "parameters": {name: {"value": value, "within": list(ends[name])} for name, value in made.parameters.items()},
         "forms_tried": [{"form": r.form.name, "extrapolation_rms_log": r.extrapolation_rmse, "rollouts": r.rollouts}
                         for r in law.ranked],
@@ -105,7 +105,7 @@ def _curve(law: Law) -> dict[str, list[Any]]:
     low, high = law.range
     x = np.geomspace(low, high * REACH, CURVE)
     within = law.within.predictions(x)
-    ends = [bootstrap.quantiles(within[:, i], bootstrap.LEVEL) for i in range(len(x))]
+    ends = [bootstrap.quantiles(within[:, i], bootstrap.LAW_LEVEL) for i in range(len(x))]
     return {
         "x": x.tolist(), "y": law.within.fit.predict(x).tolist(), "beyond": (x > high * (1 + 1e-9)).tolist(),
         "within": [list(pair) for pair in ends],

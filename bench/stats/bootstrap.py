@@ -16,11 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.core.errors import UserError
-from bench.stats.fit import FTOL, REFIT_FTOL, SUBSAMPLE, Fit, Points, descend, fit, jacobian, objectives
-from bench.stats.forms import Form
+from bench.stats.fit import REFIT_FTOL, SUBSAMPLE, Fit, descend, jacobian, objectives
 
-LEVEL = 0.9
+LAW_LEVEL = 0.9
 MANY_CLUSTERS = 40
 MAX_BATCH = 200_000  # points of all resamples that are refitted together: bounds memory
 NONPARAMETRIC, PARAMETRIC = "cluster bootstrap", "parametric cluster bootstrap"
@@ -35,7 +33,7 @@ class Resampled:
     thetas: np.ndarray
     method: str
 
-    def parameters(self, *, level: float = LEVEL) -> dict[str, tuple[float, float]]:
+    def parameters(self, *, level: float = LAW_LEVEL) -> dict[str, tuple[float, float]]:
         """Interval of every parameter."""
         with np.errstate(over="ignore"):  # a parameter that these points do not determine may be anything
             every = [self.fit.form.natural(theta, self.fit.scale) for theta in self.thetas]
@@ -48,14 +46,7 @@ class Resampled:
             predicted = self.fit.form.log_predict(self.thetas.T[:, :, None], inputs)
             return np.exp(np.broadcast_to(predicted, (len(self.thetas), inputs.shape[1])))
 
-    def one_run(self, x: np.ndarray, *, seed: int = 0) -> np.ndarray:
-        """What one more run at x would measure, (refits, points): each refit's y with the scatter of a single point."""
-        freedom = max(1, len(self.fit.points) - self.fit.form.size)
-        scatter = self.fit.residuals * np.sqrt(len(self.fit.points) / freedom)
-        predicted = self.predictions(x)
-        return predicted * np.exp(np.random.default_rng(seed).choice(scatter, predicted.shape))
-
-    def interval(self, values: np.ndarray, *, level: float = LEVEL) -> tuple[float, float]:
+    def interval(self, values: np.ndarray, *, level: float = LAW_LEVEL) -> tuple[float, float]:
         """Percentile interval of a quantity computed from every refit."""
         return quantiles(values, level)
 
@@ -179,23 +170,3 @@ def quantiles(values: np.ndarray, level: float) -> tuple[float, float]:
         return float("nan"), float("nan")
     low, high = np.quantile(finite, [0.5 - level / 2, 0.5 + level / 2])
     return float(low), float(high)
-
-
-def total(
-    points: Points, forms: Sequence[Form], x: np.ndarray, *, losses: Sequence[str] = ("huber", "squares", "absolute"),
-    draws: int = 100, seed: int = 0, level: float = LEVEL,
-) -> list[tuple[float, float]]:  # fmt: skip
-    """Intervals of predictions at x over resamples, forms and losses together: what an honest reader should expect."""
-    pooled = []
-    exact = FTOL if len(points) <= SUBSAMPLE else REFIT_FTOL
-    for form in forms:
-        for loss in losses:
-            try:
-                made = fit(points, form, loss=loss, max_starts=60, ftol=exact)
-                pooled.append(resample(made, draws=draws, seed=seed, restarts=1).predictions(x))
-            except UserError:
-                continue
-    if not pooled:
-        raise UserError("No form could be fitted.", "Add runs.")
-    every = np.concatenate(pooled)
-    return [quantiles(every[:, i], level) for i in range(every.shape[1])]

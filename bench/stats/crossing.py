@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.stats.bootstrap import LEVEL, Resampled
+from bench.stats.bootstrap import LAW_LEVEL, Resampled
 
 GRID = 200
 NEEDED = 0.95
@@ -34,7 +34,7 @@ class Crossing:
 
 
 def crossing(
-    first: Resampled, second: Resampled, *, names: tuple[str, str] = ("first", "second"), level: float = LEVEL
+    first: Resampled, second: Resampled, *, names: tuple[str, str] = ("first", "second"), level: float = LAW_LEVEL
 ) -> Crossing:
     """Compare two families of one input inside the range of x that both cover; nothing is extrapolated."""
     low = max(first.fit.range[0], second.fit.range[0])

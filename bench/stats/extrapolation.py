@@ -3,13 +3,13 @@
 The procedure (forms, loss, weights) is refitted to the points up to earlier origins, and its errors beyond each are
 seen: rolling-origin evaluation (Tashman 2000). An error grows about in proportion to the log distance, so an origin
 leaves one rate, the rms error per unit of log distance at about the requested distance. The half-width of an
-interval is Student's t, with as many degrees of freedom as origins, times the mean rate, in which an origin counts half
-for every octave that it lies earlier, times the log distance. Resampling inside one analysis cannot give this: errors
-beyond the data are bias of the form, not scatter of the points.
+interval is Student's t, with one degree of freedom less than origins, times `IMPROVEMENT` (more data, smaller errors),
+times the mean rate, in which an origin counts half for every octave that it lies earlier, times the log distance.
+Resampling inside one analysis cannot give this: errors beyond the data are bias of the form, not scatter of the points.
 
 Where several forms are given, the prediction is the median of their log predictions. None is chosen by the record,
-which would then flatter it (the winner's curse). The constants were set on learning curves of tabular data alone;
-`tests/stats/measure_extrapolation.py` measures coverage on any published curves.
+which would then flatter it (the winner's curse). The constants were set on learning curves of tabular data and on
+simulated ones; `tests/stats/measure_extrapolation.py` measures coverage on any published curves.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy import special
 
 from bench.core.errors import UserError
-from bench.stats.bootstrap import LEVEL, Resampled, quantiles
+from bench.stats.bootstrap import LAW_LEVEL, Resampled, quantiles
 from bench.stats.fit import REFIT_FTOL, Fit, Points, fit
 from bench.stats.forms import BROKEN, M3, M4, ZHAI, Form
 from bench.stats.intervals import t_quantile
@@ -38,6 +37,7 @@ WINDOW = (0.7, 1.3)  # of the requested distance: held-out points that are judge
 SAME_PLACE = 1e-9  # of log x
 POINTS_HALF_LIFE = 2.0  # octaves: the earliest points say least about what comes next (Choshen et al. 2024)
 ORIGINS_HALF_LIFE = 1.0  # octaves
+IMPROVEMENT = 0.9  # rate of the next error / mean rate of the record, whose origins saw fewer points
 STARTS = 60
 MAX_BINS = 200  # of log x, that a longer table is averaged over
 
@@ -153,14 +153,14 @@ class Forecast:
         beyond, short = above.max(axis=0), below.min(axis=0)
         return np.where(beyond > SAME_PLACE, beyond, np.where(short < -SAME_PLACE, short, 0.0))
 
-    def half_width(self, distance: float, *, level: float = LEVEL) -> float:
+    def half_width(self, distance: float, *, level: float = LAW_LEVEL) -> float:
         """Half of the interval of log y at a log distance beyond the data; 0 inside, NaN where there is no record."""
         if distance == 0:
             return 0.0
         if distance < 0 or not self.has_record:
             return np.nan
         asked = max(distance, MIN_DISTANCE)
-        return float(special.stdtrit(len(self.origins), 0.5 + level / 2)) * self.rate(asked) * asked
+        return t_quantile(len(self.origins) - 1, level) * IMPROVEMENT * self.rate(asked) * asked
 
     def rate(self, distance: float) -> float:
         """Mean rms error per unit of log distance at about `distance`, over origins; recent ones count more."""
@@ -173,14 +173,14 @@ class Forecast:
         rates, tops = np.array([origin.rate(max(distance, MIN_DISTANCE)) for origin in self.origins]).T
         return float(np.median(rates * tops)), float(np.median(tops))
 
-    def bands(self, resampled: Resampled, x: np.ndarray, *, level: float = LEVEL) -> Bands:
+    def bands(self, resampled: Resampled, x: np.ndarray, *, level: float = LAW_LEVEL) -> Bands:
         """Predictions at x (inputs, n) with their intervals; `resampled` gives the sampling noise of one analysis."""
         with np.errstate(divide="ignore"):
             draws = np.log(resampled.predictions(x)) - resampled.fit.log_predict(x)
         noise = np.array([quantiles(column, level) for column in draws.T])
         return self.widen(self.log_predict(x), np.abs(noise) * (noise * [-1, 1] > 0), x, level=level)
 
-    def widen(self, centre: np.ndarray, noise: np.ndarray, x: np.ndarray, *, level: float = LEVEL) -> Bands:
+    def widen(self, centre: np.ndarray, noise: np.ndarray, x: np.ndarray, *, level: float = LAW_LEVEL) -> Bands:
         """Bands about `centre`, log y, (n,). noise: half-widths of sampling noise downwards and upwards, (n, 2)."""
         distance = self.distance(x)
         record = np.array([self.half_width(float(d), level=level) for d in distance])

@@ -28,7 +28,7 @@ from scipy import special  # not scipy.stats, which takes most of a second to im
 
 from bench.core.formatting import plural
 
-LEVEL = 0.95
+POINT_LEVEL = 0.95
 BORROW_DF = 3
 SEEDS, DRAWS, IMAGES = "training seeds", "few-shot draws", "test images"
 Key = TypeVar("Key", bound=Hashable)
@@ -92,7 +92,7 @@ class Estimate:
     num_draws: int
     num_test: int
     tasks: int = 1
-    level: float = LEVEL
+    level: float = POINT_LEVEL
 
     @property
     def half(self) -> float:
@@ -128,13 +128,13 @@ class Pool:
 
 
 @lru_cache(maxsize=4096)
-def t_quantile(df: int, level: float = LEVEL) -> float:
+def t_quantile(df: int, level: float = POINT_LEVEL) -> float:
     """Two-sided quantile of Student's t."""
     return float(special.stdtrit(df, 0.5 + level / 2))
 
 
 @lru_cache(maxsize=8)
-def z_quantile(level: float = LEVEL) -> float:
+def z_quantile(level: float = POINT_LEVEL) -> float:
     """Two-sided quantile of the normal distribution."""
     return float(special.ndtri(0.5 + level / 2))
 
@@ -178,7 +178,7 @@ def pool(samples: Iterable[tuple[Hashable, Samples]]) -> Pool | None:
     )
 
 
-def estimate(samples: Samples, *, pooled: Pool | None = None, level: float = LEVEL) -> Estimate:
+def estimate(samples: Samples, *, pooled: Pool | None = None, level: float = POINT_LEVEL) -> Estimate:
     """The mean of `samples` with its interval; see the module's text for what it contains."""
     margins: dict[str, float] = {}
     excluded: list[str] = []
@@ -215,7 +215,7 @@ def _seed_variance_to_use(samples: Samples, pooled: Pool | None) -> tuple[float,
 
 
 def estimate_all(
-    samples: Mapping[Key, Samples], *, trunk: Mapping[Key, Hashable], level: float = LEVEL
+    samples: Mapping[Key, Samples], *, trunk: Mapping[Key, Hashable], level: float = POINT_LEVEL
 ) -> dict[Key, Estimate]:
     """Estimates of like quantities (one measure over many points), pooling their variance between seeds."""
     pooled = pool((trunk[key], item) for key, item in samples.items())

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.interpolate import Akima1DInterpolator
 
 from bench.core.errors import UserError
+from bench.stats.bootstrap import LAW_LEVEL
 
 SUBDIVISIONS = 25  # points per gap between neighbouring sizes (Porian et al. 2024)
 MIN_MINIMA = 3
@@ -56,8 +57,9 @@ class IsoFlop:
 
 
 def fit(
-    budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarray, *, draws: int = 500, level: float = 0.9, seed: int = 0
-) -> IsoFlop:
+    budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarray, *, draws: int = 500, level: float = LAW_LEVEL,
+    seed: int = 0,
+) -> IsoFlop:  # fmt: skip
     """Minima of Akima curves in (log size, log loss), then a line through (log budget, log size*).
 
     A budget whose best size is the smallest or largest tried is dropped and named: its minimum lies elsewhere.

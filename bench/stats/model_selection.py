@@ -1,5 +1,4 @@
-"""Choice of a form by ordered extrapolation: fit the small, predict the large. In-sample error favours many parameters.
-"""
+"""Choice of a form by its record (`bench.stats.extrapolation`). In-sample error would favour many parameters."""
 
 from __future__ import annotations
 
@@ -9,21 +8,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bench.core.errors import UserError
 from bench.stats.extrapolation import MIN_ORIGINS, Forecast
-from bench.stats.fit import REFIT_FTOL, Points, fit
 from bench.stats.forms import FORMS, Form
 
 OCTAVE = math.log(2.0)
-FRACTIONS = (0.5, 0.6, 0.7, 0.8, 0.9)
 SIMPLER_WITHIN = 1.05  # a simpler form is preferred if its extrapolation error is within 5 % of the best,
 MAX_IN_SAMPLE_RATIO = 2.0  # and its in-sample error at most twice the least among those
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """A form's errors over `rollouts` ordered splits: rms of log prediction on the held-out points, and on the fitted
-    points (corrected for the number of parameters)."""
+    """A form's rms errors of log y: one octave beyond `rollouts` earlier origins, and on the fitted points (corrected
+    for the number of parameters)."""
 
     form: Form
     extrapolation_rmse: float
@@ -31,37 +27,7 @@ class Ranked:
     in_sample_rmse: float = 0.0
 
 
-def rank(points: Points, forms: Sequence[Form], *, max_starts: int = 400) -> list[Ranked]:
-    """Forms by their error in ordered extrapolation along the first input, best first; infinite where a split cannot be
-    fitted."""
-    order = np.argsort(points.x[0], kind="stable")
-    values = points.x[0][order]
-    distinct = np.unique(values)
-    scores: dict[str, list[float]] = {form.name: [] for form in forms}
-    misses: dict[str, list[float]] = {form.name: [] for form in forms}
-    for fraction in FRACTIONS:
-        cut = distinct[min(len(distinct) - 2, max(0, math.ceil(fraction * len(distinct)) - 1))]
-        small, large = points.take(order[values <= cut]), points.take(order[values > cut])
-        if not len(large):
-            continue
-        for form in forms:
-            try:
-                made = fit(small, form, loss="squares", ftol=REFIT_FTOL, max_starts=max_starts)
-            except UserError:
-                continue
-            error = np.log(large.y) - made.log_predict(large.x)
-            scores[form.name].append(float(np.sqrt((error**2).mean())))
-            misses[form.name].append(made.rms * math.sqrt(len(small) / (len(small) - form.size)))
-    most = max((len(found) for found in scores.values()), default=0)
-    ranked = [
-        Ranked(form=form, rollouts=len(scores[form.name]), in_sample_rmse=_root_mean_square(misses[form.name]),
-               extrapolation_rmse=_root_mean_square(scores[form.name] if len(scores[form.name]) == most else []))
-        for form in forms
-    ]  # fmt: skip
-    return sorted(ranked, key=lambda r: (r.extrapolation_rmse, r.form.size))
-
-
-def rank_forecasts(forecasts: Sequence[Forecast]) -> list[Ranked]:
+def rank(forecasts: Sequence[Forecast]) -> list[Ranked]:
     """Forms by their record one octave beyond earlier origins, best first; for several curves together, the geometric
     mean. Every form is judged by the same origins; one that too few of them can fit has infinite error."""
     errors: dict[str, list[float]] = {made.form.name: [] for made in forecasts[0].fits}
@@ -100,11 +66,7 @@ def select(ranked: Sequence[Ranked]) -> Form:
 
 
 def credible(ranked: Sequence[Ranked], *, factor: float = 2.0) -> list[Form]:
-    """Forms whose extrapolation is within `factor` of the best: those that the total interval is taken over."""
+    """Forms whose extrapolation error is within `factor` of the least; all where none has a record. Total intervals
+    inside the data are taken over them."""
     best = ranked[0].extrapolation_rmse
-    near = [r for r in ranked if r.extrapolation_rmse <= factor * best and math.isfinite(r.extrapolation_rmse)]
-    return [r.form for r in near or ranked[:1]]
-
-
-def _root_mean_square(values: Sequence[float]) -> float:
-    return math.sqrt(sum(v**2 for v in values) / len(values)) if values else math.inf
+    return [r.form for r in ranked if r.extrapolation_rmse <= factor * best]

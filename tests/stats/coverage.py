@@ -15,6 +15,7 @@ from scipy.optimize import brentq
 
 from bench.stats import bootstrap, fit, forms
 from bench.stats.crossing import Crossing, crossing
+from bench.stats.extrapolation import forecast
 
 TRUNK_SD, POINT_SD = 0.012, 0.008  # of log error
 SPAN = 3000.0
@@ -75,6 +76,21 @@ def covered(name: str, family: tuple[int, int, int], *, studies: int, draws: int
     return {key: float(np.mean(values)) for key, values in held.items()}
 
 
+def beyond(factors: tuple[float, ...], *, studies: int) -> dict[str, list[float]]:
+    """By form of the truth: share of studies whose forecast holds y at so many times the largest budget."""
+    shares = {}
+    for name, truth in TRUTHS.items():
+        rng, held = np.random.default_rng(11), []
+        for family in FAMILIES[1:]:
+            for _ in range(studies):
+                data = study(truth.law, family, rng)
+                made, at = forecast(data), data.x.max() * np.array([factors])
+                missed = np.abs(np.log(truth.law(at[0])) - made.log_predict(at))
+                held.append(missed <= [made.half_width(float(np.log(factor))) for factor in factors])
+        shares[name] = np.mean(held, axis=0).tolist()
+    return shares
+
+
 def cross(first: Law, second: Law, family: tuple[int, int, int], rng: np.random.Generator) -> Crossing:
     """Where two simulated families cross."""
     made = [
@@ -105,6 +121,7 @@ def main(studies: int) -> None:
         told, held = crossings(family, studies=studies)
         quiet = [f"{gap}: {silent(family, studies=studies, gap=gap):.1%}" for gap in (1.0, 1.01, 1.1)]
         print(family, f"crossing: told {told:.1%}, held {held:.1%}; no crossing, cannot tell:", *quiet, flush=True)
+    print("total interval at 2 and 3 times the largest budget:", beyond((2.0, 3.0), studies=studies // 2), flush=True)
     for name in TRUTHS:
         for family in FAMILIES:
             if forms.FORMS[name].size > 4 and family == FAMILIES[0]:

@@ -14,12 +14,11 @@ import numpy as np
 import pandas as pd
 
 from bench.core.errors import UserError
+from bench.stats.bootstrap import LAW_LEVEL
 from bench.stats.extrapolation import Forecast, forecast, place
 from bench.stats.fit import REFIT_FTOL, Points, fit
 from bench.stats.forms import CURVES
 from bench.stats.intervals import t_quantile
-
-LEVEL = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +45,9 @@ def judge(made: Forecast, x: np.ndarray, y: np.ndarray) -> HeldOut:
     """A forecast beside what was held out; x is (n,) or (inputs, n)."""
     at = np.atleast_2d(x)
     predicted = made.log_predict(at)
-    total = np.array([made.half_width(float(distance), level=LEVEL) for distance in made.distance(at)])
+    total = np.array([made.half_width(float(distance), level=LAW_LEVEL) for distance in made.distance(at)])
     return HeldOut(error=np.log(y) - predicted, trend_error=trend(place(at), y) - predicted, total=total,
-                   one_run=np.hypot(total, t_quantile(made.freedom, LEVEL) * made.scatter))  # fmt: skip
+                   one_run=np.hypot(total, t_quantile(made.freedom, LAW_LEVEL) * made.scatter))  # fmt: skip
 
 
 def curves(path: str) -> dict[str, tuple[Points, np.ndarray, np.ndarray]]:

@@ -13,8 +13,9 @@ from bench import fit as verb
 from bench.stats import bootstrap, extrapolation
 from bench.stats.extrapolation import BENDING, MIN_ORIGINS, forecast
 from bench.stats.fit import Points, fit
-from bench.stats.forms import CHINCHILLA, CURVES, FORMS, POWER, POWER_FLOOR
+from bench.stats.forms import CHINCHILLA, FORMS, POWER, POWER_FLOOR
 from tests.stats import coverage, measure_extrapolation
+from tests.stats.test_coverage import plausible
 
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
 X = np.geomspace(1.0, 1024.0, 21)  # every half octave
@@ -78,12 +79,12 @@ def test_a_real_vit_curve_is_held_where_resampling_within_one_form_is_not() -> N
     x, y = table["seen_examples"].to_numpy(float), table["error"].to_numpy()
     made = forecast(points(y[seen], x[seen]))
     held = measure_extrapolation.judge(made, x[~seen], y[~seen])
-    assert (np.abs(held.trend_error) <= held.total).mean() > 0.8 and held.total[-1] < 0.1
-    assert held.rms < 0.02
+    assert abs(held.trend_error[-1]) <= held.total[-1] < 0.1 and held.rms < 0.02
     law = fit(points(y[seen], x[seen]), FORMS["power-floor"])
     ends = np.log(np.quantile(bootstrap.resample(law, draws=100).predictions(x[~seen][None]), (0.05, 0.95), axis=0))
     trend = measure_extrapolation.trend(x[~seen], y[~seen])
-    assert ((ends[0] <= trend) & (trend <= ends[1])).mean() < 0.5
+    resampled = (ends[0] <= trend) & (trend <= ends[1])
+    assert (np.abs(held.trend_error) <= held.total).mean() > max(0.5, 2 * resampled.mean()) and not resampled[-1]
 
 
 def test_two_inputs_are_extrapolated_along_their_product() -> None:
@@ -169,23 +170,16 @@ def test_a_parameter_without_meaning_is_not_printed(tmp_path: Path, capsys) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [form.name for form in CURVES])
-def test_simulated_coverage_beyond_the_data(name: str) -> None:
+def test_simulated_coverage_beyond_the_data() -> None:
     """Where the truth is one of the forms: the total interval two and three times beyond the largest budget."""
-    truth, rng, held = coverage.TRUTHS[name], np.random.default_rng(11), []
-    for family in coverage.FAMILIES[1:]:
-        for _ in range(8):
-            data = coverage.study(truth.law, family, rng)
-            made = forecast(data)
-            for factor in (2.0, 3.0):
-                at = factor * data.x.max(keepdims=True)
-                missed = np.log(truth.law(at[0])) - made.log_predict(at)
-                held.append(bool(abs(missed[0]) <= made.half_width(np.log(factor))))
-    assert np.mean(held) >= 0.75
+    shares = coverage.beyond((2.0, 3.0), studies=3)
+    for share in np.mean([*shares.values()], axis=0):
+        assert plausible(float(share), studies=6 * len(shares)), shares
 
 
 def test_constants_are_those_that_were_measured() -> None:
     """The coverage that was measured on published curves is that of these; measure again after a change."""
     assert (extrapolation.POINTS_HALF_LIFE, extrapolation.ORIGINS_HALF_LIFE) == (2.0, 1.0)
+    assert extrapolation.IMPROVEMENT == 0.9
     assert (extrapolation.MIN_DISTANCE, extrapolation.WINDOW) == (0.3, (0.7, 1.3))
     assert [form.name for form in BENDING] == ["zhai", "m3", "m4", "bnsl1"]
