@@ -36,10 +36,10 @@ class Interrupted(Exception):
     """The run was stopped by a signal, and its state has been saved."""
 
 
-def nearest(name: str, allowed: Iterable[str], *, count: int = 3, cutoff: float = 0.4) -> list[str]:
+def nearest(name: str, allowed: Iterable[str], *, cutoff: float = 0.4) -> list[str]:
     """The allowed names most like `name`, best first, ignoring case. `cutoff`: least likeness, in [0, 1]."""
     by_lower = {option.lower(): option for option in allowed}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=count, cutoff=cutoff)
+    close = difflib.get_close_matches(name.lower(), by_lower, cutoff=cutoff)
     return [by_lower[key] for key in close]
 
 

@@ -103,9 +103,9 @@ def join(items: list[str] | tuple[str, ...], last: str = "and") -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}" if parts else ""
 
 
-def plural(number: int, noun: str, plural_noun: str | None = None) -> str:
+def plural(number: int, noun: str) -> str:
     """"1 seed", "2 seeds"."""
-    return f"{number:,} {noun if number == 1 else plural_noun or noun + 's'}"
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def by_reason(reasons: Iterable[tuple[str, str]]) -> list[str]:

@@ -63,9 +63,7 @@ class _Drawn:
         """One point of the panel of a measure, whatever the evidence calls it; drawn at `at`, a little off `x`."""
         kind = "published" if evidence.published else "trained"
         self.rows.append(_row(panel, kind, line.label, point, e) | {"x": x})
-        text = partial(point_text, evidence, point, measure, e, label=line.label)
-        cells = () if evidence.published else evidence.cells.get(point.variant, ())
-        self.annotations.append(Annotation(axes=axes, x=at, y=100 * e.value, text=text, cells=cells))
+        self.annotations.append(annotation(evidence, axes, point, measure, e, label=line.label, x=at))
 
 
 def measures_of(evidence: Evidence) -> list[str]:
@@ -229,7 +227,7 @@ def _pixels(
     if e is None or evidence.pixels is None:
         return low, high
     axes.axhspan(100 * e.low, 100 * e.high, color="#000000", alpha=0.07, linewidth=0, zorder=0)
-    axes.axhline(100 * e.value, color=_style.PIXELS_COLOUR, linestyle="-.", linewidth=1.2, zorder=1)
+    axes.axhline(100 * e.value, **_style.PIXELS, zorder=1)
     drawn.rows.append(_row(measure, "raw pixels", "raw pixels", evidence.pixels, e) | {"x": math.nan})
     return min(low, 100 * e.value), max(high, 100 * e.value)
 
@@ -325,7 +323,7 @@ def _handles(
     handles += [Line2D([], [], **_published_look(family, families), markersize=7.0, label=f"{family}, published")
                 for family in dict.fromkeys(line.family for line in reference)]  # fmt: skip
     if evidence.pixels:
-        handles.append(Line2D([], [], color=_style.PIXELS_COLOUR, linestyle="-.", linewidth=1.2, label="raw pixels"))
+        handles.append(Line2D([], [], **_style.PIXELS, label="raw pixels"))
     if any(series.untrained for series in evidence.series):
         handles.append(Line2D([], [], color="#777777", linestyle=UNTRAINED_DASH, linewidth=1.2,
                               label="untrained, mean of the family"))  # fmt: skip
@@ -347,6 +345,15 @@ def point_text(evidence: Evidence, point: Point, measure: str, e: Estimate, *, l
         "published" if evidence.published else e.counts,
     ]
     return "\n".join(line for line in lines if line)
+
+
+def annotation(
+    evidence: Evidence, axes: Axes, point: Point, measure: str, e: Estimate, *, label: str, x: float
+) -> Annotation:
+    """The tooltip of a point at (x, its accuracy), with links to its records."""
+    text = partial(point_text, evidence, point, measure, e, label=label)
+    cells = () if evidence.published else evidence.cells.get(point.variant, ())
+    return Annotation(axes=axes, x=x, y=100 * e.value, text=text, cells=cells)
 
 
 def title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:

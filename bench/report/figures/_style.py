@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib
 import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from bench.core.formatting import significant
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 DPI = 144
 WIDTH = 11.0  # inches; a README shows it about 830 px wide, so 11 pt text stays legible
-PIXELS_COLOUR, PUBLISHED_COLOUR = "#000000", "#8A8A8A"
+PIXELS: dict[str, Any] = {"color": "#000000", "linestyle": "-.", "linewidth": 1.2}
+PUBLISHED_COLOUR = "#8A8A8A"
 FAMILIES = {  # Okabe-Ito colours, distinct with any colour vision; markers for print
     "ViT": ("#0072B2", "o"),
     "Hybrid": ("#009E73", "^"),
@@ -86,6 +88,18 @@ def look(family: str, families: Iterable[str]) -> tuple[str, str]:
     return SPARE[unknown.index(family) % len(SPARE)] if family in unknown else SPARE[-1]
 
 
+def faces(colour: str, *, hollow: bool) -> dict[str, Any]:
+    """Face and edge of a marker; published points are hollow."""
+    face, edge = ("white", colour) if hollow else (colour, "white")
+    return {"markerfacecolor": face, "markeredgecolor": edge}
+
+
+def family_handle(family: str, families: Iterable[str], *, hollow: bool, **line: Any) -> Line2D:
+    """A family's entry in a legend."""
+    colour, marker = look(family, families)
+    return Line2D([], [], color=colour, marker=marker, label=family, **faces(colour, hollow=hollow), **line)
+
+
 def shade(colour: str, number: int, members: int) -> tuple[float, float, float]:
     """The colour of member `number` of a family's `members`: from light over the family's own to dark."""
     place = 1.0 if members == 1 else number / (members - 1)
@@ -95,8 +109,9 @@ def shade(colour: str, number: int, members: int) -> tuple[float, float, float]:
     return red, green, blue
 
 
-def marker_sizes(values: Sequence[float], *, smallest: float = 4.5, largest: float = 10.5) -> list[float]:
+def marker_sizes(values: Sequence[float]) -> list[float]:
     """Marker diameters in points, by the logarithm of `values`."""
+    smallest, largest = 4.5, 10.5
     logs = np.log(np.maximum(np.nan_to_num(np.asarray(values, dtype=float), nan=1.0), 1.0))
     span = float(np.ptp(logs)) if len(logs) else 0.0
     if span == 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,15 +42,13 @@ def draw(evidence: Evidence) -> Drawing:
             best = _best(points)
             _family(axes, points, best, scale, _style.look(family, families), hollow=evidence.published)
             for number, (p, label, e) in enumerate(points):
-                text = partial(_panels.point_text, evidence, p, HEADLINE, e, label=label)
-                cells = () if evidence.published else evidence.cells.get(p.variant, ())
-                annotations.append(Annotation(axes=axes, x=p.train_flops / scale, y=100 * e.value, text=text,
-                                              cells=cells))  # fmt: skip
-                rows.append({"family": family, "series": label, f"compute_{unit}s": p.train_flops / scale,
+                x = p.train_flops / scale
+                annotations.append(_panels.annotation(evidence, axes, p, HEADLINE, e, label=label, x=x))
+                rows.append({"family": family, "series": label, f"compute_{unit}s": x,
                              "accuracy": e.value, "low": e.low, "high": e.high, "best": number in best})  # fmt: skip
         pixels = evidence.estimate(evidence.pixels, HEADLINE)
         if pixels is not None:
-            axes.axhline(100 * pixels.value, color=_style.PIXELS_COLOUR, linestyle="-.", linewidth=1.2, zorder=1)
+            axes.axhline(100 * pixels.value, **_style.PIXELS, zorder=1)
         _style.plain_log_x(axes, [x / scale for x in flops])
         axes.set_xlabel(f"Pre-training compute [{unit}s]")
         axes.set_ylabel(_panels.y_label(evidence, HEADLINE))
@@ -93,17 +90,10 @@ def _family(
     axes.fill_between(places, below, above, color=colour, alpha=0.13, linewidth=0, zorder=1.5)
     axes.plot(places, line, color=colour, linewidth=2.2, zorder=3)
     axes.plot(places[: len(best)], line[: len(best)], linestyle="", marker=marker, markersize=8, zorder=4, color=colour,
-              markerfacecolor="white" if hollow else colour, markeredgecolor=colour if hollow else "white",
-              )  # fmt: skip
+              **_style.faces(colour, hollow=hollow))  # fmt: skip
 
 
 def _handles(families: list[str], evidence: Evidence, *, pixels: bool) -> list[Line2D]:
-    handles = []
-    for family in families:
-        colour, marker = _style.look(family, families)
-        handles.append(Line2D([], [], color=colour, marker=marker, linewidth=2.2, markersize=8, label=family,
-                              markerfacecolor="white" if evidence.published else colour,
-                              markeredgecolor=colour if evidence.published else "white"))  # fmt: skip
-    if pixels:
-        handles.append(Line2D([], [], color=_style.PIXELS_COLOUR, linestyle="-.", linewidth=1.2, label="raw pixels"))
-    return handles
+    handles = [_style.family_handle(family, families, hollow=evidence.published, linewidth=2.2, markersize=8)
+               for family in families]  # fmt: skip
+    return [*handles, Line2D([], [], **_style.PIXELS, label="raw pixels")] if pixels else handles

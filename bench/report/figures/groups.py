@@ -47,9 +47,7 @@ def draw(evidence: Evidence) -> Drawing:
                 found.append(e)
                 rows.append({"group": title, "series": s.label, "family": s.family, "tasks": len(members),
                              "accuracy": e.value, "low": e.low, "high": e.high, "seeds": e.num_seeds})  # fmt: skip
-                text = _panels.point_text(evidence, s.last, title, e, label=s.label)
-                cells = () if evidence.published else evidence.cells.get(s.variant, ())
-                annotations.append(Annotation(axes=axes, x=place, y=100 * e.value, text=text, cells=cells))
+                annotations.append(_panels.annotation(evidence, axes, s.last, title, e, label=s.label, x=place))
             _points(axes, series, [at[s.last.key] for s in series], hollow=evidence.published)
             axes.set_title(title)
             axes.set_ylabel("Accuracy [%]" if len(rows) == len(series) else "")
@@ -69,8 +67,7 @@ def _points(axes: Axes, series: Sequence[Series], estimates: Sequence[Estimate],
         colour, marker = _style.look(s.family, families)
         axes.vlines(place, 100 * e.low, 100 * e.high, colors=colour, linewidth=1.4, zorder=2)
         axes.plot(place, 100 * e.value, linestyle="", marker=marker, markersize=9, color=colour, zorder=3,
-                  markerfacecolor="white" if hollow else colour,
-                  markeredgecolor=colour if hollow else "white")  # fmt: skip
+                  **_style.faces(colour, hollow=hollow))  # fmt: skip
     low, high = 100 * min(e.low for e in estimates), 100 * max(e.high for e in estimates)
     margin = 0.08 * (high - low) + 0.5
     axes.set_ylim(max(0.0, low - margin), min(100.5, high + margin))

@@ -120,15 +120,10 @@ def _rows(card: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _legend(families: Sequence[str], *, hollow: bool) -> list[Any]:
-    handles: list[Any] = []
-    for family in families:
-        colour, marker = _style.look(family, families)
-        handles.append(Line2D([], [], color=colour, marker=marker, markersize=7, linewidth=1.8, label=family,
-                              markerfacecolor="white" if hollow else colour,
-                              markeredgecolor=colour if hollow else "white"))  # fmt: skip
     grey = "#555555"
     return [
-        *handles, Line2D([], [], color=grey, linestyle="", marker=".", markersize=5, alpha=0.55, label="fitted run"),
+        *(_style.family_handle(family, families, hollow=hollow, markersize=7, linewidth=1.8) for family in families),
+        Line2D([], [], color=grey, linestyle="", marker=".", markersize=5, alpha=0.55, label="fitted run"),
         Line2D([], [], color=grey, linewidth=1.8, label="fitted, within the points"),
         Line2D([], [], color=grey, linewidth=1.5, linestyle=DASH, label="extrapolated"),
         Patch(color=grey, alpha=0.28, label="interval within this analysis"),
