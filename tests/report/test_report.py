@@ -49,14 +49,19 @@ def small_world() -> World:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`results/` with one suite, reported once."""
-    results = tmp_path_factory.mktemp("results")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> report.ReportPaths:
+    """One suite, reported once."""
+    folder = tmp_path_factory.mktemp("results") / "synthetic"
     world = small_world()
     records = [*world.records(), world.diverged("ViT-mini/7")]
-    write([replace(record, suite="synthetic") for record in records], results / "synthetic")
-    report.build(results / "synthetic", suite="synthetic")
-    return results
+    write([replace(record, suite="synthetic") for record in records], folder)
+    return report.build(folder, suite="synthetic")
+
+
+@pytest.fixture(scope="module")
+def built(reported: report.ReportPaths) -> Path:
+    """Its `results/`."""
+    return reported.html.parent.parent
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -267,11 +272,10 @@ def test_numbers_in_words_are_those_of_the_findings() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
-def test_the_console_gets_few_lines(built: Path, width: int) -> None:
-    paths = report.build(built / "synthetic", suite="synthetic")
+def test_the_console_gets_few_lines(reported: report.ReportPaths, width: int) -> None:
     console, long = (Console(file=io.StringIO(), width=width) for _ in range(2))
-    report.say(paths, console)
-    report.say(paths, long, verbose=True)
+    report.say(reported, console)
+    report.say(reported, long, verbose=True)
     rows, more = (c.file.getvalue().splitlines() for c in (console, long))  # type: ignore[attr-defined]
     assert rows[-1].startswith("Report: ") and len(more) > 2 * len(rows)
     assert all(row == row.rstrip() for row in rows)
