@@ -57,16 +57,18 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     """
     from bench.analysis import questions
     from bench.core import files
-    from bench.report import fits, page, tables
+    from bench.report import fits, inspections, page, tables
     from bench.store import faults
 
     evidence, by_figure = _published() if suite == PAPER else _measured(suite_directory, suite, reference)
     findings = questions.find(evidence)
     figures, not_drawn = _draw(by_figure)
+    looked_into = inspections.read(suite_directory)
     made = tables.build(evidence)
     shown = page.content(
-        evidence, findings, figures=figures, not_drawn=not_drawn, tables=made, check=_purpose(suite) == CHECK
-    )
+        evidence, findings, figures=[*figures, *looked_into], not_drawn=not_drawn, tables=made,
+        check=_purpose(suite) == CHECK,
+    )  # fmt: skip
     table_folder = files.make_directory(suite_directory / "tables")
     figure_folder = files.make_directory(suite_directory / "figures")
     for folder in (suite_directory, table_folder, figure_folder):

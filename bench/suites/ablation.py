@@ -56,7 +56,7 @@ class Scale:
 
 SCALES = {
     "cpu": Scale(
-        base="ViT-pico/7", patches=(14, 4), conv_patch=4, pooling_rates=(1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2),
+        base="ViT-pico/7", patches=(14, 4), conv_patch=4, pooling_rates=(2e-3, 4e-3, 8e-3, 1.6e-2),
         resnet="R8x0.25-s2", resnet_rates=((4e-3, 8e-3, 1.6e-2), (0.1, 0.3, 0.9)), images=16_000,
         recipe={"batch": 32, "shift": 1},
         tasks=tuple(task("fewshot", name, shots=(5,), draws=5, test_limit=1_000, ridge="loo") for name in HEADLINE),
@@ -97,7 +97,7 @@ def variants(scale: Scale, base: str) -> Iterator[tuple[str, str, dict[str, Any]
     half, double = row.width // 2, row.width * 2
     mlp = row.mlp_width
     for changes in (
-        {}, {"depth": 1}, {"depth": 2 * row.depth}, {"depth": 4 * row.depth}, {"width": half}, {"width": double},
+        {}, {"depth": 1}, {"depth": 2 * row.depth}, {"width": half}, {"width": double},
         {"mlp_width": mlp // 4}, {"mlp_width": mlp * 4}, {"patch_size": large}, {"patch_size": small},
         {"depth": row.depth - 1, "width": half, "mlp_width": mlp // 2, "patch_size": large},
         {"depth": row.depth + 1, "width": half * 5 // 2, "mlp_width": mlp * 5 // 4, "patch_size": small},

@@ -48,7 +48,7 @@ class Scale:
 
 SCALES = {
     "cpu": Scale(
-        model="ViT-pico/7", upstream="fashion-mnist", images=32_000, recipe={"batch": 32, "shift": 1}, steps=80,
+        model="ViT-pico/7", upstream="fashion-mnist", images=24_000, recipe={"batch": 32, "shift": 1}, steps=80,
         batch=64, shots=10, many=2_000, tuning={"rates": (0.05, 0.15, 0.45), "held_out": 0.2, "test_limit": 1_000},
         probe={"shots": (5, 10), "draws": 5, "test_limit": 1_000, "ridge": "loo"},
     ),
@@ -65,7 +65,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
     scale = pick("grid", options.scale, SCALES)
     more = scale.images // scale.batch
     found = []
-    for seed in range(options.seeds or 3):
+    for seed in range(options.seeds or 2):
         for model in options.models or (scale.model,):
             for data in options.data or (scale.upstream,):
                 labels = Cell(

@@ -88,6 +88,7 @@ class HoverPoint:
 class Saved:
     """Bytes of a figure's files. Equal drawings give equal bytes: no dates, versions or random ids inside.
 
+    `folder`, in the study's, is where they lie.
     `hover_points` are the `annotations` (a number) that the page explains; `width` is in inches.
     """
 
@@ -101,6 +102,7 @@ class Saved:
     width: float
     hover_points: tuple[HoverPoint, ...] = ()
     annotations: int = 0
+    folder: str = "figures"
 
     def files(self, folder: Path) -> dict[Path, bytes]:
         """File name to content."""

@@ -1,0 +1,57 @@
+"""Figures that `python -m bench.inspect` leaves beside a study's records, for its report to show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.core import files
+from bench.core.errors import UserError
+from bench.report.figures._contract import Saved, render
+
+if TYPE_CHECKING:
+    from bench.report.figures._contract import Drawing
+
+FOLDER = "inspect"  # in a study's folder
+TITLES = {
+    "filters": "Principal components of the first layer's filters", "positions": "Similarity of position embeddings",
+    "distance": "Attention distance", "rollout": "Attention roll-out",
+}  # fmt: skip
+KEPT = ("name", "title", "caption", "alt", "width")  # in the list of a folder's figures; the rest is in their files
+
+
+def write(folder: Path, drawings: Mapping[str, Drawing], *, name: str) -> list[Path]:
+    """Write PNG, SVG and CSV of every drawing, and the list of them, last: `name`.json. Returns the figures.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    files.make_directory(folder)
+    saved = [render(f"{name}-{kind}", f"{TITLES[kind]}, {name}", drawing) for kind, drawing in drawings.items()]
+    written = {path: data for figure in saved for path, data in figure.files(folder).items()}
+    for path, data in written.items():
+        files.write_bytes(path, data)
+    listed = [{key: getattr(figure, key) for key in KEPT} for figure in saved]
+    files.write_bytes(folder / f"{name}.json", files.dump_json({"figures": listed}))
+    return [path for path in written if path.suffix == ".png"]
+
+
+def read(study: Path) -> list[Saved]:
+    """Every figure in a study's folder, in order of the models' names.
+
+    Raises:
+        UserError: a figure that is listed is not there.
+    """
+    found = []
+    for path in sorted((study / FOLDER).glob("*.json")):
+        try:
+            for facts in json.loads(path.read_text())["figures"]:
+                figure = path.parent / str(facts["name"])
+                svg, csv = (figure.with_name(f"{figure.name}.{kind}").read_text() for kind in ("svg", "csv"))
+                png = figure.with_name(f"{figure.name}.png").read_bytes()
+                found.append(Saved(**{key: facts[key] for key in KEPT}, folder=FOLDER, png=png, svg=svg, csv=csv))
+        except (OSError, ValueError, KeyError) as error:
+            raise UserError(f"{path} cannot be read: {error}.", "Run bench.inspect again, or delete it.") from error
+    return found

@@ -1,0 +1,123 @@
+"""Attention distance and roll-out on attention whose answers are known in closed form; capturing against computing."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from bench.core import registry
+from vit import inspection
+
+GRID, PATCH = (3, 5), (4, 7)
+PATCHES = GRID[0] * GRID[1]
+
+
+def attention(weights_NN: torch.Tensor) -> torch.Tensor:
+    """One image, two heads alike."""
+    return weights_NN.expand(1, 2, -1, -1)
+
+
+def shift(k: int) -> torch.Tensor:
+    """Every patch attends to the one k columns to the right, around the edge."""
+    rows, columns = GRID
+    to = [r * columns + (c + k) % columns for r in range(rows) for c in range(columns)]
+    return torch.eye(PATCHES)[to]
+
+
+def distance(weights_NN: torch.Tensor) -> list[float]:
+    return inspection.attention_distance(attention(weights_NN), grid=GRID, patch=PATCH).tolist()
+
+
+def test_distance_of_attention_to_oneself_is_zero() -> None:
+    assert distance(torch.eye(PATCHES)) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_distance_of_a_shift(k: int) -> None:
+    columns = GRID[1]
+    # columns - k of the columns go k to the right, the other k go columns - k to the left
+    expected = 2 * k * (columns - k) / columns * PATCH[1]
+    assert distance(shift(k)) == pytest.approx([expected] * 2, rel=1e-12)
+
+
+def test_distance_of_uniform_attention_along_a_line() -> None:
+    length, patch = 9, 7
+    weights = torch.full((1, 1, length, length), 1 / length)
+    found = inspection.attention_distance(weights, grid=(1, length), patch=(4, patch))
+    # mean |i - j| over all pairs of 1..n is (n^2 - 1) / (3 n)
+    assert found.item() == pytest.approx(patch * (length**2 - 1) / (3 * length), rel=1e-7)
+
+
+def test_distance_of_uniform_attention_on_a_grid() -> None:
+    pairs = [math.hypot(PATCH[0] * (a // 5 - b // 5), PATCH[1] * (a % 5 - b % 5)) for a in range(15) for b in range(15)]
+    expected = sum(pairs) / len(pairs)
+    assert distance(torch.full((PATCHES, PATCHES), 1 / PATCHES)) == pytest.approx([expected] * 2, rel=1e-6)
+
+
+def test_a_class_token_is_left_out_of_distances() -> None:
+    weights = torch.zeros(PATCHES + 1, PATCHES + 1)
+    weights[0, 0] = 1
+    weights[1:, 0] = 0.75  # what is left goes one column on
+    weights[1:, 1:] = 0.25 * shift(1)
+    assert distance(weights) == pytest.approx(distance(shift(1)), rel=1e-12)
+
+
+def roll(layers: list[torch.Tensor], *, cls: bool = False, grid: tuple[int, int] = GRID) -> torch.Tensor:
+    return inspection.rollout([attention(w) for w in layers], grid=grid, cls=cls)[0]
+
+
+def test_rollout_of_identity_and_of_uniform_attention() -> None:
+    tokens = PATCHES + 1
+    uniform = torch.full((tokens, tokens), 1 / tokens)
+    # whatever the layers: half stays, half is spread evenly, so that all patches enter the class token equally
+    torch.testing.assert_close(roll([uniform] * 3, cls=True), torch.full(GRID, 1 / PATCHES, dtype=torch.float64))
+    torch.testing.assert_close(roll([torch.eye(PATCHES)] * 3), torch.full(GRID, 1 / PATCHES, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("layers", [1, 2, 4])
+def test_rollout_of_shifts_is_binomial(layers: int) -> None:
+    """The class token attends to patch 0, which attends to patch 1, and so on: half stays in every layer."""
+    tokens = 8
+    chain = torch.eye(tokens)[[(i + 1) % tokens for i in range(tokens)]]
+    share = [math.comb(layers, m) / 2**layers for m in range(1, layers + 1)] + [0.0] * (tokens - 1 - layers)
+    found = roll([chain] * layers, cls=True, grid=(1, tokens - 1))[0]
+    expected = torch.tensor(share, dtype=torch.float64) / sum(share)
+    torch.testing.assert_close(found, expected)
+
+
+def test_rollout_multiplies_later_layers_from_the_left() -> None:
+    first, second = torch.eye(4)[[0, 2, 3, 1]], torch.eye(4)[[1, 0, 2, 3]]
+    # token 0 looks at 1 in the second layer, and 1 at 2 in the first: a quarter reaches 2, a quarter stays at 1
+    found = roll([first, second], cls=True, grid=(1, 3))[0]
+    torch.testing.assert_close(found, torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    "name", ["ViT-pico/7", "ViT-pico/7:pooling=cls", "ViT-pico/7:position=relative", "R5+ViT-pico/14"]
+)
+def test_captured_attention_is_the_attention_used(name: str) -> None:
+    torch.manual_seed(0)
+    model = registry.build_model(name, image_size=28, channels=1, num_classes=3).eval()
+    x_BCHW = torch.randn(4, 1, 28, 28)
+    with torch.inference_mode():
+        before = model.features(x_BCHW)
+        with inspection.captured(model) as layers:
+            assert torch.equal(model.features(x_BCHW), before)  # capturing changes nothing
+        assert torch.equal(model.features(x_BCHW), before) and len(layers) == 3  # and ends
+    assert max(layer.error for layer in layers) < 1e-6
+    for layer in layers:
+        torch.testing.assert_close(layer.weights_BHNN.sum(-1), torch.ones(layer.weights_BHNN.shape[:-1]))
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_principal_components_are_scikit_learns() -> None:
+    decomposition = pytest.importorskip("sklearn.decomposition")
+    torch.manual_seed(0)
+    filters = torch.randn(20, 3, 4, 4, dtype=torch.float64)
+    ours, shares = inspection.principal_components(filters, 5)
+    theirs = decomposition.PCA(5, svd_solver="full").fit(filters.flatten(1).numpy())
+    assert shares.numpy() == pytest.approx(theirs.explained_variance_ratio_)
+    dots = (ours.flatten(1).numpy() * theirs.components_).sum(1)
+    assert abs(dots) == pytest.approx([1.0] * 5)
