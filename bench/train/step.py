@@ -105,6 +105,7 @@ class Step:
         """
         for group in self.optimizer.param_groups:
             group["lr"] = lr
+        has_state = bool(self.optimizer.state)
         while True:
             try:
                 loss = self._gradients_that_fit(x_BCHW, labels_B, seed)
@@ -119,7 +120,10 @@ class Step:
                     raise
                 if self.ranks.size > 1:
                     raise RestartNeeded(smaller) from error
-            # outside the handler the traceback is gone; the optimizer had changed nothing: it allocates before it does
+            # outside the handler the traceback is gone; the optimizer had changed nothing: it allocates before it does,
+            # but a parameter may have been left with half of its state
+            if not has_state:
+                self.optimizer.state.clear()
             self._go_on_with(smaller)
 
     def rehearse(self, x_BCHW: Tensor, labels_B: Tensor) -> None:

@@ -1,0 +1,170 @@
+"""A CPU that poses as two CUDA devices: every branch for them runs, on tensors that are on the CPU.
+
+`posing()` does so in this process; `environment()` is for processes that it starts: their Python finds `site/` first
+and poses from its beginning. Compiling is left out (`Module.compile` does nothing); CUDA graphs are recorded and
+replayed, operator by operator, at the addresses that they were recorded at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+NAME, COUNT, MEMORY = "NVIDIA H100 80GB HBM3", 2, 80 << 30
+PROPERTIES = types.SimpleNamespace(name=NAME, major=9, minor=0, total_memory=MEMORY, multi_processor_count=132)
+
+
+def environment() -> dict[str, str]:
+    """Variables under which every Python that is started poses."""
+    here = Path(__file__).resolve().parent
+    paths = (str(here / "site"), str(here.parent.parent), os.environ.get("PYTHONPATH"))
+    return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+# -- devices -----------------------------------------------------------------------------------------------------------
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, torch.device) and value.type == "cuda":
+        return torch.device("cpu")
+    return "cpu" if isinstance(value, str) and value.partition(":")[0] == "cuda" else value
+
+
+class Redirect(TorchFunctionMode):
+    """Whatever is asked for on CUDA is made on the CPU."""
+
+    def __torch_function__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is not torch.device:  # a name, under which nothing is made
+            args, kwargs = tree_map(_on_cpu, (args, kwargs or {}))
+        return function(*args, **(kwargs or {}))
+
+
+class Generator(torch.Generator):
+    def __new__(cls, device: Any = "cpu") -> Generator:
+        return super().__new__(cls, device=_on_cpu(device))
+
+
+class Stream:
+    """What is submitted is done at once."""
+
+    def wait_stream(self, other: Stream) -> None:
+        assert isinstance(other, Stream)
+
+    def synchronize(self) -> None:
+        pass
+
+    def is_capturing(self) -> bool:
+        return False
+
+
+class Graph(TorchDispatchMode):
+    """Stands for torch.cuda.CUDAGraph: notes each operator with its tensors, and does them again, writing every result
+    where it was written when it was recorded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operators: list[tuple[Any, Any, Any, Any]] = []
+
+    def __torch_dispatch__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert function is not torch.ops.aten._local_scalar_dense.default, "a graph cannot be waited for"
+        result = function(*args, **(kwargs or {}))
+        self.operators.append((function, args, kwargs or {}, result))
+        return result
+
+    @torch.no_grad()
+    def replay(self) -> None:
+        for function, args, kwargs, result in self.operators:
+            again = tree_leaves(function(*args, **kwargs))
+            for old, new in zip(tree_leaves(result), again, strict=True):
+                if is_new(old, (args, kwargs)):
+                    old.copy_(new)
+
+    @torch.no_grad()
+    def poison(self) -> None:
+        """Write NaN over every result, as other work in the same memory might."""
+        for _, args, kwargs, result in self.operators:
+            for tensor in tree_leaves(result):
+                if is_new(tensor, (args, kwargs)) and tensor.is_floating_point():
+                    tensor.fill_(float("nan"))
+
+
+def is_new(value: Any, read: Any) -> bool:
+    """Whether a result is a tensor in memory of its own: not a view, nor written in place."""
+    if not torch.is_tensor(value):
+        return False
+    return value.untyped_storage()._cdata not in {
+        x.untyped_storage()._cdata for x in tree_leaves(read) if torch.is_tensor(x)
+    }
+
+
+@contextlib.contextmanager
+def recording(graph: Graph, **_: Any) -> Iterator[None]:
+    with graph:
+        yield
+
+
+def _autocast(self: Any, device_type: str, **options: Any) -> None:
+    _REAL["autocast"](self, _on_cpu(device_type), **options)
+
+
+def _run_thread(self: threading.Thread) -> None:
+    with Redirect():
+        _REAL["run"](self)
+
+
+_REAL: dict[str, Any] = {"autocast": torch.autocast.__init__, "run": threading.Thread.run}
+
+
+def _visible() -> int:
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return COUNT if listed is None else len(listed.split(","))
+
+
+REPLACED: tuple[tuple[Any, str, Any], ...] = (
+    (torch.cuda, "is_available", lambda: True),
+    (torch.cuda, "is_initialized", lambda: True),
+    (torch.cuda, "device_count", _visible),
+    (torch.cuda, "current_device", lambda: 0),
+    (torch.cuda, "get_device_name", lambda *_: NAME),
+    (torch.cuda, "get_device_properties", lambda *_: PROPERTIES),
+    (torch.cuda, "get_device_capability", lambda *_: (9, 0)),
+    (torch.cuda, "synchronize", lambda *_: None),
+    (torch.cuda, "empty_cache", lambda: None),
+    (torch.cuda, "max_memory_allocated", lambda *_: 1 << 30),
+    (torch.cuda, "reset_peak_memory_stats", lambda *_: None),
+    (torch.cuda, "mem_get_info", lambda *_: (MEMORY, MEMORY)),
+    (torch.cuda, "Stream", Stream),
+    (torch.cuda, "current_stream", lambda *_: Stream()),
+    (torch.accelerator, "current_stream", lambda *_: Stream()),
+    (torch.cuda, "stream", lambda _: contextlib.nullcontext()),
+    (torch.cuda, "CUDAGraph", Graph),
+    (torch.cuda, "graph", recording),
+    (torch, "Generator", Generator),
+    (torch, "compile", lambda model=None, **_: model),
+    (torch.nn.Module, "compile", lambda self, **_: None),
+    (torch.Tensor, "pin_memory", lambda self, *_: self),
+    (torch.Tensor, "record_stream", lambda self, _: None),
+    (torch.autocast, "__init__", _autocast),
+    (threading.Thread, "run", _run_thread),
+)
+
+
+@contextlib.contextmanager
+def posing() -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for owner, name, value in REPLACED:
+            stack.enter_context(mock.patch.object(owner, name, value))
+        stack.enter_context(Redirect())
+        stack.enter_context(mock.patch.dict(os.environ, environment()))
+        yield

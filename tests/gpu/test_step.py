@@ -1,0 +1,314 @@
+"""What a step does with memory, graphs and the compiler, without a GPU."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from bench.core import device, registry
+from bench.core.device import InBatches, is_lost, release
+from bench.core.spec import Recipe
+from bench.cost import timing
+from bench.data.image_set import ImageSet
+from bench.tasks._features import extractor
+from bench.tasks._finetuner import FineTuner
+from bench.train import compiled, recorded
+from bench.train.batches import Batches
+from bench.train.step import Step
+from bench.train.trainer import Trainer
+from tests.gpu.posing import Graph, is_new, posing
+
+SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
+RECIPE = Recipe(batch=8, lr=1e-2, warmup_images=0, dtype="bfloat16", flip=True)
+FAMILIES = ("ViT-pico/14", "R5+ViT-pico/14", "R8x0.125-s2")
+
+
+@pytest.fixture
+def gpu():
+    with posing():
+        yield
+
+
+def made(name="ViT-pico/14", seed=0, **options):
+    torch.manual_seed(seed)
+    model = registry.build_model(name, **SIZES, **options)
+    head = model.head if isinstance(model.head, nn.Linear) else model.head.fc
+    nn.init.normal_(head.weight, std=0.1)
+    return model.train()
+
+
+def images(number=40):
+    rng = np.random.default_rng(0)
+    return ImageSet(
+        name="noise", split="train", kind="rendered", images_NHWC=rng.integers(0, 256, (number, 28, 28, 1), np.uint8),
+        labels_N=np.arange(number) % 10, class_names=tuple("0123456789"),
+    )  # fmt: skip
+
+
+def batch(number=8):
+    generator = torch.Generator().manual_seed(1)
+    return torch.rand((number, 1, 28, 28), generator=generator), torch.arange(number) % 10
+
+
+def trained(step, steps=3, number=8):
+    losses = [step(*batch(number), lr=1e-2, seed=seed).clone() for seed in range(steps)]
+    return torch.stack(losses), {name: value.clone() for name, value in step.model.state_dict().items()}
+
+
+def same(found, wanted):
+    torch.testing.assert_close(found[0], wanted[0], rtol=0, atol=0)
+    assert all(torch.equal(found[1][name], wanted[1][name]) for name in wanted[1])
+
+
+# -- graphs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("recipe", [
+    replace(RECIPE, micro_batch=3), replace(RECIPE, dtype="float32"), replace(RECIPE, micro_batch=3, dtype="float32"),
+], ids=["bf16 parts", "fp32", "fp32 parts"])  # fmt: skip
+def test_recorded_steps_are_the_steps(name, recipe, monkeypatch):
+    """Also where everything that a graph has written is lost before its next replay, and the parts are unequal."""
+    wanted = trained(Step(model=made(name), recipe=recipe, device="cpu"), 5)
+    graphs: list[Graph] = []
+    monkeypatch.setattr(Graph, "__init__", lambda self, begin=Graph.__init__: (begin(self), graphs.append(self))[0])
+
+    replay = Graph.replay
+
+    def spoiled(self):
+        self.poison()
+        replay(self)
+
+    monkeypatch.setattr(Graph, "replay", spoiled)
+    with posing():
+        step = Step(model=made(name), recipe=recipe, device="cuda")
+        step.rehearse(*batch())
+        found = trained(step, 5)
+        assert step.how_compiled == "reduce-overhead"
+        for graph in graphs:  # between a step and whatever reads the weights
+            graph.poison()
+    assert len(graphs) == (2 if recipe.micro_batch else 1)  # one for each size of a part
+    same(found, wanted)
+
+
+def test_what_cannot_be_recorded_is_done_as_it_is_written(gpu):
+    """Reading a value in the middle of a pass; the reason is kept for the record."""
+
+    class Waits(nn.Linear):
+        def forward(self, x):
+            return super().forward(x.flatten(1)) * (2.0 if x.sum().item() > 0 else 1.0)
+
+    step = Step(model=Waits(784, 10), recipe=replace(RECIPE, dtype="float32"), device="cuda")
+    step.rehearse(*batch())
+    assert torch.isfinite(trained(step)[0]).all()
+    assert step.how_compiled.startswith("default (AssertionError")
+
+
+def test_release_drops_recorded_graphs_and_they_are_recorded_again(gpu):
+    wanted = trained(Step(model=made(), recipe=RECIPE, device="cuda"), 4)[0]
+    step = Step(model=made(), recipe=RECIPE, device="cuda")
+    first = trained(step, 2)[0]
+    graph = weakref.ref(next(iter(step.both_ways._graphs.values())).graph)
+    release("cuda")
+    assert graph() is None
+    again = torch.stack([step(*batch(), lr=1e-2, seed=seed).clone() for seed in (2, 3)])
+    torch.testing.assert_close(torch.cat([first, again]), wanted, rtol=0, atol=0)
+
+
+# -- lifetimes ---------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_outlives_its_cell(gpu):
+    """Pixels, weights, copies in lower precision and graphs go with the last name, without Python's collector: it
+    counts objects and not bytes."""
+    gc.collect()
+    gc.disable()
+    try:
+        model = made()
+        trainer = Trainer(
+            model=model, recipe=RECIPE, horizons=(0, 16, 32), seed=0, device="cuda",
+            batches=Batches(images(), recipe=RECIPE, seed=0, device="cuda"),
+        )  # fmt: skip
+        trainer.run()
+        step = trainer.train_step
+        assert step is not None and trainer.batches is not None
+        (graph,) = step.both_ways._graphs.values()
+        held = [trainer.batches.images_NHWC, model.head.weight, step, step.working, graph]
+        seen = [weakref.ref(thing) for thing in held]
+        del trainer, model, step, graph, held
+        assert [thing() for thing in seen] == [None] * len(seen)
+    finally:
+        gc.enable()
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+class Short(TorchDispatchMode):
+    """Memory runs out at the n-th new tensor."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.left, self.count = n, 0
+
+    def __torch_dispatch__(self, function, kinds, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if any(is_new(value, (args, kwargs)) for value in tree_leaves(result)):
+            self.count += 1
+            if self.count == self.left:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+        return result
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("sgd", marks=pytest.mark.slow)])
+def test_memory_may_run_out_anywhere(optimizer, monkeypatch):
+    """At any allocation of a step, its update and the evaluation after it: then all is as if the micro-batch had been
+    small from the beginning. The update allocates the optimizer's state."""
+    recipe = replace(RECIPE, optimizer=optimizer, dtype="float32")
+    pixels_NHWC = images(16).images_NHWC
+    monkeypatch.setattr(device.gc, "collect", lambda: None)  # takes longer than all the rest
+
+    def run(n, micro_batch=0):
+        step = Step(model=made(depth=1), recipe=replace(recipe, micro_batch=micro_batch), device="cpu")
+        x_BCHW, labels_B = batch()
+        batches = InBatches(8, device="cpu")
+        read = extractor(step.model, image_size=28, channels=1, device="cpu", batches=batches)
+        with Short(n) as short:
+            step(x_BCHW, labels_B, lr=1e-2, seed=0)
+            features = read(pixels_NHWC)
+        state = [value for held in step.optimizer.state.values() for value in held.values() if torch.is_tensor(value)]
+        return [*step.model.state_dict().values(), *state, torch.from_numpy(features)], step.micro_batch, short.count
+
+    wanted = {micro_batch: run(0, micro_batch)[0] for micro_batch in (8, 4)}
+    _, _, count = run(0)
+    parts = set()
+    for n in range(1, count):  # the last is that of all features, in the CPU's memory
+        found, micro_batch, _ = run(n)
+        parts.add(micro_batch)
+        for value, right in zip(found, wanted[micro_batch], strict=True):
+            torch.testing.assert_close(value, right, rtol=1e-5, atol=1e-6)
+    assert count > 50 and parts == {8, 4}
+
+
+def test_the_optimizers_memory_is_taken_before_anything_is_recorded(gpu):
+    step = Step(model=made(), recipe=RECIPE, device="cuda")
+    before = {name: value.clone() for name, value in step.model.state_dict().items()}
+    step.rehearse(*batch())
+    assert len(step.optimizer.state) == len(list(step.model.parameters()))
+    assert all(not value.any() for state in step.optimizer.state.values() for value in state.values())
+    assert all(torch.equal(before[name], value) for name, value in step.model.state_dict().items())
+    addresses = [v.data_ptr() for state in step.optimizer.state.values() for v in state.values()]
+    trained(step)
+    assert addresses == [v.data_ptr() for state in step.optimizer.state.values() for v in state.values()]
+
+
+def test_fine_tuned_copies_leave_no_graphs(gpu):
+    tuner = FineTuner(made(), name="ViT-pico/14", image_size=28, channels=1, device="cuda")
+    for classes in (10, 5):
+        some = replace(images(), labels_N=np.arange(40) % classes, class_names=tuple("0123456789"[:classes]))
+        found = tuner(some, recipe=RECIPE, steps=3)
+        assert found.logits(some.images_NHWC).shape == (40, classes) and np.isfinite(found.losses_T).all()
+    gc.collect()
+    assert not any(held._graphs for held in recorded._all)
+
+
+def test_what_fits_is_found_before_anything_is_compiled(gpu, monkeypatch):
+    """Each halving would compile anew."""
+    calls: list[tuple[int, bool]] = []
+
+    class Tight(nn.Linear):
+        def forward(self, x):
+            calls.append((len(x), torch.compiler.is_compiling() or torch.compiler.get_stance() != "force_eager"))
+            if len(x) > 2:
+                raise torch.OutOfMemoryError("no room")
+            return super().forward(x.flatten(1))
+
+    monkeypatch.setattr(torch.compiler, "get_stance", lambda: torch._dynamo.eval_frame._stance.stance, raising=False)
+    step = Step(model=Tight(784, 10), recipe=replace(RECIPE, dtype="float32"), device="cuda")
+    step.rehearse(*batch())
+    assert step.micro_batch == 2
+    assert [size for size, may_compile in calls if may_compile and size > 2] == []
+
+
+def test_a_device_that_no_longer_answers_is_lost_and_a_full_one_is_not(gpu, monkeypatch):
+    assert not is_lost("cpu") and not is_lost("cuda")
+    for error, lost in ((torch.OutOfMemoryError("x"), False), (RuntimeError("an illegal memory access"), True)):
+        def fails(*_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr(torch, "zeros", fails)
+        assert is_lost("cuda") == lost
+
+
+# -- waiting and compiling ---------------------------------------------------------------------------------------------
+
+
+class NoReading(TorchDispatchMode):
+    """Fails where the CPU would wait for what a GPU computes."""
+
+    READS = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "unique", "equal")
+
+    def __torch_dispatch__(self, function, kinds, args=(), kwargs=None):
+        assert not any(name in str(function) for name in self.READS), f"{function} waits for the device"
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name, steps", [(FAMILIES[0], 50), (FAMILIES[1], 5), (FAMILIES[2], 5)])
+def test_steady_steps_wait_for_nothing(name, steps, gpu):
+    recipe = replace(RECIPE, crop=0.05, average=0.9, shift=2)
+    trainer = Trainer(
+        model=made(name), recipe=recipe, horizons=(800,), seed=0, device="cuda",
+        batches=Batches(images(), recipe=recipe, seed=0, device="cuda"),
+    )  # fmt: skip
+    trainer.step()
+    with NoReading():
+        for _ in range(steps):
+            trainer.progress.step += 1
+            trainer.step()
+
+
+def test_depth_head_and_cell_compile_nothing_again():
+    """All blocks share one compilation; a deeper network with another head finds it; fifty steps keep it."""
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    for depth, classes in ((2, 10), (3, 7)):
+        torch.manual_seed(0)
+        model = registry.build_model(
+            "ViT-pico/14", image_size=28, channels=1, num_classes=classes, depth=depth
+        ).train()  # fmt: skip
+        step = Step(model=model, recipe=RECIPE, device="cpu")
+        step.working.network = compiled.compiled(step.working.network, mode="default", backend=counter)
+        with torch._dynamo.config.patch(error_on_recompile=counter.frame_count > 0):
+            for seed in range(50 if depth == 2 else 3):
+                step(batch()[0], torch.arange(8) % classes, lr=1e-2 / (seed + 1), seed=seed)
+                if seed == 0:
+                    assert counter.frame_count == 1
+    assert counter.frame_count == 1
+
+
+# -- timing ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds, per_window", [([60, 5, 1, 0.02], 25), ([180, 0.02], 25), ([0.5], 1)])
+def test_warming_up_ends_when_calls_agree(seconds, per_window, monkeypatch):
+    """On a clock that knows how long compiling, recording and replaying take."""
+    now, calls = [0.0], iter(seconds)
+
+    def call():
+        now[0] += next(calls, seconds[-1])
+
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
+    workload = timing.Workload(name="x", call=call, images=1)
+    timing.warm_up(workload, device="cpu", pace=timing.Pace(slowest_call=10.0))
+    assert workload.first_call_seconds == seconds[0] and workload.call_seconds == pytest.approx(seconds[-1])
+    assert workload.calls_per_window == per_window
