@@ -148,7 +148,7 @@ class Cell:
     @property
     def readable_name(self) -> str:
         """A file name a person can read; the hash makes it unique."""
-        model = self.model.rpartition("/")[2] if ":" in self.model else self.model  # without folders
+        model = re.sub(r"^.*/(?=[^/]*:(?![a-z_]+=))", "", self.model)  # a file's without folders: "a/b.py:Net"
         return slug(f"{model[:100]}_{self.data_name}_s{self.seed}")
 
 
