@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from bench.stats.extrapolation import PastError
 from bench.stats.intervals import POINT_LEVEL
 
 ALL_MODELS = "all models"  # subject of a finding about every family together
@@ -114,9 +115,10 @@ class Reason(StrEnum):
     FIT_FAILED = "fit failed"  # no law could be fitted to these points
     BENDS_AGAINST_TREND = "points bend against the trend"
     """No run above `TopOfRange.best` did better, up to `TopOfRange.most`. A remark if it is not the first reason."""
+    NO_RECORD = "no record"  # the target lies beyond the data, and too few earlier origins tell how far off a law is
     EXTRAPOLATION_REFUSED = "extrapolation refused"
     """Only the share `agreement` of refits reach the target within ten times the data; 0.9 would be enough."""
-    BELOW_RANGE = "below range"  # the target is reached below a tenth of the smallest run
+    BELOW_RANGE = "below range"  # the target is reached below the smallest run, where no law has a record
     TOO_FEW_RATES = "too few rates"  # fewer than two learning rates trained to the end
     # Why it is undecided, or what qualifies the verdict.
     LACK_OF_FIT = "lack of fit"  # a law misses group means: evidence has `LawDeviation` per law
@@ -307,13 +309,15 @@ class TopOfRange(Item):
 class Target(Item):
     """A target accuracy: the least of the families' best, or the best of the only family, unless given.
 
-    asked: range in which laws are evaluated. between: the measured points between which it is reached (the first None:
-    by the smallest; both: by none). lost: the largest point that does not reach it although a smaller one does."""
+    asked: range in which the law has points or a record. between: the measured points between which it is reached (the
+    first None: by the smallest; both: by none). lost: the largest point that does not reach it although a smaller one
+    does. record: how far off the law was at about the distance of the upper end; None inside the data."""
 
     accuracy: float
     asked: tuple[float, float]
     between: tuple[float | None, float | None] = (None, None)
     lost: float | None = None
+    record: PastError | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,5 @@
-"""Questions that fitted laws answer. Nothing is read off a law where group means contradict it; only targets reach
-beyond the data, and say how far.
+"""Questions that fitted laws answer. Nothing is read off a law where group means contradict it; only targets and
+the run to do next reach beyond the data, where the law has a record, and say how far.
 
 The shared law of two families, one shape shifted by a factor of compute, answers how much more one of them needs:
 inverting two laws apart magnifies what is uncertain where they are flat; one shape spends the points on the factor.
@@ -42,7 +42,7 @@ from bench.stats import bootstrap, fit
 from bench.stats.bootstrap import LAW_LEVEL, Resampled, variance_components
 from bench.stats.crossing import crossing
 from bench.stats.forms import FIRST, POWER, SECOND, two_families
-from bench.stats.intervals import t_quantile
+from bench.stats.intervals import t_quantile, z_quantile
 from bench.stats.lack_of_fit import MATERIAL, Z_CONTRADICTION, GroupMeans, LackOfFit, lack_of_fit
 
 LOG_K_LIMIT = math.log(1e4)  # where laws are so flat that any factor fits
@@ -209,7 +209,7 @@ def next_run(a: Law, b: Law) -> Finding | None:
 
     For refits with quantity q and log error f(x), a new point at x with noise variance s2 would lower the variance of q
     by cov(q, f(x))^2 / (var f(x) + s2): what a linear model makes of a normal posterior. Candidates are the families'
-    budgets and up to four times beyond their largest.
+    budgets and, where the law has a record, up to four times beyond their largest; s2 then holds the law's past error.
     """
     if compute_to_match(a, b).estimate is None:
         return None
@@ -217,11 +217,13 @@ def next_run(a: Law, b: Law) -> Finding | None:
     quantity, spread = _without_tails(refits.thetas[:, -1:]), variance_components(refits.fit)
     found = []
     for law, family in ((a, FIRST), (b, SECOND)):
-        x = np.geomspace(law.range[0], BEYOND * law.range[1], CANDIDATES)
+        x = np.geomspace(law.range[0], law.range[1] * (BEYOND if law.forecast.has_record else 1.0), CANDIDATES)
         with np.errstate(all="ignore"):
             curves = _without_tails(np.log(refits.predictions(np.stack([x, np.full(len(x), family)]))))
         shared = (quantity * curves).mean(axis=0)
-        lowered = shared**2 / (curves.var(axis=0) + spread.within + spread.between)
+        beyond = [law.forecast.half_width(float(d), level=LAW_LEVEL) for d in law.forecast.distance(x[None])]
+        noise = spread.within + spread.between + (np.array(beyond) / z_quantile(LAW_LEVEL)) ** 2
+        lowered = shared**2 / (curves.var(axis=0) + noise)
         lowered /= max(float(quantity.var()), 1e-300)
         shrinks = 1 - np.sqrt(1 - np.clip(lowered, 0, 1))
         reach = np.maximum(1.0, x / law.range[1])
@@ -231,7 +233,7 @@ def next_run(a: Law, b: Law) -> Finding | None:
     best, most = found[0], max(found, key=lambda c: c.shrinks)
     return _finding(Question.NEXT_RUN, a, b)(
         verdict=Verdict.YES, leader=best.family, quantity=Quantity.COMPUTE, unit=Unit.FLOP, estimate=best.train_flops,
-        reach=max(1.0, best.train_flops / max(a.range[1], b.range[1])), evidence=(best, most),
+        reach=best.reach, evidence=(best, most),
     )  # fmt: skip
 
 
@@ -353,26 +355,29 @@ def needed_for(law: Law, accuracy: float) -> Finding:
     finding = partial(_finding(Question.COMPUTE_FOR_TARGET if compute else Question.IMAGES_FOR_TARGET, law),
                       agreement=reached, **_x_unit(law))  # fmt: skip
     cannot = partial(finding, verdict=Verdict.CANNOT_TELL)
+    value, (least, most) = float(np.exp(main)), law.range
+    if value > most * SAME and not law.forecast.has_record:
+        return cannot(reasons=(Reason.NO_RECORD,), evidence=(target,))
     if not np.isfinite(main) or reached < REFITS_NEEDED:
         why = Reason.BELOW_RANGE if main == -np.inf else Reason.EXTRAPOLATION_REFUSED
         return cannot(reasons=(why,), evidence=(target,))
-    value = float(np.exp(main))
+    if value * SAME < least:
+        return cannot(reasons=(Reason.BELOW_RANGE,), evidence=(target,))
     missed = _deviation_at(law, value)
     if missed:
         return cannot(reasons=(Reason.LACK_OF_FIT,), evidence=(target, *missed))
-    if value > law.range[1] * SAME and not law.forecast.has_record:
-        return cannot(reasons=(Reason.EXTRAPOLATION_REFUSED,), evidence=(target,))
     ends = np.quantile(every, [0.5 - LAW_LEVEL / 2, 0.5 + LAW_LEVEL / 2], method="nearest")
     low, high = (float(np.exp(end)) if np.isfinite(end) else None for end in ends)  # None: outside the law's range
-    if high is None or high > law.range[1]:  # beyond the data the interval comes from the law's record
+    if high is None or high > most:  # beyond the data the interval comes from the law's record
         first, last = law.reached(float(error[0]))
         low = None if low is None else min(low, first or low)
         high = None if high is None or last is None else max(high, last)
-    return finding(
-        verdict=Verdict.YES, estimate=value, low=low, high=high, evidence=(target,),
-        reach=max(1.0, value / law.range[1], law.range[0] / value),
-        high_reach=max(1.0, (law.known_to if high is None else high) / law.range[1]),
-    )  # fmt: skip
+    low = None if low is None or low * SAME < least else low
+    reach, high_reach = (max(1.0, end / most) for end in (value, law.known_to if high is None else high))
+    if high_reach > 1 and law.forecast.has_record:
+        target = replace(target, record=law.forecast.past_error(math.log(high_reach)))
+    return finding(verdict=Verdict.YES, estimate=value, low=low, high=high, evidence=(target,), reach=reach,
+                   high_reach=high_reach)  # fmt: skip
 
 
 def _deviation_at(law: Law, x: float) -> list[Item]:
@@ -390,8 +395,8 @@ def _deviation_at(law: Law, x: float) -> list[Item]:
 
 def _target(law: Law, accuracy: float) -> Target:
     """The accuracy, and where group means reach it."""
-    means, ends = law.group_means, (float(law.grid[0]), float(law.grid[-1]))
-    target = Target(accuracy=accuracy, asked=ends)
+    means = law.group_means
+    target = Target(accuracy=accuracy, asked=(law.range[0], law.known_to))
     good = np.flatnonzero(means.error <= 1 - accuracy)
     if not len(good):
         return target

@@ -171,8 +171,7 @@ def record(made: Forecast, distance: float) -> dict[str, Any]:
     """How far off the procedure was from earlier origins, at about a log distance or the farthest there is."""
     if not made.has_record:
         return {"origins": len(made.origins), "needed": extrapolation.MIN_ORIGINS}
-    error, at = made.track(distance)
-    return {"origins": len(made.origins), "median_error": float(np.expm1(error)), "factor": float(np.exp(at))}
+    return dataclasses.asdict(made.past_error(distance))
 
 
 def backtest(made: Forecast) -> dict[str, Any]:

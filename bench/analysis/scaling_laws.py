@@ -110,7 +110,7 @@ class Law:
     def known_to(self) -> float:
         """The largest x at which the total interval is known: within the data, or as far as the law has a record."""
         known = self.grid[np.isfinite(self.total(self.grid)).all(axis=1)]
-        return float(known[-1]) if len(known) else self.range[1]
+        return max(self.range[1], float(known[-1])) if len(known) else self.range[1]
 
     @cached_property
     def grid(self) -> np.ndarray:

@@ -39,6 +39,7 @@ from bench.core.formatting import (
     signed,
     significant,
 )
+from bench.stats.extrapolation import MIN_ORIGINS
 
 Tone = Literal["yes", "no", "fact", "unsure"]
 SYMBOLS: dict[Tone, str] = {"yes": "✓", "no": "✗", "fact": "●", "unsure": "?"}
@@ -424,9 +425,16 @@ def _saturated(f: Finding) -> list[str]:
 
 def _needed(f: Finding) -> list[str]:
     target, texts = _first(f, Target), []
+    if f.reach > 1.005:
+        texts.append(f"This is {significant(f.reach, 2)} times the largest measured value.")
     if f.high_reach > 1.005:
         upper = f"at least {significant(f.high_reach, 2)}" if f.high is None else significant(f.high_reach, 2)
         texts.append(f"The upper end is {upper} times the largest measured value.")
+        if target is not None and target.record is not None:
+            past = target.record
+            texts.append(f"Fitted to {plural(past.origins, 'earlier origin')}, the law was off by "
+                         f"{percent(past.median_error)} % of the error (median) {significant(past.factor, 2)} times "
+                         "beyond them.")  # fmt: skip
     elif f.estimate is not None and f.high is None:
         texts.append("The upper end lies beyond the data, where no record supports one.")
     if f.verdict is Verdict.CANNOT_TELL and target is not None and target.between[1] is not None:
@@ -626,9 +634,11 @@ REASONS: dict[Reason, str | Callable[[Finding], str]] = {
     Reason.NO_ADVANTAGE: "Hybrids were not ahead, so there is no lead to shrink.",
     Reason.FIT_FAILED: "No law could be fitted to these points.",
     Reason.BENDS_AGAINST_TREND: _bends,
+    Reason.NO_RECORD: f"The target lies beyond the data, and fewer than {MIN_ORIGINS} earlier origins show how far off "
+    "the law may be there.",
     Reason.EXTRAPOLATION_REFUSED: lambda f: f"Only {f.agreement or 0:.0%} of the resampled fits reach the target "
     "within 10 times the measured range.",
-    Reason.BELOW_RANGE: "The target is reached at less than a tenth of the smallest run.",
+    Reason.BELOW_RANGE: "The target is reached below the smallest run, where the law has no record.",
     Reason.TOO_FEW_RATES: "Fewer than two learning rates completed training.",
     Reason.LACK_OF_FIT: _lack_of_fit,
     Reason.UNEQUAL_COMPUTE: _unequal,

@@ -82,6 +82,15 @@ class Origin:
         return float(np.sqrt((rates**2).mean())), top
 
 
+@dataclass(frozen=True, kw_only=True)
+class PastError:
+    """How far off a procedure was `factor` times beyond each of `origins`: `median_error`, relative."""
+
+    origins: int
+    factor: float
+    median_error: float
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bands:
     """Intervals of y at several x, (n, 2) each: within <= total <= one_run, as sets. NaN where there is no record.
@@ -168,10 +177,11 @@ class Forecast:
         rates = np.array([origin.rate(distance)[0] for origin in self.origins])
         return float(rates @ weights / weights.sum())
 
-    def track(self, distance: float) -> tuple[float, float]:
-        """The record near a log distance: median over origins of the rms error of log y, and at which distance."""
+    def past_error(self, distance: float) -> PastError:
+        """The record at about a log distance, or at the farthest there is."""
         rates, tops = np.array([origin.rate(max(distance, MIN_DISTANCE)) for origin in self.origins]).T
-        return float(np.median(rates * tops)), float(np.median(tops))
+        return PastError(origins=len(self.origins), factor=float(np.exp(np.median(tops))),
+                         median_error=float(np.expm1(np.median(rates * tops))))  # fmt: skip
 
     def bands(self, resampled: Resampled, x: np.ndarray, *, level: float = LAW_LEVEL) -> Bands:
         """Predictions at x (inputs, n) with their intervals; `resampled` gives the sampling noise of one analysis."""

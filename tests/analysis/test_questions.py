@@ -279,6 +279,32 @@ def test_a_known_ratio_and_target_are_found() -> None:
     assert run.leader in ("ViT", "ResNet") and 0 < item(run, Candidate).shrinks < 1
 
 
+def test_an_answer_beyond_the_data_has_a_record_or_is_refused() -> None:
+    """The hybrids' points leave too few earlier budgets to fit a law to; the other families' do not."""
+    level, slope = dict.fromkeys(FAMILIES, 0.7), dict.fromkeys(FAMILIES, 0.08)
+    horizons = (0, 4_000, 8_000, 16_000, 32_000, 64_000)
+    laws = scaling_laws.laws(study(seed=3, level=level, slope=slope, sizes=(30_000,), horizons=horizons))
+    for family, law in laws.items():
+        far, inside, below = (
+            law_questions.needed_for(law, float(1 - law.within.fit.predict(np.array([at]))[0]))
+            for at in (2 * law.range[1], float(np.sqrt(law.range[0] * law.range[1])), law.range[0] / 2)
+        )
+        assert inside.verdict == YES and inside.reach == 1
+        assert (below.verdict, below.reasons) == (CANNOT_TELL, (Reason.BELOW_RANGE,))
+        if law.forecast.has_record:
+            record = item(far, Target).record
+            assert far.reach == pytest.approx(2, rel=0.02) and far.high_reach >= far.reach
+            assert record.origins == len(law.forecast.origins) and record.median_error > 0
+        else:
+            assert (far.verdict, far.reasons) == (CANNOT_TELL, (Reason.NO_RECORD,)), family
+    assert {law.forecast.has_record for law in laws.values()} == {True, False}
+    for first, second in (("ViT", "ResNet"), ("ViT", "Hybrid")):
+        run = law_questions.next_run(laws[first], laws[second])
+        assert run is not None
+        reaching = {c.family for c in run.evidence if c.reach > 1}
+        assert not {name for name in reaching if not laws[name].forecast.has_record}
+
+
 def test_flat_families_have_stopped_and_promise_nothing() -> None:
     flat = study(seed=4, level=dict.fromkeys(FAMILIES, 0.7), slope=dict.fromkeys(FAMILIES, 0.0), sizes=(30_000,))
     found = law_questions.ask(flat)
