@@ -33,7 +33,8 @@ def listing() -> str:
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    name, *rest = [*(sys.argv[1:] if argv is None else argv), ""][:1] + (sys.argv[2:] if argv is None else argv[1:])
+    words = sys.argv[1:] if argv is None else argv
+    name, rest = (words[0], words[1:]) if words else ("", [])
     if name in ("", "-h", "--help"):
         print(listing())
         return EXIT_OK

@@ -19,9 +19,15 @@ OF_CELL = ["directory", "model", "family", "num_images", "seed", "images_seen", 
 def horizons(records: Sequence[Record]) -> pd.DataFrame:
     """One row per (cell, horizon); fields of the recipe are columns `recipe.<field>`."""
     table = horizon_table(records)
-    recipes = pd.DataFrame([to_json(recipe) for recipe in table["recipe"]], index=table.index).add_prefix("recipe.")
+    values = [{name: _plain(value) for name, value in to_json(recipe).items()} for recipe in table["recipe"]]
+    recipes = pd.DataFrame(values, index=table.index).add_prefix("recipe.")
     plain = table.drop(columns="recipe").assign(axes=[",".join(axes) for axes in table["axes"]])
     return pd.concat([plain, recipes], axis=1)
+
+
+def _plain(value: Any) -> Any:
+    """A pair as it is typed: 0.9/0.99."""
+    return "/".join(map(str, value)) if isinstance(value, list) else value
 
 
 def scores(records: Sequence[Record]) -> pd.DataFrame:

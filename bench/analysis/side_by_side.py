@@ -1,0 +1,318 @@
+"""B minus A: two folders of results, two commits or two models, on the same cells, seeds, draws and test images.
+
+What is compared is matched first: the same cell (of two models: the same upstream images), the same horizon, the same
+seeds and few-shot draws. The mean difference then has three sources of chance, each with its own margin; margins add in
+quadrature, as in `bench.stats.intervals`:
+
+- training seeds: the spread of the seeds' mean differences, variance pooled over cells, Student's t; two models of one
+  study may borrow that of its other models. Where nothing was
+  repeated, what single runs owe to chance is bounded by `bench.analysis.comparisons.UNREPLICATED`;
+- few-shot draws: the spread of the draws' mean differences, Student's t;
+- test images: the spread of the images' own mean differences, as in a paired t test, where records say which were
+  right; otherwise that of two independent test sets, which is wider.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from bench.analysis import evidence, lr_sweep
+from bench.analysis.comparisons import unreplicated_noise
+from bench.analysis.evidence import UPSTREAM
+from bench.analysis.study_data import NOT_A_VARIANT, Records, samples
+from bench.core.errors import UserError
+from bench.core.record import Record
+from bench.core.spec import canonical, to_json
+from bench.stats.intervals import (
+    BORROW_DF,
+    DRAWS,
+    IMAGES,
+    POINT_LEVEL,
+    SEEDS,
+    Samples,
+    average,
+    difference,
+    f_limit,
+)
+from bench.stats.paired import pair
+
+AVERAGE = "average"
+POWER = 0.8  # with which the smallest detectable difference is detected
+
+
+class Place(NamedTuple):
+    """A trained variant, by what is the same on both sides, at a horizon."""
+
+    variant: Hashable
+    images_seen: int
+
+
+Table = dict[Place, dict[str, Samples]]
+"""Scores of one side, by place and measure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """B - A on one task, or averaged over tasks.
+
+    Attributes:
+        a, b, estimate: accuracies and their difference, in [0, 1]. margins: half-widths by source of chance.
+        detectable: the smallest true difference that is found with a probability of `POWER`.
+        excluded: sources that the records cannot show; for training seeds `margins` has what was assumed.
+        paired: whether test images were compared one by one. equal: all scores behind it are the same.
+        cells, runs: places that were compared, and pairs of runs (seeds) behind them. draws, test_images: of each.
+    """
+
+    task: str
+    a: float
+    b: float
+    estimate: float
+    margins: Mapping[str, float]
+    detectable: float
+    excluded: tuple[str, ...]
+    paired: bool
+    equal: bool
+    cells: int
+    runs: int
+    draws: int
+    test_images: int
+    level: float = POINT_LEVEL
+
+    @property
+    def half(self) -> float:
+        return math.hypot(*self.margins.values())
+
+    @property
+    def low(self) -> float:
+        return self.estimate - self.half
+
+    @property
+    def high(self) -> float:
+        return self.estimate + self.half
+
+    @property
+    def verdict(self) -> str:
+        """ "better" or "worse" (B than A) beyond the interval, "equal", or "no difference" that could be seen."""
+        if self.equal:
+            return "equal"
+        return "worse" if self.high < 0 else "better" if self.low > 0 else "no difference"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideBySide:
+    """Everything that was compared.
+
+    Attributes:
+        tasks: one contrast each. average: over those that count (all but upstream, where there are others).
+        only_a, only_b: places that the other side lacks. other_images: tasks left out, whose test images differ.
+    """
+
+    tasks: tuple[Contrast, ...]
+    average: Contrast
+    only_a: int
+    only_b: int
+    other_images: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        return self.average.verdict
+
+
+def same_cell(record: Record) -> Hashable:
+    """What two runs of one cell share, whatever code and revision they are of."""
+    return canonical({key: value for key, value in to_json(record.cell).items() if key not in NOT_A_VARIANT})
+
+
+def same_images(record: Record) -> Hashable:
+    """What runs of two models share."""
+    return canonical([record.cell.data, record.cell.num_images, record.cell.image_size, record.cell.channels])
+
+
+def table(records: Sequence[Record], key: Callable[[Record], Hashable]) -> Table:
+    """Accuracies at every trained place; few-shot ones at ten shots, or else at the most there are. Scores that another
+    cell supersedes do not count; of models, rates that a sweep rejects do not either.
+
+    Raises:
+        UserError: two recipes at one place: which of them is meant, nobody said.
+    """
+    found = evidence.build(Records(suite="", records=tuple(records)))
+    if key is same_images:
+        found = lr_sweep.without_rejected(found)
+    standing = set(found.horizons["directory"])
+    whose = {record.directory: key(record) for record in records if record.directory in standing}
+    cells: dict[Hashable, Record] = {}
+    for record in records:
+        if record.directory in whose:
+            first = cells.setdefault(whose[record.directory], record)
+            if same_cell(first) != same_cell(record):
+                raise UserError(f"{first.directory} and {record.directory} train a model in two ways.",
+                                "Compare folders that hold one of them.")  # fmt: skip
+    horizons = found.horizons.assign(variant=found.horizons["directory"].map(whose))
+    made: Table = {}
+    for (variant, images, measure, shots), values in samples(horizons, found.scores).items():
+        if images > 0 and measure in found.measures and shots in (None, found.shots):
+            made.setdefault(Place(variant, images), {})[measure] = values
+    return made
+
+
+def compare(a: Table, b: Table, *, others: Table | None = None) -> SideBySide:
+    """B - A, per task and averaged.
+
+    Args:
+        others: of the study that both sides are from, by `same_cell`: repeated runs from which the two may borrow the
+            variance between seeds, where they have more of them.
+
+    Raises:
+        UserError: they have no cell, horizon, seed and task in common.
+    """
+    items: dict[str, dict[Place, tuple[Samples, Samples]]] = {}
+    other_images: set[str] = set()
+    for place in a.keys() & b.keys():
+        for measure in a[place].keys() & b[place].keys():
+            ours, theirs = a[place][measure], b[place][measure]
+            if _other_images(ours, theirs):
+                other_images.add(measure)
+            elif difference(theirs, ours) is not None:
+                items.setdefault(measure, {})[place] = (ours, theirs)
+    items = {measure: found for measure, found in sorted(items.items()) if measure not in other_images}
+    if not items:
+        if other_images:
+            raise UserError(f"The two sides differ in the test images of {', '.join(sorted(other_images))}.")
+        budgets = [", ".join(f"{n:,}" for n in sorted({place.images_seen for place in side})) for side in (a, b)]
+        raise UserError("The two sides have no cell, horizon, seed and task in common.",
+                        f"A is read at {budgets[0] or 'no'} images, B at {budgets[1] or 'no'}: give both the same "
+                        "--data and --horizons, or compare the same cells.")  # fmt: skip
+    judged = [measure for measure in items if measure != UPSTREAM] or list(items)
+    shared = set.intersection(*(set(items[measure]) for measure in judged))
+    if not shared:
+        raise UserError("No cell was judged by every task on both sides.", "Compare on some tasks with --tasks.")
+    whole = [(place, items[measure][place], measure) for measure in judged for place in shared]
+    return SideBySide(
+        tasks=tuple(
+            contrast(measure, [(place, both, measure) for place, both in found.items()],
+                     borrowed=seed_variance_of(others or {}, [measure]))
+            for measure, found in items.items()
+        ),
+        average=contrast(AVERAGE, whole, borrowed=seed_variance_of(others or {}, judged)),
+        only_a=len(a.keys() - b.keys()), only_b=len(b.keys() - a.keys()), other_images=tuple(sorted(other_images)),
+    )  # fmt: skip
+
+
+def _other_images(a: Samples, b: Samples) -> bool:
+    if a.correct_SD is None or b.correct_SD is None:
+        return a.num_test != b.num_test
+    return a.correct_SD.flat[0].content_hash != b.correct_SD.flat[0].content_hash
+
+
+def seed_variance_of(others: Table, measures: Sequence[str]) -> tuple[float, int]:
+    """Variance between seeds of the mean over tasks, pooled over variants (the mean of their horizons' variances), and
+    its degrees of freedom: 0 where nothing was repeated."""
+    found: dict[Hashable, list[tuple[float, int]]] = {}
+    for place, scores in others.items():
+        made = average([scores[m] for m in measures]) if all(m in scores for m in measures) else None
+        if made is not None and len(made.seeds) > 1:
+            found.setdefault(place.variant, []).append((made.seed_variance, len(made.seeds) - 1))
+    pairs = [(float(np.mean([v for v, _ in of])), max(df for _, df in of)) for of in found.values()]
+    total = sum(df for _, df in pairs)
+    return (sum(v * df for v, df in pairs) / total if total else math.nan), total
+
+
+def contrast(
+    task: str, items: Iterable[tuple[Place, tuple[Samples, Samples], str]], *,
+    borrowed: tuple[float, int] = (math.nan, 0), level: float = POINT_LEVEL,
+) -> Contrast:  # fmt: skip
+    """The mean of B - A over items: places × tasks, each with the samples of both sides.
+
+    Args:
+        borrowed: variance of single runs between seeds, and its degrees of freedom. Used where there are more of them
+            than of the differences' own, unless these contradict it (F test, 0.1 %).
+    """
+    known = sorted(((place, both, measure) for place, both, measure in items), key=lambda item: (str(item[0]), item[2]))
+    gaps = [difference(b, a) for _, (a, b), _ in known]
+    diffs = [gap for gap in gaps if gap is not None]
+    number = len(known)
+    errors: dict[str, tuple[float, float]] = {}  # standard error and degrees of freedom by source
+    excluded: list[str] = []
+    a, b = (float(np.mean([sides[which].mean for _, sides, _ in known])) for which in (0, 1))
+
+    variants = [place.variant for place, *_ in known]
+    seeds, runs = _by_label([(variant, gap.seeds, gap.values_SD.mean(axis=1))
+                             for variant, gap in zip(variants, diffs, strict=True)])  # fmt: skip
+    df = sum(len(found) - 1 for found in seeds.values())
+    squares = sum((len(x) - 1) * float(np.var(x, ddof=1)) for x in seeds.values() if len(x) > 1)
+    variance, pooled = squares / max(df, 1), 2 * borrowed[0]  # of two runs
+    if borrowed[1] >= max(BORROW_DF, df + 1) and not (df and variance > pooled * f_limit(df, borrowed[1])):
+        variance, df = pooled, borrowed[1]
+    if seeds and df:
+        shares = sum((variants.count(variant) / number) ** 2 / len(x) for variant, x in seeds.items())
+        errors[SEEDS] = math.sqrt(variance * shares), df
+    elif seeds:
+        excluded.append(SEEDS)
+    draws, _ = _by_label([("", gap.draws, gap.values_SD.mean(axis=0)) for gap in diffs if gap.draws])
+    for found in draws.values():
+        drawn = sum(bool(gap.draws) for gap in diffs) / number
+        if len(found) > 1:
+            errors[DRAWS] = drawn * float(np.std(found, ddof=1)) / math.sqrt(len(found)), len(found) - 1
+        else:
+            excluded.append(DRAWS)
+    images, paired = _image_error([(measure, both) for _, both, measure in known])
+    errors[IMAGES] = images, math.inf
+
+    margins = {source: _quantile(0.5 + level / 2, df) * error for source, (error, df) in errors.items()}
+    needed = {source: (_quantile(0.5 + level / 2, df) + _quantile(POWER, df)) * error
+              for source, (error, df) in errors.items()}  # fmt: skip
+    if SEEDS in excluded:
+        margins[SEEDS] = unreplicated_noise((a + b) / 2) / math.sqrt(len(seeds))
+        needed[SEEDS] = margins[SEEDS] * (1 + _quantile(POWER, math.inf) / _quantile(0.5 + level / 2, math.inf))
+    return Contrast(
+        task=task, a=a, b=b, estimate=float(np.mean([gap.mean for gap in diffs])), margins=margins,
+        detectable=math.hypot(*needed.values()), excluded=tuple(excluded), paired=paired, level=level,
+        equal=all(not gap.values_SD.any() for gap in diffs), cells=len({place for place, *_ in known}), runs=runs,
+        draws=max((len(gap.draws) for gap in diffs), default=0), test_images=min(gap.num_test for gap in diffs),
+    )  # fmt: skip
+
+
+def _by_label(
+    parts: Sequence[tuple[Hashable, tuple[int, ...], np.ndarray]],
+) -> tuple[dict[Hashable, np.ndarray], int]:
+    """Mean values by group and label (a seed, a draw) over the parts of each group, on the labels that all of them
+    have; and how many there are."""
+    groups: dict[Hashable, list[tuple[tuple[int, ...], np.ndarray]]] = {}
+    for group, labels, values in parts:
+        if labels:
+            groups.setdefault(group, []).append((labels, values))
+    found = {}
+    for group, members in groups.items():
+        shared = [label for label in members[0][0] if all(label in labels for labels, _ in members)]
+        rows = [[values[labels.index(label)] for label in shared] for labels, values in members]
+        found[group] = np.mean(rows, axis=0)
+    return found, sum(map(len, found.values()))
+
+
+def _image_error(sides: Sequence[tuple[str, tuple[Samples, Samples]]]) -> tuple[float, bool]:
+    """Standard error of the mean difference over test images, and whether every difference was paired.
+
+    Different test sets are independent. What is on the same images is averaged image by image; where single answers
+    are not known, its errors are added as if they were one.
+    """
+    sets: dict[str, np.ndarray] = {}
+    unpaired: dict[str, float] = {}
+    for measure, (a, b) in sides:
+        found = pair(b, a)
+        if found is None:
+            unpaired[measure] = unpaired.get(measure, 0.0) + math.hypot(a.image_error, b.image_error)
+        else:
+            before = sets.get(found.content_hash)
+            sets[found.content_hash] = found.difference_M if before is None else before + found.difference_M
+    squares = sum(float(x_M.var(ddof=1)) / len(x_M) for x_M in sets.values()) + sum(e**2 for e in unpaired.values())
+    return math.sqrt(squares) / len(sides), not unpaired
+
+
+def _quantile(probability: float, df: float) -> float:
+    return float(special.ndtri(probability) if math.isinf(df) else special.stdtrit(df, probability))

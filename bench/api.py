@@ -1,0 +1,235 @@
+"""The verbs as functions, for notebooks and scripts: `import bench`, then `bench.api.run("study.toml", seeds=2)`.
+
+Options have the names of the flags, with "_" for "-", and take what a study file takes: `models=["ViT-nano/7"]`,
+`set={"clip": 0}`. A mistake raises `bench.core.errors.UserError`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.core.errors import UserError
+from bench.execute.local import Failure
+from bench.plan.options import StudyOptions
+from bench.plan.plan import Plan, make_plan
+from bench.report.build import ReportPaths, build
+from bench.store import index
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bench.analysis.finding import Finding
+    from bench.analysis.side_by_side import SideBySide
+    from bench.core.record import Record
+
+__all__ = ["Fit", "Results", "UserError", "compare", "fit", "load", "plan", "report", "run"]
+Study = Path | str | None
+"""A study file; None: options alone."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Results:
+    """What a study's folder holds, read once when it is first asked for.
+
+    Attributes:
+        folder: `results/<suite>`. paths: of the report, where one was built, with its findings.
+        failures: cells that could not be run, with reasons.
+    """
+
+    folder: Path
+    paths: ReportPaths | None = None
+    failures: tuple[Failure, ...] = field(default=())
+
+    @cached_property
+    def records(self) -> tuple[Record, ...]:
+        """One per finished cell, ordered by name."""
+        from bench.analysis import study_data
+
+        return study_data.load(self.folder).records
+
+    @cached_property
+    def horizons(self) -> pd.DataFrame:
+        """One row per (cell, horizon): compute, time, recipe."""
+        from bench.analysis import frames
+
+        return frames.horizons(self.records)
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """One row per score, with its cell."""
+        from bench.analysis import frames
+
+        return frames.scores(self.records)
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """One row per point of a learning curve."""
+        from bench.analysis import frames
+
+        return frames.curves(self.records)
+
+    @property
+    def answers(self) -> tuple[Finding, ...]:
+        """The report's findings, typed; none without a report."""
+        return self.paths.findings.findings if self.paths else ()
+
+    @cached_property
+    def findings(self) -> pd.DataFrame:
+        """The report's findings, one row each."""
+        from bench.analysis import frames
+
+        return frames.findings(self.answers)
+
+    def figure(self, name: str) -> Path:
+        """The PNG of a figure of the report, e.g. "compute".
+
+        Raises:
+            UserError: it was not drawn.
+        """
+        drawn = {path.stem: path for path in self.paths.figures if path.suffix == ".png"} if self.paths else {}
+        if name not in drawn:
+            raise UserError(f"The report has no figure {name!r}.", f"It has: {', '.join(sorted(drawn)) or 'none'}.")
+        return drawn[name]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fit:
+    """Fitted laws. `answer` is what `bench.fit --json` prints; as text it reads as `bench.fit` does."""
+
+    answer: Mapping[str, Any]
+
+    @cached_property
+    def parameters(self) -> pd.DataFrame:
+        """One row per group and parameter, with its interval."""
+        import pandas as pd
+
+        rows = [
+            {"group": group, "parameter": name, "value": found["card"]["parameters"].get(name), "low": low, "high": up}
+            for group, found in self.answer["fits"].items() for name, (low, up) in found["intervals"].items()
+        ]  # fmt: skip
+        return pd.DataFrame(rows)
+
+    def __str__(self) -> str:
+        from bench.report import fit_text
+
+        return "\n".join(fit_text.lines(dict(self.answer)))
+
+
+def plan(study: Study = None, **options: Any) -> Plan:
+    """Which cells of a study are done, what is left, and what that costs here. Nothing is trained.
+
+    Raises:
+        UserError: unknown names or options, missing data, ….
+    """
+    return make_plan(StudyOptions.called(study, options), to_run=False)
+
+
+def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Results:
+    """Plan a study, run its missing cells in processes of their own, and report. To be called from the main thread.
+
+    Args:
+        verbose: print the plan, progress and findings, as `bench.run` does.
+
+    Raises:
+        UserError: as `plan`. Interrupted: a signal asked for a stop; the same call continues.
+    """
+    from rich.console import Console
+
+    from bench.core.console import make_console
+    from bench.plan import view
+    from bench.report.build import say
+    from bench.run import execute
+
+    asked = StudyOptions.called(study, options)
+    console = make_console() if verbose else Console(file=io.StringIO())
+    made = view.make_and_show(asked, console, to_run=True)
+    failures = execute(made, asked, console)
+    paths = build(made.store, suite=made.suite, reference=asked.reference)
+    say(paths, console)
+    return Results(folder=made.store, paths=paths, failures=tuple(failures))
+
+
+def report(folder: Path | str, *, reference: str | None = None) -> Results:
+    """Rebuild a study's tables, figures and pages from its records.
+
+    Args:
+        folder: `results/<suite>`. reference: "paper" adds its published results to the figures.
+
+    Raises:
+        UserError: no results there.
+    """
+    path = _study(folder)
+    return Results(folder=path, paths=build(path, suite=index.suite_of(path), reference=reference))
+
+
+def load(folder: Path | str) -> Results:
+    """A study's records and tables, without writing anything.
+
+    Raises:
+        UserError: no results there.
+    """
+    return Results(folder=_study(folder))
+
+
+def _study(folder: Path | str) -> Path:
+    path = Path(folder)
+    if not (path / "cells").is_dir():
+        raise UserError(f"There are no results in {path}.", "Name a study's folder, such as results/scaling.")
+    return path
+
+
+def compare(a: str, b: str, *, suite: str | None = None, results: Path | str = "results") -> SideBySide:
+    """B minus A, for two folders, commits, or models of a study; see `bench.compare`.
+
+    Raises:
+        UserError: a side that is nothing known, or nothing that both have.
+    """
+    from bench.compare import compare as compare_sides
+
+    return compare_sides(str(a), str(b), suite=suite, results=Path(results))[2]
+
+
+def fit(
+    runs: pd.DataFrame | Path | str, *, x: str | Sequence[str], y: str, where: Sequence[str] = (),
+    predict: Sequence[float] = (), **options: Any,
+) -> Fit:  # fmt: skip
+    """Fit scaling laws to a table with one run per row.
+
+    Args:
+        runs: a table, or a CSV file. where: conditions such as "split=val". predict: values of the only x.
+        options: fields of `bench.analysis.runs_fit.Request`: form, group, loss, draws, ….
+
+    Raises:
+        UserError: unknown columns or options, points that do not belong together or are too few.
+    """
+    import dataclasses
+
+    import numpy as np
+    import pandas as pd
+
+    from bench.analysis import runs_fit, runs_table
+    from bench.core.errors import unknown
+
+    known = {entry.name for entry in dataclasses.fields(runs_fit.Request)}
+    for name in options:
+        if name not in known:
+            raise unknown("option", name, known)
+    table = _as_text(runs) if isinstance(runs, pd.DataFrame) else runs_table.read(Path(runs))
+    columns = (x,) if isinstance(x, str) else tuple(x)
+    at = np.array([list(predict)], dtype=float) if len(predict) else None
+    request = runs_fit.Request(x=columns, y=y, at=at, **options)
+    return Fit(answer=runs_fit.answer(runs_table.select(table, list(where)), request))
+
+
+def _as_text(table: pd.DataFrame) -> pd.DataFrame:
+    """A table as if read from a file: every value as text, missing ones empty, rows numbered from 2."""
+    import pandas as pd
+
+    word = lambda value: "" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)  # noqa: E731
+    text = {str(name): [word(value) for value in table[name]] for name in table.columns}
+    return pd.DataFrame(text, index=range(2, 2 + len(table)))

@@ -1,0 +1,137 @@
+"""B minus A: against SciPy's paired t test and exact binomial errors, and by simulation of what is and is not there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bench.analysis import side_by_side as sides
+from bench.analysis.side_by_side import Place, compare
+from bench.core.errors import UserError
+from bench.stats.intervals import DRAWS, IMAGES, SEEDS, Samples
+from bench.store.prediction_bits import from_detail, to_detail
+
+IMAGES_PER_TASK, DRAWN = 400, 3
+
+
+def answers(rng, chance_M, *, seeds, draws, gain=0.0, seed_sd=0.0, draw_SD=None, task="t", draw=None) -> Samples:
+    """Right and wrong answers to the same images: hard ones are hard for everybody, runs and draws differ by luck."""
+    draw_D = rng.normal(0, 0.1, draws) if draw is None else draw
+    seed_S = rng.normal(0, seed_sd, len(seeds))
+    logit_SDM = np.log(chance_M / (1 - chance_M)) + gain + seed_S[:, None, None] + draw_D[None, :, None]
+    right_SDM = rng.random(logit_SDM.shape) < 1 / (1 + np.exp(-logit_SDM))
+    bits = [[from_detail(dict([to_detail(right_M, content_hash=task)])) for right_M in row] for row in right_SDM]
+    mean = right_SDM.mean()
+    return Samples(
+        values_SD=right_SDM.mean(axis=2), seeds=tuple(seeds), draws=tuple(range(draws)), num_test=len(chance_M),
+        image_error=math.sqrt(mean * (1 - mean) / len(chance_M)), correct_SD=np.array(bits, dtype=object),
+    )  # fmt: skip
+
+
+def pair_of_tables(rng, *, gain=0.0, seeds=(0, 1, 2), seed_sd=0.15, models=2, tasks=("mnist", "digits")):
+    """Two sides: the same images and few-shot draws, trained apart."""
+    a: sides.Table = {}
+    b: sides.Table = {}
+    for task in tasks:
+        chance_M = rng.beta(2, 1.2, IMAGES_PER_TASK).clip(0.02, 0.98)
+        drawn = rng.normal(0, 0.1, DRAWN)
+        for model in range(models):
+            for table, more in ((a, 0.0), (b, gain)):
+                made = answers(rng, chance_M, seeds=seeds, draws=DRAWN, gain=more, seed_sd=seed_sd, task=task,
+                               draw=drawn)  # fmt: skip
+                table.setdefault(Place(f"m{model}", 1000), {})[task] = made
+    return a, b
+
+
+def test_images_are_compared_as_in_a_paired_t_test():
+    rng = np.random.default_rng(0)
+    a, b = pair_of_tables(rng, seeds=(0,), models=1, tasks=("mnist",), gain=0.2)
+    found = compare(a, b).average
+    (ours,), (theirs,) = a.values(), b.values()
+    right = [np.mean([bits.right_M for bits in side["mnist"].correct_SD.flat], axis=0) for side in (theirs, ours)]
+    test = stats.ttest_rel(*right)
+    assert found.estimate == pytest.approx(np.mean(right[0]) - np.mean(right[1]))
+    assert found.margins[IMAGES] == pytest.approx(1.959964 * found.estimate / test.statistic)
+    assert found.paired and found.excluded == (SEEDS,) and found.margins[SEEDS] > 0
+
+
+def test_seeds_and_draws_are_compared_as_in_a_paired_t_test():
+    rng = np.random.default_rng(1)
+    a, b = pair_of_tables(rng, seeds=(0, 1, 2, 3), models=1, tasks=("mnist",))
+    found = compare(a, b).average
+    gaps_SD = next(iter(b.values()))["mnist"].values_SD - next(iter(a.values()))["mnist"].values_SD
+    for source, axis in ((SEEDS, 1), (DRAWS, 0)):
+        low, high = stats.ttest_1samp(gaps_SD.mean(axis=axis), 0).confidence_interval(0.95)
+        assert found.margins[source] == pytest.approx((high - low) / 2)
+    assert found.half == pytest.approx(math.hypot(*found.margins.values()))
+
+
+def test_independent_test_sets_average_and_shared_ones_do_not():
+    rng = np.random.default_rng(2)
+    a, b = pair_of_tables(rng, seeds=(0,), models=1)
+    whole = compare(a, b)
+    alone = [task.margins[IMAGES] for task in whole.tasks]
+    assert whole.average.margins[IMAGES] == pytest.approx(math.hypot(*alone) / 2)
+    for table in (a, b):  # the same answers under two names: there is nothing more to learn from the second
+        for scores in table.values():
+            scores["digits"] = scores["mnist"]
+    assert compare(a, b).average.margins[IMAGES] == pytest.approx(compare(a, b).tasks[0].margins[IMAGES])
+
+
+def test_without_single_answers_the_wider_error_of_two_sets_is_kept():
+    a, b = pair_of_tables(np.random.default_rng(3), models=1, tasks=("mnist",))
+    blind = [{place: {m: replace(s, correct_SD=None) for m, s in scores.items()} for place, scores in side.items()}
+             for side in (a, b)]  # fmt: skip
+    assert compare(*blind).average.margins[IMAGES] > compare(a, b).average.margins[IMAGES]
+    assert not compare(*blind).average.paired
+
+
+def test_equal_sides_and_sides_without_anything_in_common():
+    a, b = pair_of_tables(np.random.default_rng(4))
+    assert compare(a, a).verdict == "equal" and compare(a, a).average.estimate == 0
+    with pytest.raises(UserError, match="in common"):
+        compare(a, {Place("other", 1000): scores for scores in b.values()})
+    other = pair_of_tables(np.random.default_rng(4), tasks=("mnist",))[1]
+    for scores in other.values():
+        scores["mnist"] = answers(np.random.default_rng(5), np.full(40, 0.5), seeds=(0, 1), draws=3, task="another set")
+    with pytest.raises(UserError, match="in the test images"):
+        compare(a, other)
+
+
+def test_two_models_may_borrow_the_variance_of_the_study():
+    rng = np.random.default_rng(6)
+    a, b = pair_of_tables(rng, seeds=(0, 1), models=1)
+    others, _ = pair_of_tables(rng, seeds=(0, 1, 2), models=6)
+    assert compare(a, b, others=others).average.half < compare(a, b).average.half
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "seeds, sd", [((0,), 0.04), ((0, 1), 0.15), ((0, 1, 2), 0.15), ((0, 1, 2, 3, 4), 0.15), ((0, 1, 2), 0.0)]
+)
+def test_false_alarms_come_at_most_at_the_nominal_rate(seeds, sd):
+    """400 pairs without any difference: "worse" at most in 2.5 %, a binomial test at 0.1 % decides."""
+    rng = np.random.default_rng(len(seeds))
+    verdicts = [compare(*pair_of_tables(rng, seeds=seeds, seed_sd=sd)).verdict for _ in range(400)]
+    for word in ("worse", "better"):
+        assert stats.binomtest(verdicts.count(word), len(verdicts), 0.025, alternative="greater").pvalue > 1e-3
+    print(seeds, sd, {word: verdicts.count(word) / len(verdicts) for word in set(verdicts)})
+
+
+@pytest.mark.slow
+def test_the_smallest_detectable_difference_is_detected():
+    """A difference as large as stated is found in at least the stated share of studies."""
+    rng = np.random.default_rng(9)
+    nothing = [compare(*pair_of_tables(rng, seeds=(0, 1, 2, 3))).average.detectable for _ in range(30)]
+    gain = 1.0
+    four = {"seeds": (0, 1, 2, 3)}
+    for _ in range(6):  # the gain in log-odds that makes up for this difference in accuracy
+        shown = np.mean([compare(*pair_of_tables(rng, gain=gain, **four)).average.estimate for _ in range(30)])
+        gain *= float(np.median(nothing) / shown)
+    found = [compare(*pair_of_tables(rng, gain=gain, **four)).verdict for _ in range(200)]
+    print(np.median(nothing), gain, found.count("better") / 200)
+    assert found.count("better") / 200 > 0.7

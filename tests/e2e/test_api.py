@@ -1,0 +1,113 @@
+"""The verbs as functions and as one console script: what a command prints is what a call returns."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import bench
+from bench import __main__ as script
+from bench import compare, fit
+from bench.core.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, UserError
+from bench.store.study import Study
+from tests.conftest import PROJECT
+from tests.plan.finished import finish
+from tests.plan.making import cells_of
+
+KEPT = PROJECT / "results/reference/scaling-cpu"
+
+
+def test_importing_the_package_loads_nothing(project):
+    code = "import bench, sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & {"numpy", "pandas", "torch", "rich", "scipy"}
+
+
+def test_a_plan_is_that_of_the_command(tmp_path, verb):
+    finish(tmp_path / "results" / "smoke", cells_of("smoke", models=("ViT-pico/14",)))
+    (tmp_path / "study.toml").write_text('suite = "smoke"\nmodels = ["R8x0.25-s2"]\ndevice = "cpu"')
+    options = {"models": ["ViT-pico/14"], "results": tmp_path / "results"}
+    made = bench.api.plan(tmp_path / "study.toml", **options)
+    said = verb("plan", "study.toml", "--models", "ViT-pico/14", "--json")
+    assert made.json() == json.loads(said.stdout) and made.count("done") == len(made.cells) > 0
+    with pytest.raises(UserError, match="Did you mean 'models'"):
+        bench.api.plan(modles=["ViT-pico/14"])
+
+
+def test_tables_of_a_study_hold_what_its_records_hold():
+    results = bench.api.load(KEPT)
+    assert len(results.records) == len(Study(KEPT).directories())
+    assert len(results.scores) == sum(len(h.scores) for r in results.records for h in r.horizons)
+    assert len(results.curves) == sum(len(r.curve.losses) for r in results.records if r.curve)
+    few = "measure == 'mnist' and shots == 10 and draw == 0"
+    one = results.scores.query(f"model == 'ViT-pico/7' and seed == 1 and {few}")
+    record = next(r for r in results.records if r.cell.model == "ViT-pico/7" and r.cell.seed == 1)
+    values = {h.images_seen: s.value for h in record.horizons for s in h.scores
+              if (s.task, s.data, s.shots, s.draw) == ("fewshot", "mnist", 10, 0)}  # fmt: skip
+    assert dict(zip(one["images_seen"], one["value"], strict=True)) == values
+    assert results.answers == () and results.findings.empty
+
+
+def test_a_report_is_read_back_as_findings(tmp_path):
+    for cell in (KEPT / "cells").glob("*_glyphs_s0-*"):  # "presets" has no figures to draw
+        shutil.copytree(cell, tmp_path / "presets" / "cells" / cell.name)
+    results = bench.api.report(tmp_path / "presets")
+    kept = json.loads(results.paths.findings_json.read_text())["findings"]
+    assert list(results.findings["question"]) == [finding["question"] for finding in kept]
+    assert len(results.answers) == len(results.findings) > 0
+    with pytest.raises(UserError, match="no figure 'cat'"):
+        results.figure("cat")
+
+
+def test_a_fit_is_that_of_the_command(tmp_path, capsys):
+    runs = bench.api.load(KEPT).scores.query("measure == 'mnist' and shots == 10 and draw == 0 and images_seen > 0")
+    runs.to_csv(tmp_path / "runs.csv", index=False)
+    made = bench.api.fit(runs, x="train_flops_dense", y="value", where=["family=ViT"], accuracy=True, form="power",
+                         draws=20, predict=[1e13])  # fmt: skip
+    words = ["--x", "train_flops_dense", "--y", "value", "--where", "family=ViT", "--accuracy", "--form", "power",
+             "--bootstrap", "20", "--predict", "1e13"]  # fmt: skip
+    assert fit.main([str(tmp_path / "runs.csv"), *words, "--json"]) == EXIT_OK
+    assert json.loads(json.dumps(made.answer)) == json.loads(capsys.readouterr().out)
+    assert set(made.parameters["parameter"]) == {"b", "c"} and "x = 1e+13" in str(made)
+    with pytest.raises(UserError, match="Did you mean 'group'"):
+        bench.api.fit(runs, x="params", y="value", gruop="family")
+
+
+def test_a_comparison_is_that_of_the_command(tmp_path, capsys):
+    names = ("R8x0.25-s2", "R8x0.125-s2")  # at the same budgets
+    words = [*names, "--suite", "scaling-cpu", "--results", str(KEPT.parent)]
+    found = bench.api.compare(*names, suite="scaling-cpu", results=KEPT.parent)
+    code = compare.main([*words, "--json", "--fail-if", "different"])
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["average"]["estimate"] == found.average.estimate and printed["verdict"] == found.verdict
+    assert code == (EXIT_FOUND if found.verdict in ("worse", "better") else EXIT_OK)
+    assert compare.main(words) == EXIT_OK and "average" in capsys.readouterr().out
+
+
+def test_commits_and_folders_are_sides_too(tmp_path, capsys):
+    commit = bench.api.load(KEPT).records[0].environment.commit
+    kept = ["--suite", KEPT.name, "--results", str(KEPT.parent)]
+    assert compare.main([str(KEPT), commit[:9], *kept, "--fail-if", "different"]) == EXIT_OK
+    assert "All scores are equal" in capsys.readouterr().out
+    assert compare.main([str(KEPT), "ViT-picco/7", *kept]) == EXIT_USAGE
+    assert "'ViT-pico/7'" in capsys.readouterr().err
+    assert compare.main(["x", "y", "--results", str(tmp_path)]) == EXIT_USAGE
+
+
+def test_one_script_has_every_verb(project, capsys):
+    assert script.main([]) == EXIT_OK
+    listed = capsys.readouterr().out
+    assert {"run", "plan", "report", "compare", "export", "status", "data"} <= set(script.verbs())
+    assert not {"worker", "api"} & set(script.verbs()) and all(f"  {name} " in listed for name in script.verbs())
+    assert script.main(["repotr"]) == EXIT_USAGE and "Did you mean 'report'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        script.main(["status", "--help"])
+    environment = os.environ | {"PYTHONPATH": str(project)}
+    command = [sys.executable, "-m", "bench", "--version"]
+    version = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert version.stdout.strip() == bench.__version__
