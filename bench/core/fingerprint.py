@@ -88,7 +88,7 @@ def of_file(root: str, path: Path) -> Fingerprint | None:
     modules = {name: _digest(source.definitions) for name, source in found.items()}
     if outside:
         tops = {top for source in found.values() for top in source.packages} - {*IN_RECORDS, HARNESS, SUBJECT}
-        tops -= sys.stdlib_module_names
+        tops -= sys.stdlib_module_names | {name.partition(".")[0] for name in found}
         versions = {top: f"version {version}" for top in sorted(tops) if (version := version_of(top)) is not None}
         definitions += [f"{top} {version}" for top, version in versions.items()]
         modules |= versions

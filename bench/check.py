@@ -1,0 +1,454 @@
+"""Check an extension: a model, data set, task, suite or figure, one's own or the project's. A line per requirement."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.core import cli, registry
+from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, unknown
+
+EXAMPLES = """examples:
+  python -m bench.check my_model.py:Net                       a network in a file of your own, at 28 px grey
+  python -m bench.check timm:convnext_atto --image-size 64 --channels 3
+  python -m bench.check stripes --plugins my_extensions       what is called so: a data set, a task, a suite, a figure
+  python -m bench.check task:centroid --plugins my_extensions --data fashion-mnist
+  python -m bench.check figure:widths --plugins my_extensions --study results/perceptrons
+
+Exit code 3: a requirement is not met."""
+KINDS = {kind.replace(" ", "-"): kind for kind in registry.SUBFOLDERS if kind != "family"}
+CLASSES, BATCH, STEPS = 10, 16, 20
+TOLERANCE = 1e-4  # relative, of float32 results that are summed up in another order
+SAME_COUNT = 1e-3  # relative difference of two counts of FLOPs
+CHECKED_TEST_IMAGES = 200
+
+Requirement = tuple[str, Callable[[], str]]
+"""What is required, and a function that returns what was found, or raises what is wrong with it."""
+
+
+class Limited(Exception):
+    """Not met, and not required: something cannot be done with this extension."""
+
+
+def main_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    p = cli.parser("python -m bench.check", __doc__ or "", EXAMPLES, plugins=True)
+    p.add_argument("name", help="a model, or the name of a data set, task, suite or figure (also as KIND:NAME)")
+    p.add_argument("--image-size", type=cli.positive, default=28, help="for a model, pixels per side (default 28)")
+    p.add_argument("--channels", type=int, choices=(1, 3), default=1, help="for a model: 1 grey, 3 RGB (default 1)")
+    p.add_argument("--compile", action="store_true", help="for a model: also compile it, which takes minutes on a CPU")
+    p.add_argument("--data", default="digits", help="for a task: the set to evaluate on (default digits)")
+    p.add_argument("--data-root", type=cli.folder, help="folder with data sets that are not installed")
+    p.add_argument("--study", type=cli.folder, help="for a figure: the folder of a study to draw, results/<suite>")
+    return p
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    arguments = main_parser().parse_args(argv)
+    failed = 0
+    for kind, name in found(arguments.name):
+        print(f"{kind if kind != 'family' else 'model'} {name}")
+        for what, check in CHECKS[kind](name, arguments):
+            try:
+                mark, detail = "ok", check()
+            except Limited as limit:
+                mark, detail = "--", str(limit)
+            except Exception as error:  # of whatever was written
+                mark, failed = "NO", failed + 1
+                detail = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            print(f"  {mark}  {what}{': ' * bool(detail)}{detail}", flush=True)
+            if mark == "NO" and what.startswith("is "):  # nothing else can be looked at
+                break
+    print(f"{failed} requirement(s) not met; CONTRIBUTING.md has an example of each kind." if failed else "All met.")
+    return EXIT_FAILED if failed else EXIT_OK
+
+
+def found(name: str) -> list[tuple[str, str]]:
+    """(kind, name) of all that a name may mean.
+
+    Raises:
+        UserError: nothing is called so.
+    """
+    prefix, _, rest = name.partition(":")
+    if prefix in KINDS and rest:
+        registry.load(KINDS[prefix], rest)
+        return [(KINDS[prefix], rest)]
+    if any(module.accepts(name) for module in registry.families()):
+        return [("family", name)]
+    kinds = [kind for kind in KINDS.values() if prefix in registry.names(kind)]
+    if not kinds:
+        others = (other for kind in KINDS.values() for other in registry.names(kind))
+        raise unknown("extension", name, (*registry.model_names(), *others))
+    return [(kind, name) for kind in kinds]
+
+
+# -- models ------------------------------------------------------------------------------------------------------------
+
+
+def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+    """A model at one size: found, built, read, counted, trained, saved, fine-tuned."""
+    import torch
+    from torch.nn import functional as F
+
+    sizes: dict[str, Any] = {
+        "image_size": arguments.image_size, "channels": arguments.channels, "num_classes": CLASSES,
+    }  # fmt: skip
+    generator = torch.Generator().manual_seed(0)
+    x_BCHW = torch.rand(BATCH, sizes["channels"], *2 * [sizes["image_size"]], generator=generator) * 2 - 1
+    labels_B = torch.arange(BATCH) % CLASSES
+    made: dict[str, Any] = {}
+
+    def build() -> Any:
+        torch.manual_seed(0)
+        return registry.build_model(name, **sizes)
+
+    def is_found() -> str:
+        registry.check_model(name)
+        return f"family {registry.family_label(name)!r}, {registry.source_of(name)}"
+
+    def is_built() -> str:
+        made["model"] = model = build().eval()
+        size = getattr(getattr(model, "own_input", None), "input_size", sizes["image_size"])
+        enlarged = f", enlarged to {size} px" if size != sizes["image_size"] else ""
+        return f"{sizes['image_size']} px, {sizes['channels']} channel(s){enlarged}"
+
+    def contract() -> str:
+        model = made["model"]
+        with torch.inference_mode():
+            made["logits"], made["features"] = logits, features = model(x_BCHW), model.features(x_BCHW)
+        width = int(model.num_features)
+        _require(features.shape == (BATCH, width), f"features are {tuple(features.shape)}, not {(BATCH, width)}")
+        _require(logits.shape == (BATCH, CLASSES), f"logits are {tuple(logits.shape)}, not {(BATCH, CLASSES)}")
+        _require(bool(features.isfinite().all() and logits.isfinite().all()), "not all values are finite")
+        made["model"].train()
+        with torch.no_grad():
+            trained = model(x_BCHW)
+        model.load_state_dict(build().state_dict())  # batch statistics have moved
+        model.eval()
+        _require(isinstance(trained, torch.Tensor) and trained.shape == logits.shape,
+                 "in training mode it returns something else")  # fmt: skip
+        return f"{width} features; the classifier is {_path_of_head(model)}"
+
+    def same_seed() -> str:
+        pairs = zip(build().state_dict().items(), build().state_dict().items(), strict=True)
+        other = [key for (key, a), (_, b) in pairs if not torch.equal(a, b)]
+        _require(not other, f"{', '.join(other[:3])} differ: take random numbers from torch only")
+        return ""
+
+    def alone() -> str:
+        with torch.inference_mode():
+            one = made["model"].features(x_BCHW[:1])
+        far = float((one - made["features"][:1]).abs().max() / made["features"][:1].abs().max().clamp_min(1e-12))
+        _require(far < TOLERANCE, f"features of an image depend on the others in its batch (by {far:.1%})")
+        return ""
+
+    def counted() -> str:
+        from bench.cost import flops, timm_table
+
+        cost = flops.count(name, **sizes)
+        with torch.device("meta"):
+            model = registry.build_model(name, **sizes).eval()
+            theirs = timm_table.torch_flops(model, torch.empty(1, *x_BCHW.shape[1:]))
+        ours = cost.forward_flops["dense"]
+        _require(abs(ours - theirs) <= SAME_COUNT * ours, f"{ours:,} FLOPs, torch's counter says {theirs:,}")
+        return f"{cost.params:,} parameters, {ours // 2:,} MACs forward (dense), as torch's counter"
+
+    def gradients() -> str:
+        model = build().train()
+        F.cross_entropy(model(x_BCHW), labels_B).backward()
+        without = [key for key, value in model.named_parameters() if value.requires_grad and value.grad is None]
+        _require(not without, f"none for {', '.join(without[:3])}: nothing of them reaches the output")
+        return f"{sum(1 for _ in model.parameters())} tensors"
+
+    def learns(dtype: str) -> str:
+        from bench.core.spec import Recipe
+        from bench.train.step import Step
+
+        recipe = Recipe(batch=BATCH, dtype=dtype)
+        step = Step(model=build().train(), recipe=recipe, device="cpu")
+        losses = [float(step(x_BCHW, labels_B, lr=recipe.lr, seed=seed)) for seed in range(STEPS)]
+        _require(losses[-1] < losses[0], f"the loss goes from {losses[0]:.3f} to {losses[-1]:.3f}")
+        return f"loss {losses[0]:.3f} to {losses[-1]:.3f} in {STEPS} steps on one batch"
+
+    def saved() -> str:
+        from safetensors.torch import load_file
+
+        from bench.store import weights
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "weights.safetensors"
+            weights.write(path, made["model"].state_dict(), {"model": name})
+            torch.manual_seed(1)
+            other = registry.build_model(name, **sizes).eval()
+            other.load_state_dict(load_file(path))
+        with torch.inference_mode():
+            _require(torch.equal(other(x_BCHW), made["logits"]), "other logits after weights were saved and loaded")
+        return ""
+
+    def fine_tuned() -> str:
+        try:
+            registry.transferred_model(made["model"], name, **{**sizes, "num_classes": 3})
+        except UserError as error:
+            raise Limited(error.what) from error
+        return ""
+
+    def compiles() -> str:
+        from bench.train.compiled import compiled
+
+        with torch.inference_mode():
+            logits = compiled(made["model"], mode="default")(x_BCHW)
+        _require(torch.allclose(logits, made["logits"], rtol=1e-3, atol=1e-3), "other logits when compiled")
+        return ""
+
+    def identity() -> str:
+        from bench.core import fingerprint
+
+        code = fingerprint.of_model(name)
+        if code is None:
+            raise ValueError("its source cannot be read: a change of it would not be noticed")
+        return ", ".join(f"{key} {value}" if "version" in value else key for key, value in code.modules.items())
+
+    yield "is found", is_found
+    yield "is built", is_built
+    if not getattr(registry.family_of(name), "TRAINS", True):
+        return  # features only
+    yield "has features, logits and a classifier", contract
+    yield "the same weights for the same seed", same_seed
+    yield "treats every image alone in test mode", alone
+    yield "can be counted on the meta device", counted
+    yield "gradients reach every weight", gradients
+    yield "learns", lambda: learns("float32")
+    yield "learns in bfloat16", lambda: learns("bfloat16")
+    yield "is saved and loaded", saved
+    yield "can be fine-tuned", fine_tuned
+    if arguments.compile:
+        yield "compiles", compiles
+    yield "changes of these are noticed", identity
+
+
+def _path_of_head(model: Any) -> str:
+    path = getattr(model, "_path", "head")
+    return f"`{path}`" if path else "not one layer at its end: it cannot be fine-tuned"
+
+
+def _require(met: bool, otherwise: str) -> None:
+    if not met:
+        raise ValueError(otherwise)
+
+
+# -- data sets ---------------------------------------------------------------------------------------------------------
+
+
+def check_data(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+    """A data set: described, loaded twice, and its subsets."""
+    import numpy as np
+
+    from bench.data.load import load
+
+    base, root = name.partition(":")[0], arguments.data_root
+    module = registry.load("data set", base)
+
+    def described() -> str:
+        for member in ("LICENCE", "SOURCE", "HOW_TO_GET", "DESCRIPTION", "KIND"):
+            _require(bool(str(getattr(module, member, "")).strip()), f"{member} is missing")
+        _require(isinstance(module.REVISION, int) and module.REVISION >= 1, "REVISION is not a positive integer")
+        return f"{module.DESCRIPTION}; licence: {module.LICENCE}"
+
+    def is_here() -> str:
+        _require(bool(module.available(root)), module.HOW_TO_GET)
+        return ""
+
+    def splits() -> str:
+        train, test = (load(name, split, root=root) for split in ("train", "test"))
+        for images in (train, test):
+            _require(images.kind == module.KIND, f"kind {images.kind!r} is not KIND, {module.KIND!r}")
+            _require(images.images_NHWC.dtype == np.uint8 and images.images_NHWC.ndim == 4, "not uint8 (N, H, W, C)")
+            _require(images.images_NHWC.shape[3] in (1, 3), "not 1 or 3 channels")
+            labels = set(np.unique(images.labels_N).tolist())
+            _require(labels == set(range(images.num_classes)), f"the {images.split} split lacks classes")
+        _require(train.class_names == test.class_names, "the splits have different classes")
+        shape = "x".join(map(str, train.images_NHWC.shape[1:]))
+        return f"{len(train):,} + {len(test):,} images of {shape}, {train.num_classes} classes"
+
+    def repeats() -> str:
+        for split in ("train", "test"):
+            hashes = {load(name, split, root=root).content_hash for _ in range(2)}
+            _require(len(hashes) == 1, f"the {split} split is another one when it is loaded again")
+        return ""
+
+    def apart() -> str:
+        train, test = (load(name, split, root=root) for split in ("train", "test"))
+        shared = len(np.intersect1d(train.content_keys_N, test.content_keys_N))
+        if shared:
+            raise Limited(f"{shared} different images are in both splits; scores are also given without copies")
+        return ""
+
+    def nested() -> str:
+        train = load(name, "train", root=root)
+        small, large = (load(name, "train", root=root, num_images=len(train) // part) for part in (4, 2))
+        inside = np.isin(small.content_keys_N, large.content_keys_N).all()
+        _require(bool(inside), "a smaller subset is not part of a larger one")
+        return f"@{len(small)} in @{len(large)}"
+
+    yield "says what it is", described
+    yield "is on this machine", is_here
+    yield "is loaded", splits
+    yield "the same every time", repeats
+    yield "no image in both splits", apart
+    yield "subsets are nested", nested
+
+
+# -- tasks, suites, figures --------------------------------------------------------------------------------------------
+
+
+def check_task(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+    """A task: its interface, and its scores of raw pixels."""
+    import inspect
+
+    from bench.data.load import load
+    from bench.tasks._contract import TaskContext
+
+    module, data, root = registry.load("task", name), arguments.data, arguments.data_root
+    made: dict[str, Any] = {}
+
+    def is_callable() -> str:
+        _require(isinstance(module.REVISION, int) and module.REVISION >= 1, "REVISION is not a positive integer")
+        first, *options = inspect.signature(module.evaluate).parameters.values()
+        _require(first.name == "context" and "data" in [o.name for o in options], "not evaluate(context, *, data, …)")
+        for option in options:
+            _require(option.kind is option.KEYWORD_ONLY, f"{option.name} is not a keyword argument")
+            _require(option.name == "data" or option.default is not option.empty, f"{option.name} has no default")
+            _require(option.name == "data" or option.annotation is not option.empty, f"{option.name}: no annotation")
+        return ", ".join(option.name for option in options if option.name != "data") or "no options"
+
+    def evaluate() -> Any:
+        def part(data: str, split: str) -> Any:
+            images = load(data, split, root=root)
+            return images if split == "train" else images.take(range(min(CHECKED_TEST_IMAGES, len(images))))
+
+        pixels = lambda images: images.reshape(len(images), -1).astype("float32") / 255  # noqa: E731
+        return module.evaluate(TaskContext(features=pixels, load=part, data_root=root), data=data)
+
+    def scores() -> str:
+        try:
+            made["scores"] = found = evaluate()
+        except UserError as error:
+            raise Limited(f"raw pixels have no score: {error.what}") from error
+        _require(bool(found), "no score")
+        for score in found:
+            _require(score.task.partition("@")[0] == name, f"a score is of task {score.task!r}, not {name!r}")
+            _require(score.value is None or 0 <= score.value <= 1, f"a value of {score.value} is not in [0, 1]")
+            _require(score.value is None or score.stderr is not None, "a score without standard error")
+        best = max((score.value for score in found if score.value is not None), default=None)
+        return f"{len(found)} of raw pixels on {data}" + (f", the best {best:.1%}" if best is not None else "")
+
+    def repeats() -> str:
+        if "scores" not in made:
+            raise Limited("it needs a network")
+        _require(evaluate() == made["scores"], "other scores when it is evaluated again")
+        return ""
+
+    def planned() -> str:
+        if not hasattr(module, "num_images"):
+            return "all images of the set, for there is no num_images"
+        sizes = {"num_train": 1000, "num_test": 500, "num_classes": 10, "own_size": 28}
+        return f"{module.num_images(**sizes):,} images through the network, of 1,000 + 500"
+
+    yield "is callable, with options by name", is_callable
+    yield "gives scores", scores
+    yield "the same every time", repeats
+    yield "can be planned", planned
+
+
+def check_suite(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+    """A suite: what it asks, and its cells at scale `cpu`."""
+    from bench.suites import _contract as suites
+
+    made: dict[str, Any] = {}
+
+    def is_loaded() -> str:
+        made["suite"] = suite = suites.load(name)
+        return suite.question
+
+    def figures() -> str:
+        for figure in made["suite"].figures:
+            registry.load("figure", figure)
+        return ", ".join(made["suite"].figures)
+
+    def cells() -> str:
+        made["cells"] = found = made["suite"].cells(suites.SuiteOptions(data_root=arguments.data_root))
+        _require(bool(found), "none")
+        _require(len(set(found)) == len(found), "two of them are the same: use merge of bench/suites/_contract.py")
+        for cell in found:
+            registry.check_model(cell.model)
+            registry.directory_name(cell)
+        return f"{len(found)}, {len({cell.model for cell in found})} models"
+
+    def answers() -> str:
+        suite = made["suite"]
+        judged = {form for cell in made["cells"] for t in cell.tasks for form in (t.data, f"{t.task}:{t.data}")}
+        absent = [task for task in (*suite.headline, *suite.far) if task not in judged]
+        _require(not absent, f"{', '.join(absent)} of HEADLINE and FAR are not among the tasks of its cells")
+        return ", ".join((*suite.headline, *suite.far))
+
+    def options() -> str:
+        asked = suites.SuiteOptions(models=("ViT-pico/14",), seeds=2, data_root=arguments.data_root)
+        models = {cell.model for cell in made["suite"].cells(asked) if cell.horizons != (0,)}
+        if models != {"ViT-pico/14"}:
+            raise Limited(f"asked for ViT-pico/14, it has cells of {', '.join(sorted(models))}: see options.models")
+        return "--models, --seeds"
+
+    yield "is loaded", is_loaded
+    yield "its figures are there", figures
+    yield "has cells", cells
+    yield "evaluates what answers it", answers
+    yield "follows options", options
+
+
+def check_figure(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+    """A figure: drawn twice from the records of a study."""
+    from bench.report.figures._contract import NothingToDraw, render
+
+    module = registry.load("figure", name)
+
+    def draw() -> Any:
+        from bench.analysis import evidence, study_data
+
+        if arguments.study is None:
+            raise Limited("name a finished study: --study results/<suite>")
+        try:
+            return module.draw(evidence.build(study_data.load(arguments.study)))
+        except NothingToDraw as reason:
+            raise Limited(f"there is nothing to draw of {arguments.study}: {reason}") from reason
+
+    def titled() -> str:
+        _require(isinstance(module.TITLE, str) and bool(module.TITLE), "no TITLE")
+        return str(module.TITLE)
+
+    def drawn() -> str:
+        drawing = draw()
+        _require(len(drawing.data) > 0, "no data: every plotted number is a row")
+        _require(bool(drawing.caption and drawing.alt), "no caption, or no alt text")
+        return f"{len(drawing.data)} rows"
+
+    def repeats() -> str:
+        one, other = (render(name, module.TITLE, draw()) for _ in range(2))
+        _require((one.png, one.svg, one.csv) == (other.png, other.svg, other.csv), "other files for equal records")
+        return ""
+
+    yield "has a title", titled
+    yield "draws", drawn
+    yield "the same every time", repeats
+
+
+CHECKS: dict[str, Callable[[str, argparse.Namespace], Iterator[Requirement]]] = {
+    "family": check_model, "data set": check_data, "task": check_task, "suite": check_suite, "figure": check_figure,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    sys.exit(main(None))
