@@ -310,6 +310,8 @@ def check_task(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
     """A task: its interface, and its scores of raw pixels."""
     import inspect
 
+    import numpy as np
+
     from bench.data.load import load
     from bench.tasks._contract import TaskContext
 
@@ -329,7 +331,7 @@ def check_task(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
     def evaluate() -> Any:
         def part(data: str, split: str) -> Any:
             images = load(data, split, root=root)
-            return images if split == "train" else images.take(range(min(CHECKED_TEST_IMAGES, len(images))))
+            return images if split == "train" else images.take(np.arange(min(CHECKED_TEST_IMAGES, len(images))))
 
         pixels = lambda images: images.reshape(len(images), -1).astype("float32") / 255  # noqa: E731
         return module.evaluate(TaskContext(features=pixels, load=part, data_root=root), data=data)

@@ -1,9 +1,8 @@
-"""A family, a data set, a task, a figure, a suite: each one file. In a copy of the project, exactly that is done."""
+"""A family, a data set, a task, a figure, a suite: each one file, in a folder of plug-ins outside the project."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from textwrap import dedent
 
 import pytest
@@ -125,24 +124,23 @@ def draw(evidence):
 
 
 @pytest.fixture(scope="module")
-def extended(tmp_path_factory, project):
-    """A copy of the project with five files added and not a line changed."""
-    copy = tmp_path_factory.mktemp("extended") / "project"
-    for package in ("bench", "vit", "baselines"):
-        shutil.copytree(project / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+def extended(tmp_path_factory):
+    """A folder of plug-ins: five files, and nothing of the project is touched."""
+    folder = tmp_path_factory.mktemp("extended") / "mine"
     for path, text in {
-        "baselines/mlp.py": FAMILY,
-        "bench/data/sets/stripes.py": DATA,
-        "bench/tasks/centroid.py": TASK,
-        "bench/suites/perceptrons.py": SUITE,
-        "bench/report/figures/widths.py": FIGURE,
+        "models/mlp.py": FAMILY,
+        "data/stripes.py": DATA,
+        "tasks/centroid.py": TASK,
+        "suites/perceptrons.py": SUITE,
+        "figures/widths.py": FIGURE,
     }.items():
-        (copy / path).write_text(dedent(text).lstrip())
-    return copy
+        (folder / path).parent.mkdir(parents=True)
+        (folder / path).write_text(dedent(text).lstrip())
+    return folder
 
 
 def test_a_new_suite_with_its_own_family_data_task_and_figure(extended, bench, tmp_path):
-    done = bench("run", "--suite", "perceptrons", "--workers", "1", project=extended)
+    done = bench("run", "--suite", "perceptrons", "--workers", "1", "--plugins", extended)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "do perceptrons see stripes?" in done.stdout
     records = [read_record(p) for p in (tmp_path / "results").glob("perceptrons/cells/*/record.json")]
@@ -153,20 +151,24 @@ def test_a_new_suite_with_its_own_family_data_task_and_figure(extended, bench, t
         assert after["centroid"] > 0.3
         assert record.model.forward_macs.dense == record.model.num_features * (784 + 4)
     assert (tmp_path / "results/perceptrons/figures/widths.png").stat().st_size > 1000
+    done = bench("check", "figure:widths", "--plugins", extended, "--study", "results/perceptrons")
+    assert done.returncode == 0 and "the same every time" in done.stdout and "--  " not in done.stdout
 
 
 def test_the_newcomers_work_in_the_suites_there_were(extended, bench, tmp_path):
     done = bench(
         "plan", "--suite", "smoke", "--models", "MLP-16", "--data", "stripes", "--tasks", "fewshot,centroid", "--json",
-        "--workers", "1", project=extended, check=True,
+        "--workers", "1", VIT_BENCH_PLUGINS=str(extended), check=True,
     )  # fmt: skip
     plan = json.loads(done.stdout)  # stripes has 400 images: the suite's 1,000 are all of them
     assert {planned["cell"]["num_images"] for planned in plan["cells"]} == {100, None}
-    assert plan["notes"] == ["stripes has 400 training images; all are used instead of the suite's 1,000."]
-    refused = bench("plan", "--suite", "smoke", "--models", "MLP-16", "--data", "stripes@1000", project=extended)
+    cut, unswept = plan["notes"]
+    assert cut == "stripes has 400 training images; all are used instead of the suite's 1,000."
+    assert "Learning rate not swept" in unswept and "MLP-16" in unswept
+    refused = bench("plan", "--suite", "smoke", "--models", "MLP-16", "--data", "stripes@1000", "--plugins", extended)
     assert refused.returncode == 2 and "stripes has only 400 training images" in refused.stderr
     done = bench("run", "--suite", "smoke", "--models", "MLP-16", "--tasks", "fewshot,centroid", "--only", "*1000*",
-                 "--workers", "1", project=extended)  # fmt: skip
+                 "--workers", "1", "--set", "lr=1e-3", VIT_BENCH_PLUGINS=str(extended))  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     (record,) = [read_record(p) for p in (tmp_path / "results").glob("smoke/cells/mlp*1000*/record.json")]
     assert {(s.task, s.data) for s in record.horizons[-1].scores} == {
@@ -178,8 +180,8 @@ def test_the_newcomers_work_in_the_suites_there_were(extended, bench, tmp_path):
 
 
 def test_newcomers_are_suggested_and_counted(extended, bench):
-    done = bench("run", "--suite", "smoke", "--models", "MPL-32", project=extended)
+    done = bench("run", "--suite", "smoke", "--models", "MPL-32", VIT_BENCH_PLUGINS=str(extended))
     assert done.returncode == 2 and "MLP-32" in done.stderr
-    done = bench("flops", "MLP-32", "--image-size", "28", "--classes", "10", "--json", project=extended)
+    done = bench("flops", "MLP-32", "--image-size", "28", "--classes", "10", "--json", VIT_BENCH_PLUGINS=str(extended))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)

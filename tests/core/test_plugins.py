@@ -1,0 +1,141 @@
+"""Extensions outside the project: in a folder, in an installed wheel; and checked by `bench.check`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import textwrap
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from bench.core import registry
+from bench.core.errors import UserError
+from tests.e2e.test_extend import DATA, FAMILY, FIGURE, SUITE, TASK
+
+FILES = {"models/mlp.py": FAMILY, "data/stripes.py": DATA, "tasks/centroid.py": TASK, "suites/perceptrons.py": SUITE,
+         "figures/widths.py": FIGURE}  # fmt: skip
+PACKAGES = ("baselines", "bench.data.sets", "bench.tasks", "bench.suites", "bench.report.figures")
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(textwrap.dedent(text).lstrip())
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch):
+    """What a test adds is forgotten after it."""
+    monkeypatch.setenv(registry.PLUGINS, "")
+    before = set(sys.modules)
+    yield
+    monkeypatch.undo()
+    registry.forget()
+    for name in set(sys.modules) - before:
+        package, _, last = name.rpartition(".")
+        if package in PACKAGES:
+            vars(sys.modules[package]).pop(last, None)
+            del sys.modules[name]
+    for kind in registry.SUBFOLDERS:
+        registry.names(kind)
+
+
+def test_a_folder_of_extensions(tmp_path):
+    assert "stripes" not in registry.names("data set")
+    registry.add_plugins(str(write(tmp_path / "mine", FILES)))
+    assert registry.load("data set", "stripes").KIND == "rendered"
+    assert registry.load("task", "centroid").REVISION == 1
+    assert registry.load("suite", "perceptrons").QUESTION == "do perceptrons see stripes?"
+    assert registry.family_of("MLP-8").FAMILY == "MLP"
+    assert registry.source_of("MLP-8") == tmp_path / "mine/models/mlp.py"
+    assert str(tmp_path / "mine") in os.environ[registry.PLUGINS], "workers look there too"
+    assert {"timm", "bit"} <= set(registry.names("family"))
+
+
+def test_no_extension_takes_the_place_of_another(tmp_path):
+    registry.add_plugins(str(write(tmp_path, {"tasks/fewshot.py": TASK})))
+    with pytest.raises(UserError, match=r"fewshot\.py has the name of a task in .*bench/tasks"):
+        registry.names("task")
+
+
+def test_a_folder_without_extensions_and_a_broken_file(tmp_path):
+    with pytest.raises(UserError, match="has none of the folders"):
+        registry.add_plugins(str(tmp_path))
+    registry.add_plugins(str(write(tmp_path, {"tasks/mine.py": "REVISION = 1\nevaluate = missing\n"})))
+    with pytest.raises(UserError, match=rf"{tmp_path}/tasks/mine.py, line 2 is broken: NameError"):
+        registry.load("task", "mine")
+
+
+@pytest.mark.slow
+def test_extensions_of_an_installed_wheel(tmp_path, monkeypatch):
+    """A wheel whose entry point names a package with the same folders; installed, nothing of it is named anywhere."""
+    wheel, name = tmp_path / "tiny_nets-1.0-py3-none-any.whl", "tiny_nets-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path, text in FILES.items():
+            archive.writestr(f"tiny_nets/extensions/{path}", textwrap.dedent(text).lstrip())
+        archive.writestr("tiny_nets/__init__.py", "raise ImportError('listing imports nothing')\n")
+        archive.writestr("tiny_nets/extensions/__init__.py", "")
+        archive.writestr(f"{name}/METADATA", "Metadata-Version: 2.1\nName: tiny-nets\nVersion: 1.0\n")
+        archive.writestr(f"{name}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{name}/entry_points.txt", "[vit_bench]\ntiny = tiny_nets.extensions\n")
+        archive.writestr(f"{name}/RECORD", "".join(f"{each},,\n" for each in [*archive.namelist(), f"{name}/RECORD"]))
+    installed = tmp_path / "site"
+    install = ("install", "--no-index", "--no-deps", "--no-build-isolation", "--quiet", "--target", installed, wheel)
+    done = subprocess.run([sys.executable, "-m", "pip", *map(str, install)], capture_output=True, text=True)
+    if "No module named pip" in done.stderr:
+        pytest.skip("pip is not installed")
+    assert done.returncode == 0, done.stderr
+    monkeypatch.syspath_prepend(str(installed))
+    importlib.invalidate_caches()
+    registry.forget()
+    assert "stripes" in registry.names("data set") and "centroid" in registry.names("task")
+    model = registry.build_model("MLP-8", image_size=4, channels=1, num_classes=3)
+    assert model.num_features == 8 and installed in registry.source_of("MLP-8").parents
+
+
+# -- bench.check -------------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_is_checked_and_all_is_met(verb, tmp_path):
+    write(tmp_path / "mine", FILES)
+    for name in ("MLP-8", "stripes", "centroid", "perceptrons"):
+        done = verb("check", name, "--plugins", "mine")
+        assert done.returncode == 0 and "NO" not in done.stdout, done.stdout + done.stderr
+        assert done.stdout.endswith("All met.\n") and done.stdout.count("\n  ok") >= 4
+    assert verb("check", "stripse").returncode == 2
+
+
+BROKEN = {
+    "no seed": ("import random", "self.bias = nn.Parameter(torch.full((1,), random.random()))", "x"),
+    "batch": ("", "", "x - x.mean(0)"),
+    "no gradient": ("", "self.unused = nn.Parameter(torch.zeros(1))", "x"),
+}
+NET = """
+    import torch
+    {line}
+    from torch import nn
+    class Net(nn.Module):
+        def __init__(self, num_classes):
+            super().__init__()
+            self.body = nn.Conv2d(3, 8, 3)
+            self.fc = nn.Linear(8, num_classes)
+            {more}
+        def forward(self, x):
+            x = self.body(x).relu().mean((2, 3))
+            return self.fc({given})
+"""
+FOUND = {"no seed": "the same weights for the same seed", "batch": "alone", "no gradient": "gradients"}
+
+
+@pytest.mark.parametrize("mistake", BROKEN)
+def test_mistakes_of_a_model_are_found(verb, tmp_path, mistake):
+    line, more, given = BROKEN[mistake]
+    write(tmp_path, {f"{mistake.replace(' ', '_')}.py": NET.format(line=line, more=more, given=given)})
+    done = verb("check", f"{mistake.replace(' ', '_')}.py:Net")
+    wrong = [line for line in done.stdout.splitlines() if line.startswith("  NO")]
+    assert done.returncode == 3 and wrong and FOUND[mistake] in wrong[0], done.stdout
