@@ -18,14 +18,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bench.core.seeds import uniforms
-from bench.data import cache
-from bench.data.decode import Progress
 
 MAPS = range(2, 8)  # how many maps a system may have
 FILL, FILL_VARIED = 0.2, 0.1  # of the search grid: of the class itself (as published), of each of its variations
@@ -218,18 +216,3 @@ def _log2_table(size: int) -> np.ndarray:
 def log2_fixed(size: int) -> np.ndarray:
     """A table of logarithms long enough for `size` counts; lengths are rounded up so that few are made."""
     return _log2_table(1 << (size - 1).bit_length())
-
-
-def images(*, classes: int, per_class: int, split: str, size: int, progress: Progress | None = None) -> cache.Chunks:
-    """All images of a set in pieces, in the order (instance, class): every beginning holds all classes equally."""
-    total = classes * per_class
-
-    def make() -> Iterator[np.ndarray]:
-        systems = search(classes)
-        for start in range(0, total, AT_ONCE):
-            number_N = np.arange(start, min(start + AT_ONCE, total))
-            yield draw(systems, number_N % classes, number_N // classes, split=split, size=size)[..., None]
-            if progress is not None:
-                progress.step(len(number_N))
-
-    return cache.Chunks(shape=(total, size, size, 1), dtype="uint8", make=make)

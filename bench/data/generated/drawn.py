@@ -1,0 +1,105 @@
+"""Sets of any number of drawn classes and images, named `SET:CLASSESxIMAGES:64px`: image (class, index) depends on
+nothing else, so a larger set holds every smaller one of the same size in pixels."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+
+import numpy as np
+
+from bench.core.errors import UserError
+from bench.data import cache
+from bench.data.decode import Progress
+from bench.data.image_set import ImageSet
+
+MAX_IMAGES = 100_000_000
+PER_CLASS_TEST = 25
+PIECE = 512  # images that are drawn together
+ALONE = 20_000  # images up to which other processes are not worth their start
+
+Draw = Callable[..., np.ndarray]  # (numbers_N, classes, split, size) -> uint8 (N, size, size, C), in any process
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Which of the sets is meant: classes, training images of each, pixels per side."""
+
+    classes: int
+    per_class: int
+    side: int
+
+
+def parsed(name: str, option: str, usual: Asked) -> Asked:
+    """ "100x50:32px" -> 100 classes of 50 images at 32 px; what is left out is as usual.
+
+    Raises:
+        UserError: something else, or out of range.
+    """
+    match = re.fullmatch(r"(?:(\d{1,6})x(\d{1,7}))?(?:(?:^|:)(\d{2,3})px)?", option)
+    if match is None:
+        raise UserError(f"{name}:{option} is not understood.", f"Write {name}:CLASSESxIMAGES:64px, or a part of it.")
+    classes, per_class, side = match.groups()
+    asked = Asked(
+        classes=int(classes or usual.classes), per_class=int(per_class or usual.per_class), side=int(side or usual.side)
+    )
+    if asked.classes < 2 or not 1 <= asked.per_class <= MAX_IMAGES // asked.classes or not 16 <= asked.side <= 256:
+        raise UserError(
+            f"{name}:{option} is out of range.", f"2 classes or more, 16 to 256 px, {MAX_IMAGES:,} images at most."
+        )
+    return asked
+
+
+def image_set(
+    name: str, option: str, split: str, asked: Asked, *, draw: Draw, channels: int, revision: int, noun: str
+) -> ImageSet:
+    """One split, drawn once on all cores and mapped from the cache.
+
+    Args:
+        noun: what a class is called, for class names.
+    """
+    per_class = asked.per_class if split == "train" else min(PER_CLASS_TEST, asked.per_class)
+    total = asked.classes * per_class
+    full = f"{name}:{option}" if option else name
+    pieces = cache.Chunks(
+        shape=(total, asked.side, asked.side, channels), dtype="uint8",
+        make=partial(_pieces, draw, asked.classes, total, split, asked.side, f"drawing {full}, {split}"),
+    )  # fmt: skip
+    key = f"{name}-r{revision}-{split}-{asked.classes}x{per_class}-{asked.side}px"
+    return ImageSet(
+        name=full,
+        split=split,
+        images_NHWC=cache.arrays(key, lambda: {"images": pieces})["images"],
+        labels_N=np.arange(total, dtype=np.int64) % asked.classes,
+        class_names=tuple(f"{noun} {number}" for number in range(asked.classes)),
+        kind="rendered",
+        source="drawn",
+    )
+
+
+def _pieces(draw: Draw, classes: int, total: int, split: str, side: int, what: str) -> Iterator[np.ndarray]:
+    """All images in the order (instance, class): every beginning holds all classes equally."""
+    progress = Progress(what, total)
+    parts = (np.arange(start, min(start + PIECE, total)) for start in range(0, total, PIECE))
+    work = partial(draw, classes=classes, split=split, size=side)
+    for piece in map(work, parts) if total <= ALONE else _ordered(work, parts):
+        yield piece
+        progress.step(len(piece))
+
+
+def _ordered(work: Draw, parts: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+    """The work done by all cores, in order; a bounded number of pieces is under way."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
+        waiting: deque[Future[np.ndarray]] = deque(pool.submit(work, p) for p in itertools.islice(parts, 2 * cores))
+        while waiting:
+            yield waiting.popleft().result()
+            if (following := next(parts, None)) is not None:
+                waiting.append(pool.submit(work, following))

@@ -1,0 +1,43 @@
+"""Visual atoms: formula-driven colour images for pre-training without photographs (Takashima et al., CVPR 2023,
+arXiv:2303.01112; `bench.data.generated.atoms` says what differs).
+
+`visual-atoms` is 100 classes x 100 images at 64 px; `visual-atoms:1000x1000` is a million images.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from bench.data.generated import atoms
+from bench.data.generated.drawn import Asked, image_set, parsed
+from bench.data.image_set import ImageSet
+
+REVISION, KIND = 1, "rendered"
+LICENCE = "none needed"
+SOURCE = "drawn by this file after arXiv:2303.01112"
+HOW_TO_GET = "Nothing to get."
+DESCRIPTION = "64 px colour drawings of waves round a circle, 100 classes, 10,000 + 2,500; any number of either"
+OPTIONS = "visual-atoms:CLASSESxIMAGES[:32px], for example visual-atoms:1000x1000 (images are per class)"
+USUAL = Asked(classes=100, per_class=100, side=64)
+
+
+def available(root: Path | None) -> bool:
+    return True
+
+
+def look(option: str, *, root: Path | None) -> tuple[int, int]:
+    """(pixels per side, channels); see `bench.data.load.look`."""
+    return parsed("visual-atoms", option, USUAL).side, 3
+
+
+def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
+    asked = parsed("visual-atoms", option, USUAL)
+    return image_set("visual-atoms", option, split, asked, draw=draw, channels=3, revision=REVISION, noun="atom")
+
+
+def draw(numbers_N: np.ndarray, *, classes: int, split: str, size: int) -> np.ndarray:
+    """uint8 images (N, size, size, 3) by their numbers in the set."""
+    parts = np.array_split(numbers_N, max(1, len(numbers_N) // atoms.AT_ONCE))
+    return np.concatenate([atoms.draw(part % classes, part // classes, split=split, size=size) for part in parts])
