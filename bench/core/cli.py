@@ -71,6 +71,13 @@ def seeds(text: str) -> int:
     return number
 
 
+def hours(text: str) -> float:
+    """A number above 0."""
+    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) or float(text) <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of hours")
+    return float(text)
+
+
 def positive(text: str) -> int:
     """A whole number of at least 1, of no more digits than anything is counted in."""
     if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < 1:

@@ -91,6 +91,12 @@ def accelerator(name: str) -> Accelerator:
     raise unknown("accelerator", name, (row.name for row in ACCELERATORS))
 
 
+def accelerator_of(device_name: str) -> Accelerator | None:
+    """The table's row of a device as its driver names it ("NVIDIA H100 80GB HBM3"), or None."""
+    low = device_name.lower()
+    return next((row for row in ACCELERATORS if all(word in low for word in row.matches)), None)
+
+
 def published_peak(device_name: str, dtype: str) -> Peak | None:
     """The maker's figure for a device as its driver names it ("NVIDIA H100 80GB HBM3"), or None."""
     low = device_name.lower()

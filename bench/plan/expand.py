@@ -16,6 +16,7 @@ from bench.core.errors import UserError
 from bench.core.formatting import join
 from bench.core.spec import Cell, TaskSpec
 from bench.data.load import parse
+from bench.plan import hours
 from bench.plan.images import StudyImages
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes, declared
@@ -35,12 +36,13 @@ class Grid:
     notes: tuple[str, ...] = ()
 
 
-def expand(suite: Suite, options: StudyOptions, sizes: DataSizes) -> Grid:
+def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name: str = "H100") -> Grid:
     """The cells of a suite under these options, every name in them checked.
 
     Args:
         options: with a scale that is resolved.
         sizes: used only where sizes of data matter: for sets that were named or declare a size, and for epochs.
+        device_name: the accelerator that the hours of scale `gpu` are of.
 
     Raises:
         UserError: an unknown model, data set or task (with the nearest names), a data set that is not here or is too
@@ -58,9 +60,16 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes) -> Grid:
         root=options.data_root,
     )  # fmt: skip
     asked = SuiteOptions(
-        scale=options.scale, models=options.models, data=data, seeds=options.seeds, data_root=options.data_root
-    )
+        scale=options.scale, models=options.models, data=data, seeds=options.seeds, data_root=options.data_root,
+        image_size=images.asked, hours=options.hours or SuiteOptions.hours,
+    )  # fmt: skip
     cells, fitted = images.fit(_without_untrainable(suite.cells(asked)))
+    if options.scale == "gpu" and not suite.exclusive:
+        within = hours.fit(cells, hours=asked.hours, device=device_name, keep=options.models or ())
+        cells, fitted = list(within.cells), (*fitted, within.note)
+    elif options.hours is not None:
+        raise UserError(f"--hours chooses the budgets of scale gpu, and this is {options.scale}.",
+                        "Give --scale gpu, or --horizons.")  # fmt: skip
     stored = {name: images.names.get(name, name) for name in data or ()}
     limits = {stored[name]: size for name, size in limits.items()}
     cells, notes = _clip(cells, named=tuple(stored.values()), limits=limits, sizes=sizes)

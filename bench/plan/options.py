@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core import registry
-from bench.core.cli import Parser, folder, names_list, positive, seeds
+from bench.core.cli import Parser, folder, hours, names_list, positive, seeds
 from bench.core.errors import UserError
 from bench.core.options import Kind, Option, Values, add_flags, given, read_file, read_mapping, resolve, to_toml
 from bench.plan import overrides
@@ -32,6 +32,8 @@ STUDY = (
            help="comma-separated data sets that models are judged on (default: those of the suite)"),
     Option(name="image_size", read=positive,
            help="pixels per side that models take, e.g. 64 (default: that of the data)"),
+    Option(name="hours", read=hours, metavar="H",
+           help="scale gpu: hours on one data-centre GPU that budgets and image size are chosen for (default: 1)"),
     Option(name="tasks", kind=Kind.LIST, read=names_list, default=(),
            help="comma-separated tasks (default: those of the suite)"),
     Option(name="seeds", read=seeds, help="number of training seeds"),
@@ -70,6 +72,7 @@ class StudyOptions:
         plugins: folders of plug-ins; see bench/core/registry.py.
         scale: "auto" or one of `bench.suites._contract.SCALES`. data: names of upstream sets, or NAME@N.
         downstream: sets that replace those of the suite's tasks. image_size: pixels per side that models take.
+        hours: on one accelerator, that the budgets of scale `gpu` are for.
         only: patterns of cells' names; the others are left for another run.
         device: "auto", "cpu" or "cuda". workers: cells at a time. ranks: processes that train a cell together.
         calibrate: measure every model's speed again. accelerator: also cost the study on this one.
@@ -85,6 +88,7 @@ class StudyOptions:
     data: tuple[str, ...] | None = None
     downstream: tuple[str, ...] | None = None
     image_size: int | None = None
+    hours: float | None = None
     tasks: tuple[str, ...] = ()
     seeds: int | None = None
     overrides: Overrides = NO_OVERRIDES

@@ -12,6 +12,7 @@ from bench.core.device import find_device
 from bench.core.formatting import join
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
+from bench.cost.peaks import accelerator_of
 from bench.plan import estimate, preflight
 from bench.plan.changed import Change, accept, changes, refusal
 from bench.plan.estimate import Calibration, Reporter, rate_key
@@ -141,7 +142,8 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) 
     device, reason = find_device(options.device)
     options = replace(options, scale=preflight.resolve_scale(options.scale, device))
     sizes = DataSizes(root=options.data_root, published=options.scale == "paper")
-    cells = expand(suite, options, sizes)
+    row = accelerator_of(reason)
+    cells = expand(suite, options, sizes, device_name=options.accelerator or (row.name if row else "H100"))
     preflight.check_places(options, write=to_run)
     workers, threads = preflight.processes(options, cells.chosen, device=device, exclusive=suite.exclusive)
 
@@ -229,7 +231,7 @@ def _absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[
             if not module.available(options.data_root):
                 notes.append(f"Included in the estimate, but not on this machine: {name}. {module.HOW_TO_GET}")
     elif judged and options.downstream is None:
-        for name in suite.downstream:
+        for name in suite.downstream.get(options.scale, ()):
             if name not in judged:
                 how = registry.load("data set", name).HOW_TO_GET
                 notes.append(f"Not evaluated on {name}, which is not on this machine. {how}")

@@ -52,9 +52,12 @@ class DataSizes:
     def _known(self, name: str) -> DataSize | None:
         """A size that the set declares (it is too large to be opened, or not public), or a published one."""
         module = registry.load("data set", name)
+        base, _, option = name.partition(":")
+        if hasattr(module, "size"):
+            side, channels = module.look(option, root=self.root)
+            return DataSize(**module.size(option), shape=(side, side, channels))
         if declared(module):
             return DataSize(**module.SIZE)
-        base = name.partition(":")[0]
         if self.published and base in SIZES and not module.available(self.root):
             train, test, classes = SIZES[base]
             return DataSize(train=train, test=test, classes=classes)

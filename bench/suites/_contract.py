@@ -19,12 +19,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteOptions:
-    """What a user may change about a suite. None leaves the suite's own choice for the scale."""
+    """What a user may change about a suite. None leaves the suite's own choice for the scale.
+
+    `hours` on one data-centre GPU are for scale `gpu`, where they also choose the size of images.
+    """
 
     scale: str = "cpu"
     models: tuple[str, ...] | None = None
     data: tuple[str, ...] | None = None
     seeds: int | None = None
+    image_size: int | None = None
+    hours: float = 1.0
     data_root: Path | None = None
 
 
@@ -35,7 +40,8 @@ class Suite:
     Attributes:
         question: QUESTION. figures: FIGURES, names of files in bench/report/figures/.
         headline, far: HEADLINE and FAR, the tasks (NAME:DATA) or downstream sets that answer it; optional.
-        downstream: DOWNSTREAM, all downstream sets; where a file has none, the headline and far ones.
+        downstream: DOWNSTREAM, all downstream sets by scale, or of every scale; where a file has none, the headline and
+            far ones.
         exclusive: EXCLUSIVE, whether cells measure time, so that they have the machine to themselves; optional.
         cells: what is to be trained.
     """
@@ -45,7 +51,7 @@ class Suite:
     figures: tuple[str, ...]
     headline: tuple[str, ...]
     far: tuple[str, ...]
-    downstream: tuple[str, ...]
+    downstream: Mapping[str, tuple[str, ...]]
     exclusive: bool
     cells: Callable[[SuiteOptions], list[Cell]]
 
@@ -58,9 +64,12 @@ def load(name: str) -> Suite:
     """
     module = registry.load("suite", name)
     headline, far = getattr(module, "HEADLINE", ()), getattr(module, "FAR", ())
+    downstream = getattr(module, "DOWNSTREAM", (*headline, *far))
+    if not isinstance(downstream, Mapping):
+        downstream = dict.fromkeys(SCALES, downstream)
     return Suite(
         name=name, question=module.QUESTION, figures=module.FIGURES, headline=headline, far=far,
-        downstream=getattr(module, "DOWNSTREAM", (*headline, *far)), exclusive=getattr(module, "EXCLUSIVE", False),
+        downstream=downstream, exclusive=getattr(module, "EXCLUSIVE", False),
         cells=module.cells,
     )  # fmt: skip
 

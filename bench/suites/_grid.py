@@ -1,7 +1,8 @@
 """The grid of the scaling and data suites: models, data and evaluation at each scale.
 
 cpu: minutes on two cores, both axes on rendered glyphs; the suite `data` asks the data-size question of photographs
-(Fashion-MNIST) instead. gpu: the same questions with larger models and budgets, about an hour on one data-centre GPU.
+(Fashion-MNIST) instead. gpu: the same questions of colour photographs, or of a million drawings where there are none;
+`bench.plan.hours` fits the budgets to the hours there are.
 paper: the paper's own grid (Tables 3 and 6, Figure 4), to be costed here and run where the data are.
 """
 
@@ -14,8 +15,10 @@ from typing import Any
 from baselines import published
 from bench.core import registry
 from bench.core.spec import Cell, Recipe, TaskSpec
+from bench.data import photographs
+from bench.data.load import look, named_at, resizes
 from bench.data.public import SIZES
-from bench.suites._contract import SuiteOptions, task
+from bench.suites._contract import SuiteOptions, patched, pick, task
 from bench.suites._paper import as_published
 from bench.suites._recipes import recipe_for
 
@@ -97,10 +100,12 @@ def pixel_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
     return [replace(base, recipe=Recipe())]
 
 
-def on_this_machine(grid: Grid, options: SuiteOptions) -> Grid:
-    """The grid without the downstream sets that are not here; the plan says which and how to get them."""
-    here = {task.data: registry.load("data set", task.data).available(options.data_root) for task in grid.tasks}
-    return replace(grid, tasks=tuple(task for task in grid.tasks if here[task.data]))
+def here(names: tuple[str, ...], options: SuiteOptions) -> tuple[str, ...]:
+    """The downstream sets that are on this machine. At scale `paper` all: it is costed before they are fetched."""
+    found = [name for name in names if name.partition(":")[0] in registry.names("data set")]
+    if options.scale == "paper":
+        return tuple(found)
+    return tuple(name for name in found if registry.load("data set", name).available(options.data_root))
 
 
 def _cell(grid: Grid, model: str, **fields: Any) -> Cell:
@@ -117,7 +122,7 @@ def _cell(grid: Grid, model: str, **fields: Any) -> Cell:
 
 # -- the three scales --------------------------------------------------------------------------------------------------
 
-DOWNSTREAM = ("scripts", "mnist", "fashion-mnist", "digits")
+GREY = ("scripts", "mnist", "fashion-mnist", "digits")  # what the scale `cpu` judges its models on
 JFT = SIZES["jft-300m"][0]  # images of one epoch
 
 CPU = Grid(
@@ -136,34 +141,69 @@ CPU = Grid(
     size_data="glyphs",
     size_models={"ViT-pico/14": 32_000, "R5+ViT-pico/14": 12_000, "R11x0.25-s2": 20_000},
     sizes=(300, 1_000, 3_000),
-    tasks=fewshot(*DOWNSTREAM, shots=(1, 5, 10), draws=5, test_limit=1_000, ridge="loo"),
+    tasks=fewshot(*GREY, shots=(1, 5, 10), draws=5, test_limit=1_000, ridge="loo"),
     seeds=2,
     image_size=28,
     channels=1,
     recipe={"batch": 32, "shift": 1},
 )
 
-GPU = Grid(
-    compute_data="glyphs",
-    compute={
-        "ViT-Ti/4": budgets(2_000_000, 4),
-        "ViT-S/4": budgets(2_000_000, 4),
-        "ViT-B/4": budgets(1_000_000, 4),
-        "R8+ViT-Ti/4": budgets(2_000_000, 4),
-        "R8+ViT-S/4": budgets(1_000_000, 4),
-        "R26x1-s2": budgets(2_000_000, 4),
-        "R50x1-s2": budgets(2_000_000, 4),
-        "R101x1-s2": budgets(1_000_000, 4),
-    },
-    size_data="glyphs",
-    size_models={"ViT-S/4": 500_000, "R8+ViT-S/4": 500_000, "R50x1-s2": 500_000},
-    sizes=(300, 1_000, 3_000, 10_000),
-    tasks=fewshot(*DOWNSTREAM, shots=(1, 5, 10, 25), draws=5, test_limit=None),
-    seeds=2,
-    image_size=28,
-    channels=1,
-    recipe={"batch": 512, "lr": 1e-3, "warmup_images": 20_000},
-)
+# What networks of the scale `gpu` are judged on: public photographs that are here, and what comes with packages.
+PHOTOGRAPHIC = ("pets", "flowers102", "dtd", "caltech101", "cifar100", "cifar10", "eurosat", "photo-tiles:56px")
+FAR_FROM_PHOTOGRAPHS = ("specimen-tiles:56px", "terrain", "fashion-mnist", "digits")
+GPU_DOWNSTREAM = (*PHOTOGRAPHIC, *FAR_FROM_PHOTOGRAPHS)
+DOWNSTREAM = {"cpu": GREY, "gpu": GPU_DOWNSTREAM}
+DRAWN = "visual-atoms:1000x1000"  # a million images, where there are no photographs
+
+
+def gpu_size(options: SuiteOptions) -> int:
+    """Pixels per side: what the hours allow to be trained for long enough."""
+    if options.image_size is not None:
+        return options.image_size
+    return next((side for below, side in ((4, 64), (24, 128)) if options.hours < below), 224)
+
+
+def gpu_models(options: SuiteOptions) -> tuple[str, ...]:
+    """Three families from small to large: 8 px patches and a small stem up to 96 px."""
+    small = gpu_size(options) <= 96
+    patch, stem = (8, "-s2") if small else (16, "")
+    names = (f"ViT-Ti/{patch}", f"ViT-S/{patch}", f"ViT-B/{patch}", f"R8+ViT-Ti/{patch}", f"R8+ViT-S/{patch}",
+             f"R26x1{stem}", f"R50x1{stem}", f"R101x1{stem}")  # fmt: skip
+    return tuple(patched(name, gpu_size(options)) for name in names)
+
+
+def gpu_upstream(options: SuiteOptions) -> str:
+    """The set that was named, else the largest of photographs that is here, else drawings; at the study's size."""
+    if options.data:
+        return options.data[0]
+    name = photographs.largest(options.data_root) or DRAWN
+    seen = look(name, root=options.data_root)
+    side = gpu_size(options)
+    return named_at(name, side, 3) if resizes(name) and seen != (side, 3) else name
+
+
+def gpu_recipe(upstream: str) -> dict[str, Any]:
+    """What differs from the suites' recipe: crops of photographs and of drawings, mirrored images of photographs."""
+    drawn = upstream.startswith(DRAWN.partition(":")[0])
+    return {"batch": 512, "lr": 1e-3, "warmup_images": 50_000, "shift": 0, "crop": 0.25, "flip": not drawn}
+
+
+def _gpu(options: SuiteOptions) -> Grid:
+    upstream, models = gpu_upstream(options), gpu_models(options)
+    vit, hybrid, resnet = models[1], models[4], models[6]
+    budget = dict(zip(models, (4, 4, 2, 4, 2, 4, 2, 1), strict=True))  # millions of images, relative to each other
+    return Grid(
+        compute_data=upstream,
+        compute={model: budgets(millions * 1_000_000, 4) for model, millions in budget.items()},
+        size_data=upstream,
+        size_models={vit: 2_000_000, hybrid: 2_000_000, resnet: 2_000_000},
+        sizes=(10_000, 30_000, 100_000, 300_000),
+        tasks=fewshot(*PHOTOGRAPHIC, *FAR_FROM_PHOTOGRAPHS, shots=(1, 5, 10, 25), draws=5, test_limit=2_000),
+        seeds=2,
+        image_size=gpu_size(options),
+        channels=3,
+        recipe=gpu_recipe(upstream),
+    )
 
 
 def _table_6() -> dict[str, tuple[int, ...]]:
@@ -188,12 +228,18 @@ PAPER = Grid(
     trained=as_published,
 )
 
-SCALES = {"cpu": CPU, "gpu": GPU, "paper": PAPER}
-
 # The data-size question asked of photographs: a part of Fashion-MNIST comes with the project.
 PHOTOGRAPHS, NUMBERS = "fashion-mnist", (100, 300, 1_000, 3_000, 10_000)
-DATA_SCALES = {
-    "cpu": replace(CPU, size_data=PHOTOGRAPHS, sizes=NUMBERS),
-    "gpu": replace(GPU, size_data=PHOTOGRAPHS, sizes=NUMBERS),
-    "paper": PAPER,
-}
+
+
+def grid_for(options: SuiteOptions, *, of_photographs: bool = False) -> Grid:
+    """The grid of a scale, with the downstream sets that are on this machine; the plan says which are not.
+
+    Args:
+        of_photographs: the data-size axis is of photographs at scale `cpu` too.
+    """
+    small = replace(CPU, size_data=PHOTOGRAPHS, sizes=NUMBERS) if of_photographs else CPU
+    scales = {"cpu": lambda: small, "gpu": lambda: _gpu(options), "paper": lambda: PAPER}
+    grid = pick("grid", options.scale, scales)()
+    found = here(tuple(task.data for task in grid.tasks), options)
+    return replace(grid, tasks=tuple(task for task in grid.tasks if task.data in found))

@@ -11,6 +11,7 @@ from baselines import published
 from bench.core import registry
 from bench.core.spec import Cell, TaskSpec
 from bench.suites._contract import SuiteOptions
+from bench.suites._grid import DRAWN, gpu_models, gpu_recipe, gpu_size, gpu_upstream
 from bench.suites._paper import IMAGES, as_published, rows
 from bench.suites._recipes import recipe_for
 
@@ -48,6 +49,14 @@ class Study:
 def small(models: tuple[str, ...], *names: str, images: int, **recipe: Any) -> tuple[Upstream, ...]:
     """The same models and budget on each of several sets."""
     return tuple(Upstream(data=name, images=dict.fromkeys(models, images), recipe=recipe) for name in names)
+
+
+def gpu_study(options: SuiteOptions, *, tasks: Tasks, seeds: int) -> Study:
+    """ViTs and ResNets on the scale's own upstream set, and on drawings where that is of photographs."""
+    names, models = dict.fromkeys((gpu_upstream(options), DRAWN)), gpu_models(options)
+    chosen = (models[0], models[1], models[5], models[6])
+    upstream = (Upstream(data=name, images=dict.fromkeys(chosen, 1_000_000), recipe=gpu_recipe(name)) for name in names)
+    return Study(upstream=tuple(upstream), tasks=tasks, seeds=seeds, image_size=gpu_size(options), channels=3)
 
 
 def paper() -> tuple[Upstream, ...]:
@@ -99,14 +108,6 @@ def _models(upstream: Upstream, options: SuiteOptions) -> dict[str, int]:
     """Model -> images seen; a model that the study does not know gets the largest budget."""
     most = max(upstream.images.values())
     return {model: upstream.images.get(model, most) for model in options.models or upstream.images}
-
-
-def here(names: tuple[str, ...], options: SuiteOptions) -> tuple[str, ...]:
-    """The downstream sets that are on this machine. At scale `paper` all: it is costed before they are fetched."""
-    found = [name for name in names if name.partition(":")[0] in registry.names("data set")]
-    if options.scale == "paper":
-        return tuple(found)
-    return tuple(name for name in found if registry.load("data set", name).available(options.data_root))
 
 
 def stored_at(name: str, size: int) -> str:

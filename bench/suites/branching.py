@@ -11,12 +11,24 @@ from typing import Any
 
 from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge, pick, task
-from bench.suites._grid import budgets
+from bench.suites._grid import (
+    FAR_FROM_PHOTOGRAPHS,
+    GPU_DOWNSTREAM,
+    PHOTOGRAPHIC,
+    budgets,
+    gpu_models,
+    gpu_recipe,
+    gpu_size,
+    gpu_upstream,
+    here,
+)  # fmt: skip
 from bench.suites._recipes import recipe_for
 
 QUESTION = "what do cool-down branches cost in accuracy, and how much training do they save?"
 FIGURES = ("branching",)
-HEADLINE = ("scripts",)
+HEADLINE = ("scripts", *PHOTOGRAPHIC)
+FAR = FAR_FROM_PHOTOGRAPHS
+DOWNSTREAM = {"cpu": ("scripts",), "gpu": GPU_DOWNSTREAM}
 
 WAYS: dict[str, dict[str, Any]] = {
     "branch": {},
@@ -32,43 +44,49 @@ class Scale:
     models: dict[str, tuple[int, ...]]
     recipe: dict[str, Any]
     probe: dict[str, Any]
+    data: str = "glyphs"
+    downstream: tuple[str, ...] = ("scripts",)
+    image_size: int = 28
+    channels: int = 1
 
 
-SCALES = {
-    "cpu": Scale(
+CPU = Scale(
+    models={
+        "ViT-pico/14": budgets(32_000, 5)[1:],
+        "R5+ViT-pico/14": budgets(12_000, 3)[1:],
+        "R11x0.25-s2": budgets(12_000, 3)[1:],
+    },
+    recipe={"batch": 32, "shift": 1},
+    probe={"shots": (10,), "draws": 3, "test_limit": 500},
+)
+
+
+def _gpu(options: SuiteOptions) -> Scale:
+    models, upstream = gpu_models(options), gpu_upstream(options)
+    return Scale(
         models={
-            "ViT-pico/14": budgets(32_000, 5)[1:],
-            "R5+ViT-pico/14": budgets(12_000, 3)[1:],
-            "R11x0.25-s2": budgets(12_000, 3)[1:],
+            models[1]: budgets(1_000_000, 5)[1:], models[3]: budgets(1_000_000, 3)[1:],
+            models[5]: budgets(1_000_000, 3)[1:],
         },
-        recipe={"batch": 32, "shift": 1},
-        probe={"shots": (10,), "draws": 3, "test_limit": 500},
-    ),
-    "gpu": Scale(
-        models={
-            "ViT-S/4": budgets(1_000_000, 5)[1:],
-            "R8+ViT-Ti/4": budgets(1_000_000, 3)[1:],
-            "R26x1-s2": budgets(1_000_000, 3)[1:],
-        },
-        recipe={"batch": 512, "lr": 1e-3, "warmup_images": 20_000},
-        probe={"shots": (10,), "draws": 5},
-    ),
-}
+        recipe=gpu_recipe(upstream), probe={"shots": (10,), "draws": 5}, data=upstream,
+        downstream=here(GPU_DOWNSTREAM, options), image_size=gpu_size(options), channels=3,
+    )  # fmt: skip
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """Three models of three families × three ways × seeds. A model that the scale does not know gets three budgets."""
-    scale = pick("grid", options.scale, SCALES)
+    scale = pick("grid", options.scale, {"cpu": lambda: CPU, "gpu": lambda: _gpu(options)})()
     usual = min(scale.models.values(), key=len)
     return merge(
         Cell(
-            model=model, data=data, horizons=scale.models.get(model, usual), seed=seed,
+            model=model, data=data, image_size=scale.image_size, channels=scale.channels, seed=seed,
+            horizons=scale.models.get(model, usual),
             recipe=recipe_for(model, **scale.recipe, **change),
-            tasks=tuple(task("fewshot", name, **scale.probe) for name in HEADLINE),
+            tasks=tuple(task("fewshot", name, **scale.probe) for name in scale.downstream),
             axes=("compute", "branching") if way == "branch" else ("branching",),
         )
         for seed in range(options.seeds or 3)
-        for data in options.data or ("glyphs",)
+        for data in options.data or (scale.data,)
         for model in options.models or scale.models
         for way, change in WAYS.items()
     )  # fmt: skip

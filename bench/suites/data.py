@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from bench.core.spec import Cell
-from bench.suites._contract import SuiteOptions, merge, pick
-from bench.suites._grid import DATA_SCALES, on_this_machine, pixel_cells, size_cells
+from bench.suites._contract import SuiteOptions, merge
+from bench.suites._grid import DOWNSTREAM as DOWNSTREAM
+from bench.suites._grid import PHOTOGRAPHIC, grid_for, pixel_cells, size_cells
 
 QUESTION = "how many pre-training images does each family need?"
 FIGURES = ("data-size",)
-HEADLINE = ("fashion-mnist",)
-FAR = ("scripts", "mnist", "digits")
+HEADLINE = ("fashion-mnist", *PHOTOGRAPHIC)
+FAR = ("scripts", "mnist", "digits", "specimen-tiles:56px", "terrain")
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """The models of the data-size axis on nested subsets, and raw pixels."""
-    grid = on_this_machine(pick("grid", options.scale, DATA_SCALES), options)
+    grid = grid_for(options, of_photographs=True)
     return merge([*size_cells(grid, options, untrained=True), *pixel_cells(grid, options)])

@@ -8,17 +8,18 @@ untrained network (horizon 0).
 from __future__ import annotations
 
 from bench.core.spec import Cell
-from bench.suites._contract import SuiteOptions, merge, pick
-from bench.suites._grid import SCALES, compute_cells, on_this_machine, pixel_cells, size_cells
+from bench.suites._contract import SuiteOptions, merge
+from bench.suites._grid import DOWNSTREAM as DOWNSTREAM
+from bench.suites._grid import FAR_FROM_PHOTOGRAPHS, PHOTOGRAPHIC, compute_cells, grid_for, pixel_cells, size_cells
 
 QUESTION = "how do ViT, hybrids and ResNets scale with pre-training compute and with number of images?"
 FIGURES = ("frontier", "compute", "laws", "data-size", "learning-curves")
-HEADLINE = ("scripts", "mnist")
-FAR = ("fashion-mnist", "digits")
+HEADLINE = ("scripts", "mnist", *PHOTOGRAPHIC)
+FAR = FAR_FROM_PHOTOGRAPHS
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """The compute axis, the data-size axis, and raw pixels."""
-    grid = on_this_machine(pick("grid", options.scale, SCALES), options)
+    grid = grid_for(options)
     subsets = size_cells(grid, options, untrained=False)
     return merge([*compute_cells(grid, options), *subsets, *pixel_cells(grid, options)])

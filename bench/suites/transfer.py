@@ -13,14 +13,15 @@ from typing import Any
 
 from bench.core.spec import Cell, TaskSpec
 from bench.suites._contract import SuiteOptions, fitting, pick, task
+from bench.suites._grid import GPU_DOWNSTREAM, gpu_size, here
 from bench.suites._paper import CROP
-from bench.suites._pretraining import Study, here, paper, pretrained_cells, small, stored_at
+from bench.suites._pretraining import Study, gpu_study, paper, pretrained_cells, small, stored_at
 
 QUESTION = "how well do pre-trained models transfer, and is fine-tuning better at a higher resolution?"
 FIGURES = ("pretraining-data",)  # one budget per model: nothing to draw against compute
 DOWNSTREAM = ("fashion-mnist", "photo-tiles:56px", "mnist")
 HIGHER = ("fashion-mnist", "photo-tiles:56px")  # also fine-tuned at a higher resolution
-HEADLINE = tuple(f"finetune:{name}" for name in DOWNSTREAM)
+HEADLINE = tuple(f"finetune:{name}" for name in (*DOWNSTREAM, *GPU_DOWNSTREAM))
 
 PUBLIC = ("imagenet", "cifar10", "cifar100", "pets", "flowers102")  # Tables 2 and 5
 
@@ -49,17 +50,11 @@ def _cpu(options: SuiteOptions) -> Study:
 
 def _gpu(options: SuiteOptions) -> Study:
     tuning = {"steps": 1_000, "batch": 512, "rates": (0.01, 0.03, 0.1), "held_out": 0.1}
-    return Study(
-        upstream=small(
-            ("ViT-Ti/4", "ViT-S/4", "R26x1-s2", "R50x1-s2"), "glyphs", "fashion-mnist", images=1_000_000, batch=512,
-            lr=1e-3, warmup_images=20_000,
-        ),
-        tasks=partial(
-            _tasks, names=here((*DOWNSTREAM, "kmnist", "emnist"), options), higher=40, tuning=tuning,
-            probe={"shots": (1, 5, 10, 25), "draws": 5, "test_limit": None}, linear={"train_limit": 10_000},
-        ),
-        seeds=3,
+    tasks = partial(
+        _tasks, names=here(GPU_DOWNSTREAM, options), higher=gpu_size(options) * 3 // 2, tuning=tuning,
+        probe={"shots": (1, 5, 10, 25), "draws": 5, "test_limit": None}, linear={"train_limit": 10_000},
     )  # fmt: skip
+    return gpu_study(options, tasks=tasks, seeds=3)
 
 
 def _paper(options: SuiteOptions) -> Study:

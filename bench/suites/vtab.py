@@ -13,7 +13,8 @@ from typing import Any
 
 from bench.core.spec import Cell, TaskSpec
 from bench.suites._contract import SuiteOptions, fitting, pick, task
-from bench.suites._pretraining import Study, here, paper, pretrained_cells, small, stored_at
+from bench.suites._grid import here
+from bench.suites._pretraining import Study, gpu_study, paper, pretrained_cells, small, stored_at
 from bench.tasks.vtab import SMALL, VTAB, task_names
 
 QUESTION = "how do pre-trained models adapt to natural, specialised and structured tasks from 1,000 examples?"
@@ -37,10 +38,10 @@ def _cpu(options: SuiteOptions) -> Study:
 
 
 def _gpu(options: SuiteOptions) -> Study:
-    tasks = _tasks(here(DOWNSTREAM, options), steps=500, batch=256, rates=(0.01, 0.03, 0.1), repeats=3)
-    models, recipe = ("ViT-Ti/4", "ViT-S/4", "R26x1-s2", "R50x1-s2"), {"batch": 512, "lr": 1e-3}
-    upstream = small(models, "glyphs", "fractaldb", images=1_000_000, warmup_images=20_000, **recipe)
-    return Study(upstream=upstream, tasks=lambda _: tasks, seeds=2)
+    """The tasks of VTAB that are here, and the small ones."""
+    names = here((*task_names(VTAB), *DOWNSTREAM), options)
+    tasks = _tasks(names, steps=500, batch=256, rates=(0.01, 0.03, 0.1), repeats=3)
+    return gpu_study(options, tasks=lambda _: tasks, seeds=2)
 
 
 def _paper(options: SuiteOptions) -> Study:

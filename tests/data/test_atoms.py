@@ -52,5 +52,5 @@ def test_frequencies_are_those_of_the_outline() -> None:
 
 @pytest.mark.parametrize("option", ["1x10", "10x0", "10x10:8px", "10by10", "100000x1001", ":64px:rgb"])
 def test_what_cannot_be_drawn_is_refused(option: str) -> None:
-    with pytest.raises(UserError, match="visual-atoms:CLASSESxIMAGES|out of range"):
+    with pytest.raises(UserError, match=r"visual-atoms:CLASSESxIMAGES|out of range"):
         load(f"visual-atoms:{option}", "train")

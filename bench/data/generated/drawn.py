@@ -36,6 +36,12 @@ class Asked:
     per_class: int
     side: int
 
+    @property
+    def size(self) -> dict[str, int]:
+        """Training and test images, and classes."""
+        test = self.classes * min(PER_CLASS_TEST, self.per_class)
+        return {"train": self.classes * self.per_class, "test": test, "classes": self.classes}
+
 
 def parsed(name: str, option: str, usual: Asked) -> Asked:
     """ "100x50:32px" -> 100 classes of 50 images at 32 px; what is left out is as usual.
@@ -65,14 +71,13 @@ def image_set(
     Args:
         noun: what a class is called, for class names.
     """
-    per_class = asked.per_class if split == "train" else min(PER_CLASS_TEST, asked.per_class)
-    total = asked.classes * per_class
+    total = asked.size[split]
     full = f"{name}:{option}" if option else name
     pieces = cache.Chunks(
         shape=(total, asked.side, asked.side, channels), dtype="uint8",
         make=partial(_pieces, draw, asked.classes, total, split, asked.side, f"drawing {full}, {split}"),
     )  # fmt: skip
-    key = f"{name}-r{revision}-{split}-{asked.classes}x{per_class}-{asked.side}px"
+    key = f"{name}-r{revision}-{split}-{asked.classes}x{total // asked.classes}-{asked.side}px"
     return ImageSet(
         name=full,
         split=split,

@@ -33,6 +33,11 @@ def look(option: str, *, root: Path | None) -> tuple[int, int]:
     return parsed("fractaldb", option, USUAL).side, 1
 
 
+def size(option: str) -> dict[str, int]:
+    """Numbers of images and classes, without drawing any."""
+    return parsed("fractaldb", option, USUAL).size
+
+
 def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
     asked = parsed("fractaldb", option, USUAL)
     return image_set("fractaldb", option, split, asked, draw=draw, channels=1, revision=REVISION, noun="system")

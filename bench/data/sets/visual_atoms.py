@@ -32,6 +32,11 @@ def look(option: str, *, root: Path | None) -> tuple[int, int]:
     return parsed("visual-atoms", option, USUAL).side, 3
 
 
+def size(option: str) -> dict[str, int]:
+    """Numbers of images and classes, without drawing any."""
+    return parsed("visual-atoms", option, USUAL).size
+
+
 def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
     asked = parsed("visual-atoms", option, USUAL)
     return image_set("visual-atoms", option, split, asked, draw=draw, channels=3, revision=REVISION, noun="atom")

@@ -1,0 +1,42 @@
+"""Which large set of colour photographs is below the data root? Found without opening an image."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from bench.data.public import ROWS, TABLE
+from bench.data.source import SUFFIXES
+
+PUBLIC = ("imagenet", "imagenet-21k", "sun397", "food101")  # the most useful first
+ENOUGH = 50_000  # images that are worth pre-training on
+SHARDS = (".tar", ".parquet")
+SHARD_IMAGE = 100_000  # bytes of an encoded photograph, about
+
+
+def largest(root: Path | None) -> str | None:
+    """The name of the set to pre-train on: the first of PUBLIC that is there, else the first other folder of ENOUGH
+    images; None without."""
+    if root is None or not root.is_dir():
+        return None
+    for name in PUBLIC:
+        if ROWS[name].available(root):
+            return name
+    taken = {path.partition("/")[0] for row in TABLE for path in (row.NAME, *getattr(row, "needs", ()))}
+    for folder in sorted(path for path in root.iterdir() if path.is_dir() and path.name[0].isalnum()):
+        if folder.name not in taken and len(list(islice(_images(folder), ENOUGH))) == ENOUGH:
+            return f"folder:{folder.name}"
+    return None
+
+
+def _images(folder: Path) -> Iterator[str]:
+    """One name per image file; a shard counts as many as its bytes may hold."""
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in names:
+            if name.lower().endswith(SUFFIXES):
+                yield name
+            elif name.endswith(SHARDS):
+                yield from (name for _ in range(os.path.getsize(os.path.join(place, name)) // SHARD_IMAGE))

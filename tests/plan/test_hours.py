@@ -1,0 +1,84 @@
+"""Scale `gpu`: what it trains on, and budgets that fit the hours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bench.core.errors import UserError
+from bench.cost import flops
+from bench.data import photographs
+from bench.plan import hours
+from bench.plan.sizes import DataSizes
+from bench.train.schedule import images_trained
+from tests.plan.making import grid_of
+
+MODELS = ("ViT-Ti/8", "R26x1-s2")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """ImageNet's layout with a few small JPEGs, and beside it a folder of as many."""
+    root = tmp_path_factory.mktemp("root")
+    for number in range(40):
+        pixels = np.random.default_rng(number).integers(0, 256, (50 + number, 60, 3), dtype=np.uint8)
+        for part in ("imagenet/train", "imagenet/val", "holidays"):
+            path = root / part / f"n{number % 4:08}" / f"{number}.JPEG"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(path)
+    return root
+
+
+def device_hours(grid, *, utilisation: float) -> float:
+    """By the table's own figures: 6 FLOPs per MAC and image over an H100's 989.4 TFLOP/s."""
+    seconds = 0.0
+    for cell in grid.cells:
+        if cell.horizons != (0,):
+            count = flops.count(cell.model, image_size=64, channels=3, num_classes=1000, activations=False)
+            seconds += images_trained(cell.recipe, cell.horizons) * 6 * count.forward_macs["dense"] / 989.4e12
+    return seconds / utilisation / 3600
+
+
+def test_photographs_where_there_are_some_and_drawings_where_there_are_none(root: Path, monkeypatch) -> None:
+    real = grid_of("scaling", scale="gpu", models=MODELS, data_root=root).cells
+    assert {c.data for c in real} == {"imagenet:64px"}
+    drawn = grid_of("scaling", scale="gpu", models=MODELS).cells
+    assert {(c.data, c.image_size, c.channels) for c in drawn} == {("visual-atoms:1000x1000", 64, 3)}
+    assert DataSizes()["visual-atoms:1000x1000"].train == 1_000_000  # without drawing one
+    assert all(c.recipe.flip for c in real if c.model != "pixels") and not any(c.recipe.flip for c in drawn)
+    monkeypatch.setattr(photographs, "ENOUGH", 30)
+    assert photographs.largest(root) == "imagenet"
+    (root / "imagenet").rename(root / ".gone")
+    try:
+        assert photographs.largest(root) == "folder:holidays"
+        monkeypatch.setattr(photographs, "ENOUGH", 41)
+        assert photographs.largest(root) is None
+    finally:
+        (root / ".gone").rename(root / "imagenet")
+
+
+def test_budgets_follow_the_hours_and_nothing_else() -> None:
+    one, again, eight = (grid_of("data", scale="gpu", models=MODELS[:1], hours=h) for h in (1.0, None, 8.0))
+    assert one.cells == again.cells
+    spent = device_hours(one, utilisation=hours.UTILISATION["ViT"])
+    assert 0.6 * hours.TRAINING <= spent <= 1.6 * hours.TRAINING  # the factor is rounded to one digit
+    assert {c.image_size for c in eight.cells} == {128} and any("about 8 h on one H100" in n for n in eight.notes)
+
+
+def test_too_little_time_leaves_the_largest_models_out_but_a_family_never() -> None:
+    grid = grid_of("scaling", scale="gpu", hours=0.2)
+    models = {cell.model for cell in grid.cells}
+    assert {"ViT-Ti/8", "R8+ViT-Ti/8", "R26x1-s2", "pixels"} <= models and "R101x1-s2" not in models
+    assert any("Left out for want of time" in note and "R101x1-s2" in note for note in grid.notes)
+    named = grid_of("scaling", scale="gpu", hours=0.06, models=MODELS)
+    assert {cell.model for cell in named.cells} - {"pixels"} == set(MODELS)
+
+
+def test_hours_that_mean_nothing() -> None:
+    with pytest.raises(UserError, match="out of range"):
+        grid_of("scaling", scale="gpu", hours=0.001)
+    with pytest.raises(UserError, match="scale gpu"):
+        grid_of("smoke", hours=2.0)
