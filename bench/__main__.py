@@ -24,11 +24,11 @@ def verbs() -> dict[str, Path]:
 
 def listing() -> str:
     """The verbs, each with the first sentence of its description."""
-    lines = ["usage: vit-bench VERB …     or: python -m bench.VERB …     (VERB --help has examples)", ""]
+    lines = ["usage: vit-bench VERB …     or: python -m bench.VERB …", "", "verbs:"]
     for name, path in verbs().items():
         about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         lines.append(f"  {name:8} {' '.join(about.split()).partition('. ')[0].rstrip('.')}")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", "examples:", "  vit-bench run --suite smoke", "  vit-bench run --help"])
 
 
 @command
