@@ -91,6 +91,27 @@ class Question(StrEnum):
     BEST_LEARNING_RATE = "best learning rate"
     """Which learning rate does a model train best with, by upstream accuracy, and (the verdict) does the best one lie
     inside the sweep? subject: model, upstream set. estimate: the rate chosen. evidence: `lr_sweep.Sweep`."""
+    AS_PUBLISHED = "as published"
+    """Do these records bear a statement of the paper out? subject: the `Statement`. estimate: the difference that it is
+    about, mean over pairs of variants. margin: of a statement that two things are alike, within which they count as
+    that. evidence: each pair (`Contrast.VARIANT`)."""
+
+
+class Statement(StrEnum):
+    """A statement of the paper about a design choice, or about self-supervision."""
+
+    POSITION_HELPS = "position embedding > none"  # Table 8
+    ENCODINGS_ALIKE = "2-D, relative = 1-D positions"  # Table 8
+    PLACES_ALIKE = "positions at every layer, shared = stem"  # Table 8
+    POOLING_ALIKE = "mean pooling = class token, own rates"  # Figure 9
+    POOLING_RATE = "class token > mean pooling at a high rate"  # Figure 9
+    DEPTH_HELPS = "deeper > base"  # Figure 8
+    PATCHES_HELP = "smaller patches > base"  # Figure 8
+    DEPTH_OVER_WIDTH = "deeper > wider"  # Figure 8
+    ADAM_HELPS = "Adam > SGD for ResNets"  # Table 7
+    AXIAL_HELPS = "axial ViT > ViT, at more compute"  # Figure 13
+    MASKED_OVER_SCRATCH = "masked > from scratch"  # section 4.6
+    LABELS_OVER_MASKED = "labels > masked"  # section 4.6
 
 
 class Reason(StrEnum):
@@ -134,6 +155,7 @@ class Reason(StrEnum):
     which overstates their error."""
     EDGE_OF_SWEEP = "edge of sweep"  # the best rate is an end of the sweep: `lr_sweep.Sweep.further` goes on
     NO_LOWER_TRIED = "no lower tried"  # the rate chosen is the lowest of the sweep, though not the best
+    NOT_WITHIN_MARGIN = "not within margin"  # a difference that may be 0 may also exceed `Finding.margin`
     DIVERGED = "diverged"  # some runs of the sweep did; such a rate is not chosen
 
 
@@ -224,6 +246,7 @@ class Contrast(StrEnum):
     FEWEST_IMAGES = "fewest images"  # distinct images
     OWN_TRAINING = "own training"  # to_x: images seen
     OWN_RESOLUTION = "own resolution"  # to_x: pixels
+    VARIANT = "another variant"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from bench.analysis import branches, comparisons, frontiers, law_questions, lr_sweep, races, resolutions
+from bench.analysis import ablations, branches, comparisons, frontiers, law_questions, lr_sweep, races, resolutions
 from bench.analysis.claims import claims
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import CostSummary, Finding, Findings, Scope
@@ -18,10 +18,11 @@ PAPER_BEGINS = 50e18  # FLOP at which the paper's Figure 5 begins
 def find(evidence: Evidence) -> Findings:
     """Everything that the records answer, and what weakens it."""
     found: list[Finding] = []  # the suite's own question comes first
-    for question in (races.faster_than_peers, lr_sweep.best_learning_rates, branches.branch_questions,
-                     resolutions.resolution_gain):  # fmt: skip
+    for question in (races.faster_than_peers, ablations.statements, lr_sweep.best_learning_rates,
+                     branches.branch_questions, resolutions.resolution_gain):  # fmt: skip
         found += question(evidence)
-    series = evidence.on_axis("compute")
+    asked = {axis for p in evidence.points.values() for axis in p.axes}
+    series = () if asked and asked <= set(ablations.AXES) else evidence.on_axis("compute")
     laws: list[Finding] = []
     if series and evidence.headline:
         laws = law_questions.ask(evidence)

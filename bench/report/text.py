@@ -25,6 +25,7 @@ from bench.analysis.finding import (
     Question,
     Reason,
     SharedLaw,
+    Statement,
     Target,
     TopOfRange,
     Unit,
@@ -121,6 +122,9 @@ PHRASES: dict[Question, Phrase] = {
     Question.BEST_LEARNING_RATE: Phrase(
         label="Learning rate", ask="What is the best learning rate of each model?", yes="in the sweep",
         no="at the edge"),
+    Question.AS_PUBLISHED: Phrase(
+        label="As the paper says", ask="Do these runs bear out what the paper says?", yes="borne out",
+        no="contradicted"),
 }  # fmt: skip
 MEASURES = {"headline": "", "far": ", far tasks", "upstream": ", upstream"}
 
@@ -480,6 +484,28 @@ def _differences(f: Finding) -> list[str]:
     return [*texts, f"By task: {'; '.join(tasks)}."] if tasks else texts
 
 
+SAYS = {  # what the paper says, and where
+    Statement.POSITION_HELPS: "Position embeddings matter, whichever (Table 8)",
+    Statement.ENCODINGS_ALIKE: "How positions are encoded makes little difference (Table 8)",
+    Statement.PLACES_ALIKE: "Where positions are added makes little difference (Table 8)",
+    Statement.POOLING_ALIKE: "With a learning rate of its own, mean pooling does as well as a class token (Figure 9)",
+    Statement.POOLING_RATE: "At a high learning rate mean pooling does worse than a class token (Figure 9)",
+    Statement.DEPTH_HELPS: "More layers help (Figure 8)",
+    Statement.PATCHES_HELP: "Smaller patches, that is more tokens, help (Figure 8)",
+    Statement.DEPTH_OVER_WIDTH: "Depth helps more than width (Figure 8)",
+    Statement.ADAM_HELPS: "ResNets pre-trained with Adam transfer better than with SGD (Table 7)",
+    Statement.AXIAL_HELPS: "Axial attention does better than the ViT of its size, at more compute (Figure 13)",
+    Statement.MASKED_OVER_SCRATCH: "Masked patch prediction does better than training from scratch (section 4.6)",
+    Statement.LABELS_OVER_MASKED: "Pre-training with labels does better than without (section 4.6)",
+}
+
+
+def _published(f: Finding) -> list[str]:
+    """The statement, and each pair of variants behind the difference."""
+    pairs = [f"{d.model} {points(d.estimate, d.low, d.high)}" for d in _all(f, Difference)]
+    return [f"{SAYS[Statement(f.subject[0])]}.", f"Pairs: {'; '.join(pairs)}." if len(pairs) > 1 else ""]
+
+
 def _from_to(d: Difference) -> str:
     if d.from_x is None or d.to_x is None:
         return ""
@@ -531,7 +557,8 @@ BODIES: dict[Question, Callable[[Finding], list[str]]] = {
     Question.IMAGES_FOR_TARGET: _needed, Question.NEXT_RUN: _next_run, Question.MORE_COMPUTE_HELPS: _differences,
     Question.MORE_IMAGES_HELP: _differences, Question.BEATS_UNTRAINED: _differences,
     Question.BEATS_PIXELS: _differences, Question.BRANCH_AS_ACCURATE: _differences, Question.BRANCHES_SAVE: _saving,
-    Question.RESOLUTION_GAIN: _differences, Question.FASTER_THAN_PEERS: _races, Question.BEST_LEARNING_RATE: _sweep,
+    Question.RESOLUTION_GAIN: _differences, Question.AS_PUBLISHED: _published,
+    Question.FASTER_THAN_PEERS: _races, Question.BEST_LEARNING_RATE: _sweep,
 }  # fmt: skip
 
 
@@ -650,5 +677,6 @@ REASONS: dict[Reason, str | Callable[[Finding], str]] = {
     "the error over test images is overestimated.",
     Reason.EDGE_OF_SWEEP: _further,
     Reason.NO_LOWER_TRIED: "No lower rate was tried.",
+    Reason.NOT_WITHIN_MARGIN: lambda f: f"The interval is not within {100 * (f.margin or 0):g} points of equality.",
     Reason.DIVERGED: _diverged,
 }  # fmt: skip

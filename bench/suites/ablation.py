@@ -21,7 +21,7 @@ from bench.suites._recipes import recipe_for
 from vit.config import config_for
 
 QUESTION = "what do position embeddings, pooling, shape, stem and optimizer change, one at a time?"
-FIGURES: tuple[str, ...] = ()
+FIGURES = ("ablation-position", "ablation-pooling", "ablation-shape", "ablation-variants")
 HEADLINE = ("scripts", "mnist")
 
 POSITIONS = {  # signal -> where it is added

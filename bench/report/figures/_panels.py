@@ -369,6 +369,8 @@ def _readable(name: str) -> str:
     task, _, size = task.partition("@")
     if task not in HOW or not rest:
         return name
+    if size.endswith("shot"):
+        return f"{rest}{HOW[task]} on {size.removesuffix('shot')} images per class"
     return rest + HOW[task] + (f" at {size.removesuffix('px')} px" if size else "")
 
 

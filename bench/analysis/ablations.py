@@ -1,0 +1,190 @@
+"""Single design choices, and masked pre-training, held against what the paper says of them.
+
+Variants are told apart by the options in their models' names (`bench.core.registry.split_options`) and by the axes that
+their cells name: those of the suites `ablation` and `masked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from bench.analysis import lr_sweep
+from bench.analysis.comparisons import Comparison, Pair, compare, mean_finding
+from bench.analysis.evidence import HEADLINE, Evidence, Point, Series
+from bench.analysis.finding import Contrast, Finding, Question, Reason, Statement, Verdict
+from bench.core.registry import split_options
+
+POSITION, POOLING, SHAPE, STEM, OPTIMIZER, MASKED = "position", "pooling", "shape", "stem", "optimizer", "masked"
+AXES = (POSITION, POOLING, SHAPE, STEM, OPTIMIZER, MASKED)  # labels of cells
+ENCODINGS = ("learned-1d", "learned-2d", "relative")  # the paper's
+MARGIN = 0.03  # accuracy within which two choices count as equal: the gap in Table 8 that the paper calls large
+HEAD = "masked"  # the head of a model that predicts masked patches
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One variant on one axis: its series, its model's name without options, and these."""
+
+    series: Series
+    base: str
+    options: Mapping[str, Any]
+
+    @property
+    def point(self) -> Point:
+        return self.series.last
+
+
+@dataclass(frozen=True, eq=False)
+class Ablations:
+    """The variants in a study's records, every learning rate that was tried included."""
+
+    evidence: Evidence
+
+    @cached_property
+    def whole(self) -> Evidence:
+        return self.evidence.swept or self.evidence
+
+    def on(self, axis: str) -> list[Setting]:
+        """The variants of an axis."""
+        named = (s for s in self.whole.series if any(axis in p.axes for p in s.points))
+        return [Setting(series=s, base=base, options=options) for s in named
+                for base, options in [split_options(s.last.model)]]  # fmt: skip
+
+    @cached_property
+    def base(self) -> str:
+        """The model that is changed, by name; "" without one."""
+        return next((s.base for s in self.on(POSITION)), "")
+
+    def at(self, axis: str, *, base: str | None = None, **options: Any) -> Point | None:
+        """The point of a variant by its options; None where it was not trained."""
+        wanted = base or self.base
+        return next((s.point for s in self.on(axis) if s.base == wanted and s.options == options), None)
+
+    def dimension(self, setting: Setting) -> str:
+        """What of the shape differs from the base: a field of the configuration, "patch_size", "all"; "" for none."""
+        changed = [*setting.options, *(["patch_size"] if setting.base != self.base else [])]
+        return "all" if len(changed) > 1 else "".join(changed)
+
+    def positions(self) -> dict[tuple[str, str], Point]:
+        """(encoding, where it is added) -> point. Without either in its name a model has its row's own."""
+        from vit.config import config_for
+
+        found: dict[tuple[str, str], Point] = {}
+        for s in self.on(POSITION):
+            config = config_for(s.base, image_size=28, channels=1, num_classes=0, **s.options)
+            found[config.position, config.position_at] = s.point
+        return found
+
+    def sweeps(self, axis: str) -> list[tuple[Setting, lr_sweep.Sweep]]:
+        """The sweeps of an axis, with the variant at the rate that was chosen."""
+        settings = self.on(axis)
+        cells = self.whole.cells
+        return [(setting, sweep) for sweep in lr_sweep.sweeps(self.evidence) for setting in settings
+                if set(cells.get(setting.series.variant, ())) & set(sweep.chosen.cells)]  # fmt: skip
+
+    def at_rate(self, sweep: lr_sweep.Sweep, rate: float) -> Point | None:
+        """The point of a sweep at one of its rates."""
+        names = {name for tried in sweep.tried if tried.rate == rate for name in tried.cells}
+        return next((s.last for s in self.whole.series if names & set(self.whole.cells[s.variant])), None)
+
+
+def optimizer_of(ablations: Ablations, point: Point) -> str:
+    """The optimizer that a point was trained with."""
+    table = ablations.whole.horizons
+    return str(table.loc[table["variant"] == point.variant, "recipe"].iloc[0].optimizer)
+
+
+def statements(evidence: Evidence) -> Iterator[Finding]:
+    """Every statement of the paper that these records can judge."""
+    ablations = Ablations(evidence)
+    for statement, pairs in (*_positions(ablations), *_pooling(ablations), *_shapes(ablations), *_others(ablations)):
+        yield from _judged(ablations.whole, statement, pairs, HEADLINE)
+    yield from _masked(evidence)
+
+
+Asked = tuple[Statement, list[tuple[Point | None, Point | None]]]
+EQUAL = (Statement.ENCODINGS_ALIKE, Statement.PLACES_ALIKE, Statement.POOLING_ALIKE)
+
+
+def _judged(
+    evidence: Evidence, statement: Statement, pairs: Sequence[tuple[Point | None, Point | None]], measure: str
+) -> Iterator[Finding]:
+    """The mean difference of pairs, and whether it bears the statement out; nothing where no pair was measured."""
+    known = [Pair(contrast=Contrast.VARIANT, model=a.series, point=a, base=b) for a, b in pairs if a and b]
+    found = compare(evidence, known, measure)
+    if not found:
+        return
+    finding = replace(mean_finding(Question.AS_PUBLISHED, [statement], found), main=True)
+    yield _equal(finding, found) if statement in EQUAL else finding
+
+
+def _equal(finding: Finding, found: Sequence[Comparison]) -> Finding:
+    """The same finding, asked whether both sides are alike: YES with the interval within the margin, NO beyond it."""
+    low, high = finding.low, finding.high
+    if low is None or high is None:
+        return finding
+    within, beyond = low >= -MARGIN and high <= MARGIN, low > MARGIN or high < -MARGIN
+    verdict = Verdict.YES if within else Verdict.NO if beyond else Verdict.CANNOT_TELL
+    return replace(finding, verdict=verdict, reasons=() if within or beyond else (Reason.NOT_WITHIN_MARGIN,),
+                   margin=MARGIN)  # fmt: skip
+
+
+def _positions(a: Ablations) -> Iterator[Asked]:
+    at = a.positions()
+    usual = {name: at.get((name, "stem")) or at.get((name, "every-layer")) for name in ENCODINGS}
+    yield Statement.POSITION_HELPS, [(usual[name], at.get(("none", "stem"))) for name in ENCODINGS]
+    yield Statement.ENCODINGS_ALIKE, [(usual[name], usual["learned-1d"]) for name in ENCODINGS[1:]]
+    places = ("every-layer", "shared")
+    yield Statement.PLACES_ALIKE, [(at.get((name, place)), usual[name]) for name in ENCODINGS[:2] for place in places]
+
+
+def _pooling(a: Ablations) -> Iterator[Asked]:
+    found = {str(s.options.get("pooling", "mean")): (s, sweep) for s, sweep in a.sweeps(POOLING)}
+    if {"cls", "mean"} <= found.keys():
+        (cls, cls_sweep), (mean, mean_sweep) = found["cls"], found["mean"]
+        yield Statement.POOLING_ALIKE, [(mean.point, cls.point)]
+        highest = max(t.rate for t in cls_sweep.tried)
+        pair = a.at_rate(mean_sweep, highest), a.at_rate(cls_sweep, highest)
+        yield Statement.POOLING_RATE, [(pair[1], pair[0])]
+
+
+def _shapes(a: Ablations) -> Iterator[Asked]:
+    by: dict[str, list[Point]] = {}
+    for s in a.on(SHAPE):
+        by.setdefault(a.dimension(s), []).append(s.point)
+    most = {name: max(points, key=lambda p: p.forward_macs) for name, points in by.items()}
+    base = most.get("")
+    yield Statement.DEPTH_HELPS, [(most.get("depth"), base)]
+    yield Statement.PATCHES_HELP, [(most.get("patch_size"), base)]
+    yield Statement.DEPTH_OVER_WIDTH, [(most.get("depth"), most.get("width"))]
+
+
+def _others(a: Ablations) -> Iterator[Asked]:
+    by = {optimizer_of(a, s.point): s.point for s, _ in a.sweeps(OPTIMIZER)}
+    yield Statement.ADAM_HELPS, [(by.get("adamw"), by.get("sgd"))]
+    yield Statement.AXIAL_HELPS, [(a.at(STEM, base=f"Axial{a.base}"), a.at(STEM))]
+
+
+def ways(evidence: Evidence) -> dict[str, Point]:
+    """How a network of the suite `masked` was pre-trained ("from scratch", "masked", "labels") -> its point; of
+    several models, the first's."""
+    found: dict[str, Point] = {}
+    for setting in Ablations(evidence).on(MASKED):
+        masked = setting.options.get("head") == HEAD
+        found.setdefault("masked" if masked else "labels", setting.point)
+        if setting.series.untrained and not masked:
+            found.setdefault("scratch", setting.series.untrained)
+    return found
+
+
+def _masked(evidence: Evidence) -> Iterator[Finding]:
+    by = ways(evidence)
+    for measure in (HEADLINE, *(m for m in evidence.measures if m.startswith("finetune:"))) if by else ():
+        for statement, pair in (
+            (Statement.MASKED_OVER_SCRATCH, (by.get("masked"), by.get("scratch"))),
+            (Statement.LABELS_OVER_MASKED, (by.get("labels"), by.get("masked"))),
+        ):
+            yield from _judged(evidence, statement, [pair], measure)

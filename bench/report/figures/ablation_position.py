@@ -1,0 +1,32 @@
+"""Position embeddings: which, and where they are added; the paper's Table 8."""
+
+from __future__ import annotations
+
+from bench.analysis.ablations import Ablations
+from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence
+from bench.report.figures import _variants
+from bench.report.figures._contract import Drawing, NothingToDraw
+
+TITLE = "Position embeddings"
+ENCODINGS = {
+    "none": "None", "learned-1d": "1-D", "learned-2d": "2-D", "relative": "Relative", "sincos-2d": "Sine-cosine",
+}  # fmt: skip
+PLACES = {"stem": "At the stem", "every-layer": "At every layer, each its own", "shared": "At every layer, shared"}
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """A point per encoding and place."""
+    ablations = Ablations(evidence)
+    at = ablations.positions()
+    if not at:
+        raise NothingToDraw("no position embeddings were compared")
+    curves = []
+    for place, label in PLACES.items():
+        points = [(float(x), at[name, place]) for x, name in enumerate(ENCODINGS) if (name, place) in at]
+        curves.append(_variants.Curve(label=label, points=tuple(points)))
+    return _variants.draw(
+        ablations.whole, [c for c in curves if c.points], measures=(HEADLINE, UPSTREAM), x_label="Position embedding",
+        x_name="encoding", ticks=tuple(ENCODINGS.values()), joined=False, alt=f"{TITLE}: accuracy by kind and place.",
+        caption=f"{ablations.base} with other position embeddings (the paper's Table 8), all at one learning rate. "
+        "Relative positions enter every layer's attention.",
+    )  # fmt: skip

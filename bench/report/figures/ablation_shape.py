@@ -1,0 +1,35 @@
+"""Depth, width, MLP width, patch size, and all together against relative compute; the paper's Figure 8."""
+
+from __future__ import annotations
+
+from bench.analysis.ablations import SHAPE, Ablations
+from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Point
+from bench.report.figures import _variants
+from bench.report.figures._contract import Drawing, NothingToDraw
+
+TITLE = "Shape of the network"
+DIMENSIONS = {
+    "all": "All", "depth": "Depth", "patch_size": "Patch size", "mlp_width": "Width of the MLP", "width": "Width",
+}  # fmt: skip
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """A line per dimension through the network that all of them change."""
+    ablations = Ablations(evidence)
+    by: dict[str, list[Point]] = {}
+    for setting in ablations.on(SHAPE):
+        by.setdefault(ablations.dimension(setting), []).append(setting.point)
+    if "" not in by or len(by) < 2:
+        raise NothingToDraw("shapes were not compared")
+    (base,) = by.pop("")[:1]
+    curves = []
+    for name, label in DIMENSIONS.items():
+        points = sorted((*by.get(name, ()), base), key=lambda p: p.forward_macs)
+        made = tuple((p.forward_macs / base.forward_macs, p) for p in points)
+        curves += [_variants.Curve(label=label, points=made)] if len(made) > 1 else []
+    return _variants.draw(
+        ablations.whole, curves, measures=(HEADLINE, UPSTREAM), x_label=f"Compute, relative to {base.model}",
+        x_name="relative_compute", alt=f"{TITLE}: accuracy against relative compute, a line per dimension.",
+        caption=f"{base.model} with one dimension changed, or all (the paper's Figure 8), for as many images and "
+        "at one learning rate. A little spread to the sides keeps intervals apart.",
+    )  # fmt: skip

@@ -1,0 +1,32 @@
+"""Convolutional stems, axial attention, and a ResNet's optimizer; the paper's Table 7 and Figure 13."""
+
+from __future__ import annotations
+
+from bench.analysis.ablations import OPTIMIZER, STEM, Ablations, optimizer_of
+from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence
+from bench.core.formatting import significant
+from bench.report.figures import _variants
+from bench.report.figures._contract import Drawing, NothingToDraw
+
+TITLE = "Stem, axial attention, optimizer"
+OPTIMIZERS = {"adamw": "Adam", "sgd": "SGD"}
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """A point per variant."""
+    ablations = Ablations(evidence)
+    stems = sorted((s.point for s in ablations.on(STEM)), key=lambda p: (p.family, p.model.partition(":")[0], p.model))
+    made = {f"{p.model.replace(':', ' ')}\n{significant(p.forward_macs / 1e6)} MMACs": p for p in stems}
+    for setting, sweep in ablations.sweeps(OPTIMIZER):
+        name = OPTIMIZERS[optimizer_of(ablations, setting.point)]
+        made[f"{setting.base}\n{name}, {sweep.chosen.rate:g}"] = setting.point
+    if not made:
+        raise NothingToDraw("no stems and optimizers were compared")
+    curve = _variants.Curve(label="", points=tuple((float(x), p) for x, p in enumerate(made.values())))
+    return _variants.draw(
+        ablations.whole, [curve], measures=(HEADLINE, UPSTREAM), x_label="", x_name="variant", ticks=tuple(made),
+        joined=False, alt=f"{TITLE}: accuracy of each variant.",
+        caption="Patches against a convolutional stem (with one layer fewer too, for equal compute), the axial ViT "
+        "(the paper's appendix D.6), and a ResNet trained with Adam and with SGD (Table 7), each at the rate chosen by "
+        "upstream accuracy.",
+    )  # fmt: skip

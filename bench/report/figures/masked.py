@@ -1,0 +1,28 @@
+"""Masked patch prediction against training from scratch and pre-training with labels; the paper's section 4.6."""
+
+from __future__ import annotations
+
+from bench.analysis.ablations import ways
+from bench.analysis.evidence import Evidence
+from bench.report.figures import _variants
+from bench.report.figures._contract import Drawing, NothingToDraw
+
+TITLE = "Masked patch prediction"
+WAYS = {"scratch": "None", "masked": "Masked", "labels": "Labels"}
+SETS = 5  # panels
+
+
+def draw(evidence: Evidence) -> Drawing:
+    """A panel per way to judge, fine-tuning first; a point per way to pre-train."""
+    by = ways(evidence)
+    if not {"scratch", "masked"} <= by.keys():
+        raise NothingToDraw("no masked patch prediction beside training from scratch")
+    measures = sorted(evidence.measures, key=lambda m: (":" not in m, evidence.measures.index(m)))
+    curve = _variants.Curve(label="", points=tuple((float(x), by[w]) for x, w in enumerate(WAYS) if w in by))
+    return _variants.draw(
+        evidence, [curve], measures=[m for m in measures if m != "upstream"][:SETS], x_label="Pre-training",
+        x_name="pretraining", ticks=tuple(WAYS.values()), joined=False, alt=f"{TITLE}: accuracy by way to pre-train.",
+        caption=f"{by['masked'].model.partition(':')[0]}, pre-trained on {by['masked'].data} by predicting masked "
+        "patches, with its labels, or not at all. Fine-tuned at equal compute: without pre-training, fine-tuning "
+        "takes longer by as many images. The few-shot probe trains no network: there “None” is the untrained one.",
+    )  # fmt: skip
