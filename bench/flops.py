@@ -224,6 +224,8 @@ def _costs(pattern: str, *, as_json: bool) -> int:
     """Rows of the table of timm's models that a pattern selects."""
     from baselines import timm
 
+    if not timm.table():
+        raise UserError(f"There is no table {timm.TABLE}.", f"Make it: python -m bench.flops --table {timm.TABLE}")
     wanted = pattern.removeprefix(timm.PREFIX)
     found = [row for name, row in timm.table().items() if fnmatch(name, wanted) or fnmatch(row["family"], wanted)]
     if not found:

@@ -42,5 +42,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
 
 def _like_theirs(name: str) -> tuple[tuple[str, str], ...]:
     """Options that make our model the function that the libraries have: exact GELU, timm's constants in ResNets."""
+    if ":" in name:  # a library's own
+        return ()
     options = {"numerics": "timm"} if name.startswith("R") else {}
     return tuple((options | ({} if name.startswith("R") and "+" not in name else {"gelu": "exact"})).items())

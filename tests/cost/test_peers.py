@@ -68,6 +68,20 @@ def test_each_library_computes_our_function_with_our_weights(package):
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["timm:test_resnet", "torchvision:shufflenet_v2_x0_5"])
+def test_a_librarys_own_network_races_it(name):
+    pytest.importorskip(package := name.partition(":")[0])
+    (cell,) = suite.cells(SuiteOptions(models=(name,)))
+    ours = registry.build_model(name, image_size=32, channels=3, num_classes=7, **dict(cell.model_options)).eval()
+    x_BCHW = torch.rand(1, 3, 32, 32) * 2 - 1
+    with torch.inference_mode():
+        wanted = ours(x_BCHW)
+        theirs, same = builders.build(package, ours, name=name, image_size=32, num_classes=7)
+        assert same and torch.equal(theirs.eval()(x_BCHW), wanted)
+    with pytest.raises(builders.NoCounterpart):
+        builders.build("transformers", ours, name=name, image_size=32, num_classes=7)
+
+
 @pytest.mark.parametrize("name", ["R50x1", "R26+ViT-S/32"])
 def test_timms_counterparts_of_the_convolutional_models(name):
     (cell,) = suite.cells(SuiteOptions(models=(name,)))

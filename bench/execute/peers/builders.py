@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from baselines._outside import Outside
 from vit import checkpoints
 from vit.model import VisionTransformer
 
@@ -31,6 +32,8 @@ def build(package: str, ours: nn.Module, *, name: str, image_size: int, num_clas
     Raises:
         NoCounterpart: there is none.
     """
+    if isinstance(ours, Outside) and name.startswith(f"{package}:"):
+        return nn.Sequential(ours.own_input, ours.original()), True
     plain = isinstance(ours, VisionTransformer) and ours.config.stem == "patch"
     if not plain and not (package == "timm" and name in TIMM_NAMES):
         raise NoCounterpart(f"has no {name}")
