@@ -356,16 +356,15 @@ def needed_for(law: Law, accuracy: float) -> Finding:
                       agreement=reached, **_x_unit(law))  # fmt: skip
     cannot = partial(finding, verdict=Verdict.CANNOT_TELL)
     value, (least, most) = float(np.exp(main)), law.range
+    if value * SAME < least:
+        return cannot(reasons=(Reason.BELOW_RANGE,), evidence=(target,))
+    missed = _deviation_at(law, value) if np.isfinite(main) else []
+    if missed:
+        return cannot(reasons=(Reason.LACK_OF_FIT,), evidence=(target, *missed))
     if value > most * SAME and not law.forecast.has_record:
         return cannot(reasons=(Reason.NO_RECORD,), evidence=(target,))
     if not np.isfinite(main) or reached < REFITS_NEEDED:
-        why = Reason.BELOW_RANGE if main == -np.inf else Reason.EXTRAPOLATION_REFUSED
-        return cannot(reasons=(why,), evidence=(target,))
-    if value * SAME < least:
-        return cannot(reasons=(Reason.BELOW_RANGE,), evidence=(target,))
-    missed = _deviation_at(law, value)
-    if missed:
-        return cannot(reasons=(Reason.LACK_OF_FIT,), evidence=(target, *missed))
+        return cannot(reasons=(Reason.EXTRAPOLATION_REFUSED,), evidence=(target,))
     ends = np.quantile(every, [0.5 - LAW_LEVEL / 2, 0.5 + LAW_LEVEL / 2], method="nearest")
     low, high = (float(np.exp(end)) if np.isfinite(end) else None for end in ends)  # None: outside the law's range
     if high is None or high > most:  # beyond the data the interval comes from the law's record
