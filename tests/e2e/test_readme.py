@@ -1,0 +1,100 @@
+"""What README says to type works: commands run on a finished study, studies are planned, the Python lines executed."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import shutil
+import tomllib
+from dataclasses import replace
+
+import pytest
+
+from bench import __main__ as script
+from bench.core.cli import parser
+from bench.core.errors import EXIT_FOUND, EXIT_OK
+from bench.plan.expand import expand
+from bench.plan.options import RUN, StudyOptions, add_options
+from bench.plan.preflight import resolve_scale
+from bench.plan.sizes import DataSizes
+from bench.suites import _contract as suites
+from bench.trackers import _contract as trackers
+from tests.conftest import PROJECT
+
+README = (PROJECT / "README.md").read_text()
+COMMANDS = tuple(dict.fromkeys(
+    found.strip() for found in re.findall(r"(?:^|\| `)python -m (bench\.[^`\n]+?)(?:`|   |\n|$)", README, re.MULTILINE)
+))  # fmt: skip
+STUDIES, REST = ("bench.run", "bench.plan"), ("bench.probe",)  # planned; need a checkpoint, a folder of photos
+
+
+LONG = ("bench.report", "bench.flops")
+
+
+def block(name: str) -> str:
+    """What stands between two markers, without the fence."""
+    return re.search(rf"<!-- {name}:begin -->\n```\w*\n(.*?)```", README, re.DOTALL)[1]
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A folder in which the main study is done, as README's reader has it."""
+    monkeypatch.chdir(tmp_path)
+    kept = PROJECT / "results/reference/scaling-cpu"
+    for folder in ("results", "before"):
+        for cell in kept.glob("cells/*_s0-*"):
+            if "@" not in cell.name and cell.name.count("-1000_") + cell.name.count("-300") == 0:
+                shutil.copytree(cell, tmp_path / folder / "scaling" / "cells" / cell.name)
+    (tmp_path / "study.toml").write_text(block("study"))
+    lines = ["family,compute,images,error"]
+    lines += [f"{family},{x:g},{x / 1e9:g},{a * x**-0.1:.6f}" for family, a in (("ViT", 9), ("ResNet", 8))
+              for x in (1e12, 3e12, 1e13, 3e13, 1e14, 3e14, 1e15)]  # fmt: skip
+    (tmp_path / "runs.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def test_there_are_commands():
+    named = {command.split()[0] for command in COMMANDS}
+    assert {"bench.run", "bench.plan", "bench.compare", "bench.export", "bench.fit"} <= named and len(COMMANDS) > 12
+
+
+@pytest.mark.parametrize("command", [
+    pytest.param(command, marks=pytest.mark.slow) if command.startswith(LONG) else command
+    for command in COMMANDS if not command.startswith((*STUDIES, *REST))
+])  # fmt: skip
+def test_a_command_does_what_it_says(command, home, capsys):
+    verb, *words = shlex.split(command)
+    if "folder:" in command:
+        pytest.skip("a folder of the reader's own")
+    if "--to" in words and words[-1] != "csv" and not trackers.installed(words[words.index("--to") + 1]):
+        pytest.skip("this tracker is not installed")
+    path = script.verbs()[verb.removeprefix("bench.")]
+    module = importlib.import_module(verb if path.stem != "__main__" else f"{verb}.__main__")
+    assert module.main(words) in (EXIT_OK, EXIT_FOUND), capsys.readouterr().err
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith(STUDIES)])
+def test_a_study_is_what_its_command_asks_for(command, home):
+    if "folder:" in command:
+        pytest.skip("a folder of the reader's own")
+    p = parser("test", "", "")
+    add_options(p, RUN)
+    asked = StudyOptions.parsed(p.parse_args(shlex.split(command)[1:]))
+    asked = replace(asked, scale=resolve_scale(asked.scale, "cpu"))
+    assert expand(suites.load(asked.suite), asked, DataSizes(published=asked.scale == "paper")).chosen
+
+
+def test_the_study_file_is_the_study_of_its_flags():
+    said = tomllib.loads(block("study"))
+    assert set(said) <= {option.name for option in RUN} and said["seeds"] == 3
+
+
+@pytest.mark.slow
+def test_the_python_lines_run(tmp_path, monkeypatch, capsys):
+    """On the smallest suite: README's own study takes minutes."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.toml").write_text('suite = "smoke"\nmodels = ["ViT-pico/14"]\n')
+    exec(block("python"), {})
+    assert "ViT-pico/14" in capsys.readouterr().out
