@@ -8,6 +8,7 @@ from pathlib import Path
 from bench.core import registry
 from bench.core.errors import UserError
 from bench.data.image_set import ImageSet
+from bench.data.public import SIZES
 from bench.data.subset import nested
 
 SPLITS = ("train", "test")
@@ -69,6 +70,23 @@ def look(name: str, *, root: Path | None) -> tuple[int | None, int] | None:
         return None
     _, side, _, channels = load(name, "test", root=root).images_NHWC.shape
     return side, channels
+
+
+def num_images(name: str, *, root: Path | None) -> int:
+    """Training images of a set, about, without decoding any: as published, as drawn, or as its files are listed.
+
+    Raises:
+        UserError: unknown name or option, or a set that is not here and of which nothing is published.
+    """
+    base, _, option = name.partition(":")
+    module = registry.load("data set", base)
+    if hasattr(module, "size"):
+        return int(module.size(option)["train"])
+    if base in SIZES:
+        return SIZES[base][0]
+    if hasattr(module, "listed_images"):
+        return int(module.listed_images(option, root=root))
+    return len(load(name, "train", root=root))
 
 
 def named_at(name: str, side: int, channels: int) -> str:

@@ -10,12 +10,13 @@ import fnmatch
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.formatting import join
 from bench.core.spec import Cell, TaskSpec
-from bench.data.load import parse
+from bench.data.load import num_images, parse
 from bench.plan import hours
 from bench.plan.images import StudyImages
 from bench.plan.options import StudyOptions
@@ -62,6 +63,7 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name
     asked = SuiteOptions(
         scale=options.scale, models=options.models, data=data, seeds=options.seeds, data_root=options.data_root,
         image_size=images.asked, hours=options.hours or SuiteOptions.hours,
+        num_images=_counted(data or (), limits, root=options.data_root) if options.scale == "paper" else {},
     )  # fmt: skip
     cells, fitted = images.fit(_without_untrainable(suite.cells(asked)))
     if options.scale == "gpu" and not suite.exclusive:
@@ -84,6 +86,11 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name
         for task in cell.tasks:
             registry.load("task", task.task)
     return Grid(cells=tuple(cells), chosen=_matching(cells, options.only), notes=(*fitted, *notes))
+
+
+def _counted(data: Sequence[str], limits: Mapping[str, int], *, root: Path | None) -> dict[str, int]:
+    """Training images of the named sets, about, or their limits."""
+    return {name: limits.get(name) or num_images(name, root=root) for name in data}
 
 
 def _split_limits(data: Sequence[str] | None) -> tuple[tuple[str, ...] | None, dict[str, int]]:

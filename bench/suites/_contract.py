@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +21,8 @@ T = TypeVar("T")
 class SuiteOptions:
     """What a user may change about a suite. None leaves the suite's own choice for the scale.
 
-    `hours` on one data-centre GPU are for scale `gpu`, where they also choose the size of images.
+    `hours` on one data-centre GPU are for scale `gpu`, where they also choose the size of images. `num_images`, of the
+    sets that were named, are for scale `paper`.
     """
 
     scale: str = "cpu"
@@ -30,6 +31,7 @@ class SuiteOptions:
     seeds: int | None = None
     image_size: int | None = None
     hours: float = 1.0
+    num_images: Mapping[str, int] = field(default_factory=dict)
     data_root: Path | None = None
 
 

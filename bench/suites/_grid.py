@@ -18,8 +18,9 @@ from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data import photographs
 from bench.data.load import look, named_at, resizes
 from bench.data.public import SIZES
+from bench.suites import _paper
 from bench.suites._contract import SuiteOptions, patched, pick, task
-from bench.suites._paper import as_published
+from bench.suites._paper import IMAGES, as_published
 from bench.suites._recipes import recipe_for
 
 
@@ -29,8 +30,9 @@ class Grid:
 
     Attributes:
         compute: model -> horizons in images seen, on all images of `compute_data`: the paper's Figure 5.
-        size_models: model -> horizon; each trained on the nested subsets `sizes` of `size_data`: its Figure 4. Where
-            the horizon is one of the model's budgets on the compute axis, that cell is the largest size for both.
+        size_models: model -> horizon; each trained on the nested subsets `sizes` of `size_data`, None being all of it,
+            the largest last: its Figure 4. Where the horizon is one of the model's budgets on the compute axis, that
+            cell is the largest size for both.
         tasks: evaluation of every horizon.
         recipe: what differs from the suites' recipe.
         trained: the last word on how a cell is trained.
@@ -40,7 +42,7 @@ class Grid:
     compute: Mapping[str, tuple[int, ...]]
     size_data: str
     size_models: Mapping[str, int]
-    sizes: tuple[int, ...]
+    sizes: tuple[int | None, ...]
     tasks: tuple[TaskSpec, ...]
     seeds: int
     image_size: int
@@ -83,7 +85,7 @@ def size_cells(grid: Grid, options: SuiteOptions, *, untrained: bool) -> list[Ce
     return [
         _cell(
             grid, model, seed=seed, data=data, num_images=size, axes=("data_size",),
-            horizons=(*((0,) if untrained and size == max(grid.sizes) else ()), grid.size_models.get(model, usual)),
+            horizons=(*((0,) if untrained and size == grid.sizes[-1] else ()), grid.size_models.get(model, usual)),
         )
         for seed in range(options.seeds or grid.seeds)
         for data in options.data or (grid.size_data,)
@@ -232,8 +234,9 @@ PAPER = Grid(
 PHOTOGRAPHS, NUMBERS = "fashion-mnist", (100, 300, 1_000, 3_000, 10_000)
 
 
-def grid_for(options: SuiteOptions, *, of_photographs: bool = False) -> Grid:
-    """The grid of a scale, with the downstream sets that are on this machine; the plan says which are not.
+def grids(options: SuiteOptions, *, of_photographs: bool = False) -> list[tuple[Grid, SuiteOptions]]:
+    """The grid of a scale for the upstream sets that were named, with the downstream sets that are here; the plan says
+    which are not. At scale `paper` budgets follow the set, so that each has a grid of its own.
 
     Args:
         of_photographs: the data-size axis is of photographs at scale `cpu` too.
@@ -242,4 +245,21 @@ def grid_for(options: SuiteOptions, *, of_photographs: bool = False) -> Grid:
     scales = {"cpu": lambda: small, "gpu": lambda: _gpu(options), "paper": lambda: PAPER}
     grid = pick("grid", options.scale, scales)()
     found = here(tuple(task.data for task in grid.tasks), options)
-    return replace(grid, tasks=tuple(task for task in grid.tasks if task.data in found))
+    grid = replace(grid, tasks=tuple(task for task in grid.tasks if task.data in found))
+    if options.scale != "paper" or not options.data:
+        return [(grid, options)]
+    return [(_paper_on(name, options), replace(options, data=(name,))) for name in options.data]
+
+
+def _paper_on(name: str, options: SuiteOptions) -> Grid:
+    """The paper's grid on another set than JFT-300M: every model for as many epochs as Table 3 gives the set, and
+    subsets that are the same shares of it as those of Figure 4."""
+    if _paper.upstream_of(name) == PAPER.compute_data:
+        return PAPER
+    images = options.num_images.get(name, IMAGES["ImageNet"])
+    seen = _paper.epochs(name) * images
+    parts = (float(f"{images * part / JFT:.1e}") for part in PAPER.sizes if part and images * part >= JFT > part)
+    return replace(
+        PAPER, compute_data=name, compute=dict.fromkeys(PAPER.compute, (seen,)), size_data=name,
+        size_models=dict.fromkeys(PAPER.size_models, seen), sizes=(*map(int, parts), None),
+    )  # fmt: skip

@@ -107,15 +107,28 @@ def row_for(model: str, data: str) -> Row:
     raise KeyError(family)
 
 
+def upstream_of(data: str) -> str:
+    """The set of the table that a set is trained on like: itself, or ImageNet."""
+    base = data.partition(":")[0]
+    return base if base in {name.lower() for name in IMAGES} else "imagenet"
+
+
+def epochs(data: str) -> int:
+    """For how long the paper trains on a set (the longer of two): 300 epochs of ImageNet, and of any other set."""
+    return max(row.epochs for row in rows().values() if row.data.lower() == upstream_of(data))
+
+
 def as_published(cell: Cell, *, like: str = "") -> Cell:
-    """The cell trained at the paper's own size: batch 4096 and 10,000 steps of warm-up, however long it is; crops and
-    mirrored images.
+    """The cell trained at the paper's own size: batch 4096 and 10,000 steps of warm-up, however long it is (on another
+    set than the paper's, the same fraction); crops and mirrored images.
 
     Args:
         like: the upstream set whose rows are meant, where it is not the cell's own.
     """
-    trained = scaled(cell, row_for(cell.model, like or cell.data), batch=BATCH)
-    recipe = replace(trained.recipe, warmup_images=WARMUP_STEPS * BATCH, flip=True, shift=0, crop=CROP)
+    own = upstream_of(cell.data) != cell.data.partition(":")[0]
+    trained = scaled(cell, row_for(cell.model, like or upstream_of(cell.data)), batch=BATCH)
+    warmup = trained.recipe.warmup_images if own else WARMUP_STEPS * BATCH
+    recipe = replace(trained.recipe, warmup_images=warmup, flip=True, shift=0, crop=CROP)
     return replace(trained, recipe=recipe)
 
 

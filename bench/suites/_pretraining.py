@@ -101,7 +101,13 @@ def _chosen(study: Study, options: SuiteOptions) -> tuple[Upstream, ...]:
         return study.upstream
     known = {upstream.data for upstream in study.upstream}
     asked = [u for u in study.upstream if u.data in options.data]
-    return (*asked, *(replace(study.upstream[0], data=name) for name in options.data if name not in known))
+    return (*asked, *(_like(study.upstream[0], name, options) for name in options.data if name not in known))
+
+
+def _like(upstream: Upstream, name: str, options: SuiteOptions) -> Upstream:
+    """The same training on another set; where its number of images is known, for as many epochs."""
+    share = options.num_images[name] / IMAGES["ImageNet"] if name in options.num_images else 1
+    return replace(upstream, data=name, images={m: round(share * images) for m, images in upstream.images.items()})
 
 
 def _models(upstream: Upstream, options: SuiteOptions) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge
 from bench.suites._grid import DOWNSTREAM as DOWNSTREAM
-from bench.suites._grid import PHOTOGRAPHIC, grid_for, pixel_cells, size_cells
+from bench.suites._grid import PHOTOGRAPHIC, grids, pixel_cells, size_cells
 
 QUESTION = "how many pre-training images does each family need?"
 FIGURES = ("data-size",)
@@ -15,5 +15,7 @@ FAR = ("scripts", "mnist", "digits", "specimen-tiles:56px", "terrain")
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """The models of the data-size axis on nested subsets, and raw pixels."""
-    grid = grid_for(options, of_photographs=True)
-    return merge([*size_cells(grid, options, untrained=True), *pixel_cells(grid, options)])
+    found: list[Cell] = []
+    for grid, asked in grids(options, of_photographs=True):
+        found += [*size_cells(grid, asked, untrained=True), *pixel_cells(grid, asked)]
+    return merge(found)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge, pick
-from bench.suites._grid import grid_for
+from bench.suites._grid import grids
 from bench.suites._recipes import recipe_for
 
 QUESTION = "which learning rate does each family train best with, by accuracy on the upstream set's test images?"
@@ -22,7 +22,7 @@ IMAGES = {"cpu": 16_000, "gpu": 250_000}
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """Models × rates at one short budget."""
-    grid = grid_for(options)
+    grid = grids(options)[0][0]
     horizon = pick("budget", options.scale, IMAGES)
     found = [
         Cell(

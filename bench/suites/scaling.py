@@ -10,7 +10,7 @@ from __future__ import annotations
 from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge
 from bench.suites._grid import DOWNSTREAM as DOWNSTREAM
-from bench.suites._grid import FAR_FROM_PHOTOGRAPHS, PHOTOGRAPHIC, compute_cells, grid_for, pixel_cells, size_cells
+from bench.suites._grid import FAR_FROM_PHOTOGRAPHS, PHOTOGRAPHIC, compute_cells, grids, pixel_cells, size_cells
 
 QUESTION = "how do ViT, hybrids and ResNets scale with pre-training compute and with number of images?"
 FIGURES = ("frontier", "compute", "laws", "data-size", "learning-curves")
@@ -20,6 +20,7 @@ FAR = FAR_FROM_PHOTOGRAPHS
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """The compute axis, the data-size axis, and raw pixels."""
-    grid = grid_for(options)
-    subsets = size_cells(grid, options, untrained=False)
-    return merge([*compute_cells(grid, options), *subsets, *pixel_cells(grid, options)])
+    found: list[Cell] = []
+    for grid, asked in grids(options):
+        found += [*compute_cells(grid, asked), *size_cells(grid, asked, untrained=False), *pixel_cells(grid, asked)]
+    return merge(found)

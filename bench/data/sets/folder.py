@@ -87,6 +87,13 @@ def look(option: str, *, root: Path | None) -> tuple[int | None, int]:
     return storage.size or side, storage.channels or max((channels for *_, channels in shapes), default=3)
 
 
+def listed_images(option: str, *, root: Path | None) -> int:
+    """Training images by the number of files: before any is found unreadable."""
+    folder = _place(root, parse_option(option)[0])
+    sources = _format(folder).find(folder).sources
+    return len(sources["train"]) if "train" in sources else round(len(sources["all"]) * (1 - HELD_OUT))
+
+
 def _place(root: Path | None, name: str) -> Path:
     """The folder of this name.
 
