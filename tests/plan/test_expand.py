@@ -51,7 +51,7 @@ def test_the_whole_of_jft_is_one_cell(suite: str) -> None:
 
 
 def test_the_paper_s_grid_follows_another_set() -> None:
-    """Table 3: 90 epochs of ImageNet-21k, 300 of ImageNet; Figure 4's 9, 30 and 90 of 303 million are 3, 10 and 30 %."""
+    """Table 3: 90 epochs of ImageNet-21k, 300 of ImageNet; Figure 4: 9, 30 and 90 of 303 million."""
     for data, epochs, images in (("imagenet-21k", 90, 14_094_722), ("imagenet", 300, 1_281_167)):
         grid = grid_of("scaling", scale="paper", data=(data,), models=("ViT-B/16",))
         *parts, whole = grid.cells
