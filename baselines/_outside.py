@@ -8,6 +8,7 @@ the network: its own normalisation, colour channels, and the smallest size that 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -110,28 +111,46 @@ class Outside(nn.Module):
         return self.body
 
     def load_own(self, tensors: Mapping[str, Tensor]) -> None:
-        """Fill all but the classifier from a checkpoint with the network's own names.
+        """Fill all but the classifier from a checkpoint with the network's own names, converted by its library's own
+        function (timm's resize position tables) where names or shapes differ.
 
         Raises:
-            ValueError: names or shapes are not this network's; nothing is loaded.
+            ValueError: they differ still; nothing is loaded.
         """
         prefixes = tuple(f"{name}." for name in self._classifiers)
-        given = dict(tensors)
-        if self._convert is not None:
-            given = self._convert(given, self.body)
-        given = {name: value for name, value in given.items() if not name.startswith(prefixes)}
-        state = self.body.state_dict()
-        wanted = {name for name in state if not name.startswith(prefixes)}
-        wrong = [f"no {name}" for name in sorted(wanted - set(given))]
-        wrong += [f"unknown {name}" for name in sorted(set(given) - wanted)]
-        wrong += [
-            f"{name} is {tuple(given[name].shape)}, {tuple(state[name].shape)} is needed"
-            for name in sorted(wanted & set(given)) if given[name].shape != state[name].shape
-        ]  # fmt: skip
+        state = {name: value for name, value in self.body.state_dict().items() if not name.startswith(prefixes)}
+
+        def compared(found: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
+            given = {name: value for name, value in found.items() if not name.startswith(prefixes)}
+            wrong = [f"no {name}" for name in sorted(set(state) - set(given))]
+            wrong += [f"unknown {name}" for name in sorted(set(given) - set(state))]
+            wrong += [
+                f"{name} is {tuple(given[name].shape)}, {tuple(state[name].shape)} is needed"
+                for name in sorted(set(state) & set(given)) if given[name].shape != state[name].shape
+            ]  # fmt: skip
+            return given, wrong
+
+        given, wrong = compared(tensors)
+        if wrong and self._convert is not None:
+            with contextlib.suppress(RuntimeError, KeyError, AttributeError, TypeError):  # of something else
+                given, wrong = compared(self._convert(dict(tensors), self.body))
         if wrong:
             more = f" and {len(wrong) - 4} more" if len(wrong) > 4 else ""
             raise ValueError(f"it does not fit the network: {'; '.join(wrong[:4])}{more}")
         self.body.load_state_dict(given, strict=False)
+
+    def take_over(self, trained: Outside) -> None:
+        """Fill the body from the same network of another image size, and the classifier with zeros.
+
+        Raises:
+            ValueError: there is no classifier that was taken off; other weights, too, depend on the image size.
+        """
+        if self.head is None:
+            raise ValueError("its classifier is not one layer at its end")
+        self.load_own(trained.body.state_dict())
+        with torch.no_grad():
+            for parameter in self.head.parameters():
+                parameter.zero_()
 
 
 def sizes_from(image_size: int | tuple[int, int], own: int | None = None) -> list[int]:

@@ -273,6 +273,9 @@ def transferred_model(
         options["head"] = "linear"  # what else was in the head goes with the old task
     fresh = build_model(name, image_size=image_size, channels=channels, num_classes=num_classes, **options)
     try:
+        if hasattr(fresh, "take_over"):
+            fresh.take_over(model)
+            return fresh
         return carry_over(model, fresh)
     except ValueError as error:
         raise UserError(f"Model {name!r} cannot be fine-tuned at {image_size} px: {error}.") from error

@@ -133,6 +133,21 @@ def test_a_checkpoint_saved_by_timm_is_probed_with_one_line(verb, tmp_path):
     assert wrong.returncode == 2 and "does not fit the network" in wrong.stderr
 
 
+def test_a_trained_network_goes_on_at_another_size():
+    """Fine-tuning: timm's own resizing of position tables, else the same body; a classifier of zeros."""
+    sizes = {"channels": 3, "num_classes": 3}
+    for name in ("timm:test_vit", "timm:test_resnet"):
+        old = registry.build_model(name, image_size=160, **sizes)
+        new = registry.transferred_model(old, name, image_size=96, channels=3, num_classes=5).eval()
+        assert not new(torch.rand(1, 3, 96, 96)).any() and new.head.out_features == 5
+        state = new.body.state_dict()
+        same = {key for key, value in old.body.state_dict().items() if torch.equal(value, state[key])}
+        assert set(state) - same == ({"pos_embed"} if "vit" in name else set())
+    model = registry.build_model("timm:deit_tiny_distilled_patch16_224", image_size=32, **sizes)
+    with pytest.raises(UserError, match="cannot be fine-tuned at 32 px: its classifier is not one layer"):
+        registry.transferred_model(model, "timm:deit_tiny_distilled_patch16_224", image_size=32, **sizes)
+
+
 # -- files -----------------------------------------------------------------------------------------------------------
 
 FILE = """
