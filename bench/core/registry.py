@@ -271,7 +271,7 @@ def transferred_model(
 
     if getattr(getattr(model, "config", None), "head", "linear") != "linear":
         options["head"] = "linear"  # what else was in the head goes with the old task
-    fresh = build_model(name, image_size=image_size, channels=channels, num_classes=num_classes, **options)
+    fresh: Any = build_model(name, image_size=image_size, channels=channels, num_classes=num_classes, **options)
     try:
         if hasattr(fresh, "take_over"):
             fresh.take_over(model)
