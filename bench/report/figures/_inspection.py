@@ -25,10 +25,11 @@ def filters(states: Mapping[str, tuple[np.ndarray, np.ndarray]], *, model: str, 
     """Principal components x_KCRS of the filters and their shares of the variance, as in Figure 7 (left)."""
     number = max(len(components) for components, _ in states.values())
     rows = -(-number // PER_ROW)
+    grey = next(iter(states.values()))[0].shape[1] == 1
     figure = _style.figure(height=1.02 * rows + 0.6)
+    parts = figure.subfigures(1, len(states) + grey, squeeze=False, width_ratios=[1.0] * len(states) + [0.16] * grey)[0]
     table = []
-    for part, (state, (components_KCRS, shares_K)) in zip(figure.subfigures(1, len(states), squeeze=False)[0],
-                                                          states.items(), strict=True):  # fmt: skip
+    for part, (state, (components_KCRS, shares_K)) in zip(parts, states.items(), strict=False):
         part.suptitle(state)
         grid = part.subplots(rows, PER_ROW, squeeze=False).flat
         for axes in grid:
@@ -37,15 +38,17 @@ def filters(states: Mapping[str, tuple[np.ndarray, np.ndarray]], *, model: str, 
             axes = grid[k]
             if len(image_CRS) == 1:
                 most = float(np.abs(image_CRS).max())
-                axes.imshow(image_CRS[0], cmap="RdBu_r", vmin=-most, vmax=most)
+                shown = axes.imshow(image_CRS[0] / (most or 1.0), cmap="RdBu_r", vmin=-1, vmax=1)
             else:
                 span = float(np.ptp(image_CRS)) or 1.0
                 axes.imshow(((image_CRS - image_CRS.min()) / span).transpose(1, 2, 0))
             axes.set_title(f"{100 * share:.1f} %", fontsize=8, pad=2)
             table += [{"state": state, "component": k + 1, "share": share, "channel": c, "row": r, "column": s,
                        "value": value} for (c, r, s), value in np.ndenumerate(image_CRS)]  # fmt: skip
-    grey = next(iter(states.values()))[0].shape[1] == 1
-    colours = "Red positive, blue negative, white 0; each has its own range" if grey else "Each has its own range"
+    if grey:
+        figure.colorbar(shown, cax=parts[-1].add_axes((0.05, 0.12, 0.16, 0.72)), ticks=(-1, 0, 1),
+                        label="Weight relative to the largest")
+    colours = "Each is scaled by its largest entry" if grey else "Each has its own range"
     caption = (f"{model}: the first {number} principal components of {what}, and their shares of the filters' "
                f"variance (the paper's Figure 7, left). {colours}.")  # fmt: skip
     return Drawing(figure=figure, data=pd.DataFrame(table), caption=caption,

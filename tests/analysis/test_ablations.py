@@ -1,0 +1,121 @@
+"""The paper's statements about design choices, on records whose differences are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bench.analysis import ablations
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Finding, Statement, Verdict
+from bench.core.record import Record
+from bench.core.spec import Recipe
+from bench.report import text
+from bench.report.figures import ablation_pooling, ablation_position, ablation_shape, ablation_variants, masked
+from bench.suites import ablation as suite
+from bench.suites import masked as masked_suite
+from bench.suites._contract import SuiteOptions
+from tests.analysis._records import World, map_scores
+from tests.analysis._study import read
+
+USUAL = 0.6
+CELLS = suite.cells(SuiteOptions(seeds=2))
+
+
+def records(accuracy, cells=CELLS) -> list[Record]:
+    """One record per cell, whose scores are `accuracy(cell)` and nothing else varies but the seed, a little."""
+    world = World()
+    made = []
+    for number, cell in enumerate(cells):
+        macs = 10 + len(cell.model) + 100 * ("/4" in cell.model or "depth=6" in cell.model or "width=96" in cell.model)
+        world.models = {cell.model: ("ResNet" if cell.model.startswith("R") else "ViT", 1_000, macs)}
+        world.horizons = cell.horizons
+        world.draw_offsets = dict.fromkeys([(t, d) for t in ("mnist", "fashion-mnist", "digits", "glyphs")
+                                            for d in world.draws], 0.0)  # fmt: skip
+        world.image_offsets = dict.fromkeys(("mnist", "fashion-mnist", "digits", "glyphs"), 0.0)
+        record = world.record(cell.model, 30_000, cell.seed, cell.axes)
+        recipe = replace(cell.recipe, warmup_images=0)
+        record = replace(record, directory=f"cell-{number:03}", cell=replace(record.cell, recipe=recipe))
+        value = accuracy(cell) + 0.001 * cell.seed
+        made.append(map_scores(record, lambda _, s, value=value: replace(s, value=value)))
+    return made
+
+
+def judged(evidence: Evidence) -> dict[Statement, Finding]:
+    return {Statement(f.subject[0]): f for f in ablations.statements(evidence)}
+
+
+def like_the_paper(cell) -> float:
+    """Every statement holds: by 10 points, or exactly."""
+    value = USUAL - 0.1 * ("position=none" in cell.model) + 0.1 * ("depth=6" in cell.model or "Axial" in cell.model)
+    value += 0.1 * (cell.model == "ViT-pico/4") - 0.1 * (cell.recipe.optimizer == "sgd")
+    high = cell.recipe.lr == 1.6e-2 and "pooling" in cell.axes and "pooling=cls" not in cell.model
+    return value - 0.2 * high
+
+
+def test_every_statement_is_borne_out_where_it_holds() -> None:
+    found = judged(read(records(like_the_paper)))
+    assert set(found) == set(Statement) - {Statement.MASKED_OVER_SCRATCH, Statement.LABELS_OVER_MASKED}
+    assert {f.verdict for f in found.values()} == {Verdict.YES}
+    for statement, finding in found.items():
+        expected = {Statement.POOLING_RATE: 0.2}.get(statement, 0.0 if statement in ablations.EQUAL else 0.1)
+        assert finding.estimate == pytest.approx(expected, abs=1e-9), statement
+
+
+def test_every_statement_is_contradicted_where_the_opposite_holds() -> None:
+    def opposite(cell) -> float:
+        moved = 2 * USUAL - like_the_paper(cell)
+        unlike = "learned-2d" in cell.model or "position=relative" in cell.model or "position_at=" in cell.model
+        return moved + 0.3 * unlike * (-1) + 0.1 * ("pooling=cls" in cell.model and cell.recipe.lr < 1.6e-2)
+
+    found = judged(read(records(opposite)))
+    del found[Statement.POSITION_HELPS]  # three encodings of which two are far worse, none far better: the mean decides
+    assert {f.verdict for f in found.values()} == {Verdict.NO}
+
+
+def test_where_nothing_was_varied_nothing_is_stated() -> None:
+    assert not list(ablations.statements(read(World().records()[:4])))
+
+
+def test_words_and_figures() -> None:
+    evidence = read(records(like_the_paper))
+    for figure in (ablation_position, ablation_pooling, ablation_shape, ablation_variants):
+        drawing = figure.draw(evidence)
+        assert len(drawing.data) and drawing.caption and len(drawing.annotations) == len(drawing.data)
+    assert set(ablation_shape.draw(evidence).data["curve"]) == set(ablation_shape.DIMENSIONS.values())
+    for finding in ablations.statements(evidence):
+        assert text.SAYS[Statement(finding.subject[0])] in text._published(finding)[0]
+
+
+def test_masked_against_scratch_and_labels() -> None:
+    cells = masked_suite.cells(SuiteOptions(seeds=2))
+    level = {"ViT-pico/7": 0.8, "ViT-pico/7:head=masked": 0.7}
+    evidence = read(records(lambda cell: level[cell.model] if cell.horizons != (0,) else 0.5, cells))
+    found = judged(evidence)
+    assert found[Statement.MASKED_OVER_SCRATCH].estimate == pytest.approx(0.2)
+    assert found[Statement.LABELS_OVER_MASKED].estimate == pytest.approx(0.1)
+    assert len(masked.draw(evidence).data)
+
+
+def test_pretraining_and_scratch_take_equal_compute() -> None:
+    from bench.cost import flops
+
+    for name, scale in masked_suite.SCALES.items():
+        cells = masked_suite.cells(SuiteOptions(scale=name, seeds=1))
+        assert [cell.horizons for cell in cells] == [(scale.images,), (scale.images,), (0,)]
+        steps = [{t.kwargs["steps"] for t in cell.tasks if t.task == "finetune"} for cell in cells]
+        assert steps[0] == steps[1] == {scale.steps}
+        assert steps[2] == {scale.steps + scale.images // scale.batch}
+    masks, labels = (
+        flops.count(f"ViT-pico/7{end}", image_size=28, channels=1, num_classes=10).forward_macs["dense"]
+        for end in (masked_suite.MASKED, "")
+    )
+    assert masks / labels == pytest.approx(1, abs=0.01)  # the heads differ
+
+
+def test_variants_differ_from_the_base_in_what_their_names_say() -> None:
+    names = {cell.model for cell in CELLS}
+    assert {"ViT-pico/7", "ViT-pico/7:position=none", "ViT-pico/7:position=learned-1d:pooling=cls",
+            "ViT-pico/4:stem=conv", "AxialViT-pico/7"} <= names  # fmt: skip
+    assert all(isinstance(cell.recipe, Recipe) and not cell.model_options for cell in CELLS)
