@@ -1,0 +1,106 @@
+"""A part of an encoded image at another size: what training on full images does most.
+
+What comes out is defined without regard to speed: the image as libjpeg-turbo decodes it (accurate integer DCT, smooth
+chroma), at the smallest of the scales 1, 1/2, 1/4, 1/8 at which the part is still as large as what is wanted; of that
+the part, rounded down to whole pixels; resized bilinearly without a low-pass, as the paper's code does. A grey image is
+the luma of a JPEG, and Rec. 601 luma of others. simplejpeg, where it is installed, and Pillow give the same bytes.
+
+Two things make it fast. Rows below the part are not decoded: a baseline JPEG whose header says that it ends there is
+read no further. And pixels are decoded into one buffer that stays.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image, ImageOps
+
+try:
+    import simplejpeg
+except ImportError:
+    simplejpeg = None
+
+BASELINE = (0xC0, 0xC1)  # markers of frames that are coded from top to bottom
+MARGIN, BLOCK = 8, 16  # rows below a part that its pixels may depend on; rows of a block
+_buffers = threading.local()
+
+
+def read_part(data: bytes, box: Sequence[int], *, out_SSC: np.ndarray, orientation: int = 1) -> None:
+    """Put (top, left, height, width) of the image, upright, into uint8 (size, size, 1 or 3).
+
+    Args:
+        orientation: how the file's pixels lie, as EXIF counts (1: upright).
+
+    Raises:
+        OSError, ValueError: it cannot be decoded.
+    """
+    top, left, height, width = box
+    size, _, channels = out_SSC.shape
+    halvings = min(3, max(0, (min(height, width) // size).bit_length() - 1))
+    frame = _frame(data) if orientation == 1 else None
+    if frame is not None and simplejpeg is not None:
+        pixels_HWC = _decoded(data, frame, bottom=top + height, halvings=halvings, channels=channels)
+    else:
+        pixels_HWC = _opened(data, halvings=halvings, channels=channels, orientation=orientation)
+        halvings = halvings if data[:2] == b"\xff\xd8" else 0
+    top, left = top >> halvings, left >> halvings
+    part_HWC = pixels_HWC[top : top + (height >> halvings), left : left + (width >> halvings)]
+    _resize(part_HWC, out_SSC)
+
+
+def _resize(pixels_HWC: np.ndarray, out_SSC: np.ndarray) -> None:
+    """Bilinear, pixels taken as areas, no low-pass."""
+    import torch  # here: a list of data sets does without
+
+    x_1CHW = torch.from_numpy(np.array(pixels_HWC, order="C")).permute(2, 0, 1)[None]
+    out_1CSS = torch.from_numpy(out_SSC).permute(2, 0, 1)[None]
+    torch.ops.aten.upsample_bilinear2d.out(x_1CHW, list(out_SSC.shape[:2]), False, None, None, out=out_1CSS)
+
+
+def _frame(data: bytes) -> tuple[int, int, int] | None:
+    """(place of the height in the file, height, width) of a baseline JPEG, grey or of three components."""
+    place = 2
+    if data[:2] != b"\xff\xd8":
+        return None
+    while place + 9 < len(data) and data[place] == 0xFF:
+        marker = data[place + 1]
+        if marker in BASELINE:
+            height, width, components = struct.unpack_from(">HHB", data, place + 5)
+            return (place + 5, height, width) if components in (1, 3) and height and width else None
+        if marker in (0xC2, 0xD9, 0xDA):
+            return None
+        place += 2 + (data[place + 2] << 8 | data[place + 3])
+    return None
+
+
+def _decoded(data: bytes, frame: tuple[int, int, int], *, bottom: int, halvings: int, channels: int) -> np.ndarray:
+    """The image down to the row `bottom` or somewhat below, reduced."""
+    place, height, width = frame
+    rows = (bottom + MARGIN + BLOCK - 1) // BLOCK * BLOCK
+    if rows < height:
+        height, data = rows, b"".join((data[:place], struct.pack(">H", rows), data[place + 2 :]))
+    reduced = [-(-side // (1 << halvings)) for side in (height, width)]
+    needed = reduced[0] * reduced[1] * channels
+    buffer = getattr(_buffers, "pixels", None)
+    if buffer is None or len(buffer) < needed:
+        buffer = _buffers.pixels = np.empty(max(needed, 1 << 20), dtype=np.uint8)
+    return simplejpeg.decode_jpeg(
+        data, "RGB" if channels == 3 else "GRAY", min_height=reduced[0] if halvings else 0,
+        min_width=reduced[1] if halvings else 0, buffer=buffer, strict=False,
+    )  # fmt: skip
+
+
+def _opened(data: bytes, *, halvings: int, channels: int, orientation: int) -> np.ndarray:
+    """The whole image, reduced where it is a JPEG, by Pillow."""
+    mode = "L" if channels == 1 else "RGB"
+    with Image.open(io.BytesIO(data)) as image:
+        if image.format == "JPEG":
+            reduced = tuple(side >> halvings for side in image.size)
+            image.draft("L" if channels == 1 and image.mode in ("RGB", "L") else None, reduced)
+        upright = ImageOps.exif_transpose(image) if orientation != 1 else image
+        pixels = np.asarray(upright if upright.mode == mode else upright.convert(mode))
+    return pixels[..., None] if channels == 1 else pixels
