@@ -8,6 +8,8 @@ larger than memory is built as `Chunks`, and in a `scratch` array.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import math
@@ -101,11 +103,45 @@ def scratch(shape: tuple[int, ...], *, dtype: Any = np.uint8) -> np.ndarray:
 
 
 def arrays(key: str, build: Callable[[], Mapping[str, np.ndarray | Chunks]]) -> dict[str, np.ndarray]:
-    """The arrays stored under `key` as read-only memory maps; built and stored first where missing or damaged."""
+    """The arrays stored under `key` as read-only memory maps; built and stored first where missing or damaged: by one
+    process of a machine, while others wait."""
     entry = directory() / key
     found = _open(entry)
     if found is not None:
         return found
+    with _turn(entry):
+        return _open(entry) or _built(entry, build)
+
+
+def stored(key: str) -> dict[str, np.ndarray] | None:
+    """The arrays stored under `key`; None where there are none, or they are damaged."""
+    return _open(directory() / key)
+
+
+@contextlib.contextmanager
+def _turn(entry: Path) -> Iterator[None]:
+    """One process at a time, as far as files can be locked; a lock ends with its process."""
+    path = entry.with_name(f".{entry.name}.lock")
+    try:
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+    except OSError:  # nothing can be written here: nobody waits
+        yield
+        return
+    try:
+        with contextlib.suppress(OSError):
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print(f"waiting for another process that prepares {entry.name}", file=sys.stderr, flush=True)
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+        path.unlink(missing_ok=True)  # whoever waits for this file finds what was built
+    finally:
+        os.close(handle)
+
+
+def _built(entry: Path, build: Callable[[], Mapping[str, np.ndarray | Chunks]]) -> dict[str, np.ndarray]:
     built = {
         name: value if isinstance(value, Chunks) else np.ascontiguousarray(value) for name, value in build().items()
     }

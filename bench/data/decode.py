@@ -10,13 +10,16 @@ import sys
 import time
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from bench.core.environment import cores
 from bench.core.errors import UserError
 from bench.data import cache
 from bench.data.image_set import content_key
@@ -26,9 +29,11 @@ FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM")  # readers of rarer formats are 
 MAX_PIXELS = 89_478_485  # Pillow's own limit, at which it only warns; the largest image of ImageNet has 32 million
 PIXELS_PER_BYTE = 512  # of a JPEG: the first coefficient of every 8 x 8 block takes a bit or more
 MAX_UNREADABLE = 0.001  # of all images; more than this is a damaged copy
+ALLOWED = "VIT_BENCH_MAX_UNREADABLE"  # the environment variable that allows another share
 GREY = ("L", "1", "LA")  # modes of an image
 NAMED = 5  # unreadable images that a message names
 BATCH, BATCH_BYTES = 64, 16 << 20  # images per task of the pool, and what is read of them beforehand
+T = TypeVar("T")
 LARGE, LARGE_BATCH = 512, 4  # pixels per side, from which on fewer are under way
 
 
@@ -66,7 +71,7 @@ class Decoded:
     unreadable: tuple[str, ...]
 
 
-class _Unreadable(Exception):
+class Unreadable(Exception):
     """One image cannot be decoded; the others may be."""
 
 
@@ -77,7 +82,7 @@ def decode_all(source: Source, *, storage: Storage, where: str) -> Decoded:
         where: what a message calls the whole ("/data/flowers, train").
 
     Raises:
-        UserError: sizes or grey and colour are mixed and `storage` does not choose; more than MAX_UNREADABLE
+        UserError: sizes or grey and colour are mixed and `storage` does not choose; more than `max_unreadable`
             of the images cannot be read; an image is too large to be one.
     """
     images_NHWC: np.ndarray | None = None
@@ -91,7 +96,7 @@ def decode_all(source: Source, *, storage: Storage, where: str) -> Decoded:
         name = source.name(number)
         if isinstance(pixels, str):
             unreadable.append(f"{name} ({pixels})")
-            if len(unreadable) > MAX_UNREADABLE * count + 10 * NAMED:
+            if len(unreadable) > max_unreadable() * count + 10 * NAMED:
                 break
             continue
         if images_NHWC is None:
@@ -101,7 +106,7 @@ def decode_all(source: Source, *, storage: Storage, where: str) -> Decoded:
         images_NHWC[len(kept)] = pixels
         keys.append(content_key(pixels))
         kept.append(number)
-    _judge(unreadable, count=count, where=where)
+    judge(unreadable, count=count, where=where)
     if images_NHWC is None:
         raise UserError(f"{where} holds no images.", "Is it the right folder, and was the copy finished?")
     kept_N = np.array(kept, dtype=np.int64)
@@ -119,33 +124,73 @@ def pixels_of(data: bytes | np.ndarray, *, name: str, storage: Storage) -> np.nd
 
     Raises:
         UserError: it claims more than MAX_PIXELS.
-        _Unreadable: it cannot be decoded.
+        Unreadable: it cannot be decoded.
     """
     if isinstance(data, np.ndarray):
         if storage.size is None and storage.channels is None:
             return data
         return _stored(Image.fromarray(data[..., 0] if data.shape[-1] == 1 else data), storage)
+    with opened(data, name=name, as_published=storage.as_published) as image:
+        if storage.size is not None:
+            image.draft(None, (2 * storage.size, 2 * storage.size))  # JPEG: skip detail that is averaged away
+        return _stored(image if storage.as_published else _upright(image), storage)
+
+
+def facts_of(data: bytes, *, name: str, as_published: bool) -> tuple[int, int, int, int]:
+    """(height, width, channels, EXIF's orientation) of an encoded image that can be decoded; height and width upright.
+
+    A JPEG is decoded at an eighth: that reads all of the file, and finds what is wrong with it.
+
+    Raises:
+        as `pixels_of`
+    """
+    with opened(data, name=name, as_published=as_published) as image:
+        width, height = image.size
+        orientation = 1 if as_published else _orientation(image)
+        if orientation >= 5:  # lies on its side
+            width, height = height, width
+        channels = 1 if image.mode in GREY else 3
+        image.draft(None, (max(1, image.width // 8), max(1, image.height // 8)))
+        image.load()
+        return height, width, channels, orientation
+
+
+@contextmanager
+def opened(data: bytes, *, name: str, as_published: bool) -> Iterator[Image.Image]:
+    """An encoded image, not yet decoded; what goes wrong in the block is one of two errors.
+
+    Raises:
+        UserError: it claims more than MAX_PIXELS.
+        Unreadable: it cannot be decoded.
+    """
     if len(data) > MAX_FILE_BYTES:
         raise UserError(f"{name} is {len(data):,} bytes long.", f"An image may be {MAX_FILE_BYTES:,}.")
-    formats = FORMATS if storage.as_published else (*FORMATS, "GIF")
+    formats = FORMATS if as_published else (*FORMATS, "GIF")
     try:
         with Image.open(io.BytesIO(data), formats=formats) as image:
             size = f"{image.width:,} × {image.height:,} pixels"
             if image.width * image.height > MAX_PIXELS:
                 raise _bomb(name, size)
             if image.format == "JPEG" and image.width * image.height > PIXELS_PER_BYTE * len(data):
-                raise _Unreadable(f"{size} cannot be in {len(data):,} bytes")
+                raise Unreadable(f"{size} cannot be in {len(data):,} bytes")
             if image.mode.startswith(("I", "F")):
-                raise _Unreadable(f"pixels of kind {image.mode}, not 8 bits: scale them to 0 to 255 first")
-            if storage.size is not None:
-                image.draft(None, (2 * storage.size, 2 * storage.size))  # JPEG: skip detail that is averaged away
-            return _stored(image if storage.as_published else _upright(image), storage)
+                raise Unreadable(f"pixels of kind {image.mode}, not 8 bits: scale them to 0 to 255 first")
+            yield image
     except Image.DecompressionBombError as error:
         raise _bomb(name, str(error)) from error
     except UnidentifiedImageError as error:  # whose message names an object in memory
-        raise _Unreadable(f"not a {', '.join(formats[:-1])} or {formats[-1]} image") from error
+        raise Unreadable(f"not a {', '.join(formats[:-1])} or {formats[-1]} image") from error
     except (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, struct.error, zlib.error) as error:
-        raise _Unreadable(" ".join(str(error).split()) or type(error).__name__) from error
+        raise Unreadable(" ".join(str(error).split()) or type(error).__name__) from error
+
+
+def _orientation(image: Image.Image) -> int:
+    """How the pixels lie, 1 to 8; 1 is upright. Damaged EXIF says nothing about the pixels."""
+    try:
+        noted = image.getexif().get(ExifTags.Base.Orientation, 1)
+    except Exception:  # in any way
+        return 1
+    return int(noted) if noted in range(2, 9) else 1
 
 
 def head(data: bytes | np.ndarray) -> tuple[int, int, int] | None:
@@ -161,12 +206,8 @@ def head(data: bytes | np.ndarray) -> tuple[int, int, int] | None:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """The image as the camera was held (EXIF's orientation). Damaged EXIF is ignored."""
-    try:
-        turned = image.getexif().get(ExifTags.Base.Orientation, 1) in range(2, 9)
-    except Exception:  # in any way
-        return image
-    return ImageOps.exif_transpose(image) if turned else image
+    """The image as the camera was held."""
+    return ImageOps.exif_transpose(image) if _orientation(image) != 1 else image
 
 
 def _stored(image: Image.Image, storage: Storage) -> np.ndarray:
@@ -183,23 +224,29 @@ def _stored(image: Image.Image, storage: Storage) -> np.ndarray:
 
 
 def _results(source: Source, storage: Storage) -> Iterator[np.ndarray | str]:
-    """The pixels of every image, or why it has none, in order; decoded by a pool, a bounded number at a time."""
+    """The pixels of every image, or why it has none, in order."""
+    at_once = BATCH if storage.size and storage.size < LARGE else LARGE_BATCH
+    return each(source, lambda data, name: pixels_of(data, name=name, storage=storage), at_once=at_once)
 
-    def work(batch: list[tuple[int, bytes | np.ndarray | None]]) -> list[np.ndarray | str]:
-        done: list[np.ndarray | str] = []
+
+def each(source: Source, work: Callable[[bytes | np.ndarray, str], T], *, at_once: int = BATCH) -> Iterator[T | str]:
+    """What `work` returns of (encoded image, its name), or why it is unreadable, in order: on all cores, a bounded
+    number at a time."""
+
+    def batch_of(batch: list[tuple[int, bytes | np.ndarray | None]]) -> list[T | str]:
+        done: list[T | str] = []
         for number, data in batch:
             try:
-                data = source.read(number) if data is None else data
-                done.append(pixels_of(data, name=source.name(number), storage=storage))
-            except (_Unreadable, OSError) as error:
+                done.append(work(source.read(number) if data is None else data, source.name(number)))
+            except (Unreadable, OSError) as error:
                 done.append(str(error))  # its traceback would keep the image
         return done
 
-    threads = min(8, os.cpu_count() or 1)
+    threads = min(16, cores())
     with ThreadPoolExecutor(threads) as pool:
-        waiting: list[Future[list[np.ndarray | str]]] = []
-        for batch in _batches(source, BATCH if storage.size and storage.size < LARGE else LARGE_BATCH):
-            waiting.append(pool.submit(work, batch))
+        waiting: list[Future[list[T | str]]] = []
+        for batch in _batches(source, at_once):
+            waiting.append(pool.submit(batch_of, batch))
             if len(waiting) > 2 * threads:
                 yield from waiting.pop(0).result()
         for future in waiting:
@@ -220,13 +267,35 @@ def _batches(source: Source, most: int) -> Iterator[list[tuple[int, bytes | np.n
     yield batch
 
 
-def _judge(unreadable: list[str], *, count: int, where: str) -> None:
+def max_unreadable() -> float:
+    """The share of unreadable images that is left out; $VIT_BENCH_MAX_UNREADABLE ("5%"), else MAX_UNREADABLE.
+
+    Raises:
+        UserError: no share.
+    """
+    text = os.environ.get(ALLOWED, "")
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1) if text else MAX_UNREADABLE
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise UserError(f"{text!r} is not a share of images.", "Write such as 5% or 0.05.")
+    return share
+
+
+def judge(unreadable: list[str], *, count: int, where: str) -> None:
+    """Warn of images that cannot be read.
+
+    Raises:
+        UserError: they are more than `max_unreadable`.
+    """
     if not unreadable:
         return
     named = "; ".join(unreadable[:NAMED]) + ("; …" if len(unreadable) > NAMED else "")
     what = f"{where}: {len(unreadable):,} of {count:,} images cannot be read: {named}"
-    if len(unreadable) > MAX_UNREADABLE * count:
-        raise UserError(what, f"Get them again, or delete them; up to {MAX_UNREADABLE:.1%} would be left out.")
+    if len(unreadable) > (most := max_unreadable()) * count:
+        fix = f"Get them again, or delete them; up to {most:.1%} would be left out (--max-unreadable)."
+        raise UserError(what, fix)
     warnings.warn(f"{what}. They are left out.", stacklevel=3)
 
 

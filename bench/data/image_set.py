@@ -70,8 +70,9 @@ class EncodedImages(LazyImages):
         """(heights_B, widths_B) of the full images."""
 
     @abstractmethod
-    def cropped(self, rows_B: np.ndarray, boxes_4B: np.ndarray) -> np.ndarray:
-        """A part of each full image, (top, left, height, width), at this size: uint8 (B, H, W, C)."""
+    def read(self, rows_B: np.ndarray, boxes_4B: np.ndarray | None) -> np.ndarray:
+        """What training reads, uint8 (B, H, W, C): of each full image a part, (top, left, height, width), at this size;
+        or as indexing gives it. In one thread."""
 
 
 Images = np.ndarray | LazyImages  # uint8 (N, H, W, C), read by slices

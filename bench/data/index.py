@@ -11,70 +11,60 @@ since it was indexed is an error when it is read: nothing else is put in its pla
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import numpy as np
 
-from bench.core.environment import cores
 from bench.core.errors import UserError
 from bench.data import cache, real
-from bench.data.decode import Unreadable, facts_of, judge
-from bench.data.progress import Progress
-from bench.data.source import Found, Source, image_suffix
+from bench.data.decode import Progress, each, facts_of, judge
+from bench.data.source import Found, Source, is_image
 from bench.data.subset import held_out, nested
 
 REVISION = 1
-BATCH, BATCH_BYTES = 64, 16 << 20  # images per task of the pool, and what is read of them beforehand
-OPEN_FILES = 64
-IMAGE = (("file", "<i4"), ("offset", "<i8"), ("size", "<i4"), ("label", "<i8"), ("key", "<u8"), ("height", "<u2"),
-         ("width", "<u2"), ("channels", "u1"), ("orientation", "u1"))  # fmt: skip
+OPEN_FILES = 256
+IMAGE = {
+    "file": "<i4", "offset": "<i8", "size": "<i4", "label": "<i8", "key": "<u8", "height": "<u4", "width": "<u4",
+    "channels": "u1", "orientation": "u1",
+}  # fmt: skip
+COPIED = -1  # the file of an image that was copied out, while the index is made
 
 
 class ImageIndex:
     """The images of one split.
 
     Attributes:
-        label, key, height, width, orientation, …: arrays (N,), as in IMAGE. Heights and widths are upright.
-        class_names: one per class. format, unreadable: for people.
+        label, key, height, width, channels, orientation: arrays (N,), as in IMAGE. Height and width are upright.
+        class_names: one per class. format, unreadable: for people, and how many were left out.
+        encoded_bytes: of all images together.
     """
 
-    label: np.ndarray
-    key: np.ndarray
-    height: np.ndarray
-    width: np.ndarray
-    channels: np.ndarray
-    orientation: np.ndarray
-
-    def __init__(self, folder: Path, stored: Mapping[str, np.ndarray], split: str) -> None:
+    def __init__(self, folder: Path, stored: dict[str, np.ndarray], split: str) -> None:
         self.folder, self.stored = folder, stored
-        for name, _ in IMAGE:
-            setattr(self, name, stored[f"{split}_{name}"])
+        own = {name: stored[f"{split}_{name}"] for name in IMAGE}
+        self._file, self._offset, self._size = own["file"], own["offset"], own["size"]
+        self.label, self.key, self.height, self.width = own["label"], own["key"], own["height"], own["width"]
+        self.channels, self.orientation = own["channels"], own["orientation"]
         facts = json.loads(stored["facts"].tobytes())
-        self.class_names, self.format = tuple(facts["class_names"]), facts["format"]
-        self.unreadable: int = facts["unreadable"]
-        self.encoded_bytes: int = facts["bytes"][split]
-        self.multi_labels = real.from_arrays(dict(stored)) if "real_classes" in stored and split == "test" else None
-        self._files: Callable[[int], int] = lru_cache(OPEN_FILES)(self._open)
+        self.class_names, self.format = tuple(facts["class_names"]), str(facts["format"])
+        self.unreadable, self.encoded_bytes = int(facts["unreadable"]), int(facts["bytes"][split])
+        self.multi_labels = real.from_arrays(stored) if split == "test" and "real_classes" in stored else None
+        self._open = lru_cache(OPEN_FILES)(lambda number: _Handle(self._path(number)))
 
     def __len__(self) -> int:
         return len(self.label)
 
     def name(self, row: int) -> str:
         """What a message calls an image."""
-        path, offset = self._path(int(self.stored_at("file", row))), int(self.stored_at("offset", row))
-        return f"{path}, byte {offset:,}" if offset or not image_suffix(path) else str(path)
-
-    def stored_at(self, name: str, row: int) -> Any:
-        return getattr(self, name)[row]
+        path = self._path(int(self._file[row]))
+        return str(path) if is_image(path.name) else f"{path}, byte {int(self._offset[row]):,}"
 
     def read(self, row: int) -> bytes:
         """The encoded image.
@@ -82,23 +72,19 @@ class ImageIndex:
         Raises:
             UserError: its file is gone, or has changed.
         """
-        number, offset, size = (int(self.stored_at(name, row)) for name in ("file", "offset", "size"))
+        number, size = int(self._file[row]), int(self._size[row])
         try:
-            handle = self._files(number)
-            status = os.fstat(handle.number)
-            data = os.pread(handle.number, size, offset)
+            file = self._open(number)  # kept here: another thread may push it out of the cache
+            status, data = os.fstat(file.handle), os.pread(file.handle, size, int(self._offset[row]))
         except OSError as error:
             what = f"{self._path(number)} can no longer be read: {error.strerror}."
-            raise UserError(what, "Put it back, and start again: training goes on where it was.") from error
-        if len(data) != size or (status.st_size, status.st_mtime_ns) != tuple(self.stored["file_status"][number]):
+            raise UserError(what, "Put it back and run again: training goes on where it was.") from error
+        if len(data) != size or [status.st_size, status.st_mtime_ns] != self.stored["file_status"][number].tolist():
             raise UserError(
                 f"{self._path(number)} has changed since its images were indexed.",
-                "Put the file back as it was, or start again with the images as they are now.",
+                "Put it back as it was; or run again, and what is there now is another data set.",
             )
         return data
-
-    def _open(self, number: int) -> _Handle:
-        return _Handle(self._path(number))
 
     def _path(self, number: int) -> Path:
         ends = self.stored["file_ends"]
@@ -107,61 +93,65 @@ class ImageIndex:
 
 
 class _Handle:
-    """An open file, closed when nothing refers to it any more."""
+    """An open file; it is closed when nothing refers to it."""
 
     def __init__(self, path: Path) -> None:
-        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def __del__(self) -> None:
-        if hasattr(self, "number"):
-            os.close(self.number)
-
-
-def stamp(folder: Path) -> str:
-    """16 hex digits that change when files are added, removed, renamed, or written anew other than one image a file."""
-    digest = hashlib.sha256()
-    for where, folders, files in os.walk(folder):
-        folders.sort()
-        digest.update(f"{os.path.relpath(where, folder)} {os.stat(where).st_mtime_ns}\n".encode("utf8", "surrogateescape"))
-        for name in sorted(name for name in files if not image_suffix(name)):
-            status = os.stat(os.path.join(where, name))
-            digest.update(f"{name} {status.st_size} {status.st_mtime_ns}\n".encode("utf8", "surrogateescape"))
-    return digest.hexdigest()[:16]
+        with contextlib.suppress(AttributeError):  # it could not be opened
+            os.close(self.handle)
 
 
 def key_of(folder: Path, *, as_published: bool) -> str:
-    """The name of a folder's index in the cache."""
-    settings = (REVISION, str(folder.resolve()), as_published)
-    return f"index-{hashlib.sha256(repr((settings, stamp(folder))).encode()).hexdigest()[:16]}"
+    """The name of a folder's index in the cache. It changes when files are added, removed or renamed, or when one that
+    holds several images is written anew."""
+    digest = hashlib.sha256(repr((REVISION, str(folder.resolve()), as_published)).encode())
+    for where, folders, files in os.walk(folder):
+        folders.sort()
+        for name in ["", *sorted(name for name in files if not is_image(name))]:
+            path = os.path.join(where, name)
+            status = os.stat(path) if os.path.exists(path) else os.lstat(path)
+            size = status.st_size if name else 0
+            digest.update(f"{name} {size} {status.st_mtime_ns}\n".encode(errors="surrogateescape"))
+    return f"index-{digest.hexdigest()[:16]}"
 
 
-def open_index(folder: Path, split: str, *, find: Callable[[], Found], as_published: bool) -> ImageIndex:
+def open_index(folder: Path, split: str, *, found: Found, as_published: bool) -> ImageIndex:
     """The index of a split of a folder's images; made by the first process that asks, while others wait.
 
     Args:
-        find: what lies in the folder.
+        found: what lies in the folder.
         as_published: see `bench.data.decode.Storage`.
 
     Raises:
-        UserError: what `find` raises; too many images cannot be decoded; the disk is full.
+        UserError: too many images cannot be decoded; there is no room for what is copied out.
     """
     key = key_of(folder, as_published=as_published)
-    build = partial(_build, folder, find, as_published=as_published, packed=cache.directory() / f"{key}.images")
-    return ImageIndex(folder, cache.arrays(key, build), split)
+    copied = cache.directory() / f"{key}.images"
+    stored = cache.arrays(key, partial(_build, folder, found, as_published=as_published, copied=copied))
+    return ImageIndex(folder, stored, split)
 
 
-def _build(folder: Path, find: Callable[[], Found], *, as_published: bool, packed: Path) -> dict[str, np.ndarray]:
-    found = find()
+def indexed(folder: Path, split: str, *, as_published: bool) -> ImageIndex | None:
+    """The index of a folder that has one already."""
+    key = key_of(folder, as_published=as_published)
+    stored = cache.stored(key)
+    return None if stored is None else ImageIndex(folder, stored, split)
+
+
+def _build(folder: Path, found: Found, *, as_published: bool, copied: Path) -> dict[str, np.ndarray]:
+    files = list[Path]()
+    copies = any(source.places is None for source in found.sources.values())
     built: dict[str, np.ndarray] = {}
-    facts: dict[str, Any] = {"class_names": found.class_names, "format": found.format, "unreadable": 0, "bytes": {}}
-    files: list[Path] = []
-    with _Packed(packed, found) as copy:
+    unreadable, total = 0, {}
+    with _copying(copied, found) if copies else contextlib.nullcontext() as copy:
         for part, source in found.sources.items():
-            images, kept_N, unreadable = _read_all(
-                source, first_file=len(files), copy=copy, as_published=as_published, where=f"{folder}, {part}"
-            )
-            files += source.files if source.places is not None else ()
-            facts["unreadable"] += len(unreadable)
+            images, kept_N, bad = _read_all(source, copy, as_published=as_published, where=f"{folder}, {part}")
+            if source.places is not None:
+                images["file"] += len(files)
+                files += source.files
+            unreadable += len(bad)
             order_N = nested(images["label"], None, keys_N=images["key"])
             rows = {part: order_N}
             if part == "all":
@@ -169,64 +159,89 @@ def _build(folder: Path, find: Callable[[], Found], *, as_published: bool, packe
                 rows = {"train": order_N[~test_N], "test": order_N[test_N]}
             for split, rows_M in rows.items():
                 if not len(rows_M):
-                    raise UserError(f"{folder}: too few different images for a {split} split.",
-                                    "Put two or more into a class, or the test images into a folder test/.")  # fmt: skip
-                built |= {f"{split}_{name}": images[name][rows_M] for name, _ in IMAGE}
-                facts["bytes"][split] = int(images["size"][rows_M].sum(dtype=np.int64))
-            if part == "test" and (several := real.beside(folder, found)) is not None:
+                    what = f"{folder}: too few different images to hold some out for testing."
+                    raise UserError(what, "Put two or more into a class, or the test images into a folder test/.")
+                built |= {f"{split}_{name}": values[rows_M] for name, values in images.items()}
+                total[split] = int(images["size"][rows_M].sum(dtype=np.int64))
+            several = real.beside(folder, source, num_classes=len(found.class_names)) if part == "test" else None
+            if several is not None:
                 built |= real.to_arrays(tuple(several[i] for i in kept_N[order_N].tolist()))
     names = [os.fsencode(os.path.relpath(path, folder)) for path in files]
-    if copy.used:
-        for split in ("train", "test"):
+    if copies:
+        files, names = [*files, copied], [*names, os.fsencode(copied.absolute())]
+        for split in total:
             file_N = built[f"{split}_file"]
-            built[f"{split}_file"] = np.where(file_N < 0, len(names), file_N).astype(np.int32)
-        files, names = [*files, packed], [*names, os.fsencode(packed.absolute())]
+            file_N[file_N == COPIED] = len(names) - 1
     status = [os.stat(path) for path in files]
-    built["file_status"] = np.array([(entry.st_size, entry.st_mtime_ns) for entry in status], dtype=np.int64)
-    built["file_ends"] = np.cumsum([len(name) for name in names], dtype=np.int64)
-    built["file_names"] = np.frombuffer(b"".join(names), dtype=np.uint8)
-    built["facts"] = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
-    return built
+    facts = {"class_names": found.class_names, "format": found.format, "unreadable": unreadable, "bytes": total}
+    return built | {
+        "file_status": np.array([(entry.st_size, entry.st_mtime_ns) for entry in status], dtype=np.int64),
+        "file_ends": np.cumsum([len(name) for name in names], dtype=np.int64),
+        "file_names": np.frombuffer(b"".join(names), dtype=np.uint8),
+        "facts": np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8),
+    }
 
 
 def _read_all(
-    source: Source, *, first_file: int, copy: _Packed, as_published: bool, where: str
+    source: Source, copy: IO[bytes] | None, *, as_published: bool, where: str
 ) -> tuple[dict[str, np.ndarray], np.ndarray, list[str]]:
-    """(arrays of IMAGE, numbers of the images kept, those that cannot be decoded with the reason), in order."""
-    count, kept, unreadable = len(source), 0, []
-    images = {name: np.zeros(count, dtype=dtype) for name, dtype in IMAGE}
+    """(arrays of IMAGE, the number of each in the source, those that cannot be decoded), in order."""
+
+    def work(data: bytes | np.ndarray, name: str) -> tuple[bytes | None, tuple[int, ...]]:
+        if isinstance(data, np.ndarray):
+            raise UserError(f"{where} holds pixels, not encoded images.", "Leave :stream out: they are mapped.")
+        key = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+        facts = facts_of(data, name=name, as_published=as_published)
+        return data if source.places is None else None, (len(data), key, *facts)
+
+    count, kept, unreadable = len(source), 0, list[str]()
+    images = {name: np.zeros(count, dtype=dtype) for name, dtype in IMAGE.items()}
     kept_N = np.zeros(count, dtype=np.int64)
-    progress = Progress(f"indexing {where}", count)
-    for number, (data, found) in enumerate(_checked(source, as_published=as_published)):
+    progress, end = Progress(f"indexing {where}", count), copy.tell() if copy else 0
+    for number, result in enumerate(each(source, work)):
         progress.step()
-        if isinstance(found, str):
-            unreadable.append(f"{source.name(number)} ({found})")
+        if isinstance(result, str):
+            unreadable.append(f"{source.name(number)} ({result})")
             continue
-        if source.places is None:
-            place = (-1, copy.add(data), len(data))
-        else:
-            place = (first_file + int(source.places.file_N[number]), int(source.places.offset_N[number]), len(data))
-        row = (*place, int(source.labels_N[number]), *found)
-        for (name, _), value in zip(IMAGE, row, strict=True):
+        data, (size, key, height, width, channels, orientation) = result
+        if data is not None and copy is not None:
+            images["offset"][kept], end = end, end + copy.write(data)
+        facts = {"size": size, "key": key, "height": height, "width": width, "channels": channels}
+        for name, value in (facts | {"orientation": orientation}).items():
             images[name][kept] = value
-        kept_N[kept] = number
-        kept += 1
+        kept_N[kept], kept = number, kept + 1
     judge(unreadable, count=count, where=where)
-    return {name: values[:kept] for name, values in images.items()}, kept_N[:kept], unreadable
+    images, kept_N = {name: values[:kept] for name, values in images.items()}, kept_N[:kept]
+    images["label"][:] = source.labels_N[kept_N]
+    if source.places is None:
+        images["file"][:] = COPIED
+    else:
+        places = source.places()
+        images["file"][:], images["offset"][:] = places.file_N[kept_N], places.offset_N[kept_N]
+    return images, kept_N, unreadable
 
 
-def _checked(source: Source, *, as_published: bool) -> Iterator[tuple[bytes, tuple[int, ...] | str]]:
-    """(encoded image, its key and facts or why it cannot be decoded), in order; a bounded number at a time."""
+@contextlib.contextmanager
+def _copying(path: Path, found: Found):  # type: ignore[no-untyped-def]
+    """The file that images are copied into; it comes to its place when all went well.
 
-    def work(batch: list[tuple[int, Any]]) -> list[tuple[bytes, tuple[int, ...] | str]]:
-        done: list[tuple[bytes, tuple[int, ...] | str]] = []
-        for number, data in batch:
-            try:
-                data = source.read(number) if data is None else data
-                key = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
-                facts = facts_of(data, name=source.name(number), as_published=as_published)
-                done.append((data if source.places is None else b"", (key, *facts)))
-            except (Unreadable, OSError) as error:
-                done.append((b"", str(error)))
-        return done
-    ...
+    Raises:
+        UserError: there is no room.
+    """
+    sizes = (file.stat().st_size for source in found.sources.values() if source.places is None for file in source.files)
+    need, temporary = sum(sizes), path.with_name(f".{path.name}-{os.getpid()}")
+    full = "Free some space, or set VIT_BENCH_CACHE to a folder on a larger disk."
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if (free := shutil.disk_usage(path.parent).free) < need:
+            what = f"{path.parent} has {free / 1e9:.1f} GB free; a copy of the images takes {need / 1e9:.1f}."
+            raise UserError(what, full)
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f"{path.parent} cannot take the images copied out of their files: {error}.", full) from error
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -99,7 +99,7 @@ def _opened(data: bytes, *, halvings: int, channels: int, orientation: int) -> n
     mode = "L" if channels == 1 else "RGB"
     with Image.open(io.BytesIO(data)) as image:
         if image.format == "JPEG":
-            reduced = tuple(side >> halvings for side in image.size)
+            reduced = image.width >> halvings, image.height >> halvings
             image.draft("L" if channels == 1 and image.mode in ("RGB", "L") else None, reduced)
         upright = ImageOps.exif_transpose(image) if orientation != 1 else image
         pixels = np.asarray(upright if upright.mode == mode else upright.convert(mode))

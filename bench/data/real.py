@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.data.source import Source
 
 FILE = "real.json"
 MAX_BYTES = 64 << 20  # the published file has 1.3 MB
@@ -48,6 +49,15 @@ def read_real(path: Path, *, num_classes: int) -> MultiLabels:
         if any(not 0 <= label < num_classes for label in row):
             raise UserError(f"{path}, image {number}: classes {row}; there are 0 to {num_classes - 1}.", expected)
     return tuple(tuple(sorted(set(row))) for row in rows)
+
+
+def beside(folder: Path, source: Source, *, num_classes: int) -> MultiLabels | None:
+    """All classes of each test image, where `real.json` lies beside ImageNet; else None."""
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    labels = read_real(path, num_classes=num_classes)
+    return by_name(labels, [source.name(number) for number in range(len(source))], path=path)
 
 
 def by_name(labels: MultiLabels, names: Sequence[str], *, path: Path) -> MultiLabels:

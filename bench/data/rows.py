@@ -245,7 +245,7 @@ class ArrayFiles(PublicSet):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnCopy(PublicSet):
-    """A folder of the set's name in any format that `folder` reads, kept as RGB: the central square of every image."""
+    """A folder of the set's name in any format that `folder` reads, streamed as RGB."""
 
     vast: bool = True
 
@@ -261,7 +261,7 @@ class OwnCopy(PublicSet):
 
         if not self.available(root):
             raise self.absent()
-        images = folder.load(split, root=root, option=f"{self.NAME}:{option or '224px'}:rgb", as_published=True)
+        images = folder.load(split, root=root, option=f"{self.NAME}:{option or '224px'}:rgb:stream", as_published=True)
         return replace(images, name=self.named(option), kind=self.KIND)
 
 

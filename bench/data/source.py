@@ -22,6 +22,15 @@ SPLIT_WORDS = {"train": ("train", "training"), "test": ("test", "testing", "val"
 
 
 @dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where encoded images lie as they are: the number of each one's file, its first byte and its length."""
+
+    file_N: np.ndarray
+    offset_N: np.ndarray
+    size_N: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """The images of one split.
 
@@ -31,6 +40,8 @@ class Source:
         name: (number) -> what a message calls the image, for example "train/cat/1.jpg".
         read: (number) -> the encoded file, or pixels (H, W, C) that need no decoding. In any order, in any thread;
             OSError where the image is not there.
+        places: says where the images lie in `files`; None where they have to be unpacked.
+        is_pixels: whether `read` gives pixels.
         in_order: yields what `read` gives for 0, 1, 2, …, where that is cheaper than by number; called in one thread.
     """
 
@@ -39,6 +50,8 @@ class Source:
     name: Callable[[int], str]
     read: Callable[[int], bytes | np.ndarray]
     in_order: Callable[[], Iterator[bytes | np.ndarray]] | None = None
+    places: Callable[[], Places] | None = None
+    is_pixels: bool = False
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -66,6 +79,11 @@ def image_files(paths: Sequence[Path], labels: Sequence[int] | np.ndarray) -> So
         files=tuple(paths),
         name=lambda number: printable(paths[number]),
         read=lambda number: read_bytes(paths[number]),
+        places=lambda: Places(
+            file_N=np.arange(len(paths)),
+            offset_N=np.zeros(len(paths), dtype=np.int64),
+            size_N=np.array([path.stat().st_size for path in paths], dtype=np.int64),
+        ),
     )
 
 
@@ -95,7 +113,13 @@ def pixels(images_NHWC: np.ndarray, labels_N: np.ndarray, *, files: tuple[Path, 
         files=files,
         name=lambda number: f"{where.name}, image {number}",
         read=images_NHWC.__getitem__,
+        is_pixels=True,
     )
+
+
+def is_image(name: str) -> bool:
+    """Whether a file is named as an image."""
+    return name.lower().endswith(SUFFIXES)
 
 
 def read_bytes(path: Path, offset: int = 0, size: int = MAX_FILE_BYTES + 1) -> bytes:

@@ -11,6 +11,8 @@ import hashlib
 
 import numpy as np
 
+HELD_OUT = 0.1  # of every class with at least two different images
+
 
 def nested(
     labels_N: np.ndarray, num_images: int | None, seed: int = 0, *, keys_N: np.ndarray | None = None
@@ -53,6 +55,19 @@ def first_per_class(
     chosen_M = np.flatnonzero(rank_N < count)
     chosen_M = chosen_M[np.lexsort((labels_N[chosen_M], rank_N[chosen_M]))]
     return chosen_M.astype(np.int64), rank_N[chosen_M]
+
+
+def held_out(labels_N: np.ndarray, keys_N: np.ndarray) -> np.ndarray:
+    """Which images are for testing where nobody has divided them: HELD_OUT of every class, those that come first in a
+    stream of their own. Copies of one image share a key, so they fall on the same side."""
+    place_N = mix(keys_N, "held-out")
+    chosen_N = np.zeros(len(place_N), dtype=bool)
+    for label in np.unique(labels_N):
+        of_class_N = labels_N == label
+        places = np.unique(place_N[of_class_N])
+        if len(places) > 1:
+            chosen_N |= of_class_N & (place_N < places[max(1, round(HELD_OUT * len(places)))])
+    return chosen_N
 
 
 def priorities(labels_N: np.ndarray, purpose: str, *, keys_N: np.ndarray | None = None) -> np.ndarray:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from bench.core.environment import cores
 from bench.core.errors import UserError
 from bench.data.image_set import EncodedImages, Images
 
@@ -37,9 +38,8 @@ class _Pixels(Dataset):
     def __getitem__(self, request: Request) -> Tensor | UserError:
         rows_B, boxes_4B = request
         try:
-            if boxes_4B is not None:
-                assert isinstance(self.images, EncodedImages)
-                return torch.from_numpy(self.images.cropped(rows_B, boxes_4B))
+            if isinstance(self.images, EncodedImages):
+                return torch.from_numpy(self.images.read(rows_B, boxes_4B))
             return torch.from_numpy(np.ascontiguousarray(self.images[rows_B]))
         except UserError as error:
             return error
@@ -149,7 +149,7 @@ class _Requests:
 
 
 def _workers(ranks: int) -> int:
-    return max(1, min(MOST_WORKERS, len(os.sched_getaffinity(0)) // ranks - 1))
+    return max(1, min(MOST_WORKERS, cores() // ranks - 1))
 
 
 def _ignore_signals(_: int) -> None:

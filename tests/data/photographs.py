@@ -1,5 +1,5 @@
-"""JPEGs like photographs, in tar shards, to measure and to test with: parts of scikit-learn's two photographs under other
-light and with the noise of natural scenes (its amplitude falls with the spatial frequency).
+"""JPEGs like photographs, in tar shards, to measure and to test with: parts of scikit-learn's two photographs under
+other light and with the noise of natural scenes (its amplitude falls with the spatial frequency).
 
     python -m tests.data.photographs FOLDER --images 100000 --different 4000
 """

@@ -149,10 +149,14 @@ def _bytes(data: Any, name: str) -> bytes:
 
 
 def _class_names(path: Path) -> list[str] | None:
-    """The hub's ClassLabel names, from the metadata of the schema."""
     with _open(path) as file:
-        stored = (file.schema_arrow.metadata or {}).get(b"huggingface")
-        column = next(name for name in LABEL_COLUMNS if name in file.schema_arrow.names)
+        schema = file.schema_arrow
+    return hub_names(schema, next(name for name in LABEL_COLUMNS if name in schema.names))
+
+
+def hub_names(schema: Any, column: str) -> list[str] | None:
+    """The hub's ClassLabel names, from the metadata of the schema."""
+    stored = (schema.metadata or {}).get(b"huggingface")
     try:
         names = json.loads(stored)["info"]["features"][column]["names"] if stored else None
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.data.source import MAX_FILE_BYTES, SUFFIXES, Found, Source, by_split, found, printable, read_bytes
+from bench.data.source import MAX_FILE_BYTES, SUFFIXES, Found, Places, Source, by_split, found, printable, read_bytes
 
 NAME = "tar shards"
 MAX_LABEL_BYTES = 1 << 20
@@ -69,7 +69,14 @@ def _source(shards: list[Path]) -> Source:
         files=tuple(shards),
         name=lambda number: f"{places[number].shard.name}:{places[number].name}",
         read=lambda number: read_bytes(*places[number][:3]),
+        places=lambda: _columns(places, shards),
     )
+
+
+def _columns(places: list[Place], shards: list[Path]) -> Places:
+    number = {shard: at for at, shard in enumerate(shards)}
+    file, offset, size = zip(*((number[place.shard], place.offset, place.size) for place in places), strict=True)
+    return Places(file_N=np.array(file), offset_N=np.array(offset, dtype=np.int64), size_N=np.array(size))
 
 
 def _examples(shard: Path) -> dict[str, _Example]:

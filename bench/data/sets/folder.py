@@ -1,8 +1,12 @@
 """A folder of your own images: `folder:flowers` is <data root>/flowers, in whichever of the formats it is kept.
 
 * a folder of images per class, with or without train/ and test/ (or val/) above them;
-* WebDataset shards, `train-0000.tar` …; * Parquet with embedded images, as the Hugging Face hub ships it;
+* WebDataset shards, `train-0000.tar` …; * Parquet with embedded images, as the Hugging Face hub ships it, or the
+  Arrow files of its package `datasets`;
 * NumPy archives, `train.npz` and `test.npz` (or one with train_images …); * the four IDX files.
+
+Large sets are streamed (bench/data/stream.py): their files are indexed once, and decoded when they are needed; random
+crops then come from the full image. Others are decoded once, at one size.
 
 Without a test split, a tenth of every class is held out, chosen by content. The images come in an order that follows
 their content alone (that of `subset.nested`), so the same images are the same set, to the hash, in every format.
@@ -23,12 +27,13 @@ from types import ModuleType
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.data import cache, real
-from bench.data.decode import Decoded, Storage, decode_all, head
-from bench.data.formats import arrays, images, parquet, tars
+from bench.data import cache, index, real
+from bench.data.decode import Storage, decode_all, head
+from bench.data.formats import arrays, arrow, images, parquet, tars
 from bench.data.image_set import ImageSet
 from bench.data.source import Found, Source
-from bench.data.subset import mix, nested
+from bench.data.stream import StreamedImages
+from bench.data.subset import held_out, nested
 
 REVISION = 2  # 2: upright as the camera was held, GIF files are read
 KIND = "own images"  # what they show is unknown
@@ -36,12 +41,16 @@ LICENCE = "that of your images"
 SOURCE = "a folder below --data-root"
 HOW_TO_GET = "Give --data-root, and name a folder in it that holds images: folder:flowers."
 DESCRIPTION = "your own images: a folder per class, tar shards, Parquet, NumPy or IDX files"
-OPTIONS = "folder:NAME[:64px][:rgb|:grey] reads <data root>/NAME; 64px resizes the central square of every image"
+OPTIONS = (
+    "folder:NAME[:64px][:rgb|:grey][:stream|:stored] reads <data root>/NAME; 64px resizes the central square of every "
+    "image; stream decodes images when they are needed, as is done where their pixels are more than 4 GB"
+)
 
-FORMATS: tuple[ModuleType, ...] = (parquet, tars, arrays, images)  # the first that recognises a folder reads it
-HELD_OUT = 0.1  # of every class with at least two images, where there is no test split
+FORMATS: tuple[ModuleType, ...] = (parquet, arrow, tars, arrays, images)  # the first that recognises a folder reads it
 MAX_SIDE = 4096
 LOOKED_AT = 64  # images whose sizes are looked at before any is decoded
+STREAMED_BYTES = 4 << 30  # of a split's pixels; more are not stored unless that is asked for
+STREAMED_SIDE = 224  # where the option names none
 
 
 def available(root: Path | None) -> bool:
@@ -49,36 +58,42 @@ def available(root: Path | None) -> bool:
 
 
 def load(split: str, *, root: Path | None, option: str = "", as_published: bool = False) -> ImageSet:
-    name, storage = parse_option(option)
+    name, storage, streamed = parse_option(option)
     storage = replace(storage, as_published=as_published)
-    folder = _place(root, name)
+    folder, shown = _place(root, name), f"folder:{option}" if option else "folder"
+    known = index.indexed(folder, split, as_published=as_published) if streamed is not False else None
+    if known is not None and (streamed or _is_large(len(known), storage)):
+        return _streamed(known, storage, name=shown, split=split)
     found = _format(folder).find(folder)
     part = split if split in found.sources else "all"
     source = found.sources[part]
-    several = _several(folder, found, source) if part == "test" else None
+    if streamed or (streamed is None and not source.is_pixels and _is_large(len(source), storage)):
+        known = index.open_index(folder, split, found=found, as_published=as_published)
+        return _streamed(known, storage, name=shown, split=split)
+    several = real.beside(folder, source, num_classes=len(found.class_names)) if part == "test" else None
     settings = (REVISION, part, storage, found.class_names, [str(path.relative_to(folder)) for path in source.files])
     key = f"folder-{cache.fingerprint((*settings, several) if several else settings, source.files)}"
     where = str(folder) if part == "all" else f"{folder}, {part}"
     build = partial(_build, source, part, storage=storage, where=where, several=several)
     stored = cache.arrays(key, build)
-    facts = json.loads(stored["facts"].tobytes())
-    left_out = f"; {facts['unreadable']} unreadable left out" if facts["unreadable"] else ""
     return ImageSet(
-        name=f"folder:{option}" if option else "folder",
+        name=shown,
         split=split,
         images_NHWC=stored[f"{split}_images"],
         labels_N=stored[f"{split}_labels"],
         class_names=found.class_names,
         kind=KIND,
-        source=_described(found) + left_out,
+        source=_described(found) + _left_out(json.loads(stored["facts"].tobytes())["unreadable"]),
         multi_labels=real.from_arrays(stored) if several else None,
     )
 
 
 def look(option: str, *, root: Path | None) -> tuple[int | None, int]:
     """(pixels per side, channels), from the heads of a few images; see `bench.data.load.look`."""
-    name, storage = parse_option(option)
+    name, storage, _ = parse_option(option)
     folder = _place(root, name)
+    if (known := index.indexed(folder, "train", as_published=False)) is not None:
+        return storage.size, storage.channels or int(known.channels.max())
     source = next(iter(_format(folder).find(folder).sources.values()))
     some = {int(number) for number in np.linspace(0, len(source) - 1, LOOKED_AT)}
     shapes = {shape for number in sorted(some) if (shape := head(source.read(number))) is not None}
@@ -107,22 +122,38 @@ def _place(root: Path | None, name: str) -> Path:
     return root / name
 
 
-def _several(folder: Path, found: Found, source: Source) -> real.MultiLabels | None:
-    """All classes of each test image, where `real.json` lies beside ImageNet."""
-    path = folder / real.FILE
-    if not path.is_file():
-        return None
-    labels = real.read_real(path, num_classes=len(found.class_names))
-    return real.by_name(labels, [source.name(number) for number in range(len(source))], path=path)
+def _is_large(number: int, storage: Storage) -> bool:
+    """Whether a split of so many images is streamed where nobody says: it follows from the set, not from a machine."""
+    return storage.size is not None and number * storage.size**2 * (storage.channels or 3) > STREAMED_BYTES
 
 
-def parse_option(option: str) -> tuple[str, Storage]:
-    """ "flowers:64px:rgb" -> ("flowers", Storage(size=64, channels=3)); without a name, the data root itself.
+def _streamed(found: index.ImageIndex, storage: Storage, *, name: str, split: str) -> ImageSet:
+    channels = storage.channels or int(found.channels.max())
+    storage = replace(storage, size=storage.size or STREAMED_SIDE, channels=channels)
+    return ImageSet(
+        name=name,
+        split=split,
+        images_NHWC=StreamedImages(found, storage),
+        labels_N=found.label,
+        class_names=found.class_names,
+        kind=KIND,
+        source=f"{found.format}; streamed" + _left_out(found.unreadable),
+        multi_labels=found.multi_labels,
+    )
+
+
+def _left_out(number: int) -> str:
+    return f"; {number} unreadable left out" if number else ""
+
+
+def parse_option(option: str) -> tuple[str, Storage, bool | None]:
+    """ "flowers:64px:rgb" -> ("flowers", Storage(size=64, channels=3), None); without a name, the data root itself. The
+    last says whether the images are streamed, where the option does.
 
     Raises:
         UserError: a name that is not one plain folder name, a word that is not known.
     """
-    name, size, channels = ".", None, None
+    name, size, channels, streamed = ".", None, None, None
     for number, word in enumerate(option.split(":") if option else ()):
         if match := re.fullmatch(r"(\d{1,5})px", word):
             size = int(match.group(1))
@@ -130,6 +161,8 @@ def parse_option(option: str) -> tuple[str, Storage]:
                 raise UserError(f"folder:{option}: a side of {size} pixels.", f"From 1 to {MAX_SIDE}.")
         elif word in ("rgb", "grey"):
             channels = 3 if word == "rgb" else 1
+        elif number and word in ("stream", "stored"):
+            streamed = word == "stream"
         elif number == 0 and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", word):
             what = f"folder:{option}: a folder named {word!r} cannot be used."
             raise UserError(what, "Rename it: letters a to z, digits, and . _ + - after the first. " + OPTIONS + ".")
@@ -137,13 +170,13 @@ def parse_option(option: str) -> tuple[str, Storage]:
             name = word
         else:
             raise UserError(f"folder:{option}: {word!r} is not understood.", OPTIONS + ".")
-    return name, Storage(size=size, channels=channels)
+    return name, Storage(size=size, channels=channels), streamed
 
 
 def _format(folder: Path) -> ModuleType:
     """The reader for what lies in a folder and one level below."""
     names = {path.name for path in folder.iterdir()}
-    names |= {path.name for pattern in ("*/*.parquet", "*/*.tar") for path in folder.glob(pattern)}
+    names |= {path.name for pattern in ("*/*.parquet", "*/*.arrow", "*/*.tar") for path in folder.glob(pattern)}
     return next(reader for reader in FORMATS if reader.recognises(names))
 
 
@@ -159,7 +192,7 @@ def _build(
     order_N = nested(decoded.labels_N, None, keys_N=decoded.keys_N)
     rows = {part: order_N}
     if part == "all":
-        held_out_N = held_out(decoded)
+        held_out_N = held_out(decoded.labels_N, decoded.keys_N)
         rows = {"train": order_N[~held_out_N[order_N]], "test": order_N[held_out_N[order_N]]}
         if not len(rows["test"]) or not len(rows["train"]):
             what = f"{where}: too few different images to hold some out for testing."
@@ -171,18 +204,3 @@ def _build(
     if several:
         built |= real.to_arrays(tuple(several[i] for i in decoded.kept_N[order_N].tolist()))
     return built
-
-
-def held_out(decoded: Decoded) -> np.ndarray:
-    """Which images are for testing: in every class those that come first in a stream of their own.
-
-    Copies of one image share a key, so they fall on the same side.
-    """
-    place_N = mix(decoded.keys_N, "held-out")
-    chosen_N = np.zeros(len(place_N), dtype=bool)
-    for label in np.unique(decoded.labels_N):
-        of_class_N = decoded.labels_N == label
-        places = np.unique(place_N[of_class_N])
-        if len(places) > 1:
-            chosen_N |= of_class_N & (place_N < places[max(1, round(HELD_OUT * len(places)))])
-    return chosen_N

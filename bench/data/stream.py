@@ -1,0 +1,132 @@
+"""Encoded images as an array of pixels: what is indexed is read from its file and decoded.
+
+Indexed, an image is what the same set would be with its pixels stored (`bench.data.decode.pixels_of`): its central
+square, or all of it, at one size. What training cuts out of the full image is defined in `bench.data.jpeg`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bench.core.environment import cores
+from bench.core.errors import UserError
+from bench.data import jpeg
+from bench.data.decode import Storage, Unreadable, pixels_of
+from bench.data.image_set import EncodedImages
+from bench.data.index import ImageIndex
+
+SMALLEST_TASK = 8  # images that a thread decodes at a time, at least
+
+
+class StreamedImages(EncodedImages):
+    """Some images of an index, in any order.
+
+    Args:
+        storage: how they are decoded; it says a size and a number of channels.
+        rows_N: positions in the index; None for all.
+    """
+
+    def __init__(self, index: ImageIndex, storage: Storage, rows_N: np.ndarray | None = None) -> None:
+        assert storage.size is not None and storage.channels is not None
+        self.index, self.storage, self._rows_N = index, storage, rows_N
+        self.size, self.channels = storage.size, storage.channels
+        number = len(index) if rows_N is None else len(rows_N)
+        self.shape = (number, self.size, self.size, self.channels)
+        self.identity = repr(storage)
+        self._ahead: tuple[tuple[int, int], Future[np.ndarray]] | None = None
+
+    def rows(self, chosen: Any = slice(None)) -> np.ndarray:
+        """Positions in the index."""
+        if self._rows_N is not None:
+            return self._rows_N[chosen]
+        if isinstance(chosen, slice):
+            return np.arange(*chosen.indices(len(self)))
+        return np.arange(len(self))[chosen] if getattr(chosen, "dtype", None) == np.bool_ else np.asarray(chosen)
+
+    def take(self, indices_M: np.ndarray) -> StreamedImages:
+        return StreamedImages(self.index, self.storage, self.rows(np.asarray(indices_M)))
+
+    def at(self, size: int) -> StreamedImages:
+        return StreamedImages(self.index, replace(self.storage, size=size), self._rows_N)
+
+    @cached_property
+    def keys_N(self) -> np.ndarray:  # type: ignore[override]
+        return self.index.key if self._rows_N is None else self.index.key[self._rows_N]
+
+    @property
+    def encoded_bytes(self) -> int:  # type: ignore[override]
+        """Of these images, as far as they are of one size on average."""
+        return round(self.index.encoded_bytes * len(self) / max(1, len(self.index)))
+
+    def sizes(self, rows_B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        chosen = self.rows(rows_B)
+        return self.index.height[chosen].astype(np.int64), self.index.width[chosen].astype(np.int64)
+
+    def __getitem__(self, chosen: Any) -> np.ndarray:
+        """Decoded by threads. A slice that follows on the last one is being decoded already."""
+        if isinstance(chosen, int | np.integer):
+            return self[np.array([chosen])][0]
+        if not isinstance(chosen, slice):
+            return self._decode(self.rows(chosen))
+        start, stop, step = chosen.indices(len(self))
+        if step != 1 or stop - start < SMALLEST_TASK:
+            return self._decode(self.rows(chosen))
+        place, ahead = self._ahead or ((-1, -1), None)
+        pixels = ahead.result() if ahead is not None and place == (start, stop) else None
+        self._ahead = None
+        if pixels is None:
+            pixels = self._decode(self.rows(chosen))
+        following = (stop, min(2 * stop - start, len(self)))
+        if following[0] < following[1]:
+            self._ahead = following, _SINGLE.submit(self._decode, self.rows(slice(*following)))
+        return pixels
+
+    def _decode(self, rows_M: np.ndarray) -> np.ndarray:
+        return self._fill(rows_M, None, threads=cores())
+
+    def read(self, rows_B: np.ndarray, boxes_4B: np.ndarray | None) -> np.ndarray:
+        return self._fill(self.rows(rows_B), boxes_4B, threads=1)
+
+    def _put(self, row: int, box: Sequence[int] | None, out_SSC: np.ndarray) -> None:
+        """Decode an image, or cut a part out of it."""
+        data = self.index.read(row)
+        if box is None:
+            out_SSC[:] = pixels_of(data, name=self.index.name(row), storage=self.storage)
+        else:
+            jpeg.read_part(data, box, out_SSC=out_SSC, orientation=int(self.index.orientation[row]))
+
+    def _fill(self, rows_M: np.ndarray, boxes_4M: np.ndarray | None, *, threads: int) -> np.ndarray:
+        """uint8 (M, H, W, C).
+
+        Raises:
+            UserError: an image can no longer be read.
+        """
+        out_MSSC = np.empty((len(rows_M), *self.shape[1:]), dtype=np.uint8)
+        boxes = [None] * len(rows_M) if boxes_4M is None else boxes_4M.T.tolist()
+
+        def some(part: slice) -> None:
+            for row, box, out_SSC in zip(rows_M[part].tolist(), boxes[part], out_MSSC[part], strict=True):
+                try:
+                    self._put(row, box, out_SSC)
+                except (Unreadable, OSError, ValueError) as error:
+                    what = f"{self.index.name(row)} could be decoded when it was indexed, and no longer: {error}."
+                    fix = "Get the file again; or delete it, and what is left is another set."
+                    raise UserError(what, fix) from error
+
+        each = max(SMALLEST_TASK, -(-len(rows_M) // (4 * threads)))
+        parts = [slice(start, start + each) for start in range(0, len(rows_M), each)]
+        if threads == 1 or len(parts) == 1:
+            some(slice(None))
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(some, parts))
+        return out_MSSC
+
+
+_SINGLE = ThreadPoolExecutor(1)

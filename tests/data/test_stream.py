@@ -1,0 +1,275 @@
+"""Streamed images: the same whichever format, reader, rank or restart brings them; what cannot be read is said."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from bench.core.errors import UserError
+from bench.core.spec import Recipe
+from bench.data import jpeg
+from bench.data.image_set import ImageSet
+from bench.data.load import load
+from bench.train.batches import Batches, crop_boxes
+from bench.train.ranks import Ranks
+from tests.data import photographs
+from tests.data.writers import add
+
+NUMBER, SIDE = 40, 48
+WORDS = f"{SIDE}px:rgb:stream"
+CROPPED = Recipe(batch=8, crop=0.05, flip=True, shift=1)
+
+
+def encoded(image: Image.Image, kind: str = "JPEG", **how: object) -> bytes:
+    data = io.BytesIO()
+    image.save(data, kind, **how)
+    return data.getvalue()
+
+
+@pytest.fixture(scope="module")
+def files() -> list[tuple[bytes, int]]:
+    """(file, label): photographs of a fifth of the usual size."""
+    found = []
+    for number in range(NUMBER):
+        with Image.open(io.BytesIO(photographs.jpeg(number % 8))) as image:
+            small = image.resize((image.width // 4 + number, image.height // 4))
+        found.append((encoded(small, quality=90), number % 4))
+    return found
+
+
+def as_folder(folder: Path, files: list[tuple[bytes, int]]) -> None:
+    for number, (data, label) in enumerate(files):
+        path = folder / str(label) / f"{number:03}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def as_tar(folder: Path, files: list[tuple[bytes, int]]) -> None:
+    folder.mkdir(parents=True)
+    for first in range(0, len(files), 16):
+        with tarfile.open(folder / f"shard-{first:03}.tar", "w") as tar:
+            for number, (data, label) in enumerate(files[first : first + 16]):
+                add(tar, f"{number}.jpg", data)
+                add(tar, f"{number}.cls", str(label).encode())
+
+
+def _table(files: list[tuple[bytes, int]]):
+    pa = pytest.importorskip("pyarrow")
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    rows = pa.array([{"bytes": data, "path": None} for data, _ in files], kind)
+    features = {"label": {"names": list("0123"), "_type": "ClassLabel"}, "image": {"_type": "Image"}}
+    table = pa.table({"image": rows, "label": pa.array([label for _, label in files], pa.int64())})
+    return table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+
+
+def as_parquet(folder: Path, files: list[tuple[bytes, int]]) -> None:
+    table = _table(files)
+    import pyarrow.parquet
+
+    folder.mkdir(parents=True)
+    pyarrow.parquet.write_table(table, folder / "data-00000.parquet", row_group_size=10)
+
+
+def as_arrow(folder: Path, files: list[tuple[bytes, int]]) -> None:
+    """As `datasets` writes it: a stream of record batches."""
+    table = _table(files)
+    import pyarrow as pa
+
+    folder.mkdir(parents=True)
+    path = str(folder / "data-00000-of-00001.arrow")
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table, max_chunksize=7)
+
+
+WRITERS = {"folder": as_folder, "tar": as_tar, "parquet": as_parquet, "arrow": as_arrow}
+
+
+@pytest.fixture
+def streamed(tmp_path, files):
+    """(format, files) -> the training split, streamed."""
+
+    def make(
+        kind: str = "tar", given: list[tuple[bytes, int]] = files, words: str = WORDS, split: str = "train"
+    ) -> ImageSet:
+        if not (tmp_path / kind).exists():
+            WRITERS[kind](tmp_path / kind, given)
+        return load(f"folder:{kind}:{words}", split, root=tmp_path)
+
+    return make
+
+
+class Rank(Ranks):
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+
+
+def test_the_same_files_are_the_same_set_in_every_format(streamed, files):
+    sets = [streamed(kind) for kind in WRITERS]
+    assert len({images.content_hash for images in sets}) == 1
+    first = sets[0].images_NHWC[:]
+    assert all(np.array_equal(images.images_NHWC[:], first) for images in sets[1:])
+    tests = [streamed(kind, split="test") for kind in WRITERS]
+    assert len({images.content_hash for images in tests}) == 1 and len(tests[0]) + len(sets[0]) == NUMBER
+    assert sets[0].encoded_bytes + tests[0].encoded_bytes == sum(len(data) for data, _ in files)
+
+
+def test_indexed_they_are_the_pixels_that_are_stored_otherwise(streamed):
+    both = [[streamed(words=words, split=split) for split in ("train", "test")]
+            for words in (WORDS, f"{SIDE}px:rgb:stored")]  # fmt: skip
+    one, other = ({pixels.tobytes() for part in parts for pixels in part.images_NHWC[:]} for parts in both)
+    assert len(one) == NUMBER and one == other
+    images = streamed()
+    slices = np.concatenate([images.images_NHWC[at : at + 9] for at in range(0, len(images), 9)])  # decoded ahead
+    assert np.array_equal(slices, images.images_NHWC[np.arange(len(images))])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_without_crops_batches_are_those_of_the_same_pixels_in_memory(streamed, workers):
+    images = streamed()
+    resident = replace(images, images_NHWC=images.images_NHWC[:])
+    recipe = replace(CROPPED, crop=0.0)
+    one = Batches(resident, recipe=recipe, seed=1, device="cpu")
+    other = Batches(images, recipe=recipe, seed=1, device="cpu", workers=workers)
+    assert (one.tier, other.tier) == ("resident", "streamed")
+    for step in (0, 1, 9, 4):
+        assert all(torch.equal(*pair) for pair in zip(one(step), other(step), strict=True))
+
+
+def test_readers_ranks_and_restarts_do_not_change_a_batch(streamed):
+    images = streamed()
+    whole = Batches(images, recipe=CROPPED, seed=1, device="cpu", workers=0)
+    expected = {step: whole(step) for step in range(7)}
+    for workers in (1, 2):
+        again = Batches(images, recipe=CROPPED, seed=1, device="cpu", workers=workers)
+        for step in (3, 4, 5, 6, 2):  # a restart at its step; and a jump
+            assert all(torch.equal(*pair) for pair in zip(again(step), expected[step], strict=True))
+    for size in (2, 4):
+        ranks = [Batches(images, recipe=CROPPED, seed=1, device="cpu", workers=0, ranks=Rank(rank, size))
+                 for rank in range(size)]  # fmt: skip
+        for step in (0, 5):
+            shares = zip(*(batches(step) for batches in ranks), strict=True)
+            assert all(torch.equal(torch.cat(parts), one) for parts, one in zip(shares, expected[step], strict=True))
+
+
+def test_crops_are_cut_out_of_the_full_image(streamed):
+    """Against Pillow's decoder and torch's float interpolation; rounding along each axis moves a value by half
+    a level."""
+    images = streamed().images_NHWC
+    rows = np.arange(12)
+    heights, widths = images.sizes(rows)
+    boxes_4B = crop_boxes(np.random.default_rng(3), number=12, height=heights, width=widths, least=0.3)
+    found = images.read(rows, boxes_4B)
+    for row, (top, left, height, width) in enumerate(boxes_4B.T.tolist()):
+        with Image.open(io.BytesIO(images.index.read(row))) as image:
+            part = np.asarray(image.convert("RGB"))[top : top + height, left : left + width]
+        x = torch.from_numpy(np.array(part)).permute(2, 0, 1)[None].float()
+        exact = torch.nn.functional.interpolate(x, size=(SIDE, SIDE), mode="bilinear", align_corners=False)
+        assert np.abs(exact[0].permute(1, 2, 0).numpy() - found[row]).max() <= 1.0 + 1e-3
+
+
+VARIANTS = {
+    "4:4:4": {"subsampling": 0}, "4:2:2": {"subsampling": 1}, "4:2:0": {"subsampling": 2},
+    "progressive": {"progressive": True}, "restarts": {"subsampling": 2, "restart_marker_rows": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [*VARIANTS, "grey"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_fast_decoder_gives_what_pillow_gives(kind, channels, monkeypatch):
+    pytest.importorskip("simplejpeg")
+    rng = np.random.default_rng(0)
+    with Image.open(io.BytesIO(photographs.jpeg(3))) as image:
+        image = image.resize((507, 381)).convert("L" if kind == "grey" else "RGB")
+    data, out = encoded(image, quality=85, **VARIANTS.get(kind, {})), np.zeros((2, 64, 64, channels), dtype=np.uint8)
+    for _ in range(30):
+        height, width = rng.integers(20, 381), rng.integers(20, 507)
+        box = rng.integers(0, 382 - height), rng.integers(0, 508 - width), height, width
+        jpeg.read_part(data, box, out_SSC=out[0])
+        with monkeypatch.context() as without:
+            without.setattr(jpeg, "simplejpeg", None)
+            jpeg.read_part(data, box, out_SSC=out[1])
+        assert np.array_equal(*out)
+
+
+def test_photographs_as_people_have_them(streamed, files):
+    """Upright as the camera was held; other kinds are read, or counted and named."""
+    picture = Image.fromarray(np.arange(64 * 48 * 3, dtype=np.uint32).reshape(64, 48, 3).astype(np.uint8))
+    turned = Image.Exif()
+    turned[0x0112] = 6  # the first row is the right side
+    odd = [
+        encoded(picture, quality=95, exif=turned), encoded(picture.convert("CMYK")), encoded(picture, "GIF"),
+        encoded(picture, "GIF", save_all=True, append_images=[picture.rotate(90)]),
+        encoded(picture.convert("P"), "PNG"), encoded(picture.convert("RGBA"), "WEBP"),
+    ]  # fmt: skip
+    bad = encoded(Image.fromarray(np.zeros((9, 9), dtype=np.uint16)), "PNG")
+    with pytest.warns(UserWarning, match=r"1 of 1,047 images cannot be read: .*kind I;16"):
+        images = streamed("tar", [*files, *[(data, 1) for data in odd], (bad, 2), *_many(files, 1_000)])
+    assert "1 unreadable left out" in images.source
+    row = int(np.flatnonzero(images.images_NHWC.index.orientation == 6)[0])
+    assert [int(size[0]) for size in images.images_NHWC.sizes(np.array([row]))] == [48, 64]
+    part = images.images_NHWC.read(np.array([row]), np.array([[0], [0], [48], [64]]))[0]
+    assert np.abs(part[0].astype(int) - part[-1]).mean() > 0
+    batches = Batches(images, recipe=replace(CROPPED, batch=64), seed=0, device="cpu", workers=0)
+    assert all(batches(step)[0].isfinite().all() for step in range(3))
+
+
+def _many(files: list[tuple[bytes, int]], number: int) -> list[tuple[bytes, int]]:
+    return [(photographs.numbered(files[at % 5][0], at), files[at % 5][1]) for at in range(number)]
+
+
+def test_too_many_unreadable_images_are_refused_unless_they_are_allowed(streamed, files, monkeypatch):
+    damaged = [*files, (files[0][0][:700], 0), (b"no image", 1)]
+    with pytest.raises(UserError, match=r"2 of 42 images cannot be read: .*up to 0\.1%"):
+        streamed("tar", damaged)
+    monkeypatch.setenv("VIT_BENCH_MAX_UNREADABLE", "5%")
+    with pytest.warns(UserWarning, match="2 of 42"):
+        images = streamed("tar", damaged)
+    monkeypatch.delenv("VIT_BENCH_MAX_UNREADABLE")
+    assert streamed("tar", damaged).content_hash == images.content_hash  # known from now on
+    assert images.content_hash == streamed("arrow").content_hash
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("what", ["gone", "changed", "shorter"])
+def test_a_file_that_is_not_what_it_was_ends_training_with_its_name(streamed, tmp_path, workers, what):
+    images = streamed("folder")
+    batches = Batches(images, recipe=CROPPED, seed=0, device="cpu", workers=workers)
+    batches(0)
+    for path in (tmp_path / "folder").glob("2/*.jpg"):
+        data = path.read_bytes()
+        path.unlink()
+        if what != "gone":
+            path.write_bytes(data[:100] if what == "shorter" else data[::-1])
+    reason = "can no longer be read: No such file" if what == "gone" else "has changed since"
+    with pytest.raises(UserError, match=rf"folder/2/\d+\.jpg {reason}"):
+        for step in range(1, 40):
+            batches(step)
+
+
+def test_what_is_added_is_another_set(streamed, tmp_path, files):
+    before = streamed("folder").content_hash
+    (tmp_path / "folder" / "1" / "new.jpg").write_bytes(files[0][0] + b"\0")
+    assert streamed("folder").content_hash != before
+    (tmp_path / "folder" / "1" / "new.jpg").unlink()
+    assert streamed("folder").content_hash == before
+
+
+def test_a_copy_that_has_no_room_is_refused_before_it_is_begun(streamed, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1_000})())
+    with pytest.raises(UserError, match=r"0\.0 GB free; a copy of the images takes 0\.0"):
+        streamed("parquet")
+
+
+def test_large_sets_are_streamed_unless_they_are_to_be_stored(streamed, monkeypatch):
+    monkeypatch.setattr("bench.data.sets.folder.STREAMED_BYTES", 100_000)
+    assert streamed("tar", words="48px").tier(1 << 40) == "streamed"
+    assert streamed("tar", words="16px").tier(1 << 40) == "resident"
+    assert streamed("tar", words="48px:stored").tier(1 << 40) == "resident"
