@@ -38,7 +38,7 @@ def read_part(data: bytes, box: Sequence[int], *, out_SSC: np.ndarray, orientati
     Raises:
         OSError, ValueError: it cannot be decoded.
     """
-    top, left, height, width = box
+    top, left, height, width = map(int, box)
     size, _, channels = out_SSC.shape
     halvings = min(3, max(0, (min(height, width) // size).bit_length() - 1))
     frame = _frame(data) if orientation == 1 else None

@@ -12,6 +12,8 @@ size.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -93,6 +95,39 @@ def _centres(start_B: Tensor, length_B: Tensor, size: int) -> Tensor:
     return at_BS * (2 / size) - 1
 
 
+class Draws:
+    """Which images are in a batch, and how each is changed: functions of (seed, step) and the place in the batch."""
+
+    def __init__(self, *, num_images: int, recipe: Recipe, seed: int, share: slice) -> None:
+        self.num_images, self.recipe, self.seed, self.share = num_images, recipe, seed, share
+        self._epochs: dict[int, np.ndarray] = {}  # the last two permutations
+
+    def _permutation(self, epoch: int) -> np.ndarray:
+        if epoch not in self._epochs:
+            order = generator(self.seed, "order", epoch).permutation(self.num_images)
+            self._epochs = dict([*self._epochs.items(), (epoch, order)][-2:])
+        return self._epochs[epoch]
+
+    def indices(self, step: int) -> np.ndarray:
+        """Positions of the images of the whole batch: epoch after epoch without a gap, so no image is ever dropped."""
+        first = step * self.recipe.batch
+        epochs, offsets = np.divmod(np.arange(first, first + self.recipe.batch), self.num_images)
+        return np.concatenate([self._permutation(int(e))[offsets[epochs == e]] for e in np.unique(epochs)])
+
+    def boxes(self, step: int, height: int | np.ndarray, width: int | np.ndarray) -> np.ndarray:
+        """Random crops of this rank's share, (4, B)."""
+        rng = generator(self.seed, "crop", step)
+        boxes_4B = crop_boxes(rng, number=self.recipe.batch, least=self.recipe.crop, height=height, width=width)
+        return np.ascontiguousarray(boxes_4B[:, self.share])
+
+    def request(self, step: int, *, encoded: EncodedImages | None) -> Request:
+        """What is read for this rank's share."""
+        rows_B = self.indices(step)
+        if encoded is None or not self.recipe.crop:
+            return rows_B[self.share], None
+        return rows_B[self.share], self.boxes(step, *encoded.sizes(rows_B))
+
+
 class Batches:
     """Batch `step` of a training run, for any step in any order.
 
@@ -126,12 +161,12 @@ class Batches:
         self.share, self.fit = ranks.share(recipe.batch), fit
         self.recipe, self.seed, self.device = recipe, seed, device
         self.num_images = len(images)
+        self.draws = Draws(num_images=len(images), recipe=recipe, seed=seed, share=self.share)
         self.tier = tier or images.tier(free_memory(device))
         self.encoded = images.images_NHWC if isinstance(images.images_NHWC, EncodedImages) else None
         if self.encoded is not None and fit is not None:
             self.encoded = self.encoded.at(fit[0])
         self.height, self.width = (self.encoded or images.images_NHWC).shape[1:3]
-        self._epochs: dict[int, np.ndarray] = {}  # the last two permutations
         self._labels_N = np.asarray(images.labels_N)
         self.reader: Reader | None = None
         if self.tier == "resident":
@@ -139,8 +174,8 @@ class Batches:
             self.labels_N = torch.from_numpy(np.array(self._labels_N, dtype=np.int64)).to(device)
         else:
             self.reader = Reader(
-                self.encoded or images.images_NHWC, request=self._request, device=device, workers=workers,
-                ranks=ranks.size,
+                self.encoded or images.images_NHWC, request=partial(self.draws.request, encoded=self.encoded),
+                device=device, workers=workers, ranks=ranks.size,
             )  # fmt: skip
 
     def _resident(self, images: ImageSet) -> Tensor:
@@ -156,25 +191,9 @@ class Batches:
                 "Train on fewer of them (its name@number), or on smaller ones.",
             ) from error
 
-    def _permutation(self, epoch: int) -> np.ndarray:
-        if epoch not in self._epochs:
-            order = generator(self.seed, "order", epoch).permutation(self.num_images)
-            self._epochs = dict([*self._epochs.items(), (epoch, order)][-2:])
-        return self._epochs[epoch]
-
     def indices(self, step: int) -> np.ndarray:
-        """Positions of the images of batch `step`: epoch after epoch without a gap, so no image is ever dropped."""
-        first = step * self.recipe.batch
-        epochs, offsets = np.divmod(np.arange(first, first + self.recipe.batch), self.num_images)
-        return np.concatenate([self._permutation(int(e))[offsets[epochs == e]] for e in np.unique(epochs)])
-
-    def _request(self, step: int) -> Request:
-        """What to read for this rank's share of a batch."""
-        rows = self.indices(step)
-        if self.encoded is None or not self.recipe.crop:
-            return rows[self.share], None
-        height_B, width_B = self.encoded.sizes(rows)
-        return rows[self.share], self._boxes(step, height_B, width_B)
+        """See `Draws`."""
+        return self.draws.indices(step)
 
     def __call__(self, step: int) -> tuple[Tensor, Tensor]:
         """Batch `step`, or this rank's share of it: (x_BCHW float32 in [-1, 1], labels_B).
@@ -199,15 +218,10 @@ class Batches:
             x_BHWC = torch.where(mirrored_B[:, None, None, None], x_BHWC.flip(2), x_BHWC)
         x_BCHW = to_input(x_BHWC)
         if self.recipe.crop and self.encoded is None:
-            x_BCHW = cropped(x_BCHW, self._tensor(self._boxes(step, self.height, self.width)))
+            x_BCHW = cropped(x_BCHW, self._tensor(self.draws.boxes(step, self.height, self.width)))
         if self.fit is not None:
             x_BCHW = fit_input(x_BCHW, image_size=self.fit[0], channels=self.fit[1])
         return x_BCHW, labels_B
-
-    def _boxes(self, step: int, height: int | np.ndarray, width: int | np.ndarray) -> np.ndarray:
-        rng = generator(self.seed, "crop", step)
-        boxes_4B = crop_boxes(rng, number=self.recipe.batch, least=self.recipe.crop, height=height, width=width)
-        return np.ascontiguousarray(boxes_4B[:, self.share])
 
     def _shifted(self, images_NHWC: Tensor, index_B: Tensor, step: int) -> Tensor:
         """Images shifted by some pixels; what comes into view repeats the pixel at the edge."""

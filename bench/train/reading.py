@@ -7,9 +7,11 @@ are. What is under way is bounded in bytes.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import time
+import weakref
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -45,6 +47,16 @@ class _Pixels(Dataset):
             return error
 
 
+_readers: weakref.WeakSet[Reader] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_readers() -> None:
+    """Before Python waits for its child processes, which only end when they are told to."""
+    for reader in list(_readers):
+        reader.close()
+
+
 class Reader:
     """step -> pixels of this rank's share of the batch, uint8 (B, H, W, C) on the device.
 
@@ -72,6 +84,11 @@ class Reader:
         self._parts: Iterator[Tensor | UserError] | None = None
         self._staged: Tensor | None = None
         self._copies = torch.cuda.Stream() if self.device.type == "cuda" else None
+        _readers.add(self)
+
+    def close(self) -> None:
+        """End the processes that read."""
+        self._parts = self._staged = None
 
     def __call__(self, step: int) -> Tensor:
         """Raises UserError where an image cannot be read."""
@@ -96,7 +113,7 @@ class Reader:
         wanted = -(-2 * len(images_B) // self._part)  # two batches
         most = max(2 * self.workers, room // (each * self._part))
         factor = max(2, min(wanted, most) // self.workers) if self.workers else None
-        self._parts = self._staged = None  # ends those that read
+        self.close()
         self._parts = iter(
             DataLoader(
                 _Pixels(self.images),
@@ -118,7 +135,7 @@ class Reader:
         while place < count:
             part = next(self._parts)
             if not isinstance(part, Tensor):
-                self._parts = None
+                self.close()
                 raise part
             place += len(part)
             found.append(part)

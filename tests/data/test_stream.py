@@ -227,7 +227,7 @@ def _many(files: list[tuple[bytes, int]], number: int) -> list[tuple[bytes, int]
 
 def test_too_many_unreadable_images_are_refused_unless_they_are_allowed(streamed, files, monkeypatch):
     damaged = [*files, (files[0][0][:700], 0), (b"no image", 1)]
-    with pytest.raises(UserError, match=r"2 of 42 images cannot be read: .*up to 0\.1%"):
+    with pytest.raises(UserError, match=r"(?s)2 of 42 images cannot be read: .*up to 0\.1%"):
         streamed("tar", damaged)
     monkeypatch.setenv("VIT_BENCH_MAX_UNREADABLE", "5%")
     with pytest.warns(UserWarning, match="2 of 42"):
