@@ -136,8 +136,8 @@ def _turn(entry: Path) -> Iterator[None]:
                 print(f"waiting for another process that prepares {entry.name}", file=sys.stderr, flush=True)
                 fcntl.flock(handle, fcntl.LOCK_EX)
         yield
-        path.unlink(missing_ok=True)  # whoever waits for this file finds what was built
     finally:
+        path.unlink(missing_ok=True)  # whoever waits for this file looks for what was built first
         os.close(handle)
 
 

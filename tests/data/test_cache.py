@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -110,11 +112,25 @@ def test_a_folder_that_cannot_be_written_only_costs_time(tmp_path: Path, monkeyp
         _check(_cache.arrays("key", Builder()))
 
 
+def test_one_builds_while_others_wait(folder: Path) -> None:
+    builder = Builder()
+
+    def slow_build() -> dict[str, np.ndarray]:
+        time.sleep(0.2)
+        return builder()
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: _cache.arrays("key", slow_build), range(4)):
+            _check(found)
+    assert builder.count == 1
+
+
 def test_another_writer_may_win_the_race(folder: Path) -> None:
+    """Where files cannot be locked."""
     other = Builder()
 
     def slow_build() -> dict[str, np.ndarray]:
-        _cache.arrays("key", other)
+        _cache._store(folder / "key", other())
         return other()
 
     _check(_cache.arrays("key", slow_build))
