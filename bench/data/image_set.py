@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -70,9 +70,15 @@ class EncodedImages(LazyImages):
         """(heights_B, widths_B) of the full images."""
 
     @abstractmethod
-    def read(self, rows_B: np.ndarray, boxes_4B: np.ndarray | None) -> np.ndarray:
-        """What training reads, uint8 (B, H, W, C): of each full image a part, (top, left, height, width), at this size;
-        or as indexing gives it. In one thread."""
+    def read(
+        self,
+        rows_B: np.ndarray,
+        boxes_4B: np.ndarray | None = None,
+        *,
+        resize: Callable[[np.ndarray, np.ndarray], None] | None = None,
+    ) -> np.ndarray:
+        """What training reads, uint8 (B, H, W, C): of each full image a part (top, left, height, width), which `resize`
+        brings to this size; or as indexing gives it. In one thread."""
 
 
 Images = np.ndarray | LazyImages  # uint8 (N, H, W, C), read by slices

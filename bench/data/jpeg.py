@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -29,10 +29,16 @@ MARGIN, BLOCK = 8, 16  # rows below a part that its pixels may depend on; rows o
 _buffers = threading.local()
 
 
-def read_part(data: bytes, box: Sequence[int], *, out_SSC: np.ndarray, orientation: int = 1) -> None:
+Resize = Callable[[np.ndarray, np.ndarray], None]
+
+
+def read_part(
+    data: bytes, box: Sequence[int], *, out_SSC: np.ndarray, resize: Resize, orientation: int = 1
+) -> None:
     """Put (top, left, height, width) of the image, upright, into uint8 (size, size, 1 or 3).
 
     Args:
+        resize: (part_HWC, out_SSC) puts the one, resized, into the other (`bench.train.reading.resize`).
         orientation: how the file's pixels lie, as EXIF counts (1: upright).
 
     Raises:
@@ -49,16 +55,7 @@ def read_part(data: bytes, box: Sequence[int], *, out_SSC: np.ndarray, orientati
         halvings = halvings if data[:2] == b"\xff\xd8" else 0
     top, left = top >> halvings, left >> halvings
     part_HWC = pixels_HWC[top : top + (height >> halvings), left : left + (width >> halvings)]
-    _resize(part_HWC, out_SSC)
-
-
-def _resize(pixels_HWC: np.ndarray, out_SSC: np.ndarray) -> None:
-    """Bilinear, pixels taken as areas, no low-pass."""
-    import torch  # here: a list of data sets does without
-
-    x_1CHW = torch.from_numpy(np.array(pixels_HWC, order="C")).permute(2, 0, 1)[None]
-    out_1CSS = torch.from_numpy(out_SSC).permute(2, 0, 1)[None]
-    torch.ops.aten.upsample_bilinear2d.out(x_1CHW, list(out_SSC.shape[:2]), False, None, None, out=out_1CSS)
+    resize(part_HWC, out_SSC)
 
 
 def _frame(data: bytes) -> tuple[int, int, int] | None:

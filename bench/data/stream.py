@@ -90,18 +90,27 @@ class StreamedImages(EncodedImages):
     def _decode(self, rows_M: np.ndarray) -> np.ndarray:
         return self._fill(rows_M, None, threads=cores())
 
-    def read(self, rows_B: np.ndarray, boxes_4B: np.ndarray | None) -> np.ndarray:
-        return self._fill(self.rows(rows_B), boxes_4B, threads=1)
+    def read(
+        self, rows_B: np.ndarray, boxes_4B: np.ndarray | None = None, *, resize: jpeg.Resize | None = None
+    ) -> np.ndarray:
+        return self._fill(self.rows(rows_B), boxes_4B, threads=1, resize=resize)
 
-    def _put(self, row: int, box: Sequence[int] | None, out_SSC: np.ndarray) -> None:
+    def _put(self, row: int, box: Sequence[int] | None, out_SSC: np.ndarray, resize: jpeg.Resize | None) -> None:
         """Decode an image, or cut a part out of it."""
         data = self.index.read(row)
-        if box is None:
+        if box is None or resize is None:
             out_SSC[:] = pixels_of(data, name=self.index.name(row), storage=self.storage)
         else:
-            jpeg.read_part(data, box, out_SSC=out_SSC, orientation=int(self.index.orientation[row]))
+            jpeg.read_part(data, box, out_SSC=out_SSC, resize=resize, orientation=int(self.index.orientation[row]))
 
-    def _fill(self, rows_M: np.ndarray, boxes_4M: np.ndarray | None, *, threads: int) -> np.ndarray:
+    def _fill(
+        self,
+        rows_M: np.ndarray,
+        boxes_4M: np.ndarray | None,
+        *,
+        threads: int,
+        resize: jpeg.Resize | None = None,
+    ) -> np.ndarray:
         """uint8 (M, H, W, C).
 
         Raises:
@@ -113,7 +122,7 @@ class StreamedImages(EncodedImages):
         def some(part: slice) -> None:
             for row, box, out_SSC in zip(rows_M[part].tolist(), boxes[part], out_MSSC[part], strict=True):
                 try:
-                    self._put(row, box, out_SSC)
+                    self._put(row, box, out_SSC, resize)
                 except (Unreadable, OSError, ValueError) as error:
                     what = f"{self.index.name(row)} could be decoded when it was indexed, and no longer: {error}."
                     fix = "Get the file again; or delete it, and what is left is another set."

@@ -31,6 +31,13 @@ MOST_WORKERS = 16
 Request = tuple[np.ndarray, np.ndarray | None]  # positions of images (B,), and the box of each (4, B)
 
 
+def resize(pixels_HWC: np.ndarray, out_SSC: np.ndarray) -> None:
+    """uint8, bilinear, pixels taken as areas, no low-pass. A level more or less is left to the processor's kind."""
+    x_1CHW = torch.from_numpy(np.array(pixels_HWC, order="C")).permute(2, 0, 1)[None]
+    out_1CSS = torch.from_numpy(out_SSC).permute(2, 0, 1)[None]
+    torch.ops.aten.upsample_bilinear2d.out(x_1CHW, list(out_SSC.shape[:2]), False, None, None, out=out_1CSS)
+
+
 class _Pixels(Dataset):
     """request -> uint8 (B, H, W, C); an error of the user's as an object, for the other process to raise."""
 
@@ -41,7 +48,7 @@ class _Pixels(Dataset):
         rows_B, boxes_4B = request
         try:
             if isinstance(self.images, EncodedImages):
-                return torch.from_numpy(self.images.read(rows_B, boxes_4B))
+                return torch.from_numpy(self.images.read(rows_B, boxes_4B, resize=resize))
             return torch.from_numpy(np.ascontiguousarray(self.images[rows_B]))
         except UserError as error:
             return error

@@ -20,6 +20,7 @@ from bench.data.image_set import ImageSet
 from bench.data.load import load
 from bench.train.batches import Batches, crop_boxes
 from bench.train.ranks import Ranks
+from bench.train.reading import resize
 from tests.data import photographs
 from tests.data.writers import add
 
@@ -166,7 +167,7 @@ def test_crops_are_cut_out_of_the_full_image(streamed):
     rows = np.arange(12)
     heights, widths = images.sizes(rows)
     boxes_4B = crop_boxes(np.random.default_rng(3), number=12, height=heights, width=widths, least=0.3)
-    found = images.read(rows, boxes_4B)
+    found = images.read(rows, boxes_4B, resize=resize)
     for row, (top, left, height, width) in enumerate(boxes_4B.T.tolist()):
         with Image.open(io.BytesIO(images.index.read(row))) as image:
             part = np.asarray(image.convert("RGB"))[top : top + height, left : left + width]
@@ -192,10 +193,10 @@ def test_the_fast_decoder_gives_what_pillow_gives(kind, channels, monkeypatch):
     for _ in range(30):
         height, width = rng.integers(20, 381), rng.integers(20, 507)
         box = rng.integers(0, 382 - height), rng.integers(0, 508 - width), height, width
-        jpeg.read_part(data, box, out_SSC=out[0])
+        jpeg.read_part(data, box, out_SSC=out[0], resize=resize)
         with monkeypatch.context() as without:
             without.setattr(jpeg, "simplejpeg", None)
-            jpeg.read_part(data, box, out_SSC=out[1])
+            jpeg.read_part(data, box, out_SSC=out[1], resize=resize)
         assert np.array_equal(*out)
 
 
@@ -215,7 +216,7 @@ def test_photographs_as_people_have_them(streamed, files):
     assert "1 unreadable left out" in images.source
     row = int(np.flatnonzero(images.images_NHWC.index.orientation == 6)[0])
     assert [int(size[0]) for size in images.images_NHWC.sizes(np.array([row]))] == [48, 64]
-    part = images.images_NHWC.read(np.array([row]), np.array([[0], [0], [48], [64]]))[0]
+    part = images.images_NHWC.read(np.array([row]), np.array([[0], [0], [48], [64]]), resize=resize)[0]
     assert np.abs(part[0].astype(int) - part[-1]).mean() > 0
     batches = Batches(images, recipe=replace(CROPPED, batch=64), seed=0, device="cpu", workers=0)
     assert all(batches(step)[0].isfinite().all() for step in range(3))

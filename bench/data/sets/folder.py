@@ -33,7 +33,7 @@ from bench.data.formats import arrays, arrow, images, parquet, tars
 from bench.data.image_set import ImageSet
 from bench.data.source import Found, Source
 from bench.data.stream import StreamedImages
-from bench.data.subset import held_out, nested
+from bench.data.subset import HELD_OUT, held_out, nested
 
 REVISION = 2  # 2: upright as the camera was held, GIF files are read
 KIND = "own images"  # what they show is unknown
