@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from bench.core import environment
+
 PROJECT = Path(__file__).resolve().parent.parent
 settings.register_profile("no time limits", deadline=None)  # a busy machine is no failure
 settings.load_profile("no time limits")
@@ -43,6 +45,13 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: places.get(item.path, len(FIRST)))
 
 
+def stay_on_one_core() -> None:
+    """Where tests run side by side, threads of one that wait for each other take several times the processor time."""
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % len(cores)]})
+
+
 @pytest.fixture(scope="session")
 def project() -> Path:
     """The checkout's root."""
@@ -53,18 +62,15 @@ def project() -> Path:
 def bench(tmp_path: Path):
     """Run a verb as a user would: `bench("run", "--suite", "smoke")` -> CompletedProcess. Works in `tmp_path`."""
 
-    def call(
-        verb: str, *arguments: str, cwd: Path = tmp_path, project: Path = PROJECT, check: bool = False, **variables
-    ):
-        environment = os.environ | {"PYTHONPATH": str(project)} | variables
+    def call(verb: str, *arguments: str, project: Path = PROJECT, one_core: bool = False, **variables):
         return subprocess.run(
             [sys.executable, "-m", f"bench.{verb}", *map(str, arguments)],
-            cwd=cwd,
-            env=environment,
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(project)} | variables,
             capture_output=True,
             text=True,
             timeout=600,
-            check=check,
+            preexec_fn=stay_on_one_core if one_core else None,
         )
 
     return call
@@ -75,7 +81,8 @@ VERBS_OF_ROOMS = ("plan", "report", "data")  # `python -m bench.plan` is bench/p
 
 @pytest.fixture
 def verb(tmp_path: Path, monkeypatch, capsys) -> Callable[..., subprocess.CompletedProcess]:
-    """As `bench`, in this process: for all that does not need one of its own."""
+    """As `bench`, in this process: for all that does not need one of its own. Its workers have one thread each."""
+    monkeypatch.setattr(environment, "cores", lambda: 1)
 
     def call(name: str, *arguments: object) -> subprocess.CompletedProcess:
         monkeypatch.chdir(tmp_path)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from textwrap import dedent
 
 import pytest
 
 from bench.store.records import read_record
+from tests.conftest import PROJECT, stay_on_one_core
 
 FAMILY = '''
 """Multi-layer perceptrons on pixels."""
@@ -140,7 +144,7 @@ def extended(tmp_path_factory):
 
 
 def test_a_new_suite_with_its_own_family_data_task_and_figure(extended, bench, tmp_path):
-    done = bench("run", "--suite", "perceptrons", "--workers", "1", "--plugins", extended)
+    done = bench("run", "--suite", "perceptrons", "--plugins", extended, one_core=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "do perceptrons see stripes?" in done.stdout
     records = [read_record(p) for p in (tmp_path / "results").glob("perceptrons/cells/*/record.json")]
@@ -156,19 +160,8 @@ def test_a_new_suite_with_its_own_family_data_task_and_figure(extended, bench, t
 
 
 def test_the_newcomers_work_in_the_suites_there_were(extended, bench, tmp_path):
-    done = bench(
-        "plan", "--suite", "smoke", "--models", "MLP-16", "--data", "stripes", "--tasks", "fewshot,centroid", "--json",
-        "--workers", "1", VIT_BENCH_PLUGINS=str(extended), check=True,
-    )  # fmt: skip
-    plan = json.loads(done.stdout)  # stripes has 400 images: the suite's 1,000 are all of them
-    assert {planned["cell"]["num_images"] for planned in plan["cells"]} == {100, None}
-    cut, unswept = plan["notes"]
-    assert cut == "stripes has 400 training images; all are used instead of the suite's 1,000."
-    assert "Learning rate not swept" in unswept and "MLP-16" in unswept
-    refused = bench("plan", "--suite", "smoke", "--models", "MLP-16", "--data", "stripes@1000", "--plugins", extended)
-    assert refused.returncode == 2 and "stripes has only 400 training images" in refused.stderr
     done = bench("run", "--suite", "smoke", "--models", "MLP-16", "--tasks", "fewshot,centroid", "--only", "*1000*",
-                 "--workers", "1", "--set", "lr=1e-3", VIT_BENCH_PLUGINS=str(extended))  # fmt: skip
+                 "--set", "lr=1e-3", VIT_BENCH_PLUGINS=str(extended), one_core=True)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     (record,) = [read_record(p) for p in (tmp_path / "results").glob("smoke/cells/mlp*1000*/record.json")]
     assert {(s.task, s.data) for s in record.horizons[-1].scores} == {
@@ -179,9 +172,36 @@ def test_the_newcomers_work_in_the_suites_there_were(extended, bench, tmp_path):
     assert "MLP-16" in report
 
 
-def test_newcomers_are_suggested_and_counted(extended, bench):
-    done = bench("run", "--suite", "smoke", "--models", "MPL-32", VIT_BENCH_PLUGINS=str(extended))
-    assert done.returncode == 2 and "MLP-32" in done.stderr
-    done = bench("flops", "MLP-32", "--image-size", "28", "--classes", "10", "--json", VIT_BENCH_PLUGINS=str(extended))
+IN_ONE_PROCESS = """
+import contextlib, importlib, io, json, sys
+answers = []
+for verb, *words in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = importlib.import_module(f"bench.{verb}").main(words)
+    answers.append((code, out.getvalue(), err.getvalue()))
+print(json.dumps(answers))
+"""
+
+
+def test_newcomers_are_planned_suggested_and_counted(extended, tmp_path):
+    plan = ("plan.__main__", "--suite", "smoke", "--models", "MLP-16", "--data")
+    calls = [
+        (*plan, "stripes", "--tasks", "fewshot,centroid", "--json"), (*plan, "stripes@1000"),
+        ("run", "--suite", "smoke", "--models", "MPL-32"),
+        ("flops", "MLP-32", "--image-size", "28", "--classes", "10", "--json"),
+    ]  # fmt: skip
+    variables = os.environ | {"PYTHONPATH": str(PROJECT), "VIT_BENCH_PLUGINS": str(extended)}
+    done = subprocess.run([sys.executable, "-c", IN_ONE_PROCESS, json.dumps(calls)], capture_output=True, text=True,
+                          cwd=tmp_path, env=variables, preexec_fn=stay_on_one_core)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)
+    planned, too_many, misspelt, counted = json.loads(done.stdout)
+    assert planned[0] == 0, planned[2]
+    plan = json.loads(planned[1])  # stripes has 400 images: the suite's 1,000 are all of them
+    assert {cell["cell"]["num_images"] for cell in plan["cells"]} == {100, None}
+    cut, unswept = plan["notes"]
+    assert cut == "stripes has 400 training images; all are used instead of the suite's 1,000."
+    assert "Learning rate not swept" in unswept and "MLP-16" in unswept
+    assert too_many[0] == 2 and "stripes has only 400 training images" in too_many[2]
+    assert misspelt[0] == 2 and "MLP-32" in misspelt[2]
+    assert counted[0] == 0 and json.loads(counted[1])

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 
+from bench.plan import estimate
+from bench.plan.plan import NOTHING_MEASURED
 
-def test_a_training_run_can_be_profiled(verb, tmp_path):
-    done = verb("run", "--suite", "smoke", "--models", "ViT-pico/14", "--only", "vit*-100_s0", "--profile",
-                "--workers", "1")  # fmt: skip
+
+def test_a_training_run_can_be_profiled(verb, tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "calibrate", lambda *_, **__: NOTHING_MEASURED)  # other processes
+    monkeypatch.setattr(estimate, "cell_cost", lambda *_, **__: estimate.CellCost(seconds=1.0))
+    done = verb("run", "--suite", "smoke", "--models", "ViT-pico/14", "--only", "vit*-100_s0", "--profile")
     assert done.returncode == 0, done.stdout + done.stderr
     (trace,) = (tmp_path / "results/smoke/cells").glob("*/attempts/001/trace/*.pt.trace.json")
     names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}

@@ -85,7 +85,7 @@ def test_the_same_command_again_finds_everything_done(smoke, verb, tmp_path):
 
 
 def test_the_plan_alone_writes_nothing_and_speaks_json(smoke, verb, tmp_path):
-    done = verb("run", "--suite", "smoke", "--plan", "--json", "--models", "ViT-pico/14", "--workers", "1")
+    done = verb("run", "--suite", "smoke", "--plan", "--json", "--models", "ViT-pico/14")
     plan = json.loads(done.stdout)
     assert {c["state"] for c in plan["cells"]} == {"missing"}
     assert all(c["seconds"] > 0 for c in plan["cells"])
@@ -132,7 +132,7 @@ def test_a_damaged_record_is_repeated_and_kept(smoke, verb, tmp_path):
     assert "1 damaged" in verb("status").stdout
     assert "1 of 7" in verb("report", "--suite", "smoke").stdout
     assert record.parent.name in (tmp_path / "results/smoke/report.html").read_text()  # not silently left out
-    done = verb("run", "--suite", "smoke", "--workers", "1")
+    done = verb("run", "--suite", "smoke")
     assert done.returncode == 0, done.stderr
     assert "is damaged" in done.stdout
     assert list(record.parent.glob("record.damaged-*.json"))
