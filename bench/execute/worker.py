@@ -370,8 +370,8 @@ def main(argv: list[str] | None = None) -> int:
         precomputed.install(json.loads(options.precomputed.read_text()), device=options.device, threads=options.threads)
     study = Study(options.store)
     study.create()
-    # what is compiled travels with the study: the next process, or machine, finds the same kernels
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(options.store / COMPILED))
+    if options.device != "cpu":  # kernels travel with the study: the next process, or machine, finds the same ones
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(options.store / COMPILED))
     ranks = join(options.device, cells)
     try:
         code = Worker(study, cells, suite=options.suite, options=options, stop=stop, ranks=ranks).run()
