@@ -104,12 +104,11 @@ def _warnings(evidence: Evidence, law: Law) -> list[str]:
 def _curve(law: Law) -> dict[str, list[Any]]:
     low, high = law.range
     x = np.geomspace(low, high * REACH, CURVE)
-    within = law.within.predictions(x)
-    ends = [bootstrap.quantiles(within[:, i], bootstrap.LAW_LEVEL) for i in range(len(x))]
+    within = [bootstrap.quantiles(column, bootstrap.LAW_LEVEL) for column in law.within.predictions(x).T]
+    total = law.total(x)  # NaN beyond the data where the law has no record: there it has no interval at all
     return {
         "x": x.tolist(), "y": law.within.fit.predict(x).tolist(), "beyond": (x > high * (1 + 1e-9)).tolist(),
-        "within": [list(pair) for pair in ends],
-        "total": law.total(x).tolist(),  # NaN beyond the data where the law has no record
+        "within": np.where(np.isnan(total), np.nan, within).tolist(), "total": total.tolist(),
     }  # fmt: skip
 
 
