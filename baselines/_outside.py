@@ -29,14 +29,16 @@ class Anatomy:
 
     Attributes:
         input_size, channels: of the images that the network is given.
-        head: path of its classifier; None where features can be had without taking it off.
+        head: path of its classifier; None where it cannot be taken off.
         num_features: width of the features.
+        plain: the features are what the classifier is given; else they are had by a function of the source.
     """
 
     input_size: int
     channels: int
     head: str | None
     num_features: int
+    plain: bool = True
 
 
 class OwnInput(nn.Module):
@@ -85,7 +87,7 @@ class Outside(nn.Module):
     ) -> None:
         super().__init__()
         self.num_features, self._path = anatomy.num_features, anatomy.head
-        self._whole, self._convert = whole, convert
+        self._whole, self._convert = None if anatomy.plain else whole, convert
         self._classifiers = (anatomy.head,) if anatomy.head else classifiers
         self.own_input = OwnInput(anatomy, mean=mean, std=std)
         head = None if anatomy.head is None else _swapped(network, anatomy.head, nn.Identity())
@@ -101,7 +103,7 @@ class Outside(nn.Module):
     def forward(self, x_BCHW: Tensor) -> Tensor:
         if self.head is None:
             return self.body(self.own_input(x_BCHW))
-        x_BD = self.features(x_BCHW)
+        x_BD = self.body(self.own_input(x_BCHW)).flatten(1)
         return self.head(x_BD) if isinstance(self.head, nn.Linear) else self.head(x_BD[..., None, None]).flatten(1)
 
     def original(self) -> nn.Module:
@@ -179,7 +181,8 @@ def anatomy_of(
 
     Args:
         num_classes: what its output must have; None: whatever it has.
-        whole: (network, x_BCHW) -> features of a network whose classifier cannot be taken off.
+        whole: (network, x_BCHW) -> features, as its source defines them; where that is not what the classifier is
+            given (a hidden layer lies between), and where the classifier cannot be taken off.
 
     Raises:
         ValueError: it takes none of the sizes; its output is not logits_BK; its features cannot be found.
@@ -220,7 +223,11 @@ def _watched(network: nn.Module, x_BCHW: Tensor) -> tuple[Any, str | None]:
 
 def _dissected(network: nn.Module, x_BCHW: Tensor, head: str | None, whole: Any) -> Anatomy:
     """The anatomy of a network that runs: its classifier taken off, or else `whole`."""
-    sizes = {"input_size": int(x_BCHW.shape[-1]), "channels": int(x_BCHW.shape[1])}
+    sizes: dict[str, Any] = {"input_size": int(x_BCHW.shape[-1]), "channels": int(x_BCHW.shape[1])}
+    own: Any = None
+    if whole is not None:
+        with torch.no_grad(), contextlib.suppress(RuntimeError, AttributeError, TypeError):
+            own = whole(network, x_BCHW)
     if head is not None:
         layer = _swapped(network, head, nn.Identity())
         width = layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels  # type: ignore[union-attr]
@@ -228,20 +235,24 @@ def _dissected(network: nn.Module, x_BCHW: Tensor, head: str | None, whole: Any)
             with torch.no_grad():
                 features = network(x_BCHW)
             if features.flatten(1).shape == (2, width):
-                return Anatomy(**sizes, head=head, num_features=int(width))  # type: ignore[arg-type]
+                if own is None or own.shape == (2, width):
+                    return Anatomy(**sizes, head=head, num_features=int(width))  # type: ignore[arg-type]
+                return Anatomy(**sizes, head=head, num_features=_width(own), plain=False)
         except (RuntimeError, AttributeError, TypeError):
             pass  # it needs its classifier for something else, too
         _swapped(network, head, layer)
-    if whole is None:
+    if own is None:
         raise ValueError(
             "its features cannot be found: its output is not that of a last nn.Linear. Give it features(x_BCHW) -> "
             "x_BD, num_features and head (its classifier)"
         )
-    with torch.no_grad():
-        features = whole(network, x_BCHW)
+    return Anatomy(**sizes, head=None, num_features=_width(own), plain=False)
+
+
+def _width(features: Any) -> int:
     if not isinstance(features, Tensor) or features.ndim != 2:
         raise ValueError("its output before the classifier is not one vector per image")
-    return Anatomy(**sizes, head=None, num_features=int(features.shape[1]))
+    return int(features.shape[1])
 
 
 def _swapped(network: nn.Module, path: str, new: nn.Module) -> nn.Module:
