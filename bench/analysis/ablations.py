@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from bench.analysis import lr_sweep
-from bench.analysis.comparisons import Comparison, Pair, compare, mean_finding
+from bench.analysis.comparisons import Pair, compare, mean_finding
 from bench.analysis.evidence import HEADLINE, Evidence, Point, Series
 from bench.analysis.finding import Contrast, Finding, Question, Reason, Statement, Verdict
 from bench.core.registry import split_options
@@ -21,6 +21,8 @@ POSITION, POOLING, SHAPE, STEM, OPTIMIZER, MASKED = "position", "pooling", "shap
 AXES = (POSITION, POOLING, SHAPE, STEM, OPTIMIZER, MASKED)  # labels of cells
 ENCODINGS = ("learned-1d", "learned-2d", "relative")  # the paper's
 MARGIN = 0.03  # accuracy within which two choices count as equal: the gap in Table 8 that the paper calls large
+EQUAL = (Statement.ENCODINGS_ALIKE, Statement.PLACES_ALIKE, Statement.POOLING_ALIKE)
+Asked = tuple[Statement, list[tuple[Point | None, Point | None]]]  # differences between pairs of variants
 HEAD = "masked"  # the head of a model that predicts masked patches
 
 
@@ -100,28 +102,33 @@ def optimizer_of(ablations: Ablations, point: Point) -> str:
 def statements(evidence: Evidence) -> Iterator[Finding]:
     """Every statement of the paper that these records can judge."""
     ablations = Ablations(evidence)
-    for statement, pairs in (*_positions(ablations), *_pooling(ablations), *_shapes(ablations), *_others(ablations)):
-        yield from _judged(ablations.whole, statement, pairs, HEADLINE)
-    yield from _masked(evidence)
+    asked: tuple[Asked, ...] = (*_positions(ablations), *_pooling(ablations), *_shapes(ablations), *_others(ablations))
+    yield from _judged(ablations.whole, asked, HEADLINE)
+    by = ways(evidence)
+    for measure in (HEADLINE, *(m for m in evidence.measures if m.startswith("finetune"))) if by else ():
+        masked = by.get("masked")
+        asked = (
+            (Statement.MASKED_OVER_SCRATCH, [(masked, by.get("scratch"))]),
+            (Statement.LABELS_OVER_MASKED, [(by.get("labels"), masked)]),
+        )
+        yield from _judged(evidence, asked, measure)
 
 
-Asked = tuple[Statement, list[tuple[Point | None, Point | None]]]
-EQUAL = (Statement.ENCODINGS_ALIKE, Statement.PLACES_ALIKE, Statement.POOLING_ALIKE)
+def _judged(evidence: Evidence, asked: Sequence[Asked], measure: str) -> Iterator[Finding]:
+    """The mean difference of each statement's pairs, and whether it bears the statement out; nothing where no pair was
+    measured. The variance between seeds is pooled over all pairs of all statements: each has few seeds."""
+    pairs = [(statement, Pair(contrast=Contrast.VARIANT, model=a.series, point=a, base=b))
+             for statement, both in asked for a, b in both if a and b]  # fmt: skip
+    compared = compare(evidence, [pair for _, pair in pairs], measure)
+    for statement, _ in asked:
+        mine = [id(pair) for of, pair in pairs if of is statement]
+        found = [c for c in compared if id(c.pair) in mine]
+        if found:
+            finding = replace(mean_finding(Question.AS_PUBLISHED, [statement], found), main=True)
+            yield _equal(finding) if statement in EQUAL else finding
 
 
-def _judged(
-    evidence: Evidence, statement: Statement, pairs: Sequence[tuple[Point | None, Point | None]], measure: str
-) -> Iterator[Finding]:
-    """The mean difference of pairs, and whether it bears the statement out; nothing where no pair was measured."""
-    known = [Pair(contrast=Contrast.VARIANT, model=a.series, point=a, base=b) for a, b in pairs if a and b]
-    found = compare(evidence, known, measure)
-    if not found:
-        return
-    finding = replace(mean_finding(Question.AS_PUBLISHED, [statement], found), main=True)
-    yield _equal(finding, found) if statement in EQUAL else finding
-
-
-def _equal(finding: Finding, found: Sequence[Comparison]) -> Finding:
+def _equal(finding: Finding) -> Finding:
     """The same finding, asked whether both sides are alike: YES with the interval within the margin, NO beyond it."""
     low, high = finding.low, finding.high
     if low is None or high is None:
@@ -178,13 +185,3 @@ def ways(evidence: Evidence) -> dict[str, Point]:
         if setting.series.untrained and not masked:
             found.setdefault("scratch", setting.series.untrained)
     return found
-
-
-def _masked(evidence: Evidence) -> Iterator[Finding]:
-    by = ways(evidence)
-    for measure in (HEADLINE, *(m for m in evidence.measures if m.startswith("finetune:"))) if by else ():
-        for statement, pair in (
-            (Statement.MASKED_OVER_SCRATCH, (by.get("masked"), by.get("scratch"))),
-            (Statement.LABELS_OVER_MASKED, (by.get("labels"), by.get("masked"))),
-        ):
-            yield from _judged(evidence, statement, [pair], measure)

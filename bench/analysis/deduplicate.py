@@ -74,10 +74,11 @@ def _evaluated_differently(
     test_sets: dict[str, set[tuple[Pair, str]]] = {}
     for (name, pair), digest in tests.items():
         test_sets.setdefault(name, set()).add((pair, digest))
-    groups: dict[str, list[Record]] = {}
+    groups: dict[tuple[str, bool], list[Record]] = {}  # cells that only read the untrained network are on their own
     for record in records:
         if record.status == "complete" and record.directory in variant_of:
-            groups.setdefault(variant_of[record.directory], []).append(record)
+            key = variant_of[record.directory], record.cell.horizons == (0,)
+            groups.setdefault(key, []).append(record)
 
     def alike(group: list[Record]) -> bool:
         seeds = {record.cell.seed for record in group}

@@ -124,7 +124,7 @@ PHRASES: dict[Question, Phrase] = {
         no="at the edge"),
     Question.AS_PUBLISHED: Phrase(
         label="As the paper says", ask="Do these runs bear out what the paper says?", yes="borne out",
-        no="contradicted"),
+        no="not borne out here"),
 }  # fmt: skip
 MEASURES = {"headline": "", "far": ", far tasks", "upstream": ", upstream"}
 
@@ -182,6 +182,8 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str]) -> Answer:
         verdict = _along(f)
         tone = "fact" if verdict != "cannot tell" else tone
     measure = "" if f.question is Question.BEST_LEARNING_RATE else MEASURES.get(f.measure, "")
+    if f.question is Question.AS_PUBLISHED and f.measure not in MEASURES:
+        measure = f", {f.measure}"
     target = next((f"{percent(item.accuracy)} %" for item in f.evidence if isinstance(item, Target)), "the target")
     return Answer(
         key=key, subject=subject(f), number=number(f), verdict=verdict, tone=tone, main=f.main,

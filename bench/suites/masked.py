@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.core.spec import Cell, Recipe, TaskSpec
+from bench.core.spec import Cell, TaskSpec
 from bench.suites._contract import SuiteOptions, pick, task
 from bench.suites._recipes import recipe_for
 
@@ -65,15 +65,14 @@ def cells(options: SuiteOptions) -> list[Cell]:
     scale = pick("grid", options.scale, SCALES)
     more = scale.images // scale.batch
     found = []
-    for seed in range(options.seeds or 4):
+    for seed in range(options.seeds or 2):
         for model in options.models or (scale.model,):
             for data in options.data or (scale.upstream,):
                 labels = Cell(
                     model=model, data=data, seed=seed, recipe=recipe_for(model, **scale.recipe), axes=("masked",),
                     horizons=(scale.images,), tasks=_tasks(scale, scale.steps),
                 )  # fmt: skip
-                tasks = _tasks(scale, scale.steps + more)
-                scratch = replace(labels, horizons=(0,), recipe=Recipe(), tasks=tasks)
+                scratch = replace(labels, horizons=(0,), tasks=_tasks(scale, scale.steps + more))
                 found += [replace(labels, model=f"{model}{MASKED}"), labels, scratch]
     return found
 

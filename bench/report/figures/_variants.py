@@ -47,8 +47,13 @@ def draw(
     xs = [x for c in curves for x, _ in c.points]
     with _style.context():
         legend = len(curves) > 1
-        figure = _style.figure(height=4.1 + 0.25 * legend + 0.05 * max(map(len, ticks), default=0))
-        for axes, measure in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+        columns = min(3, len(shown))
+        lines = -(-len(shown) // columns)
+        figure = _style.figure(height=4.1 * lines + 0.25 * legend + 0.05 * max(map(len, ticks), default=0))
+        panels = figure.subplots(lines, columns, squeeze=False).flatten()
+        for spare in panels[len(shown) :]:
+            spare.remove()
+        for axes, measure in zip(panels, shown, strict=False):
             for number, curve in enumerate(curves):
                 colour, marker = LOOKS[number % len(LOOKS)]
                 known = [(x, p, e) for x, p in curve.points if (e := evidence.estimate(p, measure))]
