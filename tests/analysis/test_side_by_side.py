@@ -114,9 +114,9 @@ def test_two_models_may_borrow_the_variance_of_the_study():
     "seeds, sd", [((0,), 0.04), ((0, 1), 0.15), ((0, 1, 2), 0.15), ((0, 1, 2, 3, 4), 0.15), ((0, 1, 2), 0.0)]
 )
 def test_false_alarms_come_at_most_at_the_nominal_rate(seeds, sd):
-    """400 pairs without any difference: "worse" at most in 2.5 %, a binomial test at 0.1 % decides."""
+    """Pairs without any difference: "worse" in at most 2.5 % of them; a binomial test at 0.1 % decides."""
     rng = np.random.default_rng(len(seeds))
-    verdicts = [compare(*pair_of_tables(rng, seeds=seeds, seed_sd=sd)).verdict for _ in range(400)]
+    verdicts = [compare(*pair_of_tables(rng, seeds=seeds, seed_sd=sd)).verdict for _ in range(1000)]
     for word in ("worse", "better"):
         assert stats.binomtest(verdicts.count(word), len(verdicts), 0.025, alternative="greater").pvalue > 1e-3
     print(seeds, sd, {word: verdicts.count(word) / len(verdicts) for word in set(verdicts)})
