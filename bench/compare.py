@@ -153,7 +153,7 @@ def lines(a: Side, b: Side, found: SideBySide) -> list[str]:
     if average.excluded:
         text.append(f"Not repeated: {', '.join(average.excluded)}. For training noise, what single runs usually owe to "
                     "chance was assumed; more --seeds measure it.")  # fmt: skip
-    text.append("Detectable: the smallest true difference that this comparison finds in four of five cases.")
+    text.append("Detectable: the smallest true difference that a comparison like this finds in three of four cases.")
     if found.only_a or found.only_b:
         text.append(f"Without a counterpart: {found.only_a} in A, {found.only_b} in B (cell and horizon).")
     if found.other_images:

@@ -10,6 +10,8 @@ quadrature, as in `bench.stats.intervals`:
 - few-shot draws: the spread of the draws' mean differences, Student's t;
 - test images: the spread of the images' own mean differences, as in a paired t test, where records say which were
   right; otherwise that of two independent test sets, which is wider.
+
+Luck of single answers is in all three; it is counted once.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from bench.stats.intervals import (
 from bench.stats.paired import pair
 
 AVERAGE = "average"
-POWER = 0.8  # with which the smallest detectable difference is detected
+POWER = 0.8  # with which the smallest detectable difference is detected; 0.72 where its own estimate errs (simulated)
 
 
 class Place(NamedTuple):
@@ -242,6 +244,7 @@ def contrast(
     a, b = (float(np.mean([sides[which].mean for _, sides, _ in known])) for which in (0, 1))
 
     variants = [place.variant for place, *_ in known]
+    image_variance, shared, paired = _image_variance([(measure, both) for _, both, measure in known])
     seeds, runs = _by_label([(variant, gap.seeds, gap.values_SD.mean(axis=1))
                              for variant, gap in zip(variants, diffs, strict=True)])  # fmt: skip
     df = sum(len(found) - 1 for found in seeds.values())
@@ -258,11 +261,11 @@ def contrast(
     for found in draws.values():
         drawn = sum(bool(gap.draws) for gap in diffs) / number
         if len(found) > 1:
-            errors[DRAWS] = drawn * float(np.std(found, ddof=1)) / math.sqrt(len(found)), len(found) - 1
+            variance = drawn**2 * float(np.var(found, ddof=1)) / len(found)
+            errors[DRAWS] = math.sqrt(max(0.0, variance - shared * (SEEDS in errors))), len(found) - 1
         else:
             excluded.append(DRAWS)
-    images, paired = _image_error([(measure, both) for _, both, measure in known])
-    errors[IMAGES] = images, math.inf
+    errors[IMAGES] = math.sqrt(max(0.0, image_variance - shared * bool(errors))), math.inf
 
     margins = {source: _quantile(0.5 + level / 2, df) * error for source, (error, df) in errors.items()}
     needed = {source: (_quantile(0.5 + level / 2, df) + _quantile(POWER, df)) * error
@@ -295,14 +298,16 @@ def _by_label(
     return found, sum(map(len, found.values()))
 
 
-def _image_error(sides: Sequence[tuple[str, tuple[Samples, Samples]]]) -> tuple[float, bool]:
-    """Standard error of the mean difference over test images, and whether every difference was paired.
+def _image_variance(sides: Sequence[tuple[str, tuple[Samples, Samples]]]) -> tuple[float, float, bool]:
+    """Variance of the mean difference over test images; the part of it that is in the spread of runs as well; and
+    whether every difference was paired.
 
     Different test sets are independent. What is on the same images is averaged image by image; where single answers
     are not known, its errors are added as if they were one.
     """
     sets: dict[str, np.ndarray] = {}
     unpaired: dict[str, float] = {}
+    shared = 0.0
     for measure, (a, b) in sides:
         found = pair(b, a)
         if found is None:
@@ -310,8 +315,9 @@ def _image_error(sides: Sequence[tuple[str, tuple[Samples, Samples]]]) -> tuple[
         else:
             before = sets.get(found.content_hash)
             sets[found.content_hash] = found.difference_M if before is None else before + found.difference_M
+            shared += found.shared
     squares = sum(float(x_M.var(ddof=1)) / len(x_M) for x_M in sets.values()) + sum(e**2 for e in unpaired.values())
-    return math.sqrt(squares) / len(sides), not unpaired
+    return squares / len(sides) ** 2, shared / len(sides) ** 2, not unpaired
 
 
 def _quantile(probability: float, df: float) -> float:

@@ -27,10 +27,13 @@ class Paired:
 
     Attributes:
         difference_M: in the order of the test set. content_hash: of the test images.
+        shared: the part of `error`² that comes from single answers, which differ by run and image: it is in the spread
+            of the runs' means as well. 0 for one run.
     """
 
     difference_M: np.ndarray
     content_hash: str
+    shared: float = 0.0
 
     @property
     def error(self) -> float:
@@ -47,10 +50,11 @@ def pair(a: Samples, b: Samples) -> Paired | None:
     ours, theirs = _chosen(a, both), _chosen(b, both)
     if len({(found.content_hash, found.num_images) for found in (*ours, *theirs)}) != 1:
         return None
-    difference_M = _mean(ours) - _mean(theirs)
+    runs_RM = _right(ours) - _right(theirs)
+    difference_M = runs_RM.mean(axis=0)
     if np.count_nonzero(difference_M) < MIN_DIFFERING:
         return None
-    return Paired(difference_M=difference_M, content_hash=ours[0].content_hash)
+    return Paired(difference_M=difference_M, content_hash=ours[0].content_hash, shared=_shared(runs_RM))
 
 
 def mean_of(pairs: Sequence[Paired | None]) -> Paired | None:
@@ -71,6 +75,15 @@ def _chosen(samples: Samples, both: Samples) -> list[Correct]:
     return list(samples.correct_SD[np.ix_(rows, columns)].flat)
 
 
-def _mean(answers: Sequence[Correct]) -> np.ndarray:
-    """Share of the answers to each image that were right, float64 (M,)."""
-    return np.mean([found.right_M for found in answers], axis=0)
+def _right(answers: Sequence[Correct]) -> np.ndarray:
+    """Which answers were right, float64 (R, M): one row per run."""
+    return np.array([found.right_M for found in answers], dtype=float)
+
+
+def _shared(x_RM: np.ndarray) -> float:
+    """Variance of the mean of all values that neither runs nor images explain (two-way layout without repeats)."""
+    runs, images = x_RM.shape
+    if runs < 2 or images < 2:
+        return 0.0
+    rest_RM = x_RM - x_RM.mean(axis=0) - x_RM.mean(axis=1, keepdims=True) + x_RM.mean()
+    return float((rest_RM**2).sum()) / ((runs - 1) * (images - 1)) / x_RM.size

@@ -12,6 +12,7 @@ from scipy import stats
 from bench.analysis import side_by_side as sides
 from bench.analysis.side_by_side import Place, compare
 from bench.core.errors import UserError
+from bench.stats import paired
 from bench.stats.intervals import DRAWS, IMAGES, SEEDS, Samples
 from bench.store.prediction_bits import from_detail, to_detail
 
@@ -32,16 +33,16 @@ def answers(rng, chance_M, *, seeds, draws, gain=0.0, seed_sd=0.0, draw_SD=None,
     )  # fmt: skip
 
 
-def pair_of_tables(rng, *, gain=0.0, seeds=(0, 1, 2), seed_sd=0.15, models=2, tasks=("mnist", "digits")):
+def pair_of_tables(rng, *, gain=0.0, seeds=(0, 1, 2), seed_sd=0.15, models=2, tasks=("mnist", "digits"), draws=DRAWN):
     """Two sides: the same images and few-shot draws, trained apart."""
     a: sides.Table = {}
     b: sides.Table = {}
     for task in tasks:
         chance_M = rng.beta(2, 1.2, IMAGES_PER_TASK).clip(0.02, 0.98)
-        drawn = rng.normal(0, 0.1, DRAWN)
+        drawn = rng.normal(0, 0.1, draws)
         for model in range(models):
             for table, more in ((a, 0.0), (b, gain)):
-                made = answers(rng, chance_M, seeds=seeds, draws=DRAWN, gain=more, seed_sd=seed_sd, task=task,
+                made = answers(rng, chance_M, seeds=seeds, draws=draws, gain=more, seed_sd=seed_sd, task=task,
                                draw=drawn)  # fmt: skip
                 table.setdefault(Place(f"m{model}", 1000), {})[task] = made
     return a, b
@@ -49,30 +50,39 @@ def pair_of_tables(rng, *, gain=0.0, seeds=(0, 1, 2), seed_sd=0.15, models=2, ta
 
 def test_images_are_compared_as_in_a_paired_t_test():
     rng = np.random.default_rng(0)
-    a, b = pair_of_tables(rng, seeds=(0,), models=1, tasks=("mnist",), gain=0.2)
+    a, b = pair_of_tables(rng, seeds=(0,), models=1, tasks=("mnist",), gain=0.2, draws=1)
     found = compare(a, b).average
     (ours,), (theirs,) = a.values(), b.values()
     right = [np.mean([bits.right_M for bits in side["mnist"].correct_SD.flat], axis=0) for side in (theirs, ours)]
     test = stats.ttest_rel(*right)
     assert found.estimate == pytest.approx(np.mean(right[0]) - np.mean(right[1]))
     assert found.margins[IMAGES] == pytest.approx(1.959964 * found.estimate / test.statistic)
-    assert found.paired and found.excluded == (SEEDS,) and found.margins[SEEDS] > 0
+    assert found.paired and found.excluded == (SEEDS, DRAWS) and found.margins[SEEDS] > 0
 
 
 def test_seeds_and_draws_are_compared_as_in_a_paired_t_test():
     rng = np.random.default_rng(1)
-    a, b = pair_of_tables(rng, seeds=(0, 1, 2, 3), models=1, tasks=("mnist",))
-    found = compare(a, b).average
-    gaps_SD = next(iter(b.values()))["mnist"].values_SD - next(iter(a.values()))["mnist"].values_SD
-    for source, axis in ((SEEDS, 1), (DRAWS, 0)):
+    for source, axis, seeds in ((SEEDS, 1, (0, 1, 2, 3)), (DRAWS, 0, (0,))):
+        a, b = pair_of_tables(rng, seeds=seeds, models=1, tasks=("mnist",))
+        found = compare(a, b).average
+        gaps_SD = next(iter(b.values()))["mnist"].values_SD - next(iter(a.values()))["mnist"].values_SD
         low, high = stats.ttest_1samp(gaps_SD.mean(axis=axis), 0).confidence_interval(0.95)
         assert found.margins[source] == pytest.approx((high - low) / 2)
-    assert found.half == pytest.approx(math.hypot(*found.margins.values()))
+        assert found.half == pytest.approx(math.hypot(*found.margins.values()))
+
+
+def test_luck_of_single_answers_is_told_from_that_of_runs_and_images():
+    """Two-way analysis of variance: nothing is left of effects that add up; of noise, its variance over its number."""
+    rng = np.random.default_rng(7)
+    run_R, image_M = rng.normal(size=(6, 1)), rng.normal(size=(1, 500))
+    assert paired._shared(run_R + image_M) == pytest.approx(0, abs=1e-12)
+    noise_RM = rng.normal(0, 2, (6, 500))
+    assert paired._shared(run_R + image_M + noise_RM) == pytest.approx(4 / 3000, rel=0.1)
 
 
 def test_independent_test_sets_average_and_shared_ones_do_not():
     rng = np.random.default_rng(2)
-    a, b = pair_of_tables(rng, seeds=(0,), models=1)
+    a, b = pair_of_tables(rng, seeds=(0,), models=1, draws=1)
     whole = compare(a, b)
     alone = [task.margins[IMAGES] for task in whole.tasks]
     assert whole.average.margins[IMAGES] == pytest.approx(math.hypot(*alone) / 2)
@@ -124,7 +134,8 @@ def test_false_alarms_come_at_most_at_the_nominal_rate(seeds, sd):
 
 @pytest.mark.slow
 def test_the_smallest_detectable_difference_is_detected():
-    """A difference as large as stated is found in at least the stated share of studies."""
+    """A difference as large as stated is found in most studies; in somewhat fewer than `POWER`, since the statement is
+    itself an estimate from few runs."""
     rng = np.random.default_rng(9)
     nothing = [compare(*pair_of_tables(rng, seeds=(0, 1, 2, 3))).average.detectable for _ in range(30)]
     gain = 1.0
@@ -134,4 +145,4 @@ def test_the_smallest_detectable_difference_is_detected():
         gain *= float(np.median(nothing) / shown)
     found = [compare(*pair_of_tables(rng, gain=gain, **four)).verdict for _ in range(200)]
     print(np.median(nothing), gain, found.count("better") / 200)
-    assert found.count("better") / 200 > 0.7
+    assert 0.6 < found.count("better") / 200 < 0.95
