@@ -82,6 +82,14 @@ def signed(value: float) -> str:
     return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "−")
 
 
+def data_size(number: float) -> str:
+    """Bytes in decimal units: 1.5e9 -> "1.5 GB"."""
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if number >= scale:
+            return f"{significant(number / scale)} {unit}"
+    return f"{number / 1e3:.0f} kB"
+
+
 def duration(seconds: float | None) -> str:
     """Seconds as "45 s", "12.3 min", "5.1 h", "2.4 days", "37 years"."""
     if seconds is None or not math.isfinite(seconds):

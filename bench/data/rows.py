@@ -256,6 +256,12 @@ class OwnCopy(PublicSet):
         """(pixels per side, channels); see `bench.data.load.look`."""
         return int((option or "224px").removesuffix("px")), 3
 
+    def decoding_seconds(self, option: str, *, root: Path | None) -> float:
+        """What one core takes to read and decode an image."""
+        from bench.data.sets import folder
+
+        return folder.decoding_seconds(f"{self.NAME}:{option or '224px'}:rgb", root=root)
+
     def load(self, split: str, *, root: Path | None, option: str = "") -> ImageSet:
         from bench.data.sets import folder
 

@@ -67,7 +67,7 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
     from bench.train import compiled
 
     sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
-    cost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
+    cost = flops.count(cell.model, **sizes, model_options=cell.model_options)
     dtype = _dtype(cell, sizes, device)
     peak = peaks.peak(dtype, device=device, threads=threads)
     assumed = ASSUMED * peak.flops_per_second / max(1, cost.train_flops_per_image["dense"])  # images per second
@@ -83,6 +83,7 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
     rates = Rates(
         model=cell.model, train_images_per_second=train, eval_images_per_second=evaluate, measured=measure, basis=basis,
         train_flops_per_image=dict(cost.train_flops_per_image), params=cost.params, share=share,
+        activation_bytes=cost.activation_bytes or 0,
     )  # fmt: skip
     found = precomputed.to_json(measured={dtype: peak}, costs=[(cost, cell.model_options)])
     return {"rates": asdict(rates), "precomputed": found}

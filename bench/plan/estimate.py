@@ -41,7 +41,8 @@ class Rates:
     Attributes:
         train_flops_per_image: forward and backward, by convention of counting.
         measured: False where the rate was derived from FLOPs and an assumed utilisation, which `basis` then states.
-        share: of a processor, that the measurement got.
+        share: of a processor, that the measurement got. activation_bytes: kept for the backward pass, per image in
+            float32.
     """
 
     model: str
@@ -52,6 +53,7 @@ class Rates:
     measured: bool
     basis: str
     share: float = 1.0
+    activation_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +193,11 @@ def _measure(
             text = file.read().strip().removeprefix("error: ")
             raise UserError(text.splitlines()[-1] if "Traceback" in text else text or "The calibration failed.")
     return answers
+
+
+def rates_of(cell: Cell, calibration: Calibration, sizes: DataSizes) -> Rates | None:
+    """The rates of a cell's model, as far as it can be run."""
+    return calibration.rates.get(rate_key(cell, sizes[cell.data].classes))
 
 
 @dataclass(frozen=True, kw_only=True)

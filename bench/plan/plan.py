@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bench.core import registry
-from bench.core.device import find_device
+from bench.core.device import find_device, free_memory
 from bench.core.formatting import join
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
 from bench.cost.peaks import accelerator_of
-from bench.plan import estimate, preflight
+from bench.plan import estimate, preflight, resources
 from bench.plan.changed import Change, accept, changes, refusal
 from bench.plan.estimate import Calibration, Reporter, rate_key
 from bench.plan.expand import expand
 from bench.plan.options import StudyOptions
+from bench.plan.resources import Needs
 from bench.plan.sizes import DataSizes
 from bench.store import grid
 from bench.store.study import CellDirectory, State, Study, state_of
@@ -27,6 +28,7 @@ from bench.suites._recipes import DEFAULT_RATE, is_swept
 from bench.train.schedule import images_trained
 
 START_SECONDS = 4.0  # a worker's start: interpreter, torch, first data set
+FEW = 2  # missing sets of which each has a note of its own
 QUIET = Reporter()
 NOTHING_MEASURED = Calibration()
 
@@ -41,7 +43,8 @@ class PlannedCell:
             already.
         images, flops: of the whole cell, the shared trunk counted once. flops is per convention; None if not counted.
         seconds: what is left, on one worker of this machine. None for a cell that is done.
-        evaluate_share: of the cell's time that goes into evaluating its horizons.
+        evaluate_share: of the cell's time that goes into evaluating its horizons. needs: None of a cell that is done
+            or does not train.
     """
 
     cell: Cell
@@ -52,6 +55,7 @@ class PlannedCell:
     flops: dict[str, int] | None = None
     seconds: float | None = None
     evaluate_share: float = 0.0
+    needs: Needs | None = None
     note: str | None = None
 
 
@@ -119,7 +123,8 @@ class Plan:
             "cells": [
                 {
                     "name": c.name, "state": c.state, "fraction": c.fraction, "images": c.images, "flops": c.flops,
-                    "seconds": c.seconds, "note": c.note, "cell": to_json(c.cell),
+                    "seconds": c.seconds, "needs": None if c.needs is None else asdict(c.needs), "note": c.note,
+                    "cell": to_json(c.cell),
                 }
                 for c in self.cells
             ],
@@ -159,9 +164,11 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) 
 
     training = [cell for cell, state in zip(cells.chosen, states, strict=True)
                 if state.name != "done" and cell.job == "train"]  # fmt: skip
-    calibration = NOTHING_MEASURED
+    calibration, needs = NOTHING_MEASURED, dict[Cell, Needs]()
     if training:
         report.message("Checking the data …")
+        if to_run:
+            resources.check_room(training, sizes)
         preflight.check_data(training, sizes)
         if to_run:
             preflight.check_present(training, sizes)
@@ -169,8 +176,16 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) 
             training, sizes, device=device, threads=threads, processes=workers * options.ranks, anew=options.calibrate,
             report=report,
         )  # fmt: skip
+        known = ((cell, estimate.rates_of(cell, calibration, sizes)) for cell in training)
+        rated = [(cell, found) for cell, found in known if found is not None]
+        if to_run:
+            resources.check_memory(rated, device=device, ranks=options.ranks)
+        decoding = resources.decoding_rate([cell for cell, _ in rated], sizes)
+        memory = free_memory(device)
+        needs = {cell: resources.needs(cell, found, sizes, device=device, memory=memory, decoded_per_second=decoding)
+                 for cell, found in rated if cell.horizons != (0,)}  # fmt: skip
     planned = [
-        _planned(cell, directory.path.name, state, calibration, sizes, options.ranks, device)
+        _planned(cell, directory.path.name, state, calibration, sizes, options.ranks, device, needs.get(cell))
         for cell, directory, state in zip(cells.chosen, directories, states, strict=True)
     ]
     unswept = _unswept(options, [p.cell for p in planned if p.state not in ("done", "refused")])
@@ -192,7 +207,8 @@ def _as_changed(
 
 
 def _planned(
-    cell: Cell, name: str, state: State, calibration: Calibration, sizes: DataSizes, ranks: int, device: str
+    cell: Cell, name: str, state: State, calibration: Calibration, sizes: DataSizes, ranks: int, device: str,
+    needs: Needs | None,
 ) -> PlannedCell:
     planned = PlannedCell(
         cell=cell, name=name, state=state.name, fraction=state.fraction, note=state.note,
@@ -203,7 +219,10 @@ def _planned(
     if cell.job == "train" and (why := calibration.refused.get(rate_key(cell, sizes[cell.data].classes))) is not None:
         return replace(planned, state="refused", note=f"cannot be run: {why}")
     cost = estimate.cell_cost(cell, calibration, sizes, ranks=ranks, fraction=state.fraction, device=device)
-    return replace(planned, flops=cost.flops, seconds=cost.seconds, evaluate_share=cost.evaluate_share)
+    seconds = cost.seconds
+    if needs is not None:  # waiting for images stretches the training
+        seconds += cost.seconds * (1 - cost.evaluate_share) * needs.wait / max(0.01, 1 - needs.wait)
+    return replace(planned, flops=cost.flops, seconds=seconds, evaluate_share=cost.evaluate_share, needs=needs)
 
 
 def _unswept(options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
@@ -231,10 +250,12 @@ def _absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[
             if not module.available(options.data_root):
                 notes.append(f"Included in the estimate, but not on this machine: {name}. {module.HOW_TO_GET}")
     elif judged and options.downstream is None:
-        for name in suite.downstream.get(options.scale, ()):
-            if name not in judged:
-                how = registry.load("data set", name).HOW_TO_GET
-                notes.append(f"Not evaluated on {name}, which is not on this machine. {how}")
+        gone = {name: registry.load("data set", name).HOW_TO_GET for name in suite.downstream.get(options.scale, ())
+                if name not in judged}  # fmt: skip
+        notes += [f"Not evaluated on {name}, which is not on this machine. {how}" for name, how in gone.items()]
+        if len(gone) > FEW:
+            what = f"Not evaluated on {join(list(gone))}, which are not on this machine."
+            notes = [f"{what} python -m bench.data NAME says how to get one."]
     return notes
 
 

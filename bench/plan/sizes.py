@@ -9,6 +9,7 @@ from types import ModuleType
 from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Cell
+from bench.data import cache
 from bench.data.load import load
 from bench.data.public import SIZES
 
@@ -19,12 +20,14 @@ class DataSize:
 
     Attributes:
         shape: (height, width, channels) of the images; None where they were not opened.
+        streamed: they are decoded when they are read, and never stored.
     """
 
     train: int
     test: int
     classes: int
     shape: tuple[int, ...] | None = None
+    streamed: bool = False
 
 
 class DataSizes:
@@ -57,7 +60,7 @@ class DataSizes:
             side, channels = module.look(option, root=self.root)
             return DataSize(**module.size(option), shape=(side, side, channels))
         if declared(module):
-            return DataSize(**module.SIZE)
+            return DataSize(**module.SIZE, streamed=True)
         if self.published and base in SIZES and not module.available(self.root):
             train, test, classes = SIZES[base]
             return DataSize(train=train, test=test, classes=classes)
@@ -65,8 +68,20 @@ class DataSizes:
 
     def _opened(self, name: str) -> DataSize:
         train, test = load(name, "train", root=self.root), load(name, "test", root=self.root)
-        shape = train.images_NHWC.shape[1:]
-        return DataSize(train=len(train), test=len(test), classes=train.num_classes, shape=shape)
+        return DataSize(
+            train=len(train), test=len(test), classes=train.num_classes, shape=train.image_shape,
+            streamed=train.encoded_bytes is not None,
+        )  # fmt: skip
+
+    def to_be_stored(self, name: str) -> int:
+        """Bytes of pixels that opening a set writes to the disk, about; 0 where they are there, or are not known."""
+        base, _, option = name.partition(":")
+        module = registry.load("data set", base)
+        if not hasattr(module, "size"):
+            return 0
+        side, channels = module.look(option, root=self.root)
+        stored = cache.directory().glob(f"{base}-r{module.REVISION}-train-*-{side}px")
+        return 0 if any(stored) else sum(module.size(option)[s] for s in ("train", "test")) * side * side * channels
 
 
 def declared(module: ModuleType) -> bool:

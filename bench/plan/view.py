@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from bench.core.console import add_row, make_table, show_table, write
-from bench.core.formatting import by_reason, count, duration, flops, plural, short_count, significant
+from bench.core.formatting import by_reason, count, data_size, duration, flops, join, plural, short_count, significant
 from bench.cost import units
 from bench.plan.estimate import BUSY, Reporter
 from bench.plan.options import StudyOptions
@@ -103,6 +105,7 @@ def plan_summary(plan: Plan) -> list[str]:
         images = sum(round(cell.images * (1 - cell.fraction)) for cell in todo)
         lines.append(f"To do: {count(images)} training images, {flops(total)} (forward and backward, dense count).")
         lines.append(_expected(plan))
+        lines += _needs(todo)
         if (age := plan.calibration.age) is not None:
             lines.append(f"Rates measured up to {duration(age)} ago on this machine (measure again: --calibrate).")
         share = min((rates.share for rates in plan.calibration.rates.values()), default=1.0)
@@ -113,6 +116,28 @@ def plan_summary(plan: Plan) -> list[str]:
             lines += _accelerator_lines(plan, total)
     notes = by_reason((cell.name, cell.note) for cell in plan.cells if cell.note)
     return lines + [f"Note: {text}" for text in notes]
+
+
+def _needs(todo: Sequence[PlannedCell]) -> list[str]:
+    """Memory, disk, and where images are read from, at most, over the cells that train."""
+    found = [(cell.cell, cell.needs) for cell in todo if cell.needs is not None]
+    if not found:
+        return []
+    cell, most = max(found, key=lambda pair: pair[1].device)
+    host = max(needs.host for _, needs in found)
+    disk = sum({c.data: needs.disk for c, needs in found}.values())
+    lines = [
+        f"Memory: up to {data_size(most.device)} on the device ({cell.model}, batch {cell.recipe.batch})"
+        + (f" and {data_size(host)} of the host's" if host else "") + f"; disk: about {data_size(disk)}."
+    ]  # fmt: skip
+    for tier in ("streamed", "mapped"):
+        names = list(dict.fromkeys(c.data for c, needs in found if needs.tier == tier))
+        if names:
+            wait = max(needs.wait for _, needs in found if needs.tier == tier)
+            how = "decoded as they are needed" if tier == "streamed" else "read from stored pixels on the disk"
+            lines.append(f"Images of {join(names)} are {tier}: {how}"
+                         + (f"; waiting for them is up to {wait:.0%} of the training time." if wait >= 0.005 else "."))
+    return lines
 
 
 def _expected(plan: Plan) -> str:

@@ -16,8 +16,10 @@ Where ImageNet's reassessed labels lie beside it (`real.json`, see bench/data/re
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -28,7 +30,7 @@ import numpy as np
 
 from bench.core.errors import UserError
 from bench.data import cache, index, real
-from bench.data.decode import Storage, decode_all, head
+from bench.data.decode import Storage, decode_all, head, pixels_of
 from bench.data.formats import arrays, arrow, images, parquet, tars
 from bench.data.image_set import ImageSet
 from bench.data.source import Found, Source
@@ -107,6 +109,20 @@ def listed_images(option: str, *, root: Path | None) -> int:
     folder = _place(root, parse_option(option)[0])
     sources = _format(folder).find(folder).sources
     return len(sources["train"]) if "train" in sources else round(len(sources["all"]) * (1 - HELD_OUT))
+
+
+def decoding_seconds(option: str, *, root: Path | None) -> float:
+    """What one core takes to read and decode an image, from a few of them."""
+    name, storage, _ = parse_option(option)
+    folder = _place(root, name)
+    source = next(iter(_format(folder).find(folder).sources.values()))
+    some = np.linspace(0, len(source) - 1, LOOKED_AT).astype(int).tolist()
+    begun, done = time.thread_time(), 0
+    for number in some:
+        with contextlib.suppress(Exception):  # what cannot be read is counted when it is indexed
+            pixels_of(source.read(number), name=source.name(number), storage=storage)
+            done += 1
+    return (time.thread_time() - begun) / max(1, done)
 
 
 def _place(root: Path | None, name: str) -> Path:

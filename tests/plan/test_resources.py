@@ -1,0 +1,82 @@
+"""Bytes on device, host and disk, where images are read from, and what does not fit."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from bench.core.errors import UserError
+from bench.core.spec import Cell, Recipe
+from bench.cost import flops
+from bench.data import cache
+from bench.data.load import decoding_seconds
+from bench.plan import resources
+from bench.plan.estimate import Rates
+from bench.plan.sizes import DataSizes
+
+GB = 10**9
+RATES = Rates(
+    model="ViT-S/8", train_images_per_second=1_000, eval_images_per_second=3_000, train_flops_per_image={"dense": 1},
+    params=21_000_000, measured=True, basis="", activation_bytes=10_000_000,
+)  # fmt: skip
+
+
+def needs(data: str, *, memory: int = 80 * GB, decoded: float = 0.0, device: str = "cuda", **fields) -> resources.Needs:
+    recipe, sizes = Recipe(batch=100), DataSizes(published=True)
+    cell = Cell(model="ViT-S/8", data=data, image_size=64, channels=3, horizons=(64,), recipe=recipe, **fields)
+    return resources.needs(cell, RATES, sizes, device=device, memory=memory, decoded_per_second=decoded)
+
+
+def test_a_million_images_are_resident_where_they_fit_and_mapped_where_not() -> None:
+    pixels = 1_000_000 * 64 * 64 * 3
+    roomy, tight = needs("visual-atoms:1000x1000"), needs("visual-atoms:1000x1000", memory=24 * GB)
+    assert (roomy.tier, tight.tier) == ("resident", "mapped")
+    assert roomy.device - tight.device == pixels and roomy.host == 0 < tight.host < GB
+    assert roomy.disk == tight.disk >= pixels + 25_000 * 64 * 64 * 3
+    part = needs("visual-atoms:1000x1000", memory=24 * GB, num_images=300_000)
+    assert part.tier == "resident" and part.device - tight.device == 300_000 * 64 * 64 * 3
+    assert tight.device >= 16 * RATES.params + 100 * RATES.activation_bytes / 2  # AdamW; half as much in bfloat16
+
+
+def test_photographs_are_streamed_and_the_wait_follows_from_the_slower_side() -> None:
+    stream = needs("imagenet:64px", decoded=4_000)
+    assert stream.tier == "streamed" and stream.disk < 2 * GB and stream.host < GB  # never 193 GB of pixels
+    assert stream.wait == 0 and needs("imagenet:64px", decoded=250).wait == pytest.approx(0.75)
+    assert needs("imagenet:64px", decoded=1_000, device="cpu").wait == pytest.approx(0.5)  # in turns
+
+
+def test_what_an_image_takes_to_decode_is_measured(tmp_path: Path) -> None:
+    for side in (100, 800):
+        for number in range(4):
+            path = tmp_path / str(side) / "ab"[number % 2] / f"{number}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.frombytes("RGB", (side, side), os.urandom(3 * side * side)).save(path)
+    small, large = (decoding_seconds(f"folder:{side}:64px:rgb", root=tmp_path) for side in (100, 800))
+    assert small and large and 0 < small < large
+    assert decoding_seconds("imagenet", root=tmp_path) is None and decoding_seconds("digits", root=tmp_path) is None
+
+
+def test_a_full_disk_is_found_before_anything_is_drawn(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("VIT_BENCH_CACHE", str(tmp_path))
+    usage = resources.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(resources.shutil, "disk_usage", lambda _: usage._replace(free=GB))
+    cell = Cell(model="ViT-S/8", data="visual-atoms:1000x1000", image_size=64, channels=3, horizons=(64,))
+    with pytest.raises(UserError, match=r"12\.6 GB of decoded images.*1 GB free.\n.*VIT_BENCH_CACHE"):
+        resources.check_room([cell], DataSizes())
+    (cache.directory() / "visual-atoms-r1-train-1000x1000-64px").mkdir(parents=True)
+    resources.check_room([cell, replace(cell, data="digits")], DataSizes())  # it is there already
+
+
+def test_a_model_that_cannot_fit_is_refused_by_name(monkeypatch) -> None:
+    params = flops.count("ViT-S/16", image_size=224, channels=3, num_classes=1000, activations=False).params
+    cell = Cell(model="ViT-S/16", data="digits", image_size=224, channels=3, horizons=(64,))
+    monkeypatch.setattr(resources, "free_memory", lambda _: 16 * params - 1)
+    rated = [(cell, replace(RATES, params=params))]
+    with pytest.raises(UserError, match=r"ViT-S/16 needs 353 MB.*\n.*fsdp"):
+        resources.check_memory(rated, device="cpu", ranks=2)
+    spread = replace(cell, recipe=replace(cell.recipe, sharding="fsdp"))
+    resources.check_memory([(spread, rated[0][1])], device="cpu", ranks=2)
