@@ -135,7 +135,7 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
 
     found: list[tuple[float, float]] = []  # images per second, share
     if trains:
-        with compiled.switched_off():
+        with compiled.switched("off"):
             trainer = Trainer(
                 model=model, recipe=cell.recipe, horizons=(cell.recipe.batch * 1000,), seed=0, device=device,
                 batches=Batches(images, recipe=cell.recipe, seed=0, device=device),

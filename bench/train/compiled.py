@@ -2,7 +2,7 @@
 
 Block by block: blocks of the same shape share one compilation, whatever the depth, the head and the cell, in this
 process and, through torch's cache on disk, in the next. What crosses the boundaries of blocks is not fused: see
-bench/cost/h100.csv for what that costs. Forward and backward are then recorded as one CUDA graph
+bench/train/h100.csv for what that costs. Forward and backward are then recorded as one CUDA graph
 (bench/train/recorded.py). "max-autotune" also times kernels for matrix products, which takes minutes per shape.
 Compiling for a CPU takes minutes and gained at most 5 % in training, so "auto" leaves that out.
 """
@@ -47,10 +47,10 @@ def mode_for(device: str, *, ranks: int = 1) -> str:
 
 
 @contextlib.contextmanager
-def switched_off() -> Iterator[None]:
-    """Inside, nothing is made to be compiled."""
+def switched(mode: str) -> Iterator[None]:
+    """Inside, what is made is made to be compiled in this mode."""
     before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = "off"
+    os.environ[VARIABLE] = mode
     try:
         yield
     finally:

@@ -71,6 +71,7 @@ class _Graph:
     def __init__(self, recorded: Recorded, inputs: tuple[Tensor, ...], constants: dict[str, Any]) -> None:
         self.inputs = [x.clone() for x in inputs]
         leaves = list(recorded.leaves())
+        before = [leaf.grad for leaf in leaves]  # of the micro-batches before this one
 
         def clear() -> None:
             for leaf in leaves:
@@ -88,6 +89,8 @@ class _Graph:
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # other threads may allocate meanwhile
             self.output = recorded.run(*self.inputs, **constants)
         self.gradients = [(leaf, leaf.grad) for leaf in leaves if leaf.grad is not None]
+        for leaf, gradient in zip(leaves, before, strict=True):
+            leaf.grad = gradient
 
     def replay(self, inputs: tuple[Tensor, ...]) -> Tensor:
         for own, given in zip(self.inputs, inputs, strict=True):

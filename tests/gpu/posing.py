@@ -143,6 +143,8 @@ REPLACED: tuple[tuple[Any, str, Any], ...] = (
     (torch.cuda, "empty_cache", lambda: None),
     (torch.cuda, "max_memory_allocated", lambda *_: 1 << 30),
     (torch.cuda, "reset_peak_memory_stats", lambda *_: None),
+    (torch.cuda, "memory_reserved", lambda *_: 0),
+    (torch.cuda, "set_sync_debug_mode", lambda _: None),
     (torch.cuda, "mem_get_info", lambda *_: (MEMORY, MEMORY)),
     (torch.cuda, "Stream", Stream),
     (torch.cuda, "current_stream", lambda *_: Stream()),

@@ -90,7 +90,8 @@ def test_recorded_steps_are_the_steps(name, recipe, monkeypatch):
     monkeypatch.setattr(Graph, "replay", spoiled)
     with posing():
         step = Step(model=made(name), recipe=recipe, device="cuda")
-        step.rehearse(*batch())
+        if recipe.dtype == "bfloat16":  # else they are recorded in the middle of the first step
+            step.rehearse(*batch())
         found = trained(step, 5)
         assert step.how_compiled == "reduce-overhead"
         for graph in graphs:  # between a step and whatever reads the weights

@@ -1,0 +1,391 @@
+"""The kernels that Inductor generates for an H100, counted without one: launches, bytes and a roofline.
+
+    python -m bench.train.codegen                      the table of bench/train/h100.csv, computed anew
+    python -m bench.train.codegen --models ViT-S/16    some of it
+    python -m bench.train.codegen --whole              networks compiled as a whole, for comparison: minutes per model
+    python -m bench.train.codegen --assemble           assembles every kernel too, with the assembler of Triton
+
+A training step's forward and backward graphs are traced on shapes and lowered for compute capability 9.0. Every kernel
+gets the larger of its bytes over the bandwidth and its FLOPs over the peak, at the shares below. Attention counts as
+the flash kernels. Needs Triton, which CUDA builds of torch bring along.
+
+How far to trust it: bytes and launches are those of the generated code. Seconds rest on the assumed shares; nothing was
+compared with a clock on an H100. Making the batch is left out, and convolutions are given the share of products, which
+narrow ones do not reach. Published rates of other code (8,003 images/s for a ViT of S/16's size) are below it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import csv
+import importlib.util
+import re
+import sys
+import tempfile
+import types
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from bench.core import registry
+from bench.core.errors import EXIT_OK, UserError, command, unknown
+from bench.cost.peaks import TERA, accelerator
+from bench.train import compiled, precision
+
+TABLE = Path(__file__).with_name("h100.csv")
+MODELS = {  # images of a micro-batch that one H100 holds; pixels
+    "ViT-Ti/16": (512, 224), "ViT-S/16": (256, 224), "ViT-B/16": (256, 224), "ViT-L/16": (128, 224),
+    "ViT-H/14": (64, 224), "R50x1": (128, 224), "R50+ViT-B/16": (128, 224), "ViT-Ti/4": (512, 28),
+}  # fmt: skip
+BANDWIDTH = 3.35e12  # bytes per second of an H100 SXM
+PRODUCTS, STREAMS, ATTENTION = 0.7, 0.85, 0.35  # shares of the peaks that kernels reach: products, bandwidth, attention
+LAUNCH = 2e-6  # seconds between two kernels of one CUDA graph
+CLASSES = 1000
+UPDATE = 28  # bytes per weight that AdamW reads and writes: weight and two moments both ways, gradient
+PROPERTIES = types.SimpleNamespace(
+    name="NVIDIA H100 80GB HBM3", major=9, minor=0, multi_processor_count=132, warp_size=32, gcnArchName="",
+    max_threads_per_multi_processor=2048, regs_per_multiprocessor=65536, max_threads_per_block=1024,
+    total_memory=80 << 30, shared_memory_per_block_optin=232448, shared_memory_per_block=49152,
+    L2_cache_size=50 << 20, shared_memory_per_multiprocessor=233472,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generated:
+    """Of one training step, optimizer left out.
+
+    Attributes:
+        compilations: distinct regions that are compiled. kernels: distinct Triton kernels among them.
+        launches: of kernels. gigabytes: read and written by them. teraflops: of products and attention.
+        seconds: by the roofline.
+    """
+
+    compilations: int = 0
+    kernels: int = 0
+    launches: int = 0
+    gigabytes: float = 0.0
+    teraflops: float = 0.0
+    seconds: float = 0.0
+
+    def plus(self, other: Generated, *, times: int = 1) -> Generated:
+        """The sum with another region that is called a number of times: it is compiled once."""
+        total = {f.name: getattr(self, f.name) + times * getattr(other, f.name) for f in fields(self)}
+        total |= {name: getattr(self, name) + getattr(other, name) for name in ("compilations", "kernels")}
+        return Generated(**total)
+
+
+# -- lowering ----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def pretended() -> Iterator[None]:
+    """Inside, Inductor and Triton generate code for an H100. Attention is the flash kernel, as on a GPU."""
+    import torch._dynamo.device_interface as interface
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime import driver
+
+    from vit import layers
+
+    class Driver:
+        get_current_target = staticmethod(lambda: GPUTarget("cuda", 90, 32))
+        get_current_device = staticmethod(lambda: 0)
+        get_current_stream = staticmethod(lambda *_: 0)
+        is_active = staticmethod(lambda: True)
+
+    def flash(q: Tensor, k: Tensor, v: Tensor, attn_mask: Any = None, dropout_p: float = 0.0, **options: Any) -> Tensor:
+        if attn_mask is not None:
+            raise UserError("Attention with a bias has no flash kernel to count.")
+        scale = options.get("scale")
+        return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, dropout_p, False, scale=scale)[0]
+
+    of_device = staticmethod(lambda *_, **__: PROPERTIES)
+    before = driver._active
+    driver.set_active(Driver())
+    try:
+        with contextlib.ExitStack() as stack:
+            for owner, name, value in (
+                (torch.cuda, "get_device_properties", of_device.__func__),
+                (torch.cuda, "get_device_capability", lambda *_, **__: (9, 0)),
+                (torch.cuda, "current_device", lambda: 0),
+                (torch.cuda, "device_count", lambda: 1),
+                (interface.CudaInterface.Worker, "get_device_properties", of_device),
+                (interface.CudaInterface, "get_device_properties", of_device),
+                (interface.CudaInterface, "get_compute_capability", staticmethod(lambda *_, **__: 90)),
+                (interface.CudaInterface, "is_available", staticmethod(lambda *_, **__: True)),
+                (nn.functional, "scaled_dot_product_attention", flash),
+                (layers, "prefers_plain_attention", lambda _: False),
+            ):
+                stack.enter_context(mock.patch.object(owner, name, value))
+            yield
+    finally:
+        driver._active = before
+
+
+def lowered(graph_module: Any, inputs: list[Any]) -> tuple[Generated, str]:
+    """What one graph of operators costs, and its generated module. `inputs`: fake tensors of any device."""
+    from torch._inductor.debug import DebugContext
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.virtualized import V
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    fake = FakeTensorMode()
+    with fake, torch.no_grad():
+        given = [
+            torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="cuda:0") if torch.is_tensor(x) else x
+            for x in inputs
+        ]
+        for node in graph_module.graph.nodes:
+            if "device" in node.kwargs:
+                node.kwargs = {**node.kwargs, "device": torch.device("cuda:0")}
+        module = make_fx(graph_module, tracing_mode="real")(*given)
+    graph = GraphLowering(module, example_inputs=given, shape_env=fake.shape_env)
+    with V.set_debug_handler(DebugContext()), V.set_graph_handler(graph), V.set_fake_mode(fake):
+        graph.run(*given)
+        code = graph.codegen()[0]
+        total = Generated(compilations=1)
+        for node in graph.scheduler.nodes:
+            total = total.plus(_kernel(node))
+    source = str(getattr(code, "value", code))
+    kernels = source.count("@triton.jit")
+    return Generated(**{f.name: getattr(total, f.name) for f in fields(total)} | {"kernels": kernels}), source
+
+
+def _kernel(node: Any) -> Generated:
+    """One node of the schedule: a kernel, or nothing for a view."""
+    from torch._inductor.ir import MultiOutput
+
+    if isinstance(getattr(node, "node", None), MultiOutput):  # a part of what another node computes
+        return Generated()
+    if node.is_template() or not hasattr(node, "get_read_write_buffers_sizes"):
+        moved = 0
+    else:
+        moved = int(node.get_read_write_buffers_sizes())
+    operations = 0
+    attention = "attention" in str(getattr(node, "node", "")).lower()
+    if node.is_extern():
+        operations = int(_operations(node) or 0)
+    return _cost(moved, operations, attention=attention) if moved or operations else Generated()
+
+
+def _cost(moved: int, operations: int, *, attention: bool = False) -> Generated:
+    """One launch that moves bytes and does FLOPs."""
+    peak = accelerator("H100").tera["bfloat16"] * TERA * (ATTENTION if attention else PRODUCTS)
+    seconds = LAUNCH + max(moved / (STREAMS * BANDWIDTH), operations / peak)
+    return Generated(launches=1, gigabytes=moved / 1e9, teraflops=operations / TERA, seconds=seconds)
+
+
+def _operations(node: Any) -> int | None:
+    """FLOPs of a product, a convolution or attention: Inductor's own count, or torch's by its operator."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    origin = getattr(node.node, "fx_node", None) or next(iter(node.node.origins), None)
+    if origin is None or not callable(origin.target) or "val" not in origin.meta:
+        return None
+    arguments = torch.utils._pytree.tree_map(lambda a: a.meta["val"] if hasattr(a, "meta") else a, origin.args)
+    given = torch.utils._pytree.tree_map(lambda a: a.meta["val"] if hasattr(a, "meta") else a, dict(origin.kwargs))
+    with FlopCounterMode(display=False) as counter:
+        origin.target(*arguments, **given)
+    return counter.get_total_flops()
+
+
+def both_ways(run: Callable[..., Tensor], parameters: list[Tensor], x: Tensor) -> tuple[Generated, list[str]]:
+    """Forward and backward of `run(*parameters, x)`, split as Inductor's trainings are."""
+    from torch._functorch.aot_autograd import aot_function, make_boxed_func
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+    from torch._inductor.decomposition import select_decomp_table
+
+    found: list[tuple[Generated, str]] = []
+
+    def note(gm: Any, example_inputs: Any) -> Any:
+        found.append(lowered(gm, list(example_inputs)))
+        return make_boxed_func(gm.forward)
+
+    both = aot_function(
+        run, fw_compiler=note, bw_compiler=note, partition_fn=min_cut_rematerialization_partition,
+        decompositions=select_decomp_table(),
+    )  # fmt: skip
+    with mock.patch.object(torch._functorch.config, "enable_autograd_cache", False):
+        out = both(*parameters, x)
+        out.backward(torch.empty_like(out))
+    total = Generated()
+    for counts, _ in found:
+        total = total.plus(counts)
+    return Generated(**{f.name: getattr(total, f.name) for f in fields(total)} | {"compilations": 1}), [
+        source for _, source in found
+    ]
+
+
+def region(module: nn.Module, x_shape: tuple[int, ...], *, needs_gradient: bool = True) -> tuple[Generated, list[str]]:
+    """Forward and backward of a module on bfloat16 input of a shape."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.func import functional_call
+
+    names = [name for name, _ in module.named_parameters()]
+    buffers = dict(module.named_buffers())
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        kept = {id(p) for m in module.modules() if precision.stays_float32(m) for p in m.parameters(recurse=False)}
+        parameters = [
+            torch.empty(p.shape, dtype=p.dtype if id(p) in kept else torch.bfloat16, requires_grad=True)
+            for p in module.parameters()
+        ]
+        given = {name: torch.empty(b.shape, dtype=b.dtype) for name, b in buffers.items()}
+
+        def run(*tensors: Tensor) -> Tensor:
+            *weights, x = tensors
+            return functional_call(module, dict(zip(names, weights, strict=True)) | given, (x,))
+
+        x = torch.empty(x_shape, dtype=torch.bfloat16, requires_grad=needs_gradient)
+        return both_ways(run, parameters, x)
+
+
+# -- networks ----------------------------------------------------------------------------------------------------------
+
+
+class Outside(TorchDispatchMode):
+    """Follows what runs between the compiled blocks, kernel by kernel: backward takes twice what forward does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total, self.inside = Generated(), 0
+
+    def __torch_dispatch__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        from torch.utils.flop_counter import FlopCounterMode
+
+        with FlopCounterMode(display=False) as counter:
+            result = function(*args, **(kwargs or {}))
+        made = [x for x in tree_leaves(result) if torch.is_tensor(x)]
+        read = [x for x in tree_leaves((args, kwargs)) if torch.is_tensor(x)]
+        if self.inside or not made or getattr(function, "is_view", False):
+            return result
+        moved = sum(x.numel() * x.element_size() for x in (*made, *read))
+        self.total = self.total.plus(_cost(moved, counter.get_total_flops()), times=3)
+        return result
+
+
+def step(name: str, *, batch: int, image_size: int, whole: bool = False) -> tuple[Generated, list[str]]:
+    """One training step of a model in bfloat16, its AdamW update included, and the generated modules."""
+    channels = 1 if image_size < 32 else 3
+    with torch.device("meta"):
+        model = registry.build_model(name, image_size=image_size, channels=channels, num_classes=CLASSES)
+    model.train().bfloat16()
+    shape = (batch, channels, image_size, image_size)
+    parameters = sum(p.numel() for p in model.parameters())
+    # refreshing the copies in low precision and collecting their gradients read and write 6 bytes each
+    total = _cost((UPDATE + 12) * parameters, 0).plus(Generated(launches=9, seconds=9 * LAUNCH))
+    if whole:
+        found, sources = region(model, shape, needs_gradient=False)
+        return total.plus(found), sources
+    outside = Outside()
+    calls: dict[Hashable, list[Any]] = {}
+
+    def enter(block: nn.Module, args: Any) -> None:
+        outside.inside += 1
+        key = (type(block), tuple(p.shape for p in block.parameters()), args[0].shape)
+        calls.setdefault(key, [block, args[0].shape, 0])[2] += 1
+
+    def leave(*_: Any) -> None:
+        outside.inside -= 1
+
+    for block in compiled.blocks(model):
+        block.register_forward_pre_hook(enter)
+        block.register_forward_hook(leave)
+    with outside, torch.no_grad():
+        model(torch.empty(shape, device="meta", dtype=torch.bfloat16))
+    total, sources = total.plus(outside.total), []
+    for block, x_shape, times in calls.values():
+        block._forward_pre_hooks.clear()
+        block._forward_hooks.clear()
+        found, modules = region(block, tuple(x_shape))
+        total, sources = total.plus(found, times=times), [*sources, *modules]
+    return total, sources
+
+
+HEAD = """import triton
+import triton.language as tl
+from torch._inductor.runtime import triton_helpers, triton_heuristics
+from torch._inductor.runtime.triton_helpers import libdevice, math as tl_math
+"""
+KERNEL = re.compile(r"async_compile\.triton\('(\w+)', '''(.*?)''', device_str='cuda'\)", re.S)
+
+
+def assembled(source: str) -> int:
+    """Assemble every Triton kernel of a generated module for compute capability 9.0. Returns how many."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    kernels = KERNEL.findall(source)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, body in kernels:
+            body = body.replace("\\\\", "\\")
+            path = Path(folder) / f"{name}.py"  # Triton reads a kernel's source from its file
+            path.write_text(HEAD + body[body.index("@triton.jit") :])
+            spec = importlib.util.spec_from_file_location(name, path)
+            assert spec is not None and spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            signature = ast.literal_eval(re.search(r"'signature': (\{.*?\})", body)[1])  # type: ignore[index]
+            blocks = {key: 1 if key == "XBLOCK" else 64 for key, kind in signature.items() if kind == "constexpr"}
+            given = ASTSource(fn=getattr(module, name), signature=signature, constexprs=blocks)
+            built = triton.compile(given, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
+            assert built.asm["cubin"], name
+    return len(kernels)
+
+
+COLUMNS = ("model", "batch", "compilations", "kernels", "launches", "gigabytes", "teraflops", "images_per_second")
+
+
+def row(name: str, found: Generated) -> dict[str, Any]:
+    """A line of the table."""
+    batch, _ = MODELS[name]
+    counts = {key: getattr(found, key) for key in ("compilations", "kernels", "launches")}
+    sizes = {key: f"{getattr(found, key):.4g}" for key in ("gigabytes", "teraflops")}
+    return {"model": name, "batch": batch} | counts | sizes | {"images_per_second": f"{batch / found.seconds:.3g}"}
+
+
+def read_table() -> dict[str, dict[str, str]]:
+    """The committed table, by model."""
+    with open(TABLE, newline="") as file:
+        return {line["model"]: line for line in csv.DictReader(file)}
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.train.codegen", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", default=",".join(MODELS), help="some of those in the table")
+    parser.add_argument("--whole", action="store_true", help="compile each network as a whole")
+    parser.add_argument("--assemble", action="store_true", help="assemble all kernels")
+    options = parser.parse_args(argv)
+    names = options.models.split(",")
+    for name in names:
+        if name not in MODELS:
+            raise unknown("model of the table", name, MODELS)
+    if importlib.util.find_spec("triton") is None:
+        raise UserError("Triton is not installed.", "Install it, or a build of torch for CUDA, which brings it.")
+    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    with pretended():
+        for name in names:
+            batch, image_size = MODELS[name]
+            found, sources = step(name, batch=batch, image_size=image_size, whole=options.whole)
+            writer.writerow(row(name, found))
+            sys.stdout.flush()
+            if options.assemble:
+                print(f"{sum(map(assembled, sources))} kernels assembled for sm_90", file=sys.stderr)
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""Real code generation for a GPU that is not here: every kernel of a step is generated, counted and assembled."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.cost import flops
+from bench.train import codegen
+
+pytest.importorskip("triton")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ViT-Ti/16"])
+def test_a_step_is_lowered_and_assembled_and_moves_no_more_than_it_did(name):
+    batch, image_size = codegen.MODELS[name]
+    with codegen.pretended():
+        found, sources = codegen.step(name, batch=batch, image_size=image_size)
+    kept = codegen.read_table()[name]
+    assert found.launches <= int(kept["launches"])
+    assert found.gigabytes <= 1.01 * float(kept["gigabytes"])
+    assert found.compilations == 1  # all blocks share it
+    assert sum(map(codegen.assembled, sources)) == found.kernels > 0
+    sizes = {"image_size": image_size, "channels": 3, "num_classes": codegen.CLASSES}
+    counted = flops.count(name, **sizes, activations=False).train_flops_per_image["dense"] * batch / 1e12
+    assert found.teraflops == pytest.approx(counted, rel=0.06)  # flash attention computes its products twice
+
+
+def test_the_table_is_of_models_that_can_be_asked_for():
+    table = codegen.read_table()
+    assert table.keys() <= codegen.MODELS.keys() and {"ViT-S/16", "ViT-B/16", "ViT-L/16"} <= table.keys()
+    assert all(int(row["batch"]) == codegen.MODELS[name][0] for name, row in table.items())
