@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.analysis import lr_sweep
 from bench.analysis.comparisons import Pair, compare, mean_finding
-from bench.analysis.evidence import HEADLINE, Evidence, Point, Series
+from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Point, Series
 from bench.analysis.finding import Contrast, Finding, Question, Reason, Statement, Verdict
 from bench.core.registry import split_options
 
@@ -103,7 +103,8 @@ def statements(evidence: Evidence) -> Iterator[Finding]:
     """Every statement of the paper that these records can judge."""
     ablations = Ablations(evidence)
     asked: tuple[Asked, ...] = (*_positions(ablations), *_pooling(ablations), *_shapes(ablations), *_others(ablations))
-    yield from _judged(ablations.whole, asked, HEADLINE)
+    for measure in (HEADLINE, UPSTREAM):
+        yield from _judged(ablations.whole, asked, measure)
     by = ways(evidence)
     for measure in (HEADLINE, *(m for m in evidence.measures if m.startswith("finetune"))) if by else ():
         masked = by.get("masked")
