@@ -13,8 +13,10 @@ from typing import Any
 from bench.core import registry
 from bench.core.cli import parser
 from bench.core.errors import EXIT_OK, UserError, command
+from bench.core.formatting import data_size
 from bench.data import fetch
 from bench.data.load import SPLITS, load, parse
+from bench.data.public import SIZES
 
 EXAMPLES = """\
 examples:
@@ -37,6 +39,8 @@ def about(name: str, root: Path | None) -> dict[str, Any]:
         "licence": module.LICENCE,
         "source": module.SOURCE,
         "how_to_get": module.HOW_TO_GET,
+        "split": getattr(module, "SPLIT", "as published or as drawn"),
+        "published": dict(zip(("train", "test", "classes"), SIZES[name], strict=True)) if name in SIZES else None,
         "download": bool(getattr(module, "DOWNLOADS", ())),
         "revision": module.REVISION,
     }
@@ -85,7 +89,7 @@ def download(arguments: argparse.Namespace) -> None:
     """Fetch the files of every set named on the command line.
 
     Raises:
-        UserError: no set, no data root, or a set that has to be fetched by hand.
+        UserError: no set, no data root, a set that has to be fetched by hand, or no room for all of them.
     """
     if not arguments.names or arguments.data_root is None:
         raise UserError("--download needs the names of data sets, and --data-root.", "See --help for an example.")
@@ -94,9 +98,12 @@ def download(arguments: argparse.Namespace) -> None:
         if not getattr(module, "DOWNLOADS", ()):
             what = f"Data set {name!r} cannot be downloaded: its licence forbids it, or it has no published checksum."
             raise UserError(what, module.HOW_TO_GET)
+    missing = {name: fetch.missing(module.DOWNLOADS, arguments.data_root) for name, module in modules.items()}
     for name, module in modules.items():
-        size = sum(file.size or 0 for file in module.DOWNLOADS) / 1e6
-        print(f"{name}: about {size:,.0f} MB; licence {module.LICENCE}; from {module.SOURCE}", file=sys.stderr)
+        print(f"{name}: {data_size(missing[name])} to fetch, up to {data_size(2 * missing[name])} of disk; "
+              f"licence {module.LICENCE}; from {module.SOURCE}", file=sys.stderr)  # fmt: skip
+    fetch.check_room(2 * sum(missing.values()), arguments.data_root)
+    for module in modules.values():
         for file in module.DOWNLOADS:
             new = fetch.fetch(file, arguments.data_root)
             print(f"  {file.name}: {'fetched, checksum right' if new else 'there already'}", file=sys.stderr)

@@ -16,6 +16,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -23,6 +24,7 @@ from urllib.parse import urlsplit
 
 from bench.core.errors import UserError
 from bench.core.files import sync_directory
+from bench.core.formatting import data_size
 
 PIECE = 1 << 20
 PATIENCE = 60.0  # seconds without a byte, or with fewer than SLOWEST of them in each
@@ -61,6 +63,30 @@ def idx_files(url: str, folder: str, *md5: str) -> tuple[File, ...]:
         File(url=f"{url}/{name}-ubyte.gz", checksum=f"md5:{sum_}", size=size, folder=folder)
         for (name, size), sum_ in zip(IDX_SIZES.items(), md5, strict=True)
     )
+
+
+def missing(files: Sequence[File], root: Path) -> int:
+    """Bytes that are not there yet, about: what a stopped download has left counts as there."""
+    total = 0
+    for file in files:
+        folder = root / file.folder
+        if (folder / file.name).is_file() or (file.makes and all((folder / name).exists() for name in file.makes)):
+            continue
+        part = folder / f".{file.name}.part"
+        total += max(0, (file.size or 0) - (part.stat().st_size if part.is_file() else 0))
+    return total
+
+
+def check_room(needed: int, root: Path) -> None:
+    """Refuse to begin what the disk cannot hold.
+
+    Raises:
+        UserError: how much is needed, and how much there is.
+    """
+    there = next(folder for folder in (root, *root.absolute().parents) if folder.exists())
+    if needed > (free := shutil.disk_usage(there).free):
+        raise UserError(f"{root} needs about {data_size(needed)}, and {data_size(free)} are free.",
+                        "Free some space, or use another folder.")  # fmt: skip
 
 
 def fetch(file: File, root: Path) -> bool:

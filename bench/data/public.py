@@ -70,7 +70,8 @@ TABLE = (
         listed=partial(readers.torchvision, kind="FGVCAircraft", train=("trainval",)),
     ),
     ImageFiles(  # Fei-Fei et al., 2004: 30 images of every class for training. VTAB counts the clutter as a class
-        NAME="caltech101", DESCRIPTION="photographs of things", images=(3_060, 6_084), classes=102,
+        NAME="caltech101", SPLIT="30 images of every class are for training, by a hash of file names",
+        DESCRIPTION="photographs of things", images=(3_060, 6_084), classes=102,
         LICENCE="CC-BY-4.0",
         SOURCE="https://data.caltech.edu/records/mzrjq-6wc02 (California Institute of Technology)",
         HOW_TO_GET="Unpack caltech-101.zip from https://data.caltech.edu/records/mzrjq-6wc02 and the "
@@ -106,7 +107,8 @@ TABLE = (
     ),
     *(
         ImageFiles(  # Johnson et al., 2017, arXiv:1612.06890
-            NAME=f"clevr-{task}", KIND="rendered", DESCRIPTION=f"drawn scenes by {what}", images=(70_000, 15_000),
+            NAME=f"clevr-{task}", SPLIT="the published validation part is for testing",
+            KIND="rendered", DESCRIPTION=f"drawn scenes by {what}", images=(70_000, 15_000),
             classes=len(readers.CLEVR[task][1]), LICENCE="CC-BY-4.0",
             SOURCE="https://cs.stanford.edu/people/jcjohns/clevr (Stanford University and Facebook AI Research)",
             HOW_TO_GET="Unpack CLEVR_v1.0.zip from https://cs.stanford.edu/people/jcjohns/clevr into "
@@ -131,7 +133,8 @@ TABLE = (
     ),
     *(
         ArrayFiles(  # Matthey et al., 2017
-            NAME=f"dsprites-{task}", KIND="rendered", DESCRIPTION=f"64 px drawn shapes by their {task}",
+            NAME=f"dsprites-{task}", SPLIT="a tenth is for testing, in a fixed random order",
+            KIND="rendered", DESCRIPTION=f"64 px drawn shapes by their {task}",
             images=(663_552, 73_728), names={"": tuple(map(str, range(readers.DSPRITES_BINS)))}, LICENCE="Apache-2.0",
             SOURCE="https://github.com/google-deepmind/dsprites-dataset (DeepMind)", source="published file",
             HOW_TO_GET=f"Put {DSPRITES} from https://github.com/google-deepmind/dsprites-dataset into "
@@ -167,7 +170,8 @@ TABLE = (
         read=partial(readers.idx, names=EMNIST, transposed=True),
     ),
     ImageFiles(  # Helber et al., 2019, arXiv:1709.00029
-        NAME="eurosat", DESCRIPTION="64 px satellite pictures", images=(21_600, 5_400), classes=10, SIDE=64,
+        NAME="eurosat", SPLIT="a fifth of every class is for testing, by a hash of file names",
+        DESCRIPTION="64 px satellite pictures", images=(21_600, 5_400), classes=10, SIDE=64,
         LICENCE="MIT", SOURCE="https://github.com/phelber/EuroSAT (German Research Center for Artificial Intelligence)",
         HOW_TO_GET="Unpack EuroSAT.zip (the RGB version, https://github.com/phelber/EuroSAT) into "
         "<data root>/eurosat/ (it makes the folder 2750).",
@@ -193,16 +197,18 @@ TABLE = (
         "<data root>/.",
         needs=below("food-101", "images", "meta"), listed=partial(readers.torchvision, kind="Food101"),
     ),
-    OwnCopy(  # Russakovsky et al., 2015. Stored once: 190 GB. `real.json` beside its folders adds the ReaL labels
-        NAME="imagenet", DESCRIPTION="1.28 million photographs, 1,000 classes, 224 px; not in any package",
+    OwnCopy(  # Russakovsky et al., 2015. Streamed. `real.json` beside its folders adds the ReaL labels
+        NAME="imagenet", SPLIT="train and val as your folder has them, else a tenth of every class is for testing",
+        DESCRIPTION="1.28 million photographs, 1,000 classes, 224 px; not in any package",
         images=(1_281_167, 50_000), classes=1_000, OPTIONS="imagenet:384px stores the central square at that size",
         LICENCE="non-commercial research only; the images belong to their owners",
         SOURCE="https://www.image-net.org (Russakovsky et al., 2015)",
         HOW_TO_GET="Ask for it at https://www.image-net.org, and put its folders train/ and val/ (or tar shards, or "
         "Parquet) into <data root>/imagenet.",
     ),
-    OwnCopy(  # Deng et al., 2009; the paper's second largest upstream set. Stored once: 2.1 TB
-        NAME="imagenet-21k", DESCRIPTION="14 million photographs, 21,843 classes, 224 px; not in any package",
+    OwnCopy(  # Deng et al., 2009; the paper's second largest upstream set. Streamed
+        NAME="imagenet-21k", SPLIT="train and val as your folder has them, else a tenth of every class is for testing",
+        DESCRIPTION="14 million photographs, 21,843 classes, 224 px; not in any package",
         images=(14_094_722, 102_400), classes=21_843,
         LICENCE="non-commercial research only; the images belong to their owners",
         SOURCE="https://www.image-net.org (Deng et al., 2009)",
@@ -216,7 +222,8 @@ TABLE = (
         HOW_TO_GET="It cannot be had outside Google. Use --data with a set of your own.",
     ),
     ImageFiles(  # Geiger et al., 2012
-        NAME="kitti-distance", DESCRIPTION="photographs of roads by the distance of the nearest vehicle",
+        NAME="kitti-distance", SPLIT="a tenth of the drives is for testing, by a hash of their names",
+        DESCRIPTION="photographs of roads by the distance of the nearest vehicle",
         images=(6_733, 748), classes=4, LICENCE="CC-BY-NC-SA-3.0",
         SOURCE="https://www.cvlibs.net/datasets/kitti (Karlsruhe Institute of Technology and Toyota)",
         HOW_TO_GET="Unpack data_object_image_2.zip and data_object_label_2.zip from "
@@ -273,7 +280,8 @@ TABLE = (
         },
     ),
     ImageFiles(  # Cheng et al., 2017, arXiv:1703.00121
-        NAME="resisc45", DESCRIPTION="256 px aerial pictures", images=(25_200, 6_300), classes=45, LICENCE=RESEARCH,
+        NAME="resisc45", SPLIT="a fifth of every class is for testing, by a hash of file names",
+        DESCRIPTION="256 px aerial pictures", images=(25_200, 6_300), classes=45, LICENCE=RESEARCH,
         SOURCE="https://gcheng-nwpu.github.io (Northwestern Polytechnical University)",
         HOW_TO_GET="Unpack NWPU-RESISC45.rar (linked at https://gcheng-nwpu.github.io) into <data root>/resisc45/ (so "
         "that <data root>/resisc45/NWPU-RESISC45/airplane is there).",
@@ -322,7 +330,8 @@ TABLE = (
         needs=below("stl10_binary", "train_X.bin", "test_X.bin"), listed=readers.stl10,
     ),
     ImageFiles(  # Xiao et al., 2010; VTAB's split is a list that only TensorFlow Datasets ships: its proportions
-        NAME="sun397", DESCRIPTION="photographs of scenes", images=(87_003, 21_751), classes=397, LICENCE=RESEARCH,
+        NAME="sun397", SPLIT="a fifth of every class is for testing, by a hash of file names",
+        DESCRIPTION="photographs of scenes", images=(87_003, 21_751), classes=397, LICENCE=RESEARCH,
         SOURCE="https://vision.princeton.edu/projects/2010/SUN (Princeton University)",
         HOW_TO_GET="Unpack SUN397.tar.gz from https://vision.princeton.edu/projects/2010/SUN into <data root>/.",
         needs=("SUN397/ClassName.txt",),

@@ -30,6 +30,7 @@ class PublicSet:
     """A data set that is published somewhere.
 
     Attributes:
+        SPLIT: how training and test images are told apart.
         images, classes: published numbers: images to train and to test with, as divided here. DESCRIPTION ends with
             them where it does not name classes itself.
         DOWNLOADS: files that `--download` fetches: where the licence allows it and a checksum is published.
@@ -42,6 +43,7 @@ class PublicSet:
     SOURCE: str
     HOW_TO_GET: str
     KIND: str = "photographs"
+    SPLIT: str = "as published; the validation part is for training"
     OPTIONS: str | None = None
     DOWNLOADS: tuple[File, ...] = ()
     REVISION: int = 1

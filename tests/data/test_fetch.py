@@ -290,10 +290,27 @@ def test_the_verb_fetches_and_says_what_is_there(
     assert facts["test"]["images"] == 10 and len(facts["train"]["content_hash"]) == 64
 
 
+def test_the_cost_is_known_before_a_byte_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = registry.load("data set", "pets").DOWNLOADS
+    whole = sum(file.size for file in files)
+    assert fetch.missing(files, tmp_path) == whole > 800_000_000
+    (tmp_path / "oxford-iiit-pet" / "annotations").mkdir(parents=True)
+    assert fetch.missing(files, tmp_path) == files[0].size
+    (tmp_path / "oxford-iiit-pet" / f".{files[0].name}.part").write_bytes(bytes(1_000))  # a download that was stopped
+    assert fetch.missing(files, tmp_path) == files[0].size - 1_000
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=whole))
+    fetch.check_room(whole, tmp_path / "not" / "yet" / "there")
+    with pytest.raises(UserError, match="are free"):
+        fetch.check_room(whole + 1, tmp_path)
+
+
 def test_the_list_and_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verb.main(["--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert set(rows) == set(registry.names("data set"))
+    assert rows["imagenet"]["published"] == {"train": 1_281_167, "test": 50_000, "classes": 1_000}
+    assert all(row["split"] and row["licence"] and row["source"] for row in rows.values())
     assert rows["fashion-mnist"]["available"] and not rows["kmnist"]["available"] and rows["kmnist"]["download"]
     for arguments, said in (
         (["--download", "kmnist"], "--data-root"),
