@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -44,6 +45,7 @@ def main_parser() -> argparse.ArgumentParser:
     p.add_argument("--data", default="digits", help="for a task: the set to evaluate on (default digits)")
     p.add_argument("--data-root", type=cli.folder, help="folder with data sets that are not installed")
     p.add_argument("--study", type=cli.folder, help="for a figure: the folder of a study to draw, results/<suite>")
+    p.add_argument("--json", action="store_true", help="machine-readable")
     return p
 
 
@@ -51,8 +53,11 @@ def main_parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     arguments = main_parser().parse_args(argv)
     failed = 0
+    results: list[dict[str, Any]] = []
+    say: Callable[[str], None] = (lambda _: None) if arguments.json else (lambda line: print(line, flush=True))
     for kind, name in found(arguments.name):
-        print(f"{kind if kind != 'family' else 'model'} {name}")
+        shown = kind if kind != "family" else "model"
+        say(f"{shown} {name}")
         for what, check in CHECKS[kind](name, arguments):
             try:
                 mark, detail = "ok", check()
@@ -61,10 +66,14 @@ def main(argv: list[str] | None = None) -> int:
             except Exception as error:  # of whatever was written
                 mark, failed = "NO", failed + 1
                 detail = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-            print(f"  {mark}  {what}{': ' * bool(detail)}{detail}", flush=True)
+            say(f"  {mark}  {what}{': ' * bool(detail)}{detail}")
+            met = {"ok": True, "NO": False, "--": None}[mark]
+            results.append({"kind": shown, "name": name, "requirement": what, "met": met, "detail": detail})
             if mark == "NO" and what.startswith("is "):  # nothing else can be looked at
                 break
-    print(f"{failed} requirement(s) not met; CONTRIBUTING.md has an example of each kind." if failed else "All met.")
+    say(f"{failed} requirement(s) not met; CONTRIBUTING.md has an example of each kind." if failed else "All met.")
+    if arguments.json:
+        print(json.dumps(results, indent=2))
     return EXIT_FAILED if failed else EXIT_OK
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -108,6 +109,8 @@ def test_every_kind_is_checked_and_all_is_met(verb, tmp_path):
         assert done.returncode == 0 and "NO" not in done.stdout, done.stdout + done.stderr
         assert done.stdout.endswith("All met.\n") and done.stdout.count("\n  ok") >= 4
     assert verb("check", "stripse").returncode == 2
+    rows = json.loads(verb("check", "perceptrons", "--json").stdout)
+    assert len(rows) == 5 and all(row["met"] for row in rows)
 
 
 BROKEN = {
