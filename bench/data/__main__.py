@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import textwrap
@@ -17,11 +18,13 @@ from bench.core.formatting import data_size
 from bench.data import fetch
 from bench.data.load import SPLITS, load, parse
 from bench.data.public import SIZES
+from bench.data.source import ALLOWED
 
 EXAMPLES = """\
 examples:
   python -m bench.data                                                all data sets, and whether they are here
   python -m bench.data fashion-mnist glyphs@1000                      images, classes, content hash
+  python -m bench.data folder:mine:224px:stream --data-root data --max-unreadable 5%    index it, and leave those out
   python -m bench.data kmnist --download --data-root data             get it from its authors' server
   python -m bench.data --json
 """
@@ -67,9 +70,14 @@ def main(argv: list[str] | None = None) -> int:
     p = parser("python -m bench.data", __doc__ or "", EXAMPLES, plugins=True)
     p.add_argument("names", nargs="*", metavar="NAME", help="a data set, to look into (default: list all)")
     p.add_argument("--data-root", type=Path, help="folder with data sets that are not installed")
+    p.add_argument(
+        "--max-unreadable", metavar="SHARE", help="prepare a set of which up to such a share (5%%) cannot be read"
+    )
     p.add_argument("--download", action="store_true", help="get the named sets into the data root first")
     p.add_argument("--json", action="store_true", help="machine-readable output")
     arguments = p.parse_args(argv)
+    if arguments.max_unreadable:
+        os.environ[ALLOWED] = arguments.max_unreadable
     if arguments.download:
         download(arguments)
     if not arguments.names:

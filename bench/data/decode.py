@@ -23,13 +23,12 @@ from bench.core.environment import cores
 from bench.core.errors import UserError
 from bench.data import cache
 from bench.data.image_set import content_key
-from bench.data.source import MAX_FILE_BYTES, Source
+from bench.data.source import ALLOWED, MAX_FILE_BYTES, Source
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM")  # readers of rarer formats are where the holes are found
 MAX_PIXELS = 89_478_485  # Pillow's own limit, at which it only warns; the largest image of ImageNet has 32 million
 PIXELS_PER_BYTE = 512  # of a JPEG: the first coefficient of every 8 x 8 block takes a bit or more
 MAX_UNREADABLE = 0.001  # of all images; more than this is a damaged copy
-ALLOWED = "VIT_BENCH_MAX_UNREADABLE"  # the environment variable that allows another share
 GREY = ("L", "1", "LA")  # modes of an image
 NAMED = 5  # unreadable images that a message names
 BATCH, BATCH_BYTES = 64, 16 << 20  # images per task of the pool, and what is read of them beforehand

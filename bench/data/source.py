@@ -16,6 +16,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".gif")
 MAX_FILE_BYTES = 256 << 20  # of one encoded image
 MAX_BYTES = 64 << 30  # of an array that a header promises
 MAX_CLASSES = 1_000_000
+ALLOWED = "VIT_BENCH_MAX_UNREADABLE"  # the environment variable that allows a share of images to be unreadable
 # Words for the two splits, best first. Public sets often keep the labels of "test" to themselves and are judged on
 # "val"; where both are there, "test" is used, and a format that finds it without labels says what to do.
 SPLIT_WORDS = {"train": ("train", "training"), "test": ("test", "testing", "val", "valid", "validation")}
