@@ -12,6 +12,7 @@ import pandas as pd
 
 from bench.analysis.deduplicate import current
 from bench.analysis.study_data import PIXELS, Records, SampleKey, horizon_table, samples, score_table, without
+from bench.core import registry
 from bench.stats.intervals import POINT_LEVEL, Estimate, Pool, Samples, average, estimate_all, pool
 
 HEADLINE, FAR, UPSTREAM = "headline", "far", "upstream"
@@ -278,7 +279,8 @@ def build(
     data_kinds: Mapping[str, str] | None = None, level: float = POINT_LEVEL, published: bool = False,
     reference: Evidence | None = None,
 ) -> Evidence:  # fmt: skip
-    """Arrange records. Headline tasks that were not scored are left out; without any, all that are not far count.
+    """Arrange records. Headline tasks that were not scored are left out; without any, the same tasks on other sets
+    count, and without those all that are not far.
 
     Scores that others supersede are set aside. Cells at learning rates that a sweep rejects are not:
     `bench.analysis.lr_sweep.without_rejected` leaves them out.
@@ -291,13 +293,20 @@ def build(
     scores = standing.scores
     scored = [m for m in accuracies(scores) if m != UPSTREAM]
     far_found = tuple(m for m in far if m in scored)
-    headline_found = tuple(m for m in headline if m in scored) or tuple(sorted(set(scored) - set(far_found)))
+    headline_found = tuple(m for m in headline if m in scored) or _same_task(headline, scored)
+    headline_found = headline_found or tuple(sorted(set(scored) - set(far_found)))
     shots = sorted({int(s) for s in scores["shots"].dropna().unique()})
     return Evidence(
         records=records, horizons=horizons, scores=scores, headline=headline_found, set_aside=standing.set_aside,
         far=far_found, shots=DEFAULT_SHOTS if DEFAULT_SHOTS in shots else (shots[-1] if shots else None), level=level,
         question=question, data_kinds=data_kinds or {}, published=published, reference=reference,
     )  # fmt: skip
+
+
+def _same_task(headline: Sequence[str], scored: Sequence[str]) -> tuple[str, ...]:
+    """Measures of the headline's tasks on other sets: "finetune:pets" where "finetune:mnist" was meant."""
+    tasks = {name.partition(":")[0] for name in headline if ":" in name} & set(registry.names("task"))
+    return tuple(measure for measure in scored if measure.partition(":")[0] in tasks)
 
 
 def _int(value: float) -> int:

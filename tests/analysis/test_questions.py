@@ -11,7 +11,7 @@ import pytest
 
 from baselines.published import table
 from bench.analysis import comparisons, frontiers, law_questions, published, questions, scaling_laws
-from bench.analysis.evidence import Evidence
+from bench.analysis.evidence import Evidence, _same_task
 from bench.analysis.finding import (
     ALL_MODELS,
     Candidate,
@@ -373,3 +373,9 @@ def test_a_better_middle_and_unequal_compute_are_remarked(bent: Findings) -> Non
     images = ask(bent, Question.CROSSING_OVER_IMAGES, "ViT", "ResNet")
     assert Reason.UNEQUAL_COMPUTE in images.reasons
     assert [b.family for b in images.evidence if b.kind == "Budget"] == ["ViT", "ResNet"]
+
+
+def test_the_headline_s_task_on_other_sets_is_the_headline() -> None:
+    scored = ("fewshot", "finetune:folder:mine:64px:rgb", "folder:mine:64px:rgb", "linear:folder:mine:64px:rgb")
+    assert _same_task(("finetune:mnist", "photo-tiles:56px"), scored) == (scored[1],)
+    assert _same_task(("mnist", "photo-tiles:56px"), scored) == ()
