@@ -32,6 +32,7 @@ examples:
   python -m bench.doctor --out doctor-h100.json   everything; the table goes to doctor-h100.md
   python -m bench.doctor --quick --anew           check again what was checked before
 """
+STEPS = 50  # of a training that is compared with another
 FAMILIES = ("ViT-pico/14", "R8x0.125-s2", "R5+ViT-pico/14")
 SIZES: dict[str, Any] = {"image_size": 28, "channels": 1, "num_classes": 10}
 LARGE = {  # images of a batch; images per second to expect of an H100 or H200 at 224 px
@@ -211,11 +212,11 @@ def recorded(device: str) -> Iterator[Line]:
     """Compiled and recorded steps against those that are written; nothing waits, nothing compiles again."""
     import torch
 
-    wanted, _ = _losses(device, 50)
+    wanted, _ = _losses(device, STEPS)
     for mode in ("default", "reduce-overhead"):
-        found, step = _losses(device, 50, mode=mode)
+        found, step = _losses(device, STEPS, mode=mode)
         apart = max(abs(a - b) / max(abs(b), 1e-3) for a, b in zip(found, wanted, strict=True))
-        yield at_most(f"{mode}: 50 losses apart", apart, 2**-6)
+        yield at_most(f"{mode}: {STEPS} losses apart", apart, 2**-6)
         said = step.how_compiled
         yield Line(check=f"{mode}: as asked", value=said, limit=mode, outcome="pass" if said == mode else "fail")
     batch = _batch(32, device)
@@ -223,14 +224,14 @@ def recorded(device: str) -> Iterator[Line]:
     problem = "none"
     try:
         with torch._dynamo.config.patch(error_on_recompile=True):
-            for seed in range(49):
+            for seed in range(STEPS):
                 step(*batch, lr=1e-3, seed=seed)
     except Exception as error:
         problem = f"{type(error).__name__}: {error}".splitlines()[0]
     finally:
         torch.cuda.set_sync_debug_mode("default")
     outcome = "pass" if problem == "none" else "fail"
-    yield Line(check="waits and compilations in 49 steps", value=problem, limit="none", outcome=outcome)
+    yield Line(check=f"waits and compilations in {STEPS} steps", value=problem, limit="none", outcome=outcome)
 
 
 def memory(device: str) -> Iterator[Line]:

@@ -17,6 +17,7 @@ def brief(monkeypatch):
     checks = [check for check in doctor.CHECKS if check.name not in ("ceilings", "study")]
     monkeypatch.setattr(doctor, "FAMILIES", doctor.FAMILIES[:1])
     monkeypatch.setattr(doctor, "CHECKS", checks)
+    monkeypatch.setattr(doctor, "STEPS", 3)
     return monkeypatch
 
 
