@@ -199,6 +199,7 @@ def judge(code: int, text: str, fault: str) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--role", choices=ROLES)
+    parser.add_argument("--first", type=int, default=1, help="only those from this number on")
     parser.add_argument("--every", type=int, default=1, help="only every so many of them")
     options = parser.parse_args()
     for name in ("torch._dynamo", "bench.execute.jobs.train", "bench.tasks.fewshot", "bench.report.build",
@@ -219,7 +220,7 @@ def main() -> int:
         print(f"{numbers} operations on files", flush=True)
         found: Counter[str] = Counter()
         for role in ROLES if options.role is None else (options.role,):
-            order = list(range(1, numbers[role] + 1, options.every))
+            order = list(range(options.first, numbers[role] + 1, options.every))
             random.Random(0).shuffle(order)  # one that is cut short is a sample
             for rounds, number in enumerate(order):
                 if rounds % 20 == 19:
