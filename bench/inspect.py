@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--channels", type=int, choices=(1, 3), help="(default: the weights', else 3)")
     result.add_argument("--seed", type=int, default=0, help="of the weights before training (default: the cell's)")
     result.add_argument("--output", type=cli.folder, help="folder to write to (default: the study's, else inspect/)")
+    result.add_argument("--json", action="store_true", help="machine-readable: what was written and what not")
     return result
 
 
@@ -62,6 +64,9 @@ def main(argv: list[str] | None = None) -> int:
     images = load(args.data, "test", root=args.data_root) if args.data else None
     drawings, skipped = inspect(args, images)
     written = inspections.write(args.output, drawings, name=slug(args.model))
+    if args.json:
+        print(json.dumps({"figures": [str(path) for path in written], "not_drawn": skipped}, indent=2))
+        return EXIT_OK
     for path in written:
         print(path)
     for reason in skipped:
