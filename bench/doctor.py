@@ -31,6 +31,7 @@ examples:
   python -m bench.doctor --quick                  a few minutes
   python -m bench.doctor --out doctor-h100.json   everything; the table goes to doctor-h100.md
   python -m bench.doctor --quick --anew           check again what was checked before
+  python -m bench.doctor --quick --json           print what is in the output file instead of a line per check
 """
 STEPS = 50  # of a training that is compared with another
 FAMILIES = ("ViT-pico/14", "R8x0.125-s2", "R5+ViT-pico/14")
@@ -369,11 +370,12 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--quick", action="store_true", help="leave out what takes long")
     p.add_argument("--anew", action="store_true", help="check again what the output file has")
     p.add_argument("--out", type=Path, default=Path("doctor.json"), help="JSON; a .md with the table goes beside it")
+    p.add_argument("--json", action="store_true", help="machine-readable: every check of every section")
     options = p.parse_args(argv)
     if options.out.suffix != ".json":
         raise UserError(f"--out {options.out} does not end in .json.", "The table is written beside it, as .md.")
     device, reason = find_device(options.device)
-    console = make_console()
+    console = make_console(stderr=options.json)
     write(console, f"Device: {device}{f' ({reason})' if reason else ''}")
     import torch
 
@@ -405,6 +407,8 @@ def main(argv: list[str] | None = None) -> int:
     lines = [line for found in sections.values() for line in found]
     failed = sum(line.outcome == "fail" for line in lines)
     write(console, f"{len(lines)} checks, {failed} failed. Table: {table}")
+    if options.json:
+        print(options.out.read_text(), end="")
     return EXIT_FAILED if failed else EXIT_OK
 
 

@@ -14,7 +14,6 @@ from bench.plan import plan as planner
 from bench.plan.changed import changes
 from bench.plan.options import StudyOptions
 from bench.plan.plan import begin, make_plan
-from bench.store import records
 from bench.store.study import CellDirectory, state_of
 from bench.suites import _contract as suites
 from tests.plan.finished import finish
@@ -142,5 +141,4 @@ def test_results_that_do_not_say_what_code_they_are_of_are_taken_as_they_are(edi
 
 def test_committed_references_are_valid_whatever_becomes_of_the_project(project):
     for path in sorted(project.glob("results/reference/*/cells/*/record.json"))[::20]:
-        assert records.read_record(path).model.fingerprint is None
-        assert CellDirectory(path.parent).code() is None
+        assert CellDirectory(path.parent).code() is None  # it is in spec.json, which is not committed
