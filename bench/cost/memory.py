@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-OPTIMIZER_BYTES = 8  # AdamW keeps two float32 moments per parameter
+from bench.cost.units import OPTIMIZER_BYTES
 
 
 class _FusedAttention(torch.autograd.Function):

@@ -15,6 +15,7 @@ from bench.cost.peaks import TERA, accelerator
 SECONDS_PER_DAY = 86_400
 SECONDS_PER_HOUR = 3_600
 EXA = 1e18
+OPTIMIZER_BYTES = 8  # AdamW keeps two float32 moments per parameter
 TPUV3 = "TPUv3-core"
 
 # ImageNet-21k has no row in Table 6. Forward MACs of ViT-L/16 with the 21,843-way head and hidden layer, 90 epochs

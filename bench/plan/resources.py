@@ -14,7 +14,7 @@ from bench.core.device import free_memory
 from bench.core.errors import UserError
 from bench.core.formatting import data_size
 from bench.core.spec import Cell
-from bench.cost.memory import OPTIMIZER_BYTES
+from bench.cost.units import OPTIMIZER_BYTES
 from bench.data import cache
 from bench.data.image_set import RESIDENT_SHARE, Tier
 from bench.data.load import decoding_seconds

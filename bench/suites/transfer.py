@@ -21,7 +21,7 @@ QUESTION = "how well do pre-trained models transfer, and is fine-tuning better a
 FIGURES = ("pretraining-data",)  # one budget per model: nothing to draw against compute
 DOWNSTREAM = ("fashion-mnist", "photo-tiles:56px", "mnist")
 HIGHER = ("fashion-mnist", "photo-tiles:56px")  # also fine-tuned at a higher resolution
-HEADLINE = tuple(f"finetune:{name}" for name in (*DOWNSTREAM, *GPU_DOWNSTREAM))
+HEADLINE = tuple(f"finetune:{name}" for name in dict.fromkeys((*DOWNSTREAM, *GPU_DOWNSTREAM)))
 
 PUBLIC = ("imagenet", "cifar10", "cifar100", "pets", "flowers102")  # Tables 2 and 5
 

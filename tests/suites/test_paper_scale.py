@@ -7,7 +7,7 @@ import pytest
 from baselines import published
 from bench.core import registry
 from bench.core.spec import Cell
-from bench.suites import _paper
+from bench.suites import _contract, _paper
 from bench.suites._contract import SuiteOptions
 from bench.train import schedule
 
@@ -71,3 +71,9 @@ def test_what_the_table_leaves_out_is_trained_as_what_is_nearest(model: str, dat
 def test_a_set_of_one_s_own_is_trained_on_as_the_suite_s_first() -> None:
     (cell,) = cells("transfer", data=("folder:flowers",), models=("ViT-B/16",))
     assert (cell.data, cell.recipe.lr, cell.recipe.cooldown_shape) == ("folder:flowers", 3e-3, "cosine")
+
+
+@pytest.mark.parametrize("suite", registry.names("suite"))
+def test_a_headline_names_every_measure_once(suite: str) -> None:
+    headline = _contract.load(suite).headline
+    assert len(set(headline)) == len(headline)
