@@ -198,7 +198,8 @@ TABLE = (
         needs=below("food-101", "images", "meta"), listed=partial(readers.torchvision, kind="Food101"),
     ),
     OwnCopy(  # Russakovsky et al., 2015. Streamed. `real.json` beside its folders adds the ReaL labels
-        NAME="imagenet", SPLIT="train and val as your folder has them, else a tenth of every class is for testing",
+        NAME="imagenet", REVISION=2,  # streamed, not stored
+        SPLIT="train and val as your folder has them, else a tenth of every class is for testing",
         DESCRIPTION="1.28 million photographs, 1,000 classes, 224 px; not in any package",
         images=(1_281_167, 50_000), classes=1_000, OPTIONS="imagenet:384px stores the central square at that size",
         LICENCE="non-commercial research only; the images belong to their owners",
@@ -207,7 +208,8 @@ TABLE = (
         "Parquet) into <data root>/imagenet.",
     ),
     OwnCopy(  # Deng et al., 2009; the paper's second largest upstream set. Streamed
-        NAME="imagenet-21k", SPLIT="train and val as your folder has them, else a tenth of every class is for testing",
+        NAME="imagenet-21k", REVISION=2,  # streamed, not stored
+        SPLIT="train and val as your folder has them, else a tenth of every class is for testing",
         DESCRIPTION="14 million photographs, 21,843 classes, 224 px; not in any package",
         images=(14_094_722, 102_400), classes=21_843,
         LICENCE="non-commercial research only; the images belong to their owners",
