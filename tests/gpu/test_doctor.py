@@ -41,6 +41,7 @@ def test_a_cpu_passes_what_applies_and_is_not_asked_twice(brief, tmp_path, capsy
     assert doctor.main(arguments) == EXIT_OK
 
 
+@pytest.mark.slow
 def test_every_check_of_a_gpu_runs(brief, tmp_path, capsys):
     path = tmp_path / "doctor.json"
     with posing():

@@ -36,6 +36,7 @@ def context(folder, cell, log=lambda _: None):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_study_runs_on_both_devices(gpu, tmp_path, capsys):
     """Planned, calibrated, trained by a worker on each device, evaluated, reported."""
     arguments = [
@@ -84,6 +85,7 @@ CELL = Cell(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_peers_one_at_a_time(gpu, tmp_path, monkeypatch):
     """Their processes are never there together, each round starts them anew, and what runs out of memory later than in
     its first steps is left out and not an error."""
