@@ -193,7 +193,7 @@ def compare(a: Table, b: Table, *, others: Table | None = None) -> SideBySide:
     judged = [measure for measure in items if measure != UPSTREAM] or list(items)
     shared = set.intersection(*(set(items[measure]) for measure in judged))
     if not shared:
-        raise UserError("No cell was judged by every task on both sides.", "Compare on some tasks with --tasks.")
+        raise UserError("No cell was evaluated on every task on both sides.", "Run both with the same --tasks.")
     whole = [(place, items[measure][place], measure) for measure in judged for place in shared]
     return SideBySide(
         tasks=tuple(

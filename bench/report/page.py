@@ -183,14 +183,17 @@ def _by_question(found: Iterable[text.Answer]) -> dict[str, list[text.Answer]]:
 
 
 def pipeline(evidence: Evidence) -> tuple[bool, str]:
-    """Whether every cell came to a result, and that in a sentence."""
+    """Whether every cell that was started came to a result, and that in a sentence."""
     records = evidence.records
-    lost = [r for r in records.records if r.status != "complete"]
-    missing = len(lost) + len(records.damaged) + len(records.unfinished) + len(records.never_started)
-    total = len(records.records) - len(lost) + missing
-    if not missing:
-        return True, f"The pipeline works: {total} of {plural(total, 'cell')} complete."
-    return False, f"The pipeline does not work: {missing} of {plural(total, 'cell')} without a result."
+    lost = sum(r.status != "complete" for r in records.records)
+    missing, left = lost + len(records.damaged) + len(records.unfinished), len(records.never_started)
+    done = len(records.records) - lost
+    cells = plural(done + missing + left, "cell")
+    if missing:
+        return False, f"The pipeline does not work: {missing} of {cells} without a result."
+    if left:  # `--only` leaves cells for another run
+        return True, f"The pipeline works so far: {done} of {cells} complete, {left} never started."
+    return True, f"The pipeline works: {done} of {cells} complete."
 
 
 def coverage(evidence: Evidence) -> str:

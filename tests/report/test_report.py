@@ -23,6 +23,7 @@ from bench.analysis.finding import CheckKind, Question, Reason
 from bench.report import build as report
 from bench.report import caveats, layout, text
 from bench.report.__main__ import main as report_main
+from bench.store import grid
 from tests.analysis._records import World, change, write
 from tests.analysis._study import study
 
@@ -287,13 +288,18 @@ def test_a_suite_that_checks_the_pipeline_says_whether_it_works(tmp_path: Path) 
     world = small_world()
     world.sizes, world.seeds = (30_000,), (0,)
     whole = world.records()
-    for name, records in (("whole", whole), ("lost", [*whole, world.diverged("ViT-mini/7")])):
+    studies = {"whole": whole, "part": whole, "lost": [*whole, world.diverged("ViT-mini/7")]}
+    for name, records in studies.items():
         write([replace(record, suite="smoke") for record in records], tmp_path / name)
+        if name == "part":  # of a grid that has one more, which --only left out
+            names = (*(record.directory for record in records), "vit-mini-7_glyphs_s1-0123456789")
+            grid.write(tmp_path / name, grid.WantedCells(suite="smoke", scale="cpu", names=names))
         paths = report.build(tmp_path / name, suite="smoke")
         console = Console(file=io.StringIO(), width=200)
         report.say(paths, console)
         lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-        assert len(lines) == 2 and ("The pipeline works" in lines[0]) == (name == "whole")
+        assert len(lines) == 2 and ("The pipeline works" in lines[0]) == (name != "lost")
+        assert ("1 never started" in lines[0]) == (name == "part")
 
 
 def test_figures_tables_and_claims_of_the_paper(tmp_path: Path) -> None:
