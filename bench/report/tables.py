@@ -178,7 +178,8 @@ def many_tasks(evidence: Evidence) -> Table | None:
         if found:
             rows.append({"series": series.label} | found | {name: at.get(key) for name, at in averages.items()})
     columns = [Column(key="series", heading="Model", numeric=False)]
-    columns += [Column(key=m, heading=m.rpartition(":")[2]) for m in tasks]
+    data = dict(zip(evidence.scores["measure"], evidence.scores["data"], strict=True))
+    columns += [Column(key=m, heading=data[m]) for m in tasks]
     columns += [Column(key=group, heading=f"{group.capitalize()} ({len(groups[group])})") for group in groups]
     columns += [Column(key="all", heading=f"Mean ({len(tasks)})")]
     return Table(name="many-tasks", title=f"{len(tasks)} tasks in {len(groups)} groups", rows=tuple(rows),

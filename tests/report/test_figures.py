@@ -155,6 +155,21 @@ def test_caption_and_axes_name_what_is_shown(drawn: Drawing) -> None:
     assert "Upstream: glyphs (rendered)" in titles
 
 
+@pytest.mark.parametrize("task, shown", [
+    ("fewshot", "10-shot accuracy [%]"), ("linear", "Linear-probe accuracy [%]"), ("centroid", "Accuracy [%]"),
+    ("finetune@56px", "Fine-tuned accuracy [%]"),
+])  # fmt: skip
+def test_an_axis_names_the_task_whatever_the_set_is_called(evidence: Evidence, task: str, shown: str) -> None:
+    def changed(_: Horizon, score: Score) -> Score:
+        own = "folder:photos:64px:rgb"
+        return replace(score, task=task, data=own) if (score.task, score.data) == ("fewshot", "mnist") else score
+
+    made = read([map_scores(record, changed) for record in evidence.records.records])
+    (measure,) = (m for m in made.measures if "folder" in m)
+    assert _panels.y_label(made, measure) == shown
+    assert _panels.y_label(made, "upstream") == "Upstream accuracy [%]"
+
+
 def test_text_is_plain_and_does_not_overlap(drawn: Drawing) -> None:
     drawn.figure.draw_without_rendering()
     boxes, canvas = [], drawn.figure.bbox

@@ -375,14 +375,13 @@ def _readable(name: str) -> str:
 
 
 def y_label(evidence: Evidence, measure: str) -> str:
-    """What an accuracy axis shows."""
-    if measure == UPSTREAM:
-        return "Upstream accuracy [%]"
-    for start, how in (("finetune", "Fine-tuned"), ("linear:", "Linear-probe")):
-        if all(part.startswith(start) for part in evidence.parts(measure)):
-            return f"{how} accuracy [%]"
-    few_shot = evidence.shots and not any(":" in part for part in evidence.parts(measure))
-    return f"{evidence.shots}-shot accuracy [%]" if few_shot else "Accuracy [%]"
+    """What an accuracy axis shows: which task gave the scores."""
+    shown = evidence.scores["measure"].isin(evidence.parts(measure))
+    tasks = {str(task).partition("@")[0] for task in evidence.scores.loc[shown, "task"].unique()}
+    how = {"upstream": "Upstream ", "finetune": "Fine-tuned ", "linear": "Linear-probe "}
+    if evidence.shots:
+        how["fewshot"] = f"{evidence.shots}-shot "
+    return f"{how.get(tasks.pop(), '') if len(tasks) == 1 else ''}accuracy [%]".capitalize()
 
 
 def _row(measure: str, kind: str, label: str, point: Point, e: Estimate) -> dict[str, Any]:
