@@ -9,13 +9,13 @@ import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.core.cli import folder, parser
 from bench.core.errors import EXIT_FOUND, EXIT_OK, UserError, command, nearest
+from bench.core.formatting import percent, plural, signed
 from bench.store import index
 
 if TYPE_CHECKING:
@@ -69,11 +69,10 @@ def compare(
     from bench.analysis import side_by_side
 
     one, two = (find(name, suite=suite, results=results) for name in (a, b))
-    if "model" not in (one.kind, two.kind):
-        tables = (side_by_side.table(side.records, side_by_side.same_cell) for side in (one, two))
-        return one, two, side_by_side.compare(*tables)
-    tables = (side_by_side.table(side.records, side_by_side.same_images) for side in (one, two))
-    others = side_by_side.table(_study(suite, results), side_by_side.same_cell)
+    models = "model" in (one.kind, two.kind)
+    key = side_by_side.same_images if models else side_by_side.same_cell
+    tables = (side_by_side.table(side.records, key) for side in (one, two))
+    others = side_by_side.table(_study(suite, results), side_by_side.same_cell) if models else None
     return one, two, side_by_side.compare(*tables, others=others)
 
 
@@ -139,8 +138,6 @@ def _commit(name: str) -> str:
 
 def lines(a: Side, b: Side, found: SideBySide) -> list[str]:
     """The comparison as text."""
-    from bench.core.formatting import plural
-
     head = ("task", "A", "B", "B - A", f"{found.average.level:.0%} interval", "detectable", "")
     rows = [head, *(_row(contrast) for contrast in (*found.tasks, found.average))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
@@ -170,19 +167,19 @@ def _who(side: Side) -> str:
 
 
 def _row(contrast: Contrast) -> tuple[str, ...]:
-    percent: Callable[[float], str] = lambda value: f"{100 * value:.1f} %"  # noqa: E731
-    signed: Callable[[float], str] = lambda value: f"{100 * value:+.1f}"  # noqa: E731
     return (
-        contrast.task, percent(contrast.a), percent(contrast.b), signed(contrast.estimate),
-        f"[{signed(contrast.low)}, {signed(contrast.high)}]", f"{100 * contrast.detectable:.1f}", contrast.verdict,
+        contrast.task, f"{percent(contrast.a)} %", f"{percent(contrast.b)} %", signed(contrast.estimate),
+        f"[{signed(contrast.low)}, {signed(contrast.high)}]", percent(contrast.detectable), contrast.verdict,
     )  # fmt: skip
 
 
 def to_json(a: Side, b: Side, found: SideBySide) -> dict[str, Any]:
     """Everything, for `--json`."""
-    named: Callable[[Contrast], dict[str, Any]] = lambda contrast: dataclasses.asdict(contrast) | {  # noqa: E731
-        "low": contrast.low, "high": contrast.high, "verdict": contrast.verdict,
-    }  # fmt: skip
+
+    def named(contrast: Contrast) -> dict[str, Any]:
+        ends = {"low": contrast.low, "high": contrast.high, "verdict": contrast.verdict}
+        return dataclasses.asdict(contrast) | ends
+
     judged = {"tasks": [named(task) for task in found.tasks], "average": named(found.average)}
     one, two = ({"name": side.name, "kind": side.kind, "records": len(side.records)} for side in (a, b))
     return {"a": one, "b": two, "verdict": found.verdict, **dataclasses.asdict(found), **judged}

@@ -5,13 +5,13 @@ seeds and few-shot draws. The mean difference then has three sources of chance, 
 quadrature, as in `bench.stats.intervals`:
 
 - training seeds: the spread of the seeds' mean differences, variance pooled over cells, Student's t; two models of one
-  study may borrow that of its other models. Where nothing was
-  repeated, what single runs owe to chance is bounded by `bench.analysis.comparisons.UNREPLICATED`;
+  study may borrow that of its other models. Where nothing was repeated, what single runs owe to chance is bounded by
+  `bench.analysis.comparisons.UNREPLICATED`;
 - few-shot draws: the spread of the draws' mean differences, Student's t;
 - test images: the spread of the images' own mean differences, as in a paired t test, where records say which were
   right; otherwise that of two independent test sets, which is wider.
 
-Luck of single answers is in all three; it is counted once.
+What differs by run and image at once is part of all three spreads; it is counted once.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ from bench.stats.intervals import (
     IMAGES,
     POINT_LEVEL,
     SEEDS,
+    Pool,
     Samples,
     average,
     difference,
     f_limit,
+    pool,
 )
 from bench.stats.paired import pair
 
@@ -141,21 +143,21 @@ def table(records: Sequence[Record], key: Callable[[Record], Hashable]) -> Table
     cell supersedes do not count; of models, rates that a sweep rejects do not either.
 
     Raises:
-        UserError: two recipes at one place: which of them is meant, nobody said.
+        UserError: two recipes at one place.
     """
     found = evidence.build(Records(suite="", records=tuple(records)))
     if key is same_images:
         found = lr_sweep.without_rejected(found)
-    standing = set(found.horizons["directory"])
-    whose = {record.directory: key(record) for record in records if record.directory in standing}
+    kept = set(found.horizons["directory"])
+    variants = {record.directory: key(record) for record in records if record.directory in kept}
     cells: dict[Hashable, Record] = {}
     for record in records:
-        if record.directory in whose:
-            first = cells.setdefault(whose[record.directory], record)
+        if record.directory in variants:
+            first = cells.setdefault(variants[record.directory], record)
             if same_cell(first) != same_cell(record):
                 raise UserError(f"{first.directory} and {record.directory} train a model in two ways.",
                                 "Compare folders that hold one of them.")  # fmt: skip
-    horizons = found.horizons.assign(variant=found.horizons["directory"].map(whose))
+    horizons = found.horizons.assign(variant=found.horizons["directory"].map(variants))
     made: Table = {}
     for (variant, images, measure, shots), values in samples(horizons, found.scores).items():
         if images > 0 and measure in found.measures and shots in (None, found.shots):
@@ -212,28 +214,22 @@ def _other_images(a: Samples, b: Samples) -> bool:
     return a.correct_SD.flat[0].content_hash != b.correct_SD.flat[0].content_hash
 
 
-def seed_variance_of(others: Table, measures: Sequence[str]) -> tuple[float, int]:
-    """Variance between seeds of the mean over tasks, pooled over variants (the mean of their horizons' variances), and
-    its degrees of freedom: 0 where nothing was repeated."""
-    found: dict[Hashable, list[tuple[float, int]]] = {}
-    for place, scores in others.items():
-        made = average([scores[m] for m in measures]) if all(m in scores for m in measures) else None
-        if made is not None and len(made.seeds) > 1:
-            found.setdefault(place.variant, []).append((made.seed_variance, len(made.seeds) - 1))
-    pairs = [(float(np.mean([v for v, _ in of])), max(df for _, df in of)) for of in found.values()]
-    total = sum(df for _, df in pairs)
-    return (sum(v * df for v, df in pairs) / total if total else math.nan), total
+def seed_variance_of(others: Table, measures: Sequence[str]) -> Pool | None:
+    """Variance between seeds of the mean over tasks, pooled over variants; None where nothing was repeated."""
+    known = ((place.variant, [scores[m] for m in measures])
+             for place, scores in others.items() if all(m in scores for m in measures))  # fmt: skip
+    return pool((variant, made) for variant, parts in known if (made := average(parts)) is not None)
 
 
 def contrast(
     task: str, items: Iterable[tuple[Place, tuple[Samples, Samples], str]], *,
-    borrowed: tuple[float, int] = (math.nan, 0), level: float = POINT_LEVEL,
+    borrowed: Pool | None = None, level: float = POINT_LEVEL,
 ) -> Contrast:  # fmt: skip
     """The mean of B - A over items: places × tasks, each with the samples of both sides.
 
     Args:
-        borrowed: variance of single runs between seeds, and its degrees of freedom. Used where there are more of them
-            than of the differences' own, unless these contradict it (F test, 0.1 %).
+        borrowed: variance of single runs between seeds. Used where it has more degrees of freedom than the
+            differences' own, unless these contradict it (F test, 0.1 %).
     """
     known = sorted(((place, both, measure) for place, both, measure in items), key=lambda item: (str(item[0]), item[2]))
     gaps = [difference(b, a) for _, (a, b), _ in known]
@@ -245,19 +241,21 @@ def contrast(
 
     variants = [place.variant for place, *_ in known]
     image_variance, shared, paired = _image_variance([(measure, both) for _, both, measure in known])
-    seeds, runs = _by_label([(variant, gap.seeds, gap.values_SD.mean(axis=1))
-                             for variant, gap in zip(variants, diffs, strict=True)])  # fmt: skip
+    seeds = _by_label([(variant, gap.seeds, gap.values_SD.mean(axis=1))
+                       for variant, gap in zip(variants, diffs, strict=True)])  # fmt: skip
     df = sum(len(found) - 1 for found in seeds.values())
     squares = sum((len(x) - 1) * float(np.var(x, ddof=1)) for x in seeds.values() if len(x) > 1)
-    variance, pooled = squares / max(df, 1), 2 * borrowed[0]  # of two runs
-    if borrowed[1] >= max(BORROW_DF, df + 1) and not (df and variance > pooled * f_limit(df, borrowed[1])):
-        variance, df = pooled, borrowed[1]
+    variance = squares / max(df, 1)
+    if borrowed is not None and borrowed.df >= max(BORROW_DF, df + 1):
+        pooled = 2 * borrowed.variance  # of two runs
+        if not (df and variance > pooled * f_limit(df, borrowed.df)):
+            variance, df = pooled, borrowed.df
     if seeds and df:
         shares = sum((variants.count(variant) / number) ** 2 / len(x) for variant, x in seeds.items())
         errors[SEEDS] = math.sqrt(variance * shares), df
     elif seeds:
         excluded.append(SEEDS)
-    draws, _ = _by_label([("", gap.draws, gap.values_SD.mean(axis=0)) for gap in diffs if gap.draws])
+    draws = _by_label([("", gap.draws, gap.values_SD.mean(axis=0)) for gap in diffs if gap.draws])
     for found in draws.values():
         drawn = sum(bool(gap.draws) for gap in diffs) / number
         if len(found) > 1:
@@ -276,16 +274,15 @@ def contrast(
     return Contrast(
         task=task, a=a, b=b, estimate=float(np.mean([gap.mean for gap in diffs])), margins=margins,
         detectable=math.hypot(*needed.values()), excluded=tuple(excluded), paired=paired, level=level,
-        equal=all(not gap.values_SD.any() for gap in diffs), cells=len({place for place, *_ in known}), runs=runs,
-        draws=max((len(gap.draws) for gap in diffs), default=0), test_images=min(gap.num_test for gap in diffs),
+        equal=all(not gap.values_SD.any() for gap in diffs), cells=len({place for place, *_ in known}),
+        runs=sum(map(len, seeds.values())), draws=max((len(gap.draws) for gap in diffs), default=0),
+        test_images=min(gap.num_test for gap in diffs),
     )  # fmt: skip
 
 
-def _by_label(
-    parts: Sequence[tuple[Hashable, tuple[int, ...], np.ndarray]],
-) -> tuple[dict[Hashable, np.ndarray], int]:
+def _by_label(parts: Sequence[tuple[Hashable, tuple[int, ...], np.ndarray]]) -> dict[Hashable, np.ndarray]:
     """Mean values by group and label (a seed, a draw) over the parts of each group, on the labels that all of them
-    have; and how many there are."""
+    have."""
     groups: dict[Hashable, list[tuple[tuple[int, ...], np.ndarray]]] = {}
     for group, labels, values in parts:
         if labels:
@@ -295,7 +292,7 @@ def _by_label(
         shared = [label for label in members[0][0] if all(label in labels for labels, _ in members)]
         rows = [[values[labels.index(label)] for label in shared] for labels, values in members]
         found[group] = np.mean(rows, axis=0)
-    return found, sum(map(len, found.values()))
+    return found
 
 
 def _image_variance(sides: Sequence[tuple[str, tuple[Samples, Samples]]]) -> tuple[float, float, bool]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from bench.core import registry
+from bench.core.cli import names_list
 from bench.core.errors import UserError, unknown
 from bench.core.options import Kind, Option
 from bench.core.spec import CHOICES, Cell, Recipe
@@ -155,10 +156,6 @@ def _row_for(cell: Cell, recipe: str) -> _paper.Row:
     return row
 
 
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
 def _setting(text: str) -> Setting:
     """ "lr=1e-3" -> the field's name in full, and the value as typed."""
     key, equals, value = (part.strip() for part in text.partition("="))
@@ -222,13 +219,13 @@ def _recipe(text: str) -> str:
 def _swept(text: str) -> tuple[str, tuple[str, ...]]:
     """ "lr=1e-3,2e-3" -> the field's name in full, and the values as typed."""
     key, values = _setting(text)
-    if not _split(values):
+    if not names_list(values):
         raise UserError(f"--sweep {key} has no values.", f"For example --sweep {key}={_example(key)}.")
-    return key, _split(values)
+    return key, names_list(values)
 
 
 OPTIONS = (
-    Option(name="horizons", kind=Kind.LIST, read=_split, default=(),
+    Option(name="horizons", kind=Kind.LIST, read=names_list, default=(),
            help="compute budgets in images seen, e.g. 8000,16000, or with a unit: 500steps, 2epochs (default: those of "
            "the suite)"),
     Option(name="recipe", read=_recipe,
