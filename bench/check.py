@@ -87,7 +87,7 @@ def found(name: str) -> list[tuple[str, str]]:
     if prefix in KINDS and rest:
         registry.load(KINDS[prefix], rest)
         return [(KINDS[prefix], rest)]
-    if any(module.accepts(name) for module in registry.families()):
+    if any(module.accepts(registry.split_options(name)[0]) for module in registry.families()):
         return [("family", name)]
     kinds = [kind for kind in KINDS.values() if prefix in registry.names(kind)]
     if not kinds:
@@ -116,6 +116,13 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
         torch.manual_seed(0)
         return registry.build_model(name, **sizes)
 
+    def outputs(model: Any) -> Any:
+        """Logits, and the targets of a network that takes them from the images: by equal draws in every call."""
+        torch.manual_seed(0)
+        with torch.no_grad():
+            found = model(x_BCHW)
+        return found if isinstance(found, tuple) else (found, labels_B)
+
     def is_found() -> str:
         registry.check_model(name)
         return f"family {registry.family_label(name)!r}, {registry.source_of(name)}"
@@ -128,19 +135,15 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
 
     def contract() -> str:
         model = made["model"]
-        with torch.inference_mode():
-            made["logits"], made["features"] = logits, features = model(x_BCHW), model.features(x_BCHW)
+        with torch.no_grad():
+            made["features"] = features = model.features(x_BCHW)
         width = int(model.num_features)
         _require(features.shape == (BATCH, width), f"features are {tuple(features.shape)}, not {(BATCH, width)}")
-        _require(logits.shape == (BATCH, CLASSES), f"logits are {tuple(logits.shape)}, not {(BATCH, CLASSES)}")
+        for mode in ("train", "eval"):
+            made["logits"], targets = logits, _ = outputs(build().train(mode == "train"))
+            wanted = (*targets.shape, CLASSES if targets is labels_B else logits.shape[-1])
+            _require(logits.shape == wanted, f"logits in mode {mode!r} are {tuple(logits.shape)}, not {wanted}")
         _require(bool(features.isfinite().all() and logits.isfinite().all()), "not all values are finite")
-        made["model"].train()
-        with torch.no_grad():
-            trained = model(x_BCHW)
-        model.load_state_dict(build().state_dict())  # batch statistics have moved
-        model.eval()
-        _require(isinstance(trained, torch.Tensor) and trained.shape == logits.shape,
-                 "in training mode it returns something else")  # fmt: skip
         return f"{width} features; the classifier is {_path_of_head(model)}"
 
     def same_seed() -> str:
@@ -150,7 +153,7 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
         return ""
 
     def alone() -> str:
-        with torch.inference_mode():
+        with torch.no_grad():
             one = made["model"].features(x_BCHW[:1])
         far = float((one - made["features"][:1]).abs().max() / made["features"][:1].abs().max().clamp_min(1e-12))
         _require(far < TOLERANCE, f"features of an image depend on the others in its batch (by {far:.1%})")
@@ -169,7 +172,8 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
 
     def gradients() -> str:
         model = build().train()
-        F.cross_entropy(model(x_BCHW), labels_B).backward()
+        found = model(x_BCHW)
+        F.cross_entropy(*(found if isinstance(found, tuple) else (found, labels_B))).backward()
         without = [key for key, value in model.named_parameters() if value.requires_grad and value.grad is None]
         _require(not without, f"none for {', '.join(without[:3])}: nothing of them reaches the output")
         return f"{sum(1 for _ in model.parameters())} tensors"
@@ -195,22 +199,22 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
             torch.manual_seed(1)
             other = registry.build_model(name, **sizes).eval()
             other.load_state_dict(load_file(path))
-        with torch.inference_mode():
-            _require(torch.equal(other(x_BCHW), made["logits"]), "other logits after weights were saved and loaded")
+        _require(torch.equal(outputs(other)[0], made["logits"]), "other logits after weights were saved and loaded")
         return ""
 
     def fine_tuned() -> str:
         try:
-            registry.transferred_model(made["model"], name, **{**sizes, "num_classes": 3})
+            fresh = registry.transferred_model(made["model"], name, **{**sizes, "num_classes": 3}).eval()
         except UserError as error:
             raise Limited(error.what) from error
+        logits, _ = outputs(fresh)
+        _require(logits.shape == (BATCH, 3) and not logits.any(), "logits are not those of `head` alone")
         return ""
 
     def compiles() -> str:
         from bench.train.compiled import compiled
 
-        with torch.inference_mode():
-            logits = compiled(made["model"], mode="default")(x_BCHW)
+        logits, _ = outputs(compiled(made["model"], mode="default"))
         _require(torch.allclose(logits, made["logits"], rtol=1e-3, atol=1e-3), "other logits when compiled")
         return ""
 
@@ -261,6 +265,10 @@ def check_data(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
 
     base, root = name.partition(":")[0], arguments.data_root
     module = registry.load("data set", base)
+    made: dict[str, Any] = {}
+
+    def both() -> dict[str, Any]:
+        return {split: load(name, split, root=root) for split in ("train", "test")}
 
     def described() -> str:
         for member in ("LICENCE", "SOURCE", "HOW_TO_GET", "DESCRIPTION", "KIND"):
@@ -273,10 +281,10 @@ def check_data(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
         return ""
 
     def splits() -> str:
-        train, test = (load(name, split, root=root) for split in ("train", "test"))
+        made.update(both())
+        train, test = made.values()
         for images in (train, test):
             _require(images.kind == module.KIND, f"kind {images.kind!r} is not KIND, {module.KIND!r}")
-            _require(images.images_NHWC.dtype == np.uint8 and images.images_NHWC.ndim == 4, "not uint8 (N, H, W, C)")
             _require(images.images_NHWC.shape[3] in (1, 3), "not 1 or 3 channels")
             labels = set(np.unique(images.labels_N).tolist())
             _require(labels == set(range(images.num_classes)), f"the {images.split} split lacks classes")
@@ -285,31 +293,22 @@ def check_data(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
         return f"{len(train):,} + {len(test):,} images of {shape}, {train.num_classes} classes"
 
     def repeats() -> str:
-        for split in ("train", "test"):
-            hashes = {load(name, split, root=root).content_hash for _ in range(2)}
-            _require(len(hashes) == 1, f"the {split} split is another one when it is loaded again")
+        for split, images in both().items():
+            again = images.content_hash == made[split].content_hash
+            _require(again, f"the {split} split is another one when it is loaded again")
         return ""
 
     def apart() -> str:
-        train, test = (load(name, split, root=root) for split in ("train", "test"))
-        shared = len(np.intersect1d(train.content_keys_N, test.content_keys_N))
+        shared = len(np.intersect1d(*(images.content_keys_N for images in made.values())))
         if shared:
             raise Limited(f"{shared} different images are in both splits; scores are also given without copies")
         return ""
-
-    def nested() -> str:
-        train = load(name, "train", root=root)
-        small, large = (load(name, "train", root=root, num_images=len(train) // part) for part in (4, 2))
-        inside = np.isin(small.content_keys_N, large.content_keys_N).all()
-        _require(bool(inside), "a smaller subset is not part of a larger one")
-        return f"@{len(small)} in @{len(large)}"
 
     yield "says what it is", described
     yield "is on this machine", is_here
     yield "is loaded", splits
     yield "the same every time", repeats
     yield "no image in both splits", apart
-    yield "subsets are nested", nested
 
 
 # -- tasks, suites, figures --------------------------------------------------------------------------------------------

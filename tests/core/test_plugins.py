@@ -104,7 +104,7 @@ def test_extensions_of_an_installed_wheel(tmp_path, monkeypatch):
 
 def test_every_kind_is_checked_and_all_is_met(verb, tmp_path):
     write(tmp_path / "mine", FILES)
-    for name in ("MLP-8", "stripes", "centroid", "perceptrons"):
+    for name in ("MLP-8", "ViT-pico/14:head=masked", "stripes", "centroid", "perceptrons"):
         done = verb("check", name, "--plugins", "mine")
         assert done.returncode == 0 and "NO" not in done.stdout, done.stdout + done.stderr
         assert done.stdout.endswith("All met.\n") and done.stdout.count("\n  ok") >= 4
@@ -117,7 +117,12 @@ BROKEN = {
     "no seed": ("import random", "self.bias = nn.Parameter(torch.full((1,), random.random()))", "x"),
     "batch": ("", "", "x - x.mean(0)"),
     "no gradient": ("", "self.unused = nn.Parameter(torch.zeros(1))", "x"),
-}
+    "not only head": ("", """self.num_features, self.head = 8, self._modules.pop("fc")
+        def features(self, x):
+            return self.body(x).relu().mean((2, 3))
+        def fc(self, x):
+            return self.head(x) + x.mean(1, keepdim=True)""", "x"),
+}  # fmt: skip
 NET = """
     import torch
     {line}
@@ -132,13 +137,14 @@ NET = """
             x = self.body(x).relu().mean((2, 3))
             return self.fc({given})
 """
-FOUND = {"no seed": "the same weights for the same seed", "batch": "alone", "no gradient": "gradients"}
+FOUND = {"no seed": "the same weights for the same seed", "batch": "alone", "no gradient": "gradients",
+         "not only head": "fine-tuned"}  # fmt: skip
 
 
 @pytest.mark.parametrize("mistake", BROKEN)
 def test_mistakes_of_a_model_are_found(verb, tmp_path, mistake):
     line, more, given = BROKEN[mistake]
     write(tmp_path, {f"{mistake.replace(' ', '_')}.py": NET.format(line=line, more=more, given=given)})
-    done = verb("check", f"{mistake.replace(' ', '_')}.py:Net")
+    done = verb("check", f"{mistake.replace(' ', '_')}.py:Net", "--channels", "3")
     wrong = [line for line in done.stdout.splitlines() if line.startswith("  NO")]
     assert done.returncode == 3 and wrong and FOUND[mistake] in wrong[0], done.stdout
