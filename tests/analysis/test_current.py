@@ -80,6 +80,18 @@ def test_a_newer_revision_stands_whatever_its_folder_is_called(names) -> None:
     assert of_kind(study([new]), CheckKind.SUPERSEDED) == [] == of_kind(found, CheckKind.MIXED_REVISIONS)
 
 
+def test_a_cell_of_the_untrained_network_supersedes_no_trained_one() -> None:
+    """It may be evaluated in another way, as by longer fine-tuning: it is a point of its own."""
+    (trained,) = world(seeds=(0,))
+    longer = (TaskSpec(task="fewshot", data="mnist", options={"steps": 300}),)
+    untrained = change(trained, {"directory": "untrained", "cell.horizons": (0,), "cell.tasks": longer})
+    found = study([
+        replace(trained, horizons=trained.horizons[1:]), replace(untrained, horizons=trained.horizons[:1]),
+    ])  # fmt: skip
+    assert not of_kind(found, CheckKind.SUPERSEDED)
+    assert set(found.scores["images_seen"]) == {h.images_seen for h in trained.horizons}
+
+
 def test_the_grid_asked_for_last_decides_before_age_and_revision() -> None:
     (record,) = world(seeds=(0,))
     one, other = scored(record, 0.1, revision=2, name="a", ended="2031"), scored(record, 0.9, revision=1, name="b")
