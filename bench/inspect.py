@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from bench.core import cli, files, registry
 from bench.core.errors import EXIT_OK, UserError, command
-from bench.core.spec import slug
 from bench.report import inspections
 from bench.store.study import SPEC_FIELDS, WEIGHTS, CellDirectory
 
@@ -63,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
 
     images = load(args.data, "test", root=args.data_root) if args.data else None
     drawings, skipped = inspect(args, images)
-    written = inspections.write(args.output, drawings, name=slug(args.model))
+    written = inspections.write(args.output, drawings, model=args.model)
     if args.json:
         print(json.dumps({"figures": [str(path) for path in written], "not_drawn": skipped}, indent=2))
         return EXIT_OK

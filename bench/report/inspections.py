@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bench.core import files
 from bench.core.errors import UserError
+from bench.core.spec import slug
 from bench.report.figures._contract import Saved, render
 
 if TYPE_CHECKING:
@@ -22,14 +23,15 @@ TITLES = {
 KEPT = ("name", "title", "caption", "alt", "width")  # in the list of a folder's figures; the rest is in their files
 
 
-def write(folder: Path, drawings: Mapping[str, Drawing], *, name: str) -> list[Path]:
-    """Write PNG, SVG and CSV of every drawing, and the list of them, last: `name`.json. Returns the figures.
+def write(folder: Path, drawings: Mapping[str, Drawing], *, model: str) -> list[Path]:
+    """Write PNG, SVG and CSV of every drawing, and the list of them, last. Returns the figures.
 
     Raises:
         UserError: the folder cannot be written.
     """
     files.make_directory(folder)
-    saved = [render(f"{name}-{kind}", f"{TITLES[kind]}, {name}", drawing) for kind, drawing in drawings.items()]
+    name = slug(model)
+    saved = [render(f"{name}-{kind}", f"{TITLES[kind]}, {model}", drawing) for kind, drawing in drawings.items()]
     written = {path: data for figure in saved for path, data in figure.files(folder).items()}
     for path, data in written.items():
         files.write_bytes(path, data)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -31,6 +32,8 @@ MAX_FAILURES = 6  # named in one sentence
 NARROW = 7.5  # inches up to which a figure stands beside the answers
 NO_NETWORK = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'"
 TITLES = {"vtab": "VTAB"}
+PLACE = re.compile(r"translate\((\S+) (\S+)\)")
+REFERENCE = re.compile(r"(?:^|(?<=url\())#([^)]+)")
 ENVIRONMENT = (
     ("environment.project_version", "Version"), ("environment.commit", "Commit"), ("environment.python", "Python"),
     ("environment.torch", "PyTorch"), ("environment.timm", "timm"), ("environment.numpy", "NumPy"),
@@ -79,7 +82,8 @@ def html(shown: Mapping[str, Any]) -> str:
     script = (TEMPLATES / "report.js").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     figures = [figure for figure in (shown["lead"], *shown["figures"]) if figure is not None]
-    pictures = {figure.name: _Picture(figure) for figure in figures}
+    shared: dict[str, str] = {}
+    pictures = {figure.name: _Picture(figure, shared) for figure in figures}
     named = (
         ("glance", "At a glance", True), ("warnings", "Validity checks", shown["warnings"] or shown["notes"]),
         ("figures", shown["figures_title"], shown["figures"] or shown["not_drawn"]),
@@ -91,6 +95,7 @@ def html(shown: Mapping[str, Any]) -> str:
         **shown, "policy": f"{NO_NETWORK}; script-src 'sha256-{digest}'", "max_warnings": MAX_WARNINGS,
         "style": Markup((TEMPLATES / "style.css").read_text()), "script": Markup(script),  # files of this project
         "data": Markup(shown["data"]),  # JSON without <, > and &
+        "definitions": [Markup(re.sub("^<[a-zA-Z]+", rf'\g<0> id="{name}"', what)) for what, name in shared.items()],
         "lead": shown["lead"] and pictures[shown["lead"].name],
         "figures": [pictures[figure.name] for figure in shown["figures"]],
         "pointing": any(figure.hover_points for figure in figures),
@@ -132,26 +137,58 @@ def _environment(*, autoescape: bool) -> Environment:
 
 
 class _Picture:
-    """A figure as the page shows it."""
+    """A figure as the page shows it. `shared`: what the page's figures refer to, as `inline_svg` does."""
 
-    def __init__(self, figure: Saved) -> None:
+    def __init__(self, figure: Saved, shared: dict[str, str]) -> None:
         self.name, self.title, self.caption, self.width = figure.name, figure.title, figure.caption, figure.width
         self.narrow = figure.width <= NARROW
-        self.inline = Markup(inline_svg(figure.svg, prefix=figure.name, alt=figure.alt))  # text in it is drawn as paths
+        self.inline = Markup(inline_svg(figure.svg, shared=shared, alt=figure.alt))  # text in it is drawn as paths
 
 
-def inline_svg(svg: str, *, prefix: str, alt: str) -> str:
-    """An SVG file as an element of the page: ids made unique, prologue, metadata and style sheets dropped."""
-    drawn = svg[svg.index("<svg") :]
-    drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
-    drawn = re.sub(r"<style.*?</style>", "", drawn, flags=re.DOTALL)  # it would apply to the whole page
-    drawn = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', drawn)
-    drawn = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{prefix}-\1"', drawn)
-    drawn = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", drawn)
-    drawn = re.sub(r'\s(width|height)="[\d.]+pt"', "", drawn, count=2)
-    drawn = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", drawn)
-    opening = f'<svg role="img" aria-label="{escape(clean(alt))}" style="stroke-linejoin: round; stroke-linecap: butt"'
-    return drawn.replace("<svg", opening, 1).strip()
+def inline_svg(svg: str, *, shared: dict[str, str], alt: str) -> str:
+    """An SVG file as an element of the page, a line per thing drawn: no prologue, metadata, style sheets, empty groups.
+
+    Args:
+        shared: definitions (letters, markers, clip paths) -> their id, which are taken out of the drawing: the page has
+            each of them once, whichever figures refer to it.
+    """
+    root = ElementTree.fromstring(svg)
+    ids: dict[str, str] = {}
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+        element.attrib = {key.rpartition("}")[2]: " ".join(value.split()) for key, value in element.attrib.items()}
+        element.text = element.tail = None
+        if element.tag == "use" and (place := PLACE.fullmatch(element.get("transform", ""))):
+            del element.attrib["transform"]
+            element.attrib |= {"x": place[1]} if place[2] == "0" else {"x": place[1], "y": place[2]}
+    for parent in list(root.iter()):
+        for definitions in parent.findall("defs"):
+            for element in definitions.findall("*[@id]"):
+                name = element.attrib.pop("id")
+                ids[name] = shared.setdefault(_written(element), f"d{len(shared)}")
+            parent.remove(definitions)
+    for element in root.iter():
+        element.attrib.pop("id", None)
+        for key, value in element.attrib.items():
+            element.set(key, REFERENCE.sub(lambda found: f"#{ids.get(found[1], found[1])}", value))
+    drawn = "\n".join(_written(element) for element in _ungrouped(root))
+    return (
+        f'<svg role="img" aria-label="{escape(clean(alt))}" style="stroke-linejoin: round; stroke-linecap: butt" '
+        f'viewBox="{root.attrib["viewBox"]}">\n{drawn}\n</svg>'
+    )
+
+
+def _ungrouped(element: ElementTree.Element) -> list[ElementTree.Element]:
+    """An element's parts, those of groups that change nothing in the groups' places."""
+    found: list[ElementTree.Element] = []
+    for part in element:
+        part[:] = _ungrouped(part)
+        found += [*part] if part.tag == "g" and not part.attrib else [] if part.tag == "metadata" else [part]
+    return found
+
+
+def _written(element: ElementTree.Element) -> str:
+    return ElementTree.tostring(element, encoding="unicode").replace(" />", "/>")
 
 
 def _table(table: Table) -> dict[str, Any]:

@@ -26,11 +26,11 @@ def filters(states: Mapping[str, tuple[np.ndarray, np.ndarray]], *, model: str, 
     number = max(len(components) for components, _ in states.values())
     rows = -(-number // PER_ROW)
     grey = next(iter(states.values()))[0].shape[1] == 1
-    figure = _style.figure(height=1.02 * rows + 0.6)
+    figure = _style.figure(height=0.86 * rows + 0.5)
     parts = figure.subfigures(1, len(states) + grey, squeeze=False, width_ratios=[1.0] * len(states) + [0.16] * grey)[0]
     table = []
     for part, (state, (components_KCRS, shares_K)) in zip(parts, states.items(), strict=False):
-        part.suptitle(state)
+        part.suptitle(state, fontsize=12)
         grid = part.subplots(rows, PER_ROW, squeeze=False).flat
         for axes in grid:
             axes.axis("off")
@@ -38,11 +38,11 @@ def filters(states: Mapping[str, tuple[np.ndarray, np.ndarray]], *, model: str, 
             axes = grid[k]
             if len(image_CRS) == 1:
                 most = float(np.abs(image_CRS).max())
-                shown = axes.imshow(image_CRS[0] / (most or 1.0), cmap="RdBu_r", vmin=-1, vmax=1)
+                shown = axes.imshow(image_CRS[0] / (most or 1.0), cmap="RdBu_r", vmin=-1, vmax=1, interpolation="none")
             else:
                 span = float(np.ptp(image_CRS)) or 1.0
-                axes.imshow(((image_CRS - image_CRS.min()) / span).transpose(1, 2, 0))
-            axes.set_title(f"{100 * share:.1f} %", fontsize=8, pad=2)
+                axes.imshow(((image_CRS - image_CRS.min()) / span).transpose(1, 2, 0), interpolation="none")
+            axes.set_title(f"{100 * share:.1f} %", fontsize=9, pad=2)
             table += [{"state": state, "component": k + 1, "share": share, "channel": c, "row": r, "column": s,
                        "value": value} for (c, r, s), value in np.ndenumerate(image_CRS)]  # fmt: skip
     if grey:
@@ -68,7 +68,7 @@ def positions(states: States, *, grid: tuple[int, int], model: str, fixed: bool)
             (r, c), (y, x) = divmod(p, columns), divmod(q, columns)
             mosaic[r * (rows + GAP) + y, c * (columns + GAP) + x] = value
             table.append({"state": state, "row": r, "column": c, "other_row": y, "other_column": x, "cosine": value})
-        image = axes.imshow(mosaic, cmap="viridis", vmin=-1, vmax=1, interpolation="nearest")
+        image = axes.imshow(mosaic, cmap="viridis", vmin=-1, vmax=1, interpolation="none")
         axes.set(title=state, xlabel="Patch column", ylabel="Patch row")
         for set_ticks, count in ((axes.set_xticks, columns), (axes.set_yticks, rows)):
             every = max(1, count // 7)
@@ -126,11 +126,11 @@ def rollouts(states: States, images_BHWC: np.ndarray, *, model: str, labels: lis
     for column in range(number):
         image_HWC = np.asarray(images_BHWC[column])
         grey = image_HWC.mean(-1)
-        panels[0, column].imshow(image_HWC.squeeze(), cmap="gray")
+        panels[0, column].imshow(image_HWC.squeeze(), cmap="gray", interpolation="none")
         panels[0, column].set_title(labels[column], fontsize=9)
         for row, (state, share_BRS) in enumerate(states.items(), start=1):
             axes, relative_RS = panels[row, column], share_BRS[column] * share_BRS[column].size
-            axes.imshow(grey, cmap="gray")
+            axes.imshow(grey, cmap="gray", interpolation="none")
             height, width = grey.shape
             drawn: Any = axes.imshow(relative_RS, cmap="inferno", norm=colours, alpha=0.6, interpolation="bilinear",
                                      extent=(-0.5, width - 0.5, height - 0.5, -0.5))  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
 from bench.stats.intervals import Estimate, contents
 
 LOOKS = (*_style.FAMILIES.values(), *_style.SPARE)
+LETTERS = 17  # of a place's name on one line
+ROOM = 120  # letters beside each other below a row of panels
 SPREAD = 0.12  # between curves at one place: in ticks, or of the logarithm of the range in per cent
 
 
@@ -47,9 +50,12 @@ def draw(
     xs = [x for c in curves for x, _ in c.points]
     with _style.context():
         legend = len(curves) > 1
-        columns = min(3, len(shown))
+        names = [[part for line in tick.split("\n") for part in _wrapped(line)] for tick in ticks]
+        needed = len(names) * max((len(line) for name in names for line in name), default=0)
+        columns = min(3, len(shown), max(1, ROOM // needed if needed else 3))
         lines = -(-len(shown) // columns)
-        figure = _style.figure(height=4.1 * lines + 0.25 * legend + 0.05 * max(map(len, ticks), default=0))
+        height = (4.1 if columns > 1 or lines == 1 else 3.2) + 0.16 * (max(map(len, names), default=1) - 1)
+        figure = _style.figure(height=height * lines + 0.25 * legend)
         panels = figure.subplots(lines, columns, squeeze=False).flatten()
         for spare in panels[len(shown) :]:
             spare.remove()
@@ -76,11 +82,7 @@ def draw(
                     annotations.append(_panels.annotation(evidence, axes, point, measure, e, label=point.series,
                                                           x=place))  # fmt: skip
             if ticks:
-                axes.set_xticks(range(len(ticks)), ticks)
-                if max(map(len, ticks)) > 8:
-                    axes.tick_params(axis="x", rotation=30)
-                    for text in axes.get_xticklabels():
-                        text.set(ha="right", rotation_mode="anchor")
+                axes.set_xticks(range(len(ticks)), ["\n".join(name) for name in names])
                 axes.set_xlim(-0.5, len(ticks) - 0.5)
                 axes.grid(axis="x", visible=False)
             else:
@@ -95,6 +97,10 @@ def draw(
     n = f"n: {seeds} seeds" + (f" × {draws} draws" if draws else "") + f", up to {tests:,} test images."
     return Drawing(figure=figure, data=pd.DataFrame(rows), annotations=tuple(annotations), alt=alt,
                    caption=f"{caption} {n} {contents(found)}")  # fmt: skip
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, LETTERS, break_long_words=False, break_on_hyphens=False)
 
 
 def _plain(value: float) -> str:
