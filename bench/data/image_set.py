@@ -13,6 +13,7 @@ import numpy as np
 
 Tier = Literal["resident", "mapped", "streamed"]
 RESIDENT_SHARE = 0.4  # of a device's free memory that training images may take; the model needs the rest
+AHEAD_BYTES = 512 << 20  # of pixels under way, where they are not resident
 IN_MEMORY = 256 << 20  # bytes; parts of a memory-mapped array that are larger stay on the disk
 BLOCK = 1_024  # images that are looked at together
 
@@ -143,11 +144,8 @@ class ImageSet:
         return self.images_NHWC.encoded_bytes if isinstance(self.images_NHWC, EncodedImages) else None
 
     def tier(self, free_bytes: int) -> Tier:
-        """Where training reads the images from, on a device with so much free memory: whole in its memory; stored
-        pixels, mapped from the disk; or encoded files. The first two give the same batches."""
-        if isinstance(self.images_NHWC, EncodedImages):
-            return "streamed"
-        return "resident" if self.decoded_bytes <= RESIDENT_SHARE * free_bytes else "mapped"
+        """See `tier_of`."""
+        return tier_of(self.decoded_bytes, free_bytes, encoded=isinstance(self.images_NHWC, EncodedImages))
 
     def blocks(self) -> Iterator[np.ndarray]:
         """All pixels, some images at a time."""
@@ -188,6 +186,14 @@ class ImageSet:
             labels_N=self.labels_N[indices_M],
             multi_labels=None if several is None else tuple(several[i] for i in np.asarray(indices_M).tolist()),
         )
+
+
+def tier_of(decoded_bytes: int, free_bytes: int, *, encoded: bool) -> Tier:
+    """Where training reads images from, on a device with so much free memory: whole in its memory; stored pixels,
+    mapped from the disk; or encoded files. The first two give the same batches."""
+    if encoded:
+        return "streamed"
+    return "resident" if decoded_bytes <= RESIDENT_SHARE * free_bytes else "mapped"
 
 
 def content_key(pixels: np.ndarray) -> int:

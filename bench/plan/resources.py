@@ -16,14 +16,13 @@ from bench.core.formatting import data_size
 from bench.core.spec import Cell
 from bench.cost.units import OPTIMIZER_BYTES
 from bench.data import cache
-from bench.data.image_set import RESIDENT_SHARE, Tier
+from bench.data.image_set import AHEAD_BYTES, Tier, tier_of
 from bench.data.load import decoding_seconds
 from bench.plan.estimate import Rates
 from bench.plan.sizes import DataSizes
 
 FLOAT = 4
 CHECKPOINTS = 2  # that are kept of a cell: the newest and the one before
-READ_AHEAD = 512 << 20  # bytes of pixels on their way, where images are not on the device
 INDEX_ROW = 48  # bytes of the index per streamed image
 
 
@@ -54,7 +53,7 @@ def needs(cell: Cell, rates: Rates, sizes: DataSizes, *, device: str, memory: in
     height, width, channels = size.shape or (cell.image_size, cell.image_size, cell.channels)
     images = cell.num_images or size.train
     pixels, total = images * height * width * channels, (size.train + size.test) * height * width * channels
-    tier: Tier = "streamed" if size.streamed else "resident" if pixels <= RESIDENT_SHARE * memory else "mapped"
+    tier = tier_of(pixels, memory, encoded=size.streamed)
     state = rates.params * (2 * FLOAT + OPTIMIZER_BYTES)  # weights and gradients
     micro = min(cell.recipe.batch, cell.recipe.micro_batch or cell.recipe.batch)
     activations = micro * rates.activation_bytes // (1 if device == "cpu" else 2)  # half of it in bfloat16
@@ -62,7 +61,7 @@ def needs(cell: Cell, rates: Rates, sizes: DataSizes, *, device: str, memory: in
     return Needs(
         tier=tier,
         device=state + activations + (pixels if tier == "resident" else 0),
-        host=0 if tier == "resident" else READ_AHEAD + (INDEX_ROW * size.train if tier == "streamed" else 0),
+        host=0 if tier == "resident" else AHEAD_BYTES + (INDEX_ROW * size.train if tier == "streamed" else 0),
         disk=saved + (INDEX_ROW * (size.train + size.test) if tier == "streamed" else total),
         wait=_wait(rates, decoded_per_second, device=device) if tier == "streamed" else 0.0,
     )

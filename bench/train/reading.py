@@ -21,10 +21,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from bench.core.environment import cores
 from bench.core.errors import UserError
-from bench.data.image_set import EncodedImages, Images
+from bench.data.image_set import AHEAD_BYTES, EncodedImages, Images
 
 PART = 32  # images that a reader reads at a time
-AHEAD_BYTES = 512 << 20  # of pixels under way
 SHARED_MEMORY = "/dev/shm"  # through which readers hand pixels over; containers often have 64 MB of it
 MOST_WORKERS = 16
 
