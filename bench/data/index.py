@@ -56,7 +56,7 @@ class ImageIndex:
         self.class_names, self.format = tuple(facts["class_names"]), str(facts["format"])
         self.unreadable, self.encoded_bytes = int(facts["unreadable"]), int(facts["bytes"][split])
         self.multi_labels = real.from_arrays(stored) if split == "test" and "real_classes" in stored else None
-        self._open = lru_cache(OPEN_FILES)(lambda number: _Handle(self._path(number)))
+        self._open = lru_cache(OPEN_FILES)(_Handle)  # of a path: an index that it referred to would outlive its use
 
     def __len__(self) -> int:
         return len(self.label)
@@ -74,7 +74,7 @@ class ImageIndex:
         """
         number, size = int(self._file[row]), int(self._size[row])
         try:
-            file = self._open(number)  # kept here: another thread may push it out of the cache
+            file = self._open(self._path(number))  # kept here: another thread may push it out of the cache
             status, data = os.fstat(file.handle), os.pread(file.handle, size, int(self._offset[row]))
         except OSError as error:
             what = f"{self._path(number)} can no longer be read: {error.strerror}."

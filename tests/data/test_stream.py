@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import tarfile
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -158,6 +160,22 @@ def test_readers_ranks_and_restarts_do_not_change_a_batch(streamed):
         for step in (0, 5):
             shares = zip(*(batches(step) for batches in ranks), strict=True)
             assert all(torch.equal(torch.cat(parts), one) for parts, one in zip(shares, expected[step], strict=True))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_set_is_let_go_with_its_batches(streamed, workers):
+    """By counting references alone: open files and readers do not wait for a collection of cycles."""
+    images = streamed()
+    batches = Batches(images, recipe=CROPPED, seed=1, device="cpu", workers=workers)
+    batches(0), batches(1), images.images_NHWC[:20], images.images_NHWC[20 : len(images)]
+    kept = [weakref.ref(one) for one in (batches, batches.reader, images.images_NHWC, images.images_NHWC.index)]
+    gc.collect()
+    gc.disable()
+    try:
+        del images, batches
+        assert [one() for one in kept] == [None] * len(kept)
+    finally:
+        gc.enable()
 
 
 def test_crops_are_cut_out_of_the_full_image(streamed):
