@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +13,7 @@ from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
 from bench.train.batches import Batches
 from bench.train.ranks import Ranks
+from tests.conftest import PROJECT
 
 AUGMENTED = Recipe(batch=12, shift=2, flip=True, crop=0.3)
 
@@ -62,3 +66,27 @@ def test_a_part_of_a_large_map_stays_on_the_disk(mapped, monkeypatch):
     assert isinstance(in_memory.images_NHWC, np.ndarray) and not isinstance(lazy.images_NHWC, np.ndarray)
     assert lazy.content_hash == in_memory.content_hash
     assert np.array_equal(lazy.content_keys_N, in_memory.content_keys_N)
+
+
+ENDING = """
+import sys
+import numpy as np
+from bench.core.spec import Recipe
+from bench.data.image_set import ImageSet
+from bench.train.batches import Batches
+
+pixels = np.load(sys.argv[1], mmap_mode="r")
+images = ImageSet(name="noise", split="train", images_NHWC=pixels, labels_N=np.arange(50) % 10,
+                  class_names=tuple("0123456789"), kind="rendered")
+batches = Batches(images, recipe=Recipe(batch=12), seed=0, device="cpu", tier="mapped", workers=2)
+batches(0)
+sys.exit(sys.argv[2] or 0)
+"""
+
+
+@pytest.mark.parametrize("error", ["", "no more"])
+def test_a_process_ends_while_its_readers_wait(mapped, error):
+    """Python waits for child processes when it ends, and so would this test; pipes end when the last reader has."""
+    command = [sys.executable, "-c", ENDING, mapped.images_NHWC.filename, error]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr.strip()) == (bool(error), error)
