@@ -6,26 +6,33 @@ Options have the names of the flags, with "_" for "-", and take what a study fil
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bench.core.errors import UserError
+import numpy as np
+import pandas as pd
+from rich.console import Console
+
+from bench.analysis import frames, runs_fit, runs_table, study_data
+from bench.analysis.finding import Finding
+from bench.analysis.side_by_side import SideBySide
+from bench.compare import compare as compare_sides
+from bench.core.console import make_console
+from bench.core.errors import UserError, unknown
+from bench.core.record import Record
 from bench.execute.local import Failure
+from bench.plan import view
 from bench.plan.options import StudyOptions
 from bench.plan.plan import Plan, make_plan
-from bench.report.build import ReportPaths, build
+from bench.report import fit_text
+from bench.report.build import ReportPaths, build, say
+from bench.run import execute
 from bench.store import index
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from bench.analysis.finding import Finding
-    from bench.analysis.side_by_side import SideBySide
-    from bench.core.record import Record
 
 __all__ = ["Fit", "Results", "UserError", "compare", "fit", "load", "plan", "report", "run"]
 Study = Path | str | None
@@ -43,34 +50,26 @@ class Results:
 
     folder: Path
     paths: ReportPaths | None = None
-    failures: tuple[Failure, ...] = field(default=())
+    failures: tuple[Failure, ...] = ()
 
     @cached_property
     def records(self) -> tuple[Record, ...]:
         """One per finished cell, ordered by name."""
-        from bench.analysis import study_data
-
         return study_data.load(self.folder).records
 
     @cached_property
     def horizons(self) -> pd.DataFrame:
         """One row per (cell, horizon): compute, time, recipe."""
-        from bench.analysis import frames
-
         return frames.horizons(self.records)
 
     @cached_property
     def scores(self) -> pd.DataFrame:
         """One row per score, with its cell."""
-        from bench.analysis import frames
-
         return frames.scores(self.records)
 
     @cached_property
     def curves(self) -> pd.DataFrame:
         """One row per point of a learning curve."""
-        from bench.analysis import frames
-
         return frames.curves(self.records)
 
     @property
@@ -81,8 +80,6 @@ class Results:
     @cached_property
     def findings(self) -> pd.DataFrame:
         """The report's findings, one row each."""
-        from bench.analysis import frames
-
         return frames.findings(self.answers)
 
     def figure(self, name: str) -> Path:
@@ -106,8 +103,6 @@ class Fit:
     @cached_property
     def parameters(self) -> pd.DataFrame:
         """One row per group and parameter, with its interval."""
-        import pandas as pd
-
         rows = [
             {"group": group, "parameter": name, "value": found["card"]["parameters"].get(name), "low": low, "high": up}
             for group, found in self.answer["fits"].items() for name, (low, up) in found["intervals"].items()
@@ -115,8 +110,6 @@ class Fit:
         return pd.DataFrame(rows)
 
     def __str__(self) -> str:
-        from bench.report import fit_text
-
         return "\n".join(fit_text.lines(dict(self.answer)))
 
 
@@ -138,13 +131,6 @@ def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Result
     Raises:
         UserError: as `plan`. Interrupted: a signal asked for a stop; the same call continues.
     """
-    from rich.console import Console
-
-    from bench.core.console import make_console
-    from bench.plan import view
-    from bench.report.build import say
-    from bench.run import execute
-
     asked = StudyOptions.called(study, options)
     console = make_console() if verbose else Console(file=io.StringIO())
     made = view.make_and_show(asked, console, to_run=True)
@@ -189,8 +175,6 @@ def compare(a: str, b: str, *, suite: str | None = None, results: Path | str = "
     Raises:
         UserError: a side that is nothing known, or nothing that both have.
     """
-    from bench.compare import compare as compare_sides
-
     return compare_sides(str(a), str(b), suite=suite, results=Path(results))[2]
 
 
@@ -207,14 +191,6 @@ def fit(
     Raises:
         UserError: unknown columns or options, points that do not belong together or are too few.
     """
-    import dataclasses
-
-    import numpy as np
-    import pandas as pd
-
-    from bench.analysis import runs_fit, runs_table
-    from bench.core.errors import unknown
-
     known = {entry.name for entry in dataclasses.fields(runs_fit.Request)}
     for name in options:
         if name not in known:
@@ -228,8 +204,5 @@ def fit(
 
 def _as_text(table: pd.DataFrame) -> pd.DataFrame:
     """A table as if read from a file: every value as text, missing ones empty, rows numbered from 2."""
-    import pandas as pd
-
-    word = lambda value: "" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)  # noqa: E731
-    text = {str(name): [word(value) for value in table[name]] for name in table.columns}
-    return pd.DataFrame(text, index=range(2, 2 + len(table)))
+    text = table.astype(object).where(table.notna(), "").astype(str).rename(columns=str)
+    return text.set_axis(range(2, 2 + len(table)))

@@ -16,7 +16,7 @@ from bench.core.cli import Parser, folder, hours, names_list, positive, seeds
 from bench.core.errors import UserError
 from bench.core.options import Kind, Option, Values, add_flags, given, read_file, read_mapping, resolve, to_toml
 from bench.plan import overrides
-from bench.plan.overrides import NO_OVERRIDES, Overrides
+from bench.plan.overrides import Overrides
 
 CHANGED = ("refuse", "keep", "redo")
 STUDY = (
@@ -66,7 +66,7 @@ RUN = (
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
-    """What is asked of a study. None, or an empty tuple, means the suite's default.
+    """What is asked of a study; defaults are in the table. None, or an empty tuple, means the suite's default.
 
     Attributes:
         plugins: folders of plug-ins; see bench/core/registry.py.
@@ -81,29 +81,29 @@ class StudyOptions:
             traces.
     """
 
-    plugins: tuple[str, ...] = ()
-    suite: str = "scaling"
-    scale: str = "auto"
-    models: tuple[str, ...] | None = None
-    data: tuple[str, ...] | None = None
-    downstream: tuple[str, ...] | None = None
-    image_size: int | None = None
-    hours: float | None = None
-    tasks: tuple[str, ...] = ()
-    seeds: int | None = None
-    overrides: Overrides = NO_OVERRIDES
-    only: tuple[str, ...] = ()
-    results: Path = Path("results")
-    data_root: Path | None = None
-    device: str = "auto"
-    workers: int | None = None
-    ranks: int = 1
-    calibrate: bool = False
-    changed: str = "refuse"
-    accelerator: str | None = None
-    reference: str | None = None
-    track: tuple[str, ...] = ("auto",)
-    profile: bool = False
+    plugins: tuple[str, ...]
+    suite: str
+    scale: str
+    models: tuple[str, ...] | None
+    data: tuple[str, ...] | None
+    downstream: tuple[str, ...] | None
+    image_size: int | None
+    hours: float | None
+    tasks: tuple[str, ...]
+    seeds: int | None
+    overrides: Overrides
+    only: tuple[str, ...]
+    results: Path
+    data_root: Path | None
+    device: str
+    workers: int | None
+    ranks: int
+    calibrate: bool
+    changed: str
+    accelerator: str | None
+    reference: str | None
+    track: tuple[str, ...]
+    profile: bool
 
     @classmethod
     def of(cls, *layers: Values) -> StudyOptions:

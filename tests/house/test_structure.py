@@ -149,7 +149,7 @@ from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
 from bench.suites._contract import load
 for name in registry.names("suite"):
-    for cell in expand(load(name), StudyOptions(scale="cpu"), DataSizes()).cells:
+    for cell in expand(load(name), StudyOptions.of(dict(scale="cpu")), DataSizes()).cells:
         directory_name(cell)
 assert "torch" not in sys.modules
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from bench.core.spec import Cell
@@ -15,7 +16,7 @@ from bench.suites import _contract as suites
 
 def grid_of(suite: str, *, scale: str = "cpu", **options) -> Grid:
     """What a suite comes to under these fields of `StudyOptions`."""
-    asked = StudyOptions(suite=suite, scale=scale, **options)
+    asked = replace(StudyOptions.of(), suite=suite, scale=scale, **options)
     return expand(suites.load(suite), asked, DataSizes(root=asked.data_root, published=scale == "paper"))
 
 

@@ -76,7 +76,8 @@ def study(edit, tmp_path, monkeypatch):
 
 
 def plan(study, *, to_run=True, **options):
-    return make_plan(StudyOptions(suite="own", results=study.path.parent, device="cpu", **options), to_run=to_run)
+    asked = {"suite": "own", "results": study.path.parent, "device": "cpu", **options}
+    return make_plan(StudyOptions.of(asked), to_run=to_run)
 
 
 def test_nothing_is_refused_while_the_code_is_the_same(edit, study):

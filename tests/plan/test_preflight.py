@@ -50,5 +50,5 @@ def test_a_bad_results_folder_is_refused_before_anything_is_looked_at(where, tmp
 def test_workers_share_the_cores(monkeypatch, cores, wanted, exclusive, ranks, expected):
     monkeypatch.setattr(environment, "cores", lambda: cores)
     cells = [Cell(model="ViT-pico/14", data="digits", horizons=(64,), seed=seed) for seed in range(4)]
-    options = StudyOptions(workers=wanted, ranks=ranks)
+    options = StudyOptions.of({"workers": wanted, "ranks": ranks})
     assert preflight.processes(options, cells, device="cpu", exclusive=exclusive) == expected
