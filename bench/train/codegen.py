@@ -6,12 +6,12 @@
     python -m bench.train.codegen --assemble           assembles every kernel too, with the assembler of Triton
 
 A training step's forward and backward graphs are traced on shapes and lowered for compute capability 9.0. Every kernel
-gets the larger of its bytes over the bandwidth and its FLOPs over the peak, at the shares below. Attention counts as
-the flash kernels. Needs Triton, which CUDA builds of torch bring along.
+gets the larger of its bytes over the bandwidth and its FLOPs over the peak, at shares that are assumed: the table's
+first line. Attention counts as the flash kernels. Needs Triton, which CUDA builds of torch bring along.
 
 How far to trust it: bytes and launches are those of the generated code. Seconds rest on the assumed shares; nothing was
 compared with a clock on an H100. Making the batch is left out, and convolutions are given the share of products, which
-narrow ones do not reach. Published rates of other code (8,003 images/s for a ViT of S/16's size) are below it.
+narrow ones do not reach. What other code is known to reach (PUBLISHED in bench/doctor.py) is below it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import sys
 import tempfile
 import types
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -46,9 +46,11 @@ MODELS = {  # images of a micro-batch that one H100 holds; pixels
     "ViT-Ti/16": (512, 224), "ViT-S/16": (256, 224), "ViT-B/16": (256, 224), "ViT-L/16": (128, 224),
     "ViT-H/14": (64, 224), "R50x1": (128, 224), "R50+ViT-B/16": (128, 224), "ViT-Ti/4": (512, 28),
 }  # fmt: skip
-BANDWIDTH = 3.35e12  # bytes per second of an H100 SXM
-PRODUCTS, STREAMS, ATTENTION = 0.7, 0.85, 0.35  # shares of the peaks that kernels reach: products, bandwidth, attention
-LAUNCH = 2e-6  # seconds between two kernels of one CUDA graph
+PEAK, BANDWIDTH = accelerator("H100").tera["bfloat16"] * TERA, 3.35e12  # FLOPs and bytes per second of an H100 SXM
+# Assumed, not measured: the shares of the peaks that products, memory and attention reach; the seconds between two
+# kernels of one CUDA graph.
+PRODUCTS, STREAMS, ATTENTION = 0.7, 0.85, 0.35
+LAUNCH = 2e-6
 CLASSES = 1000
 UPDATE = 28  # bytes per weight that AdamW reads and writes: weight and two moments both ways, gradient
 PROPERTIES = types.SimpleNamespace(
@@ -157,7 +159,7 @@ def lowered(graph_module: Any, inputs: list[Any]) -> tuple[Generated, str]:
             total = total.plus(_kernel(node))
     source = str(getattr(code, "value", code))
     kernels = source.count("@triton.jit")
-    return Generated(**{f.name: getattr(total, f.name) for f in fields(total)} | {"kernels": kernels}), source
+    return replace(total, kernels=kernels), source
 
 
 def _kernel(node: Any) -> Generated:
@@ -179,8 +181,8 @@ def _kernel(node: Any) -> Generated:
 
 def _cost(moved: int, operations: int, *, attention: bool = False) -> Generated:
     """One launch that moves bytes and does FLOPs."""
-    peak = accelerator("H100").tera["bfloat16"] * TERA * (ATTENTION if attention else PRODUCTS)
-    seconds = LAUNCH + max(moved / (STREAMS * BANDWIDTH), operations / peak)
+    share = ATTENTION if attention else PRODUCTS
+    seconds = LAUNCH + max(moved / (STREAMS * BANDWIDTH), operations / (share * PEAK))
     return Generated(launches=1, gigabytes=moved / 1e9, teraflops=operations / TERA, seconds=seconds)
 
 
@@ -220,9 +222,7 @@ def both_ways(run: Callable[..., Tensor], parameters: list[Tensor], x: Tensor) -
     total = Generated()
     for counts, _ in found:
         total = total.plus(counts)
-    return Generated(**{f.name: getattr(total, f.name) for f in fields(total)} | {"compilations": 1}), [
-        source for _, source in found
-    ]
+    return replace(total, compilations=1), [source for _, source in found]
 
 
 def region(module: nn.Module, x_shape: tuple[int, ...], *, needs_gradient: bool = True) -> tuple[Generated, list[str]]:
@@ -342,7 +342,18 @@ def assembled(source: str) -> int:
     return len(kernels)
 
 
-COLUMNS = ("model", "batch", "compilations", "kernels", "launches", "gigabytes", "teraflops", "images_per_second")
+COLUMNS = (
+    "model", "batch", "compilations", "kernels", "launches", "gigabytes", "teraflops", "roofline_images_per_second",
+)  # fmt: skip
+
+
+def heading() -> str:
+    """The first line of the table: what its rooflines assume."""
+    return (
+        f"# Computed, never measured. Assumed of an H100: {PRODUCTS:.0%} of {PEAK / TERA:g} TFLOP/s in products, "
+        f"{ATTENTION:.0%} in attention; {STREAMS:.0%} of {BANDWIDTH / TERA:g} TB/s; "
+        f"{LAUNCH * 1e6:g} µs between kernels\n"
+    )
 
 
 def row(name: str, found: Generated) -> dict[str, Any]:
@@ -350,13 +361,14 @@ def row(name: str, found: Generated) -> dict[str, Any]:
     batch, _ = MODELS[name]
     counts = {key: getattr(found, key) for key in ("compilations", "kernels", "launches")}
     sizes = {key: f"{getattr(found, key):.4g}" for key in ("gigabytes", "teraflops")}
-    return {"model": name, "batch": batch} | counts | sizes | {"images_per_second": f"{batch / found.seconds:.3g}"}
+    roofline = {"roofline_images_per_second": f"{batch / found.seconds:.3g}"}
+    return {"model": name, "batch": batch} | counts | sizes | roofline
 
 
 def read_table() -> dict[str, dict[str, str]]:
     """The committed table, by model."""
-    with open(TABLE, newline="") as file:
-        return {line["model"]: line for line in csv.DictReader(file)}
+    lines = TABLE.read_text(encoding="utf-8").splitlines()[1:]
+    return {line["model"]: line for line in csv.DictReader(lines)}
 
 
 @command
@@ -375,6 +387,7 @@ def main(argv: list[str] | None = None) -> int:
     if importlib.util.find_spec("triton") is None:
         raise UserError("Triton is not installed.", "Install it, or a build of torch for CUDA, which brings it.")
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+    sys.stdout.write(heading())
     writer.writeheader()
     with pretended():
         for name in names:

@@ -8,6 +8,9 @@ import pytest
 
 from bench import doctor
 from bench.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from bench.cost.timing import Workload
+from bench.execute.workloads import Subject
+from bench.train import codegen
 from tests.gpu.posing import posing
 
 
@@ -48,6 +51,17 @@ def test_every_check_of_a_gpu_runs(brief, tmp_path, capsys):
         doctor.main(["--quick", "--device", "cuda", "--out", str(path)])
     found = outcomes(path)
     assert found["recorded steps"] == found["memory"] == found["numerics"] == {"pass"}, path.read_text()
+
+
+def test_only_a_published_rate_is_a_limit_of_throughput(monkeypatch):
+    """Rooflines, which rest on assumptions, are shown beside it."""
+    instant = Workload(name="x", call=lambda: None, images=1)
+    monkeypatch.setattr(Subject, "largest_training", lambda *_, **__: instant)
+    large = {name for name, (_, image_size) in codegen.MODELS.items() if image_size == doctor.PIXELS}
+    with posing():
+        lines = {line.check: line for line in doctor.throughput("cuda")}
+    assert lines.keys() == large | {f"{name}: of the H100's roofline" for name in large}
+    assert {name for name, line in lines.items() if line.limit} == doctor.PUBLISHED.keys()
 
 
 def test_what_fails_is_said_and_checked_again(brief, tmp_path, capsys):
