@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--suite", required=True, help="which study: its folder's name")
     p.add_argument("--to", required=True, help=f"{', '.join((CSV, *registry.names('tracker')))}")
     p.add_argument("--results", type=folder, default=Path("results"), help="where results are (default: results)")
-    p.add_argument("--into", type=folder, help="folder for files (default: the study's)")
+    p.add_argument("--into", type=folder, help="folder for files (default: the study's; Trackio's is TRACKIO_DIR)")
     p.add_argument("--project", default="", help="name of the project there (default: the study's)")
     p.add_argument("--follow", action="store_true", help="send what is new until every cell is done")
     p.add_argument("--parent", type=int, help="stop following when this process has ended")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.core import registry
+from bench.core import files, registry
 from bench.core.errors import UserError, unknown
 from bench.core.record import Horizon, LearningCurve, Record
 from bench.core.spec import Cell, canonical, to_json
@@ -153,7 +153,8 @@ def send(study: Path, name: str, *, folder: Path | None = None, project: str = "
     Raises:
         UserError: an unknown tracker, a missing library, a disk that cannot be written.
     """
-    sent: int = load(name).write(runs_of(study), folder=folder or study, project=project or study.name)
+    tracker, target = load(name), files.make_directory(folder or study)
+    sent: int = tracker.write(runs_of(study), folder=target, project=project or study.name)
     return sent
 
 

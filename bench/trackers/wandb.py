@@ -22,7 +22,6 @@ SERIES = "series.json"
 
 def write(runs: Iterable[TrackedRun], *, folder: Path, project: str) -> int:
     """Bring the runs of a project up to date. Returns the number of runs that changed."""
-    folder.mkdir(parents=True, exist_ok=True)
     return sum(_put(run, folder, project) for run in runs)
 
 
