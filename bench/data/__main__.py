@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import textwrap
@@ -18,7 +17,7 @@ from bench.core.formatting import data_size
 from bench.data import fetch
 from bench.data.load import SPLITS, load, parse
 from bench.data.public import SIZES
-from bench.data.source import ALLOWED
+from bench.data.source import allow_unreadable
 
 EXAMPLES = """\
 examples:
@@ -77,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--json", action="store_true", help="machine-readable output")
     arguments = p.parse_args(argv)
     if arguments.max_unreadable:
-        os.environ[ALLOWED] = arguments.max_unreadable
+        allow_unreadable(arguments.max_unreadable)
     if arguments.download:
         download(arguments)
     if not arguments.names:

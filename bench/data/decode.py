@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import os
 import struct
 import sys
 import time
@@ -23,12 +22,11 @@ from bench.core.environment import cores
 from bench.core.errors import UserError
 from bench.data import cache
 from bench.data.image_set import content_key
-from bench.data.source import ALLOWED, MAX_FILE_BYTES, Source
+from bench.data.source import MAX_FILE_BYTES, Source, max_unreadable
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM")  # readers of rarer formats are where the holes are found
 MAX_PIXELS = 89_478_485  # Pillow's own limit, at which it only warns; the largest image of ImageNet has 32 million
 PIXELS_PER_BYTE = 512  # of a JPEG: the first coefficient of every 8 x 8 block takes a bit or more
-MAX_UNREADABLE = 0.001  # of all images; more than this is a damaged copy
 GREY = ("L", "1", "LA")  # modes of an image
 NAMED = 5  # unreadable images that a message names
 BATCH, BATCH_BYTES = 64, 16 << 20  # images per task of the pool, and what is read of them beforehand
@@ -264,22 +262,6 @@ def _batches(source: Source, most: int) -> Iterator[list[tuple[int, bytes | np.n
             yield batch
             batch, size = [], 0
     yield batch
-
-
-def max_unreadable() -> float:
-    """The share of unreadable images that is left out; $VIT_BENCH_MAX_UNREADABLE ("5%"), else MAX_UNREADABLE.
-
-    Raises:
-        UserError: no share.
-    """
-    text = os.environ.get(ALLOWED, "")
-    try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1) if text else MAX_UNREADABLE
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise UserError(f"{text!r} is not a share of images.", "Write such as 5% or 0.05.")
-    return share
 
 
 def judge(unreadable: list[str], *, count: int, where: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".gif")
 MAX_FILE_BYTES = 256 << 20  # of one encoded image
 MAX_BYTES = 64 << 30  # of an array that a header promises
 MAX_CLASSES = 1_000_000
-ALLOWED = "VIT_BENCH_MAX_UNREADABLE"  # the environment variable that allows a share of images to be unreadable
+MAX_UNREADABLE = 0.001  # of all images; more than this is a damaged copy
+ALLOWED = "VIT_BENCH_MAX_UNREADABLE"  # the environment variable that says another share (5%)
 # Words for the two splits, best first. Public sets often keep the labels of "test" to themselves and are judged on
 # "val"; where both are there, "test" is used, and a format that finds it without labels says what to do.
 SPLIT_WORDS = {"train": ("train", "training"), "test": ("test", "testing", "val", "valid", "validation")}
@@ -116,6 +118,37 @@ def pixels(images_NHWC: np.ndarray, labels_N: np.ndarray, *, files: tuple[Path, 
         read=images_NHWC.__getitem__,
         is_pixels=True,
     )
+
+
+def max_unreadable() -> float:
+    """The share of unreadable images that is left out; of more, a set is refused.
+
+    Raises:
+        UserError: $VIT_BENCH_MAX_UNREADABLE is no share.
+    """
+    text = os.environ.get(ALLOWED)
+    return _share(text) if text else MAX_UNREADABLE
+
+
+def allow_unreadable(text: str) -> None:
+    """Another share, for this process and those that it starts.
+
+    Raises:
+        UserError: it is no share.
+    """
+    _share(text)
+    os.environ[ALLOWED] = text
+
+
+def _share(text: str) -> float:
+    """ "5%" or "0.05"."""
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise UserError(f"{text!r} is not a share of images.", "Write such as 5% or 0.05.")
+    return share
 
 
 def is_image(name: str) -> bool:

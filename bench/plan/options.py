@@ -43,6 +43,8 @@ STUDY = (
     Option(name="results", read=folder, default=Path("results"), here=True,
            help="folder for results (default: results)"),
     Option(name="data_root", read=folder, here=True, help="folder that contains your data sets"),
+    Option(name="max_unreadable", here=True, metavar="SHARE",
+           help="share of a set's images that are left out where they cannot be read, such as 5%% (default: 0.1%%)"),
     Option(name="device", default="auto", help="cpu, cuda, or auto"),
     Option(name="workers", read=positive, here=True, help="cells to run at once (default: one per core; one per GPU)"),
     Option(name="ranks", read=positive, default=1, help="processes that train each cell together (one per GPU)"),
@@ -74,6 +76,7 @@ class StudyOptions:
         downstream: sets that replace those of the suite's tasks. image_size: pixels per side that models take.
         hours: on one accelerator, that the budgets of scale `gpu` are for.
         only: patterns of cells' names; the others are left for another run.
+        max_unreadable: share of a set's images that may be left out, see `bench.data.source`.
         device: "auto", "cpu" or "cuda". workers: cells at a time. ranks: processes that train a cell together.
         calibrate: measure every model's speed again. accelerator: also cost the study on this one.
         changed: what to do with results of a model whose code has changed since; see `bench.core.fingerprint`.
@@ -95,6 +98,7 @@ class StudyOptions:
     only: tuple[str, ...]
     results: Path
     data_root: Path | None
+    max_unreadable: str | None
     device: str
     workers: int | None
     ranks: int

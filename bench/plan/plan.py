@@ -13,6 +13,7 @@ from bench.core.formatting import join
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
 from bench.cost.peaks import accelerator_of
+from bench.data.source import allow_unreadable
 from bench.plan import estimate, preflight, resources
 from bench.plan.changed import Change, accept, changes, refusal
 from bench.plan.estimate import Calibration, Reporter, rate_key
@@ -143,6 +144,8 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) 
     """
     for folder in options.plugins:
         registry.add_plugins(folder)
+    if options.max_unreadable is not None:
+        allow_unreadable(options.max_unreadable)
     suite = suites.load(options.suite)
     device, reason = find_device(options.device)
     options = replace(options, scale=preflight.resolve_scale(options.scale, device))

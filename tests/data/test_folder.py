@@ -157,7 +157,7 @@ def test_unreadable_images_are_counted_and_named(tmp_path: Path, monkeypatch: py
     (tmp_path / "mine" / "train" / "2" / "00002.png").write_bytes(b"not an image")
     with pytest.raises(UserError, match=r"2 of 40 images cannot be read: .*00001.png .*; .*00002.png .not a JPEG"):
         load("folder:mine", "train", root=tmp_path)
-    monkeypatch.setattr(decode, "MAX_UNREADABLE", 0.06)
+    monkeypatch.setenv("VIT_BENCH_MAX_UNREADABLE", "6%")
     with pytest.warns(UserWarning, match=r"2 of 40 .*00001.png.*left out"):
         found = load("folder:mine", "train", root=tmp_path)
     assert len(found) == 38 and "2 unreadable left out" in found.source

@@ -8,6 +8,7 @@ from bench import run
 from bench.core import environment
 from bench.core.errors import EXIT_USAGE, UserError
 from bench.core.spec import Cell
+from bench.data.source import ALLOWED, max_unreadable
 from bench.plan import estimate, preflight
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
@@ -30,6 +31,14 @@ def test_a_study_of_data_that_are_nowhere_is_costed_and_not_begun(tmp_path, caps
     said = capsys.readouterr().err
     assert "jft-300m" in said and "not on this machine" in said and "--plan" in said
     assert not (tmp_path / "r").exists()
+
+
+def test_the_share_of_unreadable_images_is_checked_first_and_then_holds(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(ALLOWED, "")
+    asked = ["--suite", "smoke", "--data", "jft-300m", "--results", str(tmp_path / "r"), "--max-unreadable"]
+    assert run.main([*asked, "some"]) == EXIT_USAGE and "'some' is not a share" in capsys.readouterr().err
+    assert run.main([*asked, "6%"]) == EXIT_USAGE and "jft-300m" in capsys.readouterr().err
+    assert max_unreadable() == 0.06
 
 
 @pytest.mark.parametrize("where", ["/proc/results", "file/below", "x" * 300, "x/" * 2100])
