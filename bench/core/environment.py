@@ -58,7 +58,7 @@ def version(package: str) -> str | None:
 
     try:
         return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
+    except (importlib.metadata.PackageNotFoundError, ValueError):  # of an empty name
         return None
 
 

@@ -22,7 +22,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
-from bench.core import registry
+from bench.core import environment, registry
 from bench.core.subprocesses import PROJECT
 
 DIGITS = 16  # hex, of a digest
@@ -89,18 +89,20 @@ def of_file(root: str, path: Path) -> Fingerprint | None:
     if outside:
         tops = {top for source in found.values() for top in source.packages} - {*IN_RECORDS, HARNESS, SUBJECT}
         tops -= sys.stdlib_module_names | {name.partition(".")[0] for name in found}
-        versions = {top: f"version {version}" for top in sorted(tops) if (version := version_of(top)) is not None}
+        versions = {top: f"version {version}" for top in sorted(tops) if (version := version_of(top))}
         definitions += [f"{top} {version}" for top, version in versions.items()]
         modules |= versions
     return Fingerprint(digest=_digest(definitions), modules=modules)
 
 
 def version_of(package: str) -> str | None:
-    """The installed version of the distribution that is called as the package is; None where there is none."""
-    try:
-        return importlib.metadata.version(package)
-    except (importlib.metadata.PackageNotFoundError, ValueError):
-        return None
+    """The installed version of what a package belongs to, whatever it is called (PIL is of pillow); None where it is
+    not installed."""
+    version = environment.version(package)
+    return version or next(map(environment.version, _distributions().get(package, ())), None)
+
+
+_distributions = cache(importlib.metadata.packages_distributions)
 
 
 def path_of(module: str) -> Path | None:

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bench.core import environment
 from bench.core.errors import UserError
-from bench.core.fingerprint import version_of
 from bench.cost.flops import FLOPS_PER_MAC, TRAIN_PER_FORWARD, count_forward
 from bench.cost.memory import activation_bytes
 
@@ -28,7 +28,8 @@ TRAIN_FLOPS_PER_MAC = FLOPS_PER_MAC * TRAIN_PER_FORWARD
 
 def heading() -> str:
     """The first line: of what versions the numbers are. timm's code is licensed under Apache-2.0."""
-    versions = f"timm {version_of('timm')}, torch {(version_of('torch') or '').partition('+')[0]}"
+    version = environment.version
+    versions = f"timm {version('timm')}, torch {(version('torch') or '').partition('+')[0]}"
     return (
         f"# {versions}; counted from timm's code (Apache-2.0) by python -m bench.flops --table; one image, "
         "training = 6 x MACs, activations in float32\n"
