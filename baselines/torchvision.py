@@ -105,13 +105,16 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
         classes = {} if pretrained else {"num_classes": num_classes}
         return builder(weights=weights, **own, **classes, **fixed, **options)
 
-    sizes = [int(wanted)] if wanted else _outside.sizes_from(image_size, OWN_SIZE)
-    sizes = [OWN_SIZE] if pretrained and size_argument else sizes
+    fitting = [OWN_SIZE] if pretrained and size_argument else _outside.sizes_from(image_size, OWN_SIZE)
+    sizes = [int(wanted)] if wanted else fitting
     anatomy = _outside.anatomy_of(
         make, sizes=sizes, channels=channels, num_classes=None if pretrained else num_classes or None
     )
     weights = models.get_model_weights(base).DEFAULT if pretrained else None
-    model = _outside.Outside(make(anatomy.input_size, anatomy.channels, weights), anatomy, mean=MEAN, std=STD)
+    network: Any = make(anatomy.input_size, anatomy.channels, weights)
+    if kind == "inception":  # its builder gives it back when there are weights
+        network.aux_logits, network.AuxLogits = False, None
+    model = _outside.Outside(network, anatomy, mean=MEAN, std=STD)
     if pretrained:
         model.head = nn.Linear(model.num_features, num_classes)
     return model
