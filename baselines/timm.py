@@ -42,8 +42,6 @@ def _parse(name: str) -> tuple[str, bool]:
 @cache
 def table() -> dict[str, dict[str, str]]:
     """Rows of the table of all models, by name; without torch."""
-    if not TABLE.exists():
-        return {}
     with open(TABLE, encoding="utf-8", newline="") as file:
         return {row["model"]: row for row in csv.DictReader(line for line in file if not line.startswith("#"))}
 

@@ -96,7 +96,8 @@ def _count(args: argparse.Namespace) -> ModelCost:
     from vit import config
 
     registry.check_model(args.model)
-    own = config.parse(args.model) or {"image_size": registry.own_image_size(args.model) or 224}
+    preset = config.parse(registry.split_options(args.model)[0])
+    own = preset or {"image_size": registry.own_image_size(args.model) or 224}
     sizes = {
         name: given if given is not None else own.get(key, default)
         for name, key, given, default in (
@@ -224,8 +225,6 @@ def _costs(pattern: str, *, as_json: bool) -> int:
     """Rows of the table of timm's models that a pattern selects."""
     from baselines import timm
 
-    if not timm.table():
-        raise UserError(f"There is no table {timm.TABLE}.", f"Make it: python -m bench.flops --table {timm.TABLE}")
     wanted = pattern.removeprefix(timm.PREFIX)
     found = [row for name, row in timm.table().items() if fnmatch(name, wanted) or fnmatch(row["family"], wanted)]
     if not found:
