@@ -50,8 +50,9 @@ def cells_of(study: Study) -> list[dict[str, Any]]:
     """Every cell of a study, those that were never started last."""
     study.check()
     cells = [describe(directory) for directory in study.directories()]
-    absent = grid.never_started(grid.read(study.path), [cell["name"] for cell in cells])
-    return cells + [NEVER | {"name": name} for name in absent]
+    wanted = grid.read(study.path)
+    absent = grid.never_started(wanted, [cell["name"] for cell in cells])
+    return cells + [NEVER | {"name": name, "note": wanted.refused.get(name) if wanted else None} for name in absent]
 
 
 @command

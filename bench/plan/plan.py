@@ -271,7 +271,8 @@ def begin(plan: Plan) -> None:
     """
     study = Study(plan.store)
     study.create()
-    grid.write(plan.store, grid.WantedCells(suite=plan.suite, scale=plan.scale, names=plan.grid))
+    refused = {cell.name: str(cell.note) for cell in plan.cells if cell.state == "refused"}
+    grid.write(plan.store, grid.WantedCells(suite=plan.suite, scale=plan.scale, names=plan.grid, refused=refused))
     grid.write_study_file(plan.store, plan.asked)
     accept(plan.accepted)
     for planned in plan.cells:

@@ -252,7 +252,9 @@ def coverage(evidence: Evidence) -> Table:
     ]  # fmt: skip
     rows += [{"cell": d.directory, "status": "damaged record", "reason": d.reason} for d in evidence.records.damaged]
     rows += [{"cell": name, "status": "not finished", "reason": ""} for name in evidence.records.unfinished]
-    rows += [{"cell": name, "status": "never started", "reason": ""} for name in evidence.records.never_started]
+    refused = evidence.records.wanted.refused if evidence.records.wanted else {}
+    rows += [{"cell": name, "status": "never started", "reason": refused.get(name, "")}
+             for name in evidence.records.never_started]  # fmt: skip
     columns = (
         Column(key="cell", heading="Cell", numeric=False), Column(key="status", heading="Status", numeric=False),
         Column(key="horizons", heading="Horizons"), Column(key="seconds", heading="Time", text=words.duration),

@@ -3,8 +3,8 @@ the study file that asks for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench import SCHEMA_VERSION
@@ -18,17 +18,20 @@ FIELDS = frozenset(("schema", "suite", "scale", "cells"))
 
 @dataclass(frozen=True, kw_only=True)
 class WantedCells:
-    """Folder names of the cells of a study's whole grid, whatever `--only` left out."""
+    """Folder names of the cells of a study's whole grid, whatever `--only` left out; `refused`: why some of them cannot
+    be run."""
 
     suite: str
     scale: str
     names: tuple[str, ...]
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 def write(study: Path, wanted: WantedCells) -> None:
     """Write `study`/plan.json, unless it says the same already."""
     cells = sorted(set(wanted.names))
     body = {"schema": SCHEMA_VERSION, "suite": wanted.suite, "scale": wanted.scale, "cells": cells}
+    body |= {"refused": dict(wanted.refused)} if wanted.refused else {}
     path, data = study / PLAN_FILE, files.sealed(body)
     if not path.is_file() or path.read_bytes() != data:
         files.write_bytes(path, data)
@@ -53,11 +56,12 @@ def read(study: Path) -> WantedCells | None:
         return None
     try:
         match files.read_sealed(path, legacy_fields=FIELDS):
-            case {"schema": int(version), "suite": str(suite), "scale": str(scale), "cells": [*names]}:
-                found = WantedCells(suite=suite, scale=scale, names=tuple(map(_name, names)))
+            case {"schema": int(version), "suite": str(suite), "scale": str(scale), "cells": [*names], **more}:
+                refused = dict(more.get("refused", {}))  # type: ignore[call-overload]
+                found = WantedCells(suite=suite, scale=scale, names=tuple(map(_name, names)), refused=refused)
             case _:
                 raise ValueError("not what is written here")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise UserError(f"{path} is damaged.", "Delete this one file: the next run writes it again.") from error
     check_schema(path, version)
     return found

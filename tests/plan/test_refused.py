@@ -9,8 +9,9 @@ import pytest
 
 from bench.core.spec import cell_from_json
 from bench.execute import local
-from bench.plan.plan import Plan, PlannedCell
+from bench.plan.plan import Plan, PlannedCell, begin
 from bench.plan.view import plan_summary
+from bench.store import grid
 
 BAD = """
 from torch import nn
@@ -46,6 +47,9 @@ def test_one_bad_model_never_ends_a_study_of_others(plan, tmp_path):
     assert left.todo == () and "2 that cannot be run" in plan_summary(left)[0]
     failures = local.run(left, on_event=lambda *_: None, tick=lambda: None)
     assert [failure.cell for failure in failures] == [cell.name for cell in refused]
+    begin(left)
+    kept = grid.read(left.store)
+    assert kept is not None and kept.refused == {cell.name: cell.note for cell in refused}
     done_already = replace(left, cells=tuple(replace(cell, state="done") for cell in refused))
     assert local.run(done_already, on_event=lambda *_: None, tick=lambda: None) == []
 

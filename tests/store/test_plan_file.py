@@ -12,6 +12,8 @@ from bench.store.export import Collected, collect
 from bench.store.study import Study
 from tests.analysis._records import World, write
 
+REFUSED = {"never-0000000000": "cannot be run: 28 px are too few"}
+
 
 @pytest.fixture
 def study(tmp_path):
@@ -21,7 +23,7 @@ def study(tmp_path):
     world.sizes, world.seeds, world.draws, world.shots = (30_000,), (0, 1), (0,), (1,)
     path = write(world.records(), tmp_path / "scaling")
     names = [directory.path.name for directory in Study(path).directories()]
-    wanted = plan.WantedCells(suite="scaling", scale="cpu", names=(*names[1:], "never-0000000000"))
+    wanted = plan.WantedCells(suite="scaling", scale="cpu", names=(*names[1:], "never-0000000000"), refused=REFUSED)
     plan.write(path, wanted)
     return path, names
 
@@ -30,6 +32,7 @@ def test_what_was_written_is_read(study):
     path, names = study
     found = plan.read(path)
     assert found is not None and set(found.names) == {*names[1:], "never-0000000000"} and found.scale == "cpu"
+    assert found.refused == REFUSED
     assert plan.never_started(found, names) == ("never-0000000000",)
     assert plan.read(path / "cells") is None and plan.never_started(None, names) == ()
 
@@ -38,6 +41,7 @@ def test_what_was_written_is_read(study):
     ("[" * 99_999, "damaged"), ('{"schema": 1e999, "suite": "a", "scale": "b", "cells": []}', "damaged"),
     ('{"schema": 1, "suite": "a", "scale": "b", "cells": "abc"}', "damaged"),
     ('{"schema": 1, "suite": "a", "scale": "b", "cells": [1]}', "damaged"),
+    ('{"schema": 1, "suite": "a", "scale": "b", "cells": [], "refused": 5}', "damaged"),
     ('{"schema": 99, "suite": "a", "scale": "b", "cells": []}', "newer version")])  # fmt: skip
 def test_a_damaged_or_newer_plan_is_one_message(study, text, message):
     (study[0] / plan.PLAN_FILE).write_text(text)
@@ -65,8 +69,10 @@ def test_the_report_and_status_name_cells_that_were_never_started(study, capsys)
     text = report.build(path, suite="scaling").markdown.read_text()
     assert "3 of 4 cells complete; 1 never started" in text and "1 of them outside the current grid" in text
     assert status.main(["--results", str(path.parent), "--suite", "scaling", "--json"]) == 0
-    listed = {cell["name"]: cell["state"] for cell in json.loads(capsys.readouterr().out)["scaling"]}
-    assert listed["never-0000000000"] == "never started" and sum(s == "done" for s in listed.values()) == 3
+    listed = {cell["name"]: (cell["state"], cell["note"]) for cell in json.loads(capsys.readouterr().out)["scaling"]}
+    assert listed.pop("never-0000000000") == ("never started", *REFUSED.values())
+    assert [state for state, _ in listed.values()] == ["done"] * 3
+    assert REFUSED["never-0000000000"] in (path / "tables" / "coverage.csv").read_text()
 
 
 def test_collecting_keeps_the_records_of_the_grid_byte_for_byte(study, tmp_path):
