@@ -89,14 +89,11 @@ def num_images(name: str, *, root: Path | None) -> int:
     return len(load(name, "train", root=root))
 
 
-def decoding_seconds(name: str, *, root: Path | None) -> float | None:
-    """Seconds that one core takes to read and decode an image of a set, from a few of them; None where its images are
-    no files, or not here."""
+def some_encoded(name: str, *, root: Path | None) -> list[bytes]:
+    """A few encoded images of a set; none where they are no files, or not here."""
     base, _, option = name.partition(":")
     module = registry.load("data set", base)
-    if not hasattr(module, "decoding_seconds") or (base in SIZES and not module.available(root)):
-        return None
-    return float(module.decoding_seconds(option, root=root))
+    return list(module.some_encoded(option, root=root)) if hasattr(module, "some_encoded") else []
 
 
 def named_at(name: str, side: int, channels: int) -> str:

@@ -258,11 +258,11 @@ class OwnCopy(PublicSet):
         """(pixels per side, channels); see `bench.data.load.look`."""
         return int((option or "224px").removesuffix("px")), 3
 
-    def decoding_seconds(self, option: str, *, root: Path | None) -> float:
-        """What one core takes to read and decode an image."""
+    def some_encoded(self, option: str, *, root: Path | None) -> list[bytes]:
+        """A few of the encoded images."""
         from bench.data.sets import folder
 
-        return folder.decoding_seconds(f"{self.NAME}:{option or '224px'}:rgb", root=root)
+        return folder.some_encoded(self.NAME, root=root) if self.available(root) else []
 
     def load(self, split: str, *, root: Path | None, option: str = "") -> ImageSet:
         from bench.data.sets import folder

@@ -95,14 +95,6 @@ class StreamedImages(EncodedImages):
     ) -> np.ndarray:
         return self._fill(self.rows(rows_B), boxes_4B, threads=1, resize=resize)
 
-    def _put(self, row: int, box: Sequence[int] | None, out_SSC: np.ndarray, resize: jpeg.Resize | None) -> None:
-        """Decode an image, or cut a part out of it."""
-        data = self.index.read(row)
-        if box is None or resize is None:
-            out_SSC[:] = pixels_of(data, name=self.index.name(row), storage=self.storage)
-        else:
-            jpeg.read_part(data, box, out_SSC=out_SSC, resize=resize, orientation=int(self.index.orientation[row]))
-
     def _fill(
         self,
         rows_M: np.ndarray,
@@ -122,7 +114,10 @@ class StreamedImages(EncodedImages):
         def some(part: slice) -> None:
             for row, box, out_SSC in zip(rows_M[part].tolist(), boxes[part], out_MSSC[part], strict=True):
                 try:
-                    self._put(row, box, out_SSC, resize)
+                    put(
+                        self.index.read(row), box, name=self.index.name(row), out_SSC=out_SSC, storage=self.storage,
+                        resize=resize, orientation=int(self.index.orientation[row]),
+                    )  # fmt: skip
                 except (Unreadable, OSError, ValueError) as error:
                     what = f"{self.index.name(row)} could be decoded when it was indexed, and no longer: {error}."
                     fix = "Get the file again; or delete it, and what is left is another set."
@@ -136,6 +131,21 @@ class StreamedImages(EncodedImages):
             with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(some, parts))
         return out_MSSC
+
+
+def put(
+    data: bytes, box: Sequence[int] | None, *, name: str, out_SSC: np.ndarray, storage: Storage,
+    resize: jpeg.Resize | None, orientation: int,
+) -> None:  # fmt: skip
+    """Decode an image as it would be stored, or cut a part out of it.
+
+    Raises:
+        Unreadable, OSError, ValueError: it cannot be decoded.
+    """
+    if box is None or resize is None:
+        out_SSC[:] = pixels_of(data, name=name, storage=storage)
+    else:
+        jpeg.read_part(data, box, out_SSC=out_SSC, resize=resize, orientation=orientation)
 
 
 _SINGLE = ThreadPoolExecutor(1)

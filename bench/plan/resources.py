@@ -17,7 +17,7 @@ from bench.core.spec import Cell
 from bench.cost.units import OPTIMIZER_BYTES
 from bench.data import cache
 from bench.data.image_set import AHEAD_BYTES, Tier, tier_of
-from bench.data.load import decoding_seconds
+from bench.data.load import some_encoded
 from bench.plan.estimate import Rates
 from bench.plan.sizes import DataSizes
 
@@ -78,9 +78,12 @@ def _wait(rates: Rates, decoded_per_second: float, *, device: str) -> float:
 def decoding_rate(cells: Sequence[Cell], sizes: DataSizes) -> float:
     """Images per second that all cores of this machine decode of the first streamed set that is here, from what one of
     them takes for a few; 0 where none is."""
-    for name in dict.fromkeys(cell.data for cell in cells if sizes[cell.data].streamed):
-        if seconds := decoding_seconds(name, root=sizes.root):
-            return environment.cores() / seconds
+    for cell in cells:
+        if sizes[cell.data].streamed and (files := some_encoded(cell.data, root=sizes.root)):
+            from bench.train.decoding import decoded_per_second  # brings torch
+
+            shape = {"size": cell.image_size, "channels": cell.channels}
+            return environment.cores() * decoded_per_second(files, **shape, crop=cell.recipe.crop)
     return 0.0
 
 

@@ -12,8 +12,9 @@ from PIL import Image
 from bench.core.errors import UserError
 from bench.core.spec import Cell, Recipe
 from bench.cost import flops
-from bench.data import cache
-from bench.data.load import decoding_seconds
+from bench.data import cache, jpeg
+from bench.data.load import some_encoded
+from bench.data.sets.folder import LOOKED_AT
 from bench.plan import resources
 from bench.plan.estimate import Rates
 from bench.plan.sizes import DataSizes
@@ -49,15 +50,23 @@ def test_photographs_are_streamed_and_the_wait_follows_from_the_slower_side() ->
     assert needs("imagenet:64px", decoded=1_000, device="cpu").wait == pytest.approx(0.5)  # in turns
 
 
-def test_what_an_image_takes_to_decode_is_measured(tmp_path: Path) -> None:
+@pytest.mark.parametrize("crop", [0.0, 0.5])
+def test_what_an_image_takes_to_decode_is_measured(tmp_path: Path, monkeypatch, crop: float) -> None:
     for side in (100, 800):
-        for number in range(4):
+        for number in range(8):
             path = tmp_path / str(side) / "ab"[number % 2] / f"{number}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.frombytes("RGB", (side, side), os.urandom(3 * side * side)).save(path)
-    small, large = (decoding_seconds(f"folder:{side}:64px:rgb", root=tmp_path) for side in (100, 800))
-    assert small and large and 0 < small < large
-    assert decoding_seconds("imagenet", root=tmp_path) is None and decoding_seconds("digits", root=tmp_path) is None
+    read, parts = jpeg.read_part, []
+    monkeypatch.setattr(jpeg, "read_part", lambda data, box, **more: parts.append(box) or read(data, box, **more))
+    recipe, sizes = Recipe(batch=8, crop=crop), DataSizes(root=tmp_path)
+    small, large = (
+        resources.decoding_rate([Cell(model="ViT-S/8", data=f"folder:{side}:64px:rgb:stream", image_size=64, channels=3,
+                                      horizons=(64,), recipe=recipe)], sizes)
+        for side in (100, 800)
+    )  # fmt: skip
+    assert small > large > 0 and len(parts) == (2 * LOOKED_AT if crop else 0)  # as training reads them
+    assert some_encoded("imagenet", root=tmp_path) == some_encoded("digits", root=tmp_path) == []
 
 
 def test_a_full_disk_is_found_before_anything_is_drawn(monkeypatch, tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -30,7 +29,7 @@ import numpy as np
 
 from bench.core.errors import UserError
 from bench.data import cache, index, real
-from bench.data.decode import Storage, decode_all, head, pixels_of
+from bench.data.decode import Storage, decode_all, head
 from bench.data.formats import arrays, arrow, images, parquet, tars
 from bench.data.image_set import ImageSet
 from bench.data.source import Found, Source
@@ -111,18 +110,14 @@ def listed_images(option: str, *, root: Path | None) -> int:
     return len(sources["train"]) if "train" in sources else round(len(sources["all"]) * (1 - HELD_OUT))
 
 
-def decoding_seconds(option: str, *, root: Path | None) -> float:
-    """What one core takes to read and decode an image, from a few of them."""
-    name, storage, _ = parse_option(option)
-    folder = _place(root, name)
-    source = next(iter(_format(folder).find(folder).sources.values()))
-    some = np.linspace(0, len(source) - 1, LOOKED_AT).astype(int).tolist()
-    begun, done = time.thread_time(), 0
-    for number in some:
-        with contextlib.suppress(Exception):  # what cannot be read is counted when it is indexed
-            pixels_of(source.read(number), name=source.name(number), storage=storage)
-            done += 1
-    return (time.thread_time() - begun) / max(1, done)
+def some_encoded(option: str, *, root: Path | None) -> list[bytes]:
+    """A few of the encoded images, from all over the set."""
+    folder = _place(root, parse_option(option)[0])
+    source, read = next(iter(_format(folder).find(folder).sources.values())), list[bytes]()
+    for number in np.linspace(0, len(source) - 1, LOOKED_AT).astype(int).tolist():
+        with contextlib.suppress(OSError):  # what cannot be read is counted when it is indexed
+            read += [data] if isinstance(data := source.read(number), bytes) else []
+    return read
 
 
 def _place(root: Path | None, name: str) -> Path:

@@ -1,0 +1,32 @@
+"""How fast encoded images are decoded, as training reads them (`bench.train.reading`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+import torch
+
+from bench.core.errors import UserError
+from bench.data.decode import Storage, Unreadable, facts_of
+from bench.data.stream import put
+from bench.train.batches import crop_boxes
+from bench.train.reading import resize
+
+
+def decoded_per_second(files: Sequence[bytes], *, size: int, channels: int, crop: float) -> float:
+    """Images that one core decodes, of these; 0 where none can be decoded."""
+    rng, spent, threads = np.random.default_rng(0), list[float](), torch.get_num_threads()
+    storage, out_SSC = Storage(size=size, channels=channels), np.empty((size, size, channels), dtype=np.uint8)
+    torch.set_num_threads(1)  # as a reader has
+    for data in files:
+        with suppress(Unreadable, UserError, OSError, ValueError):
+            height, width, _, orientation = facts_of(data, name="an image", as_published=False)
+            box = crop_boxes(rng, number=1, height=height, width=width, least=crop)[:, 0].tolist() if crop else None
+            started = time.thread_time()
+            put(data, box, name="an image", out_SSC=out_SSC, storage=storage, resize=resize, orientation=orientation)
+            spent.append(time.thread_time() - started)
+    torch.set_num_threads(threads)
+    return len(spent) / sum(spent) if spent else 0.0
