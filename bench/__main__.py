@@ -27,7 +27,8 @@ def listing() -> str:
     lines = ["usage: vit-bench VERB …     or: python -m bench.VERB …", "", "verbs:"]
     for name, path in verbs().items():
         about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        lines.append(f"  {name:8} {' '.join(about.split()).partition('. ')[0].rstrip('.')}")
+        first = about.partition("\n\n")[0]
+        lines.append(f"  {name:8} {' '.join(first.split()).partition('. ')[0].rstrip('.')}")
     return "\n".join([*lines, "", "examples:", "  vit-bench run --suite smoke", "  vit-bench run --help"])
 
 

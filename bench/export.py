@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def is_done(study: Path) -> bool:
-    """Whether every cell of the grid asked for last has a result."""
+    """Whether every cell of the current grid has a result."""
     cells = {directory.path.name: state_of(directory).name for directory in Study(study).directories()}
     return set(cells.values()) <= {"done"} and not grid.never_started(grid.read(study), cells)
 

@@ -1,4 +1,4 @@
-"""`python -m bench.flops`: what a model costs, in parameters, MACs, FLOPs, memory, core-days; nothing is trained."""
+"""What a model costs: parameters, MACs, FLOPs, memory, core-days; nothing is trained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m bench.inspect`: look inside a model, before and after training, as the paper's section 4.5 does."""
+"""Look inside a model, before and after training, as the paper's section 4.5 does."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ filters alone."""
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     result = cli.parser(
-        "python -m bench.inspect", "Look inside a model: filters, position embeddings, attention.", EXAMPLES
-    )
+        "python -m bench.inspect", "Look inside a model: filters, position embeddings, attention.", EXAMPLES,
+        plugins=True,
+    )  # fmt: skip
     result.add_argument("--cell", type=cli.folder, help="folder of a finished cell: its weights, data and seed")
     result.add_argument("--checkpoint", type=cli.folder, help="weights (.npz, .safetensors, .pth)")
     result.add_argument("--model", help="a model's name (default: from the weights' metadata)")

@@ -1,4 +1,4 @@
-"""`python -m bench.probe`: evaluate a model, frozen or fine-tuned, or features from anywhere, by one of the tasks."""
+"""Evaluate a model, frozen or fine-tuned, or features from anywhere, by one of the tasks."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def read_file(path: Path, options: Sequence[Option]) -> Values:
         raise UserError(f"The study file {path} cannot be read: {error.strerror}.",
                         "Name a .toml file, or give a suite's name with --suite.") from error  # fmt: skip
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"{path} is no TOML: {error}.", 'A line is like: models = ["ViT-nano/7"].') from error
+        raise UserError(f"{path} is not TOML: {error}.", 'A line is like: models = ["ViT-nano/7"].') from error
     try:
         return read_mapping(found, options)
     except UserError as error:
@@ -162,8 +162,8 @@ def _text(option: Option, value: Any, *, between: str = ",") -> str:
 
 
 def resolve(options: Iterable[Option], *layers: Values) -> Values:
-    """All values: a later layer stands before an earlier one, and defaults come last. Of FIELDS a layer replaces the
-    fields that it names, in every option of that kind: `--set lr=` stands before a file's `[sweep] lr`."""
+    """All values: a later layer overrides an earlier one, and any of them the defaults. Of FIELDS a layer replaces the
+    fields that it names, in every option of that kind: `--set lr=` overrides a file's `[sweep] lr`."""
     known = list(options)
     found: Values = {option.name: option.default for option in known}
     fields = [option.name for option in known if option.kind is Kind.FIELDS]

@@ -114,7 +114,7 @@ class StudyOptions:
         """From what a study file, a call and flags say, the last of them first.
 
         Raises:
-            UserError: a change of the recipe that means nothing.
+            UserError: a field that is both set and swept; too many combinations.
         """
         values = resolve(RUN, *layers)
         for name in ("plugins", "tasks", "only"):
@@ -147,8 +147,8 @@ class StudyOptions:
 
 def add_options(p: Parser, options: Iterable[Option] = STUDY) -> None:
     """The options that make `StudyOptions`, a study file, and --json."""
-    p.add_argument("study", nargs="?", metavar="STUDY.toml", help="a file that says the same as these flags, which "
-                   "stand before it: models = [\"ViT-nano/7\"], a table [set], …")  # fmt: skip
+    p.add_argument("study", nargs="?", metavar="STUDY.toml", help="a file with the same options, which flags "
+                   "override: models = [\"ViT-nano/7\"], a table [set], …")  # fmt: skip
     add_flags(p, options)
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
 

@@ -1,4 +1,4 @@
-"""A study file says what flags say: equal plans, equal refusals, and flags stand before it."""
+"""A study file says what flags say: equal plans, equal refusals, and flags override it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_every_flag_can_be_said_in_a_file_and_reads_the_same(study):
     assert options(path) == options(*words)
 
 
-def test_flags_stand_before_the_file(study):
+def test_flags_override_the_file(study):
     text = 'suite = "smoke"\nseeds = 3\nonly = ["vit-*"]\n[set]\nclip = 0\nlr = 1\n[sweep]\nwarmup = ["1%", "5%"]'
     path = study(text)
     asked = options(path, "--seeds", "2", "--set", "lr=2", "--set", "warmup_images=64", "--only", "r8*")
@@ -90,7 +90,7 @@ def test_flags_stand_before_the_file(study):
     ("workers = 0", "workers: '0' is not a whole number"), ("workers = [1, 2]", "takes one value"),
     ('calibrate = "yes"', "Give true or false"), ('models = ""', "models is empty"), ("models = []", "models is empty"),
     ('changed = "kepe"', "Did you mean 'keep'"), ("[set]\nlearning = 1", "Unknown field of a recipe"),
-    ("[set]\nclip = 0\n[sweep]\nclip = [0, 1]", "both set and swept"), ("suite = ", "is no TOML"),
+    ("[set]\nclip = 0\n[sweep]\nclip = [0, 1]", "both set and swept"), ("suite = ", "is not TOML"),
     ("[models]\na = 1", "cannot be"), ("seeds = 1979-05-27", "cannot be"), ("json = true", "Unknown option 'json'"),
 ])  # fmt: skip
 def test_mistakes_name_the_file_and_say_what_is_allowed(text, said, study):
