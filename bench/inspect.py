@@ -139,10 +139,10 @@ def inspect(args: argparse.Namespace, images: ImageSet | None) -> tuple[dict[str
         with torch.inference_mode(), inspection.captured(model.eval()) as layers:
             model.features(x_BCHW)
         place = {"grid": config.grid, "patch": config.patch_size}
-        heads = [inspection.attention_distance(layer.weights_BHNN, **place) for layer in layers]
+        heads = [inspection.attention_distance(weights_BHNN, **place) for weights_BHNN in layers]
         distances[state] = torch.stack(heads).numpy()
-        weights = [layer.weights_BHNN[:SHOWN] for layer in layers]
-        rolled[state] = inspection.rollout(weights, grid=config.grid, cls=config.pooling == "cls").numpy()
+        shown_BHNN = [weights_BHNN[:SHOWN] for weights_BHNN in layers]
+        rolled[state] = inspection.rollout(shown_BHNN, grid=config.grid, cls=config.pooling == "cls").numpy()
     uniform = inspection.pixel_distances(config.grid, config.patch_size).mean().item()
     shown = {"model": args.model, "data": images.name}
     drawings["distance"] = _inspection.distances(

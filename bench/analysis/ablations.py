@@ -155,8 +155,7 @@ def _pooling(a: Ablations) -> Iterator[Asked]:
         (cls, cls_sweep), (mean, mean_sweep) = found["cls"], found["mean"]
         yield Statement.POOLING_ALIKE, [(mean.point, cls.point)]
         highest = max(t.rate for t in cls_sweep.tried)
-        pair = a.at_rate(mean_sweep, highest), a.at_rate(cls_sweep, highest)
-        yield Statement.POOLING_RATE, [(pair[1], pair[0])]
+        yield Statement.POOLING_RATE, [(a.at_rate(cls_sweep, highest), a.at_rate(mean_sweep, highest))]
 
 
 def _shapes(a: Ablations) -> Iterator[Asked]:
@@ -177,7 +176,7 @@ def _others(a: Ablations) -> Iterator[Asked]:
 
 
 def ways(evidence: Evidence) -> dict[str, Point]:
-    """How a network of the suite `masked` was pre-trained ("from scratch", "masked", "labels") -> its point; of
+    """How a network of the suite `masked` was pre-trained ("scratch", "masked", "labels") -> its point; of
     several models, the first's."""
     found: dict[str, Point] = {}
     for setting in Ablations(evidence).on(MASKED):

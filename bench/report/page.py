@@ -157,7 +157,7 @@ def inline_svg(svg: str, *, shared: dict[str, str], alt: str) -> str:
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
         element.attrib = {key.rpartition("}")[2]: " ".join(value.split()) for key, value in element.attrib.items()}
-        element.text = element.tail = None
+        element.text, element.tail = (element.text or "").strip(), None
         if element.tag == "use" and (place := PLACE.fullmatch(element.get("transform", ""))):
             del element.attrib["transform"]
             element.attrib |= {"x": place[1]} if place[2] == "0" else {"x": place[1], "y": place[2]}

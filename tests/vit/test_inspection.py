@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 
 from bench.core import registry
 from vit import inspection
+from vit.layers import Attention
 
 GRID, PATCH = (3, 5), (4, 7)
 PATCHES = GRID[0] * GRID[1]
@@ -101,14 +103,19 @@ def test_captured_attention_is_the_attention_used(name: str) -> None:
     torch.manual_seed(0)
     model = registry.build_model(name, image_size=28, channels=1, num_classes=3).eval()
     x_BCHW = torch.randn(4, 1, 28, 28)
+    passed: list[tuple[Any, torch.Tensor, torch.Tensor]] = []  # module, input, output
     with torch.inference_mode():
         before = model.features(x_BCHW)
+        hooks = [m.register_forward_hook(lambda m, args, output: passed.append((m, args[0], output)))
+                 for m in model.modules() if isinstance(m, Attention)]  # fmt: skip
         with inspection.captured(model) as layers:
             assert torch.equal(model.features(x_BCHW), before)  # capturing changes nothing
-        assert torch.equal(model.features(x_BCHW), before) and len(layers) == 3  # and ends
-    assert max(layer.error for layer in layers) < 1e-6
-    for layer in layers:
-        torch.testing.assert_close(layer.weights_BHNN.sum(-1), torch.ones(layer.weights_BHNN.shape[:-1]))
+        for hook in hooks:
+            hook.remove()
+        assert torch.equal(model.features(x_BCHW), before) and len(layers) == len(passed) == 3  # and ends
+        for weights_BHNN, (module, x_BND, output_BND) in zip(layers, passed, strict=True):
+            torch.testing.assert_close(weights_BHNN.sum(-1), torch.ones(weights_BHNN.shape[:-1]))
+            assert (module.output(weights_BHNN @ module.project(x_BND)[2]) - output_BND).abs().max() < 1e-6
     assert not any(module._forward_hooks for module in model.modules())
 
 
