@@ -2,8 +2,9 @@
 
 What comes out is defined without regard to speed: the image as libjpeg-turbo decodes it (accurate integer DCT, smooth
 chroma), at the smallest of the scales 1, 1/2, 1/4, 1/8 at which the part is still as large as what is wanted; of that
-the part, rounded down to whole pixels; resized bilinearly without a low-pass, as the paper's code does. A grey image is
-the luma of a JPEG, and Rec. 601 luma of others. simplejpeg, where it is installed, and Pillow give the same bytes.
+the part, rounded down to whole pixels; resized bilinearly without a low-pass. (google-research/vision_transformer
+resizes so too, with `tf.image.resize`, but at full scale.) A grey image is the luma of a JPEG, and Rec. 601 luma of
+others. simplejpeg, where it is installed, and Pillow give the same bytes.
 
 Two things make it fast. Rows below the part are not decoded: a baseline JPEG whose header says that it ends there is
 read no further. And pixels are decoded into one buffer that stays.

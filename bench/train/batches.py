@@ -3,11 +3,11 @@
 They lie as uint8 on the device where they fit there; else stored pixels are gathered from a memory map, with equal
 results; or encoded images are decoded (`bench.data.stream`), of which random crops are cut out of the full image.
 
-Random crops are the paper's ("Inception crops"). Boxes follow TensorFlow's `sample_distorted_bounding_box`, which the
-paper's code called: the ratio of width to height is uniform in 3:4 to 4:3, then the height is uniform among those that
-keep enough of the image's area. (torchvision's RandomResizedCrop draws the area uniformly, and shows small parts more
-often.) Pixels are interpolated bilinearly without a low-pass, as there; a crop of stored pixels is enlarged to their
-size.
+Random crops ("Inception crops") are those of google-research/vision_transformer. Boxes follow TensorFlow's
+`sample_distorted_bounding_box`, but for roundings: the ratio of width to height is uniform in 3:4 to 4:3, then the
+height is uniform among those that keep enough of the image's area. (torchvision's RandomResizedCrop draws the area
+uniformly, and shows small parts more often.) Pixels are interpolated bilinearly without a low-pass, as there; a crop of
+stored pixels is enlarged to their size.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RATIOS = (3 / 4, 4 / 3)  # width / height of random crops
 
 
 def to_input(images_BHWC: Tensor) -> Tensor:
-    """uint8 NHWC in [0, 255] -> float32 NCHW in [-1, 1], the range that the paper's code uses."""
+    """uint8 NHWC in [0, 255] -> float32 NCHW in [-1, 1], the range that the same code uses."""
     return images_BHWC.permute(0, 3, 1, 2).to(torch.float32).mul_(2.0 / 255.0).sub_(1.0)
 
 
@@ -63,7 +63,7 @@ def crop_boxes(
 
     Args:
         height, width: of the images, or of each.
-        least: the smallest share of the area that a crop keeps; the paper's is 0.05.
+        least: the smallest share of the area that a crop keeps; there 0.05.
     """
     ratio_B, tall_B, down_B, right_B = rng.random((4, number))
     ratio_B = RATIOS[0] + ratio_B * (RATIOS[1] - RATIOS[0])
