@@ -75,13 +75,16 @@ def check(name: str) -> None:
 def architecture(name: str) -> str:
     """timm's name of the architecture, without tag."""
     source, _ = _parse(name)
-    if ":" in source:
-        from timm.models._factory import load_model_config_from_hf, load_model_config_from_path, parse_model_name
+    return (_stored(source)[1] if ":" in source else source).partition(".")[0]
 
-        kind, where = parse_model_name(source)
-        load = load_model_config_from_hf if kind == "hf-hub" else load_model_config_from_path
-        source = load(where)[1]
-    return source.partition(".")[0]
+
+def _stored(source: str) -> tuple[dict[str, Any], str]:
+    """(pretrained configuration, architecture) of hf-hub:ORG/NAME or local-dir:FOLDER."""
+    from timm.models._factory import load_model_config_from_hf, load_model_config_from_path, parse_model_name
+
+    kind, where = parse_model_name(source)
+    config, base, *_ = (load_model_config_from_hf if kind == "hf-hub" else load_model_config_from_path)(where)
+    return dict(config), base
 
 
 def family(name: str) -> str:
@@ -120,12 +123,10 @@ def input_size(name: str) -> int:
 def _config(name: str) -> dict[str, Any]:
     """The pretrained configuration: input size, mean, std, …"""
     from timm.models import get_pretrained_cfg
-    from timm.models._factory import load_model_config_from_hf, load_model_config_from_path, parse_model_name
 
     source, _ = _parse(name)
     if ":" in source:
-        kind, where = parse_model_name(source)
-        return dict((load_model_config_from_hf if kind == "hf-hub" else load_model_config_from_path)(where)[0])
+        return _stored(source)[0]
     found = get_pretrained_cfg(source)
     return found.to_dict() if found is not None else {}
 

@@ -119,8 +119,7 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
     def outputs(model: Any) -> Any:
         """Logits, and the targets of a network that takes them from the images: by equal draws in every call."""
         torch.manual_seed(0)
-        with torch.no_grad():
-            found = model(x_BCHW)
+        found = model(x_BCHW)
         return found if isinstance(found, tuple) else (found, labels_B)
 
     def is_found() -> str:
@@ -172,8 +171,7 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
 
     def gradients() -> str:
         model = build().train()
-        found = model(x_BCHW)
-        F.cross_entropy(*(found if isinstance(found, tuple) else (found, labels_B))).backward()
+        F.cross_entropy(*outputs(model)).backward()
         without = [key for key, value in model.named_parameters() if value.requires_grad and value.grad is None]
         _require(not without, f"none for {', '.join(without[:3])}: nothing of them reaches the output")
         return f"{sum(1 for _ in model.parameters())} tensors"
@@ -214,7 +212,8 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
     def compiles() -> str:
         from bench.train.compiled import compiled
 
-        logits, _ = outputs(compiled(made["model"], mode="default"))
+        with torch.no_grad():
+            logits, _ = outputs(compiled(made["model"], mode="default"))
         _require(torch.allclose(logits, made["logits"], rtol=1e-3, atol=1e-3), "other logits when compiled")
         return ""
 
