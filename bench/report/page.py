@@ -220,10 +220,12 @@ def _by_question(found: Iterable[text.Answer]) -> dict[str, list[text.Answer]]:
 
 
 def pipeline(evidence: Evidence) -> tuple[bool, str]:
-    """Whether every cell that was started came to a result, and that in a sentence."""
+    """Whether every cell that was asked for came to a result, and that in a sentence."""
     records = evidence.records
     lost = sum(r.status != "complete" for r in records.records)
-    missing, left = lost + len(records.damaged) + len(records.unfinished), len(records.never_started)
+    refused = records.wanted.refused.keys() & set(records.never_started) if records.wanted else ()
+    missing = lost + len(records.damaged) + len(records.unfinished) + len(refused)
+    left = len(records.never_started) - len(refused)
     done = len(records.records) - lost
     cells = plural(done + missing + left, "cell")
     if missing:

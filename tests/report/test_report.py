@@ -290,17 +290,19 @@ def test_a_suite_that_checks_the_pipeline_says_whether_it_works(tmp_path: Path) 
     world = small_world()
     world.sizes, world.seeds = (30_000,), (0,)
     whole = world.records()
-    studies = {"whole": whole, "part": whole, "lost": [*whole, world.diverged("ViT-mini/7")]}
+    studies = {"whole": whole, "part": whole, "refused": whole, "lost": [*whole, world.diverged("ViT-mini/7")]}
     for name, records in studies.items():
         write([replace(record, suite="smoke") for record in records], tmp_path / name)
-        if name == "part":  # of a grid that has one more, which --only left out
-            names = (*(record.directory for record in records), "vit-mini-7_glyphs_s1-0123456789")
-            grid.write(tmp_path / name, grid.WantedCells(suite="smoke", scale="cpu", names=names))
+        if name in ("part", "refused"):  # of a grid that has one more, which --only left out, or that cannot be run
+            more = "vit-mini-7_glyphs_s1-0123456789"
+            names, why = (*(record.directory for record in records), more), {more: "cannot be run: no such model"}
+            asked = grid.WantedCells(suite="smoke", scale="cpu", names=names, refused=why if name == "refused" else {})
+            grid.write(tmp_path / name, asked)
         paths = report.build(tmp_path / name, suite="smoke")
         console = Console(file=io.StringIO(), width=200)
         report.say(paths, console)
         lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-        assert len(lines) == 2 and ("The pipeline works" in lines[0]) == (name != "lost")
+        assert len(lines) == 2 and ("The pipeline works" in lines[0]) == (name in ("whole", "part"))
         assert ("1 never started" in lines[0]) == (name == "part")
 
 
