@@ -8,6 +8,7 @@ are. What is under way is bounded in bytes.
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import signal
 import time
@@ -100,30 +101,30 @@ class Reader:
         """Raises UserError where an image cannot be read."""
         if step != self._next or self._parts is None:
             self._start(step)
-        pixels = self._staged if self._staged is not None else self._collect(step)
+        pixels = self._staged if self._staged is not None else self._collect()
         self._next, self._staged = step + 1, None
         if self._copies is not None:  # the next batch is copied while this one is computed with
             torch.cuda.current_stream().wait_stream(self._copies)
             pixels.record_stream(torch.cuda.current_stream())
-            self._staged = self._collect(step + 1)
+            self._staged = self._collect()
         return pixels
 
     def _start(self, step: int) -> None:
-        images_B, _ = self.request(step)
-        each = self.images[:1].nbytes
+        self._count = len(self.request(step)[0])  # as many at every step
+        each = math.prod(self.images.shape[1:])  # bytes
         room = AHEAD_BYTES
         if self.workers and os.path.isdir(SHARED_MEMORY):
             free = os.statvfs(SHARED_MEMORY)
             room = min(room, free.f_bavail * free.f_frsize // 2)
-        self._part = max(1, min(PART, len(images_B), room // (each * 2 * max(1, self.workers))))
-        wanted = -(-2 * len(images_B) // self._part)  # two batches
-        most = max(2 * self.workers, room // (each * self._part))
+        part = max(1, min(PART, self._count, room // (each * 2 * max(1, self.workers))))
+        wanted = -(-2 * self._count // part)  # two batches
+        most = max(2 * self.workers, room // (each * part))
         factor = max(2, min(wanted, most) // self.workers) if self.workers else None
         self.close()
         self._parts = iter(
             DataLoader(
                 _Pixels(self.images),
-                sampler=_Requests(self.request, start=step, part=self._part),
+                sampler=_Requests(self.request, start=step, part=part),
                 batch_size=None,
                 num_workers=self.workers,
                 prefetch_factor=factor,
@@ -133,12 +134,12 @@ class Reader:
             )
         )
 
-    def _collect(self, step: int) -> Tensor:
-        """The parts of a batch, one after another."""
+    def _collect(self) -> Tensor:
+        """The parts of the next batch, one after another."""
         assert self._parts is not None
         started = time.perf_counter()
-        count, found, place = len(self.request(step)[0]), [], 0
-        while place < count:
+        found, place = list[Tensor](), 0
+        while place < self._count:
             part = next(self._parts)
             if not isinstance(part, Tensor):
                 self.close()
@@ -149,7 +150,7 @@ class Reader:
         if self._copies is None:
             return torch.cat(found)
         with torch.cuda.stream(self._copies):
-            pixels = torch.empty((count, *found[0].shape[1:]), dtype=torch.uint8, device=self.device)
+            pixels = torch.empty((self._count, *found[0].shape[1:]), dtype=torch.uint8, device=self.device)
             for part, into in zip(found, pixels.split([len(part) for part in found]), strict=True):
                 into.copy_(part, non_blocking=True)
         return pixels
