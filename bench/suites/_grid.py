@@ -200,7 +200,7 @@ def _gpu(options: SuiteOptions) -> Grid:
         size_data=upstream,
         size_models={vit: 2_000_000, hybrid: 2_000_000, resnet: 2_000_000},
         sizes=(10_000, 30_000, 100_000, 300_000),
-        tasks=fewshot(*PHOTOGRAPHIC, *FAR_FROM_PHOTOGRAPHS, shots=(1, 5, 10, 25), draws=5, test_limit=2_000),
+        tasks=fewshot(*GPU_DOWNSTREAM, shots=(1, 5, 10, 25), draws=5, test_limit=2_000),
         seeds=2,
         image_size=gpu_size(options),
         channels=3,

@@ -4,7 +4,6 @@ nothing else, so a larger set holds every smaller one of the same size in pixels
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
+from bench.core.environment import cores
 from bench.core.errors import UserError
 from bench.data import cache
 from bench.data.decode import Progress
@@ -101,9 +101,8 @@ def _pieces(draw: Draw, classes: int, total: int, split: str, side: int, what: s
 
 def _ordered(work: Draw, parts: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
     """The work done by all cores, in order; a bounded number of pieces is under way."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
-        waiting: deque[Future[np.ndarray]] = deque(pool.submit(work, p) for p in itertools.islice(parts, 2 * cores))
+    with ProcessPoolExecutor(cores(), mp_context=get_context("spawn")) as pool:
+        waiting: deque[Future[np.ndarray]] = deque(pool.submit(work, p) for p in itertools.islice(parts, 2 * cores()))
         while waiting:
             yield waiting.popleft().result()
             if (following := next(parts, None)) is not None:
