@@ -63,9 +63,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def is_done(study: Path) -> bool:
-    """Whether every cell of the current grid has a result."""
+    """Whether every cell of the current grid has a result, but for those that cannot be run."""
     cells = {directory.path.name: state_of(directory).name for directory in Study(study).directories()}
-    return set(cells.values()) <= {"done"} and not grid.never_started(grid.read(study), cells)
+    wanted = grid.read(study)
+    left = set(grid.never_started(wanted, cells)) - set(wanted.refused if wanted else ())
+    return set(cells.values()) <= {"done"} and not left
 
 
 def write_csv(study: Path, target: Path) -> list[Path]:

@@ -15,6 +15,7 @@ import pytest
 from bench import export
 from bench.core.errors import EXIT_OK, EXIT_USAGE, UserError
 from bench.core.record import Record
+from bench.store import grid
 from bench.store.records import read_record
 from bench.store.study import Study
 from bench.trackers import _contract as trackers
@@ -122,6 +123,13 @@ def test_tables_hold_every_score_and_every_point(study, capsys):
     assert len(tables["scores"]) == sum(len(h.scores) for r in records for h in r.horizons)
     assert math.fsum(tables["curves"]["loss"]) == pytest.approx(math.fsum(y for r in records for y in r.curve.losses))
     assert set(tables["horizons"]["recipe.lr"]) == {r.cell.recipe.lr for r in records}
+
+
+def test_following_ends_with_the_last_cell_that_can_be_run(study):
+    names = (*(directory.path.name for directory in Study(study).directories()), "never-0000000000")
+    for refused in ({}, {"never-0000000000": "cannot be run: 28 px are too few"}):
+        grid.write(study, grid.WantedCells(suite="scaling", scale="cpu", names=names, refused=refused))
+        assert export.is_done(study) == bool(refused)
 
 
 def test_mistakes_say_what_there_is(study, capsys, monkeypatch):
