@@ -131,12 +131,16 @@ def render(name: str, title: str, drawing: Drawing) -> Saved:
 
 
 def _short(svg: str) -> str:
-    """Without comments; coordinates in hundredths of a point: what lies beyond differs between processors."""
+    """Without comments; coordinates in hundredths of a point: what lies beyond differs between processors, and with it
+    matplotlib's names of clip paths, which are numbered instead."""
     text = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     text = re.sub(
         r'(?<=\s)(?:d|x|y|x1|x2|y1|y2)="[^"]*"|translate\([^)]*\)',
         lambda found: re.sub(r"-?\d+\.\d{3,}", lambda n: f"{float(n[0]):.2f}", found[0]), text,
     )  # fmt: skip
+    names: dict[str, str] = {}
+    text = re.sub(r'(?<=url\(#)p\w{10}(?=\))|(?<=<clipPath id=")p\w{10}(?=")',
+                  lambda found: names.setdefault(found[0], f"clip{len(names) + 1}"), text)  # fmt: skip
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
