@@ -81,8 +81,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def watch(look: Callable[[], dict[str, list[dict[str, Any]]]], *, as_json: bool) -> None:
-    """Show counts and what is running until every cell is done, or Ctrl-C: in place on a terminal, else (or as JSON)
-    one line per change."""
+    """Show counts and what is running until every cell that can be run is done, or Ctrl-C: in place on a terminal,
+    else (or as JSON) one line per change."""
     from rich.live import Live
     from rich.text import Text
 
@@ -99,7 +99,8 @@ def watch(look: Callable[[], dict[str, list[dict[str, Any]]]], *, as_json: bool)
                 live.update(Text(printable("\n".join(shown))), refresh=True)
             elif found != last:
                 write(console, json.dumps(found) if as_json else "; ".join(map(str.strip, shown)))
-            if all(cell["state"] == "done" for cells in found.values() for cell in cells):
+            left = [cell for cells in found.values() for cell in cells if cell["state"] != "done"]
+            if all(cell["state"] == NEVER["state"] and cell["note"] for cell in left):  # they cannot be run
                 return
             last = found
             time.sleep(EVERY)

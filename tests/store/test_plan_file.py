@@ -72,6 +72,7 @@ def test_the_report_and_status_name_cells_that_were_never_started(study, capsys)
     listed = {cell["name"]: (cell["state"], cell["note"]) for cell in json.loads(capsys.readouterr().out)["scaling"]}
     assert listed.pop("never-0000000000") == ("never started", *REFUSED.values())
     assert [state for state, _ in listed.values()] == ["done"] * 3
+    assert status.main(["--suite", "scaling", "--results", str(path.parent), "--watch"]) == 0  # it ends
     assert REFUSED["never-0000000000"] in (path / "tables" / "coverage.csv").read_text()
 
 
