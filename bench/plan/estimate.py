@@ -40,7 +40,7 @@ class Rates:
 
     Attributes:
         train_flops_per_image: forward and backward, by convention of counting.
-        measured: False where the rate was derived from FLOPs and an assumed utilisation, which `basis` then states.
+        measured: False where the rate rests on an assumed utilisation or gain of compiling, which `basis` then states.
         share: of a processor, that the measurement got. activation_bytes: kept for the backward pass, per image in
             float32.
     """

@@ -18,6 +18,7 @@ from bench.cost.peaks import Peak
 from bench.plan import calibrate, estimate, rate_cache
 from bench.plan.estimate import Rates, Reporter
 from bench.plan.sizes import DataSize
+from bench.train import compiled
 
 A, B, C = (Cell(model=name, data="glyphs", horizons=(0, 64_000)) for name in ("ViT-pico/14", "ViT-pico/7", "pixels"))
 SIZE = DataSize(train=100, test=10, classes=10, shape=(28, 28, 1))
@@ -60,6 +61,15 @@ def test_what_is_not_measured_comes_from_flops(monkeypatch):
     rates = Rates(**calibrate.answer(A, 10, device="cpu", threads=1, measure=False)["rates"])
     assert not rates.measured and "assumed" in rates.basis
     assert 0 < rates.train_images_per_second * rates.train_flops_per_image["dense"] < 1e10
+
+
+def test_the_gain_of_compiling_is_said_to_be_a_guess(monkeypatch):
+    monkeypatch.setattr(calibrate, "_measured", lambda *_, **__: (100.0, 300.0, 1.0))
+    monkeypatch.setattr(calibrate.peaks, "peak", lambda *_, **__: Peak(flops_per_second=1e12, source="a test"))
+    with compiled.switched("default"):
+        rates = Rates(**calibrate.answer(A, 10, device="cpu", threads=1, measure=True)["rates"])
+    assert not rates.measured and "guessed" in rates.basis
+    assert rates.train_images_per_second == calibrate.COMPILED * 100.0 and rates.eval_images_per_second == 300.0
 
 
 # -- when --------------------------------------------------------------------------------------------------------------
