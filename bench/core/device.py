@@ -23,6 +23,7 @@ OOM_TEXTS = (
     "out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory",
     "alloc_failed",  # what cuBLAS and cuDNN say where there is no room for their workspaces
     "cublas_status_not_initialized",  # and cuBLAS where there is none for itself
+    "novalidchoiceserror",  # and max-autotune where no kernel could be timed, torch's own neither
 )  # fmt: skip
 KINDS = ("auto", "cpu", "cuda", "mps")
 DRIVERS = {"/dev/nvidiactl": "an NVIDIA driver", "/dev/dxg": "a GPU under WSL", "/dev/kfd": "an AMD driver"}

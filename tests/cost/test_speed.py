@@ -101,7 +101,15 @@ def test_other_errors_are_not_taken_for_out_of_memory() -> None:
     with pytest.raises(RuntimeError, match="shapes"):
         speed.timed(call, device="cpu")
     assert is_out_of_memory(torch.OutOfMemoryError("x")) and is_out_of_memory(MemoryError())
-    assert is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"))
+    for status in ("CUBLAS_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED"):
+        assert is_out_of_memory(RuntimeError(f"CUDA error: {status} when calling `cublasCreate(handle)`"))
+
+
+def test_max_autotune_that_finds_no_room_for_any_kernel_is_out_of_memory() -> None:
+    from torch._inductor.exc import InductorError
+    from torch._inductor.select_algorithm import NoValidChoicesError
+
+    assert is_out_of_memory(InductorError(NoValidChoicesError(), None))
 
 
 @pytest.mark.parametrize("first, wanted", [(torch.OutOfMemoryError("x"), True), (ValueError("x"), False)])

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -17,8 +18,10 @@ from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_OK, Interrupted, UserError
 from bench.core.spec import Cell
 from bench.execute import local, worker
+from bench.execute.jobs import train
 from bench.store import lease
 from bench.store.study import CellDirectory, Study, state_of
+from bench.train.ranks import EXIT_RETRY
 from tests.conftest import PROJECT
 from tests.plan.making import plan_of
 
@@ -111,6 +114,31 @@ def test_cells_that_were_not_done_are_never_passed_over(tmp_path, monkeypatch, s
     start_instead(monkeypatch, tmp_path, script)
     error, _ = run(tmp_path / "store")
     assert isinstance(error, UserError) and words in error.what
+
+
+def test_a_worker_that_lost_its_device_starts_again_a_few_times(tmp_path, monkeypatch):
+    start_instead(monkeypatch, tmp_path, f"echo started >> {tmp_path}/starts; exit {EXIT_RETRY}")
+    error, notices = run(tmp_path / "store")
+    assert (tmp_path / "starts").read_text().split() == ["started"] * (1 + local.RESTARTS)
+    assert isinstance(error, UserError) and notices == [f"A worker process ended with exit code {EXIT_RETRY}."]
+
+
+def test_a_worker_whose_device_is_lost_leaves_the_other_cells_to_the_next(tmp_path, monkeypatch, capsys):
+    """And its own: it has done nothing wrong."""
+
+    def lost(*_):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(train, "run", lost)
+    monkeypatch.setattr(worker, "is_lost", lambda device: device == "cpu")
+    study, began = Study(tmp_path), now()
+    study.create()
+    cells = [replace(cell, image_size=28) for cell in HOPELESS]
+    for attempts in ([1, 0], [2, 0]):
+        with pytest.raises(worker.DeviceLost):
+            work(tmp_path, since=began, cells=cells)
+        assert [len(study.cell(cell).attempts()) for cell in cells] == attempts
+    assert "no longer answers" in capsys.readouterr().out
 
 
 HANGS = """trap '' TERM

@@ -12,6 +12,7 @@ from bench.core.spec import Recipe
 from bench.train import compiled
 from bench.train.precision import Working
 from bench.train.step import Step
+from tests.gpu.posing import posing
 
 SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
 
@@ -44,6 +45,23 @@ def test_a_compiled_network_has_the_same_gradients_also_after_its_weights_change
             for model in (plain, other):
                 for parameter in model.parameters():
                     parameter.mul_(1.1)
+
+
+def test_without_a_compiler_a_step_is_not_compiled_and_says_why(monkeypatch):
+    from torch._inductor import config
+
+    compiled.obstacle.cache_clear()
+    with config.patch({"cpp.cxx": ("/nowhere/c++",)}):
+        why = compiled.obstacle("cpu")
+    compiled.obstacle.cache_clear()
+    assert why is not None and "No working C++ compiler" in why
+    recipe, images, labels = Recipe(batch=4, dtype="bfloat16"), torch.rand(4, 1, 28, 28), torch.arange(4)
+    wanted = Step(model=made(), recipe=recipe, device="cpu")(images, labels, lr=1e-3, seed=0)
+    monkeypatch.setattr(compiled, "obstacle", lambda _: why)
+    with posing():
+        step = Step(model=made(), recipe=recipe, device="cuda")
+        assert step.how_compiled == f"off ({why})" and not step.compiles
+        assert torch.equal(step(images, labels, lr=1e-3, seed=0), wanted)
 
 
 def test_another_model_of_the_same_shape_is_not_compiled_again():

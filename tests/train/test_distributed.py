@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 import torch
@@ -17,11 +18,24 @@ from bench.core.spec import Cell, Recipe
 from bench.store import checkpoints
 from bench.store.prediction_bits import from_detail
 from bench.store.records import build
+from bench.train.distributed import choose_interface
 from bench.train.ranks import Ranks, check_cells
 from tests.conftest import PROJECT
 from tests.train._two_ranks import CASES, CONTINUED, ROOM, SAVED, SHORT, STEPS, TRIES, job, losses, trainer
 
 EXACT = ("vit", "vit-fsdp", "bit", "bit-micro", "hybrid-fsdp")
+
+
+@pytest.mark.parametrize("ranks_here, chosen, wanted", [("1", None, "lo"), ("2", None, None), ("1", "eth9", "eth9")])
+def test_gloo_takes_the_interface_that_reaches_the_first_rank(ranks_here, chosen, wanted):
+    """Where ranks are on several machines, and nobody has chosen one. Of this machine only the loopback is known."""
+    variables = {"MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": ranks_here}
+    with mock.patch.dict(os.environ, variables):
+        os.environ.pop("GLOO_SOCKET_IFNAME", None)
+        if chosen:
+            os.environ["GLOO_SOCKET_IFNAME"] = chosen
+        choose_interface()
+        assert os.environ.get("GLOO_SOCKET_IFNAME") == wanted
 
 
 @pytest.fixture(scope="module")
