@@ -149,11 +149,18 @@ class Pool:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
 
+    def is_alive(self) -> bool:
+        """Whether any worker has not ended."""
+        return any(process.poll() is None for process in self.processes)
+
     def kill(self) -> None:
         """End every worker that is left, and what it has started, at once."""
         for process in self.processes:
             if process.poll() is None:
-                for pid in (*_descendants(process.pid), process.pid):
+                elsewhere = _descendants(process.pid)  # torchrun starts ranks in sessions of their own
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)  # the group at once: none of it starts another meanwhile
+                for pid in elsewhere:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)
 
@@ -190,7 +197,7 @@ class Pool:
         """Wait until every worker has ended, or end them when time is up or `hurry` is true. Returns the numbers of
         processes that cannot be ended: the kernel waits for a device or a file system."""
         deadline = time.monotonic() + STOP_PATIENCE
-        while any(process.poll() is None for process in self.processes):
+        while self.is_alive():
             if hurry() or time.monotonic() > deadline:
                 self.kill()
                 break
@@ -285,7 +292,7 @@ def _follow(
         if account.is_news(message):
             on_event(-1, {"event": "notice", "message": message})
 
-    alive, asked = len(pool.processes), False
+    alive, asked, killed = len(pool.processes), False, False
     while alive:
         if received and not asked:
             pool.stop()
@@ -293,22 +300,27 @@ def _follow(
             notice("Stopping: running cells are being saved. Another signal ends them at once.")
         if received and (hurry() or time.monotonic() - received[0] > STOP_PATIENCE):
             pool.kill()
-        with contextlib.suppress(queue.Empty):
-            index, event = pool.events.get(timeout=0.25)
-            if event is None:
-                if not received and pool.restarts(index):
-                    continue
-                alive -= 1
-                if complaint := pool.ended(index):
-                    on_event(index, {"event": "ended"})
-                    notice(complaint.splitlines()[0])
-                continue
-            account.take(index, event)
-            if event["event"] == "notice":
-                notice(event["message"])
-            else:
-                on_event(index, event)
+            killed = True
         tick()
+        try:
+            index, event = pool.events.get(timeout=0.25)
+        except queue.Empty:
+            if killed and not pool.is_alive():
+                return  # what outlived a worker may hold its output open
+            continue
+        if event is None:
+            if not received and pool.restarts(index):
+                continue
+            alive -= 1
+            if complaint := pool.ended(index):
+                on_event(index, {"event": "ended"})
+                notice(complaint.splitlines()[0])
+            continue
+        account.take(index, event)
+        if event["event"] == "notice":
+            notice(event["message"])
+        else:
+            on_event(index, event)
 
 
 def _drain(pool: Pool, account: Account) -> None:

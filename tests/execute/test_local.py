@@ -165,6 +165,21 @@ def test_a_worker_that_hangs_is_ended_and_nobody_claims_that_it_saved(tmp_path, 
     assert not list((tmp_path / "store").glob(".*.tmp"))
 
 
+def test_what_outlives_a_worker_keeps_no_run_waiting(tmp_path, monkeypatch):
+    """It has the worker's standard output, and is neither in its session nor its child."""
+    monkeypatch.setattr(local, "STOP_PATIENCE", 0.1)
+    start_instead(monkeypatch, tmp_path, f"(setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 600' &)\n{HANGS}")
+
+    def tick():
+        if (tmp_path / "pid").exists() and not sent:
+            sent.append(os.kill(os.getpid(), signal.SIGTERM))
+
+    sent: list[None] = []
+    error, _ = run(tmp_path / "store", tick=tick)
+    assert isinstance(error, Interrupted)
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # it was there to the end
+
+
 def test_what_a_killed_run_left_for_its_workers_goes_with_the_next(tmp_path):
     store = tmp_path / "store"
     script = (
