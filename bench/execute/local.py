@@ -188,6 +188,8 @@ class Pool:
         errors.seek(0)
         if code < 0:
             complaint = f"A worker process was killed by {signal.Signals(-code).name}; is memory short?"
+        elif code == EXIT_RETRY:
+            complaint = f"The device stopped answering more than {RESTARTS} times in this run; see its driver's log."
         else:
             complaint = _last_words(errors.read()) or f"A worker process ended with exit code {code}."
         self.complaints.append(complaint)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.core.device import is_out_of_memory, release
+from bench.core.errors import UserError
 from bench.core.seeds import stream
 from bench.core.spec import Recipe
 from bench.cost.trace import label
@@ -20,6 +21,20 @@ from bench.train.recorded import Recorded
 
 class TooLarge(torch.OutOfMemoryError):
     """Not even one image at a time fits: on some rank, and all of them raise it."""
+
+
+def own_targets(output: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+    """Logits and the targets that a self-supervised network brings.
+
+    Raises:
+        UserError: it returns something else, such as the logits of an auxiliary head.
+    """
+    if len(output) != 2 or output[1].is_floating_point():
+        raise UserError(
+            f"In training the network returns {len(output)} tensors that are not logits and class numbers.",
+            "Return the logits alone, or with the class number that each row of them is to predict.",
+        )
+    return output[0], output[1]
 
 
 class Step:
@@ -66,8 +81,7 @@ class Step:
             kernels = compiled.attention(model, batch=len(labels_b), dtype=precision.DTYPES[dtype], device=device)
             with label("forward"), kernels:
                 output = working(x_bCHW)
-                # a self-supervised network brings its own targets
-                loss = loss_of(*output) if isinstance(output, tuple) else loss_of(output, labels_b)
+                loss = loss_of(*own_targets(output)) if isinstance(output, tuple) else loss_of(output, labels_b)
             with label("backward"):
                 loss = loss * weight
                 loss.backward()

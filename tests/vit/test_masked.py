@@ -7,7 +7,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from bench.core import registry
+from bench.core.errors import UserError
 from bench.cost.flops import count_forward
+from bench.train.step import own_targets
 from vit import masked
 
 NAME = "ViT-pico/7:head=masked"
@@ -44,6 +46,14 @@ def test_colours_are_three_bits_per_channel() -> None:
     assert masked.num_colours(3) == 512 and masked.num_colours(1) == 8
     ends = torch.tensor([-1.0, 1.0]).reshape(1, 1, 1, 2)
     assert masked.colours(ends, (1, 2)).tolist() == [[0, 7]]
+
+
+def test_outputs_of_an_auxiliary_head_are_never_taken_for_targets() -> None:
+    logits_BK, numbers_B = torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64)
+    assert own_targets((logits_BK, numbers_B))[1] is numbers_B
+    for output in ((logits_BK, logits_BK), (logits_BK, numbers_B, numbers_B)):
+        with pytest.raises(UserError, match="class numbers"):
+            own_targets(output)
 
 
 def test_a_network_brings_its_own_targets_and_learns_from_them() -> None:
