@@ -22,6 +22,7 @@ EXAMPLES = """\
 examples:
   python -m bench.status                       every study under results/
   python -m bench.status --suite scaling       one study, cell by cell
+  python -m bench.status study.toml            the study that this file asks for
   python -m bench.status --suite scaling --json
   python -m bench.status --watch               again and again, until everything is done
 """
@@ -58,25 +59,31 @@ def cells_of(study: Study) -> list[dict[str, Any]]:
 @command
 def main(argv: list[str] | None = None) -> int:
     p = parser("python -m bench.status", __doc__ or "", EXAMPLES, plugins=True)
+    p.add_argument("study", nargs="?", metavar="STUDY.toml", help="a study file, which names suite and results")
     p.add_argument("--suite", help="a single study (default: all)")
-    p.add_argument("--results", type=folder, default=Path("results"), help="folder with results (default: results)")
+    p.add_argument("--results", type=folder, help="folder with results (default: results)")
     p.add_argument("--watch", action="store_true", help="show it again and again, until everything is done")
     p.add_argument("--json", action="store_true", help="machine-readable output")
     arguments = p.parse_args(argv)
-    names = index.named(arguments.results)
-    if arguments.suite:
-        if arguments.suite not in names:
-            raise index.absent(arguments.suite, arguments.results)
-        names = [arguments.suite]
+    suite, results = arguments.suite, arguments.results or Path("results")
+    if arguments.study:
+        from bench.plan.options import results_of  # loads NumPy, which nothing else here needs
+
+        suite, results = results_of(arguments)
+    names = index.named(results)
+    if suite:
+        if suite not in names:
+            raise index.absent(suite, results)
+        names = [suite]
     if not names:
-        raise UserError(f"No study in {arguments.results}.", "Start one with `python -m bench.run --suite smoke`.")
-    look = lambda: {name: cells_of(Study(arguments.results / name)) for name in names}  # noqa: E731
+        raise UserError(f"No study in {results}.", "Start one with `python -m bench.run --suite smoke`.")
+    look = lambda: {name: cells_of(Study(results / name)) for name in names}  # noqa: E731
     if arguments.watch:
         watch(look, as_json=arguments.json)
     elif arguments.json:
         print(json.dumps(look()))
     else:
-        show(look(), cell_by_cell=bool(arguments.suite))
+        show(look(), cell_by_cell=bool(suite))
     return EXIT_OK
 
 

@@ -166,6 +166,19 @@ def read_study(path: Path | str | None) -> Values:
     return read_file(Path(path), RUN)
 
 
+def results_of(arguments: argparse.Namespace) -> tuple[str | None, Path]:
+    """(study, folder with results) for a verb that reads what is there: --suite and --results, else what its study file
+    says. Makes the file's plug-ins known.
+
+    Raises:
+        UserError: see `read_study`.
+    """
+    said = read_study(arguments.study)
+    for where in said.get("plugins", ()):
+        registry.add_plugins(str(where))
+    return arguments.suite or said.get("suite"), arguments.results or said.get("results") or Path("results")
+
+
 def listing() -> str:
     """Suites, fields and recipes, for --help."""
     return f"\nsuites: {', '.join(registry.names('suite'))}" + overrides.listing()

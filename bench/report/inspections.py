@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 from bench.core import files
 from bench.core.errors import UserError
@@ -44,7 +45,7 @@ def read(study: Path) -> list[Saved]:
     """Every figure in a study's folder, in order of the models' names.
 
     Raises:
-        UserError: a figure that is listed is not there.
+        UserError: a figure that is listed is not there, or is damaged.
     """
     found = []
     for path in sorted((study / FOLDER).glob("*.json")):
@@ -52,8 +53,9 @@ def read(study: Path) -> list[Saved]:
             for facts in json.loads(path.read_text())["figures"]:
                 figure = path.parent / str(facts["name"])
                 svg, csv = (figure.with_name(f"{figure.name}.{kind}").read_text() for kind in ("svg", "csv"))
+                ElementTree.fromstring(svg)  # the page is made from its elements
                 png = figure.with_name(f"{figure.name}.png").read_bytes()
                 found.append(Saved(**{key: facts[key] for key in KEPT}, folder=FOLDER, png=png, svg=svg, csv=csv))
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, ElementTree.ParseError) as error:
             raise UserError(f"{path} cannot be read: {error}.", "Run bench.inspect again, or delete it.") from error
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 
 import pytest
 
+from bench.core.errors import EXIT_USAGE
 from tests.plan.finished import finish
 from tests.plan.making import cells_of
 
@@ -43,6 +45,19 @@ def test_status_reads_outcomes_without_numpy(finished, project):
     assert {cell["state"] for cell in found["smoke"]} == {"done"}
     assert [cell["note"] for cell in found["smoke"] if cell["note"]] == ['diverged: the "loss"']
     assert not loaded & (NEVER | {"numpy"})
+
+
+@pytest.mark.parametrize("verb", ["status", "report"])
+def test_verbs_that_look_take_a_study_file(finished, verb, tmp_path, capsys):
+    study = tmp_path / "study.toml"
+    study.write_text(f'suite = "smoke"\nresults = "{finished.parent}"\n')
+    main = importlib.import_module({"status": "bench.status", "report": "bench.report.__main__"}[verb]).main
+    assert main([str(study), "--json"]) == 0
+    assert "smoke" in capsys.readouterr().out
+    assert main([str(study), "--suite", "smok"]) == EXIT_USAGE
+    assert "Did you mean 'smoke'" in capsys.readouterr().err
+    assert main(["smoke"]) == EXIT_USAGE
+    assert "Write --suite smoke" in capsys.readouterr().err
 
 
 def test_a_plan_of_what_is_done_needs_no_numerical_library(finished, project):

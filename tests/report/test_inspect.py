@@ -10,6 +10,7 @@ import torch
 
 from bench import inspect
 from bench.core import registry
+from bench.core.errors import UserError
 from bench.report import inspections
 from bench.store import weights
 
@@ -41,6 +42,11 @@ def test_what_a_model_allows_is_drawn(name: str, kinds: set[str], tmp_path: Path
     for figure in found:
         table = pd.read_csv(study / inspections.FOLDER / f"{figure.name}.csv")
         assert set(table["state"]) == set(inspect.STATES)
+
+    drawn = study / inspections.FOLDER / f"{found[0].name}.svg"
+    drawn.write_text(drawn.read_text()[:500])
+    with pytest.raises(UserError, match="cannot be read"):
+        inspections.read(study)
 
 
 def test_no_weights_is_a_users_mistake(tmp_path: Path, capsys) -> None:
