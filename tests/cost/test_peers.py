@@ -124,6 +124,7 @@ def test_figure_and_table_name_who_was_left_out_and_why():
     assert table is not None and "pip install torchvision" in table.markdown()
 
 
+@pytest.mark.slow
 def test_a_race_of_real_processes_does_the_same_work_in_each(tmp_path, monkeypatch):
     entrants = (
         Contender(name=contenders.OWN, package=None),

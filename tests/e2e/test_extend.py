@@ -159,6 +159,7 @@ def test_a_new_suite_with_its_own_family_data_task_and_figure(extended, bench, t
     assert done.returncode == 0 and "the same every time" in done.stdout and "--  " not in done.stdout
 
 
+@pytest.mark.slow
 def test_the_newcomers_work_in_the_suites_there_were(extended, bench, tmp_path):
     done = bench("run", "--suite", "smoke", "--models", "MLP-16", "--tasks", "fewshot,centroid", "--only", "*1000*",
                  "--set", "lr=1e-3", VIT_BENCH_PLUGINS=str(extended), one_core=True)  # fmt: skip

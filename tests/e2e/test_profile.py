@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from bench.plan import estimate
 from bench.plan.plan import NOTHING_MEASURED
 
 
+@pytest.mark.slow
 def test_a_training_run_can_be_profiled(verb, tmp_path, monkeypatch):
     monkeypatch.setattr(estimate, "calibrate", lambda *_, **__: NOTHING_MEASURED)  # other processes
     monkeypatch.setattr(estimate, "cell_cost", lambda *_, **__: estimate.CellCost(seconds=1.0))

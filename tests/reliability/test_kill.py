@@ -64,6 +64,7 @@ def test_a_signal_saves_at_the_next_step_and_says_so(tmp_path, uninterrupted, nu
     assert [a.outcome for a in read_record(Study(store).cell(CELL).record).attempts] == ["interrupted", "complete"]
 
 
+@pytest.mark.slow
 def test_a_signal_to_the_command_saves_every_cell_and_says_how_to_go_on(tmp_path):
     """As a cluster sends it before a job's time is up."""
     command = [sys.executable, "-m", "bench.run", "--suite", "smoke", "--models", "ViT-pico/14", "--horizons",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from bench.core.spec import Cell, TaskSpec
 from bench.store import faults
 from bench.store.study import Study, state_of
@@ -27,6 +29,7 @@ KILLS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_thirty_kills_at_every_named_point_change_nothing(tmp_path):
     assert len(KILLS) >= 30 and {kill.partition(":")[0] for kill in KILLS} == set(faults.POINTS)
     whole, killed = tmp_path / "whole" / "study", tmp_path / "killed" / "study"

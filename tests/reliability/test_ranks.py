@@ -67,6 +67,7 @@ def half_written(store: Path) -> list[Path]:
     return [*store.rglob("*.tmp"), *store.rglob("record*.json")]
 
 
+@pytest.mark.slow
 def test_whatever_stops_a_rank_stops_all_and_one_rank_finishes_what_two_began(tmp_path, monkeypatch):
     store = tmp_path / "test"
     directory = Study(store).cell(CELL)
@@ -95,6 +96,7 @@ def test_whatever_stops_a_rank_stops_all_and_one_rank_finishes_what_two_began(tm
     assert len(list(store.rglob("record.json"))) == 1 and not list(store.rglob("*.tmp"))
 
 
+@pytest.mark.slow
 def test_sharded_ranks_start_again_with_smaller_micro_batches_when_one_runs_out_of_memory(tmp_path):
     """The other is waiting in the middle of a pass. One command ends with the record; nothing is left to be done."""
     cell = replace(CELL, horizons=(160,), recipe=replace(RECIPE, sharding="fsdp"), tasks=())
