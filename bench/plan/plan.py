@@ -272,6 +272,9 @@ def begin(plan: Plan) -> None:
     study = Study(plan.store)
     study.create()
     refused = {cell.name: str(cell.note) for cell in plan.cells if cell.state == "refused"}
+    if unseen := set(plan.grid).difference(cell.name for cell in plan.cells):  # left out by --only
+        before = grid.read(plan.store)
+        refused |= {name: why for name, why in (before.refused if before else {}).items() if name in unseen}
     grid.write(plan.store, grid.WantedCells(suite=plan.suite, scale=plan.scale, names=plan.grid, refused=refused))
     grid.write_study_file(plan.store, plan.asked)
     accept(plan.accepted)
