@@ -51,6 +51,12 @@ def explain(error: OSError, path: Path) -> UserError:
 # -- folders -----------------------------------------------------------------------------------------------------------
 
 
+def free_bytes(path: Path) -> int:
+    """Free space where `path` is, or would be made."""
+    whole = path.absolute()
+    return shutil.disk_usage(next(folder for folder in (whole, *whole.parents) if folder.exists())).free
+
+
 def make_directory(path: Path) -> Path:
     """Create `path` and its parents, to survive a power cut, and check that files can be written there.
 

@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ examples:
   python -m bench.data fashion-mnist glyphs@1000                      images, classes, content hash
   python -m bench.data folder:mine:224px:stream --data-root data --max-unreadable 5%    index it, and leave those out
   python -m bench.data kmnist --download --data-root data             get it from its authors' server
+  python -m bench.data hf:owner/name --download --data-root data      get it from the Hugging Face hub
   python -m bench.data --json
 """
 
@@ -93,27 +95,43 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def download(arguments: argparse.Namespace) -> None:
-    """Fetch the files of every set named on the command line.
+    """Fetch the files of every set named on the command line; a set without a revision is named with the one fetched.
 
     Raises:
         UserError: no set, no data root, a set that has to be fetched by hand, or no room for all of them.
     """
-    if not arguments.names or arguments.data_root is None:
+    root = arguments.data_root
+    if not arguments.names or root is None:
         raise UserError("--download needs the names of data sets, and --data-root.", "See --help for an example.")
-    modules = {name: registry.load("data set", name) for name in arguments.names}
-    for name, module in modules.items():
-        if not getattr(module, "DOWNLOADS", ()):
-            what = f"Data set {name!r} cannot be downloaded: its licence forbids it, or it has no published checksum."
-            raise UserError(what, module.HOW_TO_GET)
-    missing = {name: fetch.missing(module.DOWNLOADS, arguments.data_root) for name, module in modules.items()}
-    for name, module in modules.items():
-        print(f"{name}: {data_size(missing[name])} to fetch, up to {data_size(2 * missing[name])} of disk; "
-              f"licence {module.LICENCE}; from {module.SOURCE}", file=sys.stderr)  # fmt: skip
-    fetch.check_room(2 * sum(missing.values()), arguments.data_root)
-    for module in modules.values():
-        for file in module.DOWNLOADS:
-            new = fetch.fetch(file, arguments.data_root)
+    wanted = [_download_of(name) for name in arguments.names]
+    for one in wanted:
+        size, needed = fetch.missing(one.files, root), fetch.disk(one.files, root)
+        print(f"{one.name}: {data_size(size)} to fetch, {data_size(needed)} of disk in {root}; licence {one.licence}; "
+              f"from {one.source}", file=sys.stderr)  # fmt: skip
+    fetch.check_room(sum(fetch.disk(one.files, root) for one in wanted), root)
+    for one in wanted:
+        for file in one.files:
+            new = fetch.fetch(file, root)
             print(f"  {file.name}: {'fetched, checksum right' if new else 'there already'}", file=sys.stderr)
+        one.finish(root)
+    arguments.names = [one.name for one in wanted]
+
+
+def _download_of(name: str) -> fetch.Download:
+    """What has to be fetched of a set.
+
+    Raises:
+        UserError: it has to be fetched by hand.
+    """
+    full, size = parse(name)
+    module = registry.load("data set", full)
+    if hasattr(module, "download"):
+        found: fetch.Download = module.download(full.partition(":")[2])
+        return replace(found, name=f"{found.name}@{size}") if size else found
+    if not getattr(module, "DOWNLOADS", ()):
+        what = f"Data set {name!r} cannot be downloaded: its licence forbids it, or it has no published checksum."
+        raise UserError(what, module.HOW_TO_GET)
+    return fetch.Download(name=name, files=tuple(module.DOWNLOADS), licence=module.LICENCE, source=module.SOURCE)
 
 
 def _show_list(rows: list[dict[str, Any]]) -> None:

@@ -1,8 +1,9 @@
 """Download of data sets from their authors' servers: only on request, checked, resumed, never half there.
 
-A set whose licence allows it names its files as `DOWNLOADS`, with the checksums that torchvision pins. A file is
-written under another name beside its place, continued there after an interruption, and takes its name when its checksum
-is right. An archive is unpacked beside its place too; each folder in it appears there whole.
+A set whose licence allows it names its files as `DOWNLOADS`, with the checksums that torchvision pins; of files on the
+Hugging Face hub, the hub states them (`bench.data.hub`). A file is written under another name beside its place,
+continued there after an interruption, and takes its name when its checksum is right. An archive is unpacked beside its
+place too; each folder in it appears there whole.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from bench.core.errors import UserError
-from bench.core.files import sync_directory
+from bench.core.files import free_bytes, sync_directory
 from bench.core.formatting import data_size
 
 PIECE = 1 << 20
@@ -40,10 +41,11 @@ class File:
 
     Attributes:
         url: where it is.
-        checksum: "md5:…" or "sha256:…", as published.
+        checksum: "md5:…" or "sha256:…", as published; "git:…", the sha1 that git gives it.
         size: bytes, about; more than twice as many are not taken. None where nobody knows.
         folder: where it goes, below the data root.
         makes: for an archive, what it unpacks to in that folder; empty for a file that is used as it is.
+        authorization: header for its server alone, where one is needed.
     """
 
     url: str
@@ -51,10 +53,27 @@ class File:
     folder: str
     size: int | None = None
     makes: tuple[str, ...] = ()
+    authorization: str = field(default="", repr=False)
 
     @property
     def name(self) -> str:
-        return PurePosixPath(urlsplit(self.url).path).name
+        return PurePosixPath(unquote(urlsplit(self.url).path)).name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Download:
+    """What `--download` fetches of a set.
+
+    Attributes:
+        name: the set's, with the revision that is fetched.
+        licence, source: for people. finish: called with the data root when every file is there.
+    """
+
+    name: str
+    files: tuple[File, ...]
+    licence: str
+    source: str
+    finish: Callable[[Path], None] = lambda root: None
 
 
 def idx_files(url: str, folder: str, *md5: str) -> tuple[File, ...]:
@@ -77,14 +96,18 @@ def missing(files: Sequence[File], root: Path) -> int:
     return total
 
 
+def disk(files: Sequence[File], root: Path) -> int:
+    """Bytes of disk that are still needed, about: an archive lies beside what it unpacks to."""
+    return sum((2 if file.makes else 1) * missing([file], root) for file in files)
+
+
 def check_room(needed: int, root: Path) -> None:
     """Refuse to begin what the disk cannot hold.
 
     Raises:
         UserError: how much is needed, and how much there is.
     """
-    there = next(folder for folder in (root, *root.absolute().parents) if folder.exists())
-    if needed > (free := shutil.disk_usage(there).free):
+    if needed > (free := free_bytes(root)):
         raise UserError(f"{root} needs about {data_size(needed)}, and {data_size(free)} are free.",
                         "Free some space, or use another folder.")  # fmt: skip
 
@@ -125,6 +148,8 @@ def _download(file: File, target: Path) -> None:
     if urlsplit(file.url).scheme not in SCHEMES:
         raise UserError(f"{file.url} is not on the web.", f"Allowed: {', '.join(SCHEMES)}.")
     request = urllib.request.Request(file.url, headers={"Range": f"bytes={have}-"} if have else {})
+    if file.authorization:
+        request.add_unredirected_header("Authorization", file.authorization)
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             continued = have > 0 and getattr(answer, "status", None) == 206
@@ -155,7 +180,7 @@ def _receive(answer: Any, part: Path, *, start: int, size: int | None) -> None:
     needed = length if length is not None else (size or start) - start
     if most and start + (length or 0) > most:
         raise _too_large(part, most)
-    if needed > shutil.disk_usage(part.parent).free:
+    if needed > free_bytes(part):
         raise UserError(f"{part.parent} has no room for {needed:,} bytes.", "Free some space, or use another folder.")
     done, shown = start, time.monotonic()
     since, before = shown, done
@@ -189,6 +214,9 @@ def _too_large(part: Path, most: int) -> UserError:
 def _matches(path: Path, checksum: str) -> bool:
     kind, _, expected = checksum.partition(":")
     with open(path, "rb") as file:
+        if kind == "git":
+            digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+            return hashlib.file_digest(file, lambda: digest).hexdigest() == expected
         return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest() == expected
 
 
@@ -204,7 +232,7 @@ def _unpack(archive: Path, folder: Path, *, makes: tuple[str, ...]) -> None:
             with zipfile.ZipFile(archive) as packed:
                 for member in packed.infolist():
                     _check(member, archive)
-                if (size := sum(member.file_size for member in packed.infolist())) > shutil.disk_usage(folder).free:
+                if (size := sum(member.file_size for member in packed.infolist())) > free_bytes(folder):
                     raise UserError(f"{folder} has no room for {size:,} bytes of {archive.name}.", "Free some space.")
                 for member in packed.infolist():
                     packed.extract(member, beside)

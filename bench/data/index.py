@@ -15,7 +15,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO
@@ -23,6 +22,7 @@ from typing import IO
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.core.files import free_bytes
 from bench.data import cache, real
 from bench.data.decode import Progress, each, facts_of, judge
 from bench.data.source import Found, Source, is_image
@@ -34,6 +34,7 @@ IMAGE = {
     "file": "<i4", "offset": "<i8", "size": "<i4", "label": "<i8", "key": "<u8", "height": "<u4", "width": "<u4",
     "channels": "u1", "orientation": "u1",
 }  # fmt: skip
+ROW_BYTES = sum(np.dtype(kind).itemsize for kind in IMAGE.values())  # of the index, per image
 COPIED = -1  # the file of an image that was copied out, while the index is made
 
 
@@ -233,7 +234,7 @@ def _copying(path: Path, found: Found):  # type: ignore[no-untyped-def]
     full = "Free some space, or set VIT_BENCH_CACHE to a folder on a larger disk."
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if (free := shutil.disk_usage(path.parent).free) < need:
+        if (free := free_bytes(path)) < need:
             what = f"{path.parent} has {free / 1e9:.1f} GB free; a copy of the images takes {need / 1e9:.1f}."
             raise UserError(what, full)
         with open(temporary, "wb") as file:

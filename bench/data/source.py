@@ -198,6 +198,12 @@ def printable(path: Path | str) -> str:
     return text if text.isprintable() else ascii(text)
 
 
+def split_word(path: str) -> str:
+    """The word of SPLIT_WORDS that a relative path names first; "all" without one."""
+    words = re.split(r"[^a-z]+", path.rsplit(".", 1)[0].lower())
+    return next((word for word in words if word in {*SPLIT_WORDS["train"], *SPLIT_WORDS["test"]}), "all")
+
+
 def by_split(paths: Iterable[Path], *, below: Path) -> dict[str, list[Path]]:
     """Files by split, from a folder or a word in the name ("val/…", "x-train-00001.tar"); "all" without one.
 
@@ -206,9 +212,7 @@ def by_split(paths: Iterable[Path], *, below: Path) -> dict[str, list[Path]]:
     """
     groups: dict[str, list[Path]] = {}
     for path in sorted(regular(paths)):
-        words = re.split(r"[^a-z]+", path.relative_to(below).as_posix().rsplit(".", 1)[0].lower())
-        word = next((word for word in words if word in {*SPLIT_WORDS["train"], *SPLIT_WORDS["test"]}), "all")
-        groups.setdefault(word, []).append(path)
+        groups.setdefault(split_word(path.relative_to(below).as_posix()), []).append(path)
     if set(groups) == {"all"}:
         return groups
     found = {

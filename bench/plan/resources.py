@@ -5,13 +5,13 @@ Nothing is decoded or drawn to find out: numbers of images are those that are pu
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.core import environment
 from bench.core.device import free_memory
 from bench.core.errors import UserError
+from bench.core.files import free_bytes
 from bench.core.formatting import data_size
 from bench.core.spec import Cell
 from bench.cost.units import OPTIMIZER_BYTES
@@ -23,7 +23,6 @@ from bench.plan.sizes import DataSizes
 
 FLOAT = 4
 CHECKPOINTS = 2  # that are kept of a cell: the newest and the one before
-INDEX_ROW = 48  # bytes of the index per streamed image
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +48,8 @@ def needs(cell: Cell, rates: Rates, sizes: DataSizes, *, device: str, memory: in
     Args:
         memory: free bytes of the device. decoded_per_second: images that this machine decodes, where they are streamed.
     """
+    from bench.data.index import ROW_BYTES  # brings Pillow
+
     size = sizes[cell.data]
     height, width, channels = size.shape or (cell.image_size, cell.image_size, cell.channels)
     images = cell.num_images or size.train
@@ -61,8 +62,8 @@ def needs(cell: Cell, rates: Rates, sizes: DataSizes, *, device: str, memory: in
     return Needs(
         tier=tier,
         device=state + activations + (pixels if tier == "resident" else 0),
-        host=0 if tier == "resident" else AHEAD_BYTES + (INDEX_ROW * size.train if tier == "streamed" else 0),
-        disk=saved + (INDEX_ROW * (size.train + size.test) if tier == "streamed" else total),
+        host=0 if tier == "resident" else AHEAD_BYTES + (ROW_BYTES * size.train if tier == "streamed" else 0),
+        disk=saved + (ROW_BYTES * (size.train + size.test) if tier == "streamed" else total),
         wait=_wait(rates, decoded_per_second, device=device) if tier == "streamed" else 0.0,
     )
 
@@ -94,9 +95,8 @@ def check_room(cells: Sequence[Cell], sizes: DataSizes) -> None:
         UserError: how much is needed, how much there is, what can be done.
     """
     place = cache.directory()
-    there = next(folder for folder in (place, *place.parents) if folder.exists())
     for name in dict.fromkeys(name for cell in cells for name in (cell.data, *(task.data for task in cell.tasks))):
-        needed, free = sizes.to_be_stored(name), shutil.disk_usage(there).free
+        needed, free = sizes.to_be_stored(name), free_bytes(place)
         if needed > free:
             raise UserError(
                 f"{name} needs {data_size(needed)} of decoded images in {place}, which has {data_size(free)} free.",

@@ -25,7 +25,7 @@ HERE = [name for name in NAMES if name in SHIPPED or registry.load("data set", n
 def test_says_what_it_is(name: str) -> None:
     module = registry.load("data set", name)
     assert isinstance(module.REVISION, int) and module.REVISION >= 1
-    kinds = ("own images",) if name == "folder" else ("photographs", "handwriting", "rendered")
+    kinds = ("own images",) if name in ("folder", "hf") else ("photographs", "handwriting", "rendered")
     assert module.KIND in kinds
     for text in (module.LICENCE, module.SOURCE, module.HOW_TO_GET, module.DESCRIPTION):
         assert isinstance(text, str) and text.strip()

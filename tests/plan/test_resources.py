@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,8 +72,8 @@ def test_what_an_image_takes_to_decode_is_measured(tmp_path: Path, monkeypatch, 
 
 def test_a_full_disk_is_found_before_anything_is_drawn(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("VIT_BENCH_CACHE", str(tmp_path))
-    usage = resources.shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(resources.shutil, "disk_usage", lambda _: usage._replace(free=GB))
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=GB))
     cell = Cell(model="ViT-S/8", data="visual-atoms:1000x1000", image_size=64, channels=3, horizons=(64,))
     with pytest.raises(UserError, match=r"12\.6 GB of decoded images.*1 GB free.\n.*VIT_BENCH_CACHE"):
         resources.check_room([cell], DataSizes())

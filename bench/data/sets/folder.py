@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -61,7 +61,17 @@ def available(root: Path | None) -> bool:
 def load(split: str, *, root: Path | None, option: str = "", as_published: bool = False) -> ImageSet:
     name, storage, streamed = parse_option(option)
     storage = replace(storage, as_published=as_published)
-    folder, shown = _place(root, name), f"folder:{option}" if option else "folder"
+    return read(_place(root, name), split, storage=storage, streamed=streamed,
+                name=f"folder:{option}" if option else "folder")  # fmt: skip
+
+
+def read(folder: Path, split: str, *, storage: Storage, streamed: bool | None, name: str) -> ImageSet:
+    """One split of the images in a folder, in whichever format.
+
+    Args:
+        streamed: None to stream large sets. name: what the set is called.
+    """
+    shown, as_published = name, storage.as_published
     known = index.indexed(folder, split, as_published=as_published) if streamed is not False else None
     if known is not None and (streamed or _is_large(len(known), storage)):
         return _streamed(known, storage, name=shown, split=split)
@@ -92,7 +102,11 @@ def load(split: str, *, root: Path | None, option: str = "", as_published: bool 
 def look(option: str, *, root: Path | None) -> tuple[int | None, int]:
     """(pixels per side, channels), from the heads of a few images; see `bench.data.load.look`."""
     name, storage, _ = parse_option(option)
-    folder = _place(root, name)
+    return look_into(_place(root, name), storage)
+
+
+def look_into(folder: Path, storage: Storage) -> tuple[int | None, int]:
+    """As `look`."""
     if (known := index.indexed(folder, "train", as_published=False)) is not None:
         return storage.size, storage.channels or int(known.channels.max())
     source = next(iter(_format(folder).find(folder).sources.values()))
@@ -105,19 +119,27 @@ def look(option: str, *, root: Path | None) -> tuple[int | None, int]:
 
 def listed_images(option: str, *, root: Path | None) -> int:
     """Training images by the number of files: before any is found unreadable."""
-    folder = _place(root, parse_option(option)[0])
+    return listed_in(_place(root, parse_option(option)[0]))
+
+
+def listed_in(folder: Path) -> int:
+    """As `listed_images`."""
     sources = _format(folder).find(folder).sources
     return len(sources["train"]) if "train" in sources else round(len(sources["all"]) * (1 - HELD_OUT))
 
 
 def some_encoded(option: str, *, root: Path | None) -> list[bytes]:
     """A few of the encoded images, from all over the set."""
-    folder = _place(root, parse_option(option)[0])
-    source, read = next(iter(_format(folder).find(folder).sources.values())), list[bytes]()
+    return encoded_in(_place(root, parse_option(option)[0]))
+
+
+def encoded_in(folder: Path) -> list[bytes]:
+    """As `some_encoded`."""
+    source, found = next(iter(_format(folder).find(folder).sources.values())), list[bytes]()
     for number in np.linspace(0, len(source) - 1, LOOKED_AT).astype(int).tolist():
         with contextlib.suppress(OSError):  # what cannot be read is counted when it is indexed
-            read += [data] if isinstance(data := source.read(number), bytes) else []
-    return read
+            found += [data] if isinstance(data := source.read(number), bytes) else []
+    return found
 
 
 def _place(root: Path | None, name: str) -> Path:
@@ -164,24 +186,34 @@ def parse_option(option: str) -> tuple[str, Storage, bool | None]:
     Raises:
         UserError: a name that is not one plain folder name, a word that is not known.
     """
-    name, size, channels, streamed = ".", None, None, None
-    for number, word in enumerate(option.split(":") if option else ()):
+    first, *words = option.split(":")
+    if not option or re.fullmatch(r"\d{1,5}px|rgb|grey", first):
+        return (".", *parse_words(option.split(":") if option else (), shown=f"folder:{option}", options=OPTIONS))
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", first):
+        what = f"folder:{option}: a folder named {first!r} cannot be used."
+        raise UserError(what, "Rename it: letters a to z, digits, and . _ + - after the first. " + OPTIONS + ".")
+    return (first, *parse_words(words, shown=f"folder:{option}", options=OPTIONS))
+
+
+def parse_words(words: Sequence[str], *, shown: str, options: str) -> tuple[Storage, bool | None]:
+    """How images are stored, and whether they are streamed where a word says it.
+
+    Raises:
+        UserError: a word that is not known.
+    """
+    size, channels, streamed = None, None, None
+    for word in words:
         if match := re.fullmatch(r"(\d{1,5})px", word):
             size = int(match.group(1))
             if not 1 <= size <= MAX_SIDE:
-                raise UserError(f"folder:{option}: a side of {size} pixels.", f"From 1 to {MAX_SIDE}.")
+                raise UserError(f"{shown}: a side of {size} pixels.", f"From 1 to {MAX_SIDE}.")
         elif word in ("rgb", "grey"):
             channels = 3 if word == "rgb" else 1
-        elif number and word in ("stream", "stored"):
+        elif word in ("stream", "stored"):
             streamed = word == "stream"
-        elif number == 0 and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", word):
-            what = f"folder:{option}: a folder named {word!r} cannot be used."
-            raise UserError(what, "Rename it: letters a to z, digits, and . _ + - after the first. " + OPTIONS + ".")
-        elif number == 0:
-            name = word
         else:
-            raise UserError(f"folder:{option}: {word!r} is not understood.", OPTIONS + ".")
-    return name, Storage(size=size, channels=channels), streamed
+            raise UserError(f"{shown}: {word!r} is not understood.", options + ".")
+    return Storage(size=size, channels=channels), streamed
 
 
 def _format(folder: Path) -> ModuleType:

@@ -1,0 +1,107 @@
+"""A data set of the Hugging Face hub, at one commit: `hf:owner/name:3fbd1f2`. See `bench.data.hub`.
+
+`python -m bench.data hf:owner/name --download --data-root data` fetches the newest commit (or a branch, or a tag, after
+another colon) and prints the name with the commit in it: a study names that. Nothing is fetched by a study.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from bench.core.errors import UserError
+from bench.data import hub
+from bench.data.decode import Storage
+from bench.data.fetch import Download
+from bench.data.image_set import ImageSet
+from bench.data.sets import folder
+from bench.data.source import SPLIT_WORDS
+
+REVISION = 1
+KIND = folder.KIND  # what they show is unknown
+LICENCE = "that of the set, as its card on the hub says"
+SOURCE = "https://huggingface.co/datasets"
+HOW_TO_GET = "Run: python -m bench.data hf:OWNER/NAME --download --data-root <data root>"
+DESCRIPTION = "a data set of the Hugging Face hub at one commit: Parquet, Arrow, tar shards or image files"
+SPLIT = "as published; of several test splits the best labelled, or test=WORD; without one a tenth is held out"
+OPTIONS = (
+    "hf:OWNER/NAME:COMMIT[:config=NAME][:test=validation][:64px][:rgb|:grey][:stream|:stored]; config takes one "
+    "configuration of several, test the split that is for testing; the rest as of folder"
+)
+PINNED = "by the commit in its name"
+
+
+def available(root: Path | None) -> bool:
+    return False  # an option names the set
+
+
+def parse(option: str) -> tuple[hub.Repository, Storage, bool | None]:
+    """Which files, how images are stored, and whether they are streamed where the option says it.
+
+    Raises:
+        UserError: no name of a set, a word that is not known.
+    """
+    repo, *words = option.split(":")
+    if not hub.NAME.fullmatch(repo):
+        raise UserError(f"hf:{option}: {repo!r} is not the name of a data set on the hub.", OPTIONS + ".")
+    plain = r"\d{1,5}px|rgb|grey|stream|stored|(config|test)=.*"
+    revision = words.pop(0) if words and not re.fullmatch(plain, words[0]) else ""
+    chosen = dict(word.split("=", 1) for word in words if re.match(r"(config|test)=", word))
+    config, test = chosen.get("config", ""), chosen.get("test", "")
+    if not re.fullmatch(r"[\w.-]*", config) or not re.fullmatch(r"[\w./-]*", revision):
+        raise UserError(f"hf:{option}: letters, digits, and . _ - name a revision or a configuration.", OPTIONS + ".")
+    if test not in ("", *SPLIT_WORDS["test"]):
+        known = ", ".join(SPLIT_WORDS["test"])
+        raise UserError(f"hf:{option}: {test!r} names no test split.", f"Known: {known}.")
+    rest = [word for word in words if not re.match(r"(config|test)=", word)]
+    storage, streamed = folder.parse_words(rest, shown=f"hf:{option}", options=OPTIONS)
+    return hub.Repository(repo=repo, revision=revision, config=config, test=test), storage, streamed
+
+
+def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
+    place, storage, streamed = _here(option, root)
+    return folder.read(place, split, storage=storage, streamed=streamed, name=f"hf:{option}")
+
+
+def look(option: str, *, root: Path | None) -> tuple[int | None, int]:
+    """See `bench.data.load.look`."""
+    place, storage, _ = _here(option, root)
+    return folder.look_into(place, storage)
+
+
+def listed_images(option: str, *, root: Path | None) -> int:
+    """Training images by the lists in the files."""
+    return folder.listed_in(_here(option, root)[0])
+
+
+def some_encoded(option: str, *, root: Path | None) -> list[bytes]:
+    """A few of the encoded images, from all over the set."""
+    return folder.encoded_in(_here(option, root)[0])
+
+
+def download(option: str) -> Download:
+    """What is to be fetched. Asks the hub."""
+    wanted, _, _ = parse(option)
+    words = option.split(":")[1 + bool(wanted.revision) :]
+    return hub.look_up(wanted, named=":".join(["hf", wanted.repo, "{revision}", *words]))
+
+
+def _here(option: str, root: Path | None) -> tuple[Path, Storage, bool | None]:
+    """The folder with the files of a set.
+
+    Raises:
+        UserError: no commit is named, or its files are not here.
+    """
+    if not option or root is None:
+        raise UserError("Data set 'hf' needs the name of a set on the hub, and a place to look in.", HOW_TO_GET)
+    wanted, storage, streamed = parse(option)
+    place = wanted.find(root)
+    if place is not None:
+        return place, storage, streamed
+    here = replace(wanted, revision="").commits(root)
+    command = f"python -m bench.data hf:{option} --download --data-root {root}"
+    if not hub.COMMIT.fullmatch(wanted.revision):
+        known = f"Here: {', '.join(f'hf:{wanted.repo}:{commit}' for commit in here)}." if here else f"Run: {command}"
+        raise UserError(f"hf:{option} names no commit, so it may be another set tomorrow.", known)
+    raise UserError(f"hf:{option} is not, or not wholly, below {root}.", f"Run: {command}")

@@ -1,0 +1,126 @@
+"""A Hugging Face hub on this machine: its addresses and answers, for data sets in folders."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+
+class Hub(ThreadingHTTPServer):
+    """Serves `commits`: (repo, commit) -> {path: bytes}; the last commit of a set is its branch `main`.
+
+    Files are small, so LFS ones are those that end in `.parquet`, `.tar` or `.arrow`. As the real hub, it sends the
+    latter from another address; it needs `token` where one is set.
+    """
+
+    daemon_threads = True
+    commits: dict[tuple[str, str], dict[str, bytes]]
+    cards: dict[str, dict]
+    token: str | None = None
+    stop_after: int | None = None
+    sent: list[tuple[str, str | None]]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def main(self, repo: str) -> str | None:
+        return next((commit for name, commit in reversed(self.commits) if name == repo), None)
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Hub
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        hub, path = self.server, unquote(urlsplit(self.path).path)
+        hub.sent.append((path, self.headers.get("Authorization")))
+        if hub.token and not path.startswith("/cdn/") and self.headers.get("Authorization") != f"Bearer {hub.token}":
+            return self.answer(401, b"{}", {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access is restricted."})
+        parts = path.strip("/").split("/")
+        if parts[:2] == ["api", "datasets"]:
+            return self.api("/".join(parts[2:4]), parts[4:])
+        if len(parts) < 6:  # what the client asks besides
+            return self.answer(404, b"{}")
+        repo, commit, name = "/".join(parts[1:3]), parts[4], "/".join(parts[5:])
+        body = hub.commits.get((repo, commit), {}).get(name)
+        if body is None:
+            return self.answer(404, b"{}", {"X-Error-Code": "EntryNotFound"})
+        if parts[0] == "datasets" and is_large(name):
+            self.send_response(302)
+            self.send_header("Location", f"{hub.url}/cdn/{'/'.join(parts[1:])}")
+            self.send_header("Content-Length", "0")
+            return self.end_headers()
+        asked = self.headers.get("Range")
+        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(body) - start))
+        self.end_headers()
+        self.wfile.write(body[start : hub.stop_after])
+
+    def api(self, repo: str, rest: list[str]) -> None:
+        hub, main = self.server, self.server.main(repo)
+        if main is None:
+            return self.answer(401, b"{}", {"X-Error-Code": "RepoNotFound"})
+        if rest[:1] == ["commits"]:
+            found = [commit for name, commit in reversed(hub.commits) if name == repo]
+            stamp = "2023-01-20T00:00:00.000Z"
+            return self.answer(200, json.dumps([{"id": one, "authors": [], "date": stamp, "title": "", "message": ""}
+                                                for one in found]).encode())  # fmt: skip
+        asked = rest[1] if rest[:1] == ["revision"] else "main"
+        commit = main if asked == "main" else asked
+        if (repo, commit) not in hub.commits:
+            return self.answer(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
+        siblings = []
+        for name, body in hub.commits[repo, commit].items():
+            git = hashlib.sha1(b"blob %d\0" % len(body) + body).hexdigest()
+            one = {"rfilename": name, "size": len(body), "blobId": git}
+            if is_large(name):
+                one["lfs"] = {"sha256": hashlib.sha256(body).hexdigest(), "size": len(body), "pointerSize": 130}
+            siblings.append(one)
+        about = {"id": repo, "sha": commit, "siblings": siblings, "cardData": hub.cards.get(repo, {"license": "mit"})}
+        self.answer(200, json.dumps(about).encode())
+
+    def answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+def is_large(name: str) -> bool:
+    return name.endswith((".parquet", ".tar", ".arrow", ".zip"))
+
+
+@contextmanager
+def serving() -> Iterator[Hub]:
+    hub = Hub(("127.0.0.1", 0), Handler)
+    hub.commits, hub.cards, hub.sent = {}, {}, []
+    thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield hub
+    finally:
+        hub.shutdown()
+        thread.join()
+        hub.server_close()
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """Everything below a folder, as a commit."""
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
