@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 from bench.core import cli, registry
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, unknown
+from bench.core.subprocesses import child_environment
 
 EXAMPLES = """examples:
   python -m bench.check my_model.py:Net                       a network in a file of your own, at 28 px grey
@@ -26,6 +28,7 @@ CLASSES, BATCH, STEPS = 10, 16, 20
 TOLERANCE = 1e-4  # relative, of float32 results that are summed up in another order
 SAME_COUNT = 1e-3  # relative difference of two counts of FLOPs
 CHECKED_TEST_IMAGES = 200
+MADE_TWICE = 2e9  # bytes of decoded images, of a data set that is made a second time
 
 Requirement = tuple[str, Callable[[], str]]
 """What is required, and a function that returns what was found, or raises what is wrong with it."""
@@ -292,10 +295,21 @@ def check_data(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
         return f"{len(train):,} + {len(test):,} images of {shape}, {train.num_classes} classes"
 
     def repeats() -> str:
-        for split, images in both().items():
-            again = images.content_hash == made[split].content_hash
-            _require(again, f"the {split} split is another one when it is loaded again")
-        return ""
+        size = sum(images.decoded_bytes for images in made.values())
+        if size > MADE_TWICE:
+            raise Limited(f"its {size / 1e9:.1f} GB were not made a second time")
+        with tempfile.TemporaryDirectory() as nothing_cached:
+            done = subprocess.run(
+                [sys.executable, "-m", "bench.data", "--json", name,
+                 *(["--data-root", str(root)] if root else [])],
+                env=child_environment(1) | {"VIT_BENCH_CACHE": nothing_cached}, capture_output=True, text=True,
+            )  # fmt: skip
+        _require(done.returncode == 0, f"it cannot be made a second time: {done.stderr.strip()[-200:]}")
+        (again,) = json.loads(done.stdout)
+        for split, images in made.items():
+            same = images.content_hash == again[split]["content_hash"]
+            _require(same, f"the {split} split is another one when another process makes it again")
+        return "also in another process that finds nothing cached"
 
     def apart() -> str:
         shared = len(np.intersect1d(*(images.content_keys_N for images in made.values())))

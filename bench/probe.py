@@ -148,6 +148,8 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
     if args.checkpoint is not None:
         load_weights(model, args.checkpoint)
     try:
+        if args.device.startswith("cuda:"):  # whoever asks without a number asks this one: streams, graphs, its name
+            torch.cuda.set_device(args.device)
         model.to(args.device)
         torch.zeros(1, device=args.device).item()  # "meta" is a device, and computes nothing
     except (RuntimeError, AssertionError) as error:

@@ -7,6 +7,7 @@ Dense rates throughout: the doubled figures that data sheets give "with sparsity
 from __future__ import annotations
 
 import functools
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class Peak:
 
 @dataclass(frozen=True, kw_only=True)
 class Accelerator:
-    """One kind of device: `matches` are lower-case substrings of the name its driver reports, all required.
+    """One kind of device: `matches` are lower-case words of the name its driver reports, all required.
 
     `tera` maps a dtype to TFLOP/s; "tf32" is float32 data with products rounded to 10 bits of mantissa.
     """
@@ -51,6 +52,8 @@ _ADA = "NVIDIA Ada GPU architecture white paper, FP32 accumulation"
 _AMPERE = "NVIDIA Ampere GA102 white paper, FP32 accumulation"
 
 # More specific names first: the first entry whose words all occur in the device's name is taken.
+OTHERS = {"mig", "laptop", "ti", "d", "super"}  # words of devices that are not what the rest of their name says
+
 ACCELERATORS: tuple[Accelerator, ...] = (
     _gpu("B200", "b200", "NVIDIA DGX B200 data sheet, dense", 2250.0, tf32=1125.0, float32=75.0),
     _gpu("GB200", "gb200", "NVIDIA GB200 NVL72 data sheet, per GPU, dense", 2500.0, tf32=1250.0, float32=80.0),
@@ -92,20 +95,18 @@ def accelerator(name: str) -> Accelerator:
 
 
 def accelerator_of(device_name: str) -> Accelerator | None:
-    """The table's row of a device as its driver names it ("NVIDIA H100 80GB HBM3"), or None."""
-    low = device_name.lower()
-    return next((row for row in ACCELERATORS if all(word in low for word in row.matches)), None)
+    """The table's row of a device as its driver names it ("NVIDIA H100 80GB HBM3"), or None: also for a part of a
+    divided one, whose share is not in its name."""
+    words = set(re.findall(r"[a-z0-9]+", device_name.lower()))
+    return None if words & OTHERS else next((row for row in ACCELERATORS if words.issuperset(row.matches)), None)
 
 
 def published_peak(device_name: str, dtype: str) -> Peak | None:
     """The maker's figure for a device as its driver names it ("NVIDIA H100 80GB HBM3"), or None."""
-    low = device_name.lower()
-    if " mig " in f" {low} ":  # a part of a GPU: its share of the peak is not in its name
+    row = accelerator_of(device_name)
+    if row is None or dtype not in row.tera:
         return None
-    for row in ACCELERATORS:
-        if all(word in low for word in row.matches) and dtype in row.tera:
-            return Peak(flops_per_second=row.tera[dtype] * TERA, source=f"{row.source}, {dtype}")
-    return None
+    return Peak(flops_per_second=row.tera[dtype] * TERA, source=f"{row.source}, {dtype}")
 
 
 PRECOMPUTED: dict[tuple[str, int, str], Peak] = {}

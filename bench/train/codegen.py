@@ -134,6 +134,7 @@ def pretended() -> Iterator[None]:
 
 def lowered(graph_module: Any, inputs: list[Any]) -> tuple[Generated, str]:
     """What one graph of operators costs, and its generated module. `inputs`: fake tensors of any device."""
+    import torch._inductor.lowering  # decompositions of pooling look for it
     from torch._inductor.debug import DebugContext
     from torch._inductor.graph import GraphLowering
     from torch._inductor.virtualized import V
@@ -146,10 +147,8 @@ def lowered(graph_module: Any, inputs: list[Any]) -> tuple[Generated, str]:
             torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="cuda:0") if torch.is_tensor(x) else x
             for x in inputs
         ]
-        for node in graph_module.graph.nodes:
-            if "device" in node.kwargs:
-                node.kwargs = {**node.kwargs, "device": torch.device("cuda:0")}
-        module = make_fx(graph_module, tracing_mode="real")(*given)
+        with _made_on(graph_module, "cuda:0"):
+            module = make_fx(graph_module, tracing_mode="real")(*given)
     graph = GraphLowering(module, example_inputs=given, shape_env=fake.shape_env)
     with V.set_debug_handler(DebugContext()), V.set_graph_handler(graph), V.set_fake_mode(fake):
         graph.run(*given)
@@ -160,6 +159,21 @@ def lowered(graph_module: Any, inputs: list[Any]) -> tuple[Generated, str]:
     source = str(getattr(code, "value", code))
     kernels = source.count("@triton.jit")
     return replace(total, kernels=kernels), source
+
+
+@contextlib.contextmanager
+def _made_on(graph_module: Any, device: str) -> Iterator[None]:
+    """Inside, the tensors that a graph makes out of nothing are made on a device."""
+    before = {node: node.kwargs for node in graph_module.graph.nodes if "device" in node.kwargs}
+    for node, kwargs in before.items():
+        node.kwargs = {**kwargs, "device": torch.device(device)}
+    graph_module.recompile()
+    try:
+        yield
+    finally:
+        for node, kwargs in before.items():
+            node.kwargs = kwargs
+        graph_module.recompile()
 
 
 def _kernel(node: Any) -> Generated:

@@ -148,3 +148,28 @@ def test_mistakes_of_a_model_are_found(verb, tmp_path, mistake):
     done = verb("check", f"{mistake.replace(' ', '_')}.py:Net", "--channels", "3")
     wrong = [line for line in done.stdout.splitlines() if line.startswith("  NO")]
     assert done.returncode == 3 and wrong and FOUND[mistake] in wrong[0], done.stdout
+
+
+UNSEEDED = """
+    import numpy as np
+    from bench.data import cache
+    from bench.data.image_set import ImageSet
+
+    REVISION, KIND = 1, "rendered"
+    LICENCE, SOURCE, HOW_TO_GET, DESCRIPTION = "none needed", "drawn by this file", "Nothing to download.", "noise"
+
+    def available(root):
+        return True
+
+    def load(split, *, root):
+        draw = lambda: {"pixels": np.random.default_rng().integers(0, 256, (40, 8, 8, 1), np.uint8)}
+        return ImageSet(name="unseeded", split=split, images_NHWC=cache.arrays(f"unseeded-{split}", draw)["pixels"],
+                        labels_N=np.arange(40) % 4, class_names=("a", "b", "c", "d"), kind=KIND)
+"""
+
+
+def test_a_set_that_another_process_would_draw_otherwise_is_found_although_it_is_cached(verb, tmp_path):
+    write(tmp_path / "mine", {"data/unseeded.py": UNSEEDED})
+    done = verb("check", "unseeded", "--plugins", "mine")
+    wrong = [line for line in done.stdout.splitlines() if line.startswith("  NO")]
+    assert done.returncode == 3 and len(wrong) == 1 and "the same every time" in wrong[0], done.stdout

@@ -24,6 +24,11 @@ from bench.cost import peaks
         ("NVIDIA A10G", "float32", 31.2),
         ("NVIDIA GeForce RTX 4090", "bfloat16", 165.2),
         ("Tesla T4", "float16", 65.0),
+        ("NVIDIA GH200 480GB", "bfloat16", 989.4),
+        ("NVIDIA B200", "bfloat16", 2250.0),
+        ("NVIDIA GB200", "bfloat16", 2500.0),  # 5,000 with sparsity: "NVIDIA GB200 NVL72", individual GPU
+        ("NVIDIA GB200", "tf32", 1250.0),
+        ("Tesla V100-SXM2-16GB", "float16", 125.0),
     ],
 )
 def test_names_as_drivers_give_them(device: str, dtype: str, tera: float) -> None:
@@ -34,7 +39,11 @@ def test_names_as_drivers_give_them(device: str, dtype: str, tera: float) -> Non
 
 
 def test_unknown_devices_have_no_published_peak() -> None:
-    assert peaks.published_peak("Some CPU @ 2.0GHz", "float32") is None
+    for name in (
+        "Some CPU @ 2.0GHz", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA H20", "NVIDIA H800", "NVIDIA L40",
+        "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 3090 Ti", "NVIDIA RTX 6000 Ada Generation",
+    ):  # fmt: skip
+        assert peaks.published_peak(name, "float16") is peaks.accelerator_of(name) is None
     with pytest.raises(UserError, match="Did you mean"):
         peaks.accelerator("H101")
 

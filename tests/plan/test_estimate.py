@@ -55,6 +55,13 @@ def test_on_a_busy_machine_the_time_is_the_threads_own_and_is_limited():
     assert machine.made == 1 and machine.now == pytest.approx(4.0)  # beyond the limit: not even a second time
 
 
+def test_a_first_call_of_minutes_is_not_taken_for_a_step():
+    """As one that compiles: the calls after it are waited for, although the limit has passed."""
+    machine = Busy([180.0, 5.0, 0.02])
+    assert calibrate.quickest(machine.run, clock=machine.clock) == (pytest.approx(0.02), pytest.approx(1.0))
+    assert machine.made == 3
+
+
 def test_what_is_not_measured_comes_from_flops(monkeypatch):
     monkeypatch.setattr(calibrate, "_measured", lambda *_, **__: pytest.fail("measured"))
     monkeypatch.setattr(calibrate.peaks, "peak", lambda *_, **__: Peak(flops_per_second=1e10, source="a test"))

@@ -157,3 +157,27 @@ def test_bad_ones_of_one_step_are_all_kept_also_when_somebody_deletes_the_first(
         if number == 2:
             shutil.rmtree(min(place.iterdir()))
     assert sorted((path / "state.json").read_bytes() for path in place.iterdir()) == [b"bad 1", b"bad 2", b"bad 3"]
+
+
+def test_what_another_machine_has_just_written_is_waited_for(folder, monkeypatch):
+    """A network file system may show it later."""
+    step, aside = folder / "step-000001000", folder.parent / "aside"
+    step.rename(aside)
+    slept = []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        if len(slept) == 3:
+            aside.rename(step)
+
+    monkeypatch.setattr(checkpoints.time, "sleep", sleep)
+    assert checkpoints.load(folder, 1000).state == {"step": 1000} and len(slept) == 3
+
+
+def test_what_never_appears_is_named(folder, monkeypatch):
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr(checkpoints.time, "sleep", lambda _: None)
+    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: float(next(clock)))
+    with pytest.raises(UserError, match="no checkpoint of step 7 in"):
+        checkpoints.load(folder, 7)
+    assert next(clock) == 80  # it was looked for until 60 s had passed

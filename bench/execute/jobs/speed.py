@@ -201,7 +201,7 @@ class SpeedJob:
         if not self.on_gpu:
             return result
         largest = self.subject.largest_inference(start=predicted["inference"], should_stop=self.context.should_stop)
-        device_bytes = torch.cuda.get_device_properties(0).total_memory
+        device_bytes = torch.cuda.get_device_properties(self.device).total_memory
         return dataclasses.replace(result, found_inference=largest, device_bytes=device_bytes)
 
     def _memory(self, model: nn.Module, best: Workload, training: Workload | None) -> Memory:
@@ -258,7 +258,7 @@ class SpeedJob:
         from bench.core import environment
 
         return Conditions(
-            device=torch.cuda.get_device_name() if self.on_gpu else environment.cpu_model(),
+            device=torch.cuda.get_device_name(self.device) if self.on_gpu else environment.cpu_model(),
             float32_matmul_precision=torch.get_float32_matmul_precision(),
             allow_tf32=torch.backends.cuda.matmul.allow_tf32,
             cudnn_benchmark=torch.backends.cudnn.benchmark,
