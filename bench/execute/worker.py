@@ -364,6 +364,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
     options = parser.parse_args(argv)
     options.device = resolve_device(options.device)
+    if options.parent is None and "TORCHELASTIC_RUN_ID" in os.environ:
+        options.parent = os.getppid()  # torchrun: a machine's ranks end with it
     stop = Signals(options.parent)
     cells = [cell_from_json(item) for item in json.loads(options.cells.read_text())]
     if options.precomputed:

@@ -134,7 +134,6 @@ def pretended() -> Iterator[None]:
 
 def lowered(graph_module: Any, inputs: list[Any]) -> tuple[Generated, str]:
     """What one graph of operators costs, and its generated module. `inputs`: fake tensors of any device."""
-    import torch._inductor.lowering  # decompositions of pooling look for it
     from torch._inductor.debug import DebugContext
     from torch._inductor.graph import GraphLowering
     from torch._inductor.virtualized import V
@@ -216,6 +215,7 @@ def _operations(node: Any) -> int | None:
 
 def both_ways(run: Callable[..., Tensor], parameters: list[Tensor], x: Tensor) -> tuple[Generated, list[str]]:
     """Forward and backward of `run(*parameters, x)`, split as Inductor's trainings are."""
+    import torch._inductor.lowering  # decompositions of pooling look for it
     from torch._functorch.aot_autograd import aot_function, make_boxed_func
     from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch._inductor.decomposition import select_decomp_table

@@ -77,6 +77,7 @@ class DistributedRanks(Ranks):
             world_size=self.size, timeout=STEP, device_id=accelerator,
         )  # fmt: skip
         self._control: Any = dist.new_group(backend="gloo", timeout=WAIT)
+        self._votes: Any = dist.new_group(backend="gloo", timeout=STEP)  # a machine that is gone answers nothing
         self._store = dist.PrefixStore("failures", store)
         self._vote: tuple[Any, Tensor] | None = None
 
@@ -110,18 +111,28 @@ class DistributedRanks(Ranks):
 
     def run_on_all(self, work: Callable[[], T]) -> T:
         value, error = None, None
+        stopped: str | None = None
         try:
             value = work()
+        except Interrupted as stop:
+            stopped = str(stop)
         except Exception as caught:
             error = caught
-        problems: list[Any] = [None] * self.size
-        dist.all_gather_object(problems, _explained(error) if error else None, group=self._control)
-        failed = [number for number, problem in enumerate(problems) if problem]
+        outcomes = self.exchange((stopped, _explained(error) if error else None))
+        failed = [number for number, (_, problem) in enumerate(outcomes) if problem]
         if failed:
-            what, fix = problems[failed[0]]
+            what, fix = outcomes[failed[0]][1] or ("", "")
             where = "" if len(failed) == self.size else f"{self._name_of(failed[0])}: "
             raise SharedError(where + what, fix) from error
+        for message, _ in outcomes:
+            if message is not None:
+                raise Interrupted(message)
         return value  # type: ignore[return-value]
+
+    def exchange(self, value: T) -> list[T]:
+        found: list[Any] = [None] * self.size
+        dist.all_gather_object(found, value, group=self._control)
+        return found
 
     def agree(self, *, stop: bool, save: bool) -> tuple[bool, bool]:
         """As of the step before: the vote is all-reduced while the step is computed, so that no rank waits for it."""
@@ -132,7 +143,7 @@ class DistributedRanks(Ranks):
             decided = votes_2.tolist()
         should_save = save and self.is_rank0 and not decided[1]  # once
         votes_2 = torch.tensor([int(stop), int(should_save)])
-        self._vote = dist.all_reduce(votes_2, op=dist.ReduceOp.MAX, group=self._control, async_op=True), votes_2
+        self._vote = dist.all_reduce(votes_2, op=dist.ReduceOp.MAX, group=self._votes, async_op=True), votes_2
         return bool(decided[0]), bool(decided[1])
 
     # -- training --------------------------------------------------------------------------------------------------
@@ -161,7 +172,7 @@ class DistributedRanks(Ranks):
         for module in model.modules():
             if precision.stays_float32(module):
                 fully_shard(module, mp_policy=exact, **kept)
-        for block in _blocks(model):
+        for block in compiled.blocks(model):  # gathered one at a time
             if not isinstance(block, FSDPModule):
                 fully_shard(block, mp_policy=policy, **kept)
         fully_shard(model, mp_policy=policy, **kept)
@@ -173,10 +184,11 @@ class DistributedRanks(Ranks):
     def set_gradient_sync(self, model: nn.Module, *, last: bool) -> None:
         if isinstance(model, FSDPModule):
             model.set_requires_gradient_sync(last)
+            model.set_reshard_after_backward(last)  # the next micro-batch has the same weights
 
     def first_oom(self, reason: str | None) -> str | None:
         lowest = torch.tensor(self.size if reason is None else self.rank)
-        dist.all_reduce(lowest, op=dist.ReduceOp.MIN, group=self._control)
+        dist.all_reduce(lowest, op=dist.ReduceOp.MIN, group=self._votes)
         rank = int(lowest)
         if rank == self.size:
             return None
@@ -206,12 +218,12 @@ class DistributedRanks(Ranks):
 
     # -- state -----------------------------------------------------------------------------------------------------
 
-    def gather(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    def gather(self, tensors: dict[str, Tensor], *, everywhere: bool = False) -> dict[str, Tensor]:
         found = {}
         for name, value in tensors.items():
             if isinstance(value, DTensor):
                 gathered = value.full_tensor()  # one at a time: the device never holds more than one of them whole
-                if self.is_rank0:
+                if self.is_rank0 or everywhere:
                     found[name] = gathered.cpu()
             else:
                 found[name] = value
@@ -307,11 +319,3 @@ def _connection_broke(error: Exception) -> bool:
     if isinstance(error, dist.DistError):
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in BROKEN)
-
-
-def _blocks(model: nn.Module) -> list[nn.Module]:
-    """The units of sharding, gathered one at a time: the members of the model's module lists."""
-    lists = [m for m in model.modules() if isinstance(m, nn.ModuleList | nn.Sequential)]
-    members = [member for parent in lists for member in parent if any(True for _ in member.parameters())]
-    inner = {id(m) for member in members for m in member.modules() if m is not member}
-    return [member for member in members if id(member) not in inner]

@@ -73,8 +73,13 @@ class Ranks:
         return work()
 
     def run_on_all(self, work: Callable[[], T]) -> T:
-        """Every rank does `work`, which must not call another rank. Where it fails on one, all raise SharedError."""
+        """Every rank does `work`, which must not call another rank. Where it fails on one, all raise SharedError; where
+        it is interrupted on one, all raise Interrupted."""
         return work()
+
+    def exchange(self, value: T) -> list[T]:
+        """What every rank gives, in the order of the ranks."""
+        return [value]
 
     def agree(self, *, stop: bool, save: bool) -> tuple[bool, bool]:
         """(whether any rank wants to stop, whether rank 0 wants to save), the same on every rank."""
@@ -114,8 +119,8 @@ class Ranks:
 
     # -- state -----------------------------------------------------------------------------------------------------
 
-    def gather(self, tensors: dict[str, Any]) -> dict[str, Any]:
-        """Whole tensors from sharded ones, on rank 0; the others get those that are not sharded only."""
+    def gather(self, tensors: dict[str, Any], *, everywhere: bool = False) -> dict[str, Any]:
+        """Whole tensors from sharded ones, on rank 0 or on all; the others get those that are not sharded only."""
         return tensors
 
     def shard(self, value: T, *, like: Any) -> T:

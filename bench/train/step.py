@@ -145,6 +145,9 @@ class Step:
 
         What fits is found without compiling, which each try would do again.
         """
+        if self.compiles and self.ranks.size > 1:
+            # the first rank of each machine before the others, which find its code in torch's cache on the disk
+            self.ranks.run_on_all(lambda: self._compile_alone(x_BCHW, labels_B) if self.ranks.is_first_here else None)
         kept = [buffer.clone() for buffer in self.model.buffers()]  # statistics over batches
         self._allocate_optimizer_state()
         if self.compiles and not self.device.startswith("cpu"):
@@ -155,6 +158,14 @@ class Step:
         self.optimizer.zero_grad(set_to_none=True)
         for buffer, value in zip(self.model.buffers(), kept, strict=True):
             buffer.copy_(value)
+
+    def _compile_alone(self, x_BCHW: Tensor, labels_B: Tensor) -> None:
+        """All of a step that needs no other rank; memory may run out, which is then for all to find."""
+        with contextlib.suppress(torch.OutOfMemoryError):
+            self.optimizer.zero_grad(set_to_none=True)
+            self.working.refresh()
+            self._gradients(x_BCHW, labels_B, seed=0)
+        self.optimizer.zero_grad(set_to_none=True)
 
     def _allocate_optimizer_state(self) -> None:
         """By an update at rate 0 with gradients of zero, that is then forgotten: what comes after finds its room taken,

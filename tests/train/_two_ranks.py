@@ -110,6 +110,8 @@ def decisions(ranks: Ranks) -> dict[str, Any]:
         "lead interrupted": caught(lambda: ranks.run_on_rank0(interrupted)),
         "everywhere": caught(lambda: ranks.run_on_all(lambda: 7)),
         "everywhere fails": caught(lambda: ranks.run_on_all(lambda: fails_on(1, ranks))),
+        "everywhere interrupted": caught(lambda: ranks.run_on_all(lambda: ranks.is_rank0 or interrupted())),
+        "exchange": ranks.exchange(ranks.rank),
         "batch norm": caught(lambda: ranks.check_model(nn.Sequential(nn.BatchNorm2d(3)))),
         "agree": late,
     }
@@ -118,7 +120,7 @@ def decisions(ranks: Ranks) -> dict[str, Any]:
 TUNING = (("steps", 2), ("batch", 8), ("rates", (0.1,)), ("train_limit", 40), ("test_limit", 50))
 JOB = Cell(
     model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 96, 192), seed=1,
-    tasks=(TaskSpec(task="finetune", data="mnist", options=TUNING),),
+    tasks=(TaskSpec(task="finetune", data="mnist", options=TUNING), TaskSpec(task="fewshot", data="digits")),
     recipe=replace(FLOAT, cooldown=0.2, micro_batch=4, sharding="fsdp"),
 )  # fmt: skip
 

@@ -118,6 +118,8 @@ def test_what_one_rank_decides_or_suffers_all_are_told(two):
     assert first["lead interrupted"] == "Interrupted: saved at step 3"
     assert first["everywhere"] == "returned 7"
     assert first["everywhere fails"] == "SharedError: Rank 1 of 2: ValueError: a fuse blew"
+    assert first["everywhere interrupted"] == "Interrupted: saved at step 3"
+    assert first["exchange"] == [0, 1]
     assert "normalises over the batch" in first["batch norm"]
 
 
@@ -154,6 +156,8 @@ def test_the_record_of_ranks(two, folder):
         if mine.images_seen:
             assert mine.final_train_loss == pytest.approx(theirs.final_train_loss, rel=1e-5)
         assert numbers(mine) == numbers(theirs)
+        assert [score.task for score in mine.scores][:2] == ["upstream", "finetune"]
+        assert {score.task for score in mine.scores[2:]} == {"fewshot"}
         assert answers(mine).tolist() == answers(theirs).tolist() and 0 < answers(mine).mean() < 1
         assert mine.train_flops == theirs.train_flops and mine.images_trained == theirs.images_trained
         assert mine.core_days == pytest.approx(2 * mine.seconds.train / 86_400)

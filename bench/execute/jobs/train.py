@@ -13,6 +13,7 @@ from torch import nn
 from bench.core import registry
 from bench.core.clock import running
 from bench.core.device import InBatches, is_out_of_memory, release
+from bench.core.errors import UserError
 from bench.core.record import Horizon, LearningCurve, MicroBatch, Operations, Result, Score, Seconds, Status
 from bench.core.seeds import stream
 from bench.core.spec import Cell
@@ -58,6 +59,8 @@ def run(cell: Cell, context: JobContext) -> Result:
     if ranks.size > 1:  # what has to be decoded is so once on each machine
         ranks.run_on_all(lambda: _open_data(cell, context) if ranks.is_first_here else None)
     job = ranks.run_on_all(lambda: TrainJob(cell, context))
+    content = ranks.run_on_rank0(lambda: job.train.content_hash)
+    ranks.run_on_all(lambda: _check_content(cell, job.train, content))
     waited = running() - started
     with profile(context.attempt / "trace", enabled=context.profile, device=context.device) as trace:
         trainer = job.trainer(on_step=job.traced(trace) if context.profile else lambda _: trace.step())
@@ -73,6 +76,15 @@ def _open_data(cell: Cell, context: JobContext) -> tuple[ImageSet, ImageSet]:
     """Training and test images of the upstream set."""
     train = load(cell.data, "train", root=context.data_root, num_images=cell.num_images)
     return train, load(cell.data, "test", root=context.data_root)
+
+
+def _check_content(cell: Cell, images: ImageSet, content: str) -> None:
+    """Raise UserError where this rank's machine has other images than that of rank 0."""
+    if images.content_hash != content:
+        raise UserError(
+            f"The images of {cell.data} here are others than those of rank 0.",
+            "Give all machines the same data: equal files, and the same --data-root.",
+        )
 
 
 def _run(job: TrainJob, trainer: Trainer) -> Result:
@@ -187,24 +199,30 @@ class TrainJob:
     # -- evaluation ------------------------------------------------------------------------------------------------
 
     def row(self, horizon: int, loss: float | None, progress: Progress) -> Horizon:
-        """What is known of the model at one horizon: its costs and its scores. The first rank reads it."""
-        self._put_together()
+        """What is known of the model at one horizon: its costs and its scores. Each rank reads some of them."""
+        self._put_together(everywhere=True)
+        started = running()
 
-        def read() -> Horizon:
-            started = running()
-            scores = tuple(self.scores())
-            evaluated = running() - started
+        def read() -> tuple[dict[int, list[Score]], dict[str, int]]:
+            scores = self.scores()
             if self.trained is not self.model:
                 self.model.cpu()  # its memory is the shards'
-            return self._horizon(horizon, progress, evaluated, loss=loss, scores=scores)
+            return scores, self._smaller_batches()
 
-        return self.ranks.run_on_rank0(read)
+        found: dict[int, list[Score]] = {}
+        smaller: dict[str, int] = {}
+        for scores, batches in self.ranks.exchange(self.ranks.run_on_all(read)):
+            found |= scores
+            smaller |= {kind: min(images, smaller.get(kind, images)) for kind, images in batches.items()}
+        in_order = tuple(score for _, part in sorted(found.items()) for score in part)
+        evaluated = running() - started
+        return self._horizon(horizon, progress, evaluated, loss=loss, scores=in_order, smaller_batches=smaller)
 
-    def _put_together(self) -> None:
-        """Give the model that is read the weights of one that is spread over ranks."""
+    def _put_together(self, *, everywhere: bool = False) -> None:
+        """Give the model that is read, by rank 0 or by all, the weights of one that is spread over ranks."""
         if self.trained is not self.model:
-            weights_now = self.ranks.gather(self.trained.state_dict())
-            if self.ranks.is_rank0:
+            weights_now = self.ranks.gather(self.trained.state_dict(), everywhere=everywhere)
+            if self.ranks.is_rank0 or everywhere:
                 self.model.load_state_dict(weights_now)
                 self.model.to(self.context.device)
 
@@ -217,8 +235,9 @@ class TrainJob:
             self.context.log(f"out of memory in evaluation ({kind}): went on with {images} images at a time")
         return smaller
 
-    def scores(self) -> list[Score]:
-        """Upstream accuracy with the model's own head, then every downstream task on the frozen features."""
+    def scores(self) -> dict[int, list[Score]]:
+        """Upstream accuracy with the model's own head, then every downstream task on the frozen features: of these
+        parts, by number, the ones that this rank takes its turn with."""
         self.model.eval()
         device, root = self.context.device, self.context.data_root
         sizes = {"image_size": self.cell.image_size, "channels": self.cell.channels}
@@ -233,12 +252,17 @@ class TrainJob:
             data_root=root,
         )
         supervised = not getattr(self.model, "self_supervised", False)
-        found = [self._upstream_score()] if self.trains and supervised else []
-        for spec in self.cell.tasks:
+        found: dict[int, list[Score]] = {}
+        for number, spec in enumerate((None, *self.cell.tasks)):
+            if number % self.ranks.size != self.ranks.rank:
+                continue
+            if spec is None:
+                found[number] = [self._upstream_score()] if self.trains and supervised else []
+                continue
             try:
-                found += registry.load("task", spec.task).evaluate(task_context, data=spec.data, **spec.kwargs)
+                found[number] = registry.load("task", spec.task).evaluate(task_context, data=spec.data, **spec.kwargs)
             except Unsuited as error:
-                found += error.missing
+                found[number] = error.missing
                 self.context.log(f"no score of {spec.task}: {error}")
         return found
 
@@ -277,7 +301,14 @@ class TrainJob:
     # -- costs -----------------------------------------------------------------------------------------------------
 
     def _horizon(
-        self, horizon: int, progress: Progress, evaluated: float, *, loss: float | None, scores: tuple[Score, ...]
+        self,
+        horizon: int,
+        progress: Progress,
+        evaluated: float,
+        *,
+        loss: float | None,
+        scores: tuple[Score, ...],
+        smaller_batches: dict[str, int],
     ) -> Horizon:
         batch = self.cell.recipe.batch
         steps = schedule.total_steps(horizon, batch) if horizon else 0
@@ -302,7 +333,7 @@ class TrainJob:
             utilisation=flops_per_second / peak if flops_per_second else None,
             core_days=units.core_days(own_seconds, devices=self.context.devices),
             final_train_loss=loss,
-            smaller_batches=self._smaller_batches(),
+            smaller_batches=smaller_batches,
             scores=scores,
         )
 

@@ -1,0 +1,144 @@
+"""Two machines under plain torchrun, both of them this one: two agents, each with a single rank, so that rank 1 is the
+first of its machine. One of them is killed, with or without its rank, or stops answering."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.core.spec import to_json
+from bench.store.records import read_record
+from bench.store.study import Study
+from tests.conftest import PROJECT
+from tests.reliability._attempt import attempt
+from tests.reliability.test_kill import CELL as ALONE
+
+pytestmark = pytest.mark.slow
+CELL = replace(ALONE, horizons=(0, 640, 2560))
+LONG = replace(ALONE, horizons=(0, 640_000))
+PATIENCE = 60  # seconds until all has ended
+
+
+def start(folder: Path, cell, *, module: str = "bench.worker") -> list[subprocess.Popen]:
+    """Both agents."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    folder.mkdir(exist_ok=True)
+    (folder / "cells.json").write_text(json.dumps([to_json(cell)]))
+    environment = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
+    environment["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = "20"
+    worker = ["--store", str(folder / "test"), "--cells", str(folder / "cells.json"), "--suite", "test"]
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={node}", "--nproc-per-node=1",
+             "--master-addr=127.0.0.1", f"--master-port={port}", "--monitor-interval=0.2", "-m", module, *worker,
+             "--device", "cpu"],
+            env=environment, stdout=subprocess.DEVNULL, stderr=(folder / f"node{node}.txt").open("w"),
+            start_new_session=True,
+        )
+        for node in range(2)
+    ]  # fmt: skip
+
+
+def ranks_of(agent: subprocess.Popen) -> list[int]:
+    children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
+    return [int(child) for child in children if b"--store" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def alive(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def training(folder: Path) -> bool:
+    lines = (line for path in folder.glob("test/cells/*/attempts/*/metrics.jsonl")
+             for line in path.read_text().splitlines())  # fmt: skip
+    return any(json.loads(line).get("done", 0) > 10 for line in lines)
+
+
+def wait_for(condition, seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def ended():
+    """Agents and ranks, which end with the test."""
+    pids: list[int] = []
+    yield pids
+    for pid in pids:
+        if alive(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """The record of one rank."""
+    store = tmp_path_factory.mktemp("alone") / "test"
+    assert attempt(store, [CELL], suite="test") == 0
+    return read_record(Study(store).cell(CELL).record)
+
+
+def test_two_machines_find_what_one_process_finds(tmp_path, uninterrupted, ended):
+    agents = start(tmp_path, CELL)
+    ended += [agent.pid for agent in agents]
+    assert [agent.wait(PATIENCE * 3) for agent in agents] == [0, 0], (tmp_path / "node1.txt").read_text()[-2000:]
+    record = read_record(Study(tmp_path / "test").cell(CELL).record)
+    assert record.execution.ranks == 2 and record.status == "complete"
+    for mine, theirs in zip(record.horizons, uninterrupted.horizons, strict=True):
+        assert mine.final_train_loss == pytest.approx(theirs.final_train_loss, rel=1e-5)
+        assert [(s.task, s.data, s.metric) for s in mine.scores] == [(s.task, s.data, s.metric) for s in theirs.scores]
+        for a, b in zip(mine.scores, theirs.scores, strict=True):
+            assert a.value == pytest.approx(b.value, abs=2 / a.num_test)  # an image at the edge of two classes
+
+
+@pytest.mark.parametrize("whom", ["agent", "rank", "both"])
+def test_a_killed_machine_ends_the_other_and_the_same_command_continues(tmp_path, ended, whom):
+    """An agent that is killed leaves its rank, which nobody would end."""
+    agents = start(tmp_path, LONG)
+    ended += [agent.pid for agent in agents]
+    wait_for(lambda: training(tmp_path), PATIENCE * 3)
+    ranks = [pid for agent in agents for pid in ranks_of(agent)]
+    ended += ranks
+    assert len(ranks) == 2
+    if whom != "rank":
+        agents[1].kill()
+    if whom != "agent":
+        os.kill(ranks[1], signal.SIGKILL)
+    wait_for(lambda: agents[0].poll() is not None and not any(map(alive, ranks)), PATIENCE)
+    assert agents[0].wait() != 0
+    agents[1].kill()
+    (directory,) = (tmp_path / "test" / "cells").iterdir()
+    saved = sorted(directory.glob("checkpoints/step-*"))
+    status = json.loads(next(directory.glob("attempts/*/status.json")).read_text())
+    if whom == "agent":  # its rank noticed, and all of them saved
+        assert saved and status["outcome"] == "interrupted"
+    else:
+        assert "Rank 1 of 2 ended without a report" in (tmp_path / "node0.txt").read_text()
+        assert status["outcome"] == "failed"
+    before = len(list(directory.glob("attempts/*")))
+    again = start(tmp_path, LONG)
+    ended += [agent.pid for agent in again]
+    done = lambda: [json.loads(line)["done"] for line in newest(directory).read_text().splitlines()]  # noqa: E731
+    wait_for(lambda: len(list(directory.glob("attempts/*/metrics.jsonl"))) > before and len(done()) > 1, PATIENCE * 3)
+    if saved:
+        assert max(done()) > int(saved[-1].name.split("-")[1])
+    for agent in again:
+        agent.send_signal(signal.SIGTERM)
+    wait_for(lambda: all(agent.poll() is not None for agent in again), PATIENCE)
+
+
+def newest(directory: Path) -> Path:
+    return max(directory.glob("attempts/*/metrics.jsonl"))

@@ -1,0 +1,220 @@
+"""What single ranks do, without others: ranks that are pretended, and a process group of 64 that answers nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.tensor import DTensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from bench.core import registry
+from bench.core.errors import UserError
+from bench.core.spec import Cell, Recipe, TaskSpec
+from bench.data.image_set import ImageSet
+from bench.execute.jobs import train
+from bench.execute.jobs._contract import JobContext
+from bench.store.study import CellDirectory
+from bench.train import compiled, precision
+from bench.train.batches import Batches
+from bench.train.distributed import DistributedRanks
+from bench.train.ranks import Ranks
+from bench.train.step import Step
+from bench.train.trainer import Trainer
+
+SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
+TASKS = tuple(TaskSpec(task="fewshot", data=name) for name in ("digits", "glyphs", "mnist"))
+CELL = Cell(model="ViT-pico/4", data="digits", num_images=200, image_size=8, horizons=(0, 64), tasks=TASKS,
+            recipe=Recipe(batch=16))  # fmt: skip
+
+
+class Pretended(Ranks):
+    """One of several ranks; the others are not there. What it does is noted, and what it waits for."""
+
+    def __init__(self, rank, size, *, first_here=False, rank0_says=None):
+        self.rank, self.size, self.first_here, self.rank0_says = rank, size, first_here, rank0_says
+        self.did = []
+
+    @property
+    def is_first_here(self):
+        return self.first_here
+
+    def run_on_rank0(self, work):
+        return work() if self.is_rank0 else self.rank0_says
+
+    def run_on_all(self, work):
+        value = work()
+        self.did.append("waits for all")
+        return value
+
+
+def context(folder, ranks):
+    return JobContext(
+        directory=CellDirectory(folder), attempt=folder, device="cpu", threads=1, progress=lambda _: None,
+        should_stop=lambda: False, log=lambda _: None, ranks=ranks,
+    )  # fmt: skip
+
+
+class Enough(Exception):
+    pass
+
+
+def stops(*_):
+    raise Enough
+
+
+# -- the first of each machine, and all of them ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first_here", [True, False])
+def test_only_the_first_rank_of_a_machine_opens_data_that_may_have_to_be_decoded(first_here, tmp_path, monkeypatch):
+    ranks = Pretended(3, 4, first_here=first_here)
+    monkeypatch.setattr(train, "_open_data", lambda *_: ranks.did.append("opens"))
+    monkeypatch.setattr(train, "TrainJob", stops)
+    with pytest.raises(Enough):
+        train.run(CELL, context(tmp_path, ranks))
+    assert ranks.did == (["opens", "waits for all"] if first_here else ["waits for all"])
+
+
+def test_a_machine_with_other_images_is_named(tmp_path):
+    with pytest.raises(UserError, match="images of digits here are others than those of rank 0"):
+        train.run(CELL, context(tmp_path, Pretended(1, 2, rank0_says="0" * 64)))
+
+
+@pytest.mark.parametrize("first_here", [True, False])
+def test_the_first_rank_of_a_machine_compiles_and_the_others_find_it(first_here, monkeypatch):
+    """Torch's cache on the disk has it then; otherwise each of eight would generate the same kernels."""
+    ranks = Pretended(1, 2, first_here=first_here)
+    torch.manual_seed(0)
+    model = registry.build_model("ViT-pico/14", **SIZES).train()
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **_: None)
+    with compiled.switched("default"):
+        step = Step(model=model, recipe=Recipe(batch=8, lr=0.1), device="cpu", ranks=ranks)
+    step.working.network.register_forward_pre_hook(lambda *_: ranks.did.append("forward"))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    step.rehearse(torch.rand(8, 1, 28, 28), torch.arange(8))
+    passes = ["forward"] * compiled.REHEARSALS
+    assert ranks.did == [*(["forward"] if first_here else []), "waits for all", *passes]
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_a_horizon_is_read_by_all_ranks_each_a_part_of_it(tmp_path, monkeypatch):
+    """Upstream accuracy and three tasks, on two ranks: together all of them, none twice. What is made of them, and that
+    it is what one rank finds: test_distributed.py."""
+    real, stub = registry.load, SimpleNamespace(evaluate=lambda _, *, data: [data])
+    monkeypatch.setattr(registry, "load", lambda kind, name: stub if kind == "task" else real(kind, name))
+    monkeypatch.setattr(train.TrainJob, "_upstream_score", lambda self: "upstream")
+    job = train.TrainJob(CELL, context(tmp_path, Pretended(0, 1)))
+    alone = job.scores()
+    assert list(alone.values()) == [["upstream"], ["digits"], ["glyphs"], ["mnist"]] and list(alone) == [0, 1, 2, 3]
+    found = []
+    for rank in range(2):
+        job.ranks = Pretended(rank, 2)
+        found.append(job.scores())
+    assert [list(part) for part in found] == [[0, 2], [1, 3]] and found[0] | found[1] == alone
+
+
+# -- 64 ranks ----------------------------------------------------------------------------------------------------------
+
+WORLD = 64
+
+
+class Fake(DistributedRanks):
+    """One of 64, of a process group in which nobody answers: what is received is what was there."""
+
+    def __init__(self, rank):
+        self.device, self.rank, self.size, self._vote = "cpu", rank, WORLD, None
+        self._control = self._votes = dist.group.WORLD
+
+
+@pytest.fixture(params=[0, WORLD - 1])
+def one_of_64(request):
+    dist.init_process_group("fake", store=FakeStore(), rank=request.param, world_size=WORLD)
+    yield Fake(request.param)
+    dist.destroy_process_group()
+
+
+def images():
+    rng = np.random.default_rng(0)
+    return ImageSet(
+        name="noise", split="train", kind="rendered", images_NHWC=rng.integers(0, 256, (256, 28, 28, 1), np.uint8),
+        labels_N=np.arange(256) % 10, class_names=tuple("0123456789"),
+    )  # fmt: skip
+
+
+class Counting(TorchDispatchMode):
+    """Calls of other ranks, by name."""
+
+    def __enter__(self):
+        self.found = Counter()
+        return super().__enter__()
+
+    def __torch_dispatch__(self, function, kinds, args=(), kwargs=None):
+        if function.namespace == "c10d":
+            self.found[function._opname] += 1
+        return function(*args, **(kwargs or {}))
+
+
+def steps(name, recipe, ranks, *, number=2):
+    """(trainer, collectives of the last step by name)."""
+    torch.manual_seed(0)
+    whole = registry.build_model(name, **SIZES)
+    ranks.check_model(whole)
+    model = ranks.shard_model(whole, sharding=recipe.sharding, dtype=recipe.dtype)
+    trainer = Trainer(
+        model=model, recipe=recipe, horizons=(recipe.batch * 10,), seed=0, device="cpu", ranks=ranks,
+        batches=Batches(images(), recipe=recipe, seed=0, device="cpu", ranks=ranks),
+    )  # fmt: skip
+    model.train()
+    for _ in range(number):
+        with Counting() as counting:
+            trainer.step()
+        trainer.progress.step += 1
+    return whole, trainer, counting.found
+
+
+@pytest.mark.parametrize("micro_batch", [0, 1])
+def test_64_ranks_exchange_gradients_once_a_step(one_of_64, micro_batch, monkeypatch):
+    sizes = []
+    real = dist.all_reduce
+    monkeypatch.setattr(dist, "all_reduce", lambda x, *a, **k: (sizes.append(x.numel()), real(x, *a, **k))[1])
+    recipe = Recipe(batch=128, lr=1e-3, dtype="float32", micro_batch=micro_batch, clip=1.0)
+    _, trainer, _ = steps("ViT-pico/14", recipe, one_of_64)
+    weights = sum(p.numel() for p in trainer.model.parameters())
+    assert [size for size in sizes if size > 1] == [weights + 1] * 2  # with the loss
+    assert len(trainer.batches(0)[1]) == 2 and torch.isfinite(trainer.losses[-1])
+    assert one_of_64.share(128) == slice(2 * one_of_64.rank, 2 * one_of_64.rank + 2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["ViT-pico/14", "R5+ViT-pico/14"])
+def test_64_ranks_share_the_weights(one_of_64, name, dtype):
+    """Each weight is gathered once a step, forward and backward together, and its gradients are exchanged once,
+    whatever the number of micro-batches; standardised weights stay float32; the whole model is not on the device."""
+    recipe = Recipe(batch=128, lr=1e-3, dtype=dtype, micro_batch=1, sharding="fsdp", clip=1.0, average=0.9)
+    whole, trainer, counts = steps(name, recipe, one_of_64)
+    units = [m for m in trainer.model.modules() if type(m).__name__.startswith("FSDP")]
+    with_weights = [u for u in units if u._get_fsdp_state()._fsdp_param_group is not None]
+    assert len(with_weights) > len(compiled.blocks(whole)) > 1
+    exchanged = {n: count for n, count in counts.items() if "gather" in n or "scatter" in n}
+    assert exchanged == {"_allgather_base_": len(with_weights), "_reduce_scatter_base_": len(with_weights)}
+    inexact = [m for m in whole.modules() if precision.stays_float32(m)]
+    exact = [u for u in with_weights if precision.stays_float32(u)]
+    assert len(exact) == len(inexact) and bool(exact) != name.startswith("ViT")
+    assert all(u._get_fsdp_state()._mp_policy.param_dtype is None for u in exact)
+    for parameter in trainer.model.parameters():
+        assert isinstance(parameter, DTensor) and parameter.device_mesh.size() == WORLD
+        state = trainer.optimizer.state[parameter]
+        assert state["exp_avg"].to_local().numel() == parameter.to_local().numel()
+        assert parameter.to_local().numel() <= -(-parameter.shape[0] // WORLD) * parameter[0].numel()
+    names = {name: value.shape for name, value in trainer.state().items() if isinstance(value, DTensor)}
+    gathered_here = trainer.ranks.gather(trainer.state())
+    everywhere = trainer.ranks.gather(trainer.state(), everywhere=True)
+    assert {n: everywhere[n].shape for n in names} == names
+    assert (set(names) <= set(gathered_here)) == (one_of_64.rank == 0)
