@@ -41,7 +41,7 @@ def start(folder: Path, cell) -> list[subprocess.Popen]:
     return [
         subprocess.Popen(
             [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={node}", "--nproc-per-node=1",
-             "--master-addr=127.0.0.1", f"--master-port={port}", "--monitor-interval=0.2", "-m", "bench.worker", *worker,
+             "--master-addr=127.0.0.1", f"--master-port={port}", "-m", "bench.worker", *worker,
              "--device", "cpu"],
             env=environment, stdout=subprocess.DEVNULL, stderr=(folder / f"node{node}.txt").open("w"),
             start_new_session=True,
