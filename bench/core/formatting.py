@@ -116,6 +116,27 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+HOW = {"finetune": "fine-tuned", "linear": "linear probe", "vtab": ""}
+"""How a task uses a downstream set, where the set's name alone would be taken for its few-shot probe."""
+
+
+def set_and_task(measure: str) -> tuple[str, str]:
+    """What was measured, as (set, how): "finetune@10shot:mnist" -> ("mnist", "fine-tuned on 10 images per class")."""
+    task, _, name = measure.partition(":")
+    task, _, size = task.partition("@")
+    if task not in HOW or not name:
+        return measure, ""
+    if size.endswith("shot"):
+        return name, f"{HOW[task]} on {size.removesuffix('shot')} images per class"
+    return name, HOW[task] + (f" at {size.removesuffix('px')} px" if size else "")
+
+
+def measure_text(measure: str) -> str:
+    """"mnist (fine-tuned on 10 images per class)"."""
+    name, how = set_and_task(measure)
+    return f"{name} ({how})" if how else name
+
+
 def by_reason(reasons: Iterable[tuple[str, str]]) -> list[str]:
     """Lines for (name, reason) pairs: every reason once, after the names it holds for."""
     groups: dict[str, list[str]] = {}

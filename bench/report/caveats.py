@@ -19,7 +19,17 @@ from bench.analysis.finding import (
     Stated,
     Verdict,
 )
-from bench.core.formatting import core_days, count, duration, flops, join, plural, short_count, significant
+from bench.core.formatting import (
+    core_days,
+    count,
+    duration,
+    flops,
+    join,
+    measure_text,
+    plural,
+    short_count,
+    significant,
+)
 from bench.report.text import MAX_NAMED, Answer, Tone, number, usual_counts
 
 # -- the paper's claims ----------------------------------------------------------------------------------------------
@@ -100,7 +110,7 @@ def note(findings: Findings) -> str:
     if levels:
         texts.append(f"Brackets show {levels[0]:.0%} intervals"
                      + (f"; for fitted laws, {levels[-1]:.0%}" if len(levels) > 1 else "") + ".")  # fmt: skip
-    usual = [f"{text}{'' if measure == 'headline' else f' ({measure})'}"
+    usual = [f"{text}{'' if measure == 'headline' else f' ({measure_text(measure)})'}"
              for measure, text in usual_counts(findings).items()]  # fmt: skip
     texts.append(f"n, unless stated otherwise: {'; '.join(usual)}." if usual else "")
     if not findings.replicated and any(f.excluded for f in findings.findings):

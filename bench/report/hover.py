@@ -13,6 +13,7 @@ from bench.core.formatting import (
     count,
     duration,
     flops,
+    measure_text,
     percent,
     short_count,
     significant,
@@ -53,7 +54,7 @@ def page_data(evidence: Evidence, figures: Sequence[Saved]) -> str:
         for name, place in number.items()
     ]  # fmt: skip
     body = {
-        "labels": LABELS, "columns": [*HEADS, *(f"{m} [%]" for m in measures)], "cells": cells,
+        "labels": LABELS, "columns": [*HEADS, *(f"{measure_text(m)} [%]" for m in measures)], "cells": cells,
         "points": {name: [[p.x, p.y, p.text, [number[c] for c in p.cells]] for p in points]
                    for name, points in kept.items()},
     }  # fmt: skip

@@ -34,6 +34,7 @@ from bench.analysis.finding import (
 from bench.core.formatting import (
     count,
     flops,
+    measure_text,
     percent,
     plural,
     points,
@@ -183,7 +184,7 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str]) -> Answer:
         tone = "fact" if verdict != "cannot tell" else tone
     measure = "" if f.question is Question.BEST_LEARNING_RATE else MEASURES.get(f.measure, "")
     if f.question is Question.AS_PUBLISHED and f.measure not in MEASURES:
-        measure = f", {f.measure}"
+        measure = f", {measure_text(f.measure)}"
     target = next((f"{percent(item.accuracy)} %" for item in f.evidence if isinstance(item, Target)), "the target")
     return Answer(
         key=key, subject=subject(f), number=number(f), verdict=verdict, tone=tone, main=f.main,
@@ -482,7 +483,7 @@ def _differences(f: Finding) -> list[str]:
     if steps:
         up, down = (sum(d.verdict is wanted for d in steps) for wanted in (Verdict.YES, Verdict.NO))
         texts.append(f"Between consecutive budgets ({plural(len(steps), 'step')}): {up} higher, {down} lower.")
-    tasks = [f"{d.measure} {points(d.estimate, d.low, d.high)}" for d in found if not d.model]
+    tasks = [f"{measure_text(d.measure)} {points(d.estimate, d.low, d.high)}" for d in found if not d.model]
     return [*texts, f"By task: {'; '.join(tasks)}."] if tasks else texts
 
 

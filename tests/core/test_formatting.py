@@ -55,3 +55,14 @@ def test_equal_reasons_are_given_once_with_the_number_of_cells() -> None:
 ])  # fmt: skip
 def test_what_a_terminal_would_obey_is_written_out(text: str, shown: str) -> None:
     assert words.printable(text) == shown
+
+
+@pytest.mark.parametrize("measure, text", [
+    ("mnist", "mnist"), ("upstream", "upstream"), ("finetune:mnist", "mnist (fine-tuned)"),
+    ("finetune@10shot:mnist", "mnist (fine-tuned on 10 images per class)"),
+    ("finetune@56px:photo-tiles:56px", "photo-tiles:56px (fine-tuned at 56 px)"),
+    ("linear:digits", "digits (linear probe)"),
+    ("vtab:svhn", "svhn"), ("folder:mine", "folder:mine"), ("centroid:digits", "centroid:digits"),
+])  # fmt: skip
+def test_a_measure_is_said_as_its_set_and_how_that_is_used(measure: str, text: str) -> None:
+    assert words.measure_text(measure) == text

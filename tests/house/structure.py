@@ -27,7 +27,7 @@ LAYERS = (
     ("bench.report",),
     ("bench.suites", "bench.plan"),
     ("bench.execute",),
-    ("verbs",),  # what lies at the top of bench/
+    ("verbs",),  # what lies at the top of bench/, and what `python -m ROOM` runs
 )
 ORDER = [room for layer in LAYERS for room in layer]
 PLUGINS = ("bench.data.sets.", "bench.tasks.", "bench.suites.", "bench.report.figures.", "bench.execute.jobs.",
@@ -40,7 +40,9 @@ def under(name: str, prefix: str) -> bool:
 
 
 def room(module: str) -> str:
-    """The room of one of the project's modules: a folder, or "verbs"."""
+    """The room of one of the project's modules: a folder, or "verbs", which a room's `__main__` is one of."""
+    if module.endswith(".__main__"):
+        return "verbs"
     return next((name for name in ORDER if under(module, name)), "verbs")
 
 

@@ -17,7 +17,7 @@ from matplotlib.patheffects import withStroke
 
 from baselines.published import SOURCE
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point
-from bench.core.formatting import count, flops, interval, plural, short_count
+from bench.core.formatting import count, flops, interval, measure_text, plural, set_and_task, short_count
 from bench.report.figures import _style
 from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
 from bench.stats.intervals import Estimate, contents
@@ -32,7 +32,6 @@ PANEL_HEIGHT, LEGEND_LINE = 3.3, 0.24  # inches
 LEGEND_WIDTH = 0.75  # of a panel's
 MAX_NAMED = 14  # lines a legend can name; beyond that it names families
 CROWDED = 300  # points of a family in a panel above which they are small, and a bitmap in the SVG
-HOW = {"finetune": ", fine-tuned", "linear": ", linear probe", "vtab": ""}  # tasks in a panel's title
 UNTRAINED_DASH = (0, (4, 2.5))
 
 
@@ -360,18 +359,7 @@ def title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:
     """A panel's title, broken where it is wider than the panel."""
     name = evidence.name(measure, points)
     name = f"{name}, far" if measure in evidence.far and FAR not in name else name
-    return textwrap.fill(_readable(name), TITLE_WIDTH, break_on_hyphens=False)
-
-
-def _readable(name: str) -> str:
-    """"finetune@56px:mnist (handwriting)" -> "mnist (handwriting), fine-tuned at 56 px"."""
-    task, _, rest = name.partition(":")
-    task, _, size = task.partition("@")
-    if task not in HOW or not rest:
-        return name
-    if size.endswith("shot"):
-        return f"{rest}{HOW[task]} on {size.removesuffix('shot')} images per class"
-    return rest + HOW[task] + (f" at {size.removesuffix('px')} px" if size else "")
+    return textwrap.fill(", ".join(filter(None, set_and_task(name))), TITLE_WIDTH, break_on_hyphens=False)
 
 
 def y_label(evidence: Evidence, measure: str) -> str:
@@ -396,7 +384,7 @@ def _row(measure: str, kind: str, label: str, point: Point, e: Estimate) -> dict
 
 def _what_is_shown(evidence: Evidence, measures: Sequence[str], drawn: _Drawn, lines: Sequence[Line]) -> list[str]:
     """Sentences: images, tasks, n, and what the intervals contain."""
-    names = map(_set, evidence.headline) if evidence.published else evidence.headline
+    names = map(_set if evidence.published else measure_text, evidence.headline)
     average = f"The average is over {', '.join(names)}." if HEADLINE in measures else ""
     if evidence.published:
         quoted = f"Hollow: published points, quoted from {SOURCE}, nothing measured here."
@@ -407,7 +395,7 @@ def _what_is_shown(evidence: Evidence, measures: Sequence[str], drawn: _Drawn, l
     for measure in measures:
         if measure not in (HEADLINE, FAR):
             sizes = [int(r["test_images"]) for r in drawn.rows if r["measure"] == measure and "test_images" in r]
-            tests.append(f"{measure} {min(sizes):,}" if sizes else measure)
+            tests.append(f"{measure_text(measure)} {min(sizes):,}" if sizes else measure_text(measure))
     upstream = sorted({f"{p.data} ({p.kind})" for line in lines for p in line.points})
     trained_on = [(p.data, p.num_images) for line in lines for p in line.points]
     return [
