@@ -44,10 +44,21 @@ def about(name: str, root: Path | None) -> dict[str, Any]:
         "source": module.SOURCE,
         "how_to_get": module.HOW_TO_GET,
         "split": getattr(module, "SPLIT", "as published or as drawn"),
-        "published": dict(zip(("train", "test", "classes"), SIZES[name], strict=True)) if name in SIZES else None,
-        "download": bool(getattr(module, "DOWNLOADS", ())),
+        "published": published(name, module),
+        "pinned": getattr(module, "PINNED", "comes with the project or a package"),
+        "download": bool(getattr(module, "DOWNLOADS", ()) or getattr(module, "hub", None)),
         "revision": module.REVISION,
     }
+
+
+def published(name: str, module: Any) -> dict[str, int] | None:
+    """Numbers of images and classes that a set states; None where a name decides."""
+    if hasattr(module, "size"):
+        return dict(module.size(""))
+    if name not in SIZES and isinstance(getattr(module, "SIZE", None), dict):
+        return dict(module.SIZE)
+    stated = SIZES.get(name) or getattr(module, "IMAGES", None)
+    return dict(zip(("train", "test", "classes"), stated, strict=True)) if stated else None
 
 
 def counted(name: str, root: Path | None) -> dict[str, Any]:
@@ -125,11 +136,13 @@ def _download_of(name: str) -> fetch.Download:
     """
     full, size = parse(name)
     module = registry.load("data set", full)
-    if hasattr(module, "download"):
-        found: fetch.Download = module.download(full.partition(":")[2])
+    if hasattr(module, "pinned"):
+        found: fetch.Download = module.pinned(full.partition(":")[2])
         return replace(found, name=f"{found.name}@{size}") if size else found
+    if hasattr(module, "download"):
+        return replace(module.download(), name=name)
     if not getattr(module, "DOWNLOADS", ()):
-        what = f"Data set {name!r} cannot be downloaded: its licence forbids it, or it has no published checksum."
+        what = f"Data set {name!r} cannot be downloaded."
         raise UserError(what, module.HOW_TO_GET)
     return fetch.Download(name=name, files=tuple(module.DOWNLOADS), licence=module.LICENCE, source=module.SOURCE)
 

@@ -26,6 +26,7 @@ FOLDER = "hf"
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 KINDS = (".parquet", ".arrow", ".tar")  # the first that a set has is read; without, image files in folders
+NAMES = ("classes.txt", "classnames.txt")  # of the classes
 MOST_NAMED = 10
 
 
@@ -182,7 +183,7 @@ def _chosen(wanted: Repository, siblings: Mapping[str, Any], card: Any) -> dict[
         there = ", ".join(sorted(siblings)[:MOST_NAMED]) or "nothing"
         what = f"{wanted.repo} holds no {', '.join(KINDS)} or image files to read; it holds {there}."
         raise UserError(what, "Sets that a program downloads have to be got by hand, and read as folder:NAME.")
-    return {name: siblings[name] for name in (*(n for n in ("classes.txt",) if n in siblings), *names)}
+    return {name: siblings[name] for name in (*(name for name in NAMES if name in siblings), *names)}
 
 
 def _patterns(wanted: Repository, card: Any) -> Sequence[str]:

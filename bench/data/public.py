@@ -10,7 +10,7 @@ from __future__ import annotations
 import string
 from functools import partial
 
-from bench.data import readers
+from bench.data import readers, vtab
 from bench.data.fetch import File, idx_files
 from bench.data.rows import ArrayFiles, ImageFiles, OwnCopy, PublicSet, Tiles
 
@@ -61,7 +61,7 @@ def below(folder: str, *names: str) -> tuple[str, ...]:
     return tuple(f"{folder}/{name}" for name in names)
 
 
-TABLE = (
+OWN = (
     ImageFiles(  # Maji et al., 2013, arXiv:1306.5151
         NAME="aircraft", DESCRIPTION="photographs of aircraft", images=(6_667, 3_333), classes=100,
         LICENCE="for non-commercial research", SOURCE=f"{VGG}/fgvc-aircraft (Visual Geometry Group, Oxford)",
@@ -153,7 +153,7 @@ TABLE = (
         listed=partial(readers.torchvision, kind="DTD", train=("train", "val")),
     ),
     ArrayFiles(  # Cohen et al., 2017, arXiv:1702.05373
-        NAME="emnist", KIND="handwriting", names=EMNIST, option="split of EMNIST",
+        NAME="emnist", KIND="handwriting", names=EMNIST, option="split of EMNIST", images=(112_800, 18_800),
         DESCRIPTION="28 px scanned handwritten letters and digits, 10 to 62 classes",
         OPTIONS=f"emnist:SPLIT with SPLIT one of balanced (default), {', '.join(list(EMNIST)[1:])}",
         LICENCE="public domain (NIST Special Database 19)",
@@ -271,7 +271,8 @@ TABLE = (
         listed=partial(readers.torchvision, kind="OxfordIIITPet", train=("trainval",)),
     ),
     Tiles(
-        NAME="photo-tiles", DESCRIPTION="28 px grey tiles of nine photographs, 9 classes",
+        NAME="photo-tiles", DESCRIPTION="28 px grey tiles of nine photographs, 9 classes", images=(1_528, 744),
+        classes=9,
         OPTIONS="name:56px cuts tiles of 56 px, or of any size from 8 to 128 px",
         LICENCE="CC0 or public domain, as listed in skimage/data/_fetchers.py; coins: no known restrictions",
         SOURCE="https://scikit-image.org, skimage.data", HOW_TO_GET=SKIMAGE,
@@ -314,7 +315,7 @@ TABLE = (
         )
     ),
     Tiles(  # one picture of each: kinds of pictures, not patients; level: otherwise brightness gives the answer
-        NAME="specimen-tiles", level=True,
+        NAME="specimen-tiles", level=True, images=(2_674, 1_134), classes=5,
         DESCRIPTION="28 px grey tiles of medical, microscopic and astronomical pictures, 5 classes",
         OPTIONS="name:56px cuts tiles of 56 px, or of any size from 8 to 128 px",
         LICENCE="CC0 or public domain, as listed in skimage/data/_fetchers.py; tissue: no known restrictions",
@@ -350,5 +351,6 @@ TABLE = (
     ),
 )  # fmt: skip
 
+TABLE = (*OWN, *vtab.rows({row.NAME: row for row in OWN}))
 ROWS = {row.NAME: row for row in TABLE}
 SIZES = {row.NAME: (*row.images, row.classes) for row in TABLE if row.images and row.classes}

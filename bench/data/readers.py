@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -126,6 +126,22 @@ def dmlab(split: str, root: Path) -> Listed:
     """TFRecords; "train" is the training and the validation part. They name no class: two things at three distances."""
     parts = {"train": ("train", "validation"), "test": ("test",)}[split]
     return read_records([root / "dmlab" / f"dmlab-{part}.tfrecord" for part in parts], num_classes=6), tuple("012345")
+
+
+def vtab_1k(split: str, root: Path, *, folder: str, classes: int) -> Listed:
+    """Lists of image files with the number of the class, in the order of the official split."""
+    below = root / "vtab-1k" / folder
+    path = below / {"train": "train800val200.txt", "test": "test.txt"}[split]
+    paths, labels = list[Path](), list[int]()
+    for line in path.read_text(encoding="utf-8").splitlines():
+        name, _, label = line.strip().rpartition(" ")
+        if not name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or not label.isdecimal():
+            raise UserError(f"{path}: {line[:80]!r} is not the name of an image and a class.", "Get the file again.")
+        if int(label) >= classes:
+            raise UserError(f"{path} holds label {label}; classes are 0 to {classes - 1}.", "Get the file again.")
+        paths.append(below / name)
+        labels.append(int(label))
+    return image_files(paths, labels), tuple(map(str, range(classes)))
 
 
 RETINOPATHY = ("none", "mild", "moderate", "severe", "proliferative")

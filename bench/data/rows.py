@@ -17,7 +17,8 @@ import numpy as np
 
 from bench.core.errors import UserError, unknown
 from bench.data import cache
-from bench.data.fetch import File
+from bench.data.fetch import Download, File
+from bench.data.hub import Repository, look_up
 from bench.data.image_set import ImageSet
 from bench.data.source import Source
 
@@ -34,7 +35,8 @@ class PublicSet:
         images, classes: published numbers: images to train and to test with, as divided here. DESCRIPTION ends with
             them where it does not name classes itself.
         DOWNLOADS: files that `--download` fetches: where the licence allows it and a checksum is published.
-        vast: too large to look into while a study is planned: the published numbers are taken.
+        hub: its files on the Hugging Face hub, where `--download` takes them from there.
+        vast: too large to look into while a study is planned: the published numbers are taken, until it is indexed.
     """
 
     NAME: str
@@ -47,6 +49,7 @@ class PublicSet:
     OPTIONS: str | None = None
     DOWNLOADS: tuple[File, ...] = ()
     REVISION: int = 1
+    hub: Repository | None = None
     images: tuple[int, int] | None = None
     classes: int | None = None
     vast: bool = False
@@ -55,9 +58,30 @@ class PublicSet:
         if self.images and "classes" not in self.DESCRIPTION:
             counts = " + ".join(f"{count:,}" for count in self.images)
             object.__setattr__(self, "DESCRIPTION", f"{self.DESCRIPTION}, {self.classes} classes, {counts}")
-        if self.DOWNLOADS:
+        if self.DOWNLOADS or self.hub:
             run = f"Or run: python -m bench.data {self.NAME} --download --data-root <data root>"
             object.__setattr__(self, "HOW_TO_GET", f"{self.HOW_TO_GET} {run}")
+
+    @property
+    def PINNED(self) -> str:
+        """What says that a copy is the one that is meant."""
+        if self.hub is not None:
+            return f"commit {self.hub.revision}" if self.hub.revision else "not verified: the newest commit is fetched"
+        return "checksums of what is downloaded" if self.DOWNLOADS else "not verified: a copy of yours"
+
+    def download(self) -> Download:
+        """What `--download` fetches.
+
+        Raises:
+            UserError: it has to be got by hand; the hub refuses.
+        """
+        if self.hub is not None:
+            found = look_up(self.hub, named=self.NAME)
+            return replace(found, licence=self.LICENCE)
+        if not self.DOWNLOADS:
+            why = "its licence forbids it, or it has no published checksum"
+            raise UserError(f"Data set {self.NAME!r} cannot be downloaded: {why}.", self.HOW_TO_GET)
+        return Download(name=self.NAME, files=self.DOWNLOADS, licence=self.LICENCE, source=self.SOURCE)
 
     @property
     def SIZE(self) -> dict[str, int] | None:
@@ -130,10 +154,10 @@ class ImageFiles(PublicSet):
 
     def look(self, option: str, *, root: Path | None) -> tuple[int, int]:
         """(pixels per side, channels); see `bench.data.load.look`."""
-        return self._storage(option)
+        return storage_of(self, option, side=self.SIDE)
 
     def load(self, split: str, *, root: Path | None, option: str = "") -> ImageSet:
-        side, channels = self._storage(option)
+        side, channels = storage_of(self, option, side=self.SIDE)
         if root is None or not self.available(root):
             raise self.absent()
         with self.guarded(root):
@@ -155,19 +179,24 @@ class ImageFiles(PublicSet):
             source="published files" + (f"; {unreadable} unreadable left out" if unreadable else ""),
         )
 
-    def _storage(self, option: str) -> tuple[int, int]:
-        """ "64px:grey" -> (64, 1): pixels per side, channels."""
-        side, channels = self.SIDE, 3
-        for word in option.split(":") if option else ():
-            if match := re.fullmatch(r"(\d{1,4})px", word):
-                side = int(match.group(1))
-            elif word in ("rgb", "grey"):
-                channels = 3 if word == "rgb" else 1
-            else:
-                raise UserError(f"{self.NAME}:{option}: {word!r} is not understood.", f"{self.OPTIONS}.")
-        if not 8 <= side <= MAX_SIDE:
-            raise UserError(f"{self.NAME}:{option}: a side of {side} pixels.", f"From 8 to {MAX_SIDE}.")
-        return side, channels
+
+def storage_of(row: PublicSet, option: str, *, side: int) -> tuple[int, int]:
+    """ "64px:grey" -> (64, 1): pixels per side, channels.
+
+    Args:
+        side: where the option says none.
+    """
+    channels = 3
+    for word in option.split(":") if option else ():
+        if match := re.fullmatch(r"(\d{1,4})px", word):
+            side = int(match.group(1))
+        elif word in ("rgb", "grey"):
+            channels = 3 if word == "rgb" else 1
+        else:
+            raise UserError(f"{row.NAME}:{option}: {word!r} is not understood.", f"{row.OPTIONS}.")
+    if not 8 <= side <= MAX_SIDE:
+        raise UserError(f"{row.NAME}:{option}: a side of {side} pixels.", f"From 8 to {MAX_SIDE}.")
+    return side, channels
 
 
 def _decoded(source: Source, *, side: int, channels: int, where: str) -> Arrays:
@@ -243,6 +272,64 @@ class ArrayFiles(PublicSet):
             what = f"{paths[0].parent} holds label {wrong[0]} ({split}); classes are 0 to {count - 1}."
             raise UserError(what, "Get the files again.")
         return {"images": stored["images"], "labels": labels_N}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubFiles(PublicSet):
+    """Files of the Hugging Face hub in a format that `folder` reads, the whole image resized to a square.
+
+    Attributes:
+        SIDE: at which size they are stored where nobody says another.
+        bins: (values of the label in the files, classes that they are grouped into evenly).
+    """
+
+    SIDE: int = 224
+    bins: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        words = f"{self.NAME}[:64px][:rgb|:grey]; the whole image is resized to a square of so many pixels"
+        object.__setattr__(self, "OPTIONS", f"{words} (default {self.SIDE}px)")
+
+    def place(self, root: Path | None) -> Path | None:
+        """The folder with the files; of a set without a known commit, whichever one is here."""
+        if root is None or self.hub is None:
+            return None
+        if self.hub.revision:
+            return self.hub.find(root)
+        commits = self.hub.commits(root)
+        if len(commits) > 1:
+            what = f"Data set {self.NAME!r}: {len(commits)} commits are below {self.hub.place(root)}."
+            raise UserError(what, "Keep one of them.")
+        return replace(self.hub, revision=commits[0]).find(root) if commits else None
+
+    def available(self, root: Path | None) -> bool:
+        return self.place(root) is not None
+
+    def look(self, option: str, *, root: Path | None) -> tuple[int, int]:
+        """(pixels per side, channels); see `bench.data.load.look`."""
+        return storage_of(self, option, side=self.SIDE)
+
+    def load(self, split: str, *, root: Path | None, option: str = "") -> ImageSet:
+        from bench.data.decode import Storage  # brings Pillow
+        from bench.data.sets import folder
+
+        side, channels = storage_of(self, option, side=self.SIDE)
+        place = self.place(root)
+        if place is None:
+            raise self.absent()
+        storage = Storage(size=side, channels=channels, whole=True, as_published=True)
+        images = folder.read(place, split, storage=storage, streamed=None, name=self.named(option))
+        images = replace(images, kind=self.KIND, source=f"{images.source}; {place.relative_to(root or place)}")
+        values, classes = self.bins or (self.classes, self.classes)
+        if images.num_classes != values or values is None or classes is None:
+            what = f"{place} has {images.num_classes} classes; {self.NAME} has {values}."
+            raise UserError(what, "Remove it and download it again.")
+        if self.bins is None:
+            return images
+        return replace(
+            images, labels_N=images.labels_N * classes // values, class_names=tuple(map(str, range(classes)))
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

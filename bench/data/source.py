@@ -234,7 +234,7 @@ def found(sources: dict[str, Source], folder: Path, *, names: Sequence[str] | No
     Raises:
         UserError: no images, labels that are no classes, a class without training images.
     """
-    names = names or _names_beside(folder)
+    names = names or _names_beside(folder / "classes.txt")
     labels = {split: source.labels_N for split, source in sources.items()}
     first = labels.get("train", labels.get("all", np.empty(0)))
     for split, labels_N in labels.items():
@@ -243,6 +243,8 @@ def found(sources: dict[str, Source], folder: Path, *, names: Sequence[str] | No
         if int(labels_N.max()) >= MAX_CLASSES:
             raise UserError(f"{folder} holds label {int(labels_N.max())} ({split}).", "Labels count from 0 upwards.")
     count = len(names) if names is not None else int(first.max()) + 1
+    if names is None and (stated := _names_beside(folder / "classnames.txt")) and len({*stated} - {""}) == count:
+        names = stated  # CLIP-benchmark's, which leaves some out
     for split, labels_N in labels.items():
         wrong = labels_N[(labels_N < 0) | (labels_N >= count)]
         if len(wrong):
@@ -277,9 +279,8 @@ def checked_names(names: Iterable[str], *, where: Path) -> tuple[str, ...]:
     return result
 
 
-def _names_beside(folder: Path) -> list[str] | None:
-    """Class names from `classes.txt`, one a line in label order, for formats that carry numbers only; None without."""
-    path = folder / "classes.txt"
+def _names_beside(path: Path) -> list[str] | None:
+    """Class names from a file, one a line in label order, for formats that carry numbers only; None without."""
     if not path.is_file():
         return None
     try:

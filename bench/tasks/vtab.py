@@ -11,6 +11,7 @@ One data set is one task of the benchmark. `detail` names its group; means over 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -145,8 +146,8 @@ def may_flip(data: str) -> bool:
 
 
 def _base(data: str) -> str:
-    """The name without a size."""
-    return data.partition(":")[0]
+    """The name of the task: without a size, and whichever copy it is (`bench.data.vtab`)."""
+    return re.sub(r"^vtab(1k)?-", "", data.partition(":")[0])
 
 
 def task_names(table: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import re
+import tarfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from bench.core.errors import UserError
 from bench.core.formatting import data_size
 from bench.data import __main__ as verb
 from bench.data import hub as hub_module
+from bench.data import vtab
 from bench.data.load import load, look
+from bench.data.public import ROWS
 from tests.data import writers
 from tests.data.hub_server import Hub, files_in, serving
 
@@ -170,3 +176,102 @@ def test_image_files_and_shards(hub, tmp_path, capsys, writer):
 def test_a_card_is_not_trusted():
     assert hub_module._licence({"license": "\x1b[2J"}) == "none stated on the hub"
     assert hub_module._licence({"license": ["mit", "cc0"]}) == "mit, cc0"
+
+
+# VTAB's tasks: rows of the table.
+
+
+def test_every_task_of_vtab_has_both_copies():
+    from bench.tasks.vtab import VTAB, group_of, may_flip, task_names
+
+    assert set(vtab.TASKS) == set(task_names(VTAB))
+    for name, task in vtab.TASKS.items():
+        for prefix in ("vtab-", "vtab1k-"):
+            row, own = ROWS[prefix + name], ROWS[name]
+            assert (row.LICENCE, row.classes, row.KIND) == (own.LICENCE, own.classes, own.KIND)
+            assert (group_of(row.NAME), may_flip(row.NAME)) == (group_of(name), may_flip(name))
+        assert not task.commit or hub_module.COMMIT.fullmatch(task.commit)
+        assert ("not verified" in ROWS[f"vtab-{name}"].PINNED) == (not task.commit)
+        # the training part is that of the own row, or a part of it; the test part is the same but where a hash divides
+        assert task.images[0] <= own.images[0]
+
+
+def wds(split: str, images: np.ndarray, labels: np.ndarray) -> dict[str, bytes]:
+    """As CLIP-benchmark's converter writes a split: lossless WebP beside its class, in `SPLIT/0.tar`."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for number, (pixels, label) in enumerate(zip(images, labels, strict=True)):
+            webp = io.BytesIO()
+            Image.fromarray(pixels).save(webp, "WEBP", lossless=True)
+            writers.add(tar, f"s{number:07d}.cls", str(label).encode())
+            writers.add(tar, f"s{number:07d}.webp", webp.getvalue())
+    return {f"{split}/0.tar": data.getvalue(), f"{split}/nshards.txt": b"1\n"}
+
+
+@pytest.mark.parametrize("name, values", [("eurosat", 10), ("dsprites-location", 32), ("dtd", 47)])
+def test_shards_of_a_task(hub, tmp_path, capsys, name, values):
+    task, side = vtab.TASKS[name], 16
+    commit = (task.commit or "abcdef0").ljust(40, "0")
+    parts = {split: made for split, made in writers.make(3 * values, classes=values, side=side, channels=3).items()}
+    hub.commits = {(task.repo, commit): {"classnames.txt": "\n".join(f"kind {n}" for n in range(values)).encode()}}
+    for split, (images, labels) in parts.items():
+        hub.commits[task.repo, commit] |= wds(split, images, labels)
+    row = f"vtab-{name}"
+    assert not ROWS[row].available(tmp_path)
+    with pytest.raises(UserError, match="--download"):
+        load(row, "train", root=tmp_path)
+    assert verb.main([f"{row}:16px", "--download", "--data-root", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert f"licence {ROWS[row].LICENCE}" in said.err and f"commit {commit}" in said.err
+    images = load(f"{row}:16px", "train", root=tmp_path)
+    assert images.num_classes == ROWS[row].classes and images.kind == ROWS[name].KIND and commit in images.source
+    assert images.class_names[1] == ("kind 1" if name != "dsprites-location" else "1")
+    pairs = zip(images.images_NHWC, images.labels_N.tolist(), strict=True)
+    stored = {pixels.tobytes(): label for pixels, label in pairs}
+    for pixels, label in zip(*parts["train"], strict=True):
+        assert stored[pixels.tobytes()] == (label * 16 // 32 if name == "dsprites-location" else label)
+    assert len(load(f"{row}:16px", "test", root=tmp_path)) == len(parts["test"][0])
+
+
+def test_another_set_than_the_task_s_is_refused(hub, tmp_path, capsys):
+    task = vtab.TASKS["eurosat"]
+    commit = task.commit.ljust(40, "0")
+    hub.commits = {(task.repo, commit): {}}
+    for split, part in writers.make(9, side=16, channels=3).items():
+        hub.commits[task.repo, commit] |= wds(split, *part)
+    assert verb.main(["vtab-eurosat:16px", "--download", "--data-root", str(tmp_path)]) == 2
+    assert_said(capsys, "has 3 classes; vtab-eurosat has 10")
+
+
+def test_vtab_1k_takes_the_official_lists(tmp_path):
+    below = tmp_path / "vtab-1k" / "oxford_iiit_pet"
+    for part, numbers in (("train800val200", range(4)), ("test", range(4, 6))):
+        lines = []
+        for number in numbers:
+            writers.picture(below / "images" / part / f"{number:06d}.jpg", 10 * number)
+            lines.append(f"images/{part}/{number:06d}.jpg {number}\n")
+        (below / f"{part}.txt").write_text("".join(lines))
+    train, test = (load("vtab1k-pets:16px", split, root=tmp_path) for split in ("train", "test"))
+    assert train.labels_N.tolist() == [0, 1, 2, 3] and writers.shades(train) == [0, 10, 20, 30]
+    assert test.labels_N.tolist() == [4, 5] and train.num_classes == 37
+    wrong = {"../../x.jpg 1": "not the name", "a.jpg 37": "classes are 0 to 36", "a.jpg": "not the name"}
+    for line, match in wrong.items():
+        (below / "test.txt").write_text(line + "\n")
+        with pytest.raises(UserError, match=match):
+            load("vtab1k-pets:16px", "test", root=tmp_path)
+
+
+def test_the_archive_of_vtab_1k_is_fetched_once_for_all_tasks(hub, tmp_path, capsys):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name in ("pets", "dtd"):
+            folder = f"vtab-1k/{vtab.TASKS[name].folder}"
+            for part in ("train800val200", "test"):
+                picture = io.BytesIO()
+                Image.new("RGB", (8, 8), (len(part), 0, 0)).save(picture, "JPEG")
+                archive.writestr(f"{folder}/images/{part}/000000.jpg", picture.getvalue())
+                archive.writestr(f"{folder}/{part}.txt", f"images/{part}/000000.jpg 0\n")
+    hub.commits = {(vtab.VTAB_1K.repo, NEW): {"vtab-1k.zip": packed.getvalue()}}
+    assert verb.main(["vtab1k-pets:8px", "--download", "--data-root", str(tmp_path)]) == 0
+    assert f"{data_size(2 * len(packed.getvalue()))} of disk" in capsys.readouterr().err
+    assert len(load("vtab1k-dtd:8px", "train", root=tmp_path)) == 1

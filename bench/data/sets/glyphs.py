@@ -20,6 +20,7 @@ from bench.data.generated.render import Variation, image_set, matplotlib_fonts
 from bench.data.image_set import ImageSet
 
 REVISION, KIND = 1, "rendered"
+IMAGES = (30_000, 2_500, 100)
 LICENCE = "Bitstream Vera / DejaVu and BaKoMa font licences (shipped by matplotlib); the images are drawn here"
 SOURCE = "Fonts DejaVu Sans, DejaVu Sans Mono and Computer Modern inside the package matplotlib"
 HOW_TO_GET = "It is drawn from the fonts inside matplotlib: install the package matplotlib."

@@ -80,8 +80,8 @@ def some_encoded(option: str, *, root: Path | None) -> list[bytes]:
     return folder.encoded_in(_here(option, root)[0])
 
 
-def download(option: str) -> Download:
-    """What is to be fetched. Asks the hub."""
+def pinned(option: str) -> Download:
+    """What is to be fetched, under the name with the commit in it. Asks the hub."""
     wanted, _, _ = parse(option)
     words = option.split(":")[1 + bool(wanted.revision) :]
     return hub.look_up(wanted, named=":".join(["hf", wanted.repo, "{revision}", *words]))

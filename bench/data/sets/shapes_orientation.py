@@ -10,6 +10,7 @@ from bench.data.generated import shapes
 from bench.data.image_set import ImageSet
 
 REVISION, KIND = 1, "rendered"
+IMAGES = (2_000, 1_000, 8)
 LICENCE, SOURCE, HOW_TO_GET = "none needed", "drawn by this file", "Nothing to get."
 DESCRIPTION = "which way a shape points, 28 px, 8 classes, 2,000 + 1,000"
 

@@ -19,6 +19,7 @@ from bench.data.image_set import ImageSet
 from bench.data.source import in_package
 
 REVISION, KIND = 1, "photographs"
+IMAGES = (3_000, 1_500, 6)
 LICENCE = "public domain (NASA/USGS, SRTM); shipped by matplotlib"
 SOURCE = "https://www.usgs.gov/centers/eros (SRTM) by way of matplotlib's sample data"
 HOW_TO_GET = "It comes with matplotlib: install the package matplotlib."
