@@ -28,6 +28,10 @@ Json = dict[str, Any]
 BUSY = 0.7  # share of a processor below which others are taken to be using it
 OPENING = 0.5  # seconds to open the data of a cell
 SOLVING = 0.25  # seconds to solve a task's probe at a horizon
+NODE = 8  # accelerators that are linked closely
+LINKED, ACROSS, HOST = 300e9, 25e9, 1e9  # bytes per second of gradients: within a node, between nodes, of CPUs. Assumed
+LATENCY, LATENCY_CPU = 3e-4, 1e-3  # seconds of an exchange besides
+GRADIENT = 4  # bytes
 # What of a recipe changes how long a step takes. Rates of a sweep over anything else are measured once.
 STEP_FIELDS = (
     "batch", "micro_batch", "optimizer", "average", "clip", "loss", "shift", "flip", "crop", "sharding", "dtype",
@@ -42,7 +46,8 @@ class Rates:
         train_flops_per_image: forward and backward, by convention of counting.
         measured: False where the rate rests on an assumed utilisation or gain of compiling, which `basis` then states.
         share: of a processor, that the measurement got. activation_bytes: kept for the backward pass, per image in
-            float32.
+            float32. error: of the logarithm of the rate, one standard deviation, where it was not measured here.
+        utilisation: of the peak, where the rate is of a device that is not here.
     """
 
     model: str
@@ -54,6 +59,8 @@ class Rates:
     basis: str
     share: float = 1.0
     activation_bytes: int = 0
+    error: float = 0.0
+    utilisation: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,15 +96,16 @@ def rate_key(cell: Cell, classes: int) -> str:
 
 
 def calibrate(
-    cells: Sequence[Cell], sizes: DataSizes, *, device: str, threads: int, processes: int, anew: bool, report: Reporter
-) -> Calibration:
+    cells: Sequence[Cell], sizes: DataSizes, *, device: str, threads: int, processes: int, anew: bool,
+    report: Reporter, measure: bool = True,
+) -> Calibration:  # fmt: skip
     """Rates of every distinct model: as kept from a short while ago on this machine, else measured by `processes`
     processes at once as the study will run.
 
     Without the images on this machine, a CPU rate is derived from FLOPs instead of measured.
 
     Args:
-        anew: measure what is kept as well.
+        anew: measure what is kept as well. measure: False counts FLOPs and parameters alone.
 
     Raises:
         UserError: no model can be trained.
@@ -105,8 +113,8 @@ def calibrate(
     questions: dict[str, Json] = {}
     for cell in cells:
         size = sizes[cell.data]
-        measure = size.shape is not None or device != "cpu"
-        question = {"cell": to_json(cell), "classes": size.classes, "measure": measure}
+        here = measure and (size.shape is not None or device != "cpu")
+        question = {"cell": to_json(cell), "classes": size.classes, "measure": here}
         questions.setdefault(rate_key(cell, size.classes), question)
     if not questions:
         return Calibration()
@@ -115,7 +123,7 @@ def calibrate(
     kept = {} if anew else {key: found for key, name in names.items() if (found := cache.find(name)) is not None}
     answers = {key: answer for key, (answer, _) in kept.items()}
     if missing := {key: question for key, question in questions.items() if key not in kept}:
-        report.message("Calibrating on this machine …")
+        report.message("Calibrating on this machine …" if measure else "Counting …")
         measured = _measure(missing, device=device, threads=threads, processes=processes, report=report)
         for key, answer in measured.items():
             if "rates" in answer and answer["rates"].get("share", 1.0) >= BUSY:  # else it holds for this moment only
@@ -215,21 +223,37 @@ class CellCost:
 
 
 def cell_cost(
-    cell: Cell, calibration: Calibration, sizes: DataSizes, *, ranks: int, fraction: float, device: str = "cpu"
-) -> CellCost:
-    """The cost of a cell of which `fraction` has been trained already."""
+    cell: Cell, calibration: Calibration, sizes: DataSizes, *, ranks: int, fraction: float, device: str = "cpu",
+    own: float = 1.0,
+) -> CellCost:  # fmt: skip
+    """The cost of a cell of which `fraction` has been trained already.
+
+    Args:
+        own: share of a processor that each process of a run has, where there are more of them than cores.
+    """
     if cell.job != "train":  # says itself how long it takes
         return CellCost(seconds=registry.load("job", cell.job).expected_seconds(cell, device=device))
     rates = calibration.rates[rate_key(cell, sizes[cell.data].classes)]
     images, horizons = images_trained(cell.recipe, cell.horizons), len(cell.horizons)
-    training = images / (rates.train_images_per_second * ranks)  # exchanging gradients is taken to cost nothing
-    evaluation = horizons * evaluation_images(cell, sizes) / rates.eval_images_per_second
+    training = images / (rates.train_images_per_second * gain(cell, rates, ranks=ranks, device=device, own=own))
+    evaluation = horizons * evaluation_images(cell, sizes) / (own * rates.eval_images_per_second)
     overhead = OPENING + SOLVING * horizons * len(cell.tasks)
     return CellCost(
         seconds=(training + evaluation) * (1 - fraction) + overhead,
         flops={convention: per_image * images for convention, per_image in rates.train_flops_per_image.items()},
         evaluate_share=(evaluation + overhead) / (training + evaluation + overhead),
     )
+
+
+def gain(cell: Cell, rates: Rates, *, ranks: int, device: str, own: float = 1.0) -> float:
+    """How many times as fast as one process with a processor of its own `ranks` of them train a cell, each with the
+    share `own` of one: they exchange gradients after every step, at an assumed speed and without overlap."""
+    step = cell.recipe.batch / rates.train_images_per_second
+    if ranks == 1:
+        return own
+    speed = HOST if device == "cpu" else LINKED if ranks <= NODE else ACROSS
+    exchange = 2 * GRADIENT * rates.params * (ranks - 1) / ranks / speed + (LATENCY_CPU if device == "cpu" else LATENCY)
+    return step / (step / (ranks * own) + exchange / own)
 
 
 def rates_json(calibration: Calibration) -> list[Json]:

@@ -54,6 +54,11 @@ STUDY = (
            help="measure every model's speed again, even if cached"),
     Option(name="accelerator", here=True,
            help="also estimate the time on an accelerator (H100, A100, …) from FLOPs"),
+    Option(name="hardware", here=True, metavar="8xH100",
+           help="plan for these devices instead of this machine's: from records of theirs below --results, else from "
+           "a roofline, with its error"),
+    Option(name="price", here=True, metavar="2.5/gpuh",
+           help="of an hour of one device, or 20/h for all of them: the plan says what the study costs"),
 )  # fmt: skip
 RUN = (
     *STUDY,
@@ -78,7 +83,8 @@ class StudyOptions:
         only: patterns of cells' names; the others are left for another run.
         max_unreadable: share of a set's images that may be left out, see `bench.data.source`.
         device: "auto", "cpu" or "cuda". workers: cells at a time. ranks: processes that train a cell together.
-        calibrate: measure every model's speed again. accelerator: also cost the study on this one.
+        calibrate: measure every model's speed again. accelerator: also cost the study on this one. hardware, price:
+            plan for such devices, as bench/plan/hardware.py reads them.
         changed: what to do with results of a model whose code has changed since; see `bench.core.fingerprint`.
         reference: "paper" adds its results to the figures. track: trackers, see `bench.trackers`. profile: write
             traces.
@@ -105,6 +111,8 @@ class StudyOptions:
     calibrate: bool
     changed: str
     accelerator: str | None
+    hardware: str | None
+    price: str | None
     reference: str | None
     track: tuple[str, ...]
     profile: bool

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench.core import registry
+from bench.core import environment, registry
 from bench.core.device import find_device, free_memory
+from bench.core.errors import UserError
 from bench.core.formatting import join
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
-from bench.cost.peaks import accelerator_of
+from bench.cost import peaks
 from bench.data.source import allow_unreadable
-from bench.plan import estimate, preflight, resources
+from bench.plan import estimate, hardware, preflight, price, resources
 from bench.plan.changed import Change, accept, changes, refusal
-from bench.plan.estimate import Calibration, Reporter, rate_key
+from bench.plan.estimate import Calibration, Rates, Reporter, rate_key
 from bench.plan.expand import expand
+from bench.plan.hardware import Hardware
 from bench.plan.options import StudyOptions
+from bench.plan.price import Price
 from bench.plan.resources import Needs
 from bench.plan.sizes import DataSizes
 from bench.store import grid
@@ -29,6 +32,7 @@ from bench.suites._recipes import DEFAULT_RATE, is_swept
 from bench.train.schedule import images_trained
 
 START_SECONDS = 4.0  # a worker's start: interpreter, torch, first data set
+SOON = 1.05  # times the shortest wall time, that fewer devices per cell may take
 FEW = 2  # missing sets of which each has a note of its own
 QUIET = Reporter()
 NOTHING_MEASURED = Calibration()
@@ -46,6 +50,9 @@ class PlannedCell:
         seconds: what is left, on one worker of this machine. None for a cell that is done.
         evaluate_share: of the cell's time that goes into evaluating its horizons. needs: None of a cell that is done
             or does not train.
+        error: of the logarithm of `seconds`, one standard deviation, where rates were not measured here. basis: where
+            the rate comes from. utilisation: of the peak, on devices that are not here. device_hours: what is left, of
+            all devices that the cell occupies.
     """
 
     cell: Cell
@@ -58,6 +65,10 @@ class PlannedCell:
     evaluate_share: float = 0.0
     needs: Needs | None = None
     note: str | None = None
+    error: float = 0.0
+    basis: str = ""
+    utilisation: float | None = None
+    device_hours: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +80,8 @@ class Plan:
         device: "cpu", "cuda" or "mps"; device_reason: why it was chosen. ranks: processes that make up a worker.
         accelerator: also to be costed on; None: where the scale is meant for one.
         asked: the study file that asks for it, with the scale resolved.
+        hardware: devices that it is made for, where they are not this machine's; per_hour: what an hour of theirs
+            costs, see `bench.plan.hardware.price`. elsewhere: what is left, on one accelerator.
         notes: deviations from the suite. accepted: results of models whose code has changed, and which
             are to be taken as they are.
     """
@@ -90,6 +103,9 @@ class Plan:
     asked: str = ""
     notes: tuple[str, ...] = ()
     accepted: tuple[Change, ...] = ()
+    hardware: Hardware | None = None
+    per_hour: tuple[float, bool] | None = None
+    elsewhere: Price | None = None
 
     @property
     def todo(self) -> tuple[PlannedCell, ...]:
@@ -105,10 +121,14 @@ class Plan:
     @property
     def seconds(self) -> float:
         """Expected wall time: the longest-first packing of what is left onto the workers, and their start."""
-        loads = [0.0] * self.workers
-        for seconds in sorted((cell.seconds or 0.0 for cell in self.todo), reverse=True):
-            loads[loads.index(min(loads))] += seconds
-        return max(loads) + START_SECONDS if self.todo else 0.0
+        return packed([cell.seconds or 0.0 for cell in self.todo], self.workers) + START_SECONDS if self.todo else 0.0
+
+    @property
+    def priced(self) -> Price | None:
+        """What is left on the hardware that was named."""
+        if self.hardware is None:
+            return None
+        return price.of(self.todo, hardware=self.hardware, ranks=self.ranks, wall=self.seconds, asked=self.per_hour)
 
     @property
     def measured(self) -> bool:
@@ -125,12 +145,23 @@ class Plan:
                 {
                     "name": c.name, "state": c.state, "fraction": c.fraction, "images": c.images, "flops": c.flops,
                     "seconds": c.seconds, "needs": None if c.needs is None else asdict(c.needs), "note": c.note,
+                    "device_hours": c.device_hours, "error": c.error, "basis": c.basis, "utilisation": c.utilisation,
                     "cell": to_json(c.cell),
                 }
                 for c in self.cells
             ],
+            "elsewhere": None if self.elsewhere is None else self.elsewhere.json(),
+            "price": None if self.priced is None else self.priced.json(),
             "rates": estimate.rates_json(self.calibration),
         }  # fmt: skip
+
+
+def packed(seconds: Iterable[float], workers: int) -> float:
+    """The longest load of so many workers, the longest cells first."""
+    loads = [0.0] * workers
+    for each in sorted(seconds, reverse=True):
+        loads[loads.index(min(loads))] += each
+    return max(loads)
 
 
 def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) -> Plan:
@@ -147,13 +178,27 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) 
     if options.max_unreadable is not None:
         allow_unreadable(options.max_unreadable)
     suite = suites.load(options.suite)
+    target = hardware.parse(options.hardware) if options.hardware and not to_run else None
+    asked_price = hardware.price(options.price) if options.price else None
     device, reason = find_device(options.device)
+    present = None if target is None else peaks.accelerator_of(reason)
+    measure = target is None or (present is not None and present.name == target.device.name)
+    if target is not None:
+        device, reason = "cuda", f"{target}, {'as the one here' if measure else 'not here'}"
     options = replace(options, scale=preflight.resolve_scale(options.scale, device))
+    if options.scale == "paper" and device == "cpu" and not to_run:  # nobody trains that on a CPU
+        target, measure = Hardware(device=peaks.accelerator(options.accelerator or "H100")), False
+        device, reason = "cuda", f"one {target}, assumed: name yours with --hardware"
+    if asked_price and target is None and not to_run:
+        raise UserError("--price is of named devices.", "Name them, e.g. --hardware 8xH100.")
     sizes = DataSizes(root=options.data_root, published=options.scale == "paper")
-    row = accelerator_of(reason)
+    row = peaks.accelerator_of(reason) if target is None else target.device
     cells = expand(suite, options, sizes, device_name=options.accelerator or (row.name if row else "H100"))
     preflight.check_places(options, write=to_run)
-    workers, threads = preflight.processes(options, cells.chosen, device=device, exclusive=suite.exclusive)
+    if target is None:
+        workers, threads = preflight.processes(options, cells.chosen, device=device, exclusive=suite.exclusive)
+    else:
+        workers, threads = preflight.workers_on(target.count, options, cells.chosen), 1
 
     study = Study(options.results / options.suite)
     study.check()
@@ -176,30 +221,80 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) 
         if to_run:
             preflight.check_present(training, sizes)
         calibration = estimate.calibrate(
-            training, sizes, device=device, threads=threads, processes=workers * options.ranks, anew=options.calibrate,
-            report=report,
+            training, sizes, device=device if measure else "cpu", threads=threads, report=report,
+            processes=workers * options.ranks if target is None else 1 if measure else environment.cores(),
+            anew=options.calibrate, measure=measure,
         )  # fmt: skip
+        if target is not None and not measure:
+            found_there = hardware.recorded(options.results, target.device)
+            calibration = hardware.rates_on(target, calibration, training, sizes, found_there)
         known = ((cell, estimate.rates_of(cell, calibration, sizes)) for cell in training)
         rated = [(cell, found) for cell, found in known if found is not None]
         if to_run:
             resources.check_memory(rated, device=device, ranks=options.ranks)
         decoding = resources.decoding_rate([cell for cell, _ in rated], sizes)
-        memory = free_memory(device)
-        needs = {cell: resources.needs(cell, found, sizes, device=device, memory=memory, decoded_per_second=decoding)
+        memory = free_memory(device) if target is None else round(target.device.gigabytes * 1e9)
+        needs = {cell: resources.needs(cell, found, sizes, device=device, memory=memory,
+                                       decoded_per_second=decoding if target is None else 0.0,
+                                       micro=None if target is None else _micro(cell, found, target, options.ranks))
                  for cell, found in rated if cell.horizons != (0,)}  # fmt: skip
-    planned = [
-        _planned(cell, directory.path.name, state, calibration, sizes, options.ranks, device, needs.get(cell))
-        for cell, directory, state in zip(cells.chosen, directories, states, strict=True)
-    ]
+
+    def planned_with(ranks: int) -> list[PlannedCell]:
+        at_once = environment.cores() / (workers * ranks * threads) if target is None and device == "cpu" else 1.0
+        return [
+            _planned(cell, directory.path.name, state, calibration, sizes, ranks, device, needs.get(cell),
+                     own=min(1.0, at_once), priced=target is not None)
+            for cell, directory, state in zip(cells.chosen, directories, states, strict=True)
+        ]  # fmt: skip
+
+    ranks, planned = options.ranks, planned_with(options.ranks)
+    if target is not None and ranks == 1:
+        ranks, planned = _best_ranks(target, {1: planned}, planned_with)
+        workers = options.workers or max(1, target.count // ranks)
+    elsewhere = None
+    if training and target is None and calibration.rates:
+        one = Hardware(device=peaks.accelerator(options.accelerator or "H100"))
+        elsewhere = _elsewhere(one, planned, calibration, sizes)
     unswept = _unswept(options, [p.cell for p in planned if p.state not in ("done", "refused")])
     return Plan(
         suite=suite.name, question=suite.question, scale=options.scale, store=study.path, cells=tuple(planned),
-        device=device, workers=workers, threads=threads, ranks=options.ranks, data_root=options.data_root,
-        device_reason=reason, accelerator=options.accelerator, calibration=calibration,
+        device=device, workers=workers, threads=threads, ranks=ranks, data_root=options.data_root,
+        hardware=target, per_hour=asked_price, elsewhere=elsewhere, device_reason=reason,
+        accelerator=options.accelerator, calibration=calibration,
         grid=tuple(map(directory_name, cells.cells)),
         asked=options.to_toml(), notes=(*cells.notes, *_absent(suite, options, cells.chosen), *unswept),
         accepted=changed if options.changed == "keep" else (),
     )  # fmt: skip
+
+
+def _micro(cell: Cell, rates: Rates, target: Hardware, ranks: int) -> int:
+    return hardware.micro_batch(cell, rates, target.device, ranks=ranks)
+
+
+def _elsewhere(one: Hardware, planned: Sequence[PlannedCell], calibration: Calibration, sizes: DataSizes) -> Price:
+    """What is left of the cells that train, on one device of another kind."""
+    left = [p for p in planned if p.state not in ("done", "refused") and p.cell.job == "train"]
+    there = hardware.rates_on(one, calibration, [p.cell for p in left], sizes, hardware.Recorded())
+    moved = []
+    for each in left:
+        cost = estimate.cell_cost(each.cell, there, sizes, ranks=1, fraction=each.fraction, device="cuda")
+        rates = there.rates[rate_key(each.cell, sizes[each.cell.data].classes)]
+        moved.append(replace(each, device_hours=cost.seconds / price.HOUR, error=rates.error, basis=rates.basis))
+    wall = sum(p.device_hours or 0.0 for p in moved) * price.HOUR
+    return price.of(moved, hardware=one, ranks=1, wall=wall, asked=None)
+
+
+def _best_ranks(
+    target: Hardware, made: dict[int, list[PlannedCell]], planned_with: Callable[[int], list[PlannedCell]]
+) -> tuple[int, list[PlannedCell]]:
+    """How many devices train each cell together so that all is done soonest; fewer where it makes little difference."""
+    walls: dict[int, float] = {}
+    for ranks in (2**k for k in range(target.count.bit_length())):
+        made[ranks] = made.get(ranks) or planned_with(ranks)
+        left = [cell.seconds or 0.0 for cell in made[ranks] if cell.state not in ("done", "refused")]
+        walls[ranks] = packed(left, target.count // ranks)
+    best = next(ranks for ranks, wall in walls.items() if wall <= SOON * min(walls.values()))
+    return best, made[best]
 
 
 def _as_changed(
@@ -211,7 +306,7 @@ def _as_changed(
 
 def _planned(
     cell: Cell, name: str, state: State, calibration: Calibration, sizes: DataSizes, ranks: int, device: str,
-    needs: Needs | None,
+    needs: Needs | None, *, own: float, priced: bool,
 ) -> PlannedCell:
     planned = PlannedCell(
         cell=cell, name=name, state=state.name, fraction=state.fraction, note=state.note,
@@ -221,11 +316,16 @@ def _planned(
         return planned
     if cell.job == "train" and (why := calibration.refused.get(rate_key(cell, sizes[cell.data].classes))) is not None:
         return replace(planned, state="refused", note=f"cannot be run: {why}")
-    cost = estimate.cell_cost(cell, calibration, sizes, ranks=ranks, fraction=state.fraction, device=device)
+    cost = estimate.cell_cost(cell, calibration, sizes, ranks=ranks, fraction=state.fraction, device=device, own=own)
     seconds = cost.seconds
     if needs is not None:  # waiting for images stretches the training
         seconds += cost.seconds * (1 - cost.evaluate_share) * needs.wait / max(0.01, 1 - needs.wait)
-    return replace(planned, flops=cost.flops, seconds=seconds, evaluate_share=cost.evaluate_share, needs=needs)
+    rates = estimate.rates_of(cell, calibration, sizes) if cell.job == "train" else None
+    return replace(
+        planned, flops=cost.flops, seconds=seconds, evaluate_share=cost.evaluate_share, needs=needs,
+        device_hours=seconds * ranks / price.HOUR if priced else None, error=rates.error if rates else 0.0,
+        basis=rates.basis if rates else "", utilisation=rates.utilisation if rates else None,
+    )  # fmt: skip
 
 
 def _unswept(options: StudyOptions, cells: Sequence[Cell]) -> list[str]:

@@ -75,6 +75,21 @@ def processes(options: StudyOptions, cells: Sequence[Cell], *, device: str, excl
     return workers, max(1, each // workers)
 
 
+def workers_on(count: int, options: StudyOptions, cells: Sequence[Cell]) -> int:
+    """Cells at a time on so many devices that are not here.
+
+    Raises:
+        UserError: more ranks than devices, or than the cells can be divided by.
+    """
+    if options.ranks > count:
+        raise UserError(f"--ranks {options.ranks}, but --hardware names {count} device(s).", f"Use --ranks {count}.")
+    if options.ranks > 1:
+        from bench.train.ranks import check_cells
+
+        check_cells(cells, ranks=options.ranks)
+    return options.workers or max(1, count // options.ranks)
+
+
 def _check_ranks(ranks: int, device: str, cells: Sequence[Cell]) -> None:
     from bench.train.ranks import check_cells
 

@@ -42,11 +42,15 @@ class Needs:
     wait: float
 
 
-def needs(cell: Cell, rates: Rates, sizes: DataSizes, *, device: str, memory: int, decoded_per_second: float) -> Needs:
+def needs(
+    cell: Cell, rates: Rates, sizes: DataSizes, *, device: str, memory: int, decoded_per_second: float,
+    micro: int | None = None,
+) -> Needs:  # fmt: skip
     """What a cell that trains needs.
 
     Args:
         memory: free bytes of the device. decoded_per_second: images that this machine decodes, where they are streamed.
+        micro: images at a time, where that is not the recipe's.
     """
     from bench.data.index import ROW_BYTES  # brings Pillow
 
@@ -56,7 +60,7 @@ def needs(cell: Cell, rates: Rates, sizes: DataSizes, *, device: str, memory: in
     pixels, total = images * height * width * channels, (size.train + size.test) * height * width * channels
     tier = tier_of(pixels, memory, encoded=size.streamed)
     state = rates.params * (2 * FLOAT + OPTIMIZER_BYTES)  # weights and gradients
-    micro = min(cell.recipe.batch, cell.recipe.micro_batch or cell.recipe.batch)
+    micro = micro or min(cell.recipe.batch, cell.recipe.micro_batch or cell.recipe.batch)
     activations = micro * rates.activation_bytes // (1 if device == "cpu" else 2)  # half of it in bfloat16
     saved = CHECKPOINTS * rates.params * (FLOAT + OPTIMIZER_BYTES)
     return Needs(

@@ -14,11 +14,10 @@ from bench.cost import units
 from bench.plan.estimate import BUSY, Reporter
 from bench.plan.options import StudyOptions
 from bench.plan.plan import Plan, PlannedCell, make_plan
+from bench.plan.price import Price
 
 LARGE = 1e18  # FLOPs from which a plan is also given in accelerator time
-SMALL = 64  # pixels per side, up to which a large accelerator waits for its host more than it computes
 SPARE = ("images", "budgets", "FLOPs", "done", "seeds")  # columns of a plan, the least useful first
-CLUSTER_UTILISATION = 0.4  # what well-tuned ViT training reaches; an assumption that the plan states
 SPREAD = (0.85, 1.25)  # factors around the expected time
 
 
@@ -63,9 +62,12 @@ def plan_table(plan: Plan) -> Table:
         groups.setdefault((cell.model, cell.data_name, cell.horizons), []).append(planned)
     recipes = {key: len({(m.cell.recipe, m.cell.model_options) for m in members}) for key, members in groups.items()}
     swept = max(recipes.values(), default=1) > 1
-    numbers = ("recipes", "seeds", "images", "FLOPs", "one worker", "done")
-    columns = ("model", "upstream", "recipes", "seeds", "budgets", "images", "FLOPs", "one worker", "done")
-    table = make_table(*(name for name in columns if swept or name != "recipes"), right=numbers)
+    priced = plan.priced
+    times = ("one worker",) if priced is None else ("of peak", priced.unit)
+    numbers = ("recipes", "seeds", "images", "FLOPs", *times, "cost", "done")
+    columns = ["model", "upstream", "recipes", "seeds", "budgets", "images", "FLOPs", *times, "cost", "done"]
+    without = {"" if swept else "recipes", "" if priced and priced.per_device_hour else "cost"}
+    table = make_table(*(name for name in columns if name not in without), right=numbers)
     for (model, data, horizons), members in groups.items():
         left = [m for m in members if m.state not in ("done", "refused")]
         done = sum(1.0 if m.state == "done" else m.fraction for m in members)
@@ -73,9 +75,19 @@ def plan_table(plan: Plan) -> Table:
             table, model, data, *([str(recipes[model, data, horizons])] if swept else []),
             str(len({m.cell.seed for m in members})), _budgets(horizons), short_count(sum(m.images for m in members)),
             flops(sum((m.flops or {}).get("dense", 0) for m in left)) if left else "",
-            duration(sum(m.seconds or 0 for m in left)) if left else "", f"{done / len(members):.0%}",
+            *_times(left, priced), f"{done / len(members):.0%}",
         )  # fmt: skip
     return table
+
+
+def _times(left: Sequence[PlannedCell], priced: Price | None) -> list[str]:
+    """Time of what is left of a row, and on named devices the share of their peak, and money."""
+    if priced is None:
+        return [duration(sum(m.seconds or 0 for m in left)) if left else ""]
+    hours = sum(m.device_hours or 0.0 for m in left)
+    used = next((f"{m.utilisation:.0%}" for m in left if m.utilisation is not None), "")
+    money = [] if not priced.per_device_hour else [amount(hours * priced.per_device_hour)]
+    return [used, amount(hours), *money] if left else ["", "", *("" for _ in money)]
 
 
 def _budgets(horizons: tuple[int, ...]) -> str:
@@ -104,7 +116,8 @@ def plan_summary(plan: Plan) -> list[str]:
     if todo:
         images = sum(round(cell.images * (1 - cell.fraction)) for cell in todo)
         lines.append(f"To do: {count(images)} training images, {flops(total)} (forward and backward, dense count).")
-        lines.append(_expected(plan))
+        priced = plan.priced
+        lines += [_expected(plan)] if priced is None else _priced(priced)
         lines += _needs(todo)
         if (age := plan.calibration.age) is not None:
             lines.append(f"Rates measured up to {duration(age)} ago on this machine (measure again: --calibrate).")
@@ -149,18 +162,33 @@ def _expected(plan: Plan) -> str:
     return f"Expected: {low} to {high} on {device}, {how} ({basis})."
 
 
-def _accelerator_lines(plan: Plan, total: float) -> list[str]:
-    """What a study takes on the devices that it is meant for, from its FLOPs."""
-    hours, proxy = units.gpu_hours(total, plan.accelerator or "H100", CLUSTER_UTILISATION), units.tpuv3_core_days(total)
-    lines = [
-        f"On accelerators: about {_amount(hours.value)} {hours.unit} at {CLUSTER_UTILISATION:.0%} of its bfloat16 peak "
-        f"(assumed), or {_amount(proxy.value)} TPUv3-core-days (proxy, at the paper's own {proxy.assumed:.0%})."
-    ]
-    if any(cell.cell.image_size <= SMALL for cell in plan.todo):
-        lines.append(f"Models at {SMALL} px and less do not reach that utilisation: this is a lower bound on the time; "
-                     "run bench.plan on the accelerator itself to measure.")  # fmt: skip
+def _priced(priced: Price) -> list[str]:
+    """What is left on the devices that were named."""
+    count, name = priced.hardware.count, priced.hardware.device.name
+    low, high = 1 / priced.factor, priced.factor
+    lines = [f"On {priced.hardware}: {amount(priced.device_hours)} {priced.unit}"
+             f" ({amount(priced.device_hours * low)} to {amount(priced.device_hours * high)} in 4 of 5 cases), "
+             f"{duration(priced.hours * 3600)} of wall time ({duration(priced.hours * low * 3600)} to "
+             f"{duration(priced.hours * high * 3600)})"
+             + (f", {priced.ranks} devices for each cell (--ranks {priced.ranks})" if priced.ranks > 1 else
+                f", {count} cells at a time" if count > 1 else "") + "."]  # fmt: skip
+    if priced.money is not None:
+        lines.append(f"Money: about {amount(priced.money)} ({amount(priced.money * low)} to "
+                     f"{amount(priced.money * high)}), at {priced.per_device_hour:g} an hour of one {name}.")
+    lines.append(f"Rates: {join(list(priced.bases))}. Waiting for images is not included.")
     return lines
 
 
-def _amount(value: float) -> str:
+def _accelerator_lines(plan: Plan, total: float) -> list[str]:
+    """What a study takes on the devices that it is meant for, where it is planned for others."""
+    lines, priced, proxy = [], plan.elsewhere, units.tpuv3_core_days(total)
+    if priced is not None and plan.hardware is None:
+        low, high = priced.device_hours / priced.factor, priced.device_hours * priced.factor
+        lines.append(f"On accelerators: about {amount(priced.device_hours)} {priced.unit} ({amount(low)} to "
+                     f"{amount(high)}, from a roofline; per cell: bench.plan --hardware {priced.hardware}).")
+    return [*lines, f"As the paper's TPUv3-core-days: {amount(proxy.value)} (proxy, at its own {proxy.assumed:.0%})."]
+
+
+def amount(value: float) -> str:
+    """A number to two digits, three from 10 on."""
     return significant(value) if value >= 10 else significant(value, 2)

@@ -79,7 +79,16 @@ def network_input(images_BHWC: Any, *, image_size: int, channels: int) -> Any:
 def top1(
     model: Any, images: ImageSet, *, device: str, batches: InBatches | None = None, fit: tuple[int, int] | None = None
 ) -> int:
-    """How many images a model in test mode classifies rightly with its own head, never dropping a last batch.
+    """How many images a model in test mode classifies rightly with its own head, never dropping a last batch; see
+    `top1_and_loss`."""
+    return top1_and_loss(model, images, device=device, batches=batches, fit=fit)[0]
+
+
+def top1_and_loss(
+    model: Any, images: ImageSet, *, device: str, batches: InBatches | None = None, fit: tuple[int, int] | None = None
+) -> tuple[int, float]:
+    """How many images a model in test mode classifies rightly with its own head, and the mean cross entropy of its
+    softmax in nats, whatever loss it was trained with.
 
     Args:
         fit: (image_size, channels) of the model, where images are stored at other ones.
@@ -88,17 +97,20 @@ def top1(
 
     from bench.train.batches import fit_input, to_input
 
-    def right(part: slice) -> Any:
+    def read(part: slice) -> Any:
         pixels_BHWC = torch.from_numpy(np.array(images.images_NHWC[part]))  # a copy: the source may be a read-only map
         labels_B = torch.from_numpy(np.array(images.labels_N[part])).to(device)
         x_BCHW = to_input(pixels_BHWC.to(device))
         if fit is not None:
             x_BCHW = fit_input(x_BCHW, image_size=fit[0], channels=fit[1])
-        return (model(x_BCHW).argmax(-1) == labels_B).sum()
+        logits_BK = model(x_BCHW)
+        nats = torch.nn.functional.cross_entropy(logits_BK.float(), labels_B, reduction="sum")
+        return torch.stack(((logits_BK.argmax(-1) == labels_B).sum().float(), nats))
 
     with torch.inference_mode():
-        counts = (batches or InBatches(device=device))(len(images), right)
-        return int(torch.stack(counts).sum())
+        parts = (batches or InBatches(device=device))(len(images), read)
+        right, nats = torch.stack(parts).cpu().double().sum(0).tolist()
+        return round(right), nats / len(images)
 
 
 # -- features that were extracted elsewhere ----------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from bench.execute.jobs._contract import JobContext, cost_facts, data_facts, exe
 from bench.store import weights
 from bench.store.study import WEIGHTS
 from bench.tasks._contract import TaskContext, Unsuited
-from bench.tasks._features import extractor, top1
+from bench.tasks._features import extractor, top1, top1_and_loss
 from bench.tasks._finetuner import FineTuner
 from bench.train import precision, schedule
 from bench.train.batches import Batches
@@ -277,12 +277,14 @@ class TrainJob:
 
     def _upstream_score(self) -> Score:
         with precision.autocast(self.dtype, self.context.device):
-            right = top1(self.model, self.val, device=self.context.device, batches=self.batches, fit=self.fit)
+            right, loss = top1_and_loss(
+                self.model, self.val, device=self.context.device, batches=self.batches, fit=self.fit
+            )
         value, n = right / len(self.val), len(self.val)
         return Score(
             task="upstream", data=self.cell.data, metric="accuracy", value=value,
             stderr=float(np.sqrt(value * (1 - value) / n)), num_test=n, num_classes=self.val.num_classes,
-            chance=1 / self.val.num_classes,
+            chance=1 / self.val.num_classes, detail={"loss": loss} if np.isfinite(loss) else {},
         )  # fmt: skip
 
     def keep_weights(self) -> None:

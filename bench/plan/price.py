@@ -1,0 +1,78 @@
+"""What a plan costs on named devices: hours of one device per cell, wall time, money, each with its range."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bench.plan.hardware import Hardware
+
+if TYPE_CHECKING:
+    from bench.plan.plan import PlannedCell
+
+LEVEL = 1.2816  # standard deviations of a range of 80 %
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """Of what is left of a plan. A range is the amount divided and multiplied by `factor`: 80 %, with one error for all
+    cells, since most rates come from the same assumption.
+
+    Attributes:
+        device_hours: of one device each, summed. hours: of the clock. per_device_hour: None without a price.
+        bases: where rates come from, in words.
+    """
+
+    hardware: Hardware
+    ranks: int
+    device_hours: float
+    hours: float
+    factor: float
+    per_device_hour: float | None
+    bases: tuple[str, ...]
+
+    @property
+    def unit(self) -> str:
+        return f"{self.hardware.device.name}-hours"
+
+    @property
+    def money(self) -> float | None:
+        return None if self.per_device_hour is None else self.device_hours * self.per_device_hour
+
+    def json(self) -> dict[str, Any]:
+        """As JSON types."""
+        low, high = 1 / self.factor, self.factor
+        found: dict[str, Any] = {
+            "hardware": self.hardware.device.name, "devices": self.hardware.count, "ranks": self.ranks,
+            "device_hours": self.device_hours, "hours": self.hours, "level": 0.8,
+            "device_hours_range": [self.device_hours * low, self.device_hours * high],
+            "hours_range": [self.hours * low, self.hours * high],
+            "basis": list(self.bases),
+        }  # fmt: skip
+        if self.money is not None:
+            found |= {"money": self.money, "money_range": [self.money * low, self.money * high]}
+        return found
+
+
+def of(
+    todo: Sequence[PlannedCell], *, hardware: Hardware, ranks: int, wall: float, asked: tuple[float, bool] | None
+) -> Price:
+    """The price of cells on this hardware.
+
+    Args:
+        wall: seconds that all of them take there. asked: see `bench.plan.hardware.price`.
+    """
+    hours = sum(cell.device_hours or 0.0 for cell in todo)
+    weighted = sum((cell.device_hours or 0.0) * cell.error for cell in todo)
+    each = None
+    if asked is not None:
+        amount, for_one = asked
+        each = amount if for_one else amount / hardware.count
+    return Price(
+        hardware=hardware, ranks=ranks, device_hours=hours, hours=wall / HOUR, per_device_hour=each,
+        factor=math.exp(LEVEL * weighted / hours) if hours else 1.0,
+        bases=tuple(dict.fromkeys(cell.basis for cell in todo if cell.basis)),
+    )  # fmt: skip

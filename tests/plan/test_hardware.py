@@ -1,0 +1,162 @@
+"""Plans for devices that are not here: what they are, what they cost, and that ranks help as far as they can."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from baselines import published
+from bench.core.errors import UserError
+from bench.core.spec import Cell, Recipe
+from bench.cost import flops, roofline
+from bench.cost.peaks import accelerator
+from bench.plan import estimate, hardware, price
+from bench.plan.estimate import Calibration, Rates, rate_key
+from bench.plan.options import StudyOptions
+from bench.plan.plan import make_plan
+from bench.plan.sizes import DataSizes
+from tests.plan.making import cells_of, plan_of
+
+CELL = Cell(model="ViT-S/16", data="imagenet", image_size=224, channels=3, horizons=(1_000_000,),
+            recipe=Recipe(batch=1024))  # fmt: skip
+SIZES = DataSizes(published=True)
+COUNT = flops.count("ViT-S/16", image_size=224, channels=3, num_classes=1000)
+RATES = Rates(
+    model="ViT-S/16", train_images_per_second=5.0, eval_images_per_second=15.0, params=COUNT.params, measured=True,
+    basis="measured", train_flops_per_image=dict(COUNT.train_flops_per_image),
+    activation_bytes=COUNT.activation_bytes or 0,
+)  # fmt: skip
+HERE = Calibration(rates={rate_key(CELL, SIZES["imagenet"].classes): RATES})
+
+
+@pytest.mark.parametrize("text, name, count", [("8xH100", "H100", 8), ("a100", "A100", 1), ("16 × h200", "H200", 16)])
+def test_hardware_is_a_number_and_a_name(text, name, count):
+    found = hardware.parse(text)
+    assert (found.device.name, found.count) == (name, count)
+
+
+@pytest.mark.parametrize("text", ["8x", "0xH100", "x", "8xABACUS"])
+def test_other_hardware_is_refused(text):
+    with pytest.raises(UserError):
+        hardware.parse(text)
+
+
+def test_prices():
+    assert hardware.price("2.5/gpuh") == hardware.price("2.5") == (2.5, True)
+    assert hardware.price("20/h") == (20.0, False)
+    with pytest.raises(UserError):
+        hardware.price("cheap")
+
+
+def there(records=hardware.Recorded(), device="H100"):  # noqa: B008 - empty
+    made = hardware.rates_on(hardware.parse(device), HERE, [CELL], SIZES, records)
+    return next(iter(made.rates.values()))
+
+
+def test_without_records_a_rate_is_a_share_of_the_roofline_with_its_error():
+    rates = there()
+    assert not rates.measured and rates.error == roofline.reached().error and "roofline" in rates.basis
+    assert 0.05 < rates.utilisation < 0.4  # 40 % is 2 to 6 times what anybody published for this model
+    assert there(device="A100").error > rates.error  # nothing published is of that device
+
+
+def test_a_record_of_the_same_model_is_taken_and_one_of_another_scales_the_roofline():
+    own = there(hardware.Recorded(rates={("ViT-S/16", 224): 3000.0}))
+    assert own.train_images_per_second == 3000.0 and own.error == hardware.OF_ITS_OWN
+    pair = [CELL, replace(CELL, model="ViT-B/16")]
+    count = flops.count("ViT-B/16", image_size=224, channels=3, num_classes=1000)
+    larger = replace(RATES, model="ViT-B/16", params=count.params, activation_bytes=count.activation_bytes,
+                     train_flops_per_image=dict(count.train_flops_per_image))  # fmt: skip
+    both = Calibration(rates={**HERE.rates, rate_key(pair[1], 1000): larger})
+    only_small = hardware.Recorded(rates={("ViT-S/16", 224): 0.3 * _roof(RATES)})
+    made = hardware.rates_on(hardware.parse("H100"), both, pair, SIZES, only_small)
+    found = made.rates[rate_key(pair[1], 1000)]
+    assert found.train_images_per_second == pytest.approx(0.3 * _roof(larger, pair[1]), rel=1e-6)
+    assert "records of other models" in found.basis
+
+
+def _roof(rates, cell=CELL):
+    return hardware._roof(cell, rates, accelerator("H100"))
+
+
+def test_a_batch_is_divided_until_it_fits():
+    device = accelerator("T4")
+    images = hardware.micro_batch(replace(CELL, model="ViT-L/16"), replace(RATES, params=300_000_000), device)
+    assert 1 <= images < CELL.recipe.batch
+    assert hardware.memory(CELL, replace(RATES, params=300_000_000), images=images, ranks=1) < device.gigabytes * 1e9
+
+
+# -- ranks -------------------------------------------------------------------------------------------------------------
+
+
+def test_ranks_gain_less_than_their_number_and_nothing_without_cores():
+    cell, rates = replace(CELL, recipe=Recipe(batch=32)), replace(RATES, train_images_per_second=1000.0)
+    eight = estimate.gain(CELL, there(), ranks=8, device="cuda")
+    assert 6 < eight < 8
+    assert estimate.gain(cell, rates, ranks=8, device="cpu", own=2 / 8) < 2  # two cores, whatever is asked for
+    small = replace(rates, params=100_000)
+    assert 1 < estimate.gain(cell, small, ranks=2, device="cpu") < 2
+    assert estimate.gain(cell, small, ranks=1, device="cpu", own=0.5) == 0.5
+
+
+# -- whole plans -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_papers_grid_has_the_flops_of_table_6():
+    """The compute axis at 7 and 14 epochs: the sum of the table's exaFLOPs, which are rounded to whole numbers."""
+    wanted = {(published.model_name(row["name"]), int(row["epochs"])): float(row["exaFLOPs"])
+              for row in published.table("table6")}  # fmt: skip
+    total, sizes = 0.0, dict[str, int]()
+    for cell in cells_of("scaling", scale="paper"):
+        if "compute" not in cell.axes or cell.num_images is not None:
+            continue
+        for horizon in cell.horizons:
+            key = (cell.model, round(horizon / 302_935_040)) if horizon else None
+            if key in wanted or (key and (key[0], 7 if key[1] < 10 else 14) in wanted):
+                sizes.setdefault(cell.model, flops.count(
+                    cell.model, image_size=224, channels=3, num_classes=1000, activations=False
+                ).train_flops_per_image["paper"])  # fmt: skip
+                total += sizes[cell.model] * horizon / 1e18
+    assert total == pytest.approx(sum(wanted.values()), rel=0.01)
+
+
+def plan(monkeypatch, **options):
+    """A plan for a model whose rates are made up."""
+
+    def calibrated(cells, sizes, **_):
+        return Calibration(rates={rate_key(cell, sizes[cell.data].classes): RATES for cell in cells})
+
+    monkeypatch.setattr(estimate, "calibrate", calibrated)
+    asked = {"suite": "scaling", "scale": "paper", "models": ("ViT-S/16",), "data": ("imagenet",), **options}
+    return make_plan(replace(StudyOptions.of(), **asked), to_run=False)
+
+
+def test_a_plan_for_named_devices_says_hours_money_and_how_sure_it_is(monkeypatch, tmp_path):
+    made = plan(monkeypatch, hardware="8xH100", price="2.5/gpuh", results=tmp_path)
+    priced = made.priced
+    assert priced is not None and priced.money == pytest.approx(2.5 * priced.device_hours)
+    assert priced.hours * 8 == pytest.approx(priced.device_hours, rel=0.25)  # all devices have something to do
+    body = json.loads(json.dumps(made.json()))
+    assert body["price"]["devices"] == 8 and body["price"]["money_range"][0] < body["price"]["money"]
+    trained = [cell for cell in body["cells"] if cell["device_hours"]]
+    assert sum(cell["device_hours"] for cell in trained) == pytest.approx(priced.device_hours)
+    assert all(cell["basis"] and cell["needs"]["device"] < 80e9 for cell in trained)
+    hourly = plan(monkeypatch, hardware="8xH100", price="20/h", results=tmp_path).priced
+    assert hourly is not None and hourly.money == pytest.approx(priced.money)
+
+
+def test_the_range_is_that_of_the_rates_errors():
+    cells = [replace(p, device_hours=3.0, error=0.5, basis="x") for p in plan_of([CELL]).cells]
+    found = price.of(cells, hardware=hardware.parse("H100"), ranks=1, wall=10_800, asked=None)
+    assert found.factor == pytest.approx(math.exp(price.LEVEL * 0.5)) and found.money is None
+
+
+def test_more_ranks_than_devices_are_refused(monkeypatch, tmp_path):
+    with pytest.raises(UserError, match="names 2"):
+        plan(monkeypatch, hardware="2xH100", ranks=4, results=tmp_path)
+    with pytest.raises(UserError, match="named devices"):
+        plan(monkeypatch, scale="cpu", price="2", results=tmp_path, data=None, models=("ViT-pico/14",))
