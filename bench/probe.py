@@ -141,7 +141,9 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
     import torch
 
     from bench.tasks._finetuner import FineTuner
+    from bench.train import precision
 
+    precision.set_up(threads=torch.get_num_threads())
     torch.manual_seed(args.seed)
     sizes = {"image_size": args.image_size, "channels": args.channels}
     model = registry.build_model(args.model, **sizes, num_classes=2, **args.model_options)

@@ -103,7 +103,7 @@ def free_memory(device: str) -> int:
     if device.startswith("cuda"):
         import torch
 
-        return torch.cuda.mem_get_info()[0]
+        return torch.cuda.mem_get_info(device)[0]
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
         return 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])

@@ -158,9 +158,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--parent", type=int, help="stop before the next model when this is no longer the parent")
     options = parser.parse_args(argv)
-    import torch
+    from bench.train import precision
 
-    torch.set_num_threads(options.threads)
+    precision.set_up(threads=options.threads)
     for key, question in json.load(sys.stdin).items():
         if options.parent not in (None, os.getppid()):
             break

@@ -136,6 +136,7 @@ REPLACED: tuple[tuple[Any, str, Any], ...] = (
     (torch.cuda, "is_initialized", lambda: True),
     (torch.cuda, "device_count", _visible),
     (torch.cuda, "current_device", lambda: 0),
+    (torch.cuda, "set_device", lambda _: None),
     (torch.cuda, "get_device_name", lambda *_: NAME),
     (torch.cuda, "get_device_properties", lambda *_: PROPERTIES),
     (torch.cuda, "get_device_capability", lambda *_: (9, 0)),

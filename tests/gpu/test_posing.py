@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
+import gc
+import io
 import json
+import os
+import signal
+import weakref
 
 import pytest
 import torch
@@ -11,13 +18,18 @@ import torch
 from bench import probe, run
 from bench.core import device
 from bench.core.spec import Cell, Recipe
-from bench.execute.jobs import peers, speed
+from bench.cost import memory, peaks, timing
+from bench.execute import worker
+from bench.execute.jobs import peers, speed, train
 from bench.execute.jobs._contract import JobContext
 from bench.execute.peers import contenders
 from bench.execute.peers.contenders import Contender
+from bench.execute.workloads import Subject
+from bench.plan import calibrate
 from bench.store.records import read_record
 from bench.store.study import Study
-from tests.gpu.posing import NAME, posing
+from bench.train import precision
+from tests.gpu.posing import NAME, posing, recording
 
 
 @pytest.fixture
@@ -27,11 +39,11 @@ def gpu():
     torch.set_num_threads(1)
 
 
-def context(folder, cell, log=lambda _: None):
+def context(folder, cell, log=lambda _: None, *, device="cuda"):
     directory = Study(folder).cell(cell)
     directory.prepare(cell)
     return JobContext(
-        directory=directory, attempt=directory.new_attempt(), device="cuda", threads=1, progress=lambda _: None,
+        directory=directory, attempt=directory.new_attempt(), device=device, threads=1, progress=lambda _: None,
         should_stop=lambda: False, log=log,
     )  # fmt: skip
 
@@ -57,15 +69,19 @@ def test_a_study_runs_on_both_devices(gpu, tmp_path, capsys):
     assert vit.execution.attention_kernels[-1] == "math"
 
 
-def test_probe(gpu, tmp_path, capsys):
-    arguments = ["--model", "ViT-pico/14", "--data", "digits", "--task", "fewshot", "--device", "cuda"]
+def test_probe(gpu, tmp_path, capsys, monkeypatch):
+    """Of the second device: what asks for none by its number, as streams and graphs do, gets it too."""
+    chosen: list[str] = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    arguments = ["--model", "ViT-pico/14", "--data", "digits", "--device", "cuda:1"]
+    arguments += ["--image-size", "14", "--channels", "1", "--shots", "1", "--draws", "1"]
     assert probe.main(arguments) == 0
-    assert "digits" in capsys.readouterr().out
+    assert "digits" in capsys.readouterr().out and chosen == ["cuda:1"]
+    assert not torch.backends.cuda.matmul.allow_tf32
 
 
 def test_speed(gpu, tmp_path, monkeypatch):
-    from bench.cost import timing
-
     quick = timing.Pace(windows=2, seconds=0.01, slowest_call=0.02, latency_calls=3)
     monkeypatch.setattr(timing, "Pace", lambda: quick)
     monkeypatch.setattr("bench.execute.workloads.Subject.largest_inference", lambda self, **_: 8)
@@ -77,6 +93,129 @@ def test_speed(gpu, tmp_path, monkeypatch):
     assert found.compiled.images_per_second.n == found.training.images_per_second.n == 2
     assert found.largest_batch.found_inference == 8 and found.largest_batch.device_bytes
     assert found.memory.training_peak_bytes and found.conditions.device == NAME
+
+
+def test_the_peak_of_a_step_is_that_of_one_that_allocates(gpu, tmp_path, monkeypatch):
+    """A replayed graph allocates nothing: what it needs was taken when it was recorded."""
+    happened: list[str] = []
+
+    @contextlib.contextmanager
+    def noted(graph, **_):
+        happened.append("recorded")
+        with recording(graph):
+            yield
+
+    monkeypatch.setattr(torch.cuda, "graph", noted)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda _: happened.append("reset"))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _: happened.append("read") or 1)
+    cell = Cell(model="ViT-pico/14", data="noise", image_size=28, channels=3, recipe=Recipe(batch=4), job="speed")
+    job = speed.SpeedJob(cell, context(tmp_path, cell))
+    model = job.subject.build()
+    workloads = [job.subject.inference(model, 2), job.subject.largest_training(4, pace=timing.Pace(seconds=0.01))]
+    assert happened == ["recorded"]
+    happened.clear()
+    job._memory(model, *workloads)
+    assert happened == ["reset", "read", "reset", "recorded", "read"]
+
+
+@pytest.mark.parametrize("device_name", ["cuda", "cuda:1"])
+def test_timing_and_memory_are_of_the_device_that_was_asked_for(device_name, gpu, monkeypatch):
+    """Waiting for another one would time the launches."""
+    asked: list[str] = []
+    for name, answer in (("synchronize", None), ("max_memory_allocated", 1), ("reset_peak_memory_stats", None),
+                         ("get_device_name", "unknown"), ("mem_get_info", (1, 1))):  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, lambda at=None, answer=answer: asked.append(str(at)) or answer)
+    timing.timed(lambda: None, device=device_name)
+    memory.reset_peak(device_name)
+    memory.measured_peak_bytes(device_name)
+    device.free_memory(device_name)
+    peaks.measured_peak.cache_clear()
+    monkeypatch.setattr(peaks, "PRECOMPUTED", {})
+    monkeypatch.setattr(torch, "matmul", lambda *_: None)
+    monkeypatch.setattr(torch, "randn", lambda *_, **__: torch.zeros(1))
+    peaks.measured_peak("bfloat16", 1, device_name, seconds=0.0)
+    peaks.measured_peak.cache_clear()
+    assert len(asked) > 8 and set(asked) == {device_name}, asked
+
+
+def test_float32_is_float32_wherever_it_is_computed(monkeypatch, tmp_path):
+    """Torch rounds convolutions to TF32 by default, and products not."""
+    flags = ((torch.backends.cudnn, "allow_tf32"), (torch.backends.cuda.matmul, "allow_tf32"))
+
+    def rounded():
+        return [getattr(owner, name) for owner, name in flags]
+
+    threads = torch.get_num_threads()
+    cell = Cell(model="ViT-pico/14", data="noise", image_size=28, job="speed")
+
+    def set_up_by(work):
+        for owner, name in flags:
+            setattr(owner, name, True)
+        with contextlib.suppress(Enough):
+            work()
+        torch.set_num_threads(threads)
+        return rounded() == [False, False]
+
+    def enough(*_, **__):
+        raise Enough
+
+    monkeypatch.setattr(speed, "SpeedJob", enough)
+    monkeypatch.setattr(train, "TrainJob", enough)
+    monkeypatch.setattr("sys.stdin", io.StringIO("{}"))
+    assert set_up_by(lambda: precision.set_up(threads=threads))
+    assert set_up_by(lambda: speed.run(cell, context(tmp_path, cell, device="cpu")))
+    assert set_up_by(lambda: train.run(cell, context(tmp_path, cell, device="cpu")))
+    assert set_up_by(lambda: calibrate.main(["--threads", str(threads)]))
+    assert not set_up_by(lambda: None)
+    precision.set_up(threads=threads)
+
+
+class Enough(Exception):
+    pass
+
+
+@pytest.mark.parametrize("job, least, most", [(speed, 120, 600), (peers, 600, 1500)])
+def test_a_plan_expects_minutes_of_what_takes_minutes_on_a_gpu(job, least, most):
+    """By the review's estimates, 2 to 10 and 10 to 25; nothing was measured."""
+    cell = Cell(model="ViT-S/16", data="noise", image_size=224)
+    assert least <= job.expected_seconds(cell, device="cuda") <= most
+    assert job.expected_seconds(cell, device="cpu") < least
+
+
+def test_a_scan_over_batch_sizes_keeps_one_set_of_images(gpu, monkeypatch):
+    """The largest, of which the others are a part: at 512 pixels all sizes together would be 25 GB."""
+    made: list[weakref.ref] = []
+    real = Subject.images
+
+    def noted(self, batch):
+        images = real(self, batch)
+        made.append(weakref.ref(images.untyped_storage()))
+        return images
+
+    monkeypatch.setattr(Subject, "images", noted)
+    subject = Subject(model="ViT-pico/14", image_size=28, channels=3, device="cuda", dtype="float32")
+    make = functools.partial(subject.inference, subject.build(), kept=[])
+    pace = timing.Pace(windows=1, seconds=0.001, slowest_call=10.0)
+    found, _ = timing.scan_batches(make, device="cuda", pace=pace, largest=8, should_stop=lambda: False)
+    gc.collect()
+    assert [workload.images for workload in found] == [1, 2, 4, 8] and len(made) == 4
+    assert [ref() is not None for ref in made] == [False, False, False, True]
+
+
+def test_generated_kernels_are_kept_with_the_study(gpu, tmp_path, monkeypatch):
+    """The next process, or machine, finds the same ones: autotuned kernels differ otherwise."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir, triton_cache_dir
+
+    (tmp_path / "cells.json").write_text("[]")
+    arguments = ["--store", str(tmp_path / "study"), "--cells", str(tmp_path / "cells.json"), "--suite", "smoke"]
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        monkeypatch.setenv(name, "x")
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert worker.main([*arguments, "--device", "cpu"]) == 0 and "TORCHINDUCTOR_CACHE_DIR" not in os.environ
+    assert worker.main([*arguments, "--device", "cuda"]) == 0
+    kept = str(tmp_path / "study" / worker.COMPILED)
+    assert cache_dir() == kept and triton_cache_dir(0).startswith(kept)
 
 
 CELL = Cell(
