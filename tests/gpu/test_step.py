@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 from dataclasses import replace
@@ -98,6 +99,81 @@ def test_recorded_steps_are_the_steps(name, recipe, monkeypatch):
             graph.poison()
     assert len(graphs) == (2 if recipe.micro_batch else 1)  # one for each size of a part
     same(found, wanted)
+
+
+class Poisoning:
+    """A compiler whose results turn into NaN when `poison` is called, as those of a recorded graph do when it is
+    replayed; of blocks as they are, one after another, and of what they keep for their backward passes."""
+
+    def __init__(self):
+        self.results: list[tuple] = []  # the memory of tensors: who else held a tensor would make autograd copy it
+        self.poisoned = 0
+
+    @property
+    def backend(self):
+        from functorch.compile import make_boxed_func
+        from torch._dynamo.backends.common import aot_autograd
+
+        return aot_autograd(fw_compiler=lambda graph, _: make_boxed_func(functools.partial(self.run, graph)))
+
+    def run(self, graph, *given):
+        found = graph(*given)
+        new = (x for x in tree_leaves(found) if is_new(x, given) and x.is_floating_point())
+        self.results += [(x.untyped_storage(), x.dtype) for x in new]
+        return found
+
+    @torch.no_grad()
+    def poison(self):
+        self.poisoned += len(self.results)
+        for memory, dtype in self.results:
+            torch.empty(0, dtype=dtype).set_(memory).fill_(float("nan"))
+        self.results.clear()
+
+
+@pytest.mark.slow  # and below, quicker, of fine-tuning
+@pytest.mark.parametrize("recipe", [replace(RECIPE, micro_batch=3), replace(RECIPE, dtype="float32", micro_batch=4)],
+                         ids=["low-parts", "parts"])  # fmt: skip
+@pytest.mark.parametrize("name", FAMILIES)
+def test_nobody_keeps_what_the_next_call_of_compiled_code_overwrites(name, recipe, monkeypatch):
+    """Two cells, one after another: losses, weights and moments of steps whose compiled results are gone when the next
+    micro-batch begins are those of steps that are not compiled, to the bit."""
+    torch._dynamo.reset()
+    real, poisoning = nn.Module.compile, Poisoning()
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **_: real(self, backend=poisoning.backend, dynamic=False))
+    found = {}
+    for mode in ("off", "reduce-overhead"):
+        with compiled.switched(mode):
+            steps = [Step(model=made(name, seed), recipe=recipe, device="cpu") for seed in range(2)]
+        for step in steps:
+            if mode != "off":
+                whole = step.both_ways
+                step.both_ways = lambda *x, whole=whole, **y: (poisoning.poison(), whole(*x, **y))[1]
+        losses, weights = zip(*(trained(step) for step in steps), strict=True)
+        poisoning.poison()
+        moments = [value for step in steps for state in step.optimizer.state.values() for value in state.values()]
+        found[mode] = [*losses, *(value for each in weights for value in each.values()), *moments]
+        assert bool(poisoning.poisoned) == (mode != "off")
+    assert all(torch.equal(a, b) for a, b in zip(*found.values(), strict=True))
+
+
+def test_fine_tuning_keeps_nothing_of_the_next_call_either(monkeypatch):
+    torch._dynamo.reset()
+    real, poisoning = nn.Module.compile, Poisoning()
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **_: real(self, backend=poisoning.backend, dynamic=False))
+    entry, found = Step.__call__, []
+
+    def poisoned(self, *given, **more):
+        poisoning.poison()
+        return entry(self, *given, **more)
+
+    monkeypatch.setattr(Step, "__call__", poisoned)
+    for mode in ("off", "reduce-overhead"):
+        tuner = FineTuner(made(), name="ViT-pico/14", options=(), image_size=28, channels=1, device="cpu", seed=0)
+        with compiled.switched(mode):
+            tuned = tuner(images(), recipe=replace(RECIPE, dtype="float32"), steps=3)
+        poisoning.poison()
+        found.append((tuned.losses_T.tolist(), tuned.logits(images().images_NHWC).tolist()))
+    assert poisoning.poisoned and found[0] == found[1]
 
 
 def test_what_cannot_be_recorded_is_done_as_it_is_written(gpu):

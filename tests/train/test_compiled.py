@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.attention import SDPBackend
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bench.core import registry
 from bench.core.errors import UserError
@@ -100,6 +100,29 @@ def test_kernels_that_refuse_a_shape_are_passed_over():
     assert compiled.ranked_kernels(shape, kernels=both, **options) == [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
     assert compiled.ranked_kernels(shape, kernels=(only_on_gpus,), **options) == [SDPBackend.MATH]
     assert torch.equal(torch.get_rng_state(), stream)  # dropout draws from it next
+
+
+@pytest.mark.slow
+def test_the_choice_of_attention_kernels_outlives_no_process_in_a_cache(tmp_path, monkeypatch):
+    """The second time another kernel is chosen, as by a second process: torch's cache, whose key leaves the choice out,
+    must not bring back the first, which may have been found to be wrong. `dynamo.reset` is a new process."""
+    from torch._dynamo.utils import counters
+    from torch._inductor.utils import run_and_get_code
+
+    class Attention(nn.Module):
+        def forward(self, qkv_3BHNE):
+            return F.scaled_dot_product_attention(*qkv_3BHNE.unbind(0))
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    qkv, flash = torch.rand(3, 2, 2, 32, 16, requires_grad=True), "_scaled_dot_product_flash_attention_for_cpu"
+    for kernel in (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH):
+        torch._dynamo.reset()
+        counters.clear()
+        network = compiled.compiled(Attention(), mode="default")
+        with sdpa_kernel(kernel):
+            _, sources = run_and_get_code(network, qkv)
+        assert any(flash in source for source in sources) == (kernel == SDPBackend.FLASH_ATTENTION)
+        assert counters["aot_autograd"]["autograd_cache_hit"] == 0
 
 
 def test_kernels_that_compute_something_else_are_passed_over(monkeypatch):

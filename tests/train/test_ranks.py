@@ -194,11 +194,14 @@ def test_64_ranks_exchange_gradients_once_a_step(one_of_64, micro_batch, monkeyp
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["ViT-pico/14", "R5+ViT-pico/14"])
-def test_64_ranks_share_the_weights(one_of_64, name, dtype):
+def test_64_ranks_share_the_weights(one_of_64, name, dtype, monkeypatch):
     """Each weight is gathered once a step, forward and backward together, and its gradients are exchanged once,
     whatever the number of micro-batches; standardised weights stay float32; the whole model is not on the device."""
     recipe = Recipe(batch=128, lr=1e-3, dtype=dtype, micro_batch=1, sharding="fsdp", clip=1.0, average=0.9)
+    to_the_host, real = [], nn.Module.cpu
+    monkeypatch.setattr(nn.Module, "cpu", lambda self: to_the_host.append(self) or real(self))
     whole, trainer, counts = steps(name, recipe, one_of_64)
+    assert to_the_host == [whole]
     units = [m for m in trainer.model.modules() if type(m).__name__.startswith("FSDP")]
     with_weights = [u for u in units if u._get_fsdp_state()._fsdp_param_group is not None]
     assert len(with_weights) > len(compiled.blocks(whole)) > 1
