@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 from rich.console import Console
 
@@ -11,7 +12,7 @@ from bench.core.cli import parser
 from bench.core.console import make_console, write
 from bench.core.errors import EXIT_FAILED, EXIT_OK, command, sigterm_interrupts
 from bench.core.formatting import by_reason
-from bench.execute import local
+from bench.execute import local, remote
 from bench.execute.local import Failure
 from bench.execute.progress import LiveProgress
 from bench.execute.tracking import tracked
@@ -31,6 +32,7 @@ examples:
   python -m bench.run --suite data --data fashion-mnist    accuracy against number of images, on photographs
   python -m bench.run --suite scaling --only 'vit-*'       only matching cells; run the others later
   python -m bench.run --suite scaling --ranks 4            each cell trained by four processes together
+  python -m bench.run --suite scaling --executor slurm --job partition=gpu       jobs of a cluster, see README
   python -m bench.run --suite scaling --sweep lr=1e-3,2e-3 --horizons 2epochs
   python -m bench.run --suite scaling --track wandb,tensorboard     live curves; see python -m bench.export --help
   python -m bench.run study.toml --seeds 3                 a file of options; flags override it
@@ -82,7 +84,14 @@ def execute(plan: Plan, options: StudyOptions, console: Console) -> list[Failure
         tracked(plan.store, names, live=live, say=lambda text: write(console, text, style="yellow")),
         LiveProgress(plan, console) as progress,
     ):
-        return local.run(plan, on_event=progress.event, tick=progress.refresh, profile=options.profile)
+        how: dict[str, Any] = {"on_event": progress.event, "tick": progress.refresh}
+        how |= {"profile": options.profile, "co2": options.co2}
+        if options.executor == "local":
+            return local.run(plan, **how)
+        return remote.run(
+            plan, executor=options.executor, device=options.device, nodes=options.nodes, workers=options.workers,
+            options=options.job, **how,
+        )
 
 
 if __name__ == "__main__":

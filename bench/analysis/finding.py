@@ -510,7 +510,8 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class CostSummary:
-    """Sums over cells, whether or not they ran at once. spent_images: every image that a training step was taken on."""
+    """Sums over cells, whether or not they ran at once. spent_images: every image that a training step was taken on.
+    joules, co2_grams: of the `measured` cells whose energy is known; no grams unless each has them."""
 
     cells: int
     seconds: tuple[tuple[str, float], ...]  # (purpose, seconds): train, evaluate, save, wait
@@ -518,6 +519,9 @@ class CostSummary:
     spent_flops: float
     spent_images: int
     core_days: float
+    joules: float = 0.0
+    measured: int = 0
+    co2_grams: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

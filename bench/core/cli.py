@@ -83,3 +83,23 @@ def positive(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
+
+
+def grams(text: str) -> float:
+    """A number of at least 0, below ten thousand."""
+    if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,6})?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of grams")
+    return float(text)
+
+
+def pair(text: str) -> tuple[str, int | float | str]:
+    """NAME=VALUE; a value that is a number becomes one."""
+    name, equals, value = text.partition("=")
+    if not re.fullmatch(r"[A-Za-z_][\w.-]*", name, re.ASCII) or not equals or not value:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    return name, value

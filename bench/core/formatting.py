@@ -105,6 +105,16 @@ def core_days(value: float | None) -> str:
     return MISSING if value is None or not math.isfinite(value) else significant(value)
 
 
+def energy(joules: float) -> str:
+    """In the unit that electricity is sold in."""
+    kwh = joules / 3.6e6
+    return f"{significant(1000 * kwh)} Wh" if kwh < 1 else f"{significant(kwh)} kWh"
+
+
+def weight(grams: float) -> str:
+    return f"{significant(grams)} g" if grams < 1000 else f"{significant(grams / 1000)} kg"
+
+
 def join(items: list[str] | tuple[str, ...], last: str = "and") -> str:
     """"a", "a and b", "a, b and c"."""
     parts = list(items)

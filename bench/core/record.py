@@ -226,6 +226,32 @@ class Execution:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Energy:
+    """Electrical energy of a cell in joules, over all attempts, repeated work included; a killed attempt counts until
+    shortly before its end.
+
+    Attributes:
+        processor_joules: of processors and memory (RAPL), the share of the processor time that the cell used.
+        accelerator_joules: of its GPUs (NVML), whole. Each is None where it was not measured.
+        co2_grams_per_kwh: of the electricity, as the user gave it.
+    """
+
+    processor_joules: float | None = None
+    accelerator_joules: float | None = None
+    co2_grams_per_kwh: float | None = None
+
+    @property
+    def joules(self) -> float:
+        """All that was measured."""
+        return (self.processor_joules or 0.0) + (self.accelerator_joules or 0.0)
+
+    @property
+    def co2_grams(self) -> float | None:
+        """None where no intensity was given."""
+        return None if self.co2_grams_per_kwh is None else self.joules / 3.6e6 * self.co2_grams_per_kwh
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
     """What a cell cost, repeated work included once.
 
@@ -234,6 +260,7 @@ class Cost:
         spent_flops: what these took. core_days: devices × days. devices: accelerators, or CPU threads, of all ranks.
         peak_memory_bytes: of the accelerator, or else of the process.
         peak_flops_per_second: of one rank's device, what utilisation is a share of; peak_source: where it is from.
+        energy: None where the hardware tells of none, or ranks were on several machines.
     """
 
     seconds: Seconds = Seconds()
@@ -244,6 +271,7 @@ class Cost:
     peak_memory_bytes: int | None = None
     peak_flops_per_second: float | None = None
     peak_source: str | None = None
+    energy: Energy | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -45,7 +45,9 @@ FOLDERS = {
     "tracker": "bench.trackers",
     "family": "baselines",
 }
-SUBFOLDERS = {"suite": "suites", "data set": "data", "task": "tasks", "figure": "figures", "family": "models"}
+SUBFOLDERS = {
+    "suite": "suites", "data set": "data", "task": "tasks", "figure": "figures", "job": "jobs", "family": "models",
+}  # fmt: skip
 PLUGINS, ENTRY_POINTS = "VIT_BENCH_PLUGINS", "vit_bench"
 
 

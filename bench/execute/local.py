@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -95,18 +95,11 @@ class Account:
 class Pool:
     """The worker processes of one run."""
 
-    def __init__(self, plan: Plan, *, profile: bool) -> None:
+    def __init__(self, plan: Plan, *, profile: bool, co2: float | None = None) -> None:
         with contextlib.ExitStack() as opened:  # closes everything where a worker cannot be started
             cells = _shared(opened, plan.store / "run.cells.json", [to_json(planned.cell) for planned in plan.todo])
             computed = _shared(opened, plan.store / "run.precomputed.json", plan.calibration.precomputed)
-            program = ["bench.worker"] if plan.ranks == 1 else ["bench.execute.torchrun", "--ranks", str(plan.ranks)]
-            command = [
-                sys.executable, "-m", *program, "--store", str(plan.store), "--cells", cells, "--suite", plan.suite,
-                "--device", plan.device, "--threads", str(plan.threads), "--parent", str(os.getpid()),
-                "--precomputed", computed, "--since", now(),
-            ]  # fmt: skip
-            command += ["--data-root", str(plan.data_root)] if plan.data_root else []
-            command += ["--profile"] if profile else []
+            arguments = command(plan, cells=cells, precomputed=computed, device=plan.device, profile=profile, co2=co2)
             self.interrupted = False  # whether a worker was interrupted by a signal of its own
             self.complaints: list[str] = []  # error messages of workers that failed outside a cell
             self.events: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
@@ -115,7 +108,7 @@ class Pool:
                 for _ in range(min(plan.workers, len(plan.todo)))
             ]
             devices = accelerators(plan.device)
-            self._command, self._restarts = command, RESTARTS
+            self._command, self._restarts = [*arguments, "--parent", str(os.getpid())], RESTARTS
             self._environments = [
                 child_environment(plan.threads, devices=place(devices, number, ranks=plan.ranks))
                 for number in range(len(self._errors))
@@ -186,14 +179,8 @@ class Pool:
             return None
         errors = self._errors[index]
         errors.seek(0)
-        if code < 0:
-            complaint = f"A worker process was killed by {signal.Signals(-code).name}; is memory short?"
-        elif code == EXIT_RETRY:
-            complaint = f"The device stopped answering more than {RESTARTS} times in this run; see its driver's log."
-        else:
-            complaint = _last_words(errors.read()) or f"A worker process ended with exit code {code}."
-        self.complaints.append(complaint)
-        return complaint
+        self.complaints.append(complaint(code, errors.read()))
+        return self.complaints[-1]
 
     def finish(self, *, hurry: Callable[[], bool]) -> list[int]:
         """Wait until every worker has ended, or end them when time is up or `hurry` is true. Returns the numbers of
@@ -214,6 +201,54 @@ class Pool:
         return left
 
 
+def command(
+    plan: Plan, *, cells: Path | str, precomputed: Path | str, device: str, profile: bool, co2: float | None = None,
+    ranks: int | None = None,
+) -> list[str]:  # fmt: skip
+    """The command of a worker, here or elsewhere.
+
+    Args:
+        cells, precomputed: files that it reads. ranks: processes that make it up on each machine (default: the plan's).
+    """
+    alone = plan.ranks == 1
+    program = ["bench.worker"] if alone else ["bench.execute.torchrun", "--ranks", str(ranks or plan.ranks)]
+    found = [
+        sys.executable, "-m", *program, "--store", str(plan.store.absolute()), "--cells", str(cells), "--suite",
+        plan.suite, "--device", device, "--threads", str(plan.threads), "--precomputed", str(precomputed),
+        "--since", now(),
+    ]  # fmt: skip
+    found += ["--data-root", str(plan.data_root.absolute())] if plan.data_root else []
+    found += ["--co2", str(co2)] if co2 is not None else []
+    return found + (["--profile"] if profile else [])
+
+
+def complaint(code: int | None, words: str) -> str:
+    """Why a worker ended outside a cell, from its exit code and what it wrote."""
+    if code is not None and code < 0:
+        return f"A worker process was killed by {signal.Signals(-code).name}; is memory short?"
+    if code == EXIT_RETRY:
+        return f"The device stopped answering more than {RESTARTS} times in this run; see its driver's log."
+    ended = "without a result" if code is None else f"with exit code {code}"
+    return _last_words(words) or f"A worker process ended {ended}."
+
+
+@contextlib.contextmanager
+def signals() -> Iterator[list[float]]:
+    """Inside, signals to stop only leave the time at which each came."""
+    received: list[float] = []
+    previous = {n: signal.signal(n, lambda *_: received.append(time.monotonic())) for n in SIGNALS}
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def refused(plan: Plan) -> list[Failure]:
+    """Cells that cannot be run at all."""
+    return [Failure(cell.name, str(cell.note)) for cell in plan.cells if cell.state == "refused"]
+
+
 def _shared(opened: contextlib.ExitStack, path: Path, content: Any) -> str:
     """A file for the workers to read, in the study's folder, until `opened` is closed. What a killed process leaves of
     it, the next run removes."""
@@ -232,6 +267,7 @@ def run(
     on_event: Callable[[int, dict[str, Any]], None],
     tick: Callable[[], None],
     profile: bool = False,
+    co2: float | None = None,
 ) -> list[Failure]:
     """Run everything that is left to do. Returns the cells that failed, or could not be begun; all others are done.
 
@@ -240,20 +276,28 @@ def run(
         UserError: the store cannot be written, or a worker could not start, or ended without a result.
     """
     Study(plan.store).create()
-    refused = [Failure(cell.name, str(cell.note)) for cell in plan.cells if cell.state == "refused"]
     if not plan.todo:
-        return refused
+        return refused(plan)
     if not files.has_locks(plan.store):
         on_event(-1, {"event": "notice", "message": NO_LOCKS.format(plan.store)})
-    received: list[float] = []
-    previous = {n: signal.signal(n, lambda *_: received.append(time.monotonic())) for n in SIGNALS}
+    with signals() as received:
+        account, complaints, began = _work_off(plan, received, on_event=on_event, tick=tick, profile=profile, co2=co2)
+    return unfinished(plan, account, complaints, began=began) + refused(plan)
+
+
+def _work_off(
+    plan: Plan,
+    received: list[float],
+    *,
+    on_event: Callable[[int, dict[str, Any]], None],
+    tick: Callable[[], None],
+    profile: bool,
+    co2: float | None,
+) -> tuple[Account, list[str], str]:
+    """(what the workers reported, their complaints, when they began)."""
     hurry: Callable[[], bool] = lambda: len(received) > 1 and received[-1] - received[0] > SECOND  # noqa: E731
     account, began = Account(), now()
-    try:
-        pool = Pool(plan, profile=profile)
-    except BaseException:
-        _restore(previous)
-        raise
+    pool = Pool(plan, profile=profile, co2=co2)
     left: list[int] = []
     try:
         _follow(pool, account, on_event=on_event, tick=tick, received=received, hurry=hurry)
@@ -267,16 +311,10 @@ def run(
         raise
     finally:
         left = left or pool.finish(hurry=hurry)
-        _restore(previous)
     if received or pool.interrupted:
         hung = f"; process {', '.join(map(str, left))} could not be ended" if left else ""
         raise Interrupted(account.stopped() + hung)
-    return _failures(plan, account, pool.complaints, began=began) + refused
-
-
-def _restore(handlers: dict[signal.Signals, Any]) -> None:
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+    return account, pool.complaints, began
 
 
 def _follow(
@@ -336,7 +374,7 @@ def _drain(pool: Pool, account: Account) -> None:
             account.take(index, event)
 
 
-def _failures(plan: Plan, account: Account, complaints: list[str], *, began: str) -> list[Failure]:
+def unfinished(plan: Plan, account: Account, complaints: list[str], *, began: str) -> list[Failure]:
     """Every cell that is not done, with its reason.
 
     Raises:

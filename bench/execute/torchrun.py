@@ -1,7 +1,8 @@
 """Starts one worker as several ranks here: `python -m bench.execute.torchrun --ranks 2 <bench.worker options>`.
 
 This is torchrun, called as a library so that a rank's end becomes one sentence. `torchrun -m bench.worker …` does the
-same, on many machines too, with torchrun's own account of what failed.
+same, with torchrun's own account of what failed. For a worker that spans several machines it is started on each of
+them, with the same `--nodes`, `--first` and `--job`, and its own `--node`.
 
 Ranks of a sharded model that end because memory ran out on one are started again, with smaller micro-batches (torchrun
 does so where it is given `--max-restarts`).
@@ -10,11 +11,14 @@ does so where it is given `--max-restarts`).
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import signal
+import socket
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +27,8 @@ from bench.train.ranks import EXIT_RETRY
 
 PATIENCE = 50  # seconds that ranks get to save after a signal, or to notice that one of them is gone
 EXIT_CRASHED = 1  # Python's own, for an uncaught error
+JOIN = 900  # seconds in which all machines of a job must appear
+PORTS = range(20_000, 32_000)  # below those that systems give out by themselves
 LOOK = 0.2  # seconds between looks at the ranks, and at the parent
 
 
@@ -31,6 +37,18 @@ def watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(LOOK)
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def port(job: str) -> int:
+    """Where the machines of a job meet: the same for all of them, and another for most other jobs."""
+    return PORTS.start + zlib.crc32(job.encode()) % len(PORTS)
+
+
+def own_address(first: str, number: int) -> str:
+    """The address under which the machines that reach `first` reach this one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((first, number))  # sends nothing
+        return str(probe.getsockname()[0])
 
 
 def outcome(failures: Mapping[int, Any], *, ranks: int) -> int:
@@ -58,6 +76,10 @@ def outcome(failures: Mapping[int, Any], *, ranks: int) -> int:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--nodes", type=int, default=1, help="machines, each with so many ranks")
+    parser.add_argument("--node", type=int, default=0, help="which of them this is")
+    parser.add_argument("--first", default="localhost", metavar="HOST", help="address of machine 0")
+    parser.add_argument("--job", default=None, help="a name for this start that all of them share")
     parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
     options, worker = parser.parse_known_args(argv)
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
@@ -70,12 +92,16 @@ def main(argv: list[str] | None = None) -> int:
 
     if options.parent is not None:
         threading.Thread(target=watch, args=(options.parent,), daemon=True).start()
-    config = LaunchConfig(
-        min_nodes=1, max_nodes=1, nproc_per_node=options.ranks, run_id=f"vit-bench-{os.getpid()}", max_restarts=0,
-        rdzv_backend="c10d", rdzv_endpoint="localhost:0", local_addr="localhost", monitor_interval=LOOK,
-    )  # fmt: skip
-    config.signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR2"
-    while True:
+    job, alone = options.job or str(os.getpid()), options.nodes == 1
+    for start in itertools.count():
+        config = LaunchConfig(
+            min_nodes=options.nodes, max_nodes=options.nodes, nproc_per_node=options.ranks, max_restarts=0,
+            run_id=f"vit-bench-{job}-{start}", rdzv_backend="c10d", monitor_interval=LOOK,
+            rdzv_endpoint=f"{options.first}:{0 if alone else port(job)}",
+            rdzv_configs={} if alone else {"is_host": options.node == 0, "timeout": JOIN},
+            local_addr="localhost" if alone else own_address(options.first, port(job)),
+        )  # fmt: skip
+        config.signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR2"
         try:
             elastic_launch(config, sys.executable)("-m", "bench.worker", *worker, "--parent", str(os.getpid()))
             return EXIT_OK
@@ -85,6 +111,7 @@ def main(argv: list[str] | None = None) -> int:
             code = outcome(error.failures, ranks=options.ranks)
             if code != EXIT_RETRY:  # each time with half as many images at a time: it ends
                 return code
+    raise AssertionError("unreachable")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core import environment, files, fingerprint, registry
+from bench.core.clock import running
 from bench.core.device import is_lost, resolve_device
 from bench.core.environment import now
 from bench.core.errors import (
@@ -38,7 +39,7 @@ from bench.core.errors import (
 from bench.core.record import Attempt, Record, Result
 from bench.core.registry import revisions_of
 from bench.core.spec import Cell, cell_from_json, cell_id, to_json
-from bench.cost import precomputed
+from bench.cost import energy, precomputed
 from bench.execute.jobs._contract import JobContext
 from bench.store.lease import Lease, LeaseLost, claim, holder
 from bench.store.study import CellDirectory, Study, attempt_status
@@ -141,18 +142,23 @@ class Worker:
             raise self.ranks.failure(error) from error
 
     def _choose(self) -> int:
-        pending, rounds = list(self.cells), 0
+        pending, rounds, waiting_since = list(range(len(self.cells))), 0, None
         while pending and not self.stop():
             held = []
-            for cell in pending:
+            for number in pending:
                 if self.stop():
                     break
-                if not self._try(cell):
-                    held.append(cell)
-            if held == pending:
+                if not self._try(number):
+                    held.append(number)
+            if len(held) < len(pending):
+                waiting_since = None
+            else:
+                waiting_since = waiting_since or running()
+                if self.options.patience is not None and running() - waiting_since > self.options.patience:
+                    break  # who holds them does them, or a later worker
                 rounds += 1
                 if rounds % REMIND == SILENT:
-                    self._say_who_holds(held)
+                    self._say_who_holds([self.cells[number] for number in held])
                 time.sleep(WAIT_FOR_OTHERS)
             pending = held
         if self.stop():
@@ -164,10 +170,13 @@ class Worker:
             who = holder(directory.lease) or "a process without a recent heartbeat"
             emit("notice", message=f"Waiting for {directory.path.name}: leased by {who}.")
 
-    def _try(self, cell: Cell) -> bool:
+    def _try(self, number: int) -> bool:
         """Do one cell unless it is done. False if another runner holds it, or has taken it over."""
+        cell = self.cells[number]
         directory = self.study.cell(cell)
         try:
+            if directory.is_settled(self.code[cell.model]):
+                return True
             files.make_directory(directory.path)
             with claim(directory.lease) as lease:
                 if lease is None:
@@ -176,7 +185,7 @@ class Worker:
                 if directory.is_done():
                     directory.settle()  # a kill came between the record and this
                 elif not self._refused(directory):
-                    return self._attempt(cell, directory, lease)
+                    return self._attempt(number, directory, lease)
         except UserError as error:  # outside the cell's own work: its folder cannot be written, …
             self.failed = True
             emit("failed", cell=directory.path.name, reason=str(error))
@@ -189,14 +198,17 @@ class Worker:
         last = attempt_status(attempts[-1])
         return last.get("again") is False and last["started"] >= self.options.since
 
-    def _attempt(self, cell: Cell, directory: CellDirectory, lease: Lease) -> bool:
+    def _attempt(self, number: int, directory: CellDirectory, lease: Lease) -> bool:
         """Run a cell's job and write its record. False if another runner has taken the cell over meanwhile."""
+        cell = self.cells[number]
         attempt = RunningAttempt(directory, lease)
         emit("start", cell=attempt.name, model=cell.model, data=cell.data_name, seed=cell.seed)
         context = self._context(directory, attempt.path, attempt)
-        self.ranks.run_on_rank0(lambda: (self.cells.index(cell), attempt.path))
+        self.ranks.run_on_rank0(lambda: (number, attempt.path))
+        meter = self._meter(attempt.path)
         try:
             result = self._job(cell, context)
+            meter.stop()
             self._publish(cell, attempt, result)
         except Interrupted as interruption:
             self.stop.stopping = True  # the signal may have come to another rank
@@ -216,12 +228,22 @@ class Worker:
             if self.ranks.size == 1 and is_lost(self.options.device):
                 emit("notice", message="The device no longer answers: the worker starts anew.")
                 raise DeviceLost from error
+        finally:
+            meter.stop()
         return True
+
+    def _meter(self, attempt: Path) -> energy.Meter:
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        return energy.Meter(attempt / energy.FILE, device=self.options.device, ranks=here)
 
     def _publish(self, cell: Cell, attempt: RunningAttempt, result: Result) -> None:
         """Write the record, and only then remove what it makes superfluous."""
         attempt.check_lease()
         revisions, attempts = revisions_of(cell), attempt.log_with(result.status)
+        cost = result.cost
+        if os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE"):
+            spent = energy.of_attempts(attempt.directory.attempts(), co2=self.options.co2)
+            cost = dataclasses.replace(cost, energy=spent)
         record = Record(
             suite=self.suite,
             cell_id=cell_id(cell, revisions),
@@ -230,7 +252,7 @@ class Worker:
             revisions=revisions,
             environment=environment.describe(time_start=attempts[0].started, time_end=now()),
             attempts=attempts,
-            **{entry.name: getattr(result, entry.name) for entry in dataclasses.fields(Result)},
+            **{entry.name: getattr(result, entry.name) for entry in dataclasses.fields(Result)} | {"cost": cost},
         )
         attempt.directory.publish(record)
         emit("done", cell=attempt.name, status=result.status, reason=result.reason, seconds=result.cost.seconds.total)
@@ -360,7 +382,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--data-root", type=Path, default=None)
     parser.add_argument("--precomputed", type=Path, default=None, help="JSON file with measurements for all workers")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--co2", type=float, default=None, help="grams of CO2 per kilowatt-hour, for the records")
     parser.add_argument("--since", default=None, help="start time of the run: cells that failed since are not retried")
+    parser.add_argument("--patience", type=float, default=None, metavar="SECONDS",
+                        help="end when others have held all that is left for so long (default: wait for them)")
     parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
     options = parser.parse_args(argv)
     options.device = resolve_device(options.device)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core import registry
-from bench.core.cli import Parser, folder, hours, names_list, positive, seeds
+from bench.core.cli import Parser, folder, grams, hours, names_list, pair, positive, seeds
 from bench.core.errors import UserError
 from bench.core.options import Kind, Option, Values, add_flags, given, read_file, read_mapping, resolve, to_toml
 from bench.plan import overrides
@@ -48,6 +48,15 @@ STUDY = (
     Option(name="device", default="auto", help="cpu, cuda, or auto"),
     Option(name="workers", read=positive, here=True, help="cells to run at once (default: one per core; one per GPU)"),
     Option(name="ranks", read=positive, default=1, help="processes that train each cell together (one per GPU)"),
+    Option(name="executor", choices=("local", "slurm", "ray"), default="local", here=True,
+           help="where cells are run: on this machine (default), as SLURM jobs, or as tasks of a Ray cluster"),
+    Option(name="job", kind=Kind.REPEATED, read=pair, default=(), here=True, metavar="NAME=VALUE",
+           help="what each job asks of the cluster, beside what the plan says, e.g. partition=gpu; repeatable"),
+    Option(name="nodes", read=positive, default=1, here=True, help="machines that the ranks of a cell are spread over"),
+    Option(name="max_cells", read=positive, here=True, metavar="N", help="do at most N cells in this run"),
+    Option(name="retry", choices=("failed",), here=True, help="only run cells that were tried and failed"),
+    Option(name="co2", read=grams, here=True, metavar="GRAMS",
+           help="CO2 per kilowatt-hour of the electricity used here, in grams; for the records and the report"),
     Option(name="changed", choices=CHANGED, default=CHANGED[0], here=True,
            help="what to do with results from other model code (default: refuse)"),
     Option(name="calibrate", kind=Kind.FLAG, default=False, here=True,
@@ -86,6 +95,8 @@ class StudyOptions:
         calibrate: measure every model's speed again. accelerator: also cost the study on this one. hardware, price:
             plan for such devices, as bench/plan/hardware.py reads them.
         changed: what to do with results of a model whose code has changed since; see `bench.core.fingerprint`.
+        executor: "local", "slurm" or "ray"; job: (name, value) pairs for it; nodes: machines of each worker.
+        max_cells: that this run does. retry: "failed", only those. co2: grams per kilowatt-hour.
         reference: "paper" adds its results to the figures. track: trackers, see `bench.trackers`. profile: write
             traces.
     """
@@ -108,6 +119,12 @@ class StudyOptions:
     device: str
     workers: int | None
     ranks: int
+    executor: str
+    job: tuple[tuple[str, Any], ...]
+    nodes: int
+    max_cells: int | None
+    retry: str | None
+    co2: float | None
     calibrate: bool
     changed: str
     accelerator: str | None
@@ -125,7 +142,7 @@ class StudyOptions:
             UserError: a field that is both set and swept; too many combinations.
         """
         values = resolve(RUN, *layers)
-        for name in ("plugins", "tasks", "only"):
+        for name in ("plugins", "tasks", "only", "job"):
             values[name] = tuple(dict.fromkeys(values[name]))
         plain = {entry.name: values[entry.name] for entry in fields(cls) if entry.name != "overrides"}
         return cls(**plain, overrides=Overrides.of(values))

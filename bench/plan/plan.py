@@ -83,7 +83,7 @@ class Plan:
         hardware: devices that it is made for, where they are not this machine's; per_hour: what an hour of theirs
             costs, see `bench.plan.hardware.price`. elsewhere: what is left, on one accelerator.
         notes: deviations from the suite. accepted: results of models whose code has changed, and which
-            are to be taken as they are.
+            are to be taken as they are. retry: the state of cells that are run alone. most: cells of this run.
     """
 
     suite: str
@@ -106,13 +106,21 @@ class Plan:
     hardware: Hardware | None = None
     per_hour: tuple[float, bool] | None = None
     elsewhere: Price | None = None
+    retry: str | None = None
+    most: int | None = None
 
     @property
     def todo(self) -> tuple[PlannedCell, ...]:
         """What is not done and can be; what has been started first, then the longest: short cells fill the gaps at the
         end."""
         left = (cell for cell in self.cells if cell.state not in ("done", "refused"))
-        return tuple(sorted(left, key=lambda cell: (cell.state != "partial", -(cell.seconds or 0.0))))
+        wanted = (cell for cell in left if self.retry in (None, cell.state))
+        return tuple(sorted(wanted, key=lambda cell: (cell.state != "partial", -(cell.seconds or 0.0))))[: self.most]
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether workers are meant for an accelerator, here or elsewhere."""
+        return self.device == "cuda" or self.accelerator is not None
 
     def count(self, state: str) -> int:
         """Cells in a state."""
@@ -263,7 +271,7 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) 
         accelerator=options.accelerator, calibration=calibration,
         grid=tuple(map(directory_name, cells.cells)),
         asked=options.to_toml(), notes=(*cells.notes, *_absent(suite, options, cells.chosen), *unswept),
-        accepted=changed if options.changed == "keep" else (),
+        accepted=changed if options.changed == "keep" else (), retry=options.retry, most=options.max_cells,
     )  # fmt: skip
 
 

@@ -59,17 +59,22 @@ def check_places(options: StudyOptions, *, write: bool) -> None:
 
 def processes(options: StudyOptions, cells: Sequence[Cell], *, device: str, exclusive: bool) -> tuple[int, int]:
     """(workers, threads of each) that share the machine's cores: a worker per core, or per GPU; one where `exclusive`.
+    Workers elsewhere have as many threads as they would have here, so that they find the same.
 
     Raises:
         UserError: a number of ranks that the cells or the machine cannot serve; more processes than a CPU could.
     """
     ranks, cores = options.ranks, environment.cores()
+    here = options.executor == "local"
+    if ranks % options.nodes or (here and options.nodes > 1):
+        raise UserError(f"--executor {options.executor} cannot spread {ranks} ranks over {options.nodes} machines.",
+                        "Give --executor slurm, and --ranks that is a multiple of --nodes.")  # fmt: skip
     if ranks > 1:
-        _check_ranks(ranks, device, cells)
+        _check_ranks(ranks, device if here else "cpu", cells)
     each = max(1, cores // ranks)
     fitting = 1 if exclusive else each if device == "cpu" else max(1, len(accelerators(device)) // ranks)
     workers = min(options.workers or fitting, len(cells))
-    if device == "cpu" and workers * ranks > PER_CORE * cores:
+    if here and device == "cpu" and workers * ranks > PER_CORE * cores:
         raise UserError(f"{workers * ranks:,} processes on {cores} core(s) are too many.",
                         f"Give --workers and --ranks whose product is at most {PER_CORE * cores}.")  # fmt: skip
     return workers, max(1, each // workers)

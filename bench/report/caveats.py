@@ -23,12 +23,14 @@ from bench.core.formatting import (
     core_days,
     count,
     duration,
+    energy,
     flops,
     join,
     measure_text,
     plural,
     short_count,
     significant,
+    weight,
 )
 from bench.report.text import MAX_NAMED, Answer, Tone, number, usual_counts
 
@@ -188,8 +190,18 @@ def cost(spent: CostSummary) -> str:
     parts = ", ".join(f"{part} {duration(seconds)}" for part, seconds in spent.seconds if seconds > 0)
     trained = f"; {flops(spent.spent_flops)} of training over {count(spent.spent_images)} images"
     trained = trained if spent.spent_images else ""
-    return (f"Cost: {duration(spent.total_seconds)} summed over workers"
-            f"{f' ({parts})' if parts else ''}{trained}; {core_days(spent.core_days)} core-days.")  # fmt: skip
+    time = f"{duration(spent.total_seconds)} summed over workers{f' ({parts})' if parts else ''}"
+    return f"Cost: {time}{trained}; {core_days(spent.core_days)} core-days{_energy(spent)}."
+
+
+def _energy(spent: CostSummary) -> str:
+    """Of the cells whose hardware told; nothing where none did."""
+    if not spent.measured:
+        return ""
+    grams = spent.co2_grams
+    co2 = "" if grams is None else f", {weight(grams)} of CO2"
+    of = "" if spent.measured == spent.cells else f" in {spent.measured} of {plural(spent.cells, 'cell')}"
+    return f"; {energy(spent.joules)} of electricity measured{of}{co2}"
 
 
 # -- validity checks -------------------------------------------------------------------------------------------------

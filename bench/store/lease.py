@@ -34,6 +34,7 @@ HEARTBEAT = 10.0
 AHEAD = 3600.0  # seconds by which another machine's clock may be ahead of ours, where a heartbeat is only displayed
 PATIENCE = 2.0  # seconds that a holder tries to get the lock, to give its lease back
 LOOKS = (0.0, 0.02, 0.2)  # seconds before each look for a lease: a rename that is undone hides it for a moment
+RUNNER = "VIT_BENCH_RUNNER"  # variable: which job of a cluster a worker is, for display
 MOST_PROCESSES = 2**31  # valid process numbers lie between 0 and this
 
 
@@ -56,15 +57,17 @@ class Holder:
     Attributes:
         pid: its process on this machine; None if it is elsewhere, or unknown.
         stopped: whether that process is stopped (by a signal or a debugger) and will not go on by itself.
-        since: when it claimed the cell, in UTC, by its own clock.
+        since: when it claimed the cell, in UTC, by its own clock. runner: the job of a cluster that it is.
     """
 
     pid: int | None
     stopped: bool
     since: str | None
+    runner: str = ""
 
     def __str__(self) -> str:
         where = f"process {self.pid} of this machine" if self.pid else "a process of another machine or container"
+        where = f"{self.runner} ({where})" if self.runner else where
         return where + (", which is stopped," if self.stopped else "") + (f" since {self.since}" if self.since else "")
 
 
@@ -143,13 +146,14 @@ def holder(path: Path) -> Holder | None:
         return None
     if seen is None:
         return None
-    since = _parsed(seen).get("since")
+    body = _parsed(seen)
+    since, runner = body.get("since"), str(body.get("runner", ""))
     if (process := _process(seen)) is not None:
         pid, started = process
         stopped = _stat(pid)[:1] in (["T"], ["t"])
-        return Holder(pid=pid, stopped=stopped, since=since) if _alive(pid, started) else None
+        return Holder(pid=pid, stopped=stopped, since=since, runner=runner) if _alive(pid, started) else None
     beating = -AHEAD < time.time() - seen.changed / 1e9 < EXPIRES_AFTER
-    return Holder(pid=None, stopped=False, since=since) if beating else None
+    return Holder(pid=None, stopped=False, since=since, runner=runner) if beating else None
 
 
 _watched: dict[Path, tuple[Seen, float]] = {}  # leases of holders elsewhere: how they were first seen, and when
@@ -235,6 +239,7 @@ def claim(path: Path) -> Iterator[Lease | None]:
 def _acquire(path: Path) -> bytes | None:
     """Take the lease; returns its unique content, or None if another process holds it or is about to."""
     body = {"machine": _machine(), "pid": os.getpid(), "started": _start_time(os.getpid())}
+    body |= {"runner": os.environ[RUNNER]} if os.environ.get(RUNNER) else {}
     content = files.sealed(body | {"since": now(), "token": secrets.token_hex(8)})
     try:
         with _lock_of(path) as undisturbed:

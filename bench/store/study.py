@@ -177,6 +177,23 @@ class CellDirectory:
             return False
         return outcome is not None and outcome.status != "failed"
 
+    def is_settled(self, code: Fingerprint | None) -> bool:
+        """Whether there is a valid result of this code, and nothing left to tidy up. Asked without the lease: what is
+        not settled has to be looked at with it.
+
+        Raises:
+            UserError: the record is from a newer version.
+        """
+        try:
+            outcome = self.read_outcome()
+            if outcome is None or outcome.status == "failed" or self._left_behind():
+                return False
+            files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)
+        except (records.DamagedRecord, OSError, ValueError):
+            return False
+        then = self.code()
+        return then is None or code is None or then.digest == code.digest
+
     def check_attempt(self, attempt: Path) -> None:
         """Make sure that an attempt is the newest, and that the cell has no result yet.
 
@@ -217,12 +234,16 @@ class CellDirectory:
         Raises:
             UserError: the weights cannot be put in their place.
         """
-        left = [self.lease, self.checkpoints, *self.path.glob(".*.tmp"), *self.path.glob(f"attempts/*/{WEIGHTS}")]
-        if any(path.exists() for path in left):
+        if self._left_behind():
             with claim(self.lease) as held:
                 if held is not None:
                     self.settle()
                     files.remove_leftovers(self.path, owned=True)
+
+    def _left_behind(self) -> bool:
+        """Whether a finished cell has what belongs to an unfinished one."""
+        left = [self.lease, self.checkpoints, *self.path.glob(".*.tmp"), *self.path.glob(f"attempts/*/{WEIGHTS}")]
+        return any(path.exists() for path in left)
 
     def settle(self) -> None:
         """After the record: the weights of the attempt that it names take their place; checkpoints and weights of other

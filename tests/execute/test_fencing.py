@@ -17,11 +17,12 @@ from bench.suites._recipes import recipe_for
 
 CELL = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=100, horizons=(0, 64), seed=1,
             recipe=recipe_for("ViT-pico/14", batch=32, warmup_images=32))  # fmt: skip
+UNUSED = {"patience": None, "co2": None}
 JOB = registry.load("job", "train")
 
 
 def run(store):
-    options = SimpleNamespace(device="cpu", threads=1, data_root=None, profile=False, since=None)
+    options = SimpleNamespace(device="cpu", threads=1, data_root=None, profile=False, since=None, **UNUSED)
     return worker.Worker(Study(store), [CELL], suite="test", options=options, stop=lambda: False).run()
 
 

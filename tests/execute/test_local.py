@@ -26,10 +26,11 @@ from tests.conftest import PROJECT
 from tests.plan.making import plan_of
 
 HOPELESS = [Cell(model="ViT-pico/14", data="glyphs", image_size=15, horizons=(0, 64), seed=seed) for seed in (0, 1)]
+UNUSED = {"patience": None, "co2": None}
 
 
 def work(store, *, since, cells=HOPELESS, stop=lambda: False):
-    options = SimpleNamespace(device="cpu", threads=1, data_root=None, profile=False, since=since)
+    options = SimpleNamespace(device="cpu", threads=1, data_root=None, profile=False, since=since, **UNUSED)
     return worker.Worker(Study(store), list(cells), suite="test", options=options, stop=stop).run()
 
 

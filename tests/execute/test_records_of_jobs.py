@@ -31,9 +31,11 @@ CELLS = {
                   recipe=Recipe(batch=8, shift=0), model_options=(("gelu", "exact"),)),
 }  # fmt: skip
 
+UNUSED = {"patience": None, "co2": None}
 NEVER_HERE = {  # whole cells, run here and on a CPU
     "reason", "source", "environment.accelerator", "environment.cuda", "execution.sharding",
     "environment.commit", "environment.dirty",  # None outside a checkout
+    "cost.energy", "cost.energy.accelerator_joules", "cost.energy.co2_grams_per_kwh",  # where the hardware tells
 }  # fmt: skip
 NOT_OF_THE_JOB = {
     "train": {
@@ -81,7 +83,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         study.create()
         cell = CELLS[request.param]
         threads = torch.get_num_threads()
-        options = argparse.Namespace(device="cpu", threads=1, data_root=None, profile=False, since=None)
+        options = argparse.Namespace(device="cpu", threads=1, data_root=None, profile=False, since=None, **UNUSED)
         assert Worker(study, [cell], suite=request.param, options=options, stop=NeverStopped()).run() == 0
         torch.set_num_threads(threads)
         record = study.cell(cell).read_record()

@@ -18,7 +18,7 @@ STUDY = ("--suite", "smoke", "--models", "ViT-pico/14", "--horizons", "0,640", "
 MARK = "STORM"  # variable of every process of a storm
 TIMES = {
     "seconds", "images_per_second", "flops_per_second", "utilisation", "core_days", "peak_memory_bytes",
-    "peak_flops_per_second", "peak_source", "environment", "attempts",
+    "peak_flops_per_second", "peak_source", "environment", "attempts", "energy",
 }  # fmt: skip
 
 

@@ -1,0 +1,166 @@
+"""Electrical energy while a cell runs: counters of the processor (RAPL) and of NVIDIA's GPUs (NVML), where they can
+be read. Linux lets only root read RAPL's, unless a rule says otherwise.
+
+RAPL counts for all that runs on a processor: a cell's share of each interval is its share of the processor time that
+was used in it. GPUs count whole: a worker has its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from bench.core import files
+from bench.core.record import Energy
+
+POWERCAP = Path("/sys/class/powercap")
+STAT = Path("/proc/stat")
+EVERY = 30.0  # seconds between readings; at 500 W the smallest counters (65 kJ) come round after two minutes
+FILE = "energy.json"  # of an attempt
+Joules = float
+
+
+class Zone:
+    """One counter of RAPL, in joules since this object was made."""
+
+    def __init__(self, folder: Path) -> None:
+        self._counter = folder / "energy_uj"
+        self._range = int((folder / "max_energy_range_uj").read_text())
+        self._before, self._total = int(self._counter.read_text()), 0
+
+    def __call__(self) -> Joules | None:
+        try:
+            now = int(self._counter.read_text())
+        except (OSError, ValueError):
+            return None
+        self._total += now - self._before if now >= self._before else now + self._range - self._before
+        self._before = now
+        return self._total / 1e6
+
+
+def zones(root: Path = POWERCAP) -> list[Zone]:
+    """Whole processors and, where it is counted beside them, their memory; none where they cannot be read."""
+    found = []
+    for folder in sorted(root.glob("intel-rapl:*")):  # AMD's too; intel-rapl-mmio:* counts the same again
+        with contextlib.suppress(OSError, ValueError):
+            name = (folder / "name").read_text().strip()
+            if name.startswith("package") or name == "dram":  # cores and uncore are parts of the package
+                found.append(Zone(folder))
+    return found
+
+
+class Gpu:
+    """One GPU's counter, in joules."""
+
+    def __init__(self, ask: Callable[[Any], int], handle: Any) -> None:
+        self._ask, self._handle = ask, handle
+
+    def __call__(self) -> Joules | None:
+        try:
+            return self._ask(self._handle) / 1000
+        except Exception:  # NVML's own: the GPU has fallen off
+            return None
+
+
+def gpus(device: str, number: int) -> list[Callable[[], Joules | None]]:
+    """Counters of the first `number` GPUs that this process may use, in joules since their driver was loaded. None
+    without NVIDIA's library, before Volta, or for parts of a divided GPU."""
+    if not device.startswith("cuda"):
+        return []
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        visible = [part.strip() for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part.strip()]
+        found: list[Callable[[], Joules | None]] = []
+        for name in (visible or list(map(str, range(number))))[:number]:
+            of = pynvml.nvmlDeviceGetHandleByIndex if name.isdigit() else pynvml.nvmlDeviceGetHandleByUUID
+            handle = of(int(name) if name.isdigit() else name)
+            counter = Gpu(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+            if counter() is not None:
+                found.append(counter)
+        return found
+    except Exception:  # no library, no driver, no counter: nothing is known
+        return []
+
+
+def processor_seconds() -> tuple[float, float] | None:
+    """Processor time since each began: of this process with the children that it has waited for, and of all."""
+    try:
+        ticks = list(map(int, STAT.read_text().splitlines()[0].split()[1:9]))
+    except (OSError, ValueError, IndexError):
+        return None
+    user, nice, system, _, _, irq, softirq, steal = ticks
+    own = os.times()
+    busy = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+    return sum(own[:4]), busy
+
+
+class Meter:
+    """Measures from when it is made until `stop`, in a thread, and keeps the sum in `path`: what a kill leaves of it
+    counts too.
+
+    Args:
+        ranks: processes of this cell on this machine, alike in the processor time that they use.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        device: str = "cpu",
+        ranks: int = 1,
+        root: Path = POWERCAP,
+        used: Callable[[], tuple[float, float] | None] = processor_seconds,
+    ) -> None:
+        self._path, self._ranks, self._used = path, ranks, used
+        self._zones, self._gpus = zones(root), gpus(device, ranks)
+        self._processor, self._gpus_before = 0.0, [counter() for counter in self._gpus]
+        self._read = [zone() for zone in self._zones]
+        self._spent = used()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True, name="energy")
+        if self._zones or self._gpus:
+            self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(EVERY):
+            self.look()
+
+    def look(self) -> None:
+        """Read the counters, and write the sum."""
+        read, spent = [zone() for zone in self._zones], self._used()
+        joules = math.fsum(n - b for n, b in zip(read, self._read, strict=True) if n is not None and b is not None)
+        if spent is not None and self._spent is not None and spent[1] > self._spent[1]:
+            share = self._ranks * (spent[0] - self._spent[0]) / (spent[1] - self._spent[1])
+            self._processor += joules * min(1.0, share)
+            self._read, self._spent = read, spent
+        pairs = zip([counter() for counter in self._gpus], self._gpus_before, strict=True)
+        accelerator = math.fsum(n - b for n, b in pairs if n is not None and b is not None)
+        known = {"processor_joules": self._processor} if self._zones else {}
+        known |= {"accelerator_joules": accelerator} if self._gpus else {}
+        with contextlib.suppress(Exception):  # of a full disk others speak
+            files.write_sealed(self._path, known)
+
+    def stop(self) -> None:
+        """The last reading. Again, it does nothing."""
+        if (self._zones or self._gpus) and not self._stop.is_set():
+            self._stop.set()
+            self._thread.join()
+            self.look()
+
+
+def of_attempts(attempts: Iterable[Path], *, co2: float | None) -> Energy | None:
+    """What a cell's attempts took together; None where nothing was measured."""
+    sums: dict[str, float] = {}
+    for attempt in attempts:
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            for name, joules in files.read_sealed(attempt / FILE).items():
+                if name in ("processor_joules", "accelerator_joules"):
+                    sums[name] = sums.get(name, 0.0) + float(joules)
+    return Energy(**sums, co2_grams_per_kwh=co2) if sums else None

@@ -1,0 +1,123 @@
+"""What an executor is given and what it reports: workers of one kind, started elsewhere, and how each of them ended.
+
+The study's folder remains the only truth: an executor neither assigns cells nor carries results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from bench.core.errors import UserError
+from bench.store.lease import RUNNER
+
+NAMES = ("local", "slurm", "ray")
+PATIENCE = 60.0  # seconds that a worker gets to save when it is to end
+TAIL = 20_000  # characters of a log in which the last error message is looked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What each worker of a kind needs.
+
+    Attributes:
+        gpus, cpus, memory: on each of its `nodes`; memory in bytes. hours: for its longest cell, with a margin.
+        options: NAME=VALUE pairs of `--job`, as the library takes them; they override what is here.
+    """
+
+    cpus: int = 1
+    gpus: int = 0
+    nodes: int = 1
+    memory: int
+    hours: float
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a worker ended. code: its exit code, below 0 the signal that killed it; None: it ended with its machine, or
+    was never begun. words: the end of its log."""
+
+    code: int | None
+    words: str = ""
+
+
+class Work:
+    """A worker's command as a function to be called elsewhere; the worker ends when the process that called it does."""
+
+    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
+        self.command, self.environment, self.log = tuple(command), dict(environment), log
+
+    def __call__(self, *more: str, runner: str = "") -> Ended:
+        """Run it to its end. `more`: further arguments of the command. runner: a name for who runs it."""
+        began = self.log.stat().st_size if self.log.exists() else 0
+        with open(self.log, "ab") as log:
+            process = subprocess.Popen(
+                [*self.command, *more, "--parent", str(os.getpid())], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                env=os.environ | self.environment | {RUNNER: runner},
+            )  # fmt: skip
+        self._running = process
+        try:
+            code = process.wait()
+        except BaseException:  # cancelled
+            self.stop()
+            raise
+        with open(self.log, "rb") as written:
+            written.seek(began)
+            return Ended(code, written.read()[-TAIL:].decode(errors="replace"))
+
+    def stop(self) -> None:
+        """Have it save and end."""
+        with contextlib.suppress(ProcessLookupError):
+            self._running.send_signal(signal.SIGTERM)
+        try:
+            self._running.wait(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._running.kill()
+            self._running.wait()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_running"}
+
+
+class Executor(Protocol):
+    """Starts workers. Made with the folder for its files, and what each worker needs.
+
+    Raises:
+        UserError: its library is missing, or refuses the resources.
+    """
+
+    slots: int  # workers that may run at once
+
+    def submit(self, works: Sequence[Work]) -> None:
+        """Queue workers."""
+
+    def ended(self) -> list[Ended]:
+        """Those that ended since the last call."""
+
+    def stop(self) -> None:
+        """Have every worker save and end; does not wait for it."""
+
+    def close(self) -> None:
+        """Leave; nothing of it is left running."""
+
+
+def load(name: str, *, package: str) -> Any:
+    """A library that an executor needs.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise UserError(f"--executor {name} needs the package {package}.",
+                        f"Install it: pip install {package}, or pip install -e '.[{name}]'.") from error  # fmt: skip

@@ -1,0 +1,230 @@
+"""Runs a plan on a cluster: workers that an executor starts elsewhere, followed through the study's folder.
+
+Each worker runs the command that `bench.execute.local` runs, and takes cells as workers everywhere do: by their leases.
+Whatever ends a worker costs its cell the time since its last checkpoint; another worker goes on with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.core import files
+from bench.core.environment import now
+from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted
+from bench.core.spec import to_json
+from bench.core.subprocesses import child_environment
+from bench.execute import local
+from bench.execute.executors._contract import PATIENCE, Executor, Resources, Work
+from bench.execute.local import Account, Failure
+from bench.execute.watching import Watched
+from bench.plan.plan import Plan, PlannedCell
+from bench.store.lease import EXPIRES_AFTER
+from bench.store.study import Study
+
+FOLDER = ".jobs"  # in the study's: what workers read, their logs, and the files of the executor's library
+LOOK = 0.5  # seconds between looks at the folder, at least
+FAREWELL = 15.0  # seconds in which workers that have nothing left to do may end
+LEAVE = EXPIRES_AFTER + 10.0  # seconds after which a worker leaves what others hold: a dead holder is known by then
+GIB = 1 << 30
+BASE = 2 * GIB  # bytes of a worker that has loaded torch
+SPARE = 1.5  # times the memory that a plan expects, and twice that the hours
+LEAST_HOURS, MOST_HOURS = 1.0, 24.0
+VARIABLES = ("VIT_BENCH_", "OMP_", "MKL_", "MALLOC_", "TOKENIZERS_", "TORCHINDUCTOR_", "PYTHONPATH")
+
+
+def run(
+    plan: Plan,
+    *,
+    executor: str,
+    device: str = "auto",
+    nodes: int = 1,
+    workers: int | None = None,
+    options: Sequence[tuple[str, Any]] = (),
+    on_event: Callable[[int, dict[str, Any]], None],
+    tick: Callable[[], None],
+    profile: bool = False,
+    co2: float | None = None,
+) -> list[Failure]:
+    """Run everything that is left to do. Returns the cells that failed, or could not be begun; all others are done.
+
+    Args:
+        executor: "slurm" or "ray". device: as workers are to find it. nodes: machines of each worker. workers: at once,
+            at most. options: see `Resources.options`.
+
+    Raises:
+        Interrupted: a signal to stop. UserError: as `bench.execute.local.run`.
+    """
+    study = Study(plan.store)
+    study.create()
+    refused = local.refused(plan)
+    if not plan.todo:
+        return refused
+    name = f"{now()[:19].replace(':', '')}-{secrets.token_hex(2)}"
+    folder = files.make_directory(plan.store.absolute() / FOLDER / name)
+    make = importlib.import_module(f"bench.execute.executors.{executor}").make
+    kinds = [
+        Kind(plan, number, cells, folder=folder, device=device, profile=profile, co2=co2, nodes=nodes,
+             needs=resources(plan, cells, nodes=nodes, gpus=device != "cpu" and plan.on_gpu, options=dict(options)))
+        for number, cells in enumerate(kinds_of(plan))
+    ]  # fmt: skip
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(local.signals())
+        for kind in kinds:
+            kind.executor = make(folder / "library", kind.needs)
+            opened.callback(kind.executor.close)
+        received = opened.enter_context(local.signals())  # in place of what a library has put there
+        fleet = Fleet(kinds, Watched(study, [planned.cell for planned in plan.todo]), workers=workers)
+        account = Account()
+        try:
+            fleet.follow(account, on_event=on_event, tick=tick, received=received)
+        except BaseException:
+            fleet.stop()
+            raise
+        if received:
+            raise Interrupted(account.stopped())
+    failures = local.unfinished(plan, account, fleet.complaints, began=fleet.began)
+    if not failures:
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            folder.parent.rmdir()
+    return failures + refused
+
+
+def kinds_of(plan: Plan) -> list[list[PlannedCell]]:
+    """Cells whose workers need about as much: memory within a factor of two, hours within one of four."""
+    found: dict[tuple[int, int], list[PlannedCell]] = {}
+    for cell in plan.todo:
+        found.setdefault((_memory(cell).bit_length(), int(_hours(cell)).bit_length() // 2), []).append(cell)
+    return list(found.values())
+
+
+def _memory(cell: PlannedCell) -> int:
+    needs = cell.needs
+    return BASE if needs is None else BASE + int(SPARE * (needs.host + needs.device))
+
+
+def _hours(cell: PlannedCell) -> float:
+    return min(MOST_HOURS, max(LEAST_HOURS, 2 * (cell.seconds or 0.0) / 3600))
+
+
+def resources(
+    plan: Plan, cells: Sequence[PlannedCell], *, nodes: int, gpus: bool, options: dict[str, Any]
+) -> Resources:
+    """What each worker for these cells needs, on each of its machines."""
+    each = max(1, plan.ranks // nodes)
+    return Resources(
+        cpus=each * plan.threads, gpus=each if gpus else 0, nodes=nodes, options=options,
+        memory=each * max(map(_memory, cells)), hours=max(map(_hours, cells)),
+    )  # fmt: skip
+
+
+class Kind:
+    """Cells that need about as much, and the workers for them."""
+
+    executor: Executor
+
+    def __init__(
+        self, plan: Plan, number: int, cells: Sequence[PlannedCell], *, folder: Path, device: str, profile: bool,
+        co2: float | None, nodes: int, needs: Resources,
+    ) -> None:  # fmt: skip
+        self.needs, self.names, self.running = needs, {cell.name for cell in cells}, 0
+        self._folder, self._number, self._made = folder, number, 0
+        listed, computed = folder / f"cells-{number}.json", folder / f"precomputed-{number}.json"
+        files.write_json(listed, [to_json(planned.cell) for planned in cells])
+        costs = plan.calibration.precomputed.get("costs", [])  # the peaks beside them are of this machine
+        files.write_json(computed, {"costs": costs})
+        self._command = local.command(plan, cells=listed, precomputed=computed, device=device, profile=profile, co2=co2,
+                                      ranks=plan.ranks // nodes)  # fmt: skip
+        self._command += ["--patience", str(LEAVE)]
+        environment = child_environment(plan.threads)
+        self._environment = {name: value for name, value in environment.items() if name.startswith(VARIABLES)}
+
+    def submit(self, number: int) -> None:
+        """Start so many more workers."""
+        works = []
+        for _ in range(number):
+            log = self._folder / f"worker-{self._number}-{self._made}.log"
+            works.append(Work(self._command, environment=self._environment, log=log))
+            self._made += 1
+        self.running += number
+        self.executor.submit(works)
+
+
+class Fleet:
+    """All workers of a run."""
+
+    def __init__(self, kinds: Sequence[Kind], watched: Watched, *, workers: int | None) -> None:
+        self._kinds, self._watched, self._workers = kinds, watched, workers
+        self._restarts = local.RESTARTS * len(kinds)
+        self.complaints: list[str] = []
+        self.began = watched.began
+
+    def follow(
+        self,
+        account: Account,
+        *,
+        on_event: Callable[[int, dict[str, Any]], None],
+        tick: Callable[[], None],
+        received: Sequence[float],
+    ) -> None:
+        """Start workers, and forward what the folder shows until nothing is left, or no worker is."""
+        for kind in self._kinds:
+            share = self._workers and max(1, self._workers * len(kind.names) // len(self._watched.cells))
+            kind.submit(min(len(kind.names), share or kind.executor.slots))
+        stopped, nothing_left = False, None
+        while True:
+            tick()
+            for number, event in self._watched.news():
+                account.take(number, event)
+                on_event(number, event)
+            if received and not stopped:
+                on_event(-1, {"event": "notice", "message": "Stopping: running cells are being saved."})
+                self.stop()
+                stopped = True
+            left = self._watched.left()
+            if not stopped:
+                self._replace(left, on_event)
+            else:
+                for kind in self._kinds:
+                    kind.running -= len(kind.executor.ended())
+            idle = not any(kind.running for kind in self._kinds)
+            if stopped and (idle or len(received) > 1 or time.monotonic() - received[0] > 2 * PATIENCE):
+                return
+            if not left:  # workers end by themselves; those that still wait for a machine are called off
+                nothing_left = nothing_left or time.monotonic()
+                if idle or time.monotonic() - nothing_left > FAREWELL:
+                    return
+            elif idle and not self._watched.held():
+                return
+            time.sleep(max(LOOK, self._watched.pause))
+
+    def _replace(self, left: set[str], on_event: Callable[[int, dict[str, Any]], None]) -> None:
+        """Start a worker for each that was lost, and for cells that nobody is left to do."""
+        for kind in self._kinds:
+            for ended in kind.executor.ended():
+                kind.running -= 1
+                if ended.code in (EXIT_OK, EXIT_FAILED):
+                    continue
+                complaint = local.complaint(ended.code, ended.words)
+                if ended.code != EXIT_INTERRUPTED:
+                    self.complaints.append(complaint)
+                    on_event(-1, {"event": "notice", "message": complaint.splitlines()[0]})
+                self._again(kind, left)
+            if not kind.running and not self._watched.held():
+                self._again(kind, left)
+
+    def _again(self, kind: Kind, left: set[str]) -> None:
+        if self._restarts and left & kind.names:
+            self._restarts -= 1
+            kind.submit(1)
+
+    def stop(self) -> None:
+        for kind in self._kinds:
+            kind.executor.stop()

@@ -1,0 +1,102 @@
+"""Follows cells through their folder, whoever runs them: the events that a worker would send, from what it writes.
+
+A look costs a few file operations for each cell that is left; looks are spaced so that they take a small share of the
+time, however many cells there are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.core.environment import now
+from bench.core.spec import Cell
+from bench.store.lease import holder
+from bench.store.study import CellDirectory, Study, attempt_status, state_of
+
+TAIL = 4096  # bytes of a log of metrics in which its last line is looked for
+SHARE = 0.05  # of the time, that looks may take
+
+Event = dict[str, Any]
+
+
+class Watched:
+    """Cells of a study that are to be done. `began`: what failed earlier is no news. pause: seconds until the next
+    look, at least."""
+
+    def __init__(self, study: Study, cells: Sequence[Cell]) -> None:
+        self.cells = cells
+        self._open = {number: study.cell(cell) for number, cell in enumerate(cells)}
+        self._names = {number: directory.path.name for number, directory in self._open.items()}
+        self._running: dict[int, Event] = {}
+        self._failed: dict[int, str] = {}  # when the attempt began
+        self.began, self.pause = now(), 0.0
+
+    def news(self) -> list[tuple[int, Event]]:
+        """What has happened since the last look: (number of the cell, event)."""
+        began, found = time.monotonic(), list[tuple[int, Event]]()
+        for number, directory in list(self._open.items()):
+            if (event := self._look(number, directory)) is not None:
+                found.append((number, event))
+        self.pause = (time.monotonic() - began) / SHARE
+        return found
+
+    def _look(self, number: int, directory: CellDirectory) -> Event | None:
+        name = self._names[number]
+        if directory.record.exists() and (state := state_of(directory)).name == "done":
+            del self._open[number]
+            self._running.pop(number, None)
+            self._failed.pop(number, None)
+            status, _, reason = (state.note or "complete").partition(": ")
+            return {"event": "done", "cell": name, "status": status, "reason": reason or None}
+        if directory.lease.exists():
+            cell = self.cells[number]
+            start = {"event": "start", "cell": name, "model": cell.model, "data": cell.data_name, "seed": cell.seed}
+            if number not in self._running:
+                self._running[number] = start
+                return start
+            event = {"event": "progress", "cell": name} | _last_line(directory)
+            if event == self._running[number]:
+                return None
+            self._running[number] = event
+            return event
+        was_running = self._running.pop(number, None) is not None
+        if (was_running or number not in self._failed) and directory.path.exists():
+            last = attempt_status(attempts[-1]) if (attempts := directory.attempts()) else {}
+            if last.get("outcome") == "failed" and last["started"] >= self.began:
+                if self._failed.get(number) == last["started"]:
+                    return None
+                self._failed[number] = last["started"]
+                return {"event": "failed", "cell": name, "reason": str(last.get("reason"))}
+            if was_running and last.get("outcome") == "interrupted":
+                return {"event": "interrupted", "cell": name}
+            if was_running:
+                return {"event": "lost", "cell": name}
+        return None
+
+    def left(self) -> set[str]:
+        """Names of cells that are neither done nor failed."""
+        return {self._names[number] for number in self._open if number not in self._failed}
+
+    def held(self) -> bool:
+        """Whether a living process holds one of them."""
+        return any(holder(self._open[number].lease) is not None for number in self._running)
+
+
+def _last_line(directory: CellDirectory) -> Event:
+    """The newest progress of the attempt that runs."""
+    path = Path(directory.attempts()[-1] / "metrics.jsonl") if directory.attempts() else None
+    try:
+        if path is not None:
+            with open(path, "rb") as handle:
+                handle.seek(max(0, os.fstat(handle.fileno()).st_size - TAIL))
+                lines = handle.read().splitlines()
+            if lines:
+                return {name: value for name, value in json.loads(lines[-1]).items() if name != "time"}
+    except (OSError, ValueError):
+        pass
+    return {}

@@ -1,0 +1,24 @@
+"""A job that only sleeps: what a worker costs beside its work. Every hundredth of a second it looks whether to stop."""
+
+from __future__ import annotations
+
+import time
+
+from bench.core.errors import Interrupted
+from bench.core.record import Cost, DataFacts, Execution, ModelFacts, Result, Seconds
+
+
+def run(cell, context):
+    seconds = dict(cell.model_options).get("seconds", 0.0)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if context.should_stop():
+            raise Interrupted("asked to")
+        time.sleep(0.01)
+    if dict(cell.model_options).get("fails"):
+        raise RuntimeError("it was to fail")
+    context.progress({"done": 1, "total": 1})
+    return Result(
+        status="complete", model=ModelFacts(name=cell.model), data=DataFacts(name=cell.data),
+        execution=Execution(device=context.device), cost=Cost(seconds=Seconds(wait=seconds)),
+    )  # fmt: skip

@@ -1,0 +1,235 @@
+"""Workers of a SLURM or Ray cluster do what local ones do: the same records, each cell once, whatever is killed.
+
+Real processes: two Ray nodes, submitit's jobs on this machine, and its SLURM jobs under stand-ins for SLURM's commands.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bench.core.errors import EXIT_OK, Interrupted, UserError
+from bench.core.spec import Cell
+from bench.execute import remote
+from bench.execute.executors import _contract
+from bench.store.study import Study
+from bench.suites._recipes import recipe_for
+from tests.conftest import PROJECT
+from tests.execute import naps, slurm_standin
+from tests.plan.making import plan_of
+from tests.reliability.storms import leftovers, outcome
+
+TRAININGS = [
+    Cell(model="ViT-pico/14", data="fashion-mnist", num_images=100, horizons=(0, 64), seed=seed,
+         recipe=recipe_for("ViT-pico/14", batch=32, warmup_images=32)) for seed in (0, 1)
+]  # fmt: skip
+SUBMITIT = {"executor": "slurm", "options": [("cluster", "local")]}
+
+
+@pytest.fixture(autouse=True)
+def _naps(monkeypatch):
+    with naps.known(monkeypatch):
+        yield
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What the local executor makes of the trainings."""
+    store = tmp_path_factory.mktemp("local") / "test"
+    assert naps.run(TRAININGS, store, executor="local") == []
+    return outcome(store)
+
+
+@pytest.fixture(scope="module")
+def ray_cluster():
+    """Two nodes of one core each, with processes of their own, beside a head that runs nothing."""
+    pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
+    from ray.cluster_utils import Cluster
+
+    small = {"object_store_memory": 80 * 2**20}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **small})
+        try:
+            for _ in range(2):
+                cluster.add_node(num_cpus=1, **small)
+            cluster.wait_for_nodes()
+            patch.setenv("RAY_ADDRESS", cluster.address)
+            yield cluster
+        finally:
+            cluster.shutdown()
+
+
+@pytest.fixture
+def standin(tmp_path, monkeypatch):
+    """SLURM, for this process and its children."""
+    pytest.importorskip("submitit", reason="submitit is not installed: pip install -e '.[slurm]'")
+    for name, value in slurm_standin.install(tmp_path / "slurm").items():
+        monkeypatch.setenv(name, value)
+    return tmp_path / "slurm"
+
+
+@pytest.fixture(params=["submitit", "slurm", pytest.param("ray", marks=pytest.mark.slow)])
+def cluster(request):
+    """How to reach one."""
+    if request.param == "ray":
+        request.getfixturevalue("ray_cluster")
+        return {"executor": "ray"}
+    pytest.importorskip("submitit", reason="submitit is not installed: pip install -e '.[slurm]'")
+    if request.param == "slurm":
+        request.getfixturevalue("standin")
+        return {"executor": "slurm"}
+    return SUBMITIT
+
+
+def attempts(store: Path) -> Counter[int]:
+    """How many cells have how many attempts."""
+    return Counter(len(directory.attempts()) for directory in Study(store).directories())
+
+
+def holder(store: Path, name: str) -> int:
+    return json.loads((store / "cells" / name / "lease.json").read_text())["pid"]
+
+
+@pytest.mark.slow
+def test_records_are_those_of_the_local_executor(cluster, alone, tmp_path):
+    store = tmp_path / "test"
+    assert naps.run(TRAININGS, store, **cluster) == []
+    assert outcome(store) == alone and len(alone) == len(TRAININGS)
+    assert attempts(store) == {1: len(TRAININGS)} and not leftovers(store) and not (store / remote.FOLDER).exists()
+
+
+def test_a_worker_that_is_killed_costs_its_cell_one_attempt(cluster, tmp_path):
+    store, killed, notices = tmp_path / "test", [], []
+
+    def on_event(_, event):
+        if event["event"] == "start" and not killed:
+            killed.append(event["cell"])
+            os.kill(holder(store, event["cell"]), signal.SIGKILL)
+        notices.extend([event["message"]] if event["event"] == "notice" else [])
+
+    cells = naps.naps(4, seconds=2.0)
+    assert naps.run(cells, store, on_event=on_event, **cluster) == []
+    records = {directory.path.name: directory.read_record() for directory in Study(store).directories()}
+    assert [a.outcome for a in records.pop(killed[0]).attempts] == ["running", "complete"]
+    assert len(records) == 3 and all([a.outcome for a in r.attempts] == ["complete"] for r in records.values())
+    assert any("killed by SIGKILL" in notice for notice in notices) and not leftovers(store)
+
+
+def test_cells_that_fail_are_told_of_and_logged(cluster, tmp_path):
+    cells = naps.naps(2)
+    cells[1] = type(cells[1])(**{**vars(cells[1]), "model_options": (("fails", True),)})
+    (failure,) = naps.run(cells, tmp_path / "test", **cluster)
+    assert "it was to fail" in failure.reason and failure.cell == Study(tmp_path / "test").cell(cells[1]).path.name
+    logs = list((tmp_path / "test" / remote.FOLDER).glob("*/worker-*.log"))
+    assert logs and any("it was to fail" in path.read_text() for path in logs)
+
+
+def test_a_signal_saves_and_leaves_nothing_half_done(cluster, tmp_path):
+    store, sent = tmp_path / "test", []
+
+    def on_event(_, event):
+        if event["event"] == "start" and not sent:
+            sent.append(event["cell"])
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Interrupted, match="saved"):
+        naps.run(naps.naps(2, seconds=30.0), store, on_event=on_event, **cluster)
+    assert {a.outcome for d in Study(store).directories() for a in d.attempt_log()} == {"interrupted"}
+    assert not list(store.glob("cells/*/lease.json")) and not list(store.glob("cells/*/record.json"))
+
+
+def test_preempted_and_timed_out_jobs_save_and_are_requeued(standin, tmp_path):
+    """SLURM's signal comes to every process of the job."""
+    store, sent = tmp_path / "test", []
+
+    def on_event(_, event):
+        if event["event"] == "start" and not sent:
+            sent.append(event["cell"])
+            runner = json.loads((store / "cells" / event["cell"] / "lease.json").read_text())["runner"]
+            assert slurm_standin.send(standin, runner.removeprefix("slurm job "), signal.SIGUSR2)
+
+    assert naps.run(naps.naps(2, seconds=3.0), store, executor="slurm", on_event=on_event) == []
+    found = {d.path.name: [a.outcome for a in d.attempt_log()] for d in Study(store).directories()}
+    assert found.pop(sent[0])[0] == "interrupted"
+    assert "scontrol requeue" in (standin / "calls.txt").read_text()
+
+
+def test_what_a_plan_says_is_what_slurm_is_asked_for(standin, tmp_path):
+    plan = plan_of(naps.naps(3), tmp_path / "test", threads=2, ranks=4, accelerator="H100", seconds=4 * 3600)
+    (cells,) = remote.kinds_of(plan)
+    needs = remote.resources(plan, cells, nodes=2, gpus=plan.on_gpu, options={"partition": "gpu", "time": 90})
+    assert (needs.nodes, needs.gpus, needs.cpus, needs.hours) == (2, 2, 4, 8.0)
+    from bench.execute.executors import slurm
+
+    made = slurm.make(tmp_path / "library", needs)
+    made.submit([_contract.Work(["true"], environment={}, log=tmp_path / "log") for _ in range(3)])
+    made.close()
+    asked = dict(re.findall(r"^#SBATCH --([\w-]+)=(.*)", (standin / "sbatch.txt").read_text(), re.MULTILINE))
+    expected = {
+        "array": "0-2%3", "nodes": "2", "gpus-per-node": "2", "cpus-per-task": "4", "ntasks-per-node": "1",
+        "mem": "4GB", "time": "90", "partition": "gpu", "signal": "USR2@120",
+    }  # fmt: skip
+    assert {name: asked[name].strip("'") for name in expected} == expected
+    assert "#SBATCH --requeue" in (standin / "sbatch.txt").read_text()
+
+
+def test_unlike_cells_are_jobs_of_unlike_size(tmp_path):
+    short, long = naps.naps(2), naps.naps(2, seconds=1.0)
+    plan = plan_of(short, tmp_path)
+    plan = type(plan)(**{**vars(plan), "cells": plan.cells + plan_of(long, tmp_path, seconds=10 * 3600).cells})
+    kinds = remote.kinds_of(plan)
+    assert sorted(len(kind) for kind in kinds) == [2, 2]
+    hours = [remote.resources(plan, kind, nodes=1, gpus=False, options={}).hours for kind in kinds]
+    assert sorted(hours) == [remote.LEAST_HOURS, 20.0]
+
+
+@pytest.mark.slow
+def test_any_mix_of_executors_works_on_one_folder(ray_cluster, tmp_path):
+    """At once; each cell is done by one of them."""
+    pytest.importorskip("submitit", reason="submitit is not installed: pip install -e '.[slurm]'")
+    store = tmp_path / "test"
+    command = [sys.executable, "-m", "tests.execute.naps", str(store), "--cells", "24", "--seconds", "0.5"]
+    runs = [subprocess.Popen([*command, "--executor", name], cwd=PROJECT) for name in ("local", "submitit", "ray")]
+    runners = set()
+    stop = threading.Event()
+
+    def watch():
+        while not stop.wait(0.1):
+            for path in store.glob("cells/*/lease.json"):
+                try:
+                    runners.add(json.loads(path.read_text()).get("runner", "local").split()[0])
+                except (OSError, ValueError):
+                    continue
+
+    looking = threading.Thread(target=watch)
+    looking.start()
+    try:
+        assert [run.wait(timeout=200) for run in runs] == [EXIT_OK] * 3
+    finally:
+        stop.set()
+        looking.join()
+        for run in runs:
+            run.kill()
+    assert attempts(store) == {1: 24} and not leftovers(store)
+    assert len(runners) >= 2, runners
+
+
+def test_a_library_that_is_missing_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match="needs the package ray"):
+        naps.run(naps.naps(1), tmp_path / "test", executor="ray")
+
+
+def test_a_job_option_that_submitit_does_not_know_is_refused(standin, tmp_path):
+    with pytest.raises(UserError, match="partitoin"):
+        naps.run(naps.naps(1), tmp_path / "test", executor="slurm", options=[("partitoin", "gpu")])
