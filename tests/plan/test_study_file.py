@@ -59,7 +59,7 @@ def test_every_example_plans_what_its_command_does(path):
 def test_every_flag_can_be_said_in_a_file_and_reads_the_same(study):
     """One value of each kind for every option of the table, by its own reader."""
     some = {"suite": "data", "scale": "cpu", "recipe": "paper:ViT-B/16:imagenet", "changed": "keep",
-            "reference": "paper"}  # fmt: skip
+            "reference": "paper", "executor": "ray", "job": "partition=gpu", "retry": "failed"}  # fmt: skip
     lines, words = [], []
     for option in RUN:
         value = some.get(option.name, "2")
