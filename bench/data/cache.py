@@ -118,6 +118,11 @@ def stored(key: str) -> dict[str, np.ndarray] | None:
     return _open(directory() / key)
 
 
+def remove(key: str) -> None:
+    """Have what is stored under `key` built again when it is next asked for."""
+    shutil.rmtree(directory() / key, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def _turn(entry: Path) -> Iterator[None]:
     """One process at a time, as far as files can be locked; a lock ends with its process."""

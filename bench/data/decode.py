@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -93,7 +93,7 @@ def decode_all(source: Source, *, storage: Storage, where: str) -> Decoded:
         name = source.name(number)
         if isinstance(pixels, str):
             unreadable.append(f"{name} ({pixels})")
-            if len(unreadable) > max_unreadable() * count + 10 * NAMED:
+            if too_many(unreadable, count=count):
                 break
             continue
         if images_NHWC is None:
@@ -264,6 +264,11 @@ def _batches(source: Source, most: int) -> Iterator[list[tuple[int, bytes | np.n
     yield batch
 
 
+def too_many(unreadable: Sequence[str], *, count: int) -> bool:
+    """Whether a set will be refused, and enough are known to be named: the rest need not be read."""
+    return len(unreadable) > max(max_unreadable() * count, NAMED)
+
+
 def judge(unreadable: list[str], *, count: int, where: str) -> None:
     """Warn of images that cannot be read.
 
@@ -273,7 +278,8 @@ def judge(unreadable: list[str], *, count: int, where: str) -> None:
     if not unreadable:
         return
     named = "; ".join(unreadable[:NAMED]) + ("; …" if len(unreadable) > NAMED else "")
-    what = f"{where}: {len(unreadable):,} of {count:,} images cannot be read: {named}"
+    more = " or more" if too_many(unreadable, count=count) else ""
+    what = f"{where}: {len(unreadable):,}{more} of {count:,} images cannot be read: {named}"
     if len(unreadable) > (most := max_unreadable()) * count:
         fix = f"Get them again, or delete them; up to {most:.1%} would be left out (--max-unreadable)."
         raise UserError(what, fix)

@@ -6,7 +6,8 @@ same for every process and every restart. The images come in an order that follo
 same files are the same set whichever format carries them.
 
 What is compressed inside its file (Parquet) is copied out once, into one file in the cache. A file that has changed
-since it was indexed is an error when it is read: nothing else is put in its place.
+since it was indexed, in its size, its time or (by a checksum) its bytes, is an error when it is read: nothing else is
+put in its place.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
+import zlib
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO
@@ -24,7 +27,7 @@ import numpy as np
 from bench.core.errors import UserError
 from bench.core.files import free_bytes
 from bench.data import cache, real
-from bench.data.decode import Progress, each, facts_of, judge
+from bench.data.decode import Progress, each, facts_of, judge, too_many
 from bench.data.source import Found, Source, is_image
 from bench.data.subset import held_out, nested
 
@@ -32,7 +35,7 @@ REVISION = 1
 OPEN_FILES = 256
 IMAGE = {
     "file": "<i4", "offset": "<i8", "size": "<i4", "label": "<i8", "key": "<u8", "height": "<u4", "width": "<u4",
-    "channels": "u1", "orientation": "u1",
+    "channels": "u1", "orientation": "u1", "crc": "<u4",
 }  # fmt: skip
 ROW_BYTES = sum(np.dtype(kind).itemsize for kind in IMAGE.values())  # of the index, per image
 COPIED = -1  # the file of an image that was copied out, while the index is made
@@ -49,13 +52,15 @@ class ImageIndex:
 
     def __init__(self, folder: Path, stored: dict[str, np.ndarray], split: str) -> None:
         self.folder, self.stored = folder, stored
-        own = {name: stored[f"{split}_{name}"] for name in IMAGE}
+        own = {name: stored[f"{split}_{name}"] for name in IMAGE if name != "crc"}
+        self._crc = stored.get(f"{split}_crc")  # an index that is older than checksums has none
         self._file, self._offset, self._size = own["file"], own["offset"], own["size"]
         self.label, self.key, self.height, self.width = own["label"], own["key"], own["height"], own["width"]
         self.channels, self.orientation = own["channels"], own["orientation"]
         facts = json.loads(stored["facts"].tobytes())
         self.class_names, self.format = tuple(facts["class_names"]), str(facts["format"])
         self.unreadable, self.encoded_bytes = int(facts["unreadable"]), int(facts["bytes"][split])
+        self.copied = self._path(len(stored["file_ends"]) - 1) if facts.get("copied") else None
         self.multi_labels = real.from_arrays(stored) if split == "test" and "real_classes" in stored else None
         self._open = lru_cache(OPEN_FILES)(_Handle)  # of a path: an index that it referred to would outlive its use
 
@@ -79,13 +84,20 @@ class ImageIndex:
             status, data = os.fstat(file.handle), os.pread(file.handle, size, int(self._offset[row]))
         except OSError as error:
             what = f"{self._path(number)} can no longer be read: {error.strerror}."
-            raise UserError(what, "Put it back and run again: training goes on where it was.") from error
+            put_back = "Put it back and run again" if self._path(number) != self.copied else "Run again"
+            raise UserError(what, f"{put_back}: training goes on where it was.") from error
         if len(data) != size or [status.st_size, status.st_mtime_ns] != self.stored["file_status"][number].tolist():
-            raise UserError(
-                f"{self._path(number)} has changed since its images were indexed.",
-                "Put it back as it was; or run again, and what is there now is another data set.",
-            )
+            raise self._changed(number, f"{self._path(number)} has changed since its images were indexed.")
+        if self._crc is not None and zlib.crc32(data) != self._crc[row]:
+            raise self._changed(number, f"{self.name(row)} has changed since it was indexed, but not in size or time.")
         return data
+
+    def _changed(self, number: int, what: str) -> UserError:
+        path = self._path(number)
+        if path == self.copied:
+            return UserError(what, f"Run `{shlex.join(['rm', str(path)])}` and the same command: it is copied again.")
+        again = shlex.join(["touch", str(path.parent)])
+        return UserError(what, f"Put it back as it was; or run `{again}`, and what is there now is another data set.")
 
     def _path(self, number: int) -> Path:
         ends = self.stored["file_ends"]
@@ -128,31 +140,48 @@ def open_index(folder: Path, split: str, *, found: Found, as_published: bool) ->
     Raises:
         UserError: too many images cannot be decoded; there is no room for what is copied out.
     """
+    if (known := indexed(folder, split, as_published=as_published)) is not None:
+        return known
     key = key_of(folder, as_published=as_published)
-    copied = cache.directory() / f"{key}.images"
+    copied = (cache.directory() / f"{key}.images").absolute()
     stored = cache.arrays(key, partial(_build, folder, found, as_published=as_published, copied=copied))
     return ImageIndex(folder, stored, split)
 
 
 def indexed(folder: Path, split: str, *, as_published: bool) -> ImageIndex | None:
-    """The index of a folder that has one already."""
+    """The index of a folder that has one already. One whose copied images are not there any more is removed."""
     key = key_of(folder, as_published=as_published)
     stored = cache.stored(key)
-    return None if stored is None else ImageIndex(folder, stored, split)
+    if stored is None:
+        return None
+    found = ImageIndex(folder, stored, split)
+    if found.copied is None or _status(found.copied) == stored["file_status"][-1].tolist():
+        return found
+    cache.remove(key)
+    return None
+
+
+def _status(path: Path) -> list[int]:
+    """Size and time of change; empty where there is no file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return []
+    return [status.st_size, status.st_mtime_ns]
 
 
 def _build(folder: Path, found: Found, *, as_published: bool, copied: Path) -> dict[str, np.ndarray]:
     files = list[Path]()
     copies = any(source.places is None for source in found.sources.values())
     built: dict[str, np.ndarray] = {}
-    unreadable, total = 0, {}
+    unreadable, total = list[str](), {}
     with _copying(copied, found) if copies else contextlib.nullcontext() as copy:
         for part, source in found.sources.items():
             images, kept_N, bad = _read_all(source, copy, as_published=as_published, where=f"{folder}, {part}")
             if source.places is not None:
                 images["file"] += len(files)
                 files += source.files
-            unreadable += len(bad)
+            unreadable += bad
             order_N = nested(images["label"], None, keys_N=images["key"])
             rows = {part: order_N}
             if part == "all":
@@ -169,12 +198,15 @@ def _build(folder: Path, found: Found, *, as_published: bool, copied: Path) -> d
                 built |= real.to_arrays(tuple(several[i] for i in kept_N[order_N].tolist()))
     names = [os.fsencode(os.path.relpath(path, folder)) for path in files]
     if copies:
-        files, names = [*files, copied], [*names, os.fsencode(copied.absolute())]
+        files, names = [*files, copied], [*names, os.fsencode(copied)]
         for split in total:
             file_N = built[f"{split}_file"]
             file_N[file_N == COPIED] = len(names) - 1
     status = [os.stat(path) for path in files]
-    facts = {"class_names": found.class_names, "format": found.format, "unreadable": unreadable, "bytes": total}
+    facts = {
+        "class_names": found.class_names, "format": found.format, "bytes": total, "copied": copies,
+        "unreadable": len(unreadable), "named": unreadable[:100],
+    }  # fmt: skip
     return built | {
         "file_status": np.array([(entry.st_size, entry.st_mtime_ns) for entry in status], dtype=np.int64),
         "file_ends": np.cumsum([len(name) for name in names], dtype=np.int64),
@@ -193,7 +225,7 @@ def _read_all(
             raise UserError(f"{where} holds pixels, not encoded images.", "Leave :stream out: they are mapped.")
         key = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
         facts = facts_of(data, name=name, as_published=as_published)
-        return data if source.places is None else None, (len(data), key, *facts)
+        return data if source.places is None else None, (len(data), key, zlib.crc32(data), *facts)
 
     count, kept, unreadable = len(source), 0, list[str]()
     images = {name: np.zeros(count, dtype=dtype) for name, dtype in IMAGE.items()}
@@ -203,11 +235,13 @@ def _read_all(
         progress.step()
         if isinstance(result, str):
             unreadable.append(f"{source.name(number)} ({result})")
+            if too_many(unreadable, count=count):
+                break
             continue
-        data, (size, key, height, width, channels, orientation) = result
+        data, (size, key, crc, height, width, channels, orientation) = result
         if data is not None and copy is not None:
             images["offset"][kept], end = end, end + copy.write(data)
-        facts = {"size": size, "key": key, "height": height, "width": width, "channels": channels}
+        facts = {"size": size, "key": key, "crc": crc, "height": height, "width": width, "channels": channels}
         for name, value in (facts | {"orientation": orientation}).items():
             images[name][kept] = value
         kept_N[kept], kept = number, kept + 1
