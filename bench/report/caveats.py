@@ -32,7 +32,8 @@ from bench.core.formatting import (
     significant,
     weight,
 )
-from bench.report.text import MAX_NAMED, Answer, Tone, number, usual_counts
+from bench.report.number_text import number
+from bench.report.text import MAX_NAMED, Answer, Tone, usual_counts
 
 # -- the paper's claims ----------------------------------------------------------------------------------------------
 
@@ -230,6 +231,7 @@ CHECKS: dict[CheckKind, str | Callable[[Check], str]] = {
     CheckKind.RATE_AT_EDGE:
         "The best learning rate of {names} is at the edge of its sweep: a better rate may exist.",
     CheckKind.LONG_WARMUP: "Warm-up takes {high:.0%} of the shortest run of {names}, which may lower its score.",
+    CheckKind.STILL_FALLING: lambda c: _falling(c),
     CheckKind.OTHER_TRAINING_IMAGES:
         "Training images named {names} differ between runs ({groups}): these runs are not pooled.",
     CheckKind.OTHER_TEST_IMAGES:
@@ -272,6 +274,14 @@ def _one_seed(c: Check) -> str:
     middle, high = (100 * (share or 0.0) for share in (c.high, c.low))
     return (f"Every model was trained once: intervals exclude training noise. Differences below {middle:.1f} points at "
             f"50 % accuracy ({high:.1f} at 95 %) are not interpreted. More seeds: --seeds 3.")  # fmt: skip
+
+
+def _falling(c: Check) -> str:
+    rule = f"rule: less than {c.limit:.0%} of the loss of guessing per doubling of training"
+    fell = f"the training loss of {_names(c)} still fell by up to {c.high:.0%} of it"
+    if c.level is Level.WARNING:
+        return f"At {flops(c.low or 0)} training had only begun ({rule}): {fell}."
+    return f"At {flops(c.low or 0)} the untrained part was over ({rule}): {fell}."
 
 
 def _duplicates(c: Check) -> str:

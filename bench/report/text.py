@@ -11,14 +11,15 @@ from bench.analysis import lr_sweep, races
 from bench.analysis.finding import (
     ALL_MODELS,
     NEEDED,
-    Axis,
     Budget,
     Candidate,
+    Closing,
     Contrast,
     Counts,
     Difference,
     Finding,
     Findings,
+    HeldOut,
     Item,
     LawDeviation,
     Peak,
@@ -38,9 +39,9 @@ from bench.core.formatting import (
     percent,
     plural,
     points,
-    signed,
     significant,
 )
+from bench.report.number_text import between, bracket, number, place, trend
 from bench.stats.extrapolation import MIN_ORIGINS
 
 Tone = Literal["yes", "no", "fact", "unsure"]
@@ -75,6 +76,12 @@ PHRASES: dict[Question, Phrase] = {
         label="Rank change, images",
         ask="Does one family overtake the other as images increase, judged from measured points without a fit?",
         yes="{} overtakes", no="{} overtakes", tones=FACTS),
+    Question.GAP_OVER_IMAGES: Phrase(
+        label="Gap per 10× images", ask="At equal compute, does one family gain on the other with more images?",
+        yes="{} gains", no="{} gains", tones=FACTS),
+    Question.GAP_OVER_COMPUTE: Phrase(
+        label="Gap per 10× compute", ask="Does one family gain on the other with more compute, on all images?",
+        yes="{} gains", no="{} gains", tones=FACTS),
     Question.MORE_COMPUTE_HELPS: Phrase(
         label="Longer training", ask="Does training a model for longer help?", yes="helps", no="hurts"),
     Question.MORE_IMAGES_HELP: Phrase(
@@ -170,7 +177,7 @@ class Glance:
 def answers(findings: Findings) -> tuple[Answer, ...]:
     """Every finding as text, in order."""
     usual = usual_counts(findings)
-    return tuple(_answer(f, f"answer-{place}", usual) for place, f in enumerate(findings.findings, start=1))
+    return tuple(_answer(f, f"answer-{nth}", usual) for nth, f in enumerate(findings.findings, start=1))
 
 
 def _answer(f: Finding, key: str, usual: Mapping[str, str]) -> Answer:
@@ -287,70 +294,7 @@ def _together(mine: Sequence[Answer]) -> str:
     return f"{ordered[0]} to {ordered[-1]} {heads[0][2]}".strip()
 
 
-# -- numbers ---------------------------------------------------------------------------------------------------------
-
-
-def number(f: Finding) -> str:
-    """The estimate with its interval; where it varies along the range, the trend from end to end."""
-    if f.estimate is None:
-        if f.question in (Question.ORDER_OVER_COMPUTE, Question.ORDER_OVER_IMAGES) and f.low is not None:
-            return f"between {_x(f, f.low)} and {_x(f, f.high)}"
-        return trend(f)
-    low, high = f.low, f.high
-    if f.question is Question.SATURATED:
-        change, best, worst = (2**-v - 1 for v in (f.estimate, _or_nan(high), _or_nan(low)))
-        return f"{signed(change)} % [{signed(best)}, {signed(worst)}]"
-    if f.question is Question.HYBRID_ADVANTAGE_SHRINKS:
-        return points(-f.estimate, -_or_nan(high), -_or_nan(low))
-    if f.unit is Unit.SHARE:
-        return points(f.estimate, _or_nan(low), _or_nan(high))
-    if f.unit is Unit.FLOP:
-        return flops(f.estimate) + _ends(low, high, flops, unit=flops(f.estimate).partition(" ")[2])
-    if f.unit is Unit.IMAGES:
-        return f"{count(f.estimate)} images" + _ends(low, high, count)
-    if f.unit is Unit.TIMES:
-        return f"{significant(f.estimate)} ×" + _ends(low, high, significant)
-    return f"{f.estimate:g}" + _ends(low, high, significant)
-
-
-def trend(f: Finding) -> str:
-    """"+31.0 → −1.4 points from 21.2 GFLOPs to 444 GFLOPs"; "" without a trend."""
-    if len(f.trend) < 2:
-        return ""
-    first, last = f.trend[0], f.trend[-1]
-    where = f"from {_range(f, first.x, last.x, 'to')}"
-    if f.unit is Unit.TIMES or f.question is Question.COMPUTE_TO_MATCH:
-        return f"{significant(first.estimate)} → {significant(last.estimate)} × {where}"
-    return f"{signed(first.estimate)} → {signed(last.estimate)} points {where}"
-
-
-def _range(f: Finding, low: float | None, high: float | None, joint: str) -> str:
-    """Two values of x; a common unit is written once."""
-    first, last = _x(f, low), _x(f, high)
-    same = first.partition(" ")[2] == last.partition(" ")[2]
-    return f"{first.partition(' ')[0] if same else first} {joint} {last}"
-
-
-def _x(f: Finding, x: float | None) -> str:
-    if x is None:
-        return "–"
-    if f.axis is Axis.ACCURACY:
-        return f"{percent(x)} %"
-    return f"{count(x)} images" if f.axis is Axis.IMAGES else flops(x)
-
-
-def _ends(low: float | None, high: float | None, show: Callable[[float], str], unit: str = "") -> str:
-    if low is None and high is None:
-        return ""
-    ends = ["…" if end is None else show(end) for end in (low, high)]
-    units = {end.partition(" ")[2] for end in ends}
-    if unit and units == {unit}:  # once, with the estimate
-        ends = [end.partition(" ")[0] for end in ends]
-    return f" [{', '.join(ends)}]"
-
-
-def _or_nan(value: float | None) -> float:
-    return float("nan") if value is None else value
+# -- how many --------------------------------------------------------------------------------------------------------
 
 
 def usual_counts(findings: Findings) -> dict[str, str]:
@@ -419,6 +363,36 @@ def _crossing(f: Finding) -> list[str]:
     return [f"Above this value, {f.leader} is ahead."] if f.estimate is not None and f.leader else []
 
 
+def _caught_up(f: Finding) -> list[str]:
+    """The gap from end to end, the budget, where the laws meet, and what the same laws foretold of the largest x."""
+    texts = [f"{f.subject[0]} minus {f.subject[1]}: {trend(f)}."] if f.trend else []
+    if budgets := _all(f, Budget):
+        seen = ", ".join(f"{b.family} {count(b.images_seen[1])}" for b in budgets)
+        texts.append(f"At {flops(budgets[0].flops[0])} each; images seen: {seen}.")
+    texts += [_closing(f, item) for item in _all(f, Closing)]
+    return texts + [_held_out(f, item) for item in _all(f, HeldOut)]
+
+
+def _closing(f: Finding, item: Closing) -> str:
+    other = next(name for name in f.subject if name != item.leader)
+    ends = bracket(item.low, item.high, lambda x: place(f, x)) if item.has_record else ""
+    if item.x is None:
+        where = f"do not meet within 100 times the data: {item.leader} stays ahead"
+    else:
+        beyond = f", {significant(item.reach, 2)} times beyond the data" if item.reach > 1.005 else ""
+        where = f"meet at {place(f, item.x)}{beyond}{ends}; {other} is ahead from there"
+    unknown = "" if item.has_record or item.reach <= 1.005 else " No record of earlier origins supports this."
+    return f"The laws ({item.form}) {where}.{unknown}"
+
+
+def _held_out(f: Finding, item: HeldOut) -> str:
+    kind = "" if item.has_record else " (sampling noise alone)"
+    apart = item.observed_low > item.high or item.observed_high < item.low
+    return (f"Held out: without the largest of each family they foretold {points(item.predicted, item.low, item.high)}"
+            f"{kind} at {place(f, item.x)}; observed {points(item.observed, item.observed_low, item.observed_high)}: "
+            f"{'missed' if apart else 'the intervals overlap'}.")  # fmt: skip
+
+
 def _shrinks(f: Finding) -> list[str]:
     return [f"{f.subject[0]} minus {f.subject[1]} on the frontiers: {trend(f)}."] if f.trend else []
 
@@ -427,7 +401,7 @@ def _saturated(f: Finding) -> list[str]:
     top = _first(f, TopOfRange)
     if top is None:
         return []
-    return [f"Fitted to the {plural(top.budgets, 'largest budget')}, {_range(f, top.low, top.high, 'to')}."]
+    return [f"Fitted to the {plural(top.budgets, 'largest budget')}, {between(f, top.low, top.high, 'to')}."]
 
 
 def _needed(f: Finding) -> list[str]:
@@ -446,8 +420,8 @@ def _needed(f: Finding) -> list[str]:
         texts.append("The upper end lies beyond the data, where no record supports one.")
     if f.verdict is Verdict.CANNOT_TELL and target is not None and target.between[1] is not None:
         low, high = target.between
-        where = f"by {_x(f, high)}" if low is None else f"between {_range(f, low, high, 'and')}"
-        lost = f", but not at {_x(f, target.lost)}" if target.lost is not None else ""
+        where = f"by {place(f, high)}" if low is None else f"between {between(f, low, high, 'and')}"
+        lost = f", but not at {place(f, target.lost)}" if target.lost is not None else ""
         texts.append(f"Measured points reach the target {where}{lost}.")
     return texts
 
@@ -553,6 +527,7 @@ def _sweep(f: Finding) -> list[str]:
 
 
 BODIES: dict[Question, Callable[[Finding], list[str]]] = {
+    Question.GAP_OVER_IMAGES: _caught_up, Question.GAP_OVER_COMPUTE: _caught_up,
     Question.BEST_AT_EQUAL_COMPUTE: _ahead, Question.ORDER_OVER_COMPUTE: _order, Question.ORDER_OVER_IMAGES: _order,
     Question.COMPUTE_TO_MATCH: _match, Question.CROSSING_OVER_COMPUTE: _crossing,
     Question.CROSSING_OVER_IMAGES: _crossing, Question.HYBRIDS_STOP_HELPING: _crossing,

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from PIL import ImageFont
 
+from bench.core.errors import UserError
 from bench.data.generated.render import NUMBERS, Variation, draw, has_character, matplotlib_fonts
 from bench.data.load import load
-from bench.data.sets import glyphs, scripts
+from bench.data.sets import glyphs, lettering, scripts
 
 # Letters that some font draws like a digit: 0 1 2 5 6 8 9.
 LIKE_DIGITS = "OoQDIlij|ZzSsGbBgqA"
@@ -125,3 +126,26 @@ def test_no_near_copy_of_a_test_image_upstream() -> None:
         assert nearest_N.max() < 0.97, f"{name}: image {nearest_N.argmax()} is nearly an upstream image"
     planted = unit(np.clip(load("glyphs", "train", num_images=5).images_NHWC.astype(int) + 3, 0, 255))
     assert ((planted @ upstream.T).max(1) > 0.99).all()
+
+
+def test_lettering_is_drawn_apart_from_its_test_images_and_never_twice() -> None:
+    """The characters and fonts are those of `glyphs`, so what is tested above holds; here the images themselves."""
+    assert lettering.CLASSES == glyphs.CLASSES
+    kept = np.flatnonzero(np.arange(6_000) % 100 % 10 == 3)  # ten classes, 60 images of each
+    train = lettering.drawn_by_number(kept, classes=100, split="train", size=28)
+    test = lettering.drawn_by_number(kept[:250], classes=100, split="test", size=28)
+    among, between = unit(train) @ unit(train).T, unit(test) @ unit(train).T
+    assert between.max() < 0.985, "a test image is nearly a training image"
+    np.fill_diagonal(among, -1)
+    assert len(np.unique(train.reshape(len(train), -1), axis=0)) == len(train)
+    assert (among.max(1) > 0.99).mean() < 0.01, "more images are not more information"
+
+
+def test_a_larger_lettering_begins_with_a_smaller_one() -> None:
+    numbers = np.arange(400, 700)
+    whole = lettering.drawn_by_number(np.arange(1_000), classes=100, split="train", size=28)
+    assert (lettering.drawn_by_number(numbers, classes=100, split="train", size=28) == whole[numbers]).all()
+    assert lettering.size("100x3000") == {"train": 300_000, "test": 2_500, "classes": 100}
+    for wrong in ("101x10", "100x10:32px", "many"):
+        with pytest.raises(UserError):
+            lettering.size(wrong)

@@ -21,7 +21,7 @@ from rich.console import Console
 from bench.analysis import published, questions
 from bench.analysis.finding import CheckKind, Question, Reason
 from bench.report import build as report
-from bench.report import caveats, layout, text
+from bench.report import caveats, layout, number_text, text
 from bench.report.__main__ import main as report_main
 from bench.store import grid
 from tests.analysis._records import World, change, write
@@ -268,7 +268,7 @@ def test_numbers_in_words_are_those_of_the_findings() -> None:
             ends = [f.estimate, f.low, f.high]
             assert shown == pytest.approx([100 * end for end in ends if end is not None], abs=0.0501)
         if f.estimate is None and f.question == Question.BEST_AT_EQUAL_COMPUTE and f.trend:
-            assert text.trend(f) == a.number and "→" in a.number  # never a mean that the trend contradicts
+            assert number_text.trend(f) == a.number and "→" in a.number  # never a mean that the trend contradicts
     glances = text.glances(findings, found)
     cells = [a for g in glances for _, row in g.rows for a in row if a]
     assert len(cells) == len({a.key for a in cells})  # every answer stands once
