@@ -199,7 +199,7 @@ class RelativePosition(nn.Module):
     def forward(self, q_BHNE: Tensor) -> Tensor:
         """Logits to add to those of the content: bias_BHNN. `q_BHNE` is already scaled."""
         by_offset_BHNO = q_BHNE @ self.weight.t()
-        index = self.offset.expand(*q_BHNE.shape[:2], -1, -1)
+        index = self.offset[: q_BHNE.shape[2]].expand(*q_BHNE.shape[:2], -1, -1)
         return by_offset_BHNO.gather(-1, index)
 
 
@@ -226,9 +226,22 @@ def prefers_plain_attention(q_BHNE: Tensor) -> bool:
     return q_BHNE.device.type == "cpu" and torch.is_grad_enabled() and q_BHNE.requires_grad
 
 
-def attend(q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, *, bias_BHNN: Tensor | None, dropout: float) -> Tensor:
-    """softmax(q k^T + bias) v -> x_BHNE. `q` is already scaled by 1 / sqrt(E)."""
+def keeps_order(x_BND: Tensor) -> bool:
+    """Whether every sum is found in one fixed order: in float32 on a CPU, in which committed results were computed, and
+    where operations are only counted. Elsewhere what nobody reads is left out, which may change a last bit."""
+    return x_BND.dtype == torch.float32 and x_BND.device.type in ("cpu", "meta")
+
+
+def attend(
+    q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, *, bias_BHNN: Tensor | None, dropout: float, scale: float = 1.0
+) -> Tensor:
+    """softmax(scale q k^T + bias) v -> x_BHNE. Queries may be fewer than keys.
+
+    Args:
+        scale: 1 where `q` is already scaled by 1 / sqrt(E); the fused kernels scale for nothing.
+    """
     if prefers_plain_attention(q_BHNE):
+        q_BHNE = q_BHNE if scale == 1.0 else q_BHNE * scale
         logits_BHNN = q_BHNE @ k_BHNE.transpose(-2, -1)
         if bias_BHNN is not None:
             logits_BHNN = logits_BHNN + bias_BHNN
@@ -236,7 +249,7 @@ def attend(q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, *, bias_BHNN: Tensor 
         if dropout:
             weights_BHNN = F.dropout(weights_BHNN, dropout)
         return weights_BHNN @ v_BHNE
-    return F.scaled_dot_product_attention(q_BHNE, k_BHNE, v_BHNE, attn_mask=bias_BHNN, dropout_p=dropout, scale=1.0)
+    return F.scaled_dot_product_attention(q_BHNE, k_BHNE, v_BHNE, attn_mask=bias_BHNN, dropout_p=dropout, scale=scale)
 
 
 class Attention(nn.Module):
@@ -247,6 +260,7 @@ class Attention(nn.Module):
         self.heads = config.heads
         self.head_dim = config.attention_width // config.heads
         self.dropout = config.dropout_weights
+        self.scale = self.head_dim**-0.5
         self.qkv = nn.Linear(config.width, 3 * config.attention_width)
         self.proj = nn.Linear(config.attention_width, config.width)
 
@@ -258,22 +272,41 @@ class Attention(nn.Module):
         constant(self.qkv.bias, 0.0)
         constant(self.proj.bias, 0.0)
 
-    def project(self, x_BND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, scaled by 1 / sqrt(E), keys and values, each x_BHNE."""
+    def project(self, x_BND: Tensor, *, scaled: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, scaled by 1 / sqrt(E) unless told otherwise, keys and values, each x_BHNE."""
         B, N, _ = x_BND.shape
         qkv_3BHNE = self.qkv(x_BND).reshape(B, N, 3, self.heads, self.head_dim).permute(2, 0, 3, 1, 4)
         q_BHNE, k_BHNE, v_BHNE = qkv_3BHNE.unbind(0)
-        return q_BHNE * self.head_dim**-0.5, k_BHNE, v_BHNE
+        return q_BHNE * self.scale if scaled else q_BHNE, k_BHNE, v_BHNE
+
+    def project_first(self, x_BND: Tensor, number: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries of the first `number` tokens, not scaled; keys and values of all: each x_BHNE."""
+        width = self.heads * self.head_dim
+        weight_q, weight_kv = self.qkv.weight.split((width, 2 * width))
+        bias_q, bias_kv = self.qkv.bias.split((width, 2 * width))
+        q_BnD = F.linear(x_BND[:, :number], weight_q, bias_q)
+        kv_BN2HE = F.linear(x_BND, weight_kv, bias_kv).unflatten(2, (2, self.heads, self.head_dim))
+        k_BHNE, v_BHNE = kv_BN2HE.permute(2, 0, 3, 1, 4).unbind(0)
+        return q_BnD.unflatten(2, (self.heads, self.head_dim)).transpose(1, 2), k_BHNE, v_BHNE
 
     def output(self, x_BHNE: Tensor) -> Tensor:
         """The heads' results x_BHNE, put together and projected: x_BND."""
         return self.proj(x_BHNE.transpose(1, 2).flatten(2))
 
-    def forward(self, x_BND: Tensor, relative: nn.Module | None = None) -> Tensor:
-        q_BHNE, k_BHNE, v_BHNE = self.project(x_BND)
+    def forward(self, x_BND: Tensor, relative: nn.Module | None = None, first: int | None = None) -> Tensor:
+        """Args: first: only these many tokens, at the beginning, are computed."""
+        outside = relative is not None or keeps_order(x_BND)  # scaled before attention: a pass over memory of its own
+        if first is None:
+            q_BHNE, k_BHNE, v_BHNE = self.project(x_BND, scaled=outside)
+        else:
+            q_BHNE, k_BHNE, v_BHNE = self.project_first(x_BND, first)
+            q_BHNE = q_BHNE * self.scale if outside else q_BHNE
         bias_BHNN = None if relative is None else relative(q_BHNE)
-        dropout = self.dropout if self.training else 0.0
-        return self.output(attend(q_BHNE, k_BHNE, v_BHNE, bias_BHNN=bias_BHNN, dropout=dropout))
+        x_BHNE = attend(
+            q_BHNE, k_BHNE, v_BHNE, bias_BHNN=bias_BHNN, dropout=self.dropout if self.training else 0.0,
+            scale=1.0 if outside else self.scale,
+        )  # fmt: skip
+        return self.output(x_BHNE)
 
 
 class Mlp(nn.Module):
@@ -313,8 +346,10 @@ class Block(nn.Module):
         self.norm2.reset_parameters()
         self.mlp.init_weights(generator)
 
-    def forward(self, x_BND: Tensor, relative: nn.Module | None = None) -> Tensor:
-        x_BND = x_BND + self.drop1(self.attn(self.norm1(x_BND), relative))
+    def forward(self, x_BND: Tensor, relative: nn.Module | None = None, first: int | None = None) -> Tensor:
+        """Args: first: only these many tokens, at the beginning, are computed; all are attended to."""
+        attended_BND = self.attn(self.norm1(x_BND), relative, first)
+        x_BND = (x_BND if first is None else x_BND[:, :first]) + self.drop1(attended_BND)
         return x_BND + self.drop2(self.mlp(self.norm2(x_BND)))
 
 

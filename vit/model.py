@@ -14,7 +14,17 @@ from torch import Tensor, nn
 from vit import formats, masked
 from vit.config import ViTConfig
 from vit.formats import Entry
-from vit.layers import AxialBlock, Block, Embed, PositionTable, RelativePosition, constant, lecun_normal, normal
+from vit.layers import (
+    AxialBlock,
+    Block,
+    Embed,
+    PositionTable,
+    RelativePosition,
+    constant,
+    keeps_order,
+    lecun_normal,
+    normal,
+)
 
 
 class VisionTransformer(nn.Module):
@@ -98,11 +108,14 @@ class VisionTransformer(nn.Module):
         """Whether training takes its targets from the images: the labels are not used."""
         return self.config.head == "masked"
 
-    def tokens(self, x_BCHW: Tensor, *, corrupt: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    def tokens(
+        self, x_BCHW: Tensor, *, corrupt: Callable[[Tensor], Tensor] | None = None, first: int | None = None
+    ) -> Tensor:
         """Encoder output x_BND before the last normalisation; the class token, if any, comes first.
 
         Args:
             corrupt: what is done to the patch embeddings before they get a position.
+            first: only these many tokens are read: the last block may leave the others out.
         """
         if tuple(x_BCHW.shape[-2:]) != self.config.image_size:
             raise ValueError(
@@ -118,17 +131,21 @@ class VisionTransformer(nn.Module):
         if at_stem and len(self.positions):
             x_BND = x_BND + self.positions[0]().to(x_BND.dtype)
         x_BND = self.drop(x_BND)
+        if keeps_order(x_BND):
+            first = None
         for index, block in enumerate(self.blocks):
             if not at_stem and len(self.positions):
                 x_BND = x_BND + self.positions[min(index, len(self.positions) - 1)]().to(x_BND.dtype)
             relative = self.relatives[min(index, len(self.relatives) - 1)] if len(self.relatives) else None
-            x_BND = block(x_BND, relative)
+            is_last = index == len(self.blocks) - 1
+            x_BND = block(x_BND, relative, first) if first and is_last else block(x_BND, relative)
         return x_BND
 
     def features(self, x_BCHW: Tensor) -> Tensor:
         """What feeds the classifier, x_BF: the frozen representation of a linear probe."""
-        x_BND = self.tokens(x_BCHW)
-        if self.config.pooling == "cls":
+        reads_cls = self.config.pooling == "cls"
+        x_BND = self.tokens(x_BCHW, first=1 if reads_cls else None)
+        if reads_cls:
             x_BD = self.norm(x_BND[:, 0])  # LayerNorm acts on each token: normalising the others would be wasted
         else:
             patches_BND = x_BND[:, int(self.config.has_cls) :]

@@ -239,8 +239,10 @@ def both_ways(run: Callable[..., Tensor], parameters: list[Tensor], x: Tensor) -
     return replace(total, compilations=1), [source for _, source in found]
 
 
-def region(module: nn.Module, x_shape: tuple[int, ...], *, needs_gradient: bool = True) -> tuple[Generated, list[str]]:
-    """Forward and backward of a module on bfloat16 input of a shape."""
+def region(
+    module: nn.Module, x_shape: tuple[int, ...], *more: Any, needs_gradient: bool = True
+) -> tuple[Generated, list[str]]:
+    """Forward and backward of a module on bfloat16 input of a shape, and on more arguments that are no tensors."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.func import functional_call
 
@@ -256,7 +258,7 @@ def region(module: nn.Module, x_shape: tuple[int, ...], *, needs_gradient: bool 
 
         def run(*tensors: Tensor) -> Tensor:
             *weights, x = tensors
-            return functional_call(module, dict(zip(names, weights, strict=True)) | given, (x,))
+            return functional_call(module, dict(zip(names, weights, strict=True)) | given, (x, *more))
 
         x = torch.empty(x_shape, dtype=torch.bfloat16, requires_grad=needs_gradient)
         return both_ways(run, parameters, x)
@@ -304,8 +306,9 @@ def step(name: str, *, batch: int, image_size: int, whole: bool = False) -> tupl
 
     def enter(block: nn.Module, args: Any) -> None:
         outside.inside += 1
-        key = (type(block), tuple(p.shape for p in block.parameters()), args[0].shape)
-        calls.setdefault(key, [block, args[0].shape, 0])[2] += 1
+        x, *more = args
+        key = (type(block), tuple(p.shape for p in block.parameters()), x.shape, *more)
+        calls.setdefault(key, [block, (tuple(x.shape), *more), 0])[2] += 1
 
     def leave(*_: Any) -> None:
         outside.inside -= 1
@@ -316,10 +319,10 @@ def step(name: str, *, batch: int, image_size: int, whole: bool = False) -> tupl
     with outside, torch.no_grad():
         model(torch.empty(shape, device="meta", dtype=torch.bfloat16))
     total, sources = total.plus(outside.total), []
-    for block, x_shape, times in calls.values():
+    for block, given, times in calls.values():
         block._forward_pre_hooks.clear()
         block._forward_hooks.clear()
-        found, modules = region(block, tuple(x_shape))
+        found, modules = region(block, *given)
         total, sources = total.plus(found, times=times), [*sources, *modules]
     return total, sources
 

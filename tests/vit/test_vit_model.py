@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vit import family, layers
+from vit import model as vit_model
 from vit.layers import RelativePosition, sincos_2d
 from vit.model import VisionTransformer
 
@@ -207,6 +208,35 @@ def test_training_on_cpu_avoids_the_fused_kernel() -> None:
     assert layers.prefers_plain_attention(q) and not layers.prefers_plain_attention(q.detach())
     with torch.no_grad():
         assert not layers.prefers_plain_attention(q)
+
+
+@pytest.mark.parametrize("position", ["learned-1d", "relative"])
+def test_the_last_block_computes_only_what_is_read(position: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In double precision it gives the same features and gradients; in bfloat16 gradients as near to the right ones. In
+    float32 on a CPU, and where operations are counted, all is computed."""
+    model = build("ViT-nano/7", pooling="cls", cls_token=True, position=position).double()
+    x, seen = images(model).double(), list[int]()
+    model.blocks[-1].register_forward_hook(lambda _, args, out: seen.append(out.shape[1]))
+
+    def gradients(dtype: torch.dtype, whole: bool) -> tuple[torch.Tensor, ...]:
+        with monkeypatch.context() as patch:
+            for module in (layers, vit_model):
+                patch.setattr(module, "keeps_order", lambda _: whole)
+            features = model.to(dtype).features(x.to(dtype))
+        out = torch.autograd.grad(features.square().sum(), list(model.parameters()), allow_unused=True)
+        return features.detach().double(), *(g.double() for g in out if g is not None)
+
+    right, pruned = gradients(torch.float64, True), gradients(torch.float64, False)
+    assert seen == [17, 1]
+    for found, expected in zip(pruned, right, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+
+    def error(whole: bool) -> float:
+        found = gradients(torch.bfloat16, whole)
+        return sum(float((f - e).norm() / e.norm().clamp(min=1e-9)) for f, e in zip(found, right, strict=True))
+
+    assert error(False) < 1.1 * error(True)
+    assert layers.keeps_order(torch.zeros(1)) and layers.keeps_order(torch.zeros(1, device="meta"))
 
 
 def test_images_of_another_size_are_refused() -> None:
