@@ -16,7 +16,7 @@ from bench.core.cli import parser
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.formatting import data_size
 from bench.data import fetch
-from bench.data.load import SPLITS, load, parse
+from bench.data.load import SPLITS, load, parse, resizes
 from bench.data.public import SIZES
 from bench.data.source import allow_unreadable
 
@@ -125,7 +125,15 @@ def download(arguments: argparse.Namespace) -> None:
             new = fetch.fetch(file, root)
             print(f"  {file.name}: {'fetched, checksum right' if new else 'there already'}", file=sys.stderr)
         one.finish(root)
-    arguments.names = [one.name for one in wanted]
+    arguments.names = [_indexed(one.name) for one in wanted]
+
+
+def _indexed(name: str) -> str:
+    """A name under which a set of the hub can be looked into, whatever sizes its images are of."""
+    full, size = parse(name)
+    if not hasattr(registry.load("data set", full), "pinned") or not resizes(full):
+        return name
+    return f"{full}:224px:stream" + (f"@{size}" if size else "")
 
 
 def _download_of(name: str) -> fetch.Download:

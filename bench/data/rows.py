@@ -351,6 +351,17 @@ class OwnCopy(PublicSet):
 
         return folder.some_encoded(self.NAME, root=root) if self.available(root) else []
 
+    def indexed(self, root: Path | None) -> dict[str, int] | None:
+        """Images and classes of the copy that is here, once it is indexed."""
+        from bench.data import index  # brings Pillow
+
+        if root is None or not self.available(root):
+            return None
+        train, test = (index.indexed(root / self.NAME, split, as_published=True) for split in ("train", "test"))
+        if train is None or test is None:
+            return None
+        return {"train": len(train), "test": len(test), "classes": len(train.class_names)}
+
     def load(self, split: str, *, root: Path | None, option: str = "") -> ImageSet:
         from bench.data.sets import folder
 

@@ -53,14 +53,16 @@ class DataSizes:
         return self._found[name]
 
     def _known(self, name: str) -> DataSize | None:
-        """A size that the set declares (it is too large to be opened, or not public), or a published one."""
+        """A size that the set declares (it is too large to be opened, or not public), or a published one; of a copy
+        that is indexed, the true one."""
         module = registry.load("data set", name)
         base, _, option = name.partition(":")
         if hasattr(module, "size"):
             side, channels = module.look(option, root=self.root)
             return DataSize(**module.size(option), shape=(side, side, channels))
         if declared(module):
-            return DataSize(**module.SIZE, streamed=True)
+            counted = module.indexed(self.root) if hasattr(module, "indexed") else None
+            return DataSize(**(counted or module.SIZE), streamed=True)
         if self.published and base in SIZES and not module.available(self.root):
             train, test, classes = SIZES[base]
             return DataSize(train=train, test=test, classes=classes)

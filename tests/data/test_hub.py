@@ -74,7 +74,8 @@ def test_the_newest_commit_is_fetched_and_named(hub, parquet, tmp_path, capsys):
 
 def test_a_commit_a_branch_and_what_is_neither(hub, parquet, tmp_path, capsys):
     hub.commits = {(NAME, OLD): parquet, (NAME, NEW): {"README.md": b""}}
-    assert f"hf:{NAME}:{OLD}: " in download(f"{NAME}:{OLD[:8]}", tmp_path, capsys)
+    said = download(f"{NAME}:{OLD[:8]}", tmp_path, capsys)
+    assert f"hf:{NAME}:{OLD}: " in said and f"hf:{NAME}:{OLD}:224px:stream: " in said  # looked into, of whatever size
     with pytest.raises(UserError, match=rf"names no commit.*\n.*Here: hf:{NAME}:{OLD}\."):
         load(f"hf:{NAME}:main", "train", root=tmp_path)
     with pytest.raises(UserError, match=r"is not, or not wholly, below .*\n.*--download"):

@@ -14,7 +14,7 @@ from bench.core.errors import UserError
 from bench.core.spec import Cell, Recipe
 from bench.cost import flops
 from bench.data import cache, jpeg
-from bench.data.load import some_encoded
+from bench.data.load import load, some_encoded
 from bench.data.sets.folder import LOOKED_AT
 from bench.plan import resources
 from bench.plan.estimate import Rates
@@ -90,3 +90,18 @@ def test_a_model_that_cannot_fit_is_refused_by_name(monkeypatch) -> None:
         resources.check_memory(rated, device="cpu", ranks=2)
     spread = replace(cell, recipe=replace(cell.recipe, sharding="fsdp"))
     resources.check_memory([(spread, rated[0][1])], device="cpu", ranks=2)
+
+
+def test_a_vast_set_is_counted_once_it_is_indexed(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("VIT_BENCH_CACHE", str(tmp_path / "cache"))
+    for part, count in (("train", 20), ("val", 8)):
+        for number in range(count):
+            path = tmp_path / "imagenet" / part / f"n{number % 4}" / f"{number}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.frombytes("RGB", (40, 30), os.urandom(3_600)).save(path)
+    before = DataSizes(root=tmp_path)["imagenet:64px"]
+    assert (before.train, before.test, before.classes, before.streamed) == (1_281_167, 50_000, 1_000, True)
+    load("imagenet:64px", "train", root=tmp_path)
+    after = DataSizes(root=tmp_path)["imagenet:64px"]
+    assert (after.train, after.test, after.classes, after.streamed) == (20, 8, 4, True)
+    assert DataSizes()["imagenet"].train == DataSizes(root=tmp_path / "cache")["imagenet"].train == 1_281_167
