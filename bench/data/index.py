@@ -51,9 +51,10 @@ class ImageIndex:
     """
 
     def __init__(self, folder: Path, stored: dict[str, np.ndarray], split: str) -> None:
-        self.folder, self.stored = folder, stored
-        own = {name: stored[f"{split}_{name}"] for name in IMAGE if name != "crc"}
-        self._crc = stored.get(f"{split}_crc")  # an index that is older than checksums has none
+        self.folder, self.stored, self._status = folder, stored, np.asarray(stored["file_status"])
+        found = {name: stored.get(f"{split}_{name}") for name in IMAGE}
+        own = {name: np.asarray(values) for name, values in found.items() if values is not None}  # np.memmap is slow
+        self._crc = own.get("crc")  # an index that is older than checksums has none
         self._file, self._offset, self._size = own["file"], own["offset"], own["size"]
         self.label, self.key, self.height, self.width = own["label"], own["key"], own["height"], own["width"]
         self.channels, self.orientation = own["channels"], own["orientation"]
@@ -86,7 +87,7 @@ class ImageIndex:
             what = f"{self._path(number)} can no longer be read: {error.strerror}."
             put_back = "Put it back and run again" if self._path(number) != self.copied else "Run again"
             raise UserError(what, f"{put_back}: training goes on where it was.") from error
-        if len(data) != size or [status.st_size, status.st_mtime_ns] != self.stored["file_status"][number].tolist():
+        if len(data) != size or [status.st_size, status.st_mtime_ns] != self._status[number].tolist():
             raise self._changed(number, f"{self._path(number)} has changed since its images were indexed.")
         if self._crc is not None and zlib.crc32(data) != self._crc[row]:
             raise self._changed(number, f"{self.name(row)} has changed since it was indexed, but not in size or time.")

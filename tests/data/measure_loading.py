@@ -1,74 +1,46 @@
-"""Images per second and core, decoded, cropped at random and resized to 224 px: this project beside others, in turns.
+"""Images per second and core, read, decoded, cropped at random and resized to 224 px: this project beside others, in
+turns, over the same files.
 
-    python -m tests.data.measure_loading [--shards FOLDER] [--images 300] [--rounds 5]
+    python -m tests.data.measure_loading [--shards FOLDER] [--images 1000] [--rounds 7] [--peers FOLDER [--install]]
 
-Seconds are the processor's, of one thread; turns alternate, so that what else the machine does touches all alike. The
-files are those of tests/data/photographs.py, drawn anew or taken from tar shards.
+Every loader (tests/data/loaders.py) runs in processes of its own, with one worker, and gives batches that a network can
+take. Seconds are the processor's, of all its processes; turns alternate, so that what else the machine does touches all
+alike. The files are those of tests/data/photographs.py, drawn anew or taken from tar shards, in the disk's cache.
+
+Loaders whose package is not installed here run in the environment FOLDER/PACKAGE, where there is one; --install makes
+them, on top of this one.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
+import json
+import os
+import subprocess
+import sys
+import sysconfig
 import tarfile
+import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-import torch
-from PIL import Image
 
 from bench.data import jpeg
-from bench.train.batches import crop_boxes
-from bench.train.reading import resize
-from tests.data import photographs
+from tests.data import loaders, photographs
 
-SIZE = 224
-
-
-def ways(files: list[bytes]) -> dict[str, Callable[[], object]]:
-    """What is compared; torchvision and timm with their own random crops, boxes of ours are the paper's."""
-    import timm.data
-    import torchvision.io
-    from torchvision.transforms import v2
-
-    sizes = np.array([Image.open(io.BytesIO(data)).size for data in files])
-    drawn = crop_boxes(np.random.default_rng(0), number=len(files), height=sizes[:, 1], width=sizes[:, 0], least=0.05)
-    boxes, out = drawn.T.tolist(), np.empty((len(files), SIZE, SIZE, 3), dtype=np.uint8)
-    default = timm.data.create_transform(SIZE, is_training=True, use_prefetcher=True)
-    plain = timm.data.create_transform(SIZE, is_training=True, use_prefetcher=True, color_jitter=None)
-    modern = v2.Compose([v2.RandomResizedCrop(SIZE, antialias=True), v2.RandomHorizontalFlip()])
-
-    def this_project() -> None:
-        for data, box, out_SSC in zip(files, boxes, out, strict=True):
-            jpeg.read_part(data, box, out_SSC=out_SSC, resize=resize)
-
-    def pillow(transform: Callable[[Image.Image], object]) -> None:
-        for data in files:
-            transform(Image.open(io.BytesIO(data)).convert("RGB"))
-
-    def torchvision_v2() -> None:
-        for data in files:
-            modern(torchvision.io.decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8)))
-
-    found: dict[str, Callable[[], object]] = {
-        "this project": this_project,
-        "timm's default (with its colour jitter)": lambda: pillow(default),
-        "timm without colour jitter": lambda: pillow(plain),
-        "torchvision v2, its own decoder": torchvision_v2,
-    }
-    if jpeg.simplejpeg is not None:
-        found["limit: libjpeg-turbo, whole images, nothing else"] = lambda: [
-            jpeg.simplejpeg.decode_jpeg(data) for data in files
-        ]
-    return found
+PROJECT = Path(__file__).resolve().parent.parent.parent
+OURS, LIMIT = "this project", "limit: libjpeg-turbo alone, whole images, one buffer"
+CLASSES = 10
 
 
 def read(shards: Path, number: int) -> list[bytes]:
     """The first images of the shards."""
     files: list[bytes] = []
-    for path in sorted(shards.glob("*.tar")):
+    for path in sorted(shards.glob("train*.tar")):
         with tarfile.open(path) as tar:
             for member in tar:
                 if member.name.endswith(".jpg") and (file := tar.extractfile(member)) is not None:
@@ -78,28 +50,129 @@ def read(shards: Path, number: int) -> list[bytes]:
     return files
 
 
+def install(peers: Path) -> None:
+    """An environment for every package, in which this one's packages are found too."""
+    base = sysconfig.get_paths()["purelib"]
+    for _, (module, packages) in loaders.PACKAGES.items():
+        place = peers / module.split(".")[-1]
+        if place.exists():
+            continue
+        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+        found = next(place.glob("lib/python*/site-packages"))
+        (found / "below.pth").write_text(base + "\n")
+        command = [place / "bin" / "python", "-m", "pip", "install", "-q", *packages]
+        if subprocess.run(command, timeout=600, check=False).returncode:
+            print(f"{' '.join(packages)}: could not be installed", file=sys.stderr)
+
+
+def python_of(name: str, peers: Path | None) -> str | None:
+    """The interpreter in which a loader's package is found."""
+    module = loaders.PACKAGES.get(name, ("torch", ()))[0]
+    with suppress(ModuleNotFoundError):
+        if find_spec(module) is not None:
+            return sys.executable
+    own = None if peers is None else peers / module.split(".")[-1] / "bin" / "python"
+    return str(own) if own is not None and own.exists() else None
+
+
+class Racer:
+    """One loader in its processes: seconds per image when it is called with a number of batches."""
+
+    def __init__(self, name: str, python: str, folder: Path, log: Path) -> None:
+        settings = os.environ | {"OMP_NUM_THREADS": "1", "VIT_BENCH_CACHE": str(folder / "cache")}
+        self.log = log
+        self.process = subprocess.Popen(
+            [python, "-m", "tests.data.loaders", "race", folder, name], cwd=PROJECT, env=settings, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.open("w"), start_new_session=True,
+        )  # fmt: skip
+
+    def __call__(self, batches: int) -> float:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(batches, file=self.process.stdin, flush=True)
+        for line in self.process.stdout:
+            if line.startswith("RACE "):
+                found = json.loads(line[5:])
+                return found["seconds"] / found["images"]
+        raise RuntimeError(next((text for text in self.log.read_text().splitlines()[::-1] if text.strip()), "ended"))
+
+    def end(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, 9)
+            self.process.wait()
+
+
+def limit(files: list[bytes]) -> Callable[[int], float]:
+    """Seconds per image of the decoder alone."""
+    buffer = np.empty(1 << 22, dtype=np.uint8)
+
+    def decode(batches: int) -> float:
+        started, number = time.process_time(), batches * loaders.BATCH
+        for at in range(number):
+            jpeg.simplejpeg.decode_jpeg(files[at % len(files)], buffer=buffer)
+        return (time.process_time() - started) / number
+
+    return decode
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shards", type=Path, help="folder of tar shards")
-    parser.add_argument("--images", type=int, default=300)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--images", type=int, default=1000)
+    parser.add_argument("--batches", type=int, default=8, help=f"of {loaders.BATCH} images, in a turn")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--peers", type=Path, help="folder of environments")
+    parser.add_argument("--install", action="store_true", help="make those that are missing")
+    parser.add_argument("--only", help="loaders whose names hold this, and this project")
     given = parser.parse_args()
-    torch.set_num_threads(1)
-    number = given.images
-    files = read(given.shards, number) if given.shards else [photographs.jpeg(n) for n in range(number)]
-    compared = ways(files)
-    rates: dict[str, list[float]] = {name: [] for name in compared}
-    for _ in range(given.rounds + 1):
-        for name, work in compared.items():
-            started = time.process_time()
-            work()
-            rates[name].append(len(files) / (time.process_time() - started))
-    ours = np.array(rates["this project"][1:])
-    print(f"{len(files)} files of {np.mean([len(data) for data in files]) / 1e3:.0f} kB, {given.rounds} rounds")
-    for name, found in rates.items():  # the first round warms up
-        turns = ours / np.array(found[1:])
-        print(f"{np.median(found[1:]):7,.0f} images/s  ours is {np.median(turns):4.2f} times that "
-              f"({turns.min():.2f} to {turns.max():.2f})  {name}")  # fmt: skip
+    if given.install and given.peers:
+        install(given.peers)
+    names = [name for name in loaders.LOADERS if name == OURS or not given.only or given.only in name]
+    with tempfile.TemporaryDirectory(prefix="loading-") as where:
+        compare(names, Path(where), given)
+
+
+def compare(names: list[str], folder: Path, given: argparse.Namespace) -> None:
+    files = read(given.shards, given.images) if given.shards else list(map(photographs.jpeg, range(given.images)))
+    for number, data in enumerate(files):
+        path = folder / "jpegs" / f"{number % CLASSES}" / f"{number:08}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    loaders.prepare(folder, "shards")
+    racers: dict[str, Callable[[int], float]] = {}
+    missing: dict[str, str] = {}
+    for name in names:
+        python, kind = python_of(name, given.peers), {"MosaicML streaming": "mds", "FFCV": "beton"}.get(name)
+        if python is None:
+            missing[name] = f"{loaders.PACKAGES[name][0]} is not installed"
+            continue
+        if kind is not None:
+            subprocess.run([python, "-m", "tests.data.loaders", "prepare", folder, kind], cwd=PROJECT, check=False)
+        racers[name] = Racer(name, python, folder, folder / f"{len(racers)}.log")
+    if jpeg.simplejpeg is not None:
+        racers[LIMIT] = limit(files)
+    seconds: dict[str, list[float]] = {name: [] for name in racers}
+    for _ in range(given.rounds + 1):  # the first round warms up
+        for name in [name for name in racers if name not in missing]:
+            try:
+                seconds[name].append(racers[name](given.batches))
+            except (RuntimeError, OSError) as error:
+                missing[name] = f"does not run here: {error}"
+    for racer in racers.values():
+        if isinstance(racer, Racer):
+            racer.end()
+    ours = np.array(seconds[OURS][1:])
+    print(f"{len(files)} files of {np.mean([len(data) for data in files]) / 1e3:.0f} kB, {given.rounds} rounds of "
+          f"{given.batches * loaders.BATCH} images; images/s and core, and how many times that ours is")  # fmt: skip
+    for name in sorted((name for name in racers if name not in missing), key=lambda name: np.median(seconds[name])):
+        turns = np.array(seconds[name][1:]) / ours
+        print(f"{1 / np.median(seconds[name][1:]):7,.0f}  {np.median(turns):4.2f} ({turns.min():.2f} to "
+              f"{turns.max():.2f})  {name}")  # fmt: skip
+    for name, reason in missing.items():
+        print(f"      -  {name}: {reason}")
 
 
 if __name__ == "__main__":

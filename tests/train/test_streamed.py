@@ -1,0 +1,106 @@
+"""Training from shards: the same batches and losses, whoever reads, with however many ranks, killed wherever."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from tests.conftest import PROJECT
+from tests.data import photographs
+from tests.data.test_stream import as_tar, encoded
+from tests.train._streamed_ranks import KEPT, STEPS, images, of_all, train, trainer, without_crops
+
+NUMBER = 72
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """FOLDER/shards: photographs of a quarter of the usual size."""
+    made, files = tmp_path_factory.mktemp("streamed"), []
+    for number in range(NUMBER):
+        with Image.open(io.BytesIO(photographs.jpeg(number % 12))) as image:
+            small = image.resize((image.width // 4 + number, image.height // 4))
+        files.append((encoded(small, quality=90), number % 4))
+    as_tar(made / "shards", files)
+    torch.set_num_threads(1)  # as ranks have
+    return made
+
+
+@pytest.fixture(scope="module")
+def alone(folder) -> dict:
+    """One process that reads for itself, from beginning to end."""
+    found = train(trainer(images(folder), folder / "alone", workers=0))
+    assert len(set(found["losses"])) == STEPS == len(found["given"])
+    return found
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4, 8])
+def test_readers_change_nothing(folder, alone, workers):
+    assert train(trainer(images(folder), folder / f"{workers}-readers", workers=workers)) == alone
+
+
+def test_pixels_that_are_stored_train_the_same(folder):
+    """Resident and streamed, from the same stored pixels: to the bit."""
+    recipe, streamed = without_crops(), images(folder)
+    resident = replace(streamed, images_NHWC=streamed.images_NHWC[:])
+    one, other = (trainer(given, folder / f"stored-{at}", workers=at, recipe=recipe)
+                  for at, given in enumerate((resident, streamed)))  # fmt: skip
+    assert (one.batches.tier, other.batches.tier) == ("resident", "streamed")
+    assert train(one) == train(other)
+
+
+@pytest.mark.parametrize("step", range(1, STEPS))
+def test_it_goes_on_from_any_step(folder, alone, step):
+    """With other readers, from the checkpoint before the step."""
+    place = folder / f"stopped-{step}"
+    train(trainer(images(folder), place, workers=step % 3), until=step)
+    found = train(trainer(images(folder), place, workers=(step + 1) % 3))
+    saved = (step - 1) // KEPT * KEPT
+    assert found["losses"] == alone["losses"]
+    assert found["given"] == {str(at): alone["given"][str(at)] for at in range(saved, STEPS)}
+
+
+def ranks(folder: Path, name: str, *, size: int, workers: int, kill: int | None = None) -> dict | None:
+    """What so many processes found; None if they were killed."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}", "-m",
+               "tests.train._streamed_ranks", str(folder), name, str(workers)]  # fmt: skip
+    done = subprocess.run(
+        [*command, *([] if kill is None else [str(kill)])],
+        env=os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+        timeout=280,
+    )  # fmt: skip
+    if kill is not None:
+        assert done.returncode and "SIGKILL" in done.stderr, done.stderr[-3000:]
+        return None
+    assert done.returncode == 0, done.stderr[-3000:]
+    return of_all([json.loads((folder / f"{name}-rank{number}.json").read_text()) for number in range(size)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "workers"), [(1, 1), (2, 2), (4, 1)])
+def test_ranks_give_the_same_batches_and_losses(folder, alone, size, workers):
+    """Processes of torchrun. Gradients add up in another order: that is all that differs in a loss."""
+    found = ranks(folder, f"{size}-ranks", size=size, workers=workers)
+    assert found["given"] == alone["given"]
+    assert found["losses"] == (alone["losses"] if size == 1 else pytest.approx(alone["losses"], rel=1e-5, abs=0))
+
+
+@pytest.mark.slow
+def test_killed_ranks_are_followed_by_others(folder, alone):
+    """Two ranks are killed, then four, then one ends it: no batch differs, and no loss by more than its rounding."""
+    ranks(folder, "killed", size=2, workers=1, kill=4)
+    ranks(folder, "killed", size=4, workers=0, kill=8)
+    found = ranks(folder, "killed", size=1, workers=8)
+    assert found["losses"] == pytest.approx(alone["losses"], rel=1e-5, abs=0)
+    assert found["given"] == {str(step): alone["given"][str(step)] for step in range(2 * KEPT, STEPS)}
+    shutil.rmtree(folder / "killed")
