@@ -42,6 +42,8 @@ def _to_contiguous(images_BHWC: Tensor) -> Tensor:
     The memory is NumPy's, which comes in large pages; fresh small ones take longer than all the arithmetic."""
     batch, height, width, channels = images_BHWC.shape
     x_BCHW = torch.from_numpy(np.empty((batch, channels, height, width), dtype=np.float32))
+    if channels == 1:  # `contiguous` leaves grey images as they are, and kernels are chosen by strides too
+        x_BCHW = x_BCHW.view(batch, height, width, 1).permute(0, 3, 1, 2)
     for x_CHW, image_HWC in zip(x_BCHW, images_BHWC, strict=True):
         x_CHW.copy_(image_HWC.permute(2, 0, 1)).mul_(2.0 / 255.0).sub_(1.0)
     return x_BCHW

@@ -161,6 +161,8 @@ def compare(names: list[str], folder: Path, given: argparse.Namespace) -> None:
                 seconds[name].append(racers[name](given.batches))
             except (RuntimeError, OSError) as error:
                 missing[name] = f"does not run here: {error}"
+                continue
+            print(f"turn {len(seconds[name]) - 1}: {1 / seconds[name][-1]:,.0f} images/s, {name}", file=sys.stderr)
     for racer in racers.values():
         if isinstance(racer, Racer):
             racer.end()

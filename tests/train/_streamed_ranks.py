@@ -45,8 +45,8 @@ class Watched(Batches):
         return x_BCHW, labels_B
 
 
-def images(folder: Path, *, how: str = "stream") -> ImageSet:
-    return load(f"folder:shards:{SIDE}px:rgb:{how}", "train", root=folder)
+def images(folder: Path, name: str = "shards", split: str = "train") -> ImageSet:
+    return load(f"folder:{name}:{SIDE}px:rgb:stream", split, root=folder)
 
 
 def trainer(

@@ -63,6 +63,18 @@ def test_inputs_span_minus_one_to_one():
     assert x.flatten().tolist() == [-1.0, 1.0]
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("shift", [0, 2])
+def test_large_images_are_changed_one_by_one_to_the_same_bits(channels, shift, monkeypatch):
+    source, recipe = images(20, side=9, channels=channels), Recipe(batch=16, shift=shift, flip=True)
+    found = []
+    for large in (1 << 30, 1):
+        monkeypatch.setattr("bench.train.batches.LARGE", large)
+        found.append(Batches(source, recipe=recipe, seed=1, device="cpu", fit=(9, channels))(3))
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other) and one.stride() == other.stride()
+
+
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate")])
 def test_images_that_do_not_fit_are_one_message(monkeypatch, error):
     def full(*_, **__):

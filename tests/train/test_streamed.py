@@ -17,20 +17,27 @@ from PIL import Image
 
 from tests.conftest import PROJECT
 from tests.data import photographs
-from tests.data.test_stream import as_tar, encoded
+from tests.data.test_stream import as_arrow, as_folder, as_parquet, as_tar, encoded
 from tests.train._streamed_ranks import KEPT, STEPS, images, of_all, train, trainer, without_crops
 
 NUMBER = 72
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """FOLDER/shards: photographs of a quarter of the usual size."""
-    made, files = tmp_path_factory.mktemp("streamed"), []
+def files() -> list[tuple[bytes, int]]:
+    """Photographs of a quarter of the usual size, with labels."""
+    found = []
     for number in range(NUMBER):
         with Image.open(io.BytesIO(photographs.jpeg(number % 12))) as image:
             small = image.resize((image.width // 4 + number, image.height // 4))
-        files.append((encoded(small, quality=90), number % 4))
+        found.append((encoded(small, quality=90), number % 4))
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, files) -> Path:
+    """FOLDER/shards."""
+    made = tmp_path_factory.mktemp("streamed")
     as_tar(made / "shards", files)
     torch.set_num_threads(1)  # as ranks have
     return made
@@ -68,6 +75,27 @@ def test_it_goes_on_from_any_step(folder, alone, step):
     saved = (step - 1) // KEPT * KEPT
     assert found["losses"] == alone["losses"]
     assert found["given"] == {str(at): alone["given"][str(at)] for at in range(saved, STEPS)}
+
+
+def test_a_mirror_of_the_hub_trains_as_the_same_images_in_folders(folder, files):
+    """Two splits, as `datasets.save_to_disk` lays them out, and as the hub's Parquet files: the same hashes, batches
+    and losses."""
+    for split, part in (("train", files[12:]), ("test", files[:12])):
+        as_folder(folder / "classes" / split, part)
+        as_arrow(folder / "saved" / split, part)
+        (folder / "saved" / split / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
+        as_parquet(folder / "parquet", part)
+        (folder / "hub" / "data").mkdir(parents=True, exist_ok=True)
+        (folder / "parquet" / "data-00000.parquet").rename(folder / f"hub/data/{split}-00000-of-00001.parquet")
+        (folder / "parquet").rmdir()
+    (folder / "saved" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    (folder / "hub" / "README.md").write_text("---\nconfigs:\n- config_name: default\n---\n")
+    found = {}
+    for name in ("classes", "saved", "hub"):
+        train_set, test_set = images(folder, name), images(folder, name, "test")
+        hashes = train_set.content_hash, test_set.content_hash
+        found[name] = hashes, train(trainer(train_set, folder / f"of-{name}", workers=1))
+    assert len(train_set) == NUMBER - 12 and found["classes"] == found["saved"] == found["hub"]
 
 
 def ranks(folder: Path, name: str, *, size: int, workers: int, kill: int | None = None) -> dict | None:
