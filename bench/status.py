@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.cli import folder, parser
-from bench.core.errors import EXIT_OK, UserError, command
+from bench.core.errors import EXIT_FAILED, EXIT_OK, EXIT_UNFINISHED, UserError, command
 from bench.core.formatting import printable
 from bench.store import grid, index
 from bench.store.lease import holder
@@ -25,8 +25,10 @@ examples:
   python -m bench.status study.toml            the study that this file asks for
   python -m bench.status --suite scaling --json
   python -m bench.status --watch               again and again, until everything is done
+  python -m bench.status --watch --exit-code && python -m bench.report --suite scaling
 """
 EVERY = 2.0  # seconds between looks
+SETTLED = 3  # looks without a change, after which nobody is about to try a failed cell again
 NEVER = {"state": "never started", "fraction": 0.0, "note": None, "attempts": 0, "last": None}
 """A cell of the current grid (plan.json) that has no folder yet."""
 
@@ -41,16 +43,30 @@ def describe(directory: CellDirectory) -> dict[str, Any]:
         "name": directory.path.name,
         "state": state.name if held is None else "stopped" if held.stopped else "running",
         "fraction": state.fraction,
-        "note": state.note if held is None or not held.stopped else f"held by {held}",
+        "note": f"held by {held}" if held is not None and (held.stopped or held.runner) else state.note,
         "attempts": len(attempts),
         "last": last.get("ended") or last.get("started"),
     }
 
 
-def cells_of(study: Study) -> list[dict[str, Any]]:
-    """Every cell of a study, those that were never started last."""
+def cells_of(study: Study, finished: dict[tuple[Path, int], dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every cell of a study, those that were never started last.
+
+    Args:
+        finished: cells that were done at an earlier look, by their record and when it was written; kept up to date.
+    """
     study.check()
-    cells = [describe(directory) for directory in study.directories()]
+    cells = []
+    for directory in study.directories():
+        try:
+            written = directory.record, directory.record.stat().st_mtime_ns
+        except OSError:
+            cells.append(describe(directory))
+            continue
+        cell = finished.get(written) or describe(directory)
+        if cell["state"] == "done":
+            finished[written] = cell
+        cells.append(cell)
     wanted = grid.read(study.path)
     absent = grid.never_started(wanted, [cell["name"] for cell in cells])
     return cells + [NEVER | {"name": name, "note": wanted.refused.get(name) if wanted else None} for name in absent]
@@ -63,6 +79,9 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--suite", help="a single study (default: all)")
     p.add_argument("--results", type=folder, help="folder with results (default: results)")
     p.add_argument("--watch", action="store_true", help="show it again and again, until everything is done")
+    p.add_argument("--exit-code", action="store_true",
+                   help=f"end with {EXIT_OK} if all is done, {EXIT_UNFINISHED} if cells are running or not begun, "
+                   f"{EXIT_FAILED} if those that are left failed or cannot be run")
     p.add_argument("--json", action="store_true", help="machine-readable output")
     arguments = p.parse_args(argv)
     suite, results = arguments.suite, arguments.results or Path("results")
@@ -77,38 +96,56 @@ def main(argv: list[str] | None = None) -> int:
         names = [suite]
     if not names:
         raise UserError(f"No study in {results}.", "Start one with `python -m bench.run --suite smoke`.")
-    look = lambda: {name: cells_of(Study(results / name)) for name in names}  # noqa: E731
-    if arguments.watch:
-        watch(look, as_json=arguments.json)
-    elif arguments.json:
-        print(json.dumps(look()))
-    else:
-        show(look(), cell_by_cell=bool(suite))
-    return EXIT_OK
+    finished: dict[tuple[Path, int], dict[str, Any]] = {}
+    look = lambda: {name: cells_of(Study(results / name), finished) for name in names}  # noqa: E731
+    found = watch(look, as_json=arguments.json) if arguments.watch else look()
+    if arguments.json and not arguments.watch:
+        print(json.dumps(found))
+    elif not arguments.watch:
+        show(found, cell_by_cell=bool(suite))
+    return exit_code(found) if arguments.exit_code else EXIT_OK
 
 
-def watch(look: Callable[[], dict[str, list[dict[str, Any]]]], *, as_json: bool) -> None:
-    """Show counts and what is running until every cell that can be run is done, or Ctrl-C: in place on a terminal,
-    else (or as JSON) one line per change."""
+Found = dict[str, list[dict[str, Any]]]
+
+
+def hopeless(cell: dict[str, Any]) -> bool:
+    """Whether only another run, or none, does it: it failed, or cannot be run."""
+    return bool(cell["state"] == "failed" or (cell["state"] == NEVER["state"] and cell["note"]))
+
+
+def exit_code(found: Found) -> int:
+    """What a script may ask: whether all is done, or can be waited for."""
+    left = [cell for cells in found.values() for cell in cells if cell["state"] != "done"]
+    if not left:
+        return EXIT_OK
+    return EXIT_FAILED if all(map(hopeless, left)) else EXIT_UNFINISHED
+
+
+def watch(look: Callable[[], Found], *, as_json: bool) -> Found:
+    """Show counts and what is running, by whatever executors, until every cell that can be run is done or has failed
+    for good, or Ctrl-C: in place on a terminal, else (or as JSON) one line per change. Returns what it saw last."""
     from rich.live import Live
     from rich.text import Text
 
     from bench.core.console import make_console, write
 
-    console, last = make_console(), None
+    console, last, same = make_console(), None, 0
     with Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else nullcontext() as live:
         while True:
             found = look()
             lines = [f"{name}: {counted(cells)}" for name, cells in found.items()]
             running = [cell for cells in found.values() for cell in cells if cell["state"] == "running"]
-            shown = lines + [f"  {cell['name']} {cell['fraction']:.0%}" for cell in running]
+            shown = [*lines, *(f"  {c['name']} {c['fraction']:.0%} {c['note'] or ''}".rstrip() for c in running)]
             if live is not None:
                 live.update(Text(printable("\n".join(shown))), refresh=True)
             elif found != last:
                 write(console, json.dumps(found) if as_json else "; ".join(map(str.strip, shown)))
             left = [cell for cells in found.values() for cell in cells if cell["state"] != "done"]
-            if all(cell["state"] == NEVER["state"] and cell["note"] for cell in left):  # they cannot be run
-                return
+            same = same + 1 if found == last else 0
+            refused = all(cell["state"] == NEVER["state"] and cell["note"] for cell in left)
+            if refused or (same >= SETTLED and all(map(hopeless, left))):
+                return found
             last = found
             time.sleep(EVERY)
 

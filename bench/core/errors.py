@@ -15,6 +15,7 @@ from bench.core.formatting import printable
 EXIT_OK = 0
 EXIT_FAILED = 3  # a cell could not be run; the rest of the study was finished (Python itself ends with 1, 2 or 120)
 EXIT_FOUND = 4  # what `bench.compare --fail-if` looks for is there
+EXIT_UNFINISHED = 5  # bench.status --exit-code: cells are running or not begun
 EXIT_USAGE = 2  # a user error: one message states what is wrong
 EXIT_INTERRUPTED = 130  # stopped by a signal; the same command continues
 

@@ -27,6 +27,8 @@ class LiveProgress:
         self.expected = {cell.name: cell.seconds or 1.0 for cell in plan.todo}  # seconds
         self.fraction = {cell.name: cell.fraction for cell in plan.todo}  # done, of the expected time
         self.at_start = dict(self.fraction)
+        self._total = sum(self.expected.values())  # seconds, as are the next two
+        self._done = self._begun = sum(self.expected[name] * done for name, done in self.fraction.items())
         self.running: dict[int, dict[str, Any]] = {}  # worker -> its cell's latest event
         self.finished: list[str] = []
         self.failed: dict[str, str] = {}
@@ -54,7 +56,7 @@ class LiveProgress:
             return
         self.running.pop(worker, None)
         if kind == "done":
-            self.fraction[name] = 1.0
+            self._set(name, 1.0)
             self.finished.append(name)
             self.failed.pop(name, None)  # another worker could
             if event["status"] != "complete":
@@ -76,17 +78,17 @@ class LiveProgress:
 
     def seconds_left(self) -> float:
         """Seconds left: the plan's, corrected by how fast the run has been so far. Failed cells are not waited for."""
-        total, done = self._seconds(dict.fromkeys(self.expected, 1.0)), self._seconds(self.fraction)
-        gained = done - self._seconds(self.at_start)
+        total, done = self._total - self._failed_of(None), self._done - self._failed_of(self.fraction)
+        gained = done - (self._begun - self._failed_of(self.at_start))
         elapsed = time.monotonic() - self.started
         if gained < TRUSTED * total or not total:
-            return max(0.0, self.plan.seconds * total / sum(self.expected.values()) - elapsed)
+            return max(0.0, self.plan.seconds * total / self._total - elapsed)
         return (total - done) * elapsed / gained
 
     def _update(self) -> None:
         for running in self.running.values():
             if "done" in running:
-                self.fraction[running["cell"]] = self._fraction_of(running)
+                self._set(running["cell"], self._fraction_of(running))
 
     def _fraction_of(self, running: dict[str, Any]) -> float:
         """How much of a running cell is done, in expected time: its training, and the horizons it has read. The one
@@ -102,16 +104,20 @@ class LiveProgress:
             read += min(0.95, (time.monotonic() - running["since"]) / expected) if expected else 0.0
         return min(0.99, (1 - cell.evaluate_share) * trained + cell.evaluate_share * min(1.0, read / horizons))
 
-    def _seconds(self, fraction: dict[str, float]) -> float:
-        """Expected seconds of these parts of the cells that have not failed."""
-        return sum(self.expected[name] * fraction[name] for name in self.expected if name not in self.failed)
+    def _set(self, name: str, fraction: float) -> None:
+        self._done += self.expected[name] * (fraction - self.fraction[name])
+        self.fraction[name] = fraction
+
+    def _failed_of(self, fraction: dict[str, float] | None) -> float:
+        """Expected seconds of these parts of the cells that have failed; of the whole cells without."""
+        return sum(self.expected[name] * (fraction[name] if fraction else 1.0) for name in self.failed)
 
     def _line(self, text: str) -> None:
         self.last_line = time.monotonic()
         write(self.console, text)
 
     def _summary(self) -> str:
-        done = self._seconds(self.fraction) / max(1e-9, sum(self.expected.values()))
+        done = (self._done - self._failed_of(self.fraction)) / max(1e-9, self._total)
         elapsed, left = duration(time.monotonic() - self.started), duration(self.seconds_left())
         cells = f"{len(self.finished)} of {len(self.expected)} cells"
         cells += f", {len(self.failed)} failed" if self.failed else ""

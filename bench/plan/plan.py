@@ -264,13 +264,14 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) 
         one = Hardware(device=peaks.accelerator(options.accelerator or "H100"))
         elsewhere = _elsewhere(one, planned, calibration, sizes)
     unswept = _unswept(options, [p.cell for p in planned if p.state not in ("done", "refused")])
+    part = _part(options)
     return Plan(
         suite=suite.name, question=suite.question, scale=options.scale, store=study.path, cells=tuple(planned),
         device=device, workers=workers, threads=threads, ranks=ranks, data_root=options.data_root,
         hardware=target, per_hour=asked_price, elsewhere=elsewhere, device_reason=reason,
         accelerator=options.accelerator, calibration=calibration,
         grid=tuple(map(directory_name, cells.cells)),
-        asked=options.to_toml(), notes=(*cells.notes, *_absent(suite, options, cells.chosen), *unswept),
+        asked=options.to_toml(), notes=(*cells.notes, *_absent(suite, options, cells.chosen), *unswept, *part),
         accepted=changed if options.changed == "keep" else (), retry=options.retry, most=options.max_cells,
     )  # fmt: skip
 
@@ -334,6 +335,14 @@ def _planned(
         device_hours=seconds * ranks / price.HOUR if priced else None, error=rates.error if rates else 0.0,
         basis=rates.basis if rates else "", utilisation=rates.utilisation if rates else None,
     )  # fmt: skip
+
+
+def _part(options: StudyOptions) -> list[str]:
+    """A note on what this run leaves for others."""
+    which = "cells that failed" if options.retry == "failed" else "cells"
+    if options.max_cells is not None:
+        return [f"This run does at most {options.max_cells} {which}."]
+    return [f"This run does only {which}."] if options.retry else []
 
 
 def _unswept(options: StudyOptions, cells: Sequence[Cell]) -> list[str]:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from rich.console import Console
 
 from bench.core import registry
 from bench.core.errors import EXIT_FAILED, EXIT_OK
 from bench.core.spec import Cell
 from bench.execute import local, remote
 from bench.execute.local import Failure
+from bench.execute.progress import LiveProgress
 from tests.plan.making import plan_of
 
 PLUGINS = Path(__file__).parent / "plugins"
@@ -41,8 +46,11 @@ def known(monkeypatch: Any) -> Iterator[None]:
 
 def run(cells: Iterable[Cell], store: Path, *, executor: str, workers: int = 2, **how: Any) -> list[Failure]:
     """As `bench.run --executor`."""
-    how = {"on_event": lambda *_: None, "tick": lambda: None} | how
     plan = plan_of(cells, store, workers=workers)
+    named = tuple(replace(planned, name=registry.directory_name(planned.cell)) for planned in plan.cells)
+    plan = replace(plan, cells=named)
+    shown = LiveProgress(plan, Console(file=io.StringIO()))
+    how = {"on_event": shown.event, "tick": shown.refresh} | how
     if executor == "local":
         return local.run(plan, **how)
     return remote.run(plan, executor=executor, device="cpu", workers=workers, **how)

@@ -1,7 +1,11 @@
-"""A job that only sleeps: what a worker costs beside its work. Every hundredth of a second it looks whether to stop."""
+"""A job that only sleeps: what a worker costs beside its work. Every hundredth of a second it looks whether to stop.
+
+Its record holds the worker's process number, as the model's parameters, and the processor time so far, as training's.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 
 from bench.core.errors import Interrupted
@@ -19,6 +23,6 @@ def run(cell, context):
         raise RuntimeError("it was to fail")
     context.progress({"done": 1, "total": 1})
     return Result(
-        status="complete", model=ModelFacts(name=cell.model), data=DataFacts(name=cell.data),
-        execution=Execution(device=context.device), cost=Cost(seconds=Seconds(wait=seconds)),
+        status="complete", model=ModelFacts(name=cell.model, params=os.getpid()), data=DataFacts(name=cell.data),
+        execution=Execution(device=context.device), cost=Cost(seconds=Seconds(wait=seconds, train=time.process_time())),
     )  # fmt: skip

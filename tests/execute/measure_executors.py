@@ -1,0 +1,84 @@
+"""What executors cost beside the work: `python -m tests.execute.measure_executors --cells 500 5000`.
+
+Cells only look at a clock (tests/execute/plugins/jobs/nap.py). For each executor and number of cells, in a process of
+its own: wall time per cell, processor time per cell of the driver and of the workers, the workers' time of the last
+tenth of their cells against that of the first (above 1: growth), and the driver's peak memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from bench.core import registry
+from bench.store.records import read_record
+from tests.conftest import PROJECT
+from tests.execute import naps
+
+COLUMNS = ("executor", "cells", "wall ms", "driver ms", "workers ms", "last/first", "driver MiB", "wall s")
+
+
+def one(executor: str, cells: int) -> dict[str, float | str]:
+    """Run so many cells; called in a fresh process."""
+    os.environ[registry.PLUGINS] = str(naps.PLUGINS)
+    submitit = {"executor": "slurm", "options": [("cluster", "local")]}
+    how = submitit if executor == "submitit" else {"executor": executor}
+    with tempfile.TemporaryDirectory() as folder:
+        listed = naps.naps(cells)
+        if executor == "ray":
+            import ray
+
+            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=80 * 2**20)
+        began, before = time.monotonic(), time.process_time()
+        assert naps.run(listed, Path(folder) / "test", **how) == []
+        wall, driver = time.monotonic() - began, time.process_time() - before
+        spent = defaultdict(list)  # of each worker, by its attempts' order
+        for path in sorted((Path(folder) / "test").glob("cells/*/record.json")):
+            record = read_record(path)
+            spent[record.model.params].append((record.cost.seconds.train, record.attempts[-1].ended))
+        assert sum(map(len, spent.values())) == cells
+    workers = sum(max(seconds for seconds, _ in times) for times in spent.values())
+    first = last = 0.0
+    for times in spent.values():
+        own, tenth = sorted(seconds for seconds, _ in times), max(1, len(times) // 10)
+        first += own[tenth] - own[0]
+        last += own[-1] - own[-1 - tenth]
+    return {
+        "executor": executor, "cells": cells, "wall ms": 1000 * wall / cells, "driver ms": 1000 * driver / cells,
+        "workers ms": 1000 * workers / cells, "last/first": last / first, "wall s": wall,
+        "driver MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--executors", nargs="+", default=["local", "submitit", "ray"])
+    parser.add_argument("--cells", nargs="+", type=int, default=[500, 5000])
+    parser.add_argument("--one", action="store_true", help="the first of each in this process, as JSON")
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(one(options.executors[0], options.cells[0])))
+        return 0
+    print(" ".join(f"{name:>10}" for name in COLUMNS))
+    for executor in options.executors:
+        for cells in options.cells:
+            command = [sys.executable, "-m", "tests.execute.measure_executors", "--one", "--executors", executor]
+            done = subprocess.run([*command, "--cells", str(cells)], cwd=PROJECT, stdout=subprocess.PIPE, text=True)
+            if done.returncode:
+                return done.returncode
+            found = json.loads(done.stdout.splitlines()[-1])
+            print(" ".join(f"{v if isinstance(v := found[name], str) else f'{v:,.4g}':>10}" for name in COLUMNS),
+                  flush=True)  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
