@@ -10,7 +10,7 @@ from typing import Any
 from bench.core import environment, registry
 from bench.core.device import find_device, free_memory
 from bench.core.errors import UserError
-from bench.core.formatting import join
+from bench.core.formatting import join, plural
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
 from bench.cost import peaks
@@ -339,10 +339,10 @@ def _planned(
 
 def _part(options: StudyOptions) -> list[str]:
     """A note on what this run leaves for others."""
-    which = "cells that failed" if options.retry == "failed" else "cells"
+    failed = " that failed" if options.retry else ""
     if options.max_cells is not None:
-        return [f"This run does at most {options.max_cells} {which}."]
-    return [f"This run does only {which}."] if options.retry else []
+        return [f"This run does at most {plural(options.max_cells, 'cell')}{failed}."]
+    return [f"This run does only cells{failed}."] if options.retry else []
 
 
 def _unswept(options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
