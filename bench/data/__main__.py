@@ -15,7 +15,7 @@ from bench.core import registry
 from bench.core.cli import parser
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.formatting import data_size
-from bench.data import fetch
+from bench.data import cache, fetch
 from bench.data.load import SPLITS, load, parse, resizes
 from bench.data.public import SIZES
 from bench.data.source import allow_unreadable
@@ -119,6 +119,9 @@ def download(arguments: argparse.Namespace) -> None:
         size, needed = fetch.missing(one.files, root), fetch.disk(one.files, root)
         print(f"{one.name}: {data_size(size)} to fetch, {data_size(needed)} of disk in {root}; licence {one.licence}; "
               f"from {one.source}", file=sys.stderr)  # fmt: skip
+        if any(file.name.endswith(".parquet") for file in one.files):
+            print(f"  streamed, its images are copied out of Parquet once: as much again in {cache.directory()}",
+                  file=sys.stderr)  # fmt: skip
     fetch.check_room(sum(fetch.disk(one.files, root) for one in wanted), root)
     for one in wanted:
         for file in one.files:
@@ -168,6 +171,7 @@ def _show_list(rows: list[dict[str, Any]]) -> None:
 
 def _show(facts: dict[str, Any]) -> None:
     print(f"{facts['name']}: {facts['description']}\n  {facts['kind']}; licence: {facts['licence']}; {facts['source']}")
+    print(f"  split: {facts['split']}; which copy: {facts['pinned']}")
     if facts["options"]:
         print(f"  options: {facts['options']}")
     for split in SPLITS:

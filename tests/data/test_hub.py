@@ -58,6 +58,7 @@ def test_the_newest_commit_is_fetched_and_named(hub, parquet, tmp_path, capsys):
     said = download(f"{NAME}:8px:grey", root, capsys)
     size = sum(len(data) for name, data in parquet.items() if name.endswith(".parquet"))
     assert f"hf:{NAME}:{NEW}:8px:grey: {data_size(size)} to fetch" in said and "licence mit" in said
+    assert "copied out of Parquet once: as much again in" in said
     place = root / "hf" / "some-one--tiny.set"
     assert sorted(path.name for path in (place / NEW / "data").iterdir()) == sorted(
         name.removeprefix("data/") for name in parquet if name.endswith(".parquet")
