@@ -1,0 +1,48 @@
+"""What a check of a machine finds: lines of value, limit and outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """What one check found. `outcome`: "pass", "fail", or "n/a" where it does not apply here."""
+
+    check: str
+    value: str
+    limit: str = ""
+    outcome: str = "pass"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """`run(device)` yields lines. gpu: only for one. long: not part of --quick."""
+
+    name: str
+    run: Callable[[str], Iterator[Line]]
+    gpu: bool = False
+    long: bool = False
+
+
+def at_least(check: str, value: float, limit: float, unit: str = "", *, why: str = "") -> Line:
+    """Passes from a limit on; `why`: where the limit comes from."""
+    return _judged(check, value, limit, unit, why, sign="≥", good=value >= limit)
+
+
+def at_most(check: str, value: float, limit: float, unit: str = "", *, why: str = "") -> Line:
+    """Passes up to a limit."""
+    return _judged(check, value, limit, unit, why, sign="≤", good=value <= limit)
+
+
+def _judged(check: str, value: float, limit: float, unit: str, why: str, *, sign: str, good: bool) -> Line:
+    shown = [f"{number:.3g} {unit}".strip() for number in (value, limit)]
+    limits = f"{sign} {shown[1]}" + (f", {why}" if why else "")
+    return Line(check=check, value=shown[0], limit=limits, outcome="pass" if good else "fail")
+
+
+def as_wanted(check: str, value: str, wanted: str, *, good: bool | None = None) -> Line:
+    """Passes where it is what was wanted, or is `good`."""
+    outcome = "pass" if (value == wanted if good is None else good) else "fail"
+    return Line(check=check, value=value, limit=wanted, outcome=outcome)

@@ -1,0 +1,526 @@
+"""Checks of `python -m bench.doctor` that start workers or ranks, feed a step, or run a suite.
+
+`python -m bench.execute.first_hour exchange` is what each rank does of those with several, under torchrun.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bench.core import environment
+from bench.core.device import accelerators, release
+from bench.core.errors import EXIT_OK
+from bench.core.record import Record
+from bench.core.spec import Cell, Recipe, TaskSpec, to_json
+from bench.core.subprocesses import child_environment
+from bench.execute.examined import Line, as_wanted, at_least, at_most
+from bench.store import faults
+from bench.store.records import read_record
+from bench.store.study import Study
+from bench.suites._recipes import recipe_for
+
+TASK = TaskSpec(task="fewshot", data="digits", options=(("shots", (5,)), ("draws", 2), ("test_limit", 200)))
+CELL = Cell(
+    model="ViT-pico/14", data="fashion-mnist", num_images=500, horizons=(0, 640, 1280), seed=1, tasks=(TASK,),
+    recipe=replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16),
+)  # fmt: skip
+FAULTS = ("training-step:20", "after-evaluation:2", "training-step:10")
+KILLED_AFTER = 100  # steps
+ENDS = 60.0  # seconds until all ranks have ended with one that was killed
+LOSSES = {"cpu": 1e-5}  # relative, of ranks against one; on a GPU bfloat16's rounding
+ROUNDING = 2**-6
+SIDE, BATCH, FED = 224, 256, 20  # pixels, images of a batch, and batches, of the checks of speed
+MODEL, LARGE = "ViT-S/16", "ViT-B/16"
+SHARES = (0.9, 0.7, 0.5, 0.3, 0.2, 0.1)  # of the memory that a step needs
+BUS = 300.0  # GB/s that gradients are exchanged at by GPUs with NVLink: a target
+
+
+# -- workers -----------------------------------------------------------------------------------------------------------
+
+
+def _program(folder: Path, cell: Cell, device: str, ranks: int) -> list[str]:
+    folder.mkdir(exist_ok=True)
+    (folder / "cells.json").write_text(json.dumps([to_json(cell)]))
+    start = ["bench.worker"] if ranks == 1 else ["bench.execute.torchrun", "--ranks", str(ranks)]
+    return [sys.executable, "-m", *start, "--store", str(folder / "study"), "--cells", str(folder / "cells.json"),
+            "--suite", "smoke", "--device", device]  # fmt: skip
+
+
+def _attempt(folder: Path, device: str, *, cell: Cell = CELL, ranks: int = 1, fault: str = "") -> Any:
+    variables = child_environment(1) | ({faults.VARIABLE: fault} if fault else {})
+    return subprocess.run(_program(folder, cell, device, ranks), env=variables, capture_output=True, text=True)
+
+
+def _record(folder: Path, cell: Cell = CELL) -> Record | None:
+    path = Study(folder / "study").cell(cell).record
+    return read_record(path) if path.exists() else None
+
+
+def _said(done: Any) -> str:
+    return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+
+
+def _apart(found: Record, wanted: Record) -> float:
+    """The largest relative difference of two records' losses."""
+    pairs = zip(found.horizons, wanted.horizons, strict=True)
+    losses = [(a.final_train_loss, b.final_train_loss) for a, b in pairs]
+    return max(abs(a - b) / max(abs(b), 1e-3) for a, b in losses if a is not None and b is not None)
+
+
+def kills(device: str) -> Iterator[Line]:
+    """A worker that is killed (SIGKILL) at three places and started again, against one that was not."""
+    with tempfile.TemporaryDirectory() as name:
+        whole, killed = Path(name, "whole"), Path(name, "killed")
+        for fault in FAULTS:
+            done = _attempt(killed, device, fault=fault)
+            yield as_wanted(f"killed at {fault}", str(done.returncode), str(-signal.SIGKILL))
+        done = _attempt(killed, device)
+        yield as_wanted("started again", "finished" if done.returncode == 0 else _said(done), "finished")
+        _attempt(whole, device)
+        found, wanted = _record(killed), _record(whole)
+        if found is None or wanted is None:
+            yield Line(check="records", value="missing", outcome="fail")
+            return
+        limit = 0.0 if device == "cpu" else ROUNDING
+        yield at_most("losses of horizons apart", _apart(found, wanted), limit)
+        if device == "cpu":
+            same = [[replace(s, detail={}) for s in row.scores] for row in found.horizons] == [
+                [replace(s, detail={}) for s in row.scores] for row in wanted.horizons
+            ]
+            yield as_wanted("scores", "the same" if same else "others", "the same")
+
+
+# -- ranks -------------------------------------------------------------------------------------------------------------
+
+
+def number_of_ranks(device: str) -> int:
+    """The largest power of two that the devices (of a CPU: two cores) and the batch allow."""
+    there = len(accelerators(device)) if device.startswith("cuda") else min(2, environment.cores())
+    return max(n for n in (1, 2, 4, 8, 16) if n <= max(1, there))
+
+
+def ranks(device: str) -> Iterator[Line]:
+    """Several ranks against one; one of them killed; on GPUs how fast they exchange, and how they grow."""
+    count = number_of_ranks(device)
+    if count == 1:
+        yield Line(check="ranks", value="one device", outcome="n/a")
+        return
+    limit = LOSSES.get(device, ROUNDING)
+    with tempfile.TemporaryDirectory() as name:
+        one = Path(name, "one")
+        _attempt(one, device)
+        wanted = _record(one)
+        for sharding in ("replicate", "fsdp"):
+            cell, folder = replace(CELL, recipe=replace(CELL.recipe, sharding=sharding)), Path(name, sharding)
+            done = _attempt(folder, device, cell=cell, ranks=count)
+            found = _record(folder, cell)
+            if found is None or wanted is None:
+                yield Line(check=f"{count} ranks, {sharding}", value=_said(done), outcome="fail")
+                continue
+            yield at_most(f"{count} ranks, {sharding}: losses apart from one rank's", _apart(found, wanted), limit)
+        yield from _killed_rank(Path(name, "killed"), device, count)
+    if device.startswith("cuda"):
+        for what in ("exchange", "scarce", "growth"):
+            yield from _under_torchrun(what, device, count)
+
+
+def _killed_rank(folder: Path, device: str, count: int) -> Iterator[Line]:
+    cell = replace(CELL, horizons=(0, 16 * 2000))
+    started = subprocess.Popen(
+        _program(folder, cell, device, count), env=child_environment(1), stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    metrics = lambda: list((folder / "study").glob("cells/*/attempts/*/metrics.jsonl"))  # noqa: E731
+    while started.poll() is None and not _steps(metrics()) > KILLED_AFTER:
+        time.sleep(0.1)
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(started.pid)], capture_output=True, text=True).stdout
+    victims = [int(pid) for pid in listed.split() if _is_rank(int(pid))]
+    if victims:
+        os.kill(victims[-1], signal.SIGKILL)
+    before = time.monotonic()
+    try:
+        _, errors = started.communicate(timeout=2 * ENDS)
+    except subprocess.TimeoutExpired:
+        started.kill()
+        _, errors = started.communicate()
+    yield at_most("all ranks end with one that is killed", time.monotonic() - before, ENDS, "s")
+    said = [line for line in errors.splitlines() if line.startswith("error:")]
+    good = len(said) == 1 and "killed" in said[0]
+    yield as_wanted("what is said", said[0] if said else "nothing", "one sentence that names the rank", good=good)
+    done = _attempt(folder, device, cell=cell, ranks=count)
+    yield as_wanted("the same command", "finishes" if done.returncode == 0 else _said(done), "finishes")
+
+
+def _is_rank(pid: int) -> bool:
+    try:
+        return b"bench.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def _steps(files: list[Path]) -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError, KeyError):
+        return max(int(json.loads(file.read_text().splitlines()[-1])["done"]) for file in files)
+    return 0
+
+
+def _under_torchrun(what: str, device: str, count: int) -> Iterator[Line]:
+    program = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}",
+               "-m", "bench.execute.first_hour", what, device]  # fmt: skip
+    done = subprocess.run(program, env=child_environment(1), capture_output=True, text=True)
+    if done.returncode:
+        yield Line(check=what, value=_said(done), outcome="fail")
+        return
+    for line in json.loads(done.stdout.splitlines()[-1]):
+        yield Line(**line)
+
+
+def exchange(joined: Any) -> list[Line]:
+    """How fast gradients are exchanged."""
+    import torch
+    import torch.distributed as dist
+
+    from bench.cost import timing
+
+    size = 1 << 28 if joined.device == "cuda" else 1 << 20
+    flat = torch.ones(size, device=joined.device)
+    timing.timed(lambda: dist.all_reduce(flat), device=joined.device, calls=3)
+    seconds = timing.timed(lambda: dist.all_reduce(flat), device=joined.device, calls=10) / 10
+    rate = 2 * (joined.size - 1) / joined.size * 4 * size / seconds / 1e9
+    if joined.device == "cuda":
+        return [at_least("exchange", rate, BUS, "GB/s", why="target, with NVLink")]
+    return [Line(check="exchange", value=f"{rate:.3g} GB/s")]
+
+
+def scarce(joined: Any) -> list[Line]:
+    """Memory is short on the last rank: all go on with smaller micro-batches, and nobody hangs."""
+    import torch
+
+    last = joined.rank == joined.size - 1
+    whole, need = _trained(joined.device, joined)
+    if last:
+        _allow(0.5 * need)
+    found, _ = _trained(joined.device, joined)
+    _allow(None)
+    apart = float((found - whole).norm() / whole.norm())
+    assert torch.isfinite(found).all()
+    return [at_most("memory short on one rank: weights apart", apart, ROUNDING)]
+
+
+def growth(joined: Any) -> list[Line]:
+    """Images per second of all ranks, over as many times those of one that is alone."""
+    from bench.train.ranks import ONE_RANK
+
+    rates = []
+    for shared in (ONE_RANK, joined):
+        step, batch = _step(MODEL, joined.device, ranks=shared, images=BATCH * shared.size)
+        rates.append(_rate(step, batch, joined.device))
+        del step
+        release(joined.device)
+    return [at_least(f"{joined.size} ranks grow", rates[1] / rates[0], 0.93, why="target, of each rank's own rate")]
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def _allow(size: float | None) -> None:
+    """How much of the GPU's memory this process may take; None: all."""
+    import torch
+
+    total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+    torch.cuda.set_per_process_memory_fraction(1.0 if size is None else min(1.0, size / total))
+
+
+def _step(name: str, device: str, *, ranks: Any = None, images: int = BATCH) -> tuple[Any, tuple[Any, Any]]:
+    """A training step of a new network, and this rank's share of a batch that it was prepared with."""
+    import torch
+
+    from bench.core import registry
+    from bench.train.ranks import ONE_RANK
+    from bench.train.step import Step
+
+    torch.manual_seed(0)
+    shared = ranks or ONE_RANK
+    model = registry.build_model(name, image_size=SIDE, channels=3, num_classes=1000).to(device).train()
+    step = Step(model=model, recipe=Recipe(batch=images, lr=1e-3, dtype="auto"), device=device, ranks=shared)
+    each = images // shared.size
+    x_BCHW = torch.rand((each, 3, SIDE, SIDE), generator=torch.Generator().manual_seed(shared.rank)) * 2 - 1
+    batch = (x_BCHW.to(device), torch.arange(each, device=device) % 1000)
+    step.rehearse(*batch)
+    return step, batch
+
+
+def _rate(step: Any, batch: tuple[Any, Any], device: str) -> float:
+    """Images of this rank per second."""
+    from bench.cost import timing
+
+    def once() -> None:
+        step(*batch, lr=1e-6, seed=0)
+
+    timing.timed(once, device=device, calls=5)
+    return len(batch[1]) * FED / timing.timed(once, device=device, calls=FED)
+
+
+def _trained(device: str, ranks: Any = None) -> tuple[Any, int]:
+    """(all weights after three steps, the bytes that they took)."""
+    import torch
+
+    from bench.cost import memory
+
+    release(device)
+    memory.reset_peak(device)
+    step, batch = _step(MODEL, device, ranks=ranks, images=BATCH * (ranks.size if ranks else 1))
+    for seed in range(3):
+        step(*batch, lr=1e-3, seed=seed)
+    weights = torch.cat([p.detach().flatten().float().cpu() for p in step.model.parameters()])
+    need = memory.measured_peak_bytes(device)
+    del step, batch
+    release(device)
+    return weights, need
+
+
+def scarcity(device: str) -> Iterator[Line]:
+    """Less memory than a step needs, less and less: it recovers with the same weights, or says that nothing fits."""
+    from bench.core.device import is_out_of_memory
+
+    whole, need = _trained(device)
+    yield Line(check=f"{MODEL}: memory of a step", value=f"{need / 1e9:.3g} GB")
+    for share in SHARES:
+        name = f"with {share:.0%} of it"
+        try:
+            _allow(share * need)
+            found, _ = _trained(device)
+            yield at_most(f"{name}: weights apart", float((found - whole).norm() / whole.norm()), ROUNDING)
+        except (RuntimeError, MemoryError) as error:
+            good = is_out_of_memory(error)
+            yield as_wanted(name, f"{type(error).__name__}: {error}".splitlines()[0], "out of memory", good=good)
+        finally:
+            _allow(None)
+            release(device)
+
+
+# -- speed -------------------------------------------------------------------------------------------------------------
+
+
+def timing(device: str) -> Iterator[Line]:
+    """The rate by this machine's clock against the GPU's own events; how busy the GPU is."""
+    import torch
+
+    for name, least in ((MODEL, 0.95), ("ViT-Ti/16", 0.85)):
+        step, batch = _step(name, device)
+        ours = _rate(step, batch, device)
+        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        first.record()
+        for _ in range(FED):
+            step(*batch, lr=1e-6, seed=0)
+        last.record()
+        torch.cuda.synchronize(device)
+        theirs = len(batch[1]) * FED / (first.elapsed_time(last) / 1e3)
+        yield at_most(f"{name}: clock and events apart", abs(ours / theirs - 1), 0.02)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            for _ in range(FED):
+                step(*batch, lr=1e-6, seed=0)
+            torch.cuda.synchronize(device)
+        busy = sum(event.self_device_time_total for event in profile.key_averages()) / 1e6
+        share = busy * ours / (len(batch[1]) * FED)
+        yield at_least(f"{name}: the GPU is busy", share, least, why="target")
+        del step, batch
+        release(device)
+
+
+def feed(device: str) -> Iterator[Line]:
+    """Batches alone, from each place that images may lie in, against a step; and both together."""
+    import numpy as np
+
+    from bench.cost import timing as clock
+    from bench.data.image_set import ImageSet
+    from bench.data.load import load
+    from bench.train.batches import Batches
+
+    step, batch = _step(MODEL, device)
+    alone = _rate(step, batch, device)
+    yield Line(check=f"{MODEL} on images that are there", value=f"{alone:.4g} images/s")
+    recipe = Recipe(batch=BATCH, flip=True)
+    with tempfile.TemporaryDirectory() as name:
+        number, rng = 4 * BATCH, np.random.default_rng(0)
+        pixels = np.lib.format.open_memmap(Path(name, "pixels.npy"), "w+", np.uint8, (number, SIDE, SIDE, 3))
+        pixels[:] = rng.integers(0, 256, (1, SIDE, SIDE, 3), np.uint8)
+        stored = ImageSet(
+            name="noise", split="train", kind="rendered", images_NHWC=pixels, labels_N=np.arange(number) % 10,
+            class_names=tuple("0123456789"),
+        )  # fmt: skip
+        write_jpegs(Path(name, "made"), number=2 * BATCH)
+        encoded = load(f"folder:made:{SIDE}px:stream", "train", root=Path(name))
+        for where, images, tier in (
+            ("resident", stored, "resident"), ("mapped", stored, "mapped"), ("JPEG", encoded, "streamed"),
+        ):  # fmt: skip
+            made: Any = Batches(images, recipe=recipe, seed=0, device=device, tier=tier)  # type: ignore[arg-type]
+            at = iter(range(10**6))
+
+            def next_one(made: Any = made, at: Iterator[int] = at) -> Any:
+                return made(next(at))
+
+            def both(next_one: Callable[[], Any] = next_one) -> None:
+                step(*next_one(), lr=1e-6, seed=0)
+
+            clock.timed(next_one, device=device, calls=3)
+            fed = BATCH * FED / clock.timed(next_one, device=device, calls=FED)
+            clock.timed(both, device=device, calls=3)
+            together = BATCH * FED / clock.timed(both, device=device, calls=FED)
+            yield at_least(f"{where}: batches alone, over the step's rate", fed / alone, 1.3, why="target")
+            yield at_least(f"{where}: step with its batches, over without", together / alone, 0.97, why="target")
+            if made.reader is not None:
+                made.reader.close()
+
+
+def write_jpegs(folder: Path, *, number: int) -> None:
+    """A folder of two classes, of smooth made-up pictures of 500 x 375 pixels."""
+    import numpy as np
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for index in range(number):
+        place = folder / "train" / "ab"[index % 2] / f"{index:05d}.jpg"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        small = Image.fromarray(rng.integers(0, 256, (12, 16, 3), np.uint8))
+        small.resize((500, 375), Image.Resampling.BICUBIC).save(place, quality=90)
+    for name in "ab":  # a test set of one image per class
+        place = folder / "test" / name / "0.jpg"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        small.resize((500, 375)).save(place, quality=90)
+
+
+def evaluation(device: str) -> Iterator[Line]:
+    """Features: how fast, and how near to the CPU's, as which scores are."""
+    import numpy as np
+    import torch
+
+    from bench.core import registry
+    from bench.cost import timing as clock
+    from bench.tasks._features import extractor
+
+    images_NHWC = np.random.default_rng(0).integers(0, 256, (4 * BATCH, SIDE, SIDE, 3), np.uint8)
+    torch.manual_seed(0)
+    model = registry.build_model(LARGE, image_size=SIDE, channels=3, num_classes=10)
+    few = images_NHWC[:8]
+    wanted = extractor(model, image_size=SIDE, channels=3, device="cpu")(few)
+    model = model.to(device)
+    for name, dtype, limit in (("float32", None, 1e-4), ("bfloat16", torch.bfloat16, 3e-2)):
+        features = extractor(model, image_size=SIDE, channels=3, device=device, dtype=dtype)
+        apart = float(np.linalg.norm(features(few) - wanted) / np.linalg.norm(wanted))
+        yield at_most(f"{LARGE}, {name}: features apart from the CPU's", apart, limit)
+        call: Callable[[], Any] = lambda features=features: features(images_NHWC)  # noqa: E731
+        clock.timed(call, device=device)
+        rate = len(images_NHWC) / clock.timed(call, device=device)
+        yield Line(check=f"{LARGE}, {name}: features", value=f"{rate:.4g} images/s")
+
+
+# -- suites ------------------------------------------------------------------------------------------------------------
+
+
+def _run(folder: str, *arguments: str) -> tuple[Any, float]:
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.run", *arguments, "--results", folder], capture_output=True, text=True,
+        env=child_environment(environment.cores()),
+    )  # fmt: skip
+    return done, time.monotonic() - started
+
+
+def study(device: str) -> Iterator[Line]:
+    """The smallest suite, from plan to report, as a user runs it."""
+    with tempfile.TemporaryDirectory() as folder:
+        for what, more in (("plan", ["--plan"]), ("run", [])):
+            done, seconds = _run(folder, "--suite", "smoke", "--device", device, *more)
+            value = f"{seconds:.0f} s" if done.returncode == 0 else _said(done)
+            yield as_wanted(f"smoke: {what}", value, "exit code 0", good=done.returncode == 0)
+            if done.returncode:
+                return
+
+
+def workers(device: str) -> Iterator[Line]:
+    """A worker on each GPU: processes by GPU, while the smallest suite runs."""
+    count = len(accelerators(device))
+    if count == 1:
+        yield Line(check="GPUs with a worker", value="one device", outcome="n/a")
+        return
+    seen: set[str] = set()
+    over = threading.Event()
+
+    def look() -> None:
+        query = ["nvidia-smi", "--query-compute-apps=gpu_uuid", "--format=csv,noheader"]
+        while not over.wait(1.0):
+            seen.update(subprocess.run(query, capture_output=True, text=True).stdout.split())
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    with tempfile.TemporaryDirectory() as folder:
+        _run(folder, "--suite", "smoke", "--device", device, "--workers", str(count), "--seeds", str(count))
+    over.set()
+    thread.join()
+    yield at_least("GPUs with a worker", len(seen), count)
+
+
+def suites(device: str) -> Iterator[Line]:
+    """A plan of the main suite; the suites "peers" and "speed" of one model."""
+    with tempfile.TemporaryDirectory() as folder:
+        scale = ["--scale", "gpu", "--device", device]
+        done, seconds = _run(folder, "--suite", "scaling", "--only", "vit-ti*", "--plan", *scale)
+        yield at_most("scaling: plan", seconds if done.returncode == 0 else float("inf"), 60.0, "s")
+        for suite, model in (("peers", MODEL), ("speed", LARGE)):
+            done, seconds = _run(folder, "--suite", suite, "--models", model, *scale)
+            value = f"{seconds:.0f} s" if done.returncode == 0 else _said(done)
+            yield as_wanted(f"{suite}: run", value, "exit code 0", good=done.returncode == 0)
+            for path in sorted(Path(folder, suite).glob("cells/*/record.json")):
+                yield from judged(read_record(path))
+
+
+def judged(record: Record) -> Iterator[Line]:
+    """What must be so in a record of "peers" or "speed"."""
+    if record.peers is not None:
+        out = [c.left_out for c in record.peers.contenders if c.left_out and not c.left_out.startswith("not installed")]
+        yield as_wanted(f"{record.directory}: left out", "; ".join(out) or "nobody", "nobody")
+        same = [c.losses for c in record.peers.contenders if c.same_function and c.losses]
+        apart = max((abs(a - b) / abs(a) for other in same for a, b in zip(same[0], other, strict=False)), default=0.0)
+        yield at_most(f"{record.directory}: losses of the same function apart", apart, 1e-2)
+    if record.speed is not None and record.speed.inference is not None:
+        batches = [found.batch for found in record.speed.batches]
+        yield as_wanted(f"{record.directory}: batches", "in order" if batches == sorted(batches) else str(batches),
+                        "in order")  # fmt: skip
+        largest = record.speed.largest_batch
+        if largest is not None and largest.found_inference is not None:
+            best = record.speed.inference.batch
+            yield at_least(f"{record.directory}: largest batch", largest.found_inference, best, why="the fastest one")
+
+
+# -- each of several ranks ---------------------------------------------------------------------------------------------
+
+
+def main(argv: list[str]) -> int:
+    from bench.train import precision
+    from bench.train.distributed import DistributedRanks
+
+    what, device = argv
+    precision.set_up(threads=1)
+    joined = DistributedRanks(device=device)
+    found = {"exchange": exchange, "scarce": scarce, "growth": growth}[what](joined)
+    if joined.is_rank0:
+        print(json.dumps([to_json(line) for line in found]), flush=True)
+    joined.close()
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

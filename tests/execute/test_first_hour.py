@@ -1,0 +1,99 @@
+"""Checks of `bench.doctor` that need workers, ranks or memory, on a CPU and on one that poses as a GPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from bench.execute import first_hour
+from bench.train import precision, reading
+from tests.gpu.posing import MEMORY, posing
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Small: a network of 28 pixels, batches of 8."""
+    for name, value in (("MODEL", "ViT-pico/14"), ("LARGE", "ViT-pico/14"), ("SIDE", 28), ("BATCH", 8), ("FED", 2)):
+        monkeypatch.setattr(first_hour, name, value)
+    with posing():
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", [first_hour.kills, first_hour.ranks])
+def test_this_machine_passes(check, monkeypatch):
+    monkeypatch.setattr(first_hour.environment, "cores", lambda: 2)
+    lines = list(check("cpu"))
+    assert len(lines) >= 5 and {line.outcome for line in lines} == {"pass"}, lines
+
+
+def test_one_device_has_no_ranks(monkeypatch):
+    monkeypatch.setattr(first_hour.environment, "cores", lambda: 1)
+    assert [line.outcome for line in first_hour.ranks("cpu")] == ["n/a"]
+    for devices, ranks in ((1, 1), (3, 2), (8, 8), (9, 8)):
+        monkeypatch.setattr(first_hour, "accelerators", lambda _, devices=devices: tuple(map(str, range(devices))))
+        assert first_hour.number_of_ranks("cuda") == ranks
+
+
+@pytest.mark.slow
+def test_less_and_less_memory(gpu, monkeypatch):
+    """A step of 8 images needs 8 GB here: each share leaves room for fewer; without any nothing fits, which is said."""
+    room = [8.0]
+    monkeypatch.setattr(first_hour, "SHARES", (0.5, 0.1))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda *_: 8 << 30)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction",
+                        lambda share: room.__setitem__(0, share * MEMORY / 2**30), raising=False)  # fmt: skip
+    real, sizes = precision.Working.__call__, []
+
+    def short(self, x_BCHW):
+        if len(x_BCHW) > room[0]:
+            raise torch.OutOfMemoryError("no room")
+        sizes.append(len(x_BCHW))
+        return real(self, x_BCHW)
+
+    monkeypatch.setattr(precision.Working, "__call__", short)
+    lines = list(first_hour.scarcity("cuda"))
+    assert {line.outcome for line in lines} == {"pass"}, lines
+    assert set(sizes) == {8, 4} and room[0] > 8
+    assert [line.limit for line in lines].count("out of memory") == 1  # 10 % of it: less than one image
+    assert "TooLarge" in lines[-1].value
+
+
+def test_features_and_batches_of_a_gpu(gpu, monkeypatch):
+    monkeypatch.setattr(reading, "_workers", lambda _: 0)
+    lines = [*first_hour.evaluation("cuda"), *first_hour.feed("cuda")]
+    assert {line.outcome for line in lines if "apart" in line.check} == {"pass"}
+    fed = [line.check.partition(":")[0] for line in lines if "batches alone" in line.check]
+    assert fed == ["resident", "mapped", "JPEG"]
+
+
+def record(**parts):
+    return SimpleNamespace(**{"directory": "cell", "peers": None, "speed": None} | parts)
+
+
+def test_what_must_be_so_in_records_of_peers_and_speed():
+    def contender(left_out=None, losses=(2.0, 1.0), same=True):
+        return SimpleNamespace(left_out=left_out, losses=losses, same_function=same)
+
+    def outcomes(found):
+        return [line.outcome for line in first_hour.judged(found)]
+
+    def race(*contenders):
+        return record(peers=SimpleNamespace(contenders=contenders))
+
+    absent = contender("not installed: pip install x", ())
+    assert outcomes(race(contender(), contender(losses=(2.01, 1.005)), absent)) == ["pass", "pass"]
+    assert outcomes(race(contender(), contender(losses=(2.0, 1.1)))) == ["pass", "fail"]
+    assert outcomes(race(contender(), contender(losses=(9.0,), same=False))) == ["pass", "pass"]
+    assert outcomes(race(contender(), contender("out of memory", ()))) == ["fail", "pass"]
+
+    def scan(largest, *batches):
+        return record(speed=SimpleNamespace(
+            inference=SimpleNamespace(batch=4), batches=[SimpleNamespace(batch=b) for b in batches],
+            largest_batch=SimpleNamespace(found_inference=largest),
+        ))  # fmt: skip
+
+    assert outcomes(scan(8, 1, 2, 4)) == ["pass", "pass"] and outcomes(scan(2, 1, 4, 2)) == ["fail", "fail"]
+    assert outcomes(record()) == []
