@@ -120,7 +120,7 @@ def test_the_choice_of_attention_kernels_outlives_no_process_in_a_cache(tmp_path
         counters.clear()
         network = compiled.compiled(Attention(), mode="default")
         with sdpa_kernel(kernel):
-            _, sources = run_and_get_code(network, qkv)
+            _, sources = run_and_get_code(lambda network=network: network(qkv).sum().backward())
         assert any(flash in source for source in sources) == (kernel == SDPBackend.FLASH_ATTENTION)
         assert counters["aot_autograd"]["autograd_cache_hit"] == 0
 
