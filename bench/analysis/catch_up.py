@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 import numpy as np
 
@@ -34,7 +33,7 @@ from bench.analysis.scaling_laws import DRAWS, LOSSES, STARTS, Law, laws
 from bench.core.errors import UserError
 from bench.stats import bootstrap, fit
 from bench.stats.bootstrap import LAW_LEVEL
-from bench.stats.extrapolation import Forecast, forecast
+from bench.stats.extrapolation import forecast
 from bench.stats.intervals import Estimate, t_quantile
 
 EQUAL = 1.05  # ratio of FLOPs up to which two budgets are one
@@ -74,14 +73,15 @@ class Line:
 
 
 def lines(evidence: Evidence, measure: str = HEADLINE) -> tuple[Line, ...]:
-    """Every pair of families of the data-size axis that were trained with equal FLOPs on `NEEDED` sizes or more; the
-    largest budget first."""
+    """Every pair of families of the data-size axis that were trained with equal FLOPs on `NEEDED` sizes or more: the
+    first family with the last, then with nearer ones; the largest budget first."""
     by_family: dict[str, list[Point]] = {}
     for series in evidence.on_axis("data_size"):
         if any("data_size" in p.axes for p in series.points):
             by_family.setdefault(series.family, []).extend(series.points)
     found = []
-    for first, second in combinations(sorted(by_family, key=family_rank), 2):
+    names = sorted(by_family, key=family_rank)
+    for first, second in [(a, b) for n, a in enumerate(names) for b in reversed(names[n + 1 :])]:
         budgets = sorted({p.train_flops for p in by_family[first]}, reverse=True)
         for flops in budgets:
             sides = [[p for p in by_family[name] if 1 / EQUAL < p.train_flops / flops < EQUAL]
@@ -89,7 +89,8 @@ def lines(evidence: Evidence, measure: str = HEADLINE) -> tuple[Line, ...]:
             places = _places(evidence, sides[0], sides[1], measure)
             if len(places) >= NEEDED:
                 found.append(Line(families=(first, second), flops=flops, places=places))
-    return tuple(sorted(found, key=lambda line: -line.flops))
+    order = {line.families: place for place, line in reversed(list(enumerate(found)))}
+    return tuple(sorted(found, key=lambda line: (order[line.families], -line.flops)))
 
 
 def new_images(evidence: Evidence, families: tuple[str, str], measure: str = HEADLINE) -> tuple[Place, ...]:
@@ -258,45 +259,42 @@ def _first_zero(x: np.ndarray, y: np.ndarray) -> float | None:
 
 
 def _held_out(first: Law, second: Law) -> HeldOut | None:
-    """The laws refitted without the largest x of each family, and what they say of the gap at the largest of all."""
-    sides = []
-    for law in (first, second):
-        data = law.within.fit.points
-        top = float(data.x[0].max())
-        earlier = data.take(data.x[0] < top / EQUAL)
-        if len(np.unique(earlier.x[0])) < NEEDED:
-            return None
-        try:
-            form = law.within.fit.form
-            made = fit.fit(earlier, form, loss=LOSSES[0], max_starts=STARTS)
-            record = replace(forecast(earlier, [form], loss=LOSSES[0], half_life=None), fits=(made,))
-            sides.append((law, made, record, bootstrap.resample(made, draws=DRAWS, restarts=0), top))
-        except UserError:
-            return None
-    predicted, observed, noise = [], [], []
-    for law, made, record, resampled, top in sides:
-        predicted.append(_ends(record, resampled, top))
-        at = law.within.fit.points
-        chosen = at.x[0] >= top / EQUAL
-        observed.append(float(np.exp(np.log(at.y[chosen]).mean())))
-        noise.append(law.noise)
-        del made
-    (a, a_low, a_high), (b, b_low, b_high) = predicted
-    gap = b - a
-    half = t_quantile(max(1, first.group_means.freedom), LAW_LEVEL) * math.hypot(*noise)
+    """The laws refitted without the largest x, and what they say of the gap there. Over images that is each family's
+    own: all of them. Over compute it is the largest that both have, and what lies beyond is held out too."""
+    pair = (first, second)
+    tops = [float(law.within.fit.points.x[0].max()) for law in pair]
+    if first.axis == Axis.COMPUTE:
+        tops = [min(tops)] * 2
+    sides = [_foretold(law, top) for law, top in zip(pair, tops, strict=True)]
+    if sides[0] is None or sides[1] is None:
+        return None
+    (a, a_low, a_high, a_known), (b, b_low, b_high, b_known) = sides
+    observed = [float(np.interp(np.log(top), np.log(law.group_means.x), law.group_means.error))
+                for law, top in zip(pair, tops, strict=True)]  # fmt: skip
+    gap, seen = b - a, observed[1] - observed[0]
+    half = t_quantile(max(1, first.group_means.freedom), LAW_LEVEL) * math.hypot(first.noise, second.noise)
     return HeldOut(
-        x=max(side[-1] for side in sides), predicted=gap, low=gap - math.hypot(a_high - a, b - b_low),
-        high=gap + math.hypot(a - a_low, b_high - b), observed=observed[1] - observed[0],
-        observed_low=observed[1] - observed[0] - half, observed_high=observed[1] - observed[0] + half,
-        has_record=all(side[2].has_record for side in sides),
+        x=max(tops), predicted=gap, low=gap - math.hypot(a_high - a, b - b_low),
+        high=gap + math.hypot(a - a_low, b_high - b), has_record=a_known and b_known,
+        observed=seen, observed_low=seen - half, observed_high=seen + half,
     )  # fmt: skip
 
 
-def _ends(record: Forecast, resampled: bootstrap.Resampled, x: float) -> tuple[float, float, float]:
-    """Predicted error at x with its interval: the total one, or where there is no record that of resampling."""
-    bands = record.bands(resampled, np.array([[x]]))
-    ends = bands.total[0] if record.has_record else bands.within[0]
-    return float(bands.y[0]), float(ends[0]), float(ends[1])
+def _foretold(law: Law, top: float) -> tuple[float, float, float, bool] | None:
+    """The error that a law without the points at `top` and beyond gives there, its interval (where there is no record,
+    of resampling alone), and whether there is a record."""
+    data, form = law.within.fit.points, law.within.fit.form
+    earlier = data.take(data.x[0] < top / EQUAL)
+    if len(np.unique(earlier.x[0])) < NEEDED:
+        return None
+    try:
+        made = fit.fit(earlier, form, loss=LOSSES[0], max_starts=STARTS)
+        record = replace(forecast(earlier, [form], loss=LOSSES[0], half_life=None), fits=(made,))
+        bands = record.bands(bootstrap.resample(made, draws=DRAWS, restarts=0), np.array([[top]]))
+    except UserError:
+        return None
+    low, high = (bands.total if record.has_record else bands.within)[0]
+    return float(bands.y[0]), float(low), float(high), record.has_record
 
 
 # -- is the untrained part over? ---------------------------------------------------------------------------------------

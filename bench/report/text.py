@@ -11,6 +11,7 @@ from bench.analysis import lr_sweep, races
 from bench.analysis.finding import (
     ALL_MODELS,
     NEEDED,
+    Axis,
     Budget,
     Candidate,
     Closing,
@@ -382,6 +383,9 @@ def _closing(f: Finding, item: Closing) -> str:
         beyond = f", {significant(item.reach, 2)} times beyond the data" if item.reach > 1.005 else ""
         where = f"meet at {place(f, item.x)}{beyond}{ends}; {other} is ahead from there"
     unknown = "" if item.has_record or item.reach <= 1.005 else " No record of earlier origins supports this."
+    seen = max((b.images_seen[1] for b in _all(f, Budget)), default=0)
+    if item.x is not None and f.axis is Axis.IMAGES and item.x > seen:
+        unknown += f" At this compute no more than {count(seen)} are seen: it takes more of both."
     return f"The laws ({item.form}) {where}.{unknown}"
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Who is ahead at equal compute, by number of pre-training images"
-PANEL, HEIGHT = 5.6, 4.6  # inches
-MOST = 3  # pairs of families
+PANEL, HEIGHT = 5.0, 4.6  # inches
+MOST = 2  # pairs of families: the widest apart, then the first with the next
 DASH = (0, (4, 2))
 
 
@@ -59,7 +59,7 @@ def draw(evidence: Evidence) -> Drawing:
     return Drawing(
         figure=figure, data=pd.DataFrame(rows), annotations=tuple(annotations),
         caption=_caption(evidence, found, every),
-        alt=f"{TITLE}: {join([' minus '.join(pair) for pair in pairs])}, {_ends(found)}.",
+        alt=f"{TITLE}: {' minus '.join(pairs[0])}, {_ends(found)}.",
     )  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def _line(
             "second_model": b.series, "first_images_seen": a.images_seen, "second_images_seen": b.images_seen,
             "first_flops": a.train_flops, "second_flops": b.train_flops, "seeds": place.gap.num_seeds,
         })  # fmt: skip
-        text = (f"{a.series} minus {b.series}: {signed(100 * place.gap.value)} points\n{flops(a.train_flops)} each\n"
+        text = (f"{a.series} minus {b.series}: {signed(place.gap.value)} points\n{flops(a.train_flops)} each\n"
                 f"{count(a.unique_images)} and {count(b.unique_images)} distinct images")  # fmt: skip
         cells = (*evidence.cells.get(a.variant, ()), *evidence.cells.get(b.variant, ()))
         annotations.append(Annotation(axes=axes, x=place.x, y=100 * place.gap.value, text=text, cells=cells))
@@ -95,8 +95,8 @@ def _line(
 
 def _ends(found: Sequence[Line]) -> str:
     places = found[0].places
-    return (f"{signed(100 * places[0].gap.value)} points with {count(places[0].x)} images and "
-            f"{signed(100 * places[-1].gap.value)} with {count(places[-1].x)}")  # fmt: skip
+    return (f"{signed(places[0].gap.value)} points with {count(places[0].x)} images and "
+            f"{signed(places[-1].gap.value)} with {count(places[-1].x)}")  # fmt: skip
 
 
 def _caption(evidence: Evidence, found: Sequence[Line], every: Sequence[Place]) -> str:
