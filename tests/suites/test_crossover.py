@@ -8,6 +8,7 @@ from bench.cost import flops
 from bench.data.sets import lettering
 from bench.suites import crossover, crossover_rates
 from bench.suites._contract import SuiteOptions
+from bench.train.schedule import warmup_steps
 
 CELLS = [cell for cell in crossover.cells(SuiteOptions()) if cell.model != "pixels"]
 CLASSES = 100
@@ -39,6 +40,13 @@ def test_images_go_from_300_to_all_of_them_and_the_vit_sees_each_once() -> None:
     assert min(c.num_images or 10**9 for c in vit) == 300
     every = lettering.size(crossover.DATA.partition(":")[2])["train"]
     assert max(max(c.horizons) for c in vit if c.num_images is None) == every == 300_000
+
+
+def test_every_size_of_a_model_is_warmed_up_alike() -> None:
+    """The hybrid's whole set by half as long: it has no smaller model for the small end of the compute axis."""
+    for model in (crossover.VIT, crossover.RESNET):
+        mine = {warmup_steps(c.recipe, c.horizons) for c in CELLS if c.model == model}
+        assert mine == {round(2_000 / 32)}, model
 
 
 def test_rates_are_those_of_the_sweep() -> None:
