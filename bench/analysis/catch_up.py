@@ -265,10 +265,10 @@ def _held_out(first: Law, second: Law) -> HeldOut | None:
     tops = [float(law.within.fit.points.x[0].max()) for law in pair]
     if first.axis == Axis.COMPUTE:
         tops = [min(tops)] * 2
-    foretold = _foretold(first, tops[0]), _foretold(second, tops[1])
-    if foretold[0] is None or foretold[1] is None:
+    of_first, of_second = _foretold(first, tops[0]), _foretold(second, tops[1])
+    if of_first is None or of_second is None:
         return None
-    (a, a_low, a_high, a_known), (b, b_low, b_high, b_known) = foretold
+    (a, a_low, a_high, a_known), (b, b_low, b_high, b_known) = of_first, of_second
     observed = [float(np.interp(np.log(top), np.log(law.group_means.x), law.group_means.error))
                 for law, top in zip(pair, tops, strict=True)]  # fmt: skip
     gap, seen = b - a, observed[1] - observed[0]
