@@ -115,7 +115,7 @@ def _places(evidence: Evidence, first: Sequence[Point], second: Sequence[Point],
         samples = [evidence.samples(p, measure) if p else None for p in (a, b)]
         gap = independent_difference(evidence, samples[0], samples[1], measure) if all(samples) else None  # type: ignore[arg-type]
         if a and b and gap:
-            x = float(max(a.unique_images, b.unique_images))
+            x = float(max(min(p.num_images, p.images_seen) for p in (a, b)))  # as asked: a batch more or less
             found[x] = Place(x=x, first=a, second=b, gap=gap,
                              accuracy=(samples[0].mean + samples[1].mean) / 2)  # type: ignore[union-attr]  # fmt: skip
     return tuple(found[x] for x in sorted(found))
