@@ -115,7 +115,8 @@ class Working:
     def _divide(self, parts: int) -> None:
         """Make the networks of the other parts. Of a weight that is standardised they share the result."""
         first: list[Tensor] = []
-        for module, twin in zip(self.model.modules(), self.network.modules(), strict=True):
+        pairs: Any = zip(self.model.modules(), self.network.modules(), strict=True)
+        for module, twin in pairs:
             if getattr(module, "standardises_weight", False):
                 twin.ready = torch.empty_like(module.weight, dtype=self.dtype).requires_grad_()
                 first.append(twin.ready)
@@ -124,7 +125,7 @@ class Working:
         self.shared = [p for p in self.shared if id(p) not in own]
         kept = [*self.network.buffers(), *self.shared, *(module.weight for module, _ in self.standardised)]
         for _ in range(parts - 1):
-            fresh = [nn.Parameter(twin.data) for twin in self.copies]
+            fresh: list[Tensor] = [nn.Parameter(twin.data) for twin in self.copies]
             ready = [leaf.detach().requires_grad_() for leaf in first]
             known = {id(tensor): tensor for tensor in kept}
             known |= {id(old): new for old, new in zip([*self.copies, *first], [*fresh, *ready], strict=True)}
