@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import platform
@@ -13,6 +14,7 @@ from pathlib import Path
 from bench import __version__
 from bench.core.record import Environment
 
+NODES = Path("/sys/devices/system/node")
 PACKAGES = ("torch", "timm", "numpy", "scipy", "pandas")
 
 
@@ -50,6 +52,17 @@ def cpu_model() -> str:
 def cores() -> int:
     """Processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def core_groups(root: Path = NODES) -> list[set[int]]:
+    """Processors this process may use, by the memory that they are near to (NUMA nodes)."""
+    own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    found = []
+    for path in sorted(root.glob("node*/cpulist")):
+        with contextlib.suppress(OSError, ValueError):
+            ranges = [part.split("-") for part in path.read_text().strip().split(",") if part]
+            found.append(own & {core for ends in ranges for core in range(int(ends[0]), int(ends[-1]) + 1)})
+    return [group for group in found if group]
 
 
 def version(package: str) -> str | None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from bench.core import files
+from bench.core import environment, files
 from bench.core.device import accelerators, place
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted, UserError
@@ -113,6 +113,7 @@ class Pool:
                 child_environment(plan.threads, devices=place(devices, number, ranks=plan.ranks))
                 for number in range(len(self._errors))
             ]
+            self._groups = groups_for(plan)
             self.processes: list[subprocess.Popen[str]] = []
             for number in range(len(self._errors)):
                 self.processes.append(self._started(number))
@@ -122,10 +123,14 @@ class Pool:
 
     def _started(self, index: int) -> subprocess.Popen[str]:
         """A session of its own: Ctrl-C in the terminal reaches only this process, which then asks it to save."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             self._command, stdout=subprocess.PIPE, stderr=self._errors[index], text=True, start_new_session=True,
             env=self._environments[index],
         )  # fmt: skip
+        if self._groups:  # before its first thread
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(process.pid, self._groups[index % len(self._groups)])
+        return process
 
     def _follow(self, index: int) -> None:
         threading.Thread(target=self._read, args=(index, self.processes[index].stdout), daemon=True).start()
@@ -199,6 +204,14 @@ class Pool:
                 left.append(process.pid)
         self._open.close()
         return left
+
+
+def groups_for(plan: Plan) -> list[set[int]]:
+    """The cores that workers keep to, in turn, so that their memory stays near: nothing where it is all as near, or a
+    worker has more threads than a group has cores, or a GPU is what it waits for."""
+    groups = environment.core_groups()
+    fits = all(plan.ranks * plan.threads <= len(group) for group in groups)
+    return groups if plan.device == "cpu" and len(groups) > 1 and fits else []
 
 
 def command(

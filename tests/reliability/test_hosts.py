@@ -27,7 +27,7 @@ from tests.conftest import PROJECT
 from tests.execute.naps import PLUGINS, naps
 from tests.plan.making import plan_of
 
-ALONE = ("unshare", "--net", "--uts", "--pid", "--fork", "--mount-proc")
+ALONE = ("unshare", "--net", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child")
 QUICK = (  # as a worker, but a host counts as dead after seconds
     "import sys; from bench.store import lease; lease.EXPIRES_AFTER, lease.HEARTBEAT = 4.0, 0.2\n"
     "from bench.worker import main; sys.exit(main(sys.argv[1:]))"
@@ -104,7 +104,7 @@ def test_a_host_that_was_cut_off_loses_its_cell_and_does_not_overwrite(tmp_path)
         assert not list(store.rglob("lease.json"))
     finally:
         for host in hosts:
-            host.kill()  # the first of a namespace, and with it all of it
+            host.kill()  # and with it all of its namespace
 
 
 @pytest.fixture
