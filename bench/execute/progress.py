@@ -15,6 +15,7 @@ from bench.plan.plan import Plan
 
 LOG_EVERY = 15.0  # seconds between plain lines
 BAR = 20  # characters
+ROUNDING = 1e-9  # of sums that are kept up to date
 TRUSTED = 0.02  # share of the work done, from which on the time left follows the run's own speed, not the plan's
 
 
@@ -81,6 +82,8 @@ class LiveProgress:
         total, done = self._total - self._failed_of(None), self._done - self._failed_of(self.fraction)
         gained = done - (self._begun - self._failed_of(self.at_start))
         elapsed = time.monotonic() - self.started
+        if total - done < ROUNDING * self._total:
+            return 0.0
         if gained < TRUSTED * total or not total:
             return max(0.0, self.plan.seconds * total / self._total - elapsed)
         return (total - done) * elapsed / gained

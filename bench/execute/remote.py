@@ -30,7 +30,7 @@ from bench.store.study import Study
 
 FOLDER = ".jobs"  # in the study's: what workers read, their logs, and the files of the executor's library
 LOOK = 0.5  # seconds between looks at the folder, at least
-FAREWELL = 15.0  # seconds in which workers that have nothing left to do may end
+FAREWELL = 60.0  # seconds in which workers that have nothing left to do may end
 LEAVE = EXPIRES_AFTER + 10.0  # seconds after which a worker leaves what others hold: a dead holder is known by then
 GIB = 1 << 30
 BASE = 2 * GIB  # bytes of a worker that has loaded torch

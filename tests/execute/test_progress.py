@@ -88,3 +88,15 @@ def test_what_others_wrote_is_neither_markup_nor_obeyed(progress):
     progress.event(0, {"event": "failed", "cell": NAME, "reason": "\x1b[2J[/data/x] [enforce fail at alloc_cpu.cpp]"})
     said = progress.console.file.getvalue()
     assert "[/data/x] [enforce fail at alloc_cpu.cpp]" in said and "\x1b[2J" not in said
+
+
+def test_at_the_end_nothing_is_left(clock, tmp_path):
+    """Whatever rounding made of the sums."""
+    cells = [Cell(model="ViT-pico/14", data="fashion-mnist", seed=seed) for seed in range(3)]
+    shown = LiveProgress(plan_of(cells, tmp_path, seconds=0.1), Console(file=io.StringIO(), width=200))
+    for cell in cells:
+        for done in (1, 3, 7):
+            shown.event(0, {"event": "progress", "cell": cell.readable_name, "done": done, "total": 10})
+        shown.event(0, {"event": "done", "cell": cell.readable_name, "status": "complete", "reason": None})
+    clock[0] = 9.0
+    assert shown.seconds_left() == 0.0
