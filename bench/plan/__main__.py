@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
+from pathlib import Path
 
+from rich.console import Console
+
+from bench.analysis import evidence, study_data
+from bench.analysis.evidence import Evidence
 from bench.core.cli import parser
-from bench.core.console import make_console
-from bench.core.errors import EXIT_OK, command, sigterm_interrupts
-from bench.plan import view
+from bench.core.console import make_console, write
+from bench.core.errors import EXIT_OK, UserError, command, sigterm_interrupts
+from bench.core.files import write_bytes
+from bench.plan import budget, view
 from bench.plan.options import StudyOptions, add_options, listing
+from bench.plan.plan import Plan, make_plan
+from bench.suites import _contract as suites
 
 EXAMPLES = """\
 examples:
   python -m bench.plan --suite scaling
   python -m bench.plan --suite scaling --scale paper              cost the grid of the paper
+  python -m bench.plan --suite scaling --scale paper --hardware 8xH100 --price 2.5/gpuh
+  python -m bench.plan --suite scaling --budget 5min --save smaller.toml     the best grid for five minutes
   python -m bench.plan study.toml                                 the study that a file describes
   python -m bench.plan --suite scaling --json | python -m json.tool
 """
@@ -24,12 +35,48 @@ examples:
 def main(argv: list[str] | None = None) -> int:
     p = parser("python -m bench.plan", __doc__ or "", EXAMPLES + listing())
     add_options(p)
+    p.add_argument("--budget", metavar="B", help="choose the grid that answers the suite's question best within "
+                   "200gpuh (hours of one device), 12h or 30min of wall time, or money as 500eur")  # fmt: skip
+    p.add_argument("--save", metavar="FILE.toml", type=Path, help="write the chosen grid as a study file of bench.run")
     arguments = p.parse_args(argv)
+    if arguments.save and not arguments.budget:
+        raise UserError("--save writes the grid that --budget chooses.", "Give --budget too.")
+    options, console = StudyOptions.parsed(arguments), make_console(stderr=arguments.json)
     with sigterm_interrupts():
-        plan = view.make_and_show(StudyOptions.parsed(arguments), make_console(stderr=arguments.json), to_run=False)
+        if not arguments.budget:
+            plan, chosen = view.make_and_show(options, console, to_run=False), None
+        else:
+            plan, chosen = _within(options, arguments.budget, console, save=arguments.save)
     if arguments.json:
-        print(json.dumps(plan.json()))
+        print(json.dumps(plan.json() | ({} if chosen is None else {"budget": chosen.json()})))
     return EXIT_OK
+
+
+def _within(
+    options: StudyOptions, text: str, console: Console, *, save: Path | None
+) -> tuple[Plan, budget.Chosen]:  # fmt: skip
+    """The plan of the grid that a budget buys, said and written."""
+    wanted = budget.parse(text)
+    whole = make_plan(options, to_run=False, report=view.ConsoleReporter(console), as_new=True)
+    asked = budget.question(whole, _evidence(options))
+    found = budget.chosen(asked, budget.within(whole, wanted))
+    for line in budget.sentences(found, workers=whole.workers):
+        write(console, line)
+    options = replace(options, grid=found.grid, seeds=found.seeds, calibrate=False)
+    plan = view.make_and_show(options, console, to_run=False)
+    if save is not None:
+        write_bytes(save, f"# {text} of budget: python -m bench.run {save}\n{plan.asked}".encode())
+        write(console, f"Written to {save}: python -m bench.run {save}")
+    return plan, found
+
+
+def _evidence(options: StudyOptions) -> Evidence | None:
+    """Of the suite's results, where there are any."""
+    suite = suites.load(options.suite)
+    folder = options.results / suite.name
+    if not (folder / "cells").is_dir():
+        return None
+    return evidence.build(study_data.load(folder, suite=suite.name), headline=suite.headline, far=suite.far)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from bench.core.errors import UserError
 from bench.core.formatting import join
 from bench.core.spec import Cell, TaskSpec
 from bench.data.load import num_images, parse
-from bench.plan import hours
+from bench.plan import chosen_grid, hours
 from bench.plan.images import StudyImages
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes, declared
@@ -75,7 +75,7 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name
     stored = {name: images.names.get(name, name) for name in data or ()}
     limits = {stored[name]: size for name, size in limits.items()}
     cells, notes = _clip(cells, named=tuple(stored.values()), limits=limits, sizes=sizes)
-    cells = options.overrides.apply(cells, sizes)
+    cells = chosen_grid.within(options.overrides.apply(cells, sizes), options.grid)
     if options.tasks:
         if not any(cell.tasks for cell in cells):
             what = f"Suite {suite.name!r} judges nothing downstream at scale {options.scale}: no task has data to read."

@@ -37,6 +37,9 @@ STUDY = (
     Option(name="tasks", kind=Kind.LIST, read=names_list, default=(),
            help="comma-separated tasks (default: those of the suite)"),
     Option(name="seeds", read=seeds, help="number of training seeds"),
+    Option(name="grid", kind=Kind.REPEATED, default=(), metavar="MODEL=H1,H2 xN",
+           help="of a model (MODEL@IMAGES: on a part of its data) only these budgets and so many seeds, and no model "
+           "that is not named; repeatable. bench.plan --budget writes them"),
     *overrides.OPTIONS,
     Option(name="only", kind=Kind.REPEATED, default=(), here=True,
            help="run only cells with matching names; repeatable"),
@@ -89,6 +92,7 @@ class StudyOptions:
         scale: "auto" or one of `bench.suites._contract.SCALES`. data: names of upstream sets, or NAME@N.
         downstream: sets that replace those of the suite's tasks. image_size: pixels per side that models take.
         hours: on one accelerator, that the budgets of scale `gpu` are for.
+        grid: lines of bench/plan/chosen_grid.py, that leave a part of the suite's cells.
         only: patterns of cells' names; the others are left for another run.
         max_unreadable: share of a set's images that may be left out, see `bench.data.source`.
         device: "auto", "cpu" or "cuda". workers: cells at a time. ranks: processes that train a cell together.
@@ -111,6 +115,7 @@ class StudyOptions:
     hours: float | None
     tasks: tuple[str, ...]
     seeds: int | None
+    grid: tuple[str, ...]
     overrides: Overrides
     only: tuple[str, ...]
     results: Path
@@ -142,7 +147,7 @@ class StudyOptions:
             UserError: a field that is both set and swept; too many combinations.
         """
         values = resolve(RUN, *layers)
-        for name in ("plugins", "tasks", "only", "job"):
+        for name in ("plugins", "tasks", "only", "job", "grid"):
             values[name] = tuple(dict.fromkeys(values[name]))
         plain = {entry.name: values[entry.name] for entry in fields(cls) if entry.name != "overrides"}
         return cls(**plain, overrides=Overrides.of(values))

@@ -172,11 +172,12 @@ def packed(seconds: Iterable[float], workers: int) -> float:
     return max(loads)
 
 
-def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) -> Plan:
+def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, as_new: bool = False) -> Plan:
     """Expand the suite, run preflight checks, inspect the store, calibrate, and estimate the cost.
 
     Args:
         to_run: whether the plan will be run: problems that would make the run fail are then raised before measuring.
+        as_new: as if nothing of it had been done.
 
     Raises:
         UserError: unknown names, missing data, a store from a newer version, …
@@ -211,8 +212,8 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET) 
     study = Study(options.results / options.suite)
     study.check()
     directories = [study.cell(cell) for cell in cells.chosen]
-    states = [state_of(directory) for directory in directories]
-    changed = changes(cells.chosen, directories, states)
+    states = [State("missing", 0.0, None) if as_new else state_of(directory) for directory in directories]
+    changed = () if as_new else changes(cells.chosen, directories, states)
     if changed and to_run and options.changed == "refuse":
         raise refusal(changed)
     if options.changed != "keep":

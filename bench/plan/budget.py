@@ -1,0 +1,493 @@
+"""The grid that answers a suite's question best within a budget: --budget 200gpuh, 12h, or 500eur with --price.
+
+The answer is the lead of each family over each other at equal compute (and at equal numbers of images, where the suite
+asks for them), averaged over the range that the whole grid spans. Its interval is expected from variance components
+(bench/stats/components.py): those of the study's own records where there are enough, else those of the main study, an
+assumption that is stated. Starting from the whole grid, what narrows the interval least for its time goes first, until
+the rest fits; then single exchanges, as long as one helps.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bench.core import registry
+from bench.core.errors import UserError
+from bench.core.formatting import duration, join
+from bench.core.spec import Cell
+from bench.plan.chosen_grid import Line
+from bench.stats.components import DEGREE, Arm, Components, Observations, Target, fit, half_width
+from bench.train.schedule import images_trained
+
+if TYPE_CHECKING:
+    from bench.analysis.evidence import Evidence
+    from bench.plan.plan import Plan, PlannedCell
+
+BUDGET = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(gpuh|h|min|[a-z€$£]{1,3})")
+ASSUMED = Components(model=0.0179, point=2.9e-4, trunk=1.65e-4, run=1.78e-4, df=9)
+"""Of the headline accuracy in results/reference/scaling-cpu: tests/plan/test_budget.py estimates them again."""
+ENOUGH = 20  # records of runs from which a study's own components are used
+SEEDS = 2  # times the suite's number of seeds, at most
+SWAPS = 4  # at most
+POINTS = 17  # of x over which a lead is averaged
+COMPUTE, IMAGES = "compute", "data_size"  # axes
+OVER = {COMPUTE: "at equal compute", IMAGES: "at equal numbers of images"}
+FIRST = 3.0  # weight of a lead at equal compute, of one at equal numbers of images being 1
+Unit = tuple[str, int | None]  # a model, and its number of images; None: all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """`amount` in `unit`: "device" hours, "wall" hours, or "money"."""
+
+    amount: float
+    unit: str
+
+
+def parse(text: str) -> Budget:
+    """ "200gpuh", "12h", "30min", "500eur".
+
+    Raises:
+        UserError: another form.
+    """
+    match = BUDGET.fullmatch(text.strip().lower())
+    if match is None:
+        raise UserError(f"{text!r} is no budget.", "Give 200gpuh, 12h of wall time, or money as 500eur with --price.")
+    amount, unit = float(match[1]), match[2]
+    if unit == "min":
+        return Budget(amount=amount / 60, unit="wall")
+    return Budget(amount=amount, unit={"gpuh": "device", "h": "wall"}.get(unit, "money"))
+
+
+def within(plan: Plan, budget: Budget) -> float:
+    """Seconds of one worker, summed over all, that a budget allows on the plan's devices.
+
+    Raises:
+        UserError: money without a price.
+    """
+    if budget.unit == "wall":
+        return budget.amount * 3600 * plan.workers
+    if budget.unit == "device":
+        return budget.amount * 3600 / plan.ranks
+    if plan.per_hour is None or plan.hardware is None:
+        raise UserError("A budget of money needs a price.", "Give --hardware 8xH100 --price 2.5/gpuh.")
+    amount, for_one = plan.per_hour
+    each = amount if for_one else amount / plan.hardware.count
+    return budget.amount / each * 3600 / plan.ranks
+
+
+# -- what can be chosen ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One model at one number of images: what its trainings cost, and where on an axis they lie.
+
+    Attributes:
+        cell: of the suite, seed 0. x: horizon -> logarithm (base 2) of its training FLOPs.
+        per_image, per_horizon: seconds. seeds: of the suite. most: seeds that may be chosen.
+    """
+
+    cell: Cell
+    family: str
+    x: Mapping[int, float]
+    per_image: float
+    per_horizon: float
+    seeds: int
+    most: int
+
+    @property
+    def unit(self) -> Unit:
+        return self.cell.model, self.cell.num_images
+
+    def is_on(self, axis: str) -> bool:
+        """Whether it is part of an axis: on that of compute, with all images."""
+        return axis in self.cell.axes and (axis != COMPUTE or self.cell.num_images is None)
+
+    def seconds(self, horizons: Iterable[int]) -> float:
+        """Of one training that is read at these."""
+        kept = tuple(sorted({*horizons, *({0} & set(self.cell.horizons))}))
+        if kept in ((), (0,)):
+            return 0.0
+        return images_trained(self.cell.recipe, kept) * self.per_image + len(kept) * self.per_horizon
+
+
+Choice = dict[Unit, tuple[tuple[int, ...], int]]
+"""Of every unit that is trained: its horizons, and seeds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a grid is judged by.
+
+    Attributes:
+        options: by unit. fixed: seconds of what every grid has (raw pixels). targets: of both axes. source: where the
+            components come from, in words.
+    """
+
+    options: Mapping[Unit, Option]
+    fixed: float
+    components: Components
+    compute: tuple[Target, ...]
+    images: tuple[Target, ...]
+    source: str
+
+    @property
+    def families(self) -> dict[str, str]:
+        return {option.cell.model: option.family for option in self.options.values()}
+
+    def whole(self) -> Choice:
+        """The suite's own grid."""
+        return {unit: (tuple(option.x), option.seeds) for unit, option in self.options.items()}
+
+    def seconds(self, choice: Choice) -> float:
+        """Of one worker."""
+        return self.fixed + sum(
+            seeds * self.options[unit].seconds(horizons) for unit, (horizons, seeds) in choice.items()
+        )
+
+    def half_widths(self, choice: Choice) -> dict[str, float]:
+        """Of every lead, by what it is called."""
+        arms = [
+            Arm(model=unit[0], family=self.options[unit].family, seeds=seeds,
+                x=tuple(self.options[unit].x[h] for h in horizons))
+            for unit, (horizons, seeds) in choice.items() if self.options[unit].is_on(COMPUTE)
+        ]  # fmt: skip
+        found = {name(t, COMPUTE): half_width(arms, self.components, t, families=self.families) for t in self.compute}
+        sized = {unit[0]: option.family for unit, option in self.options.items() if option.is_on(IMAGES)}
+        places = {point[1 + side] for target in self.images for point in target.points for side in (0, 1)}
+        parts = []
+        for (model, size), (horizons, seeds) in choice.items():
+            number = self._number(model, size, horizons)
+            if model in places and number is not None:
+                parts.append(Arm(model=model, family=sized[model], x=(math.log2(number),), seeds=seeds))
+        return found | {name(t, IMAGES): half_width(parts, self.components, t, families=sized) for t in self.images}
+
+    def _number(self, model: str, size: int | None, horizons: Sequence[int]) -> int | None:
+        """Distinct images that a unit has on the axis of images: all, where it is read at the horizon of its parts."""
+        if size is not None:
+            return size
+        parts = [o for (other, n), o in self.options.items() if other == model and n is not None]
+        read_at = next(iter(parts[0].x), None) if parts else None
+        return read_at if read_at in horizons else None
+
+    def loss(self, choice: Choice, best: Mapping[str, float]) -> float:
+        """Mean squared half-width, each in terms of the whole grid's; the suite's first question counts more."""
+        widths = self.half_widths(choice)
+        weights = {key: 1.0 if key.endswith(OVER[IMAGES]) else FIRST for key in widths}
+        return sum(weights[key] * (widths[key] / best[key]) ** 2 for key in widths) / sum(weights.values())
+
+
+def name(target: Target, axis: str) -> str:
+    """How an answer is called."""
+    return f"{' − '.join(target.pair)} {OVER[axis]}"
+
+
+def question(plan: Plan, evidence: Evidence | None = None) -> Question:
+    """What a plan's grid is judged by.
+
+    Args:
+        evidence: records of the same suite, for variance components and for which model stands for its family.
+
+    Raises:
+        UserError: the suite compares no families over compute.
+    """
+    options: dict[Unit, Option] = {}
+    trained = [p for p in plan.cells if p.cell.job == "train" and p.cell.horizons != (0,) and p.seconds]
+    seeds = {unit: len({p.cell.seed for p in group}) for unit, group in _grouped(trained).items()}
+    for unit, group in _grouped(trained).items():
+        options[unit] = _option(group[0], seeds=seeds[unit])
+    on_compute = {unit[0]: option for unit, option in options.items() if option.is_on(COMPUTE)}
+    pairs = list(itertools.combinations(sorted({o.family for o in on_compute.values()}), 2))
+    if not pairs:
+        raise UserError(f"--budget chooses among families over compute, and suite {plan.suite!r} compares none.",
+                        "Use it with --suite scaling, or give --horizons, --models, --seeds.")  # fmt: skip
+    components, curves, source = ASSUMED, dict[str, dict[float, float]](), "assumed to be those of the main study"
+    if evidence is not None and (seen := observations(evidence)) is not None and len(seen.values) >= ENOUGH:
+        found = fit(seen)
+        if found.df >= 3:
+            components, source = found, f"estimated from {len(seen.values)} results of this study"
+            curves = _curves(seen)
+    parts = {unit[0]: option for unit, option in options.items() if unit[1] is not None}
+    return Question(
+        options=options, components=components, source=source,
+        fixed=sum(p.seconds or 0.0 for p in plan.cells if p not in trained),
+        compute=tuple(t for pair in pairs if (t := _over_compute(pair, on_compute, curves)) is not None),
+        images=tuple(_over_images(pair, parts, options) for pair in itertools.combinations(
+            sorted({o.family for o in parts.values()}), 2)),
+    )  # fmt: skip
+
+
+def _grouped(cells: Iterable[PlannedCell]) -> dict[Unit, list[PlannedCell]]:
+    found: dict[Unit, list[PlannedCell]] = {}
+    for planned in cells:
+        found.setdefault((planned.cell.model, planned.cell.num_images), []).append(planned)
+    return found
+
+
+def _option(planned: PlannedCell, *, seeds: int) -> Option:
+    cell, seconds, share = planned.cell, planned.seconds or 0.0, planned.evaluate_share
+    per_image = (planned.flops or {}).get("paper", 0) / max(1, planned.images)
+    return Option(
+        cell=cell, family=registry.family_of(cell.model).FAMILY, seeds=seeds, most=SEEDS * seeds,
+        x={h: math.log2(max(1.0, per_image * h)) for h in cell.horizons if h},
+        per_image=seconds * (1 - share) / max(1, planned.images), per_horizon=seconds * share / len(cell.horizons),
+    )  # fmt: skip
+
+
+def _over_compute(
+    pair: tuple[str, str], options: Mapping[str, Option], curves: Mapping[str, Mapping[float, float]]
+) -> Target | None:
+    """The lead over the range of compute that both families cover."""
+    spans = []
+    for family in pair:
+        xs = [x for o in options.values() if o.family == family for x in o.x.values()]
+        spans.append((min(xs), max(xs)))
+    low, high = max(s[0] for s in spans), min(s[1] for s in spans)
+    if not low < high:
+        return None
+    xs = [float(x) for x in np.linspace(low, high, POINTS)]
+    points = tuple((x, *(_standing(family, x, options, curves) for family in pair)) for x in xs)
+    return Target(pair=pair, points=points)  # type: ignore[arg-type]
+
+
+def _standing(
+    family: str, x: float, options: Mapping[str, Option], curves: Mapping[str, Mapping[float, float]]
+) -> str:
+    """The model that stands for a family at a compute: the best there by records, else the one whose budgets lie
+    around it."""
+    mine = {model: sorted(o.x.values()) for model, o in options.items() if o.family == family}
+    begun = {model: xs for model, xs in mine.items() if xs[0] <= x + 1e-9} or mine
+    if all(model in curves for model in begun):
+        return max(begun, key=lambda m: np.interp(x, sorted(curves[m]), [curves[m][at] for at in sorted(curves[m])]))
+    return min(begun, key=lambda model: abs(x - (begun[model][0] + begun[model][-1]) / 2))
+
+
+def _over_images(pair: tuple[str, str], parts: Mapping[str, Option], options: Mapping[Unit, Option]) -> Target:
+    """The lead over numbers of images, from the smallest part to where the horizon sees each image once."""
+    first, second = (next(m for m, o in parts.items() if o.family == family) for family in pair)
+    sizes = [n for model, n in options if n is not None and model in (first, second)]
+    most = max(max(sizes), min(max(parts[m].x) for m in (first, second)))
+    xs = np.linspace(math.log2(min(sizes)), math.log2(most), POINTS)
+    return Target(pair=pair, points=tuple((float(x), first, second) for x in xs))
+
+
+def observations(evidence: Evidence, measure: str = "headline") -> Observations | None:
+    """Every result on the compute axis, draws averaged; None without any."""
+    rows: list[tuple[float, float, str, str, str]] = []
+    for point in evidence.points.values():
+        samples = evidence.samples(point, measure) if point.trained and "compute" in point.axes else None
+        if samples is None or not samples.seeds:
+            continue
+        for seed, values_D in zip(samples.seeds, samples.values_SD, strict=True):
+            x = math.log2(point.train_flops)
+            rows.append((float(values_D.mean()), x, point.family, point.model, f"{point.model} {seed}"))
+    if not rows:
+        return None
+    values, xs, families, models, trunks = zip(*rows, strict=True)
+    return Observations(values=values, x=xs, families=families, models=models, trunks=trunks)
+
+
+def _curves(seen: Observations) -> dict[str, dict[float, float]]:
+    found: dict[str, dict[float, list[float]]] = {}
+    for model, x, value in zip(seen.models, seen.x, seen.values, strict=True):
+        found.setdefault(model, {}).setdefault(x, []).append(value)
+    return {model: {x: sum(v) / len(v) for x, v in curve.items()} for model, curve in found.items()}
+
+
+# -- choosing ----------------------------------------------------------------------------------------------------------
+
+
+def choose(asked: Question, seconds: float) -> Choice:
+    """The choice of least loss that takes at most so many seconds of one worker.
+
+    Raises:
+        UserError: too little for any comparison.
+    """
+    best = asked.half_widths(asked.whole())
+    starts = [_removed(asked, _seeds(asked, more), seconds, best) for more in (1.0, 0.5, SEEDS)]
+    starts = [_least(asked), min(starts, key=lambda c: asked.loss(c, best))]
+    fitting = [_exchanged(asked, c, seconds, best) for c in starts
+               if asked.seconds(c) <= seconds and math.isfinite(asked.loss(c, best))]  # fmt: skip
+    if not fitting:
+        cheapest = duration(asked.seconds(_least(asked)))
+        raise UserError(f"This budget is too small to compare families: about {cheapest} of one worker is the least.",
+                        "Give more, or a smaller suite.")  # fmt: skip
+    return min(fitting, key=lambda c: asked.loss(c, best))
+
+
+def _seeds(asked: Question, factor: float) -> Choice:
+    return {unit: (h, min(asked.options[unit].most, max(1, round(n * factor))))
+            for unit, (h, n) in asked.whole().items()}  # fmt: skip
+
+
+def _smaller(choice: Choice) -> list[Choice]:
+    """Every choice with one horizon, one seed or one unit less."""
+    found = []
+    for unit, (horizons, seeds) in choice.items():
+        if len(horizons) > 1:
+            found += [{**choice, unit: (tuple(h for h in horizons if h != drop), seeds)} for drop in horizons]
+        if seeds > 1:
+            found.append({**choice, unit: (horizons, seeds - 1)})
+        found.append({other: value for other, value in choice.items() if other != unit})
+    return found
+
+
+def _larger(asked: Question, choice: Choice) -> list[Choice]:
+    """Every choice with one horizon, one seed or one unit more."""
+    found = []
+    for unit, option in asked.options.items():
+        if unit not in choice:
+            found += [{**choice, unit: ((h,), 1)} for h in option.x] + [{**choice, unit: (tuple(option.x), 1)}]
+            continue
+        horizons, seeds = choice[unit]
+        found += [{**choice, unit: (tuple(sorted((*horizons, h))), seeds)} for h in option.x if h not in horizons]
+        if seeds < option.most:
+            found.append({**choice, unit: (horizons, seeds + 1)})
+    return found
+
+
+def _removed(asked: Question, choice: Choice, seconds: float, best: Mapping[str, float]) -> Choice:
+    """Take away what costs least accuracy for the time that it saves, until the rest fits."""
+    while choice and (now := asked.seconds(choice)) > seconds:
+        loss, options = asked.loss(choice, best), list[tuple[float, float, int, Choice]]()
+        for other in _smaller(choice):
+            saved = min(now - seconds, now - asked.seconds(other))
+            if saved > 0:
+                options.append(((asked.loss(other, best) - loss) / saved, -saved, len(options), other))
+        if not options:
+            return choice
+        choice = min(options)[-1]
+    return choice
+
+
+def _exchanged(asked: Question, choice: Choice, seconds: float, best: Mapping[str, float]) -> Choice:
+    """Add what narrows the interval most for its time, as long as something fits; then swap."""
+    loss, swaps = asked.loss(choice, best), 0
+    while True:
+        now = asked.seconds(choice)
+        fitting = [c for c in _larger(asked, choice) if now < asked.seconds(c) <= seconds]
+        losses = [(asked.loss(c, best), c) for c in fitting]
+        gains = [((loss - new) / (asked.seconds(c) - now), n) for n, (new, c) in enumerate(losses) if new < loss - 1e-9]
+        if gains:
+            loss, choice = losses[max(gains)[1]]
+            continue
+        if swaps == SWAPS:
+            return choice
+        swaps += 1
+        swapped = [_removed(asked, larger, seconds, best) for larger in _larger(asked, choice)]
+        losses = [(asked.loss(c, best), c) for c in swapped if asked.seconds(c) <= seconds]
+        new, at = min(((new, n) for n, (new, _) in enumerate(losses)), default=(loss, 0))
+        if new >= loss - 1e-9:
+            return choice
+        loss, choice = losses[at]
+
+
+def _least(asked: Question) -> Choice:
+    """About the cheapest grid that tells anything: of every family the cheapest results that determine its law."""
+    choice: Choice = {}
+    for family in dict.fromkeys(asked.families.values()):
+        mine = [(o.seconds((h,)), unit, h) for unit, o in asked.options.items()
+                if o.family == family and o.is_on(COMPUTE) for h in o.x]  # fmt: skip
+        for _, unit, horizon in sorted(mine, key=lambda one: one[0])[: DEGREE + 2]:
+            choice[unit] = (tuple(sorted((*choice.get(unit, ((), 1))[0], horizon))), 1)
+    asked_of = {point[1 + side] for target in asked.images for point in target.points for side in (0, 1)}
+    for unit, option in asked.options.items():
+        if unit[0] in asked_of and not option.is_on(COMPUTE):
+            choice[unit] = (tuple(option.x), 1)
+    return choice
+
+
+# -- what is said ------------------------------------------------------------------------------------------------------
+
+
+def lines_of(choice: Choice) -> tuple[str, ...]:
+    """The choice as lines of --grid."""
+    return tuple(
+        str(Line(model=model, images=size, horizons=horizons, seeds=seeds))
+        for (model, size), (horizons, seeds) in choice.items()
+    )
+
+
+def halved(asked: Question) -> dict[str, float]:
+    """Half-widths with every horizon of the whole grid halved, which takes half the time."""
+    options = {
+        unit: replace(o, x={h: x - 1 for h, x in o.x.items()}) if unit[1] is None else o
+        for unit, o in asked.options.items()
+    }
+    return replace(asked, options=options).half_widths(asked.whole())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """A choice, and what it is to be compared with: half-widths by answer."""
+
+    choice: Choice
+    seconds: float
+    widths: Mapping[str, float]
+    whole: Mapping[str, float]
+    whole_seconds: float
+    halved: Mapping[str, float]
+    twice: Choice
+    twice_widths: Mapping[str, float]
+    source: str
+
+    @property
+    def grid(self) -> tuple[str, ...]:
+        return lines_of(self.choice)
+
+    @property
+    def seeds(self) -> int:
+        return max(seeds for _, seeds in self.choice.values())
+
+    def json(self) -> dict[str, Any]:
+        """As JSON types."""
+        return {
+            "grid": list(self.grid), "seeds": self.seeds, "worker_seconds": self.seconds,
+            "half_widths": dict(self.widths), "whole": dict(self.whole), "whole_worker_seconds": self.whole_seconds,
+            "halved_horizons": dict(self.halved), "twice": list(lines_of(self.twice)),
+            "twice_half_widths": dict(self.twice_widths), "components": self.source,
+        }  # fmt: skip
+
+
+def chosen(asked: Question, seconds: float) -> Chosen:
+    """The best grid for a budget, beside the whole one, halved horizons, and the best for twice the budget."""
+    choice, twice = choose(asked, seconds), choose(asked, 2 * seconds)
+    return Chosen(
+        choice=choice, seconds=asked.seconds(choice), widths=asked.half_widths(choice), source=asked.source,
+        whole=asked.half_widths(asked.whole()), whole_seconds=asked.seconds(asked.whole()), halved=halved(asked),
+        twice=twice, twice_widths=asked.half_widths(twice),
+    )  # fmt: skip
+
+
+def sentences(found: Chosen, *, workers: int) -> list[str]:
+    """What was chosen and left out, what it is expected to answer, and what twice the budget would buy."""
+    def points(widths: Mapping[str, float], key: str) -> str:
+        return f"±{100 * widths[key]:.1f}" if math.isfinite(widths[key]) else "nothing"
+
+    left = []
+    for unit in found.twice | found.choice:
+        if unit not in found.choice:
+            left.append(_called(unit))
+    lines = [f"Within the budget: {sum(n for _, n in found.choice.values())} trainings, "
+             f"{duration(found.seconds / workers)} (the whole grid: {duration(found.whole_seconds / workers)})."]
+    lines += [f"  {line}" for line in found.grid]
+    lines.append("Expected half-width of the answer, in points of accuracy, from variance components "
+                 f"{found.source} (test images and draws not counted):")
+    lines += [f"  {key}: {points(found.widths, key)}; whole grid {points(found.whole, key)}; every horizon halved "
+              f"{points(found.halved, key)}; twice the budget {points(found.twice_widths, key)}"
+              for key in found.widths]  # fmt: skip
+    if left:
+        lines.append(f"Left out, and in the grid for twice the budget: {join(left)}.")
+    return lines
+
+
+def _called(unit: Unit) -> str:
+    return unit[0] if unit[1] is None else f"{unit[0]} on {unit[1]:,} images"

@@ -1,0 +1,200 @@
+"""Variance components of a study, and the interval that another grid would have: expected before it is run.
+
+Accuracy follows a quadratic in the logarithm of compute (or of images) per family. Around it vary
+
+- models: each lies above or below its family's law, at all its budgets and in all seeds;
+- points: a model at one budget, in all seeds (the law is not quite right there);
+- trunks: one training, at all its budgets;
+- runs: what is left, once per model, budget and seed.
+
+Test images and few-shot draws are the same for all runs and no grid changes what they add: they are left out. The
+components are found by restricted maximum likelihood (Patterson and Thompson 1971). What is asked is a difference
+between the models that stand for two families, over a range of compute: its interval is that of the best linear
+unbiased prediction (Henderson 1975), with Student's t by the number of repeated trainings. No torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy import optimize
+
+from bench.stats.intervals import t_quantile
+
+DEGREE = 2  # of the law
+LEAST = 1e-8  # variance, so that none is exactly 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Components:
+    """Variances, in squared units of what was measured. `df`: degrees of freedom that support the last two."""
+
+    model: float
+    point: float
+    trunk: float
+    run: float
+    df: int = 0
+
+    @property
+    def variances(self) -> tuple[float, float, float, float]:
+        return self.model, self.point, self.trunk, self.run
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Arm:
+    """One model trained `seeds` times: its family, and x at each of its budgets (a logarithm to base 2)."""
+
+    model: str
+    family: str
+    x: tuple[float, ...]
+    seeds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observations:
+    """One entry per model, budget and seed, in each tuple; `trunks` names the training (model and seed)."""
+
+    values: tuple[float, ...]
+    x: tuple[float, ...]
+    families: tuple[str, ...]
+    models: tuple[str, ...]
+    trunks: tuple[str, ...]
+
+
+def law(x: Sequence[float], *, centre: float = 0.0) -> np.ndarray:
+    """Rows of the design: 1, x, x², …."""
+    return np.vander(np.asarray(x, dtype=float) - centre, DEGREE + 1, increasing=True)
+
+
+def fit(seen: Observations, *, models: bool = True) -> Components:
+    """The components by restricted maximum likelihood.
+
+    Args:
+        models: False where every family has one model, whose place cannot be told from the law's: that variance is 0.
+    """
+    y_N = np.asarray(seen.values)
+    centre = float(np.mean(seen.x))
+    X_NP = _by_family(seen.families, law(seen.x, centre=centre))
+    points = [f"{model} {x}" for model, x in zip(seen.models, seen.x, strict=True)]
+    same = [_same(labels) for labels in (seen.models, points, seen.trunks)] + [np.eye(len(y_N))]
+    free = [0, 1, 2, 3] if models else [1, 2, 3]
+
+    def unlikely(logs: np.ndarray) -> float:
+        V_NN = sum(np.exp(log) * same[k] for log, k in zip(logs, free, strict=True))
+        L_NN = np.linalg.cholesky(V_NN + LEAST * np.eye(len(y_N)))
+        A_NP, b_N = np.linalg.solve(L_NN, X_NP), np.linalg.solve(L_NN, y_N)
+        XVX_PP = A_NP.T @ A_NP
+        residual_N = b_N - A_NP @ np.linalg.solve(XVX_PP, A_NP.T @ b_N)
+        return float(2 * np.log(np.diag(L_NN)).sum() + np.linalg.slogdet(XVX_PP)[1] + residual_N @ residual_N)
+
+    start = np.full(len(free), np.log(np.var(y_N) / 8))
+    found = optimize.minimize(unlikely, start, method="Nelder-Mead", options={"maxiter": 2000, "xatol": 0.01})
+    variances = dict.fromkeys(range(4), 0.0) | {k: float(np.exp(log)) for log, k in zip(found.x, free, strict=True)}
+    df = len(set(seen.trunks)) - len(set(seen.models))
+    return Components(model=variances[0], point=variances[1], trunk=variances[2], run=variances[3], df=df)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A difference between two families, averaged over points of x: at each, between the model that stands for the one
+    and the model that stands for the other there. It is the same for every grid."""
+
+    pair: tuple[str, str]
+    points: tuple[tuple[float, str, str], ...]
+
+
+def half_width(
+    arms: Sequence[Arm], components: Components, target: Target, *, families: Mapping[str, str], level: float = 0.95
+) -> float:
+    """Of the interval of a target that these arms would give; infinite where they cannot tell. A model that is left out
+    is known by its family's law alone.
+
+    Args:
+        families: of every model, in the grid or not.
+    """
+    df = components.df + sum(arm.seeds - 1 for arm in arms)
+    variance = 0.0
+    for side, family in enumerate(target.pair):
+        known = tuple(sorted(model for model, other in families.items() if other == family))
+        weights, centre = _weights(target, side, known)
+        mine = tuple(sorted(arm for arm in arms if arm.family == family))
+        covariance = _covariance(mine, known, components, centre)
+        if df < 1 or covariance is None:
+            return float("inf")
+        variance += float(weights @ covariance @ weights)
+    return t_quantile(df, level) * variance**0.5
+
+
+@lru_cache(maxsize=256)
+def _weights(target: Target, side: int, known: tuple[str, ...]) -> tuple[np.ndarray, float]:
+    """Of the coefficients and the models' places in the average that a target asks for, and the x that laws are centred
+    at: any would do, and equal ones save work."""
+    xs = [x for x, *_ in target.points]
+    centre = 8.0 * round(sum(xs) / len(xs) / 8)
+    picked = np.array([[model == name for name in known] for model in (point[1 + side] for point in target.points)])
+    return np.concatenate([law(xs, centre=centre), picked.astype(float)], axis=1).mean(0), centre
+
+
+def estimate(seen: Observations, components: Components, target: Target) -> float:
+    """The difference itself: laws by generalised least squares, and the place of each model beside its law."""
+    y_N, centre = np.asarray(seen.values), float(np.mean(seen.x))
+    order, models = sorted(set(seen.families)), sorted(set(seen.models))
+    X_NP = _by_family(seen.families, law(seen.x, centre=centre))
+    points = [f"{model} {x}" for model, x in zip(seen.models, seen.x, strict=True)]
+    same = [_same(labels) for labels in (seen.models, points, seen.trunks)] + [np.eye(len(y_N))]
+    V_NN = sum(v * s for v, s in zip(components.variances, same, strict=True)) + LEAST * np.eye(len(y_N))
+    W_NP = np.linalg.solve(V_NN, X_NP)
+    beta_P = np.linalg.solve(X_NP.T @ W_NP, W_NP.T @ y_N)
+    left_N = np.linalg.solve(V_NN, y_N - X_NP @ beta_P)
+    place = {m: components.model * float(left_N[np.asarray(seen.models) == m].sum()) for m in models}
+    beta = dict(zip(order, beta_P.reshape(len(order), -1), strict=True))
+
+    def at(family: str, model: str, x: float) -> float:
+        return float(law([x], centre=centre)[0] @ beta[family]) + place.get(model, 0.0)
+
+    first, second = target.pair
+    return float(np.mean([at(first, one, x) - at(second, other, x) for x, one, other in target.points]))
+
+
+@lru_cache(maxsize=65536)
+def _covariance(
+    arms: tuple[Arm, ...], known: tuple[str, ...], components: Components, centre: float
+) -> np.ndarray | None:
+    """Of the coefficients of one family's law and the places of its models; None where they are not determined."""
+    if len({x for arm in arms for x in arm.x}) <= DEGREE:
+        return None
+    size = DEGREE + 1 + len(known)
+    information = np.zeros((size, size))
+    information[DEGREE + 1 :, DEGREE + 1 :] = np.eye(len(known)) / max(components.model, LEAST)
+    for arm in arms:
+        information += _information(arm, known, components, centre)
+    return np.linalg.inv(information)
+
+
+@lru_cache(maxsize=65536)
+def _information(arm: Arm, known: tuple[str, ...], components: Components, centre: float) -> np.ndarray:
+    budgets = len(arm.x)
+    X_HP = np.zeros((budgets, DEGREE + 1 + len(known)))
+    X_HP[:, : DEGREE + 1] = law(arm.x, centre=centre)
+    X_HP[:, DEGREE + 1 + known.index(arm.model)] = 1.0
+    own = components.point + components.run / arm.seeds + LEAST
+    V_HH = components.trunk / arm.seeds * np.ones((budgets, budgets)) + own * np.eye(budgets)
+    return X_HP.T @ np.linalg.solve(V_HH, X_HP)
+
+
+def _by_family(families: Sequence[str], rows_NQ: np.ndarray) -> np.ndarray:
+    """Each family's own coefficients: blocks of columns, families in alphabetical order."""
+    order = sorted(set(families))
+    X = np.zeros((len(rows_NQ), len(order) * rows_NQ.shape[1]))
+    for n, family in enumerate(families):
+        at = order.index(family) * rows_NQ.shape[1]
+        X[n, at : at + rows_NQ.shape[1]] = rows_NQ[n]
+    return X
+
+
+def _same(labels: Sequence[str]) -> np.ndarray:
+    codes = np.unique(np.asarray(labels), return_inverse=True)[1]
+    return (codes[:, None] == codes[None, :]).astype(float)

@@ -1,0 +1,38 @@
+"""The committed main study as a plan whose times are the recorded ones, and its evidence."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from bench.analysis import evidence as evidence_module
+from bench.analysis import study_data
+from bench.analysis.evidence import Evidence
+from bench.plan.plan import Plan, PlannedCell
+from bench.suites import _contract as suites
+
+REFERENCE = Path(__file__).parents[2] / "results" / "reference"
+
+
+@cache
+def evidence(study: str = "scaling-cpu") -> Evidence:
+    """Of a committed study."""
+    suite = suites.load(study.rpartition("-")[0])
+    return evidence_module.build(study_data.load(REFERENCE / study, suite=suite.name), headline=suite.headline,
+                                 far=suite.far)  # fmt: skip
+
+
+@cache
+def plan() -> Plan:
+    """Nothing is done, and every cell takes what it took. Two workers."""
+    cells = []
+    for record in evidence().records.records:
+        cost, spent = record.cost, record.cost.spent_flops
+        total, train = cost.seconds.total or 0.0, cost.seconds.train or 0.0
+        cells.append(PlannedCell(
+            cell=record.cell, name=record.directory, state="missing", fraction=0.0, seconds=total,
+            images=cost.spent_images or 0, flops={"paper": round(spent.paper or 0), "dense": round(spent.dense or 0)},
+            evaluate_share=1 - train / total if total else 0.0,
+        ))  # fmt: skip
+    return Plan(suite="scaling", question="?", scale="cpu", store=Path(), cells=tuple(cells), device="cpu", workers=2,
+                threads=1, ranks=1)  # fmt: skip

@@ -1,0 +1,100 @@
+"""Grids for a budget: what is chosen fits, answers better than shorter trainings, and can be run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from bench.core.errors import UserError
+from bench.core.spec import Cell
+from bench.plan import budget, chosen_grid
+from bench.stats.components import fit
+from tests.plan import recorded
+from tests.plan.making import cells_of
+
+CELLS = [Cell(model="ViT-pico/14", data="glyphs", horizons=(0, 4000, 8000), seed=seed) for seed in (0, 1, 2)]
+PIXELS = Cell(model="pixels", data="glyphs")
+
+
+# -- what is typed -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text, amount, unit", [
+    ("200gpuh", 200, "device"), ("12h", 12, "wall"), ("30min", 0.5, "wall"), ("500eur", 500, "money"),
+    ("99.5$", 99.5, "money"),
+])  # fmt: skip
+def test_budgets(text, amount, unit):
+    assert budget.parse(text) == budget.Budget(amount=amount, unit=unit)
+
+
+def test_a_budget_is_the_time_of_one_worker():
+    plan = replace(recorded.plan(), workers=4)
+    assert budget.within(plan, budget.parse("1h")) == 4 * 3600
+    assert budget.within(replace(plan, ranks=2), budget.parse("1gpuh")) == 1800
+    with pytest.raises(UserError, match="price"):
+        budget.within(plan, budget.parse("5eur"))
+    with pytest.raises(UserError):
+        budget.parse("a lot")
+
+
+def test_a_grid_leaves_budgets_and_seeds_and_names_what_it_does_not_know():
+    kept = chosen_grid.within([*CELLS, PIXELS], ("ViT-pico/14=8000 x2",))
+    assert [(c.model, c.horizons, c.seed) for c in kept] == [
+        ("ViT-pico/14", (0, 8000), 0), ("ViT-pico/14", (0, 8000), 1), ("pixels", (0,), 0),
+    ]  # fmt: skip
+    assert chosen_grid.within(CELLS, ()) == CELLS
+    for line in ("ViT-pico/14=9 x2", "ViT-nano/14=8000 x1", "ViT-pico/14@300=8000 x1", "ViT-pico/14"):
+        with pytest.raises(UserError):
+            chosen_grid.within(CELLS, (line,))
+
+
+def test_names_with_options_are_read():
+    line = chosen_grid.parse("ViT-pico/7:position=none:depth=6@300=4000,8000 x2")
+    assert line.model == "ViT-pico/7:position=none:depth=6" and line.unit[1] == 300 and line.horizons == (4000, 8000)
+    assert chosen_grid.parse(str(line)) == line
+
+
+# -- half the main study's time ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def asked():
+    return budget.question(recorded.plan(), recorded.evidence())
+
+
+@pytest.fixture(scope="module")
+def half(asked):
+    return budget.choose(asked, asked.seconds(asked.whole()) / 2)
+
+
+def test_what_is_assumed_is_what_the_committed_study_shows():
+    found = fit(budget.observations(recorded.evidence()))
+    for name in ("model", "point", "trunk", "run", "df"):
+        assert getattr(budget.ASSUMED, name) == pytest.approx(getattr(found, name), rel=0.05)
+
+
+def test_half_the_time_answers_better_than_every_horizon_halved(asked, half):
+    assert asked.seconds(half) <= asked.seconds(asked.whole()) / 2
+    widths, halved, whole = asked.half_widths(half), budget.halved(asked), asked.half_widths(asked.whole())
+    leads = [key for key in widths if key.endswith(budget.OVER[budget.COMPUTE])]
+    assert len(leads) == 3
+    for key in leads:
+        assert whole[key] < halved[key] and widths[key] < halved[key], key
+    assert all(math.isfinite(width) for width in widths.values())
+
+
+def test_what_was_chosen_is_a_part_of_the_suite(half):
+    lines = budget.lines_of(half)
+    most = max(seeds for _, seeds in half.values())
+    cells = [cell for cell in cells_of("scaling", seeds=most, grid=lines) if cell.horizons != (0,)]
+    assert len(cells) == sum(seeds for _, seeds in half.values())
+    for cell in cells:
+        horizons, seeds = half[cell.model, cell.num_images]
+        assert set(cell.horizons) - {0} == set(horizons) and cell.seed < seeds
+
+
+def test_too_little_is_refused(asked):
+    with pytest.raises(UserError, match="too small"):
+        budget.choose(asked, 5.0)
