@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import Any
 
 from rich.console import Console
@@ -11,7 +12,7 @@ from rich.console import Console
 from bench.core.cli import parser
 from bench.core.console import make_console, write
 from bench.core.errors import EXIT_FAILED, EXIT_OK, command, sigterm_interrupts
-from bench.core.formatting import by_reason
+from bench.core.formatting import by_reason, duration
 from bench.execute import local, remote
 from bench.execute.local import Failure
 from bench.execute.progress import LiveProgress
@@ -59,7 +60,17 @@ def main(argv: list[str] | None = None) -> int:
             print(json.dumps(plan.json()))
         return EXIT_OK
 
+    started, expected = time.monotonic(), plan.seconds
     failures = execute(plan, options, console)
+    if plan.todo and not failures:
+        took = time.monotonic() - started
+        write(console, f"Planned {duration(expected)}, took {duration(took)} ({took / max(1e-9, expected) - 1:+.0%}).")
+    while plan.waiting and not failures and plan.most is None:  # rounds of a sweep
+        with sigterm_interrupts():
+            plan = view.make_and_show(options, console, to_run=True)
+        if not plan.todo:
+            break
+        failures = execute(plan, options, console)
     with sigterm_interrupts():
         paths = report.build(plan.store, suite=plan.suite, reference=options.reference)
         report.say(paths, console, verbose=arguments.verbose)

@@ -177,6 +177,9 @@ def _sweep(evidence: Evidence, group: Sequence[Record]) -> Sweep | None:
     finished = [record for record in group if record.status == "complete"]
     seen = [{h.images_seen for h in record.horizons if h.images_seen} for record in finished]
     shared = set.intersection(*seen) if seen else set()
+    if not shared and seen:  # halved: some rates were stopped before the longest budget
+        most = max(set.union(*seen), default=0)
+        shared = {most} if sum(most in horizons for horizons in seen) > 1 else set()
     if not shared:
         return None
     last, estimates = max(shared), evidence.estimates(UPSTREAM)

@@ -41,6 +41,8 @@ STUDY = (
            help="of a model (MODEL@IMAGES: on a part of its data) only these budgets and so many seeds, and no model "
            "that is not named; repeatable. bench.plan --budget writes them"),
     *overrides.OPTIONS,
+    Option(name="halving", kind=Kind.FLAG, default=False,
+           help="of a sweep of learning rates, train only the promising ones in full (suite rates)"),
     Option(name="only", kind=Kind.REPEATED, default=(), here=True,
            help="run only cells with matching names; repeatable"),
     Option(name="results", read=folder, default=Path("results"), here=True,
@@ -93,6 +95,7 @@ class StudyOptions:
         downstream: sets that replace those of the suite's tasks. image_size: pixels per side that models take.
         hours: on one accelerator, that the budgets of scale `gpu` are for.
         grid: lines of bench/plan/chosen_grid.py, that leave a part of the suite's cells.
+        halving: of a sweep's rates; see bench/plan/halving.py.
         only: patterns of cells' names; the others are left for another run.
         max_unreadable: share of a set's images that may be left out, see `bench.data.source`.
         device: "auto", "cpu" or "cuda". workers: cells at a time. ranks: processes that train a cell together.
@@ -117,6 +120,7 @@ class StudyOptions:
     seeds: int | None
     grid: tuple[str, ...]
     overrides: Overrides
+    halving: bool
     only: tuple[str, ...]
     results: Path
     data_root: Path | None

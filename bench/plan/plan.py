@@ -15,7 +15,7 @@ from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
 from bench.cost import peaks
 from bench.data.source import allow_unreadable
-from bench.plan import estimate, hardware, preflight, price, resources
+from bench.plan import estimate, halving, hardware, preflight, price, resources
 from bench.plan.changed import Change, accept, changes, refusal
 from bench.plan.estimate import Calibration, Rates, Reporter, rate_key
 from bench.plan.expand import expand
@@ -82,6 +82,7 @@ class Plan:
         asked: the study file that asks for it, with the scale resolved.
         hardware: devices that it is made for, where they are not this machine's; per_hour: what an hour of theirs
             costs, see `bench.plan.hardware.price`. elsewhere: what is left, on one accelerator.
+        waiting: sweeps whose next round is not known yet.
         notes: deviations from the suite. accepted: results of models whose code has changed, and which
             are to be taken as they are. retry: the state of cells that are run alone. most: cells of this run.
     """
@@ -108,6 +109,7 @@ class Plan:
     elsewhere: Price | None = None
     retry: str | None = None
     most: int | None = None
+    waiting: int = 0
 
     @property
     def todo(self) -> tuple[PlannedCell, ...]:
@@ -203,13 +205,18 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
     sizes = DataSizes(root=options.data_root, published=options.scale == "paper")
     row = peaks.accelerator_of(reason) if target is None else target.device
     cells = expand(suite, options, sizes, device_name=options.accelerator or (row.name if row else "H100"))
+    study, waiting = Study(options.results / options.suite), 0
+    if options.halving:
+        study.check()
+        now = halving.next_round(cells.chosen, study)
+        cells = replace(cells, cells=now.cells, chosen=now.cells, notes=(*cells.notes, now.note))
+        waiting = now.waiting
     preflight.check_places(options, write=to_run)
     if target is None:
         workers, threads = preflight.processes(options, cells.chosen, device=device, exclusive=suite.exclusive)
     else:
         workers, threads = preflight.workers_on(target.count, options, cells.chosen), 1
 
-    study = Study(options.results / options.suite)
     study.check()
     directories = [study.cell(cell) for cell in cells.chosen]
     states = [State("missing", 0.0, None) if as_new else state_of(directory) for directory in directories]
@@ -269,7 +276,7 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
     return Plan(
         suite=suite.name, question=suite.question, scale=options.scale, store=study.path, cells=tuple(planned),
         device=device, workers=workers, threads=threads, ranks=ranks, data_root=options.data_root,
-        hardware=target, per_hour=asked_price, elsewhere=elsewhere, device_reason=reason,
+        hardware=target, per_hour=asked_price, elsewhere=elsewhere, waiting=waiting, device_reason=reason,
         accelerator=options.accelerator, calibration=calibration,
         grid=tuple(map(directory_name, cells.cells)),
         asked=options.to_toml(), notes=(*cells.notes, *_absent(suite, options, cells.chosen), *unswept, *part),
