@@ -1,8 +1,9 @@
 """Successive halving of a sweep of learning rates: hopeless rates are stopped early (Jamieson and Talwalkar 2016).
 
-Every rate of a sweep is first trained for an eighth of the budget, cooled down. Of the three of least loss on the
-upstream set's test images the lower two go on: the sweep chooses the lowest rate that is nearly best, and short
-trainings flatter high ones. Only these are trained in full, from the start. Downstream scores are never looked at.
+Every rate of a sweep is first trained for an eighth of the budget, cooled down; the three of least loss on the upstream
+set's test images are then trained in full, from the start. Downstream scores are never looked at. Of ten models whose
+six rates were all trained in full, nine keep the rate that is chosen then, at 62 % of the images (tests/plan/
+test_halving.py); with two instead of three, within half of them, six to eight do.
 
 What is to be done next follows from the records alone: the same command goes on where it was stopped.
 """
@@ -19,7 +20,7 @@ from bench.core.spec import Cell
 from bench.store.study import Study
 
 PART = 8  # of the budget: 1 / PART
-CANDIDATES, FINALISTS = 3, 2
+FINALISTS = 3
 LEAST = 4  # rates of a sweep that is worth halving
 
 
@@ -35,7 +36,7 @@ class Round:
 def finalists(losses: Sequence[tuple[float, float]]) -> tuple[float, ...]:
     """Rates that are trained in full, of (rate, loss after the first round) pairs; a loss that is not finite is out."""
     good = sorted((pair for pair in losses if math.isfinite(pair[1])), key=lambda pair: (pair[1], pair[0]))
-    return tuple(sorted(rate for rate, _ in good[:CANDIDATES])[:FINALISTS])
+    return tuple(sorted(rate for rate, _ in good[:FINALISTS]))
 
 
 def next_round(cells: Sequence[Cell], study: Study) -> Round:

@@ -25,7 +25,7 @@ def chosen(accuracy: dict[float, float]) -> float:
     return min(rate for rate, value in accuracy.items() if value >= max(accuracy.values()) - MARGIN - 1e-9)
 
 
-def test_the_chosen_rate_is_kept_at_less_than_half_the_images():
+def test_the_chosen_rate_is_kept_at_less_than_two_thirds_of_the_images():
     """Replay: losses after an eighth of the budget (trained for this test, `rates_rungs.json`), accuracies after all of
     it from the committed sweep."""
     kept = []
@@ -36,14 +36,15 @@ def test_the_chosen_rate_is_kept_at_less_than_half_the_images():
         left = halving.finalists(short)
         assert len(left) == halving.FINALISTS
         kept.append(chosen({rate: whole[rate] for rate in left}) == chosen(whole))
-        assert 1 / halving.PART + len(left) / len(whole) <= 0.5
-    assert len(kept) >= 9 and kept.count(False) <= 1, dict(zip(rungs, kept, strict=True))
+        assert 1 / halving.PART + len(left) / len(whole) < 2 / 3
+    assert len(kept) >= 10 and kept.count(False) <= 1, dict(zip(rungs, kept, strict=True))
 
 
 def test_replayed_accuracies_are_the_committed_ones():
+    rungs = json.loads(RUNGS.read_text())
     for path in sorted(REFERENCE.glob("cells/*/record.json")):
         record = json.loads(path.read_text())
-        found = json.loads(RUNGS.read_text())[record["cell"]["model"]]["accuracy_in_full"]
+        found = rungs[record["cell"]["model"]]["accuracy_in_full"]
         rate = f"{record['cell']['recipe']['lr']:g}"
         assert found[rate] == record["horizons"][-1]["scores"][0]["value"]
 
@@ -75,7 +76,7 @@ def test_rounds_follow_from_records(tmp_path, monkeypatch):
     monkeypatch.setattr(Study, "cell", lambda self, cell: Known(cell))
     second = halving.next_round(cells, study)
     full = [cell for cell in second.cells if cell.horizons == cells[0].horizons]
-    assert second.waiting == 0 and [cell.recipe.lr for cell in full] == [8e-3, 1.6e-2]  # of the three, the lower two
+    assert second.waiting == 0 and [cell.recipe.lr for cell in full] == [8e-3, 1.6e-2, 3.2e-2]
     assert set(full) <= set(cells)  # the very cells of the whole sweep
 
 
