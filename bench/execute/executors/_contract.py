@@ -11,6 +11,7 @@ import importlib.util
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,12 +65,14 @@ class Work:
                 [*self.command, *more, "--parent", str(os.getpid())], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                 env=os.environ | self.environment | {RUNNER: runner},
             )  # fmt: skip
-        self._running = process
+        self._running, self._waiting = process, threading.Thread(target=process.wait, daemon=True)
+        self._waiting.start()  # not here: a signal's handler that calls `stop` could not wait for it too
         try:
-            code = process.wait()
+            self._waiting.join()
         except BaseException:  # cancelled
             self.stop()
             raise
+        code = process.returncode
         with open(self.log, "rb") as written:
             written.seek(began)
             return Ended(code, written.read()[-TAIL:].decode(errors="replace"))
@@ -78,14 +81,13 @@ class Work:
         """Have it save and end."""
         with contextlib.suppress(ProcessLookupError):
             self._running.send_signal(signal.SIGTERM)
-        try:
-            self._running.wait(timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
+        self._waiting.join(timeout=PATIENCE)
+        if self._waiting.is_alive():
             self._running.kill()
-            self._running.wait()
+            self._waiting.join()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_running"}
+        return {name: value for name, value in vars(self).items() if name not in ("_running", "_waiting")}
 
 
 class Executor(Protocol):
