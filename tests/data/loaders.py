@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 SIZE, BATCH = 224, 64
+WORKERS = int(os.environ.get("LOADER_WORKERS", "1"))  # processes that read; 0: the one that trains
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of torchvision's random crops, and everyone's but the paper's and ours
 MEAN, STD = 127.5, 127.5
 
@@ -54,20 +55,22 @@ def _one_thread() -> None:
 def this_project(folder: Path, *, boxes: str = "ours") -> Iterator[Batch]:
     from bench.core.spec import Recipe
     from bench.data.load import load
-    from bench.train import batches
+    from bench.train.batches import Batches
 
-    if boxes == "torchvision's":
-        batches.crop_boxes = _boxes_of_torchvision
     images = load(f"folder:shards:{SIZE}px:rgb:stream", "train", root=folder)
     recipe = Recipe(batch=BATCH, crop=0.05, flip=True, shift=0)
-    made = batches.Batches(images, recipe=recipe, seed=0, device="cpu", workers=1, fit=(SIZE, 3))
+    made = Batches(images, recipe=recipe, seed=0, device="cpu", workers=WORKERS, fit=(SIZE, 3))
+    if boxes == "torchvision's":
+        made.draws.boxes = lambda step, height, width: _boxes_of_torchvision(  # type: ignore[method-assign]
+            np.random.default_rng(step), number=BATCH, height=height, width=width
+        )
     step = 0
     while True:
         yield made(step)[0]
         step += 1
 
 
-def _boxes_of_torchvision(rng: np.random.Generator, *, number: int, height: Any, width: Any, least: float) -> Any:
+def _boxes_of_torchvision(rng: np.random.Generator, *, number: int, height: Any, width: Any) -> Any:
     """As RandomResizedCrop draws them, for one try: what does not fit is clipped."""
     area = height * width * rng.uniform(*AREA, number)
     ratio = np.exp(rng.uniform(np.log(RATIO[0]), np.log(RATIO[1]), number))
@@ -75,7 +78,7 @@ def _boxes_of_torchvision(rng: np.random.Generator, *, number: int, height: Any,
     tall = np.minimum(np.round(np.sqrt(area / ratio)), height)
     down, right = rng.random((2, number))
     top, left = np.floor(down * (height - tall + 1)), np.floor(right * (width - wide + 1))
-    return np.stack([top, left, tall, wide]).astype(int)
+    return np.stack([top, left, tall, wide]).astype(np.int64)
 
 
 def timm_own(folder: Path, *, reader: str = "", **settings: object) -> Iterator[Batch]:
@@ -91,7 +94,8 @@ def timm_own(folder: Path, *, reader: str = "", **settings: object) -> Iterator[
     else:
         made = timm.data.create_dataset("", root=str(folder / "jpegs"))
     loader = timm.data.create_loader(made, input_size=(3, SIZE, SIZE), batch_size=BATCH, is_training=True,
-                                     num_workers=1, device=torch.device("cpu"), **settings)  # fmt: skip
+                                     num_workers=WORKERS, persistent_workers=WORKERS > 0,
+                                     device=torch.device("cpu"), **settings)  # fmt: skip
     yield from _for_ever(loader, lambda batch: batch[0])
 
 
@@ -133,8 +137,8 @@ def torchvision_v2(folder: Path) -> Iterator[Batch]:
     from torchvision.datasets import DatasetFolder
 
     images = DatasetFolder(str(folder / "jpegs"), loader=_from_file, extensions=(".jpg",))
-    loader = torch.utils.data.DataLoader(images, BATCH, shuffle=True, num_workers=1, persistent_workers=True,
-                                         drop_last=True)  # fmt: skip
+    loader = torch.utils.data.DataLoader(images, BATCH, shuffle=True, num_workers=WORKERS, drop_last=True,
+                                         persistent_workers=WORKERS > 0)  # fmt: skip
     yield from _for_ever(loader, lambda batch: _finished(batch[0]))
 
 
@@ -145,7 +149,7 @@ def webdataset(folder: Path) -> Iterator[Batch]:
     shards = [str(path) for path in sorted((folder / "shards").glob("train-*.tar"))]
     images = wds.WebDataset(shards, resampled=True, shardshuffle=False, empty_check=False).shuffle(1000)
     images = images.to_tuple("jpg", "cls").map_tuple(_decoded_and_cropped, int).batched(BATCH, collation_fn=_stacked)
-    loader = wds.WebLoader(images, batch_size=None, num_workers=1)
+    loader = wds.WebLoader(images, batch_size=None, num_workers=WORKERS)
     yield from _for_ever(loader, lambda batch: _finished(batch[0]))
 
 
@@ -166,7 +170,8 @@ def mosaicml_streaming(folder: Path) -> Iterator[Batch]:
             return _decoded_and_cropped(sample["image"]), sample["label"]
 
     images = Images(local=str(folder / "mds"), shuffle=True, batch_size=BATCH)
-    loader = torch.utils.data.DataLoader(images, BATCH, num_workers=1, persistent_workers=True, drop_last=True)
+    loader = torch.utils.data.DataLoader(images, BATCH, num_workers=WORKERS, persistent_workers=WORKERS > 0,
+                                         drop_last=True)  # fmt: skip
     yield from _for_ever(loader, lambda batch: _finished(batch[0]))
 
 
@@ -186,7 +191,7 @@ def grain(folder: Path) -> Iterator[Batch]:
     paths = [str(path) for path in sorted((folder / "jpegs").rglob("*.jpg"))]
     images = pygrain.MapDataset.source(paths).seed(0).shuffle().repeat().map(_Cropped())
     batches = images.to_iter_dataset(pygrain.ReadOptions(num_threads=1, prefetch_buffer_size=16)).batch(BATCH)
-    yield from _for_ever(batches.mp_prefetch(pygrain.MultiprocessingOptions(num_workers=1)), _finished)
+    yield from _for_ever(batches.mp_prefetch(pygrain.MultiprocessingOptions(num_workers=WORKERS)), _finished)
 
 
 def spdl(folder: Path) -> Iterator[Batch]:
@@ -205,7 +210,7 @@ def spdl(folder: Path) -> Iterator[Batch]:
 
     def decode(path: str) -> Any:
         packets = spdl.io.demux_image(path)
-        box = _boxes_of_torchvision(rng, number=1, height=packets.height, width=packets.width, least=0)
+        box = _boxes_of_torchvision(rng, number=1, height=packets.height, width=packets.width)
         top, left, height, width = box[:, 0].tolist()
         mirrored = ",hflip" if rng.random() < 0.5 else ""
         how = f"crop={width}:{height}:{left}:{top}:exact=1,scale={SIZE}:{SIZE}:flags=bilinear{mirrored},format=rgb24"

@@ -4,8 +4,9 @@ turns, over the same files.
     python -m tests.data.measure_loading [--shards FOLDER] [--images 1000] [--rounds 7] [--peers FOLDER [--install]]
 
 Every loader (tests/data/loaders.py) runs in processes of its own, with one worker, and gives batches that a network can
-take. Seconds are the processor's, of all its processes; turns alternate, so that what else the machine does touches all
-alike. The files are those of tests/data/photographs.py, drawn anew or taken from tar shards, in the disk's cache.
+take; with --here, in this process without a worker. Seconds are the processor's, of all its processes; turns alternate,
+so that what else the machine does touches all alike. The files are those of tests/data/photographs.py, drawn anew or
+taken from tar shards, in the disk's cache.
 
 Loaders whose package is not installed here run in the environment FOLDER/PACKAGE, where there is one; --install makes
 them, on top of this one.
@@ -16,18 +17,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from bench.data import jpeg
 from tests.data import loaders, photographs
@@ -105,6 +108,24 @@ class Racer:
             self.process.wait()
 
 
+class Here:
+    """One loader in this process, which reads for itself; its threads count."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name, self.folder = name, folder
+        self.made: Iterator[loaders.Batch] | None = None
+
+    def __call__(self, batches: int) -> float:
+        try:
+            self.made = self.made or loaders.LOADERS[self.name](self.folder)
+            started, images = time.process_time(), 0
+            for _ in range(batches):
+                images += len(next(self.made))
+            return (time.process_time() - started) / images
+        except Exception as error:
+            raise RuntimeError(error) from error
+
+
 def limit(files: list[bytes]) -> Callable[[int], float]:
     """Seconds per image of the decoder alone."""
     buffer = np.empty(1 << 22, dtype=np.uint8)
@@ -126,11 +147,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--peers", type=Path, help="folder of environments")
     parser.add_argument("--install", action="store_true", help="make those that are missing")
-    parser.add_argument("--only", help="loaders whose names hold this, and this project")
+    parser.add_argument("--here", action="store_true", help="all in this process, without workers")
+    parser.add_argument("--only", help="comma-separated parts of names; beside this project")
     given = parser.parse_args()
+    if given.here:
+        torch.set_num_threads(1)
+        loaders.WORKERS = 0
     if given.install and given.peers:
         install(given.peers)
-    names = [name for name in loaders.LOADERS if name == OURS or not given.only or given.only in name]
+    chosen = (given.only or "").split(",")  # "" is in every name
+    names = [name for name in loaders.LOADERS if name == OURS or any(part in name for part in chosen)]
     with tempfile.TemporaryDirectory(prefix="loading-") as where:
         compare(names, Path(where), given)
 
@@ -146,35 +172,37 @@ def compare(names: list[str], folder: Path, given: argparse.Namespace) -> None:
     missing: dict[str, str] = {}
     for name in names:
         python, kind = python_of(name, given.peers), {"MosaicML streaming": "mds", "FFCV": "beton"}.get(name)
-        if python is None:
+        if python is None or (given.here and python != sys.executable):
             missing[name] = f"{loaders.PACKAGES[name][0]} is not installed"
             continue
         if kind is not None:
             subprocess.run([python, "-m", "tests.data.loaders", "prepare", folder, kind], cwd=PROJECT, check=False)
-        racers[name] = Racer(name, python, folder, folder / f"{len(racers)}.log")
+        log = folder / f"{len(racers)}.log"
+        racers[name] = Here(name, folder) if given.here else Racer(name, python, folder, log)
     if jpeg.simplejpeg is not None:
         racers[LIMIT] = limit(files)
     seconds: dict[str, list[float]] = {name: [] for name in racers}
-    for _ in range(given.rounds + 1):  # the first round warms up
-        for name in [name for name in racers if name not in missing]:
-            try:
-                seconds[name].append(racers[name](given.batches))
-            except (RuntimeError, OSError) as error:
-                missing[name] = f"does not run here: {error}"
-                continue
-            print(f"turn {len(seconds[name]) - 1}: {1 / seconds[name][-1]:,.0f} images/s, {name}", file=sys.stderr)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):  # what there is by then is printed
+        for _ in range(given.rounds + 1):  # the first round warms up
+            for name in [name for name in racers if name not in missing]:
+                try:
+                    seconds[name].append(racers[name](given.batches))
+                except (RuntimeError, OSError) as error:
+                    missing[name] = f"does not run here: {error}"
+    rounds = len(seconds[LIMIT if LIMIT in racers else OURS])  # whole ones
+    ours = np.array(seconds[OURS][1:rounds])
+    print(f"{len(files)} files of {np.mean([len(data) for data in files]) / 1e3:.0f} kB, {rounds - 1} rounds of "
+          f"{given.batches * loaders.BATCH} images; images/s and core, and how many times that ours is")  # fmt: skip
+    for name in sorted((name for name in racers if name not in missing), key=lambda name: np.median(seconds[name])):
+        turns = np.array(seconds[name][1:rounds]) / ours
+        print(f"{1 / np.median(seconds[name][1:rounds]):7,.0f}  {np.median(turns):4.2f} ({turns.min():.2f} to "
+              f"{turns.max():.2f})  {name}")  # fmt: skip
+    for name, reason in missing.items():
+        print(f"      -  {name}: {reason}", flush=True)
     for racer in racers.values():
         if isinstance(racer, Racer):
             racer.end()
-    ours = np.array(seconds[OURS][1:])
-    print(f"{len(files)} files of {np.mean([len(data) for data in files]) / 1e3:.0f} kB, {given.rounds} rounds of "
-          f"{given.batches * loaders.BATCH} images; images/s and core, and how many times that ours is")  # fmt: skip
-    for name in sorted((name for name in racers if name not in missing), key=lambda name: np.median(seconds[name])):
-        turns = np.array(seconds[name][1:]) / ours
-        print(f"{1 / np.median(seconds[name][1:]):7,.0f}  {np.median(turns):4.2f} ({turns.min():.2f} to "
-              f"{turns.max():.2f})  {name}")  # fmt: skip
-    for name, reason in missing.items():
-        print(f"      -  {name}: {reason}")
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def cells(options):
                  tasks=(probe,), recipe=recipes[model], axes=("data_size",))
             for model in {models!r} for images in {images!r}]
 '''
-MODELS = ("ViT-nano/8", "ViT-micro/8")
+MODELS = ("ViT-pico/8", "ViT-nano/8")
 
 
 class Runs:
