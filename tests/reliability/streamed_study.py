@@ -5,7 +5,6 @@ the same records, the same weights and a report.
         [--size 32] [--horizons 0,640,1280] [--images 500,2000] [--keep FOLDER]
 
 Two models at two numbers of images. Without --data-root, shards are drawn first (tests/data/photographs.py).
-`tests/reliability/test_streamed_study.py` does this with a small set.
 """
 
 from __future__ import annotations
