@@ -5,15 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from bench.plan.hardware import Hardware
 
-if TYPE_CHECKING:
-    from bench.plan.plan import PlannedCell
-
 LEVEL = 1.2816  # standard deviations of a range of 80 %
 HOUR = 3600.0
+
+
+class Priced(Protocol):
+    """What a planned cell says of its cost; see `bench.plan.plan.PlannedCell`."""
+
+    @property
+    def device_hours(self) -> float | None: ...
+    @property
+    def error(self) -> float: ...
+    @property
+    def basis(self) -> str | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +66,7 @@ class Price:
 
 
 def of(
-    todo: Sequence[PlannedCell], *, hardware: Hardware, ranks: int, wall: float, asked: tuple[float, bool] | None
+    todo: Sequence[Priced], *, hardware: Hardware, ranks: int, wall: float, asked: tuple[float, bool] | None
 ) -> Price:
     """The price of cells on this hardware.
 
