@@ -54,7 +54,8 @@ def draw(evidence: Evidence) -> Drawing:
             _style.plain_log_x(axes, [row["distinct_images"] for row in rows])
             axes.set_xlabel("Distinct pre-training images")
             axes.set_title(f"{pair[0]} minus {pair[1]}")
-            axes.legend(handles=handles, loc="best", frameon=True, framealpha=0.85, edgecolor="none")
+            if axes is panels[0]:  # the others' lines are as light and as dark
+                axes.legend(handles=handles, loc="lower right", frameon=True, framealpha=0.85, edgecolor="none")
         panels[0].set_ylabel("Difference in accuracy [points]")
     return Drawing(
         figure=figure, data=pd.DataFrame(rows), annotations=tuple(annotations),
