@@ -2,7 +2,7 @@
 
 Bytes follow from the activations that a model keeps for its backward pass, by a factor per family. The factors, and the
 shares assumed of the peaks, are those of the code that is generated for an H100 (bench/train/h100.csv), which the
-roofline gives again within a few percent. `REACHED`, the share of the roofline that training reaches, comes from rates
+roofline here gives again within an eighth. `REACHED`, the share of the roofline that training reaches, comes from rates
 that others published (h100_published.csv beside this file), since this project has no record of a GPU; so does its
 error. No torch.
 """
@@ -19,11 +19,11 @@ from bench.cost.peaks import TERA, Accelerator
 
 PUBLISHED = Path(__file__).with_name("h100_published.csv")
 PRODUCTS, STREAMS = 0.7, 0.85  # assumed shares of the peaks of products and of memory
-TRAFFIC = {"ViT": 3.4, "Hybrid": 4.5, "ResNet": 6.2}  # bytes moved in a step per byte of float32 activations kept
+TRAFFIC = {"ViT": 2.95, "Hybrid": 4.2, "ResNet": 6.5}  # bytes moved in a step per byte of float32 activations kept
 OTHER = 5.0  # of a family that is not in the table
 UPDATE = 36  # bytes moved per weight and step: AdamW's, and reading bfloat16 copies
-OVERLAP = 0.79  # of the sum of the two times: kernels wait for one of them at a time, some for both
-STEP = 1.5e-3  # seconds of a step that no image takes: between kernels
+OVERLAP = 0.81  # of the sum of the two times: kernels wait for one of them at a time, some for both
+STEP = 5e-4  # seconds of a step that no image takes: between kernels
 INFERENCE = 1.0  # images read per image trained on: evaluation is neither compiled nor in bfloat16
 
 
