@@ -64,12 +64,13 @@ def parsed(name: str, option: str, usual: Asked) -> Asked:
 
 
 def image_set(
-    name: str, option: str, split: str, asked: Asked, *, draw: Draw, channels: int, revision: int, noun: str
-) -> ImageSet:
+    name: str, option: str, split: str, asked: Asked, *, draw: Draw, channels: int, revision: int,
+    class_names: tuple[str, ...], made_of: str = "",
+) -> ImageSet:  # fmt: skip
     """One split, drawn once on all cores and mapped from the cache.
 
     Args:
-        noun: what a class is called, for class names.
+        made_of: what else the pixels depend on, for the name in the cache: font files, versions of libraries.
     """
     total = asked.size[split]
     full = f"{name}:{option}" if option else name
@@ -77,16 +78,22 @@ def image_set(
         shape=(total, asked.side, asked.side, channels), dtype="uint8",
         make=partial(_pieces, draw, asked.classes, total, split, asked.side, f"drawing {full}, {split}"),
     )  # fmt: skip
-    key = f"{name}-r{revision}-{split}-{asked.classes}x{total // asked.classes}-{asked.side}px"
+    of = f"{made_of}-" if made_of else ""
+    key = f"{name}-r{revision}-{split}-{of}{asked.classes}x{total // asked.classes}-{asked.side}px"
     return ImageSet(
         name=full,
         split=split,
         images_NHWC=cache.arrays(key, lambda: {"images": pieces})["images"],
         labels_N=np.arange(total, dtype=np.int64) % asked.classes,
-        class_names=tuple(f"{noun} {number}" for number in range(asked.classes)),
+        class_names=class_names,
         kind="rendered",
         source="drawn",
     )
+
+
+def numbered(noun: str, asked: Asked) -> tuple[str, ...]:
+    """Names of classes that have none: "system 0", …"""
+    return tuple(f"{noun} {number}" for number in range(asked.classes))
 
 
 def _pieces(draw: Draw, classes: int, total: int, split: str, side: int, what: str) -> Iterator[np.ndarray]:

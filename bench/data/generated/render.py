@@ -165,7 +165,7 @@ def _corners(numbers_NU: np.ndarray, variation: Variation) -> np.ndarray:
     return np.concatenate(corners, axis=-1).reshape(count, CELLS * CELLS, 8)
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=4096)
 def master(font: Path, char: str, stroke: int = 1) -> Image.Image:
     """The undeformed character, white on a black square of CANVAS pixels, its longer side scaled to MASTER."""
     from PIL import Image, ImageFilter

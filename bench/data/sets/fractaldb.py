@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.data.generated import fractals
-from bench.data.generated.drawn import Asked, image_set, parsed
+from bench.data.generated.drawn import Asked, image_set, numbered, parsed
 from bench.data.image_set import ImageSet
 
 REVISION, KIND = 1, "rendered"
@@ -40,7 +40,10 @@ def size(option: str) -> dict[str, int]:
 
 def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
     asked = parsed("fractaldb", option, USUAL)
-    return image_set("fractaldb", option, split, asked, draw=draw, channels=1, revision=REVISION, noun="system")
+    return image_set(
+        "fractaldb", option, split, asked, draw=draw, channels=1, revision=REVISION,
+        class_names=numbered("system", asked),
+    )  # fmt: skip
 
 
 def draw(numbers_N: np.ndarray, *, classes: int, split: str, size: int) -> np.ndarray:

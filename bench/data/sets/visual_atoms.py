@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.data.generated import atoms
-from bench.data.generated.drawn import Asked, image_set, parsed
+from bench.data.generated.drawn import Asked, image_set, numbered, parsed
 from bench.data.image_set import ImageSet
 
 REVISION, KIND = 1, "rendered"
@@ -39,7 +39,10 @@ def size(option: str) -> dict[str, int]:
 
 def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
     asked = parsed("visual-atoms", option, USUAL)
-    return image_set("visual-atoms", option, split, asked, draw=draw, channels=3, revision=REVISION, noun="atom")
+    return image_set(
+        "visual-atoms", option, split, asked, draw=draw, channels=3, revision=REVISION,
+        class_names=numbered("atom", asked),
+    )  # fmt: skip
 
 
 def draw(numbers_N: np.ndarray, *, classes: int, split: str, size: int) -> np.ndarray:

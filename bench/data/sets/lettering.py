@@ -1,0 +1,83 @@
+"""Lettering: the characters of `glyphs` in more sizes, weights and places, and as many images as one asks for.
+
+`lettering` is 100 classes x 100 images; `lettering:100x3000` is 300,000. Image (class, index) depends on nothing
+else, so a larger set holds every smaller one. Each is deformed by 26 numbers of its own: no two are copies, and the
+fonts, characters and random stream of the test images are others (`tests/data/test_leakage.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import numpy as np
+
+from bench.core.errors import UserError
+from bench.core.seeds import uniforms
+from bench.data.generated import drawn
+from bench.data.generated.drawn import Asked, parsed
+from bench.data.generated.render import NUMBERS, SIZE, Variation, draw, fingerprint, has_character
+from bench.data.image_set import ImageSet
+from bench.data.sets import glyphs
+
+REVISION, KIND = 1, "rendered"
+LICENCE, SOURCE, HOW_TO_GET = glyphs.LICENCE, glyphs.SOURCE, glyphs.HOW_TO_GET
+DESCRIPTION = "28 px rendered letters and symbols, more varied, 100 classes, 10,000 + 2,500; any number of images"
+OPTIONS = "lettering:100xIMAGES, for example lettering:100x3000 (images are per class; fewer classes: the first ones)"
+CLASSES = glyphs.CLASSES
+USUAL = Asked(classes=len(CLASSES), per_class=100, side=SIZE)
+VARIATION = Variation(
+    rotation=15.0, shear=0.25, scale=0.25, aspect=0.25, shift=2.5, warp=1.25, strokes=(1, 3, 5, 7), contrast=0.5
+)  # at least that of `scripts` in everything: a network that has seen few of these has not seen how letters vary
+
+
+def available(root: Path | None) -> bool:
+    return glyphs.available(root)
+
+
+def look(option: str, *, root: Path | None) -> tuple[int, int]:
+    """(pixels per side, channels); see `bench.data.load.look`."""
+    return _asked(option).side, 1
+
+
+def size(option: str) -> dict[str, int]:
+    """Numbers of images and classes, without drawing any."""
+    return _asked(option).size
+
+
+def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
+    asked = _asked(option)
+    made_of = fingerprint(CLASSES, VARIATION, fonts=glyphs.fonts(split))
+    return drawn.image_set(
+        "lettering", option, split, asked, draw=drawn_by_number, channels=1, revision=REVISION,
+        class_names=CLASSES[: asked.classes], made_of=made_of,
+    )  # fmt: skip
+
+
+def _asked(option: str) -> Asked:
+    asked = parsed("lettering", option, USUAL)
+    if asked.side != SIZE or asked.classes > len(CLASSES):
+        raise UserError(f"lettering:{option} is out of range.", f"{SIZE} px and at most {len(CLASSES)} classes.")
+    return asked
+
+
+def drawn_by_number(numbers_N: np.ndarray, *, classes: int, split: str, size: int) -> np.ndarray:
+    """uint8 images (N, 28, 28, 1) by their numbers in the set."""
+    images_NHW = np.empty((len(numbers_N), size, size), dtype=np.uint8)
+    for label in np.unique(numbers_N % classes):  # one class after the other: its undeformed drawings are kept
+        rows_M = np.flatnonzero(numbers_N % classes == label)
+        for row in rows_M:
+            images_NHW[row] = _image(CLASSES[label], int(numbers_N[row]) // classes, split)
+    return images_NHW[..., None]
+
+
+@functools.cache
+def _faces(characters: str, split: str) -> list[tuple[Path, str]]:
+    """Every (font, character) of a class that there is, as in `glyphs`."""
+    return [(font, char) for char in characters for font in glyphs.fonts(split, char) if has_character(font, char)]
+
+
+def _image(characters: str, index: int, split: str) -> np.ndarray:
+    faces = _faces(characters, split)
+    numbers_1U = uniforms(f"lettering/{REVISION}/{split}/{characters}/{index}", count=NUMBERS)[None]
+    return next(draw([faces[index % len(faces)]], numbers_1U, VARIATION))

@@ -1,0 +1,32 @@
+"""The sweep behind the learning rates of `crossover`: its models at an eighth of the largest budget, no downstream set.
+
+Rates are chosen by accuracy on the test images of the upstream set, as in `rates`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bench.core.spec import Cell
+from bench.suites._contract import SuiteOptions, merge, pick
+from bench.suites._recipes import recipe_for
+from bench.suites.crossover import DATA, PASS, RECIPE, images
+
+QUESTION = "which learning rate does each model of the suite crossover train best with?"
+FIGURES = ("learning-rates",)
+
+RATES = (2e-3, 4e-3, 8e-3, 1.6e-2)
+SHARE = 8  # of the largest budget
+
+
+def cells(options: SuiteOptions) -> list[Cell]:
+    """Models × rates at one budget, the same for all in FLOPs."""
+    pick("sweep", options.scale, {"cpu": None})
+    return merge(
+        Cell(model=model, data=data, horizons=(images(model, SHARE),), seed=seed, axes=("compute",),
+             recipe=replace(recipe_for(model, **RECIPE), lr=rate))
+        for seed in range(options.seeds or 1)
+        for data in options.data or (DATA,)
+        for model in options.models or PASS
+        for rate in RATES
+    )  # fmt: skip
