@@ -38,6 +38,13 @@ class Question(StrEnum):
     ahead beyond, or throughout. trend: first - second."""
     ORDER_OVER_IMAGES = "order of families over images"
     """The same over distinct pre-training images."""
+    GAP_OVER_IMAGES = "gap over images"
+    """At equal compute, does the first gain on the second with every tenfold of distinct images? Families of the
+    data-size axis, at one budget (evidence: `Budget` of each). estimate: change of first - second per tenfold. trend:
+    first - second at every number of images. leader: who gains. evidence: `Closing` and `HeldOut` where both have a law
+    at this budget."""
+    GAP_OVER_COMPUTE = "gap over compute"
+    """The same per tenfold compute, on all images, between the frontiers. Asked where GAP_OVER_IMAGES is."""
     MORE_COMPUTE_HELPS = "more compute helps"
     """A model's longest minus its shortest budget, mean over the family's models (or `ALL_MODELS`). evidence: each
     model (`Contrast.LEAST_COMPUTE`) and each step (`Contrast.PREVIOUS_BUDGET`)."""
@@ -170,6 +177,7 @@ class Quantity(StrEnum):
     EXPONENT = "exponent"
     LOSS_PER_TENFOLD = "accuracy lost per tenfold compute"
     LEARNING_RATE = "learning rate"
+    GAIN_PER_TENFOLD = "accuracy gained per tenfold"
 
 
 class Unit(StrEnum):
@@ -315,6 +323,39 @@ class Budget(Item):
     family: str
     flops: tuple[float, float]
     images_seen: tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closing(Item):
+    """Where the laws of two families meet, in the common range or beyond the data; `leader` is ahead before.
+
+    x: None where they do not meet within `catch_up.BEYOND` times the data. reach: how many times beyond the data, 1 inside.
+    low, high: the first and the last x at which the intervals of the laws allow it, within `catch_up.FAR` times the
+    data; None for an end that lies beyond, or is not known. has_record: whether both laws have a record there."""
+
+    x: float | None
+    low: float | None
+    high: float | None
+    reach: float
+    leader: str
+    has_record: bool
+    form: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut(Item):
+    """A test of such laws: refitted without each family's largest x, what they said of first - second at the largest
+    (low, high: with the record of the laws, or, `has_record` False, with sampling noise alone) and what was observed
+    (an interval of training noise)."""
+
+    x: float
+    predicted: float
+    low: float
+    high: float
+    observed: float
+    observed_low: float
+    observed_high: float
+    has_record: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -475,6 +516,9 @@ class CheckKind(StrEnum):
     CHOSEN_ON_TEST = "chosen on test images"  # names: sets on which rates were chosen and scores are reported
     RATE_AT_EDGE = "rate at edge"  # names: models whose best learning rate is the edge of the sweep: they look worse
     LONG_WARMUP = "long warm-up"  # names (model,); high: share of its shortest run, which looks worse: bends exponents
+    STILL_FALLING = "still falling"
+    """names: models of the data-size axis at equal compute; high: the most that the training loss of one of them falls per
+    doubling at the end of its longest budget; limit: above which training has only begun: a warning."""
     OTHER_TRAINING_IMAGES = "other training images"
     """names (data set,); count: images; groups: content hashes under one name. No repeats of each other, not pooled."""
     OTHER_TEST_IMAGES = "other test images"  # names (task, data set); groups: content hashes. Scores do not compare
