@@ -329,7 +329,7 @@ class Budget(Item):
 class Closing(Item):
     """Where the laws of two families meet, in the common range or beyond the data; `leader` is ahead before.
 
-    x: None where they do not meet within `catch_up.BEYOND` times the data. reach: how many times beyond the data, 1 inside.
+    x: None where they do not meet within `catch_up.BEYOND` times the data. reach: times beyond the data, 1 inside.
     low, high: the first and the last x at which the intervals of the laws allow it, within `catch_up.FAR` times the
     data; None for an end that lies beyond, or is not known. has_record: whether both laws have a record there."""
 
@@ -517,8 +517,8 @@ class CheckKind(StrEnum):
     RATE_AT_EDGE = "rate at edge"  # names: models whose best learning rate is the edge of the sweep: they look worse
     LONG_WARMUP = "long warm-up"  # names (model,); high: share of its shortest run, which looks worse: bends exponents
     STILL_FALLING = "still falling"
-    """names: models of the data-size axis at equal compute; high: the most that the training loss of one of them falls per
-    doubling at the end of its longest budget; limit: above which training has only begun: a warning."""
+    """names: models compared at equal compute over images; high: the most that the training loss of one of them falls
+    per doubling at the end of its longest budget; limit: above which training has only begun: a warning."""
     OTHER_TRAINING_IMAGES = "other training images"
     """names (data set,); count: images; groups: content hashes under one name. No repeats of each other, not pooled."""
     OTHER_TEST_IMAGES = "other test images"  # names (task, data set); groups: content hashes. Scores do not compare

@@ -5,7 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from bench.analysis import ablations, branches, comparisons, frontiers, law_questions, lr_sweep, races, resolutions
+from bench.analysis import (
+    ablations,
+    branches,
+    catch_up,
+    comparisons,
+    frontiers,
+    law_questions,
+    lr_sweep,
+    races,
+    resolutions,
+)
 from bench.analysis.claims import claims
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import CostSummary, Finding, Findings, Scope
@@ -25,6 +35,7 @@ def find(evidence: Evidence) -> Findings:
     series = () if asked and asked <= set(ablations.AXES) else evidence.on_axis("compute")
     laws: list[Finding] = []
     if series and evidence.headline:
+        found += catch_up.catch_up(evidence)
         laws = law_questions.ask(evidence)
         found += frontiers.best_at_equal_compute(evidence, series)
         found += laws

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from bench.analysis import lr_sweep
+from bench.analysis import catch_up, lr_sweep
 from bench.analysis.comparisons import size_curves, unreplicated_noise
 from bench.analysis.evidence import Evidence, PointKey, family_rank
 from bench.analysis.finding import Axis, Check, CheckKind, Level
@@ -17,6 +17,7 @@ from bench.core.spec import to_json
 
 MIN_DECADES = 1.5
 MAX_EPOCHS = 4.0
+MOST_FALL = 1 / 3  # of the training loss per doubling of training: more, and the untrained part is not over
 ONE_BUDGET = 1.25  # factor of compute up to which there is no range to see a trend in
 MAX_WARMUP = 0.1  # of the shortest run
 WARMUP_CAP = 0.25  # of the shortest horizon, at which training ends a warm-up (`bench.train.schedule.warmup_steps`)
@@ -154,6 +155,16 @@ def learning_rates(evidence: Evidence) -> Iterator[Check]:
         yield Check(kind=CheckKind.LONG_WARMUP, names=(most,), high=shares[most])
 
 
+def still_falling(evidence: Evidence) -> Iterator[Check]:
+    """Models compared at equal compute over images: whether their training had more than begun."""
+    found = catch_up.still_falling(evidence)
+    for level in (Level.WARNING, Level.NOTE):
+        mine = {f.model: f.share for f in found if (f.share > MOST_FALL) == (level == Level.WARNING)}
+        if mine:
+            yield Check(kind=CheckKind.STILL_FALLING, level=level, names=tuple(mine), high=max(mine.values()),
+                        limit=MOST_FALL)  # fmt: skip
+
+
 # -- what is not comparable --------------------------------------------------------------------------------------------
 
 
@@ -219,5 +230,5 @@ def _base(name: str) -> str:
 
 CHECKS: tuple[Callable[[Evidence], Iterator[Check]], ...] = (
     incomplete_cells, one_seed, narrow_ranges, repeated_data, environment, missing_baselines, different_recipes,
-    refused_laws, superseded, learning_rates, other_images, revisions, duplicates,
+    refused_laws, superseded, learning_rates, still_falling, other_images, revisions, duplicates,
 )  # fmt: skip

@@ -208,6 +208,9 @@ CHECKS: dict[CheckKind, str | Callable[[Check], str]] = {
     CheckKind.RATE_AT_EDGE:
         "The best learning rate of {names} is at the edge of its sweep: a better rate may exist.",
     CheckKind.LONG_WARMUP: "Warm-up takes {high:.0%} of the shortest run of {names}, which may lower its score.",
+    CheckKind.STILL_FALLING:
+        "At the end of the longest budget the training loss of {names} falls by up to {high:.0%} per doubling of "
+        "training (the untrained part counts as over below {limit:.0%}).",
     CheckKind.OTHER_TRAINING_IMAGES:
         "Training images named {names} differ between runs ({groups}): these runs are not pooled.",
     CheckKind.OTHER_TEST_IMAGES:

@@ -14,11 +14,13 @@ from bench.analysis.finding import (
     Axis,
     Budget,
     Candidate,
+    Closing,
     Contrast,
     Counts,
     Difference,
     Finding,
     Findings,
+    HeldOut,
     Item,
     LawDeviation,
     Peak,
@@ -74,6 +76,12 @@ PHRASES: dict[Question, Phrase] = {
         label="Rank change, images",
         ask="Does one family overtake the other as images increase, judged from measured points without a fit?",
         yes="{} overtakes", no="{} overtakes", tones=FACTS),
+    Question.GAP_OVER_IMAGES: Phrase(
+        label="Gap per 10× images", ask="At equal compute, does one family gain on the other with more images?",
+        yes="{} gains", no="{} gains", tones=FACTS),
+    Question.GAP_OVER_COMPUTE: Phrase(
+        label="Gap per 10× compute", ask="Does one family gain on the other with more compute, on all images?",
+        yes="{} gains", no="{} gains", tones=FACTS),
     Question.MORE_COMPUTE_HELPS: Phrase(
         label="Longer training", ask="Does training a model for longer help?", yes="helps", no="hurts"),
     Question.MORE_IMAGES_HELP: Phrase(
@@ -418,6 +426,36 @@ def _crossing(f: Finding) -> list[str]:
     return [f"Above this value, {f.leader} is ahead."] if f.estimate is not None and f.leader else []
 
 
+def _caught_up(f: Finding) -> list[str]:
+    """The gap from end to end, the budget, where the laws meet, and what the same laws foretold of the largest x."""
+    texts = [f"{f.subject[0]} minus {f.subject[1]}: {trend(f)}."] if f.trend else []
+    if budgets := _all(f, Budget):
+        seen = ", ".join(f"{b.family} {count(b.images_seen[1])}" for b in budgets)
+        texts.append(f"At {flops(budgets[0].flops[0])} each; images seen: {seen}.")
+    texts += [_closing(f, item) for item in _all(f, Closing)]
+    return texts + [_held_out(f, item) for item in _all(f, HeldOut)]
+
+
+def _closing(f: Finding, item: Closing) -> str:
+    other = next(name for name in f.subject if name != item.leader)
+    ends = _ends(item.low, item.high, lambda x: _x(f, x)) if item.has_record else ""
+    if item.x is None:
+        where = f"do not meet within 100 times the data: {item.leader} stays ahead"
+    else:
+        beyond = f", {significant(item.reach, 2)} times beyond the data" if item.reach > 1.005 else ""
+        where = f"meet at {_x(f, item.x)}{beyond}{ends}; {other} is ahead from there"
+    unknown = "" if item.has_record or item.reach <= 1.005 else " No record of earlier origins supports this."
+    return f"The laws ({item.form}) {where}.{unknown}"
+
+
+def _held_out(f: Finding, item: HeldOut) -> str:
+    kind = "" if item.has_record else " (sampling noise alone)"
+    apart = item.observed_low > item.high or item.observed_high < item.low
+    return (f"Held out: without the largest of each family they foretold {points(item.predicted, item.low, item.high)}"
+            f"{kind} at {_x(f, item.x)}; observed {points(item.observed, item.observed_low, item.observed_high)}: "
+            f"{'missed' if apart else 'the intervals overlap'}.")  # fmt: skip
+
+
 def _shrinks(f: Finding) -> list[str]:
     return [f"{f.subject[0]} minus {f.subject[1]} on the frontiers: {trend(f)}."] if f.trend else []
 
@@ -552,6 +590,7 @@ def _sweep(f: Finding) -> list[str]:
 
 
 BODIES: dict[Question, Callable[[Finding], list[str]]] = {
+    Question.GAP_OVER_IMAGES: _caught_up, Question.GAP_OVER_COMPUTE: _caught_up,
     Question.BEST_AT_EQUAL_COMPUTE: _ahead, Question.ORDER_OVER_COMPUTE: _order, Question.ORDER_OVER_IMAGES: _order,
     Question.COMPUTE_TO_MATCH: _match, Question.CROSSING_OVER_COMPUTE: _crossing,
     Question.CROSSING_OVER_IMAGES: _crossing, Question.HYBRIDS_STOP_HELPING: _crossing,

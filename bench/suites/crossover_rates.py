@@ -10,12 +10,12 @@ from dataclasses import replace
 from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge, pick
 from bench.suites._recipes import recipe_for
-from bench.suites.crossover import DATA, PASS, RECIPE, images
+from bench.suites.crossover import DATA, RECIPE, SIZES, images
 
 QUESTION = "which learning rate does each model of the suite crossover train best with?"
 FIGURES = ("learning-rates",)
 
-RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)
+RATES = (2e-3, 4e-3, 8e-3, 1.6e-2)
 SHARE = 8  # of the largest budget
 
 
@@ -27,6 +27,6 @@ def cells(options: SuiteOptions) -> list[Cell]:
              recipe=replace(recipe_for(model, **RECIPE), lr=rate))
         for seed in range(options.seeds or 1)
         for data in options.data or (DATA,)
-        for model in options.models or PASS
+        for model in options.models or SIZES
         for rate in RATES
     )  # fmt: skip

@@ -1,0 +1,315 @@
+"""Two families at equal compute over the number of images: the gap, its slope, and where it closes.
+
+A run that sees fewer images than its set holds is the same kind of run on any larger set, every image being new to it:
+the run on the largest set then stands for all sizes beyond the images that it saw.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from bench.analysis.comparisons import counts, half_width, independent_difference, verdict
+from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
+from bench.analysis.finding import (
+    NEEDED,
+    Axis,
+    Budget,
+    Closing,
+    Finding,
+    HeldOut,
+    Item,
+    Quantity,
+    Question,
+    Reason,
+    TrendPoint,
+    Unit,
+    Verdict,
+)
+from bench.analysis.scaling_laws import DRAWS, LOSSES, STARTS, Law, laws
+from bench.core.errors import UserError
+from bench.stats import bootstrap, fit
+from bench.stats.bootstrap import LAW_LEVEL
+from bench.stats.extrapolation import Forecast, forecast
+from bench.stats.intervals import Estimate, t_quantile
+
+EQUAL = 1.05  # ratio of FLOPs up to which two budgets are one
+BEYOND = 100.0  # how far beyond the data a crossing is looked for, times the largest x
+FAR = 10.0  # beyond this many times the data the record of a law says nothing
+GRID = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Two families at one number of images and equal compute. x: images that a run of either saw at most."""
+
+    x: float
+    first: Point
+    second: Point
+    gap: Estimate
+    accuracy: float
+
+    @property
+    def half(self) -> float:
+        return half_width(self.gap, self.accuracy)
+
+    @property
+    def trend(self) -> TrendPoint:
+        return TrendPoint(x=self.x, estimate=self.gap.value, low=self.gap.low, high=self.gap.high,
+                          verdict=verdict(self.gap, self.accuracy), first=self.first.series,
+                          second=self.second.series)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """The gap over sizes at one budget, in FLOPs, largest size last."""
+
+    families: tuple[str, str]
+    flops: float
+    places: tuple[Place, ...]
+
+
+def lines(evidence: Evidence, measure: str = HEADLINE) -> tuple[Line, ...]:
+    """Every pair of families of the data-size axis that were trained with equal FLOPs on `NEEDED` sizes or more; the
+    largest budget first."""
+    by_family: dict[str, list[Point]] = {}
+    for series in evidence.on_axis("data_size"):
+        if any("data_size" in p.axes for p in series.points):
+            by_family.setdefault(series.family, []).extend(series.points)
+    found = []
+    for first, second in combinations(sorted(by_family, key=family_rank), 2):
+        budgets = sorted({p.train_flops for p in by_family[first]}, reverse=True)
+        for flops in budgets:
+            sides = [[p for p in by_family[name] if 1 / EQUAL < p.train_flops / flops < EQUAL]
+                     for name in (first, second)]  # fmt: skip
+            places = _places(evidence, sides[0], sides[1], measure)
+            if len(places) >= NEEDED:
+                found.append(Line(families=(first, second), flops=flops, places=places))
+    return tuple(sorted(found, key=lambda line: -line.flops))
+
+
+def _places(evidence: Evidence, first: Sequence[Point], second: Sequence[Point], measure: str) -> tuple[Place, ...]:
+    sizes = sorted({p.num_images for p in (*first, *second)})
+    found: dict[float, Place] = {}
+    for size in sizes:
+        a, b = _at(first, size), _at(second, size)
+        samples = [evidence.samples(p, measure) if p else None for p in (a, b)]
+        gap = independent_difference(evidence, samples[0], samples[1], measure) if all(samples) else None  # type: ignore[arg-type]
+        if a and b and gap:
+            x = float(max(a.unique_images, b.unique_images))
+            found[x] = Place(x=x, first=a, second=b, gap=gap,
+                             accuracy=(samples[0].mean + samples[1].mean) / 2)  # type: ignore[union-attr]  # fmt: skip
+    return tuple(found[x] for x in sorted(found))
+
+
+def _at(points: Sequence[Point], size: int) -> Point | None:
+    """The family's point on so many images; where it would not see them all, that on the most images."""
+    exact = [p for p in points if p.num_images == size]
+    fresh = [p for p in points if p.images_seen <= min(p.num_images, size)]
+    return exact[0] if exact else max(fresh, key=lambda p: p.num_images, default=None)
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+def catch_up(evidence: Evidence) -> Iterator[Finding]:
+    """Over images, at every budget that has them; then over compute on all images, for the same families."""
+    found = lines(evidence)
+    by_images, by_compute = (laws(evidence, axis=axis) if found else {} for axis in (Axis.IMAGES, Axis.COMPUTE))
+    largest: dict[tuple[str, str], Line] = {}
+    for line in found:
+        main = line.families not in largest
+        largest.setdefault(line.families, line)
+        pair = [by_images.get(name) for name in line.families]
+        of_line = [law for law in pair if law and all(_equal(p.train_flops, line.flops) for p in law.points)]
+        yield _over_images(line, of_line, main=main)
+    for families in largest:
+        pair = [by_compute.get(name) for name in families]
+        if all(pair):
+            yield _over_compute(pair[0], pair[1])  # type: ignore[arg-type]
+
+
+def _equal(a: float, b: float) -> bool:
+    return 1 / EQUAL < a / b < EQUAL
+
+
+def _over_images(line: Line, pair: Sequence[Law], *, main: bool) -> Finding:
+    places = line.places
+    slope, half = _slope([p.x for p in places], [p.gap.value for p in places], [p.half for p in places])
+    seen = [sorted({p.images_seen for p in side}) for side in ([q.first for q in places], [q.second for q in places])]
+    budgets = [Budget(family=name, flops=(line.flops, line.flops), images_seen=(s[0], s[-1]))
+               for name, s in zip(line.families, seen, strict=True)]  # fmt: skip
+    by_law = _by_law(*pair) if len(pair) == 2 else []
+    return _finding(line.families, Axis.IMAGES, slope, half, [p.trend for p in places], [*budgets, *by_law],
+                    level=places[0].gap.level, n=counts(places[0].gap, steps=len(places)), main=main)  # fmt: skip
+
+
+def _over_compute(first: Law, second: Law) -> Finding:
+    """The gap between frontiers: every place of the first's inside the second's range, interpolated in log compute."""
+    (x, own), (at, other) = first.frontier, second.frontier
+    inside = (x >= at[0]) & (x <= at[-1])
+    x, gaps = x[inside], np.interp(np.log(x[inside]), np.log(at), other) - own[inside]
+    trend = [TrendPoint(x=float(a), estimate=float(b)) for a, b in zip(x, gaps, strict=True)]
+    families = (first.family, second.family)
+    if len(trend) < NEEDED:
+        return Finding(question=Question.GAP_OVER_COMPUTE, subject=families, axis=Axis.COMPUTE, trend=tuple(trend),
+                       verdict=Verdict.CANNOT_TELL, reasons=(Reason.TOO_FEW_POINTS,))  # fmt: skip
+    noise = t_quantile(max(1, first.group_means.freedom), LAW_LEVEL) * math.hypot(first.noise, second.noise)
+    slope, half = _slope(x, gaps, [noise] * len(x), level=LAW_LEVEL)
+    return _finding(families, Axis.COMPUTE, slope, half, trend, _by_law(first, second), level=LAW_LEVEL)
+
+
+def _slope(
+    x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, halves: Sequence[float], *, level: float = 0.95
+) -> tuple[float, float]:
+    """Change of y per tenfold x by least squares, and the half-width of its interval: from the intervals of the places,
+    or from their scatter about the line where that is larger (the gap is then no line, and the slope an average)."""
+    log_x = np.log10(x)
+    (slope, _), covariance = np.polyfit(log_x, y, 1, cov=True)
+    weights = (log_x - log_x.mean()) / ((log_x - log_x.mean()) ** 2).sum()
+    known = float(np.sqrt((weights**2) @ (np.asarray(halves) ** 2)))
+    scatter = t_quantile(len(log_x) - 2, level) * float(np.sqrt(max(covariance[0, 0], 0.0)))
+    return float(slope), max(known, scatter)
+
+
+def _finding(
+    families: tuple[str, str], axis: Axis, slope: float, half: float, trend: Sequence[TrendPoint],
+    evidence: Sequence[Item], **more: object,
+) -> Finding:  # fmt: skip
+    low, high = slope - half, slope + half
+    decided = Verdict.YES if low > 0 else Verdict.NO if high < 0 else Verdict.CANNOT_TELL
+    ends = {p.verdict for p in (trend[0], trend[-1])}
+    leader = families[0] if slope > 0 else families[1]
+    return Finding(
+        question=Question.GAP_OVER_IMAGES if axis == Axis.IMAGES else Question.GAP_OVER_COMPUTE, subject=families,
+        axis=axis, verdict=decided, leader=leader if decided != Verdict.CANNOT_TELL else "",
+        reasons=(Reason.WITHIN_INTERVAL,) if decided == Verdict.CANNOT_TELL else
+        (Reason.ORDER_CHANGES,) if ends == {Verdict.YES, Verdict.NO} else (),
+        quantity=Quantity.GAIN_PER_TENFOLD, unit=Unit.SHARE, estimate=slope, low=low, high=high, trend=tuple(trend),
+        evidence=tuple(evidence), **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+# -- by the laws -------------------------------------------------------------------------------------------------------
+
+
+def _by_law(first: Law, second: Law) -> list[Item]:
+    """Where the laws of two families meet, and how well the same laws without their largest x foretold the gap."""
+    found: list[Item] = [_closing(first, second)]
+    held = _held_out(first, second)
+    return [*found, *([held] if held else [])]
+
+
+def _closing(first: Law, second: Law) -> Closing:
+    """x where the predicted errors are equal, in the common range or up to `BEYOND` times it; `low` and `high`: where
+    the gap's total interval first and last allows it."""
+    start = max(first.range[0], second.range[0])
+    end = max(first.range[1], second.range[1])
+    grid = np.geomspace(start, end * BEYOND, GRID)
+    gap, half_low, half_high, known = _gap(first, second, grid)
+    x = _first_zero(grid, gap)
+    inside = known & (grid <= end * FAR)
+    possible = inside & (gap - half_low <= 0) & (gap + half_high >= 0)
+    rows = np.flatnonzero(possible)
+    has_record = first.forecast.has_record and second.forecast.has_record
+    return Closing(
+        x=x, reach=max(1.0, (x or 0.0) / end), has_record=has_record,
+        low=float(grid[rows[0]]) if len(rows) else None,
+        high=float(grid[rows[-1]]) if len(rows) and rows[-1] < np.flatnonzero(inside)[-1] else None,
+        leader=first.family if gap[0] > 0 else second.family, form=first.within.fit.form.name,
+    )  # fmt: skip
+
+
+def _gap(first: Law, second: Law, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Predicted accuracy of first - second, how far its interval reaches below and above, and where that is known."""
+    errors = [np.exp(law.forecast.log_predict(x[None])) for law in (first, second)]
+    ends = [law.total(x) for law in (first, second)]
+    gap = errors[1] - errors[0]
+    below = np.hypot(ends[0][:, 1] - errors[0], errors[1] - ends[1][:, 0])
+    above = np.hypot(errors[0] - ends[0][:, 0], ends[1][:, 1] - errors[1])
+    return gap, below, above, np.isfinite(below) & np.isfinite(above)
+
+
+def _first_zero(x: np.ndarray, y: np.ndarray) -> float | None:
+    changes = np.flatnonzero(np.sign(y[:-1]) * np.sign(y[1:]) < 0)
+    if not len(changes):
+        return None
+    i = int(changes[0])
+    share = y[i] / (y[i] - y[i + 1])
+    return float(np.exp(np.log(x[i]) + share * np.log(x[i + 1] / x[i])))
+
+
+def _held_out(first: Law, second: Law) -> HeldOut | None:
+    """The laws refitted without the largest x of each family, and what they say of the gap at the largest of all."""
+    sides = []
+    for law in (first, second):
+        data = law.within.fit.points
+        top = float(data.x[0].max())
+        earlier = data.take(data.x[0] < top / EQUAL)
+        if len(np.unique(earlier.x[0])) < NEEDED:
+            return None
+        try:
+            form = law.within.fit.form
+            made = fit.fit(earlier, form, loss=LOSSES[0], max_starts=STARTS)
+            record = replace(forecast(earlier, [form], loss=LOSSES[0], half_life=None), fits=(made,))
+            sides.append((law, made, record, bootstrap.resample(made, draws=DRAWS, restarts=0), top))
+        except UserError:
+            return None
+    predicted, observed, noise = [], [], []
+    for law, made, record, resampled, top in sides:
+        predicted.append(_ends(record, resampled, top))
+        at = law.within.fit.points
+        chosen = at.x[0] >= top / EQUAL
+        observed.append(float(np.exp(np.log(at.y[chosen]).mean())))
+        noise.append(law.noise)
+        del made
+    (a, a_low, a_high), (b, b_low, b_high) = predicted
+    gap = b - a
+    half = t_quantile(max(1, first.group_means.freedom), LAW_LEVEL) * math.hypot(*noise)
+    return HeldOut(
+        x=max(side[-1] for side in sides), predicted=gap, low=gap - math.hypot(a_high - a, b - b_low),
+        high=gap + math.hypot(a - a_low, b_high - b), observed=observed[1] - observed[0],
+        observed_low=observed[1] - observed[0] - half, observed_high=observed[1] - observed[0] + half,
+        has_record=all(side[2].has_record for side in sides),
+    )  # fmt: skip
+
+
+def _ends(record: Forecast, resampled: bootstrap.Resampled, x: float) -> tuple[float, float, float]:
+    """Predicted error at x with its interval: the total one, or where there is no record that of resampling."""
+    bands = record.bands(resampled, np.array([[x]]))
+    ends = bands.total[0] if record.has_record else bands.within[0]
+    return float(bands.y[0]), float(ends[0]), float(ends[1])
+
+
+# -- is the untrained part over? ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class StillFalling:
+    """By how much the loss of a model falls per doubling of training at the end of its longest budget."""
+
+    model: str
+    share: float
+
+
+def still_falling(evidence: Evidence) -> tuple[StillFalling, ...]:
+    """Each model of `lines` on its most images: loss after the cool-down, its last budget against the one before."""
+    found: dict[str, StillFalling] = {}
+    names = {p.first.series for line in lines(evidence) for p in line.places}
+    names |= {p.second.series for line in lines(evidence) for p in line.places}
+    for label in names:
+        table = evidence.horizons[(evidence.horizons["series"] == label) & (evidence.horizons["status"] == "complete")]
+        if table.empty:
+            continue
+        table = table[table["num_images"] == table["num_images"].max()]
+        loss = table.groupby("images_seen")["final_train_loss"].mean().dropna()
+        loss = loss[loss.index > 0]
+        if len(loss) > 1:
+            (seen, before), (most, last) = loss.iloc[-2:].items()
+            power = math.log(2) / math.log(most / seen)
+            found[label] = StillFalling(model=label, share=float(1 - (last / before) ** power))
+    return tuple(found[name] for name in sorted(found))
