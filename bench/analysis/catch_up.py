@@ -92,6 +92,20 @@ def lines(evidence: Evidence, measure: str = HEADLINE) -> tuple[Line, ...]:
     return tuple(sorted(found, key=lambda line: -line.flops))
 
 
+def new_images(evidence: Evidence, families: tuple[str, str], measure: str = HEADLINE) -> tuple[Place, ...]:
+    """The same two models on all images, at every budget of both at which no image is seen twice."""
+    sides: list[list[Point]] = []
+    for name in families:
+        points = [p for s in evidence.on_axis("data_size") if s.family == name for p in s.points
+                  if "data_size" in p.axes]  # fmt: skip
+        most = max((p.num_images for p in points), default=0)
+        sides.append([p for p in points if p.num_images == most and p.images_seen <= most])
+    found = [
+        _places(evidence, [a], [b], measure) for a in sides[0] for b in sides[1] if _equal(a.train_flops, b.train_flops)
+    ]
+    return tuple(sorted((place for places in found for place in places), key=lambda place: place.x))
+
+
 def _places(evidence: Evidence, first: Sequence[Point], second: Sequence[Point], measure: str) -> tuple[Place, ...]:
     sizes = sorted({p.num_images for p in (*first, *second)})
     found: dict[float, Place] = {}

@@ -22,7 +22,7 @@ DATA = "lettering:100x3000"
 VIT, HYBRID, RESNET = "ViT-pico/7", "R5+ViT-pico/14", "R11x0.25-s2"
 SEEN = {VIT: 300_000, HYBRID: 236_000, RESNET: 110_000, "ViT-pico/14": 1_146_000, "R8x0.125-s2": 736_000}
 """Model -> images seen for 2.6 TFLOPs of training, forward and backward; the ViT sees all of them once."""
-RATES = {VIT: 4e-3, HYBRID: 8e-3, RESNET: 8e-3}  # of `crossover_rates`; the others' are the main study's
+RATES = {VIT: 2e-3, HYBRID: 4e-3, RESNET: 8e-3}  # of `crossover_rates`; the others' are the main study's
 SIZES = {VIT: (300, 1_000, 3_000, 10_000, 30_000), HYBRID: (300, 3_000, 30_000),
          RESNET: (300, 1_000, 3_000, 10_000, 30_000)}  # fmt: skip
 """Parts of the images that a model is trained on besides all of them."""

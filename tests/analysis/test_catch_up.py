@@ -1,0 +1,113 @@
+"""Families at equal compute over the number of images: the gap, its slope, where the laws meet, and when not to ask."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from bench.analysis import catch_up
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Budget, Closing, Finding, HeldOut, Question, Verdict
+from bench.analysis.questions import find
+from bench.report import text
+from bench.report.figures import gap
+from tests.analysis._records import World
+from tests.analysis._study import read
+
+GAIN = {"ViT": 0.09, "Hybrid": 0.07, "ResNet": 0.03}  # accuracy per tenfold images
+SIZES = (300, 1_000, 3_000, 10_000, 30_000)
+
+
+class Equal(World):
+    """The middle models cost the same per image, and gain differently from more images."""
+
+    def __init__(self, **changes: Any) -> None:
+        super().__init__(seed=2)
+        for name in ("R-mini+ViT-mini/2", "ResNet-small"):
+            family, params, _ = self.models[name]
+            self.models[name] = family, params, self.models["ViT-mini/7"][2]
+        self.level = {"ViT": 0.80, "Hybrid": 0.78, "ResNet": 0.84}
+        for name, value in changes.items():
+            setattr(self, name, value)
+
+    def accuracy(self, family: str, flops: float, num_images: int, task: str) -> float:
+        self.data_slope = GAIN[family]
+        return super().accuracy(family, flops, num_images, task)
+
+
+@pytest.fixture(scope="module")
+def equal() -> Evidence:
+    return read(Equal().records())
+
+
+@pytest.fixture(scope="module")
+def found(equal: Evidence) -> list[Finding]:
+    return list(catch_up.catch_up(equal))
+
+
+def about(found: list[Finding], *subject: str) -> Finding:
+    """The main finding over images of two families."""
+    return next(f for f in found if f.question is Question.GAP_OVER_IMAGES and f.subject == subject and f.main)
+
+
+def test_the_gap_at_every_size_is_the_difference_of_the_two(equal: Evidence) -> None:
+    line = next(line for line in catch_up.lines(equal) if line.families == ("ViT", "ResNet"))
+    assert [place.x for place in line.places] == list(SIZES)
+    for place in line.places:
+        assert {place.first.train_flops, place.second.train_flops} == {line.flops}
+        values = [equal.estimate(p, "headline").value for p in (place.first, place.second)]
+        assert place.gap.value == pytest.approx(values[0] - values[1])
+
+
+@pytest.mark.parametrize("pair", [("ViT", "ResNet"), ("Hybrid", "ResNet"), ("ViT", "Hybrid")])
+def test_its_slope_is_that_of_the_truth(found: list[Finding], pair: tuple[str, str]) -> None:
+    finding = about(found, *pair)
+    truth = GAIN[pair[0]] - GAIN[pair[1]]
+    assert finding.low < truth < finding.high
+    assert finding.estimate == pytest.approx(truth, abs=0.01)
+    assert (finding.verdict, finding.leader) == (Verdict.YES, pair[0])
+    assert [type(item) for item in finding.evidence[:2]] == [Budget, Budget]
+
+
+def test_equal_families_gain_nothing() -> None:
+    world = Equal(level=dict.fromkeys(GAIN, 0.8))
+    world.accuracy = lambda *a: World.accuracy(world, *a)  # type: ignore[method-assign]
+    assert about(list(catch_up.catch_up(read(world.records()))), "ViT", "ResNet").verdict is Verdict.CANNOT_TELL
+
+
+def test_the_laws_meet_where_accuracies_are_equal(found: list[Finding]) -> None:
+    """The ViT is behind, and gains 6 points per tenfold images."""
+    finding = about(found, "ViT", "ResNet")
+    closing = next(item for item in finding.evidence if isinstance(item, Closing))
+    at = finding.trend[-1]
+    truth = at.x * 10 ** (-at.estimate / (GAIN["ViT"] - GAIN["ResNet"]))
+    assert closing.leader == "ResNet" and closing.x is not None
+    assert abs(math.log10(closing.x / truth)) < 1  # the truth is no power law
+    held = next(item for item in finding.evidence if isinstance(item, HeldOut))
+    assert held.x == SIZES[-1]
+    assert held.observed == pytest.approx(at.estimate, abs=0.02)
+    assert held.low <= held.predicted <= held.high
+
+
+def test_a_run_that_sees_fewer_images_than_there_are_stands_for_larger_sets(equal: Evidence) -> None:
+    points = [p for s in equal.series if s.label == "ViT-mini/7" for p in s.points if p.images_seen == 8_000]
+    fresh = next(p for p in points if p.num_images == 10_000)
+    assert catch_up._at([fresh], 30_000) is fresh
+    assert catch_up._at([fresh], 3_000) is None
+
+
+def test_unequal_compute_is_not_compared() -> None:
+    asked = find(read(World(seed=2).records()))
+    assert not [f for f in asked.findings if f.question in (Question.GAP_OVER_IMAGES, Question.GAP_OVER_COMPUTE)]
+    assert not [c for c in asked.checks if c.kind == "still falling"]
+
+
+def test_every_answer_has_words_and_a_figure(equal: Evidence, found: list[Finding]) -> None:
+    findings = find(equal)
+    words = [a for f, a in zip(findings.findings, text.answers(findings), strict=True) if f in found]
+    assert len(words) == len(found) and all("minus" in a.text for a in words)
+    drawing = gap.draw(equal)
+    assert set(drawing.data["line"]) >= {"every image once"} or len(drawing.data)
+    assert len(drawing.data) == len(drawing.annotations)
