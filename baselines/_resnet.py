@@ -6,7 +6,7 @@ weights (Qiao et al. 2019) and are followed, or preceded, by GroupNorm. Shapes: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,6 @@ class StdConv(nn.Conv2d):
     """
 
     standardises_weight = True  # in float32, whatever the activations are: see bench/train/precision.py
-    ready: Tensor | None = None  # the weight, where it has been standardised for the whole of a step
 
     def __init__(
         self,
@@ -73,29 +72,8 @@ class StdConv(nn.Conv2d):
         deviation = variance.sqrt() + self.eps if self.eps_on_std else (variance + self.eps).sqrt()
         return ((flat - mean) / deviation).view_as(self.weight)
 
-    @torch.no_grad()
-    def standardise(self) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """The standardised weight, and the function from its gradient to that of the weight itself. LayerNorm over the
-        inputs of each output channel is the same function, and several times as fast on a CPU as BatchNorm."""
-        if self.eps_on_std:
-            return self.standardised_weight(), self._gradient
-        flat, shape = self.weight.flatten(1), self.weight.shape
-        found, mean, scale = torch.native_layer_norm(flat, flat.shape[1:], None, None, self.eps)
-
-        def backward(gradient: Tensor) -> Tensor:
-            mask = [True, False, False]
-            back = torch.ops.aten.native_layer_norm_backward
-            given = back(gradient.flatten(1), flat, flat.shape[1:], mean, scale, None, None, mask)
-            return given[0].view(shape)
-
-        return found.view(shape), backward
-
-    @torch.enable_grad()
-    def _gradient(self, gradient: Tensor) -> Tensor:
-        return torch.autograd.grad(self.standardised_weight(), self.weight, gradient)[0]
-
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        weight = self.standardised_weight().to(x_BCHW.dtype) if self.ready is None else self.ready
+        weight = self.standardised_weight().to(x_BCHW.dtype)
         padding = self.padding
         if self.same:
             needed = [

@@ -212,7 +212,6 @@ class Execution:
         compile_mode: of torch.compile; "off" where the network ran as it is written; None where nothing was trained.
         attention_kernels: fused attention, the fastest first; empty where there was nothing to choose.
         micro_batches: where memory ran out.
-        beside: parts of a batch that were computed at once, one per core of a CPU; 1 where it was computed as a whole.
     """
 
     device: str
@@ -224,7 +223,6 @@ class Execution:
     compile_mode: str | None = None
     attention_kernels: tuple[str, ...] = ()
     micro_batches: tuple[MicroBatch, ...] = ()
-    beside: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -80,18 +78,12 @@ class Working:
         model: whose weights are trained; buffers, and what stays float32, are shared with the copy.
         dtype: a key of DTYPES.
         apart: the network is never the model itself, so that compiling it leaves evaluation alone.
-        parts: in lower precision, networks that compute with the same copy and have gradients of their own; weights
-            that are standardised are so once per step then. 0: one network, which standardises them itself.
     """
 
-    def __init__(self, model: nn.Module, dtype: str, *, apart: bool = False, parts: int = 0) -> None:
+    def __init__(self, model: nn.Module, dtype: str, *, apart: bool = False) -> None:
         self.model, self.dtype = model, DTYPES[dtype]
         self.network, self.weights, self.copies = model, list[Tensor](), list[Tensor]()
         self.shared = list(model.parameters())  # by the network with the model
-        self.networks = [model]  # one for each part
-        self.standardised: list[tuple[Any, list[Tensor]]] = []  # modules of the model, and the leaves of the parts
-        self._backward: list[Callable[[Tensor], Tensor]] = []
-        self._twins: list[list[Tensor]] = []  # `copies`, for each part
         self.keeps_gradients = True  # False where a CUDA graph will write the next ones to the same place
         self._twin: nn.Module | None = None  # shows in its modules whether the model is in training mode
         if self.dtype == torch.float32:
@@ -108,59 +100,24 @@ class Working:
             twin.data, twin.grad = twin.data.to(self.dtype), None
             self.weights.append(weight)
             self.copies.append(twin)
-        self.networks, self._twins = [self.network], [self.copies]
-        if parts:
-            self._divide(parts)
-
-    def _divide(self, parts: int) -> None:
-        """Make the networks of the other parts. Of a weight that is standardised they share the result."""
-        first: list[Tensor] = []
-        pairs: Any = zip(self.model.modules(), self.network.modules(), strict=True)
-        for module, twin in pairs:
-            if getattr(module, "standardises_weight", False):
-                twin.ready = torch.empty_like(module.weight, dtype=self.dtype).requires_grad_()
-                first.append(twin.ready)
-                self.standardised.append((module, [twin.ready]))
-        own = {id(module.weight) for module, _ in self.standardised}
-        self.shared = [p for p in self.shared if id(p) not in own]
-        kept = [*self.network.buffers(), *self.shared, *(module.weight for module, _ in self.standardised)]
-        for _ in range(parts - 1):
-            fresh: list[Tensor] = [nn.Parameter(twin.data) for twin in self.copies]
-            ready = [leaf.detach().requires_grad_() for leaf in first]
-            known = {id(tensor): tensor for tensor in kept}
-            known |= {id(old): new for old, new in zip([*self.copies, *first], [*fresh, *ready], strict=True)}
-            self.networks.append(copy.deepcopy(self.network, known))
-            self._twins.append(fresh)
-            for (_, leaves), leaf in zip(self.standardised, ready, strict=True):
-                leaves.append(leaf)
 
     @torch.no_grad()
     def refresh(self) -> None:
         """Take over the weights as they are now, and forget gradients that were not collected."""
         if self.copies:
             torch._foreach_copy_(self.copies, self.weights)
-        for network in self.networks if self._twin is not None else ():
-            if network.training != self.model.training:
-                network.train(self.model.training)
-        self._backward = []
-        for module, leaves in self.standardised:
-            standardised, backward = module.standardise()
-            leaves[0].copy_(standardised)  # the other parts' lie in the same memory
-            self._backward.append(backward)
-            for leaf in leaves:
-                leaf.grad = None
-        for twins in self._twins:
-            for twin in twins:
-                twin.grad = None
+        if self._twin is not None and self._twin.training != self.model.training:
+            self._twin.train(self.model.training)
+        for twin in self.copies:
+            twin.grad = None
 
     def leaves(self) -> list[Tensor]:
         """Whose gradients the backward pass finds."""
         return [*self.shared, *self.copies]
 
-    def __call__(self, x_BCHW: Tensor, part: int = 0) -> Tensor:
+    def __call__(self, x_BCHW: Tensor) -> Tensor:
         """The network's output, in `dtype`."""
-        network = self.networks[part] if part else self.network
-        return network(x_BCHW.to(self.dtype))
+        return self.network(x_BCHW.to(self.dtype))
 
     @torch.no_grad()
     def collect(self) -> None:
@@ -168,19 +125,8 @@ class Working:
         if not self.keeps_gradients:
             for parameter in self.shared:
                 parameter.grad = None if parameter.grad is None else parameter.grad.clone()
-        for (module, leaves), backward in zip(self.standardised, self._backward, strict=True):
-            grads = [leaf.grad.float() for leaf in leaves if leaf.grad is not None]
-            for leaf in leaves:
-                leaf.grad = None
-            if grads:
-                found_here = backward(sum(grads[1:], start=grads[0]))
-                module.weight.grad = found_here if module.weight.grad is None else module.weight.grad.add_(found_here)
-        for twins in self._twins:
-            self._collect(twins)
-
-    def _collect(self, twins: list[Tensor]) -> None:
         fresh, found = list[Tensor](), list[Tensor]()
-        for weight, twin in zip(self.weights, twins, strict=True):
+        for weight, twin in zip(self.weights, self.copies, strict=True):
             if twin.grad is None:
                 continue
             if weight.grad is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +13,7 @@ from bench.core.errors import UserError
 from bench.core.seeds import stream
 from bench.core.spec import Recipe
 from bench.cost.trace import label
-from bench.train import compiled, precision, side_by_side
+from bench.train import compiled, precision
 from bench.train.optim import make_loss, make_optimizer
 from bench.train.ranks import ONE_RANK, Ranks, RestartNeeded
 from bench.train.recorded import Recorded
@@ -72,21 +71,16 @@ class Step:
         self.obstacle = compiled.obstacle(device) if self.compiles and device.startswith("cuda") else None
         if self.obstacle:
             self.compile_mode = "off"
-        beside = device == "cpu" and dtype == "bfloat16" and not (self.sharded or self.compiles)
-        self.parts = torch.get_num_threads() if beside else 0  # of a micro-batch, side by side
-        self._divides: bool | None = None  # whether they may be; not known before the first batch
-        self.working = working = precision.Working(
-            model, "float32" if self.sharded else dtype, apart=self.compiles, parts=self.parts
-        )
+        self.working = working = precision.Working(model, "float32" if self.sharded else dtype, apart=self.compiles)
         working.network = compiled.compiled(working.network, mode=self.compile_mode)
         working.keeps_gradients = self.compile_mode not in compiled.WITH_GRAPHS
         loss_of = make_loss(recipe)
 
-        def both_ways(x_bCHW: Tensor, labels_b: Tensor, *, weight: float, part: int = 0) -> Tensor:
+        def both_ways(x_bCHW: Tensor, labels_b: Tensor, *, weight: float) -> Tensor:
             """Forward and backward of a micro-batch; a closure, so that a recording of it does not hold the step."""
             kernels = compiled.attention(model, batch=len(labels_b), dtype=precision.DTYPES[dtype], device=device)
             with label("forward"), kernels:
-                output = working(x_bCHW, part) if part else working(x_bCHW)
+                output = working(x_bCHW)
                 loss = loss_of(*own_targets(output)) if isinstance(output, tuple) else loss_of(output, labels_b)
             with label("backward"):
                 loss = loss * weight
@@ -96,11 +90,6 @@ class Step:
         self.both_ways: Callable[..., Tensor] = both_ways
         if self.compile_mode in compiled.WITH_GRAPHS and device.startswith("cuda"):
             self.both_ways = Recorded(both_ways, leaves=working.leaves)
-
-    @property
-    def beside(self) -> int:
-        """Parts of a batch that were done side by side; 1 where it was done as a whole."""
-        return self.parts if self._divides else 1
 
     @property
     def compiles(self) -> bool:
@@ -247,21 +236,7 @@ class Step:
             torch.manual_seed(stream(seed, "micro-batch", place) if place else seed)
             self.ranks.set_gradient_sync(self.model, last=index == len(parts) - 1)
             # each image weighs 1 / batch, whatever the size of the micro-batch it is in
-            total += self._both_ways_at_once(x_bCHW, labels_b, batch=batch)
+            total += self.both_ways(x_bCHW, labels_b, weight=len(labels_b) / batch)
             with label("backward"):
                 self.working.collect()
         return self.ranks.flatten_gradients(self.model, total)
-
-    def _both_ways_at_once(self, x_bCHW: Tensor, labels_b: Tensor, *, batch: int) -> Tensor:
-        """Forward and backward of a micro-batch, of whose parts each core does one where that is possible."""
-        parts = min(self.parts, len(labels_b))
-        if parts > 1 and self._divides is None:
-            self._divides = side_by_side.divides(self.model, self.working, x_bCHW, parts=parts)
-        if parts < 2 or not self._divides:
-            return self.both_ways(x_bCHW, labels_b, weight=len(labels_b) / batch)
-        pairs = zip(x_bCHW.tensor_split(parts), labels_b.tensor_split(parts), strict=True)
-        works = [
-            partial(self.both_ways, x, labels, weight=len(labels) / batch, part=index)
-            for index, (x, labels) in enumerate(pairs)
-        ]
-        return torch.stack(side_by_side.at_once(works)).sum()

@@ -382,7 +382,6 @@ class TrainJob:
                 compile_mode=step.how_compiled if step else None,
                 attention_kernels=step.attention_kernels() if step else (),
                 micro_batches=tuple(MicroBatch(**found) for found in progress.micro_batches),
-                beside=step.beside if step else 1,
             ),
             cost=cost_facts(
                 self.context,
