@@ -179,11 +179,15 @@ class Fleet:
             share = self._workers and max(1, self._workers * len(kind.names) // len(self._watched.cells))
             kind.submit(min(len(kind.names), share or kind.executor.slots))
         stopped, nothing_left = False, None
-        while True:
-            tick()
+
+        def look() -> None:
             for number, event in self._watched.news():
                 account.take(number, event)
                 on_event(number, event)
+
+        while True:
+            tick()
+            look()
             if received and not stopped:
                 on_event(-1, {"event": "notice", "message": "Stopping: running cells are being saved."})
                 self.stop()
@@ -196,6 +200,7 @@ class Fleet:
                     kind.running -= len(kind.executor.ended())
             idle = not any(kind.running for kind in self._kinds)
             if stopped and (idle or len(received) > 1 or time.monotonic() - received[0] > 2 * PATIENCE):
+                look()  # at what they wrote while they ended
                 return
             if not left:  # workers end by themselves; those that still wait for a machine are called off
                 nothing_left = nothing_left or time.monotonic()

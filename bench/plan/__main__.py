@@ -6,19 +6,22 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from bench.analysis import evidence, study_data
-from bench.analysis.evidence import Evidence
 from bench.core.cli import parser
 from bench.core.console import make_console, write
 from bench.core.errors import EXIT_OK, UserError, command, sigterm_interrupts
 from bench.core.files import write_bytes
-from bench.plan import budget, view
+from bench.plan import view
 from bench.plan.options import StudyOptions, add_options, listing
 from bench.plan.plan import Plan, make_plan
 from bench.suites import _contract as suites
+
+if TYPE_CHECKING:
+    from bench.analysis.evidence import Evidence
+    from bench.plan.budget import Chosen
 
 EXAMPLES = """\
 examples:
@@ -54,8 +57,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _within(
     options: StudyOptions, text: str, console: Console, *, save: Path | None
-) -> tuple[Plan, budget.Chosen]:  # fmt: skip
+) -> tuple[Plan, Chosen]:  # fmt: skip
     """The plan of the grid that a budget buys, said and written."""
+    from bench.plan import budget  # SciPy, which no other plan needs
+
     wanted = budget.parse(text)
     whole = make_plan(options, to_run=False, report=view.ConsoleReporter(console), as_new=True)
     asked = budget.question(whole, _evidence(options))
@@ -72,6 +77,8 @@ def _within(
 
 def _evidence(options: StudyOptions) -> Evidence | None:
     """Of the suite's results, where there are any."""
+    from bench.analysis import evidence, study_data  # pandas, which no other plan needs
+
     suite = suites.load(options.suite)
     folder = options.results / suite.name
     if not (folder / "cells").is_dir():
