@@ -112,6 +112,7 @@ def pretended() -> Iterator[None]:
     of_device = staticmethod(lambda *_, **__: PROPERTIES)
     before = driver._active
     driver.set_active(Driver())
+    _forget_devices()
     try:
         with contextlib.ExitStack() as stack:
             for owner, name, value in (
@@ -130,6 +131,16 @@ def pretended() -> Iterator[None]:
             yield
     finally:
         driver._active = before
+        _forget_devices()
+
+
+def _forget_devices() -> None:
+    """Torch asks once in a process whether Triton has a device, and keeps the answer."""
+    from torch.utils import _triton
+
+    for asked in vars(_triton).values():
+        if hasattr(asked, "cache_clear"):
+            asked.cache_clear()
 
 
 def lowered(graph_module: Any, inputs: list[Any]) -> tuple[Generated, str]:

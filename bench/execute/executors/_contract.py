@@ -68,7 +68,8 @@ class Work:
         self._running, self._waiting = process, threading.Thread(target=process.wait, daemon=True)
         self._waiting.start()  # not here: a signal's handler that calls `stop` could not wait for it too
         try:
-            self._waiting.join()
+            while self._waiting.is_alive():  # Ray's interruption is no signal that would end one long wait
+                self._waiting.join(timeout=0.5)
         except BaseException:  # cancelled
             self.stop()
             raise
