@@ -21,7 +21,8 @@ PROJECT = Path(__file__).resolve().parent.parent
 settings.register_profile("no time limits", deadline=None)  # a busy machine is no failure
 settings.load_profile("no time limits")
 FIRST = (
-    "baselines/test_outside", "reliability/test_storms", "stats/test_coverage", "reliability/test_many_kills",
+    "baselines/test_outside", "reliability/test_storms", "stats/test_coverage", "execute/test_first_hour",
+    "reliability/test_many_kills",
     "e2e/test_smoke", "train/test_distributed", "reliability/test_ranks", "reliability/test_kill",
 )  # fmt: skip
 """Files that take longest, so that none of them is begun when the other process is about to end."""

@@ -38,7 +38,7 @@ CELL = Cell(
     recipe=replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16),
 )  # fmt: skip
 FAULTS = ("training-step:20", "after-evaluation:2", "training-step:10")
-KILLED_AFTER = 100  # steps
+KILLED_AFTER, KILLED_OF = 100, 2000  # steps
 ENDS = 60.0  # seconds until all ranks have ended with one that was killed
 SHARED, LEAST = 10, 1e-6
 """On a CPU ranks may be so many times further from one rank than its own sums in another order (a batch in two parts),
@@ -144,7 +144,7 @@ def ranks(device: str) -> Iterator[Line]:
 
 
 def _killed_rank(folder: Path, device: str, count: int) -> Iterator[Line]:
-    cell = replace(CELL, horizons=(0, 16 * 2000))
+    cell = replace(CELL, horizons=(0, CELL.recipe.batch * KILLED_OF))
     started = subprocess.Popen(
         _program(folder, cell, device, count), env=child_environment(1), stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True,

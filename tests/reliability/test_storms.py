@@ -25,12 +25,12 @@ def test_claims(locks):
 
 
 def test_kills():
-    storm("kills", "--events", 6)
+    storm("kills", "--events", 4)
 
 
 @pytest.mark.parametrize("role", ["run", "worker"])
 def test_faults(role):
-    storm("faults", "--role", role, "--every", 25)
+    storm("faults", "--role", role, "--every", 40)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0 or sys.platform != "linux", reason="needs root")
