@@ -84,7 +84,7 @@ def lines(evidence: Evidence, measure: str = HEADLINE) -> tuple[Line, ...]:
     for first, second in [(a, b) for n, a in enumerate(names) for b in reversed(names[n + 1 :])]:
         budgets = sorted({p.train_flops for p in by_family[first]}, reverse=True)
         for flops in budgets:
-            sides = [[p for p in by_family[name] if 1 / EQUAL < p.train_flops / flops < EQUAL]
+            sides = [[p for p in by_family[name] if _equal(p.train_flops, flops)]
                      for name in (first, second)]  # fmt: skip
             places = _places(evidence, sides[0], sides[1], measure)
             if len(places) >= NEEDED:
@@ -213,7 +213,7 @@ def _finding(
 
 
 def _by_law(first: Law, second: Law) -> list[Item]:
-    """Where the laws of two families meet, and how well the same laws without their largest x foretold the gap."""
+    """Where the laws of two families meet, and how well the same laws without their largest x predicted the gap."""
     found: list[Item] = [_closing(first, second)]
     held = _held_out(first, second)
     return [*found, *([held] if held else [])]
@@ -265,7 +265,7 @@ def _held_out(first: Law, second: Law) -> HeldOut | None:
     tops = [float(law.within.fit.points.x[0].max()) for law in pair]
     if first.axis == Axis.COMPUTE:
         tops = [min(tops)] * 2
-    of_first, of_second = _foretold(first, tops[0]), _foretold(second, tops[1])
+    of_first, of_second = _predicted(first, tops[0]), _predicted(second, tops[1])
     if of_first is None or of_second is None:
         return None
     (a, a_low, a_high, a_known), (b, b_low, b_high, b_known) = of_first, of_second
@@ -280,7 +280,7 @@ def _held_out(first: Law, second: Law) -> HeldOut | None:
     )  # fmt: skip
 
 
-def _foretold(law: Law, top: float) -> tuple[float, float, float, bool] | None:
+def _predicted(law: Law, top: float) -> tuple[float, float, float, bool] | None:
     """The error that a law without the points at `top` and beyond gives there, its interval (where there is no record,
     of resampling alone), and whether there is a record."""
     data, form = law.within.fit.points, law.within.fit.form

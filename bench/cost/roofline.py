@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from bench.cost.peaks import TERA, Accelerator
+from bench.cost.peaks import TERA, Accelerator, accelerator
 
 PUBLISHED = Path(__file__).with_name("h100_published.csv")
 PRODUCTS, STREAMS = 0.7, 0.85  # assumed shares of the peaks of products and of memory
@@ -59,8 +59,6 @@ class Row:
 @cache
 def published() -> tuple[Row, ...]:
     """Training rates on H100s that others published."""
-    from bench.cost.peaks import accelerator
-
     device, found = accelerator("H100"), []
     with PUBLISHED.open(encoding="utf-8") as file:
         for row in csv.DictReader(line for line in file if not line.startswith("#")):

@@ -28,7 +28,7 @@ from typing import IO, Any
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.core.files import dump_json, sync_directory
+from bench.core.files import dump_json, file_sha256, sync_directory
 from bench.data.source import not_regular, printable
 
 MANIFEST = "manifest.json"
@@ -251,8 +251,3 @@ def _status(path: Path) -> os.stat_result:
         raise not_regular(path)
     return status
 
-
-def file_sha256(path: Path) -> str:
-    """Hex sha256 of a file's bytes."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

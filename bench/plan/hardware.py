@@ -19,7 +19,7 @@ from bench.core.errors import UserError
 from bench.core.record import Record
 from bench.core.spec import Cell
 from bench.cost import roofline
-from bench.cost.peaks import Accelerator, accelerator
+from bench.cost.peaks import Accelerator, accelerator, accelerator_of
 from bench.cost.units import OPTIMIZER_BYTES
 from bench.plan.estimate import Calibration, Rates, rate_key
 from bench.plan.sizes import DataSizes
@@ -97,9 +97,7 @@ def recorded(results: Path, device: Accelerator) -> Recorded:
 
 
 def _is_of(record: Record, device: Accelerator) -> bool:
-    from bench.cost.peaks import accelerator_of
-
-    row = accelerator_of(record.environment.accelerator or "") if record.environment.accelerator else None
+    row = accelerator_of(record.environment.accelerator or "")
     return row is not None and row.name == device.name
 
 

@@ -17,7 +17,7 @@ from bench.cost import peaks
 from bench.data.source import allow_unreadable
 from bench.plan import estimate, halving, hardware, preflight, price, resources
 from bench.plan.changed import Change, accept, changes, refusal
-from bench.plan.estimate import Calibration, Rates, Reporter, rate_key
+from bench.plan.estimate import Calibration, Reporter, rate_key
 from bench.plan.expand import expand
 from bench.plan.hardware import Hardware
 from bench.plan.options import StudyOptions
@@ -252,7 +252,8 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
         memory = free_memory(device) if target is None else round(target.device.gigabytes * 1e9)
         needs = {cell: resources.needs(cell, found, sizes, device=device, memory=memory,
                                        decoded_per_second=decoding if target is None else 0.0,
-                                       micro=None if target is None else _micro(cell, found, target, options.ranks))
+                                       micro=None if target is None else hardware.micro_batch(
+                                           cell, found, target.device, ranks=options.ranks))
                  for cell, found in rated if cell.horizons != (0,)}  # fmt: skip
 
     def planned_with(ranks: int) -> list[PlannedCell]:
@@ -282,10 +283,6 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
         asked=options.to_toml(), notes=(*cells.notes, *_absent(suite, options, cells.chosen), *unswept, *part),
         accepted=changed if options.changed == "keep" else (), retry=options.retry, most=options.max_cells,
     )  # fmt: skip
-
-
-def _micro(cell: Cell, rates: Rates, target: Hardware, ranks: int) -> int:
-    return hardware.micro_batch(cell, rates, target.device, ranks=ranks)
 
 
 def _elsewhere(one: Hardware, planned: Sequence[PlannedCell], calibration: Calibration, sizes: DataSizes) -> Price:

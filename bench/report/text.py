@@ -365,7 +365,7 @@ def _crossing(f: Finding) -> list[str]:
 
 
 def _caught_up(f: Finding) -> list[str]:
-    """The gap from end to end, the budget, where the laws meet, and what the same laws foretold of the largest x."""
+    """The gap from end to end, the budget, where the laws meet, and what the same laws predicted for the largest x."""
     texts = [f"{f.subject[0]} minus {f.subject[1]}: {trend(f)}."] if f.trend else []
     if budgets := _all(f, Budget):
         seen = ", ".join(f"{b.family} {count(b.images_seen[1])}" for b in budgets)
@@ -392,7 +392,7 @@ def _closing(f: Finding, item: Closing) -> str:
 def _held_out(f: Finding, item: HeldOut) -> str:
     kind = "" if item.has_record else " (sampling noise alone)"
     apart = item.observed_low > item.high or item.observed_high < item.low
-    return (f"Held out: without the largest of each family they foretold {points(item.predicted, item.low, item.high)}"
+    return (f"Held out: without the largest of each family they predicted {points(item.predicted, item.low, item.high)}"
             f"{kind} at {place(f, item.x)}; observed {points(item.observed, item.observed_low, item.observed_high)}: "
             f"{'missed' if apart else 'the intervals overlap'}.")  # fmt: skip
 

@@ -138,27 +138,6 @@ def _weights(target: Target, side: int, known: tuple[str, ...]) -> tuple[np.ndar
     return np.concatenate([law(xs, centre=centre), picked.astype(float)], axis=1).mean(0), centre
 
 
-def estimate(seen: Observations, components: Components, target: Target) -> float:
-    """The difference itself: laws by generalised least squares, and the place of each model beside its law."""
-    y_N, centre = np.asarray(seen.values), float(np.mean(seen.x))
-    order, models = sorted(set(seen.families)), sorted(set(seen.models))
-    X_NP = _by_family(seen.families, law(seen.x, centre=centre))
-    points = [f"{model} {x}" for model, x in zip(seen.models, seen.x, strict=True)]
-    same = [_same(labels) for labels in (seen.models, points, seen.trunks)] + [np.eye(len(y_N))]
-    V_NN = sum(v * s for v, s in zip(components.variances, same, strict=True)) + LEAST * np.eye(len(y_N))
-    W_NP = np.linalg.solve(V_NN, X_NP)
-    beta_P = np.linalg.solve(X_NP.T @ W_NP, W_NP.T @ y_N)
-    left_N = np.linalg.solve(V_NN, y_N - X_NP @ beta_P)
-    place = {m: components.model * float(left_N[np.asarray(seen.models) == m].sum()) for m in models}
-    beta = dict(zip(order, beta_P.reshape(len(order), -1), strict=True))
-
-    def at(family: str, model: str, x: float) -> float:
-        return float(law([x], centre=centre)[0] @ beta[family]) + place.get(model, 0.0)
-
-    first, second = target.pair
-    return float(np.mean([at(first, one, x) - at(second, other, x) for x, one, other in target.points]))
-
-
 @lru_cache(maxsize=65536)
 def _covariance(
     arms: tuple[Arm, ...], known: tuple[str, ...], components: Components, centre: float

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.core.files import file_sha256
 from bench.core.seeds import uniforms
 from bench.data import cache
 from bench.data.image_set import ImageSet
@@ -227,5 +228,5 @@ def fingerprint(*parts: object, fonts: Sequence[Path]) -> str:
 
     digest = hashlib.sha256(repr((parts, Image.__version__, features.version("freetype2"))).encode())
     for font in fonts:
-        digest.update(cache.file_sha256(font).encode())
+        digest.update(file_sha256(font).encode())
     return digest.hexdigest()[:16]

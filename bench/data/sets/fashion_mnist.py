@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.core.files import file_sha256
 from bench.data import cache
 from bench.data.fetch import idx_files
 from bench.data.idx import find_pair, read_full_set
@@ -47,7 +48,7 @@ def available(root: Path | None) -> bool:
 def load(split: str, *, root: Path | None) -> ImageSet:
     full = read_full_set(_folders(root), split, num_classes=len(CLASSES))
     if full is None:
-        arrays = cache.arrays(f"fashion-mnist-part-{cache.file_sha256(EMBEDDED)[:16]}", _unpack)
+        arrays = cache.arrays(f"fashion-mnist-part-{file_sha256(EMBEDDED)[:16]}", _unpack)
     images_NHWC, labels_N = full or (arrays[f"{split}_images"], arrays[f"{split}_labels"])
     return ImageSet(
         name="fashion-mnist",

