@@ -556,7 +556,7 @@ class Check:
 @dataclass(frozen=True, kw_only=True)
 class CostSummary:
     """Sums over cells, whether or not they ran at once. spent_images: every image that a training step was taken on.
-    joules, co2_grams: of the `measured` cells whose energy is known; no grams unless each has them."""
+    joules, co2_grams: of the `measured` cells whose energy is known; None where it is of none, or no grams of one."""
 
     cells: int
     seconds: tuple[tuple[str, float], ...]  # (purpose, seconds): train, evaluate, save, wait
@@ -564,7 +564,7 @@ class CostSummary:
     spent_flops: float
     spent_images: int
     core_days: float
-    joules: float = 0.0
+    joules: float | None = None
     measured: int = 0
     co2_grams: float | None = None
 

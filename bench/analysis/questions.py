@@ -82,7 +82,7 @@ def cost(records: Iterable[Record]) -> CostSummary:
     energies = [c.energy for c in costs if c.energy is not None]
     grams = [energy.co2_grams for energy in energies if energy.co2_grams is not None]
     return CostSummary(
-        joules=math.fsum(energy.joules for energy in energies), measured=len(energies),
+        joules=math.fsum(energy.joules for energy in energies) if energies else None, measured=len(energies),
         co2_grams=math.fsum(grams) if grams and len(grams) == len(energies) else None,
         cells=len(costs), total_seconds=math.fsum(c.seconds.total or 0.0 for c in costs),
         seconds=tuple((part, math.fsum(getattr(c.seconds, part) or 0.0 for c in costs)) for part in parts),

@@ -196,8 +196,8 @@ def cost(spent: CostSummary) -> str:
 
 
 def _energy(spent: CostSummary) -> str:
-    """Of the cells whose hardware told; nothing where none did."""
-    if not spent.measured:
+    """Of the cells whose energy was measured; "" where it was of none."""
+    if spent.joules is None:
         return ""
     grams = spent.co2_grams
     co2 = "" if grams is None else f", {weight(grams)} of CO2"

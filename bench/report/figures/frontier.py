@@ -87,6 +87,7 @@ def _family(
     places = [x[n] for n in best] + [x[-1]] * (best[-1] != len(points) - 1)  # the best stays the best
     line, below, above = ([values[n] for n in best] + [values[best[-1]]] * (len(places) - len(best))
                           for values in (y, low, high))  # fmt: skip
+    below, above = np.clip(below, 0, 100), np.clip(above, 0, 100)  # what an accuracy can be; the CSV has the interval
     axes.fill_between(places, below, above, color=colour, alpha=0.13, linewidth=0, zorder=1.5)
     axes.plot(places, line, color=colour, linewidth=2.2, zorder=3)
     axes.plot(places[: len(best)], line[: len(best)], linestyle="", marker=marker, markersize=8, zorder=4, color=colour,
