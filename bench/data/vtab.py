@@ -6,9 +6,9 @@ into tar shards by CLIP-benchmark (SUN397: Parquet, by another). The validation 
 that accompany an archive of JPEG files, which parameter-efficient fine-tuning is usually judged on; they were
 compressed once more.
 
-Nobody could ask the hub while this was written. A commit was read off a stored page of the set's history; numbers of
-images follow from the sizes of TensorFlow's sets and the shares in task_adaptation/data. Where that was not possible
-the row says "not verified", and the newest commit is fetched, which is named from then on.
+Numbers of images follow from the sizes of TensorFlow's sets and the shares in task_adaptation/data. A row says "not
+verified" where a number, or the commit, was found on no page of the set; the newest commit is fetched then, and named
+from then on.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Task:
     Attributes:
         repo, commit: on the hub; "" where the commit is not verified.
         folder: in the archive of VTAB-1k.
-        images: in the shards, to train and to test with; counted: whether a page of the hub or DataComp's list of
-            test sets says the same of the test part.
+        images: in the shards, to train and to test with; counted: whether a page of the hub, or for the test part
+            DataComp's list of test sets, says the same.
         values: of the label in the shards, where VTAB groups them into fewer classes.
     """
 
@@ -55,7 +55,8 @@ TASKS: Mapping[str, Task] = {
                         commit="8b5dce4d5393a04fb58b9261b22a881b02e379b1"),
     "clevr-distance": Task(repo=f"{CLIP}clevr_closest_object_distance", folder="clevr_dist", images=(63_000, 15_000),
                            commit="ec9c04224a95836ca0344a6000ec8d8bc8a6d4f2"),
-    "dmlab": Task(repo=f"{CLIP}dmlab", folder="dmlab", images=(65_550, 22_735), commit="b59ea17"),
+    "dmlab": Task(repo=f"{CLIP}dmlab", folder="dmlab", images=(65_550, 22_735), commit="b59ea17",
+                  counted=False),
     "dsprites-location": Task(repo=f"{CLIP}dsprites_label_x_position", folder="dsprites_loc", values=32,
                               images=(589_824, 73_728), commit="baf7ff2bc35ab92c1d2e0ae01e6ef723075b8344"),
     "dsprites-orientation": Task(repo=f"{CLIP}dsprites_label_orientation", folder="dsprites_ori", values=40,
@@ -63,7 +64,8 @@ TASKS: Mapping[str, Task] = {
     "dtd": Task(repo=f"{CLIP}dtd", folder="dtd", images=(1_880, 1_880)),
     "eurosat": Task(repo=f"{CLIP}eurosat", folder="eurosat", images=(16_200, 5_400), commit="8b9fc2f"),
     "flowers102": Task(repo=f"{CLIP}flowers", folder="oxford_flowers102", images=(1_020, 6_149)),
-    "kitti-distance": Task(repo=f"{CLIP}kitti_closest_vehicle_distance", folder="kitti", images=(6_347, 711)),
+    "kitti-distance": Task(repo=f"{CLIP}kitti_closest_vehicle_distance", folder="kitti", images=(6_347, 711),
+                           counted=False),
     "patch-camelyon": Task(repo=f"{CLIP}pcam", folder="patch_camelyon", images=(262_144, 32_768),
                            commit="502695fe1a141108650e3c5b91c8b5e0ff84ed49"),
     "pets": Task(repo=f"{CLIP}pets", folder="oxford_iiit_pet", images=(2_944, 3_669), commit="3fbd1f2"),
@@ -74,7 +76,8 @@ TASKS: Mapping[str, Task] = {
                               commit="7816890"),
     "smallnorb-elevation": Task(repo=f"{CLIP}smallnorb_label_elevation", folder="smallnorb_ele",
                                 images=(24_300, 12_150), commit="94364b7e28609635de90d0a5f6275134db487229"),
-    "sun397": Task(repo="dpdl-benchmark/sun397", folder="sun397", images=(76_128, 21_750)),
+    "sun397": Task(repo="dpdl-benchmark/sun397", folder="sun397", images=(76_128, 21_750),
+                   counted=False),
     "svhn": Task(repo=f"{CLIP}svhn", folder="svhn", images=(65_931, 26_032), commit="d6a7f60"),
 }  # fmt: skip
 
