@@ -189,21 +189,13 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
     if options.max_unreadable is not None:
         allow_unreadable(options.max_unreadable)
     suite = suites.load(options.suite)
-    target = hardware.parse(options.hardware) if options.hardware and not to_run else None
     asked_price = hardware.price(options.price) if options.price else None
-    device, reason = find_device(options.device)
-    present = None if target is None else peaks.accelerator_of(reason)
-    measure = target is None or (present is not None and present.name == target.device.name)
-    if target is not None:
-        device, reason = "cuda", f"{target}, {'as the one here' if measure else 'not here'}"
-    options = replace(options, scale=preflight.resolve_scale(options.scale, device))
-    if options.scale == "paper" and device == "cpu" and not to_run:  # nobody trains that on a CPU
-        target, measure = Hardware(device=peaks.accelerator(options.accelerator or "H100")), False
-        device, reason = "cuda", f"one {target}, assumed: name yours with --hardware"
+    options, where = _where(options, to_run=to_run)
+    device, target = where.device, where.target
     if asked_price and target is None and not to_run:
         raise UserError("--price is of named devices.", "Name them, e.g. --hardware 8xH100.")
     sizes = DataSizes(root=options.data_root, published=options.scale == "paper")
-    row = peaks.accelerator_of(reason) if target is None else target.device
+    row = peaks.accelerator_of(where.reason) if target is None else target.device
     cells = expand(suite, options, sizes, device_name=options.accelerator or (row.name if row else "H100"))
     study, waiting = Study(options.results / options.suite), 0
     if options.halving:
@@ -236,25 +228,8 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
         preflight.check_data(training, sizes)
         if to_run:
             preflight.check_present(training, sizes)
-        calibration = estimate.calibrate(
-            training, sizes, device=device if measure else "cpu", threads=threads, report=report,
-            processes=workers * options.ranks if target is None else 1 if measure else environment.cores(),
-            anew=options.calibrate, measure=measure,
-        )  # fmt: skip
-        if target is not None and not measure:
-            found_there = hardware.recorded(options.results, target.device)
-            calibration = hardware.rates_on(target, calibration, training, sizes, found_there)
-        known = ((cell, estimate.rates_of(cell, calibration, sizes)) for cell in training)
-        rated = [(cell, found) for cell, found in known if found is not None]
-        if to_run:
-            resources.check_memory(rated, device=device, ranks=options.ranks)
-        decoding = resources.decoding_rate([cell for cell, _ in rated], sizes)
-        memory = free_memory(device) if target is None else round(target.device.gigabytes * 1e9)
-        needs = {cell: resources.needs(cell, found, sizes, device=device, memory=memory,
-                                       decoded_per_second=decoding if target is None else 0.0,
-                                       micro=None if target is None else hardware.micro_batch(
-                                           cell, found, target.device, ranks=options.ranks))
-                 for cell, found in rated if cell.horizons != (0,)}  # fmt: skip
+        calibration = _rates(training, sizes, where, options, workers=workers, threads=threads, report=report)
+        needs = _needs(training, sizes, where, options, calibration, to_run=to_run)
 
     def planned_with(ranks: int) -> list[PlannedCell]:
         at_once = environment.cores() / (workers * ranks * threads) if target is None and device == "cpu" else 1.0
@@ -277,12 +252,80 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
     return Plan(
         suite=suite.name, question=suite.question, scale=options.scale, store=study.path, cells=tuple(planned),
         device=device, workers=workers, threads=threads, ranks=ranks, data_root=options.data_root,
-        hardware=target, per_hour=asked_price, elsewhere=elsewhere, waiting=waiting, device_reason=reason,
+        hardware=target, per_hour=asked_price, elsewhere=elsewhere, waiting=waiting, device_reason=where.reason,
         accelerator=options.accelerator, calibration=calibration,
         grid=tuple(map(directory_name, cells.cells)),
         asked=options.to_toml(), notes=(*cells.notes, *_absent(suite, options, cells.chosen), *unswept, *part),
         accepted=changed if options.changed == "keep" else (), retry=options.retry, most=options.max_cells,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """What a plan is for. target: named devices; None for those of this machine. measured: whether rates are measured
+    here, of devices like those that are planned for. reason: how the device was found."""
+
+    device: str
+    reason: str
+    target: Hardware | None = None
+    measured: bool = True
+
+
+def _where(options: StudyOptions, *, to_run: bool) -> tuple[StudyOptions, Where]:
+    """The options with their scale settled, and what is planned for."""
+    device, reason = find_device(options.device)
+    where = Where(device=device, reason=reason)
+    if options.hardware and not to_run:
+        target, present = hardware.parse(options.hardware), peaks.accelerator_of(reason)
+        here = present is not None and present.name == target.device.name
+        said = f"{target}, {'as the one here' if here else 'not here'}"
+        where = Where(device="cuda", reason=said, target=target, measured=here)
+    options = replace(options, scale=preflight.resolve_scale(options.scale, where.device))
+    if options.scale == "paper" and where.device == "cpu" and not to_run:  # nobody trains that on a CPU
+        target = Hardware(device=peaks.accelerator(options.accelerator or "H100"))
+        said = f"one {target}, assumed: name yours with --hardware"
+        where = Where(device="cuda", reason=said, target=target, measured=False)
+    return options, where
+
+
+def _rates(
+    training: Sequence[Cell], sizes: DataSizes, where: Where, options: StudyOptions, *, workers: int, threads: int,
+    report: Reporter,
+) -> Calibration:  # fmt: skip
+    """Rates of the cells that train: measured, or of named devices that are not here."""
+    busy = workers * options.ranks if where.target is None else 1 if where.measured else environment.cores()
+    measured = estimate.calibrate(
+        training, sizes, device=where.device if where.measured else "cpu", threads=threads, processes=busy,
+        anew=options.calibrate, report=report, measure=where.measured,
+    )  # fmt: skip
+    if where.target is None or where.measured:
+        return measured
+    found_there = hardware.recorded(options.results, where.target.device)
+    return hardware.rates_on(where.target, measured, training, sizes, found_there)
+
+
+def _needs(
+    training: Sequence[Cell], sizes: DataSizes, where: Where, options: StudyOptions, calibration: Calibration, *,
+    to_run: bool,
+) -> dict[Cell, Needs]:  # fmt: skip
+    """Bytes of every cell whose rates are known."""
+    known = ((cell, estimate.rates_of(cell, calibration, sizes)) for cell in training)
+    rated = [(cell, found) for cell, found in known if found is not None]
+    if to_run:
+        resources.check_memory(rated, device=where.device, ranks=options.ranks)
+    trained = [(cell, found) for cell, found in rated if cell.horizons != (0,)]
+    if where.target is None:
+        decoding, memory = resources.decoding_rate([c for c, _ in rated], sizes), free_memory(where.device)
+        return {cell: resources.needs(cell, found, sizes, device=where.device, memory=memory,
+                                      decoded_per_second=decoding, micro=None) for cell, found in trained}  # fmt: skip
+    there = where.target.device
+    return {
+        cell: resources.needs(
+            cell, found, sizes, device=where.device, memory=round(there.gigabytes * 1e9), decoded_per_second=0.0,
+            micro=hardware.micro_batch(cell, found, there, ranks=options.ranks),
+        )
+        for cell, found in trained
+    }
 
 
 def _elsewhere(one: Hardware, planned: Sequence[PlannedCell], calibration: Calibration, sizes: DataSizes) -> Price:
