@@ -165,7 +165,7 @@ def _killed_rank(folder: Path, device: str, count: int) -> Iterator[Line]:
     yield at_most("all ranks end with one that is killed", time.monotonic() - before, ENDS, "s")
     said = [line for line in errors.splitlines() if line.startswith("error:")]
     good = any(f"Rank {count - 1} of {count}" in line for line in said)  # by another rank, and by the launcher
-    yield as_wanted("what is said", said[0] if said else "nothing", f"a sentence on rank {count - 1}", good=good)
+    yield as_wanted("its error message", said[0] if said else "none", f"names rank {count - 1}", good=good)
     done = _attempt(folder, device, cell=cell, ranks=count)
     yield as_wanted("the same command", "finishes" if done.returncode == 0 else _said(done), "finishes")
 
