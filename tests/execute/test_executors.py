@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -97,6 +98,11 @@ def attempts(store: Path) -> Counter[int]:
 
 
 def holder(store: Path, name: str) -> int:
+    """The process that has begun an attempt of a cell: it holds the lease a moment before."""
+    for _ in range(1000):
+        if list((store / "cells" / name).glob("attempts/*/status.json")):
+            break
+        time.sleep(0.01)
     return json.loads((store / "cells" / name / "lease.json").read_text())["pid"]
 
 
