@@ -250,4 +250,3 @@ def _status(path: Path) -> os.stat_result:
     if not stat.S_ISREG(status.st_mode):
         raise not_regular(path)
     return status
-

@@ -231,14 +231,22 @@ def _unpack(archive: Path, folder: Path, *, makes: tuple[str, ...]) -> None:
         if archive.name.endswith(".zip"):
             with zipfile.ZipFile(archive) as packed:
                 for member in packed.infolist():
-                    _check(member, archive)
+                    kind = stat.S_IFMT(member.external_attr >> 16)
+                    _check(member.filename, archive, plain=kind in (0, stat.S_IFREG, stat.S_IFDIR))
                 if (size := sum(member.file_size for member in packed.infolist())) > free_bytes(folder):
                     raise UserError(f"{folder} has no room for {size:,} bytes of {archive.name}.", "Free some space.")
                 for member in packed.infolist():
                     packed.extract(member, beside)
         else:
+            # Not extractall(): its safe filter came with Python 3.11.4 only. Data needs no links, owners or modes.
             with tarfile.open(archive) as tar:
-                tar.extractall(beside, filter="data")
+                for entry in tar:
+                    _check(entry.name, archive, plain=entry.isfile() or entry.isdir())
+                    target = beside / entry.name
+                    (target if entry.isdir() else target.parent).mkdir(parents=True, exist_ok=True)
+                    if data := tar.extractfile(entry):
+                        with data, open(target, "wb") as out:
+                            shutil.copyfileobj(data, out)
         for name in makes:
             if not (beside / name).exists():
                 raise UserError(f"{archive} holds no {name!r}.", "Get the file again.")
@@ -252,8 +260,8 @@ def _unpack(archive: Path, folder: Path, *, makes: tuple[str, ...]) -> None:
     archive.unlink()
 
 
-def _check(member: zipfile.ZipInfo, archive: Path) -> None:
-    path = PurePosixPath(member.filename.replace("\\", "/"))
-    kind = stat.S_IFMT(member.external_attr >> 16)
-    if path.is_absolute() or ".." in path.parts or kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise UserError(f"{archive} has a member {member.filename!r} that points out of it.", "Do not use this file.")
+def _check(name: str, archive: Path, *, plain: bool) -> None:
+    """Raises UserError for a member that points out of the archive, or is no plain file or folder."""
+    path = PurePosixPath(name.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts or not plain:
+        raise UserError(f"{archive} has a member {name!r} that points elsewhere.", "Do not use this file.")

@@ -76,10 +76,11 @@ class EncodedImages(LazyImages):
         rows_B: np.ndarray,
         boxes_4B: np.ndarray | None = None,
         *,
+        out_BHWC: np.ndarray,
         resize: Callable[[np.ndarray, np.ndarray], None] | None = None,
-    ) -> np.ndarray:
-        """What training reads, uint8 (B, H, W, C): of each full image a part (top, left, height, width), which `resize`
-        brings to this size; or as indexing gives it. In one thread."""
+    ) -> None:
+        """What training reads, into uint8 (B, H, W, C): of each full image a part (top, left, height, width), which
+        `resize` brings to this size; or as indexing gives it. In one thread."""
 
 
 Images = np.ndarray | LazyImages  # uint8 (N, H, W, C), read by slices

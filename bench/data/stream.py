@@ -88,27 +88,30 @@ class StreamedImages(EncodedImages):
         return pixels
 
     def _decode(self, rows_M: np.ndarray) -> np.ndarray:
-        return self._fill(rows_M, None, threads=cores())
+        out_MSSC = np.empty((len(rows_M), *self.shape[1:]), dtype=np.uint8)
+        self._fill(rows_M, None, out_MSSC=out_MSSC, threads=cores())
+        return out_MSSC
 
     def read(
-        self, rows_B: np.ndarray, boxes_4B: np.ndarray | None = None, *, resize: jpeg.Resize | None = None
-    ) -> np.ndarray:
-        return self._fill(self.rows(rows_B), boxes_4B, threads=1, resize=resize)
+        self,
+        rows_B: np.ndarray,
+        boxes_4B: np.ndarray | None = None,
+        *,
+        out_BHWC: np.ndarray,
+        resize: jpeg.Resize | None = None,
+    ) -> None:
+        self._fill(self.rows(rows_B), boxes_4B, out_MSSC=out_BHWC, threads=1, resize=resize)
 
     def _fill(
         self,
         rows_M: np.ndarray,
         boxes_4M: np.ndarray | None,
         *,
+        out_MSSC: np.ndarray,
         threads: int,
         resize: jpeg.Resize | None = None,
-    ) -> np.ndarray:
-        """uint8 (M, H, W, C).
-
-        Raises:
-            UserError: an image can no longer be read.
-        """
-        out_MSSC = np.empty((len(rows_M), *self.shape[1:]), dtype=np.uint8)
+    ) -> None:
+        """Raises UserError where an image can no longer be read."""
         boxes = [None] * len(rows_M) if boxes_4M is None else boxes_4M.T.tolist()
 
         def some(part: slice) -> None:
@@ -130,7 +133,6 @@ class StreamedImages(EncodedImages):
         else:
             with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(some, parts))
-        return out_MSSC
 
 
 def put(

@@ -211,6 +211,11 @@ class Batches:
                 "Train on fewer of them (its name@number), or on smaller ones.",
             ) from error
 
+    @property
+    def waited(self) -> float:
+        """Seconds that batches were waited for, because their images were still being read."""
+        return 0.0 if self.reader is None else self.reader.waited
+
     def indices(self, step: int) -> np.ndarray:
         """See `Draws`."""
         return self.draws.indices(step)

@@ -1,8 +1,9 @@
 """Pixels of training images that do not lie on the device: gathered from a memory map, or decoded, ahead of the step.
 
 Which images, and which part of each, is said by the process that trains. Others read them, in parts of a batch, through
-torch's DataLoader: they are handed out and collected in order, so a batch does not depend on how many readers there
-are. What is under way is bounded in bytes.
+torch's DataLoader: parts are handed out and collected in order, so a batch does not depend on how many readers there
+are. Pixels are put into places of one block of shared memory, which is as large as what may be under way: fresh shared
+memory for each part would take longer than copying it does.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ SHARED_MEMORY = "/dev/shm"  # through which readers hand pixels over; containers
 MOST_WORKERS = 16
 
 Request = tuple[np.ndarray, np.ndarray | None]  # positions of images (B,), and the box of each (4, B)
+Part = tuple[int, Request]  # place in the shared memory, what to read
+Parts = Iterator[tuple[int, int] | UserError]  # (place, number of images) of each part
 
 
 def resize(pixels_HWC: np.ndarray, out_SSC: np.ndarray) -> None:
@@ -39,19 +42,26 @@ def resize(pixels_HWC: np.ndarray, out_SSC: np.ndarray) -> None:
 
 
 class _Pixels(Dataset):
-    """request -> uint8 (B, H, W, C); an error of the user's as an object, for the other process to raise."""
+    """Parts of batches, put into their places; an error of the user's as an object, for the other process to raise.
 
-    def __init__(self, images: Images) -> None:
-        self.images = images
+    Args:
+        places: uint8 (places, images of a part, H, W, C), shared between processes.
+    """
 
-    def __getitem__(self, request: Request) -> Tensor | UserError:
-        rows_B, boxes_4B = request
+    def __init__(self, images: Images, places: Tensor) -> None:
+        self.images, self.places = images, places
+
+    def __getitem__(self, part: Part) -> tuple[int, int] | UserError:
+        place, (rows_B, boxes_4B) = part
+        out_BHWC = self.places[place, : len(rows_B)].numpy()
         try:
             if isinstance(self.images, EncodedImages):
-                return torch.from_numpy(self.images.read(rows_B, boxes_4B, resize=resize))
-            return torch.from_numpy(np.ascontiguousarray(self.images[rows_B]))
+                self.images.read(rows_B, boxes_4B, out_BHWC=out_BHWC, resize=resize)
+            else:
+                out_BHWC[:] = self.images[rows_B]
         except UserError as error:
             return error
+        return place, len(rows_B)
 
 
 _readers: weakref.WeakSet[Reader] = weakref.WeakSet()
@@ -88,14 +98,15 @@ class Reader:
         self.workers = _workers(ranks) if workers is None else workers
         self.waited = 0.0  # seconds
         self._next: int | None = None
-        self._parts: Iterator[Tensor | UserError] | None = None
+        self._parts: Parts | None = None
+        self._places: Tensor | None = None
         self._staged: Tensor | None = None
         self._copies = torch.cuda.Stream() if self.device.type == "cuda" else None
         _readers.add(self)
 
     def close(self) -> None:
         """End the processes that read."""
-        self._parts = self._staged = None
+        self._parts = self._places = self._staged = None
 
     def __call__(self, step: int) -> Tensor:
         """Raises UserError where an image cannot be read."""
@@ -121,14 +132,18 @@ class Reader:
         most = max(2 * self.workers, room // (each * part))
         factor = max(2, min(wanted, most) // self.workers) if self.workers else None
         self.close()
+        # One more place than parts under way: the next part is handed out before the one just read is copied.
+        places = 1 + self.workers * (factor or 0)
+        self._places = torch.empty((places, part, *self.images.shape[1:]), dtype=torch.uint8)
+        if self.workers:
+            self._places.share_memory_()
         self._parts = iter(
             DataLoader(
-                _Pixels(self.images),
-                sampler=_Requests(self.request, start=step, part=part),
+                _Pixels(self.images, self._places),
+                sampler=_Requests(self.request, start=step, part=part, places=places),
                 batch_size=None,
                 num_workers=self.workers,
                 prefetch_factor=factor,
-                pin_memory=self.device.type == "cuda",
                 worker_init_fn=_ignore_signals,
                 generator=torch.Generator(),
             )
@@ -136,39 +151,42 @@ class Reader:
 
     def _collect(self) -> Tensor:
         """The parts of the next batch, one after another."""
-        assert self._parts is not None
-        started = time.perf_counter()
-        found, place = list[Tensor](), 0
-        while place < self._count:
-            part = next(self._parts)
-            if not isinstance(part, Tensor):
+        assert self._parts is not None and self._places is not None
+        shape, number = (self._count, *self.images.shape[1:]), 0
+        if self._copies is None:  # NumPy's memory comes in large pages
+            pixels = torch.from_numpy(np.empty(shape, dtype=np.uint8))
+        else:
+            pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=True)
+        while number < self._count:
+            started = time.perf_counter()
+            found = next(self._parts)
+            self.waited += time.perf_counter() - started
+            if isinstance(found, UserError):
                 self.close()
-                raise part
-            place += len(part)
-            found.append(part)
-        self.waited += time.perf_counter() - started
+                raise found
+            place, images = found
+            pixels[number : number + images] = self._places[place, :images]
+            number += images
         if self._copies is None:
-            return torch.cat(found)
+            return pixels
         with torch.cuda.stream(self._copies):
-            pixels = torch.empty((self._count, *found[0].shape[1:]), dtype=torch.uint8, device=self.device)
-            for part, into in zip(found, pixels.split([len(part) for part in found]), strict=True):
-                into.copy_(part, non_blocking=True)
-        return pixels
+            return pixels.to(self.device, non_blocking=True)
 
 
 class _Requests:
-    """All requests from a step on, in parts."""
+    """All parts of batches from a step on, each with its place."""
 
-    def __init__(self, request: Callable[[int], Request], *, start: int, part: int) -> None:
-        self.request, self.step, self.part = request, start, part
+    def __init__(self, request: Callable[[int], Request], *, start: int, part: int, places: int) -> None:
+        self.request, self.step, self.part, self.places = request, start, part, places
 
-    def __iter__(self) -> Iterator[Request]:
-        step = self.step
+    def __iter__(self) -> Iterator[Part]:
+        step, number = self.step, 0
         while True:
             rows_B, boxes_4B = self.request(step)
             for first in range(0, len(rows_B), self.part):
                 part = slice(first, first + self.part)
-                yield rows_B[part], None if boxes_4B is None else boxes_4B[:, part]
+                yield number % self.places, (rows_B[part], None if boxes_4B is None else boxes_4B[:, part])
+                number += 1
             step += 1
 
 

@@ -103,7 +103,8 @@ def test_every_kind_is_read_upright(tmp_path: Path, how: str) -> None:
     if how == "stream":  # what training cuts out: here all of each
         index = images.images_NHWC.index
         whole = np.array([[0], [0], [SIDE], [SIDE]]).repeat(len(images), 1)
-        cut = images.images_NHWC.read(np.arange(len(images)), whole, resize=resize)
+        cut = np.empty((len(images), SIDE, SIDE, 3), dtype=np.uint8)
+        images.images_NHWC.read(np.arange(len(images)), whole, out_BHWC=cut, resize=resize)
         for row in range(len(images)):
             assert np.abs(cut[row].astype(int) - upright(index.read(row))).max() <= 1, row
 

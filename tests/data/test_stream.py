@@ -20,6 +20,7 @@ from bench.core.spec import Recipe
 from bench.data import jpeg
 from bench.data.image_set import ImageSet
 from bench.data.load import load
+from bench.data.sets import folder
 from bench.train.batches import Batches, crop_boxes
 from bench.train.ranks import Ranks
 from bench.train.reading import resize
@@ -114,6 +115,18 @@ class Rank(Ranks):
         self.rank, self.size = rank, size
 
 
+@pytest.mark.parametrize("kind", ["tar", "folder"])
+def test_what_a_plan_asks_of_an_indexed_set_comes_from_its_index(streamed, tmp_path, monkeypatch, kind):
+    """Without the headers of all shards, which are minutes for a large set."""
+    images, option = streamed(kind), f"{kind}:{WORDS}"
+    listed = folder.listed_images(option, root=tmp_path)
+    monkeypatch.setattr(folder, "_format", lambda _: pytest.fail("the files were listed again"))
+    assert folder.listed_images(option, root=tmp_path) == listed == len(images)
+    files_there = {images.images_NHWC.index.read(row) for row in range(len(images))}
+    found = folder.some_encoded(option, root=tmp_path)
+    assert found and set(found) <= files_there
+
+
 def test_the_same_files_are_the_same_set_in_every_format(streamed, files):
     sets = [streamed(kind) for kind in WRITERS]
     assert len({images.content_hash for images in sets}) == 1
@@ -185,7 +198,8 @@ def test_crops_are_cut_out_of_the_full_image(streamed):
     rows = np.arange(12)
     heights, widths = images.sizes(rows)
     boxes_4B = crop_boxes(np.random.default_rng(3), number=12, height=heights, width=widths, least=0.3)
-    found = images.read(rows, boxes_4B, resize=resize)
+    found = np.empty((len(rows), *images.shape[1:]), dtype=np.uint8)
+    images.read(rows, boxes_4B, out_BHWC=found, resize=resize)
     for row, (top, left, height, width) in enumerate(boxes_4B.T.tolist()):
         with Image.open(io.BytesIO(images.index.read(row))) as image:
             part = np.asarray(image.convert("RGB"))[top : top + height, left : left + width]
@@ -234,7 +248,8 @@ def test_photographs_as_people_have_them(streamed, files):
     assert "1 unreadable left out" in images.source
     row = int(np.flatnonzero(images.images_NHWC.index.orientation == 6)[0])
     assert [int(size[0]) for size in images.images_NHWC.sizes(np.array([row]))] == [48, 64]
-    part = images.images_NHWC.read(np.array([row]), np.array([[0], [0], [48], [64]]), resize=resize)[0]
+    (part,) = found = np.empty((1, *images.images_NHWC.shape[1:]), dtype=np.uint8)
+    images.images_NHWC.read(np.array([row]), np.array([[0], [0], [48], [64]]), out_BHWC=found, resize=resize)
     assert np.abs(part[0].astype(int) - part[-1]).mean() > 0
     batches = Batches(images, recipe=replace(CROPPED, batch=64), seed=0, device="cpu", workers=0)
     assert all(batches(step)[0].isfinite().all() for step in range(3))

@@ -125,6 +125,8 @@ def listed_images(option: str, *, root: Path | None) -> int:
 
 def listed_in(folder: Path) -> int:
     """As `listed_images`."""
+    if (known := index.indexed(folder, "train", as_published=False)) is not None:  # headers of shards take minutes
+        return len(known)
     sources = _format(folder).find(folder).sources
     return len(sources["train"]) if "train" in sources else round(len(sources["all"]) * (1 - HELD_OUT))
 
@@ -136,9 +138,11 @@ def some_encoded(option: str, *, root: Path | None) -> list[bytes]:
 
 def encoded_in(folder: Path) -> list[bytes]:
     """As `some_encoded`."""
-    source, found = next(iter(_format(folder).find(folder).sources.values())), list[bytes]()
+    found = list[bytes]()
+    known = index.indexed(folder, "train", as_published=False)
+    source = known or next(iter(_format(folder).find(folder).sources.values()))
     for number in np.linspace(0, len(source) - 1, LOOKED_AT).astype(int).tolist():
-        with contextlib.suppress(OSError):  # what cannot be read is counted when it is indexed
+        with contextlib.suppress(OSError, UserError):  # what cannot be read is counted when it is indexed
             found += [data] if isinstance(data := source.read(number), bytes) else []
     return found
 
