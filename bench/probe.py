@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from bench.core import cli, files, registry
-from bench.core.device import BATCH
+from bench.core.device import BATCH, InBatches
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.record import Score
-from bench.core.spec import Recipe
+from bench.core.spec import CHOICES, Recipe
 from bench.data.image_set import Images, ImageSet
 from bench.store import weights
 from bench.store.study import SPEC_FIELDS, CellDirectory
@@ -65,6 +65,8 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--image-size", type=cli.positive, help=f"pixels per side (default: {stored} the model's own)")
     result.add_argument("--channels", type=int, choices=(1, 3), help=f"1 grey, 3 RGB (default: {stored} 3)")
     result.add_argument("--device", default="cpu", help="such as cpu, cuda (default cpu)")
+    result.add_argument("--dtype", default="auto", choices=CHOICES["evaluation_dtype"],
+                        help="of features and logits (default: bfloat16 on a GPU, else float32)")  # fmt: skip
     result.add_argument("--seed", type=_seed, default=0, help="of an untrained network's weights (default 0)")
     result.add_argument("--json", action="store_true", help="machine-readable: every score")
     return result
@@ -98,12 +100,14 @@ def main(argv: list[str] | None = None) -> int:
     untrained = args.checkpoint is None and _has_weights(context.model) and "+pretrained" not in (args.model or "")
     if args.json:
         remarks = [f"  {args.model} is untrained: no --checkpoint was given"] if untrained else []
+        remarks += ["  features and logits are bfloat16"] if args.dtype == "bfloat16" else []
         for line in remarks + _fewer(scores):
             print(line, file=sys.stderr)
         print(json.dumps([dataclasses.asdict(s) for s in scores], indent=2))
     else:
+        how = f", in {args.dtype}" if args.dtype == "bfloat16" else ""
         name = f"{args.model}, untrained (no --checkpoint)," if untrained else args.model or args.features
-        print(table(scores, title=f"{name} on {data}"))
+        print(table(scores, title=f"{name} on {data}{how}"))
     return EXIT_OK
 
 
@@ -141,7 +145,7 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
     import torch
 
     from bench.tasks._finetuner import FineTuner
-    from bench.train import precision
+    from bench.train import inference, precision
 
     precision.set_up(threads=torch.get_num_threads())
     torch.manual_seed(args.seed)
@@ -157,12 +161,17 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"Device {args.device!r} cannot be used: {error}") from error
     options = tuple(args.model_options.items())
+    args.dtype, batches = inference.resolve(args.dtype, args.device, model), InBatches(device=args.device)
+    network = inference.in_precision(model, dtype=args.dtype, device=args.device, batches=batches)
     return TaskContext(
-        features=extractor(model, **sizes, device=args.device),
+        features=extractor(network, **sizes, device=args.device, batches=batches),
         load=load,
         seed=args.seed,
         model=model,
-        fine_tune=FineTuner(model, name=args.model, options=options, **sizes, device=args.device, seed=args.seed),
+        fine_tune=FineTuner(
+            model, name=args.model, options=options, **sizes, device=args.device, seed=args.seed, batches=batches,
+            dtype=args.dtype,
+        ),
         data_root=args.data_root,
     )
 

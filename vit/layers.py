@@ -252,6 +252,34 @@ def attend(
     return F.scaled_dot_product_attention(q_BHNE, k_BHNE, v_BHNE, attn_mask=bias_BHNN, dropout_p=dropout, scale=scale)
 
 
+class _Linear(torch.autograd.Function):
+    """F.linear, whose backward pass sums the bias's gradient over the tokens of each image, then over images."""
+
+    @staticmethod
+    def forward(x_BNI: Tensor, weight_OI: Tensor, bias_O: Tensor) -> Tensor:
+        return F.linear(x_BNI, weight_OI, bias_O)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[:2])
+
+    @staticmethod
+    def backward(ctx: Any, grad_BNO: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+        x_BNI, weight_OI = ctx.saved_tensors
+        by_image_BO = grad_BNO.sum(-2, dtype=torch.promote_types(grad_BNO.dtype, torch.float32))
+        weight = grad_BNO.flatten(0, -2).t() @ x_BNI.flatten(0, -2)
+        return grad_BNO @ weight_OI, weight, by_image_BO.sum(0).to(grad_BNO.dtype)
+
+
+class Linear(nn.Linear):
+    """nn.Linear on x_BND. Where a compiler may order sums, it sums the bias's gradient in the kernel that makes the
+    gradient of the output: one sum over all tokens would be a kernel of its own that reads all of that again."""
+
+    def forward(self, x_BND: Tensor) -> Tensor:
+        plain = keeps_order(x_BND) or not torch.is_grad_enabled() or torch.is_autocast_enabled(x_BND.device.type)
+        return super().forward(x_BND) if plain or x_BND.dim() != 3 else _Linear.apply(x_BND, self.weight, self.bias)
+
+
 class Attention(nn.Module):
     """Multi-head self-attention with one fused projection to queries, keys and values (in that order)."""
 
@@ -261,7 +289,7 @@ class Attention(nn.Module):
         self.head_dim = config.attention_width // config.heads
         self.dropout = config.dropout_weights
         self.scale = self.head_dim**-0.5
-        self.qkv = nn.Linear(config.width, 3 * config.attention_width)
+        self.qkv = Linear(config.width, 3 * config.attention_width)
         self.proj = nn.Linear(config.attention_width, config.width)
 
     def init_weights(self, generator: torch.Generator | None) -> None:
@@ -274,9 +302,9 @@ class Attention(nn.Module):
 
     def project(self, x_BND: Tensor, *, scaled: bool = True) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, scaled by 1 / sqrt(E) unless told otherwise, keys and values, each x_BHNE."""
-        B, N, _ = x_BND.shape
-        qkv_3BHNE = self.qkv(x_BND).reshape(B, N, 3, self.heads, self.head_dim).permute(2, 0, 3, 1, 4)
-        q_BHNE, k_BHNE, v_BHNE = qkv_3BHNE.unbind(0)
+        # cut along the last axis, so that the gradients are put together in the shape in which they are then summed
+        parts = (part_BND.unflatten(2, (self.heads, -1)) for part_BND in self.qkv(x_BND).chunk(3, dim=2))
+        q_BHNE, k_BHNE, v_BHNE = (part_BNHE.transpose(1, 2) for part_BNHE in parts)
         return q_BHNE * self.scale if scaled else q_BHNE, k_BHNE, v_BHNE
 
     def project_first(self, x_BND: Tensor, number: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -314,7 +342,7 @@ class Mlp(nn.Module):
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
-        self.fc1 = nn.Linear(config.width, config.mlp_width)
+        self.fc1 = Linear(config.width, config.mlp_width)
         self.act = nn.GELU(approximate="tanh" if config.gelu == "tanh" else "none")
         self.drop = nn.Dropout(config.dropout)
         self.fc2 = nn.Linear(config.mlp_width, config.width)

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bench.core.spec import Cell
 from bench.cost import flops, peaks
 from bench.cost.flops import ModelCost
 from bench.cost.peaks import Peak
@@ -24,6 +25,13 @@ def to_json(*, measured: Mapping[str, Peak], costs: Iterable[tuple[ModelCost, fl
         "peaks": {dtype: dataclasses.asdict(peak) for dtype, peak in measured.items()},
         "costs": [{"options": [list(pair) for pair in options], "cost": _plain(cost)} for cost, options in costs],
     }
+
+
+def counted(cell: Cell, *, classes: int) -> Json:
+    """The costs of a cell's model, with the peak left to each worker."""
+    sizes = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
+    cost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
+    return to_json(measured={}, costs=[(cost, cell.model_options)])
 
 
 def merge(found: Iterable[Json]) -> Json:

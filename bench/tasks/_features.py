@@ -23,7 +23,6 @@ def extractor(
     device: Any = "cpu",
     batch: int = BATCH,
     batches: InBatches | None = None,
-    dtype: Any = None,
 ) -> Callable[[Images], np.ndarray]:
     """A function from uint8 images_NHWC of any size (C is 1 or 3) to float32 features_ND of `model.features`.
 
@@ -31,11 +30,10 @@ def extractor(
     `batch`, or of what fits; the last, smaller batch is computed like any other.
 
     Args:
-        model: has `features(x_BCHW) -> x_BD`.
+        model: has `features(x_BCHW) -> x_BD`; of lower precision: `bench.train.inference`.
         image_size, channels: what the model takes; images are resized (bilinear, anti-aliased when shrinking) and
             turned from grey to RGB by repetition, from RGB to grey by Rec. 601 luma.
         batches: keeps what fits, for others that use it too; None for batches of its own.
-        dtype: a lower-precision torch dtype to run under (autocast); None computes in float32.
     """
     import torch
 
@@ -50,10 +48,7 @@ def extractor(
         was_training = model.training
         model.eval()
         try:
-            with (
-                torch.inference_mode(),
-                torch.autocast(torch.device(device).type, dtype=dtype, enabled=dtype is not None),
-            ):
+            with torch.inference_mode():
                 parts = batches(len(images_NHWC), of)
         finally:
             model.train(was_training)

@@ -21,7 +21,7 @@ from bench.cost import flops
 from bench.data.image_set import EncodedImages, Images, ImageSet
 from bench.tasks._contract import FineTuned
 from bench.tasks._features import network_input
-from bench.train import precision
+from bench.train import inference
 from bench.train.batches import Batches
 from bench.train.trainer import Diverged, Hooks, Trainer
 
@@ -34,6 +34,7 @@ class FineTuner:
         image_size, channels: of the model's input; each call may request another size.
         seed: of the cell. should_stop: looked at between steps; True ends everything with `Interrupted`.
         batches: keeps how many images fit at a time in test mode; None for its own.
+        dtype: of logits; see `bench.train.inference`.
 
     Where memory ran out in training, `micro_batch` is what then went through the network at once.
     """
@@ -52,11 +53,12 @@ class FineTuner:
         seed: int = 0,
         should_stop: Callable[[], bool] = lambda: False,
         batches: InBatches | None = None,
+        dtype: str = "auto",
     ) -> None:
         self.model, self.name, self.options = model, name, options
         self.image_size, self.channels = image_size, channels
         self.device, self.seed, self.should_stop = device, seed, should_stop
-        self.batches = batches or InBatches(device=device)
+        self.batches, self.dtype = batches or InBatches(device=device), dtype
 
     def __call__(
         self, images: ImageSet, *, recipe: Recipe, steps: int, image_size: int | None = None, purpose: str = ""
@@ -94,7 +96,7 @@ class FineTuner:
         per_image = flops.count(self.name, **sizes, model_options=self.options, activations=False).train_flops_per_image
         trained = len(losses) * recipe.batch
         return FineTuned(
-            logits=lambda images_NHWC: self._logits(model, images_NHWC, recipe=recipe, image_size=size),
+            logits=lambda images_NHWC: self._logits(model, images_NHWC, image_size=size),
             losses_T=torch.stack(losses).float().cpu().numpy(),
             diverged=diverged,
             image_size=size,
@@ -102,16 +104,16 @@ class FineTuner:
             train_flops={convention: each * trained for convention, each in per_image.items()},
         )
 
-    def _logits(self, model: nn.Module, images_NHWC: Images, *, recipe: Recipe, image_size: int) -> np.ndarray:
+    def _logits(self, model: nn.Module, images_NHWC: Images, *, image_size: int) -> np.ndarray:
         """float32 logits_NK, in test mode; a last, smaller batch is computed like any other."""
         if isinstance(images_NHWC, EncodedImages):
             images_NHWC = images_NHWC.at(image_size)
 
         def of(part: slice) -> torch.Tensor:
             x_BHWC = torch.from_numpy(np.array(images_NHWC[part])).to(self.device)
-            return model(network_input(x_BHWC, image_size=image_size, channels=self.channels)).float().cpu()
+            return network(network_input(x_BHWC, image_size=image_size, channels=self.channels)).float().cpu()
 
-        dtype = precision.resolve(recipe.dtype, self.device)
-        model.eval()
-        with torch.inference_mode(), precision.autocast(dtype, self.device):
+        dtype = inference.resolve(self.dtype, self.device, model)
+        network = inference.in_precision(model.eval(), dtype=dtype, device=self.device, batches=self.batches)
+        with torch.inference_mode():
             return torch.cat(self.batches(len(images_NHWC), of)).numpy()

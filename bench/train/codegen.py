@@ -197,7 +197,8 @@ def _kernel(node: Any) -> Generated:
     else:
         moved = int(node.get_read_write_buffers_sizes())
     operations = 0
-    attention = "attention" in str(getattr(node, "node", "")).lower()
+    # its own name: the products that read what attention wrote have it among their inputs
+    attention = "attention" in str(getattr(node.node, "python_kernel_name", ""))
     if node.is_extern():
         operations = int(_operations(node) or 0)
     return _cost(moved, operations, attention=attention) if moved or operations else Generated()
@@ -231,15 +232,20 @@ def both_ways(run: Callable[..., Tensor], parameters: list[Tensor], x: Tensor) -
     from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch._inductor.decomposition import select_decomp_table
 
+    from bench.train.keep_sums import KEEP_SUMS
+
     found: list[tuple[Generated, str]] = []
 
     def note(gm: Any, example_inputs: Any) -> Any:
         found.append(lowered(gm, list(example_inputs)))
         return make_boxed_func(gm.forward)
 
+    def cut(joint: Any, *given: Any, **more: Any) -> Any:
+        KEEP_SUMS(joint.graph)
+        return min_cut_rematerialization_partition(joint, *given, **more)
+
     both = aot_function(
-        run, fw_compiler=note, bw_compiler=note, partition_fn=min_cut_rematerialization_partition,
-        decompositions=select_decomp_table(),
+        run, fw_compiler=note, bw_compiler=note, partition_fn=cut, decompositions=select_decomp_table()
     )  # fmt: skip
     with mock.patch.object(torch._functorch.config, "enable_autograd_cache", False):
         out = both(*parameters, x)

@@ -78,6 +78,15 @@ def blocks(network: nn.Module) -> list[nn.Module]:
     return [member for member in members if id(member) not in outer]
 
 
+def options(mode: str) -> dict[str, Any]:
+    """Inductor's for a mode."""
+    from torch._inductor import list_mode_options
+
+    from bench.train.keep_sums import KEEP_SUMS
+
+    return list_mode_options(KERNELS[mode]) | {"joint_custom_post_pass": KEEP_SUMS}
+
+
 def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any:
     """`network` with its blocks compiled, in place, at the shapes they are called with; as a whole where it has none;
     as it is where mode is "off"."""
@@ -87,7 +96,7 @@ def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any
     # its key leaves out which attention kernels are allowed, and would bring back one that was found to be wrong
     torch._functorch.config.enable_autograd_cache = False
     for part in blocks(network) or [network]:
-        part.compile(backend=backend, dynamic=False, **({"mode": KERNELS[mode]} if backend == "inductor" else {}))
+        part.compile(backend=backend, dynamic=False, **({"options": options(mode)} if backend == "inductor" else {}))
     return network
 
 

@@ -4,10 +4,7 @@ The global batch, its order, its augmentation and the dropout of its micro-batch
 step, never of the number of ranks; each rank computes its share. Control messages use a process group on the CPU, so
 that no rank waits for its accelerator.
 
-Data parallel ranks all-reduce their gradients after the backward pass, in float32 and in one piece.
-DistributedDataParallel starts during that pass: a rank that runs out of memory there leaves the others in a collective
-that never ends. Overlap gains nothing here: the backward pass of a network compiled as a whole is one node of the
-autograd graph, which yields all gradients at its end.
+Data parallel ranks all-reduce their gradients in float32 while the backward pass goes on: see `bench.train.buckets`.
 """
 
 from __future__ import annotations
@@ -37,6 +34,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from bench.core.device import is_out_of_memory
 from bench.core.errors import Interrupted, UserError
 from bench.train import compiled, precision
+from bench.train.buckets import Buckets
+from bench.train.precision import Working
 from bench.train.ranks import RankFailure, Ranks, RestartNeeded, SharedError
 
 T = TypeVar("T")
@@ -196,20 +195,8 @@ class DistributedRanks(Ranks):
         dist.broadcast_object_list(reasons, src=rank, group=self._control)
         return f"{self._name_of(rank)}: {reasons[0]}"
 
-    def flatten_gradients(self, model: nn.Module, loss: Tensor) -> Tensor:  # type: ignore[override]
-        if self.is_sharded(model):
-            return loss
-        return torch.cat([*(p.grad.flatten() for p in model.parameters() if p.grad is not None), loss[None]])
-
-    def average_gradients(self, model: nn.Module, flat: Tensor) -> Tensor:  # type: ignore[override]
-        if self.is_sharded(model):
-            return self.mean(flat)
-        dist.all_reduce(flat)
-        flat /= self.size
-        gradients = [p.grad for p in model.parameters() if p.grad is not None]
-        *parts, loss = flat.split([*(gradient.numel() for gradient in gradients), 1])
-        torch._foreach_copy_(gradients, [part.view_as(g) for part, g in zip(parts, gradients, strict=True)])
-        return loss[0].clone()  # a view would keep all gradients
+    def buckets(self, working: Working) -> Buckets | None:
+        return None if self.is_sharded(working.model) else Buckets(working, size=self.size, agree=self.first_oom)
 
     def mean(self, value: Tensor) -> Tensor:  # type: ignore[override]
         total = value.clone()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +64,7 @@ def mostly_wide(model: nn.Module) -> bool:
 
 
 def autocast(dtype: str, device: str) -> contextlib.AbstractContextManager:
-    """The context of forward passes that use the float32 weights themselves: evaluation."""
+    """The context of forward passes that use the float32 weights themselves, as others measure inference."""
     if dtype == "float32":
         return contextlib.nullcontext()
     return torch.autocast(device.split(":")[0], dtype=DTYPES[dtype])
@@ -83,7 +84,8 @@ class Working:
     def __init__(self, model: nn.Module, dtype: str, *, apart: bool = False) -> None:
         self.model, self.dtype = model, DTYPES[dtype]
         self.network, self.weights, self.copies = model, list[Tensor](), list[Tensor]()
-        self.shared = list(model.parameters())  # by the network with the model
+        # each weight, and where the network's backward pass leaves its gradient: itself, or its copy
+        self.pairs: list[tuple[Tensor, Tensor]] = [(p, p) for p in model.parameters()]
         self.keeps_gradients = True  # False where a CUDA graph will write the next ones to the same place
         self._twin: nn.Module | None = None  # shows in its modules whether the model is in training mode
         if self.dtype == torch.float32:
@@ -94,9 +96,8 @@ class Working:
         kept = {id(p) for m in model.modules() if stays_float32(m) for p in m.parameters(recurse=False)}
         shared = [*model.buffers(), *(p for p in model.parameters() if id(p) in kept)]
         self._twin = self.network = copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
-        self.shared = [p for p in self.shared if id(p) in kept]
-        pairs = zip(model.parameters(), self.network.parameters(), strict=True)
-        for weight, twin in ((w, t) for w, t in pairs if w is not t and w.is_floating_point()):
+        self.pairs = list(zip(model.parameters(), self.network.parameters(), strict=True))
+        for weight, twin in ((w, t) for w, t in self.pairs if w is not t and w.is_floating_point()):
             twin.data, twin.grad = twin.data.to(self.dtype), None
             self.weights.append(weight)
             self.copies.append(twin)
@@ -113,29 +114,38 @@ class Working:
 
     def leaves(self) -> list[Tensor]:
         """Whose gradients the backward pass finds."""
-        return [*self.shared, *self.copies]
+        return [leaf for _, leaf in self.pairs]
 
     def __call__(self, x_BCHW: Tensor) -> Tensor:
         """The network's output, in `dtype`."""
         return self.network(x_BCHW.to(self.dtype))
 
-    @torch.no_grad()
     def collect(self) -> None:
         """Add the gradients found since the last call to the weights' own, in float32."""
-        if not self.keeps_gradients:
-            for parameter in self.shared:
-                parameter.grad = None if parameter.grad is None else parameter.grad.clone()
+        self.collect_some(self.pairs)
+
+    @torch.no_grad()
+    def collect_some(self, pairs: Iterable[tuple[Tensor, Tensor]], places: Sequence[Tensor] | None = None) -> None:
+        """`collect()` for some of `pairs`.
+
+        Args:
+            places: memory for the gradients of weights that have none yet, one for each pair; None allocates it.
+        """
         fresh, found = list[Tensor](), list[Tensor]()
-        for weight, twin in zip(self.weights, self.copies, strict=True):
-            if twin.grad is None:
+        for number, (weight, leaf) in enumerate(pairs):
+            if leaf.grad is None:
+                continue
+            if leaf is weight:
+                if not self.keeps_gradients:
+                    weight.grad = leaf.grad.clone()
                 continue
             if weight.grad is None:
-                weight.grad = torch.empty_like(twin.grad, dtype=weight.dtype)
+                weight.grad = torch.empty_like(leaf.grad, dtype=weight.dtype) if places is None else places[number]
                 fresh.append(weight.grad)
-                found.append(twin.grad)
+                found.append(leaf.grad)
             else:
-                weight.grad.add_(twin.grad)
-            twin.grad = None
+                weight.grad.add_(leaf.grad)
+            leaf.grad = None
         if fresh:
             torch._foreach_copy_(fresh, found)  # on a GPU a few launches: one for each could take as long as a step
 

@@ -105,13 +105,10 @@ class Ranks:
         """None if memory sufficed on every rank, else the reason of the lowest rank where it did not. Same on all."""
         return reason
 
-    def flatten_gradients(self, model: Any, loss: T) -> T:
-        """A model's gradients and its loss in one tensor: all that `average_gradients` needs memory for."""
-        return loss
-
-    def average_gradients(self, model: Any, flat: T) -> T:
-        """Set a model's gradients to their mean over the ranks; returns that of the loss."""
-        return flat
+    def buckets(self, working: Any) -> Any:
+        """What averages gradients over ranks that each hold the whole model (`bench.train.buckets`); None for one rank,
+        and for a sharded model, which does so by itself."""
+        return None
 
     def mean(self, value: T) -> T:
         """A tensor's mean over the ranks, without waiting for the device."""

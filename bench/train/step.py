@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from bench.core.device import is_out_of_memory, release
@@ -42,8 +43,8 @@ class Step:
 
     Where memory runs out the micro-batch is halved and the step done again from the weights before it: nothing is
     changed before all gradients are there. Then `micro_batch` is the size that fitted, also for the steps that follow.
-    Ranks that hold the whole model each find their gradients before any are exchanged, so that they can agree on it.
-    Of a model that is spread over ranks the others are waiting in the middle of a pass: all start again.
+    Ranks that hold the whole model exchange gradients as the backward pass finds them, and agree at its end whether
+    these are used. Of a model that is spread over ranks the others wait in the middle of a pass: all start again.
 
     Args:
         model: on `device`, in training mode.
@@ -90,6 +91,7 @@ class Step:
         self.both_ways: Callable[..., Tensor] = both_ways
         if self.compile_mode in compiled.WITH_GRAPHS and device.startswith("cuda"):
             self.both_ways = Recorded(both_ways, leaves=working.leaves)
+        self.buckets = ranks.buckets(working)
 
     @property
     def compiles(self) -> bool:
@@ -164,7 +166,7 @@ class Step:
         with contextlib.suppress(torch.OutOfMemoryError):
             self.optimizer.zero_grad(set_to_none=True)
             self.working.refresh()
-            self._gradients(x_BCHW, labels_B, seed=0)
+            self._gradients(x_BCHW, labels_B, seed=0, exchange=False)
         self.optimizer.zero_grad(set_to_none=True)
 
     def _allocate_optimizer_state(self) -> None:
@@ -195,24 +197,33 @@ class Step:
     def _gradients_that_fit(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> Tensor:
         """Leave the gradients of the global batch with the weights; returns its loss."""
         while True:
-            found: Tensor | None = None
-            lacking: str | None = None
-            try:
-                self.optimizer.zero_grad(set_to_none=True)
-                self.working.refresh()
-                found = self._gradients(x_BCHW, labels_B, seed)
-            except (RuntimeError, MemoryError) as error:
-                if self.sharded or not is_out_of_memory(error):
-                    raise
-                lacking = str(error) or "out of memory"
-            # outside the handler the traceback, which holds the activations, is gone
-            lacking = lacking if self.sharded else self.ranks.first_oom(lacking)
-            if found is not None and lacking is None:
-                return self.ranks.average_gradients(self.model, found)
-            del found
+            loss, lacking = self._try_gradients(x_BCHW, labels_B, seed)
+            if loss is not None:
+                return loss
             if min(self.micro_batch, len(labels_B)) == 1:
                 raise TooLarge(lacking)
             self._go_on_with(min(self.micro_batch, len(labels_B)) // 2)
+
+    def _try_gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> tuple[Tensor | None, str | None]:
+        """(the loss, None), or (None, the reason) where memory ran out, on whichever of the ranks."""
+        if self.buckets is not None and (lacking := self.buckets.reserve()):
+            return None, lacking
+        found: Tensor | None = None
+        reason: str | None = None
+        try:
+            self.optimizer.zero_grad(set_to_none=True)
+            self.working.refresh()
+            found = self._gradients(x_BCHW, labels_B, seed)
+        except (RuntimeError, MemoryError) as error:
+            if self.sharded or isinstance(error, dist.DistError) or not is_out_of_memory(error):
+                raise
+            reason = str(error) or "out of memory"
+        # outside the handler the traceback, which holds the activations, is gone
+        if self.buckets is not None:
+            reason = self.buckets.settle(reason)
+        elif found is not None:
+            found = self.ranks.mean(found)
+        return (found, None) if reason is None else (None, reason)
 
     def _go_on_with(self, micro_batch: int) -> None:
         """After memory ran out: give back what can be, and take fewer images at a time."""
@@ -222,21 +233,29 @@ class Step:
             compiled.forget()
         release(self.device)
 
-    def _gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> Tensor:
-        """Accumulate the gradient of the mean loss of this rank's batch, one micro-batch after another.
+    def _gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int, *, exchange: bool = True) -> Tensor:
+        """Accumulate the gradient of the mean loss of this rank's batch, one micro-batch after another, and begin to
+        exchange it with other ranks while the last is in hand.
 
         Returns:
-            What the ranks are to average; no rank has waited for another yet, unless the model is spread over them.
+            The loss, which `Buckets.settle` sets to the mean over the ranks.
         """
         batch = len(labels_B)
         parts = list(zip(x_BCHW.split(self.micro_batch), labels_B.split(self.micro_batch), strict=True))
         total = torch.zeros((), device=self.device)
         for index, (x_bCHW, labels_b) in enumerate(parts):
             place = self.ranks.rank * len(parts) + index  # in the global batch
+            last = index == len(parts) - 1
             torch.manual_seed(stream(seed, "micro-batch", place) if place else seed)
-            self.ranks.set_gradient_sync(self.model, last=index == len(parts) - 1)
+            self.ranks.set_gradient_sync(self.model, last=last)
+            buckets = self.buckets if last and exchange else None
+            if buckets is not None and not isinstance(self.both_ways, Recorded):  # its gradients appear all at once
+                buckets.watch()
             # each image weighs 1 / batch, whatever the size of the micro-batch it is in
             total += self.both_ways(x_bCHW, labels_b, weight=len(labels_b) / batch)
             with label("backward"):
-                self.working.collect()
-        return self.ranks.flatten_gradients(self.model, total)
+                if buckets is None:
+                    self.working.collect()
+                else:
+                    buckets.complete(total)
+        return total

@@ -49,6 +49,7 @@ class Progress:
         rows: what `Hooks.evaluate` returned at the horizons so far.
         seconds: by what they went into. segment_seconds: training time of each finished segment.
         current_seconds: training time of the segment in hand.
+        image_wait_seconds: of the training time, in which images were waited for.
         micro_batches: {"work", "images"} where memory ran out.
     """
 
@@ -59,6 +60,7 @@ class Progress:
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("train", "evaluate", "save", "wait"), 0.0))
     segment_seconds: list[float] = field(default_factory=list)
     current_seconds: float = 0.0
+    image_wait_seconds: float = 0.0
     micro_batches: list[dict[str, int]] = field(default_factory=list)
 
     def scale_seconds(self, factor: float) -> None:
@@ -66,6 +68,7 @@ class Progress:
         self.seconds = {kind: seconds * factor for kind, seconds in self.seconds.items()}
         self.segment_seconds = [seconds * factor for seconds in self.segment_seconds]
         self.current_seconds *= factor
+        self.image_wait_seconds *= factor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +152,7 @@ class Trainer:
         self.trunk: dict[str, torch.Tensor] | None = None  # the trunk's state while a branch runs
         self.losses: list[torch.Tensor] = []
         self._last_save = self._mark = running()
+        self._waited = 0.0  # for images, as far as it is counted
         self._seen_loss: float | None = None
         self._compiled = self.train_step is None or not (self.train_step.compiles or self.train_step.obstacle)
 
@@ -322,7 +326,7 @@ class Trainer:
         p = self.progress
         self.model.train()
         self._compile(segment)
-        self._mark = running()
+        self._mark, self._waited = running(), self.batches.waited if self.batches else 0.0
         while p.step < segment.end:
             faults.reach("training-step")
             self.step(segment)
@@ -352,6 +356,9 @@ class Trainer:
         self.progress.seconds["train"] += now - self._mark
         self.progress.current_seconds += now - self._mark
         self._mark = now
+        if self.batches is not None:
+            self.progress.image_wait_seconds += self.batches.waited - self._waited
+            self._waited = self.batches.waited
 
     def _compile(self, segment: Segment) -> None:
         """Where the network is compiled, have that done before the first step, so that rates are those of training."""

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from bench.analysis import questions
-from bench.core.record import Cost, Energy
+from bench.core.record import Cost, Energy, Seconds
 from bench.core.spec import to_json
 from bench.cost import energy
 from bench.report import caveats
@@ -140,6 +140,15 @@ def test_a_record_keeps_it_and_an_older_one_has_none():
 
 def cost_of(*energies):
     return caveats.cost(questions.cost([SimpleNamespace(cost=Cost(energy=found)) for found in energies]))
+
+
+def test_a_report_says_how_long_training_waited_for_images():
+    def sentence(*waited):
+        costs = [Cost(seconds=Seconds(train=600.0), image_wait_seconds=seconds) for seconds in waited]
+        return caveats.cost(questions.cost([SimpleNamespace(cost=cost) for cost in costs]))
+
+    assert "(train 20 min; 90 s of training was waiting for images)" in sentence(60.0, 30.0)
+    assert "waiting" not in sentence(0.0, None)
 
 
 def test_the_report_says_what_was_measured_and_of_how_many_cells():

@@ -47,6 +47,7 @@ class Redirect(TorchFunctionMode):
     def __torch_function__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is not torch.device:  # a name, under which nothing is made
             args, kwargs = tree_map(_on_cpu, (args, kwargs or {}))
+            kwargs.pop("pin_memory", None)  # which asks the driver
         return function(*args, **(kwargs or {}))
 
 
@@ -106,6 +107,24 @@ def is_new(value: Any, read: Any) -> bool:
     return value.untyped_storage()._cdata not in {
         x.untyped_storage()._cdata for x in tree_leaves(read) if torch.is_tensor(x)
     }
+
+
+class Short(TorchDispatchMode):
+    """Memory runs out at the n-th new tensor. `count`: of them until then."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.left, self.count = n, 0
+
+    def __torch_dispatch__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if self.left and self.count == self.left:
+            return result
+        if any(is_new(value, (args, kwargs)) for value in tree_leaves(result)):
+            self.count += 1
+            if self.count == self.left:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+        return result
 
 
 @contextlib.contextmanager

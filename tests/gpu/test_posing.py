@@ -62,6 +62,7 @@ def test_a_study_runs_on_both_devices(gpu, tmp_path, capsys):
         assert record.status == "complete" and record.environment.accelerator == NAME
         how = record.execution
         assert (how.device, how.accelerators, how.dtype, how.compile_mode) == ("cuda", 1, "bfloat16", "reduce-overhead")
+        assert how.evaluation_dtype == "bfloat16"
         assert {score.task for row in record.horizons for score in row.scores} == {"upstream", "fewshot"}
         assert all(0 <= score.value <= 1 for row in record.horizons for score in row.scores)
         assert "data sheet" in record.cost.peak_source

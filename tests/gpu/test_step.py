@@ -25,7 +25,7 @@ from bench.train import compiled, recorded
 from bench.train.batches import Batches
 from bench.train.step import Step
 from bench.train.trainer import Trainer
-from tests.gpu.posing import Graph, is_new, posing
+from tests.gpu.posing import Graph, Short, is_new, posing
 
 SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
 RECIPE = Recipe(batch=8, lr=1e-2, warmup_images=0, dtype="bfloat16", flip=True)
@@ -227,22 +227,6 @@ def test_nothing_outlives_its_cell(gpu):
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
-
-
-class Short(TorchDispatchMode):
-    """Memory runs out at the n-th new tensor."""
-
-    def __init__(self, n: int) -> None:
-        super().__init__()
-        self.left, self.count = n, 0
-
-    def __torch_dispatch__(self, function, kinds, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        if any(is_new(value, (args, kwargs)) for value in tree_leaves(result)):
-            self.count += 1
-            if self.count == self.left:
-                raise torch.OutOfMemoryError("CUDA out of memory")
-        return result
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", pytest.param("sgd", marks=pytest.mark.slow)])

@@ -1,34 +1,42 @@
 """What each of two ranks does in test_distributed.py: `torchrun --nproc-per-node=2 -m tests.train._two_ranks FOLDER`.
 
 Every rank writes what it saw to FOLDER/rank<number>.json. Importing this module gives the same training on one rank.
+`python -m tests.train._two_ranks FOLDER killed`, twice, is two ranks of which the second is killed in mid-exchange.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import json
+import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import nn
 
-from bench.core import registry
+from bench.core import device, registry
 from bench.core.errors import Interrupted, UserError
 from bench.core.record import Result
 from bench.core.spec import Cell, Recipe, TaskSpec, to_json
 from bench.data.image_set import ImageSet
 from bench.execute.jobs._contract import JobContext
 from bench.store.study import CellDirectory
+from bench.train import buckets
 from bench.train.batches import Batches
 from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.trainer import Saving, Trainer
+from tests.gpu import posing
 
-STEPS, SAVED, CONTINUED = 50, 6, 14  # all; before which a checkpoint is written; to which it is continued
+STEPS, SAVED, CONTINUED = 24, 6, 14  # all (an epoch is 18); before which a checkpoint is written; to which it goes on
 FLOAT = Recipe(batch=16, lr=1e-3, warmup_images=160, dtype="float32", cooldown=0.0)
 DROPOUT = (("dropout", 0.2),)
 
@@ -177,14 +185,92 @@ def running_out(folder: Path, ranks: Ranks) -> dict[str, Any]:
             made_by[where] = short_of_memory(case, folder / "short", ranks, where=where)
         for how, made in made_by.items():
             seen = losses(made, TRIES)
-            state = b"".join(value.numpy().tobytes() for _, value in sorted(made.state().items()))
-            found[f"{case} {how}"] = [seen, hashlib.sha256(state).hexdigest(), made.progress.micro_batches]
+            state = digest(value for _, value in sorted(made.state().items()))
+            found[f"{case} {how}"] = [seen, state, made.progress.micro_batches]
     made = short_of_memory("vit", folder / "short", ranks, where="backward", room=0)
     try:
         made.step()
     except torch.OutOfMemoryError as error:
         found["nothing fits"] = f"{type(error).__name__}: {error}"
     return found
+
+
+def digest(tensors: Iterable[torch.Tensor]) -> str:
+    return hashlib.sha256(b"".join(value.numpy().tobytes() for value in tensors)).hexdigest()
+
+
+def running_out_anywhere(folder: Path, ranks: Ranks) -> dict[str, Any]:
+    """Loss and gradients of a step in which memory runs out on the last rank at its n-th new tensor, for every n; and
+    of steps with micro-batches as small from the first. The buckets' own memory is new in every try."""
+    CASES["shallow"] = ("ViT-pico/28", (("depth", 1),), replace(FLOAT, dtype="bfloat16", micro_batch=4))
+    made = trainer("shallow", folder / "short", ranks)
+    step, (x_BCHW, labels_B) = made.train_step, made.batches(0)
+
+    def gradients(micro_batch: int, n: int = 0) -> tuple[list[Any], int]:
+        step.micro_batch = micro_batch
+        for bucket in step.buckets.buckets:
+            bucket.places.clear()
+        with posing.Short(n) if n else contextlib.nullcontext() as short:
+            loss = step._gradients_that_fit(x_BCHW, labels_B, 0)
+        found = [step.micro_batch, loss.item(), digest(p.grad for p in step.model.parameters())]
+        return found, short.count if n else 0
+
+    wanted = [gradients(micro_batch)[0] for micro_batch in (4, 2)]
+    found = []
+    for n in itertools.count(1):
+        outcome, count = gradients(4, n if ranks.rank == ranks.size - 1 else 0)
+        if ranks.exchange(count)[-1] < n:
+            return {"wanted": wanted, "found": found}
+        found.append(outcome)
+
+
+def noted(step: Any, events: list[str]) -> None:
+    """Have a step note when a gradient is found and when an exchange begins."""
+    real = dist.all_reduce
+
+    def all_reduce(tensor: torch.Tensor, *rest: Any, **options: Any) -> Any:
+        if options.get("async_op") and tensor.is_floating_point():
+            events.append("sent")
+        return real(tensor, *rest, **options)
+
+    buckets.dist.all_reduce = all_reduce
+    for _, leaf in step.working.pairs:
+        leaf.register_hook(lambda _: events.append("found"))
+
+
+def order(case: str, folder: Path, ranks: Ranks) -> list[str]:
+    """The events of a step; "over" is the end of a backward pass."""
+    real, events, made = dist.all_reduce, list[str](), trainer(case, folder / "order", ranks)
+    step = made.train_step
+    noted(step, events)
+    whole = step.both_ways
+    step.both_ways = lambda *given, **more: (whole(*given, **more), events.append("over"))[0]
+    try:
+        made.step()
+    finally:
+        dist.all_reduce = real
+    return events
+
+
+def killed(folder: Path) -> None:
+    """Train until the second rank is killed where it has sent two buckets of the third step; what the first says."""
+    from bench.train.distributed import DistributedRanks
+
+    ranks = DistributedRanks(device="cpu")
+    made = trainer("vit", folder / "killed", ranks)
+    send, sent = buckets.Buckets._begin, itertools.count(1)
+
+    def begin(self: Any, **how: Any) -> None:
+        send(self, **how)
+        if ranks.rank == 1 and next(sent) == 2 * len(self.buckets) + 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    buckets.Buckets._begin = begin
+    try:
+        losses(made, STEPS)
+    except Exception as error:
+        (folder / "killed.json").write_text(json.dumps([made.progress.step, str(ranks.failure(error))]))
+    ranks.hard_exit(0)
 
 
 def falls_out(ranks: Ranks) -> str:
@@ -214,7 +300,10 @@ def main(folder: Path) -> None:
         made = trainer(case, folder / "one-vit", ranks)
         assert made.resume()
         found["resumed"][case] = losses(made, CONTINUED)
+    found["order"] = {case: order(case, folder, ranks) for case in ("vit", "low", "bit", "low-whole")}
     found["running out"] = running_out(folder, ranks)
+    device.gc.collect = lambda: 0  # takes longer than all the rest
+    found["anywhere"] = running_out_anywhere(folder, ranks)
     found["body"] = to_json(job(folder / "job-two", ranks))
     (folder / f"rank{ranks.rank}.json").write_text(json.dumps(found))
     (folder / "said").write_text(falls_out(ranks))
@@ -222,4 +311,5 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    buckets.BYTES = 1 << 12  # several buckets, of models that would have one
+    (killed if "killed" in sys.argv else main)(Path(sys.argv[1]))

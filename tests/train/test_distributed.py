@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -142,6 +144,43 @@ def test_ranks_agree_on_a_smaller_micro_batch_when_memory_runs_out_on_one(two, c
         (losses_T, digest, noted), (wanted_T, wanted, none) = found[f"{case} {where}"], found[f"{case} small"]
         assert noted == [{"work": 0, "images": ROOM}] and none == []
         assert losses_T == wanted_T and len(set(losses_T)) == TRIES and digest == wanted
+
+
+def test_memory_may_run_out_anywhere_on_one_rank(two):
+    """In whatever micro-batch, with buckets on their way or not, and where their memory is taken: nobody hangs, and all
+    is as if micro-batches had been as small from the first, to the bit, on both ranks."""
+    first, second = (rank["anywhere"] for rank in two)
+    assert first == second and len(first["found"]) > 50
+    assert [micro_batch for micro_batch, *_ in first["wanted"]] == [4, 2]
+    assert all(found == first["wanted"][1] for found in first["found"])
+
+
+@pytest.mark.parametrize("case, micro_batches", [("vit", 2), ("low", 2), ("bit", 1), ("low-whole", 1)])
+def test_exchanges_begin_before_the_backward_pass_is_over(two, case, micro_batches):
+    """In the order of events: nothing is sent in earlier micro-batches; in the last, all but the last bucket before its
+    last gradients are found."""
+    for rank in two:
+        *earlier, last, after = " ".join(rank["order"][case]).split("over")
+        assert len(earlier) == micro_batches - 1 and not any("sent" in part for part in earlier)
+        assert last.count("sent") > 2 and after.split() == ["sent"]
+        assert last.split().index("sent") < last.count("found") / 2 and last.split()[-1] == "found"
+
+
+def test_a_rank_that_is_killed_in_mid_exchange_ends_the_other(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    known = {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    known |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    command = [sys.executable, "-m", "tests.train._two_ranks", str(tmp_path), "killed"]
+    both = [subprocess.Popen(command, env=os.environ | known | {"RANK": n, "LOCAL_RANK": n}) for n in "01"]
+    try:
+        assert [process.wait(60) for process in both] == [0, -signal.SIGKILL]
+    finally:
+        for process in both:
+            process.kill()
+    steps, said = json.loads((tmp_path / "killed.json").read_text())
+    assert steps == 2 and said.startswith("Rank 1 of 2 ended without a report")
 
 
 def test_where_not_even_one_image_fits_on_one_rank_all_ranks_end_alike(two):

@@ -100,6 +100,27 @@ def test_stopping_anywhere_changes_not_one_bit(tmp_path, kind, seed):
     assert torch.equal(weights_of(part), weights_of(whole))
 
 
+def test_waiting_for_images_is_counted_over_interruptions(tmp_path, monkeypatch):
+    """A quarter of a second in every step, on a clock of its own; what is waited for between segments is no step's."""
+    waited = [0.0]
+    monkeypatch.setattr(Batches, "waited", property(lambda _: waited[0]))
+    steps = iter(range(60))
+
+    def on_step(_: torch.Tensor) -> None:
+        waited[0] += 0.25
+
+    part = trainer(tmp_path, stop=lambda: next(steps, None) is None, on_step=on_step)
+    with pytest.raises(Interrupted):
+        part.run()
+    done = part.progress.work
+    assert 0 < done < part.total_work and part.progress.image_wait_seconds == done / 4
+    waited[0] = 7.0  # of whatever a later process does before its first step
+    rest = trainer(tmp_path, on_step=on_step)
+    assert rest.resume()
+    rest.run()
+    assert rest.progress.image_wait_seconds == rest.total_work / 4
+
+
 def test_losing_the_newest_checkpoint_changes_nothing_either(tmp_path):
     rows = trainer(tmp_path / "whole").run()
     steps = iter(range(60))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,17 +18,22 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bench.core import registry
 from bench.core.errors import UserError
+from bench.core.record import Score
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data.image_set import ImageSet
 from bench.execute.jobs import train
 from bench.execute.jobs._contract import JobContext
 from bench.store.study import CellDirectory
-from bench.train import compiled, precision
+from bench.tasks._contract import Unsuited
+from bench.train import buckets, compiled, precision
 from bench.train.batches import Batches
 from bench.train.distributed import DistributedRanks
 from bench.train.ranks import Ranks
+from bench.train.recorded import Recorded
 from bench.train.step import Step
-from bench.train.trainer import Trainer
+from bench.train.trainer import Progress, Trainer
+from tests.gpu.posing import posing
+from tests.train._two_ranks import noted
 
 SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
 TASKS = tuple(TaskSpec(task="fewshot", data=name) for name in ("digits", "glyphs", "mnist"))
@@ -109,7 +116,7 @@ def test_a_horizon_is_read_by_all_ranks_each_a_part_of_it(tmp_path, monkeypatch)
     it is what one rank finds: test_distributed.py."""
     real, stub = registry.load, SimpleNamespace(evaluate=lambda _, *, data: [data])
     monkeypatch.setattr(registry, "load", lambda kind, name: stub if kind == "task" else real(kind, name))
-    monkeypatch.setattr(train.TrainJob, "_upstream_score", lambda self: "upstream")
+    monkeypatch.setattr(train.TrainJob, "_upstream_score", lambda *_: "upstream")
     job = train.TrainJob(CELL, context(tmp_path, Pretended(0, 1)))
     alone = job.scores()
     assert list(alone.values()) == [["upstream"], ["digits"], ["glyphs"], ["mnist"]] and list(alone) == [0, 1, 2, 3]
@@ -118,6 +125,38 @@ def test_a_horizon_is_read_by_all_ranks_each_a_part_of_it(tmp_path, monkeypatch)
         job.ranks = Pretended(rank, 2)
         found.append(job.scores())
     assert [list(part) for part in found] == [[0, 2], [1, 3]] and found[0] | found[1] == alone
+
+
+def test_what_another_rank_says_of_a_horizon_reaches_the_log(tmp_path, monkeypatch):
+    """Of a task that it could not evaluate, and of lack of memory; once for each horizon."""
+    real, lines = registry.load, []
+    missing = Score(task="digits", data="digits", metric="accuracy", value=None, stderr=None, num_test=0,
+                    num_classes=None, chance=None)  # fmt: skip
+
+    def evaluate(_, *, data):
+        if data == "digits":
+            raise Unsuited("too few classes", missing=[missing])
+        return []
+
+    stub = SimpleNamespace(evaluate=evaluate)
+    monkeypatch.setattr(registry, "load", lambda kind, name: stub if kind == "task" else real(kind, name))
+    monkeypatch.setattr(train.TrainJob, "_upstream_score", lambda *_: missing)
+    first, second = (train.TrainJob(CELL, context(tmp_path, Pretended(rank, 2))) for rank in range(2))
+    second.batches.batch, second.batches.shrunk = 16, True
+    sent = []
+    second.ranks.exchange = lambda value: [sent.append(value)] and stops()
+    first.ranks.exchange = lambda value: [value, sent[-1]]
+    first.context = replace(first.context, log=lines.append)
+    for _ in range(2):
+        lines.clear()
+        with pytest.raises(Enough):
+            second.row(0, None, Progress())
+        upstream, digits = first.row(0, None, Progress()).scores
+        assert upstream is missing and digits.detail == {"reason": "too few classes"}
+        assert lines == [
+            "rank 1: no score of fewshot: too few classes",
+            "rank 1: out of memory in evaluation (evaluate): went on with 16 images at a time",
+        ]
 
 
 # -- 64 ranks ----------------------------------------------------------------------------------------------------------
@@ -190,6 +229,52 @@ def test_64_ranks_exchange_gradients_once_a_step(one_of_64, micro_batch, monkeyp
     assert [size for size in sizes if size > 1] == [weights + 1] * 2  # with the loss
     assert len(trainer.batches(0)[1]) == 2 and torch.isfinite(trainer.losses[-1])
     assert one_of_64.share(128) == slice(2 * one_of_64.rank, 2 * one_of_64.rank + 2)
+
+
+@pytest.mark.parametrize("mode", ["off", "default"])
+@pytest.mark.parametrize("name", ["ViT-pico/14", "R5+ViT-pico/14", "R8x0.125-s2"])
+def test_64_ranks_exchange_while_the_backward_pass_goes_on(one_of_64, name, mode, monkeypatch):
+    """With blocks compiled too, each of which hands over its gradients at once; the order of events, not of time."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(buckets, "BYTES", 1 << 12)
+    real = nn.Module.compile
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **_: real(self, backend="aot_eager", dynamic=False))
+    monkeypatch.setattr(dist, "all_reduce", dist.all_reduce)  # to be put back
+    model = registry.build_model(name, **SIZES).train()
+    with compiled.switched(mode):
+        recipe = Recipe(batch=128, dtype="bfloat16", micro_batch=1)
+        step = Step(model=model, recipe=recipe, device="cpu", ranks=one_of_64)
+    events: list[str] = []
+    noted(step, events)
+    for seed in range(2):
+        events.clear()
+        step(torch.rand(2, 1, 28, 28), torch.arange(2), lr=1e-2, seed=seed)
+    weights = len(list(model.parameters()))
+    assert events.count("found") == 2 * weights and "sent" not in events[:weights]
+    last = events[weights:]
+    assert last.count("sent") == len(step.buckets.buckets) > 4
+    assert last.index("sent") < weights / 2 and last[-2:] == ["found", "sent"]  # the last bucket alone is late
+
+
+def test_recorded_steps_exchange_when_they_are_over(one_of_64, monkeypatch):
+    """A graph is replayed as one; with the results of steps that are not recorded."""
+    monkeypatch.setattr(buckets, "BYTES", 1 << 12)
+    monkeypatch.setattr(dist, "all_reduce", dist.all_reduce)  # to be put back
+    found, x_BCHW = [], torch.rand(4, 1, 28, 28)
+    for device, mode in (("cpu", "off"), ("cuda", "reduce-overhead")):
+        torch.manual_seed(0)
+        model = registry.build_model("ViT-pico/14", **SIZES).train()
+        events: list[str] = []
+        with posing() if device == "cuda" else contextlib.nullcontext(), compiled.switched(mode):
+            recipe = Recipe(batch=256, micro_batch=2, dtype="bfloat16")
+            step = Step(model=model, recipe=recipe, device=device, ranks=one_of_64)
+            losses = [step(x_BCHW, torch.arange(4), lr=1e-2, seed=seed).item() for seed in range(2)]
+            noted(step, events)
+            losses.append(step(x_BCHW, torch.arange(4), lr=1e-2, seed=2).item())
+        found.append([losses, *(value.tolist() for value in model.state_dict().values())])
+        assert isinstance(step.both_ways, Recorded) == (device == "cuda")
+        assert events.count("sent") == len(step.buckets.buckets) > 4
+    assert found[0] == found[1] and set(events) == {"sent"}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

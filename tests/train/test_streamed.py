@@ -97,15 +97,18 @@ def test_a_mirror_of_the_hub_trains_as_the_same_images_in_folders(folder, files)
     assert len(train_set) == NUMBER - 12 and found["classes"] == found["saved"] == found["hub"]
 
 
-def ranks(folder: Path, name: str, *, size: int, workers: int) -> dict:
-    """What so many processes found."""
+def ranks(folder: Path, name: str, *, size: int, workers: int, kill: int | None = None) -> dict | None:
+    """What so many processes found; None where they killed themselves before the step `kill`."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}", "-m",
                "tests.train._streamed_ranks", str(folder), name, str(workers)]  # fmt: skip
     done = subprocess.run(
-        command,
+        [*command, *([] if kill is None else [str(kill)])],
         env=os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
         timeout=280,
     )  # fmt: skip
+    if kill is not None:
+        assert "SIGKILL" in done.stderr, done.stderr[-3000:]
+        return None
     assert done.returncode == 0, done.stderr[-3000:]
     return of_all([json.loads((folder / f"{name}-rank{number}.json").read_text()) for number in range(size)])
 
@@ -115,5 +118,15 @@ def ranks(folder: Path, name: str, *, size: int, workers: int) -> dict:
 def test_ranks_give_the_same_batches_and_losses(folder, alone, size, workers):
     """Processes of torchrun. Gradients add up in another order: that is all that differs in a loss."""
     found = ranks(folder, f"{size}-ranks", size=size, workers=workers)
-    assert found["given"] == alone["given"]
+    assert found is not None and found["given"] == alone["given"]
     assert found["losses"] == (alone["losses"] if size == 1 else pytest.approx(alone["losses"], rel=1e-5, abs=0))
+
+
+@pytest.mark.slow
+def test_killed_ranks_are_followed_by_others(folder, alone):
+    """Two ranks are killed, then four, then one ends it: no batch differs, and no loss by more than its rounding."""
+    ranks(folder, "killed", size=2, workers=1, kill=4)
+    ranks(folder, "killed", size=4, workers=0, kill=8)
+    found = ranks(folder, "killed", size=1, workers=8)
+    assert found is not None and found["losses"] == pytest.approx(alone["losses"], rel=1e-5, abs=0)
+    assert found["given"] == {str(step): alone["given"][str(step)] for step in range(2 * KEPT, STEPS)}

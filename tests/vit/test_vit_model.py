@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -237,6 +238,31 @@ def test_the_last_block_computes_only_what_is_read(position: str, monkeypatch: p
 
     assert error(False) < 1.1 * error(True)
     assert layers.keeps_order(torch.zeros(1)) and layers.keeps_order(torch.zeros(1, device="meta"))
+
+
+def test_a_bias_gradient_is_summed_image_by_image_where_order_is_free() -> None:
+    """In double precision it is what nn.Linear finds, in bfloat16 as near to that; in float32 on a CPU, and without
+    gradients, nn.Linear does everything."""
+    torch.manual_seed(0)
+    linear, x, grad = layers.Linear(16, 24), torch.randn(5, 7, 16), torch.randn(5, 7, 24)
+
+    def gradients(dtype: torch.dtype, forward: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
+        given = x.to(dtype).requires_grad_()
+        module = linear.to(dtype)
+        out = forward(module, given)
+        assert ("_Linear" in out.grad_fn.name()) == (forward is layers.Linear.forward)
+        found = torch.autograd.grad(out, [given, module.weight, module.bias], grad.to(dtype))
+        assert all(g.dtype == dtype for g in found)
+        return [out.detach().double(), *(g.double() for g in found)]
+
+    right = gradients(torch.float64, torch.nn.Linear.forward)
+    torch.testing.assert_close(gradients(torch.float64, layers.Linear.forward), right, rtol=1e-12, atol=1e-12)
+    own, usual = (gradients(torch.bfloat16, kind.forward)[-1] for kind in (layers.Linear, torch.nn.Linear))
+    assert (own - right[-1]).norm() <= 1.1 * (usual - right[-1]).norm()
+    linear.float()
+    assert "_Linear" not in linear(x.requires_grad_()).grad_fn.name()
+    with torch.no_grad():
+        assert not linear.double()(x.double()).requires_grad
 
 
 def test_images_of_another_size_are_refused() -> None:

@@ -1,0 +1,77 @@
+"""The network that evaluation computes with, of a model in test mode.
+
+In "float32" it is the model itself. In "bfloat16" it is a copy with weights and activations of that type, as in
+training (bench/train/precision.py), whose blocks are compiled where training's are. The classifier stays float32:
+rounded logits tie, which changed more decisions than all else. Probes are float64, losses float32.
+
+"auto" is bfloat16 on a GPU and float32 on a CPU.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bench.core.device import InBatches
+from bench.train import compiled, precision
+
+
+def resolve(dtype: str, device: str, model: nn.Module) -> str:
+    """The dtype that "auto" means for evaluation on a device; always "float32" for a model without weights.
+
+    Raises:
+        UserError: unknown dtype.
+    """
+    if not any(parameter.numel() for parameter in model.parameters()):
+        return "float32"
+    return precision.resolve("float32" if dtype == "auto" and not device.startswith("cuda") else dtype, device)
+
+
+def in_precision(model: nn.Module, *, dtype: str, device: str, batches: InBatches) -> nn.Module:
+    """What computes features and logits in place of `model`, with its weights as they are now.
+
+    Args:
+        model: on `device`.
+        dtype: "float32" or "bfloat16".
+        batches: whose batches it is given: compiled code is made for their size.
+    """
+    return model if dtype == "float32" else LowPrecision(model, dtype=dtype, device=device, batches=batches)
+
+
+class LowPrecision(nn.Module):
+    """A model's copy in test mode; see `in_precision`."""
+
+    def __init__(self, model: nn.Module, *, dtype: str, device: str, batches: InBatches) -> None:
+        super().__init__()
+        self.network = precision.Working(model, dtype).network  # shares some weights with it
+        if isinstance(head := getattr(model, "head", None), nn.Module):
+            tensors = (*head.parameters(), *head.buffers())
+            self.network.head = copy.deepcopy(head, {id(tensor): tensor for tensor in tensors}).eval()
+            self.network.head.register_forward_pre_hook(_in_float32)
+        self.dtype, self.batches = precision.DTYPES[dtype], batches
+        mode = compiled.mode_for(device)
+        self.compiles = mode != "off" and not (device.startswith("cuda") and compiled.obstacle(device))
+        if self.compiles:
+            compiled.compiled(self.network, mode=mode)
+        self.eval()
+
+    def features(self, x_BCHW: Tensor) -> Tensor:
+        """The frozen representation x_BF, in `dtype`."""
+        return self.network.features(self._input(x_BCHW))[: len(x_BCHW)]  # type: ignore[operator]
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Logits x_BK."""
+        return self.network(self._input(x_BCHW))[: len(x_BCHW)]
+
+    def _input(self, x_BCHW: Tensor) -> Tensor:
+        """In `dtype`; a last, smaller batch is filled up, for code that was compiled for the others' size."""
+        x_BCHW = x_BCHW.to(self.dtype)
+        missing = self.batches.batch - len(x_BCHW) if self.compiles else 0
+        return F.pad(x_BCHW, (0, 0) * 3 + (0, missing)) if missing > 0 else x_BCHW
+
+
+def _in_float32(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(x.float() if isinstance(x, Tensor) else x for x in inputs)
