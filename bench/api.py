@@ -31,7 +31,7 @@ from bench.plan.options import StudyOptions
 from bench.plan.plan import Plan, make_plan
 from bench.report import fit_text
 from bench.report.build import ReportPaths, build, say
-from bench.run import execute
+from bench.run import work_off
 from bench.store import index
 
 __all__ = ["Fit", "Results", "UserError", "compare", "fit", "load", "plan", "report", "run"]
@@ -132,9 +132,11 @@ def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Result
         UserError: as `plan`. Interrupted: a signal asked for a stop; the same call continues.
     """
     asked = StudyOptions.called(study, options)
+    if asked.detach:
+        raise UserError("bench.api.run waits for its cells.", "To leave SLURM jobs: python -m bench.run --detach.")
     console = make_console() if verbose else Console(file=io.StringIO())
     made = view.make_and_show(asked, console, to_run=True)
-    failures = execute(made, asked, console)
+    made, failures = work_off(made, asked, console)
     paths = build(made.store, suite=made.suite, reference=asked.reference)
     say(paths, console)
     return Results(folder=made.store, paths=paths, failures=tuple(failures))

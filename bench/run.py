@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from bench.core.cli import parser
 from bench.core.console import make_console, write
+from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_OK, command, sigterm_interrupts
-from bench.core.formatting import by_reason, duration
+from bench.core.formatting import by_reason, planned_and_took, plural
 from bench.execute import local, remote
 from bench.execute.local import Failure
 from bench.execute.progress import LiveProgress
@@ -21,6 +24,9 @@ from bench.plan import view
 from bench.plan.options import RUN, StudyOptions, add_options, listing
 from bench.plan.plan import Plan, begin
 from bench.report import build as report
+from bench.store import planned
+from bench.store.planned import PlannedRun
+from bench.store.study import CellDirectory, Study, state_of
 from bench.suites import _contract as suites
 from bench.trackers import _contract as trackers
 
@@ -60,17 +66,10 @@ def main(argv: list[str] | None = None) -> int:
             print(json.dumps(plan.json()))
         return EXIT_OK
 
-    started, expected = time.monotonic(), plan.seconds
-    failures = execute(plan, options, console)
-    if plan.todo and not failures:
-        took = time.monotonic() - started
-        write(console, f"Planned {duration(expected)}, took {duration(took)} ({took / max(1e-9, expected) - 1:+.0%}).")
-    while plan.waiting and not failures and plan.most is None:  # rounds of a sweep
-        with sigterm_interrupts():
-            plan = view.make_and_show(options, console, to_run=True)
-        if not plan.todo:
-            break
-        failures = execute(plan, options, console)
+    plan, failures = work_off(plan, options, console)
+    if options.detach and plan.todo:
+        write(console, "bench.status --watch follows them; the same command without --detach writes the report.")
+        return EXIT_FAILED if failures else EXIT_OK
     with sigterm_interrupts():
         paths = report.build(plan.store, suite=plan.suite, reference=options.reference)
         report.say(paths, console, verbose=arguments.verbose)
@@ -79,6 +78,42 @@ def main(argv: list[str] | None = None) -> int:
     for line in by_reason(failures):
         write(console, f"failed: {line}", style="red")
     return EXIT_FAILED if failures else EXIT_OK
+
+
+def work_off(plan: Plan, options: StudyOptions, console: Console) -> tuple[Plan, list[Failure]]:
+    """Do what is left of a plan, and the rounds that follow from it where it is a search. Keeps what it was planned at
+    and took. Returns the last round, and the cells that failed.
+
+    Raises:
+        As `execute`.
+    """
+    done, seconds, took = list[str](), 0.0, 0.0
+    while True:
+        began = time.monotonic()
+        failures = execute(plan, options, console)
+        done += [cell.name for cell in plan.todo]
+        seconds, took = seconds + plan.seconds, took + time.monotonic() - began
+        if not plan.waiting or not plan.todo or failures or plan.most is not None or options.detach:
+            break
+        with sigterm_interrupts():
+            plan = view.make_and_show(options, console, to_run=True)
+    if done and not failures and not options.detach:
+        run = PlannedRun(ended=now(), executor=options.executor, workers=plan.workers, cells=len(done),
+                         planned=seconds, took=took)  # fmt: skip
+        planned.add_run(plan.store, run)
+        write(console, planned_against_actual(plan.store, run, done))
+    return plan, failures
+
+
+def planned_against_actual(store: Path, run: PlannedRun, cells: Sequence[str]) -> str:
+    """What a run was planned at and took: its cells by their records, resumed ones as a whole; and by the clock."""
+    states = {name: state_of(CellDirectory(Study(store).cells_path / name)) for name in cells}
+    compared = planned.compare(planned.read(store), {name: state.took for name, state in states.items()})
+    parts = [f"The run: {planned_and_took(run.planned, run.took)}"]
+    if compared is not None:
+        spent = planned_and_took(compared.planned, compared.took, compared.processor)
+        parts.append(f"{plural(compared.cells, 'cell')}, summed over workers: {spent}")
+    return "; ".join(parts) + "."
 
 
 def execute(plan: Plan, options: StudyOptions, console: Console) -> list[Failure]:
@@ -101,7 +136,7 @@ def execute(plan: Plan, options: StudyOptions, console: Console) -> list[Failure
             return local.run(plan, **how)
         return remote.run(
             plan, executor=options.executor, device=options.device, nodes=options.nodes, workers=options.workers,
-            options=options.job, **how,
+            options=options.job, detach=options.detach, **how,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections import Counter
@@ -13,9 +14,10 @@ from typing import Any
 
 from bench.core.cli import folder, parser
 from bench.core.errors import EXIT_FAILED, EXIT_OK, EXIT_UNFINISHED, UserError, command
-from bench.core.formatting import printable
-from bench.store import grid, index
+from bench.core.formatting import duration, planned_and_took, plural, printable
+from bench.store import grid, index, planned
 from bench.store.lease import holder
+from bench.store.planned import Plans, compare
 from bench.store.study import CellDirectory, Study, attempt_status, state_of
 
 EXAMPLES = """\
@@ -29,7 +31,8 @@ examples:
 """
 EVERY = 2.0  # seconds between looks
 SETTLED = 3  # looks without a change, after which nobody is about to try a failed cell again
-NEVER = {"state": "never started", "fraction": 0.0, "note": None, "attempts": 0, "last": None}
+NEVER = {"state": "never started", "fraction": 0.0, "note": None, "attempts": 0, "last": None, "seconds": None,
+         "processor_seconds": None}  # fmt: skip
 """A cell of the current grid (plan.json) that has no folder yet."""
 
 
@@ -37,6 +40,7 @@ def describe(directory: CellDirectory) -> dict[str, Any]:
     """How far a cell is, and whether a process works on it."""
     state = state_of(directory)
     held = None if state.name == "done" else holder(directory.lease)
+    seconds, processor = state.took
     attempts = directory.attempts()
     last = attempt_status(attempts[-1]) if attempts else {}
     return {
@@ -46,6 +50,8 @@ def describe(directory: CellDirectory) -> dict[str, Any]:
         "note": f"held by {held}" if held is not None and (held.stopped or held.runner) else state.note,
         "attempts": len(attempts),
         "last": last.get("ended") or last.get("started"),
+        "seconds": seconds,
+        "processor_seconds": processor,
     }
 
 
@@ -69,7 +75,10 @@ def cells_of(study: Study, finished: dict[tuple[Path, int], dict[str, Any]]) -> 
         cells.append(cell)
     wanted = grid.read(study.path)
     absent = grid.never_started(wanted, [cell["name"] for cell in cells])
-    return cells + [NEVER | {"name": name, "note": wanted.refused.get(name) if wanted else None} for name in absent]
+    cells += [NEVER | {"name": name, "note": wanted.refused.get(name) if wanted else None} for name in absent]
+    plans = planned.read(study.path).cells
+    costs = [plans.get(cell["name"]) for cell in cells]
+    return [cell | {"planned_seconds": cost and cost.seconds} for cell, cost in zip(cells, costs, strict=True)]
 
 
 @command
@@ -102,7 +111,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.json and not arguments.watch:
         print(json.dumps(found))
     elif not arguments.watch:
-        show(found, cell_by_cell=bool(suite))
+        show(found, {name: planned.read(results / name) for name in names}, cell_by_cell=bool(suite))
     return exit_code(found) if arguments.exit_code else EXIT_OK
 
 
@@ -156,13 +165,29 @@ def counted(cells: list[dict[str, Any]]) -> str:
     return ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
 
 
-def show(found: dict[str, list[dict[str, Any]]], *, cell_by_cell: bool) -> None:
-    """Print counts of each study, and a table of its cells."""
+def timed(cells: list[dict[str, Any]], plans: Plans) -> str:
+    """What cells that are done were planned at and took, and what the others are; "" where no plan was kept."""
+    done = {cell["name"]: (cell["seconds"], cell["processor_seconds"]) for cell in cells if cell["state"] == "done"}
+    left = math.fsum(plans.cells[cell["name"]].seconds * (1 - cell["fraction"])
+                     for cell in cells if cell["name"] in plans.cells and cell["name"] not in done)  # fmt: skip
+    compared, said = compare(plans, done), []
+    if compared is not None:
+        spent = planned_and_took(compared.planned, compared.took, compared.processor)
+        said.append(f"{plural(compared.cells, 'cell')} {spent}")
+    if left:
+        said.append(f"planned for what is left: {duration(left)} of one worker")
+    return "; ".join(said)
+
+
+def show(found: Found, plans: dict[str, Plans], *, cell_by_cell: bool) -> None:
+    """Print counts and times of each study, and a table of its cells."""
     from bench.core.console import add_row, make_console, make_table, show_table, write
 
     console = make_console()
     for name, cells in found.items():
         write(console, f"{name}: {counted(cells)}")
+        if times := timed(cells, plans[name]):
+            write(console, f"  {times}")
         if cell_by_cell:
             table = make_table("cell", "state", "done", "attempts", "note", right=("done", "attempts"))
             for cell in cells:

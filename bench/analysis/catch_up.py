@@ -1,4 +1,4 @@
-"""Two families at equal compute over the number of images: the gap, its slope, and where it closes.
+"""Two models of different families at equal compute over the number of images: the gap, its slope, and where it closes.
 
 A run that sees fewer images than its set holds is the same kind of run on any larger set, every image being new to it:
 the run on the largest set then stands for all sizes beyond the images that it saw.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -65,39 +66,56 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """The gap over sizes at one budget, in FLOPs, largest size last."""
+    """The gap between two models over sizes at one budget, in FLOPs, largest size last.
+
+    Attributes:
+        alone: whether each is the only model of its family on the data-size axis.
+    """
 
     families: tuple[str, str]
+    models: tuple[str, str]
+    alone: bool
     flops: float
     places: tuple[Place, ...]
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """What tells the two apart from the other lines' models."""
+        return self.families if self.alone else self.models
+
 
 def lines(evidence: Evidence, measure: str = HEADLINE) -> tuple[Line, ...]:
-    """Every pair of families of the data-size axis that were trained with equal FLOPs on `NEEDED` sizes or more: the
-    first family with the last, then with nearer ones; the largest budget first."""
-    by_family: dict[str, list[Point]] = {}
+    """Every two models of the data-size axis, of different families, that were trained with equal FLOPs on `NEEDED`
+    sizes or more: the first family with the last, then with nearer ones; of those the largest budget first, and at that
+    the best models."""
+    models: dict[str, dict[str, list[Point]]] = {}
     for series in evidence.on_axis("data_size"):
         if any("data_size" in p.axes for p in series.points):
-            by_family.setdefault(series.family, []).extend(series.points)
-    found = []
-    names = sorted(by_family, key=family_rank)
-    for first, second in [(a, b) for n, a in enumerate(names) for b in reversed(names[n + 1 :])]:
-        budgets = sorted({p.train_flops for p in by_family[first]}, reverse=True)
-        for flops in budgets:
-            sides = [[p for p in by_family[name] if _equal(p.train_flops, flops)]
-                     for name in (first, second)]  # fmt: skip
-            places = _places(evidence, sides[0], sides[1], measure)
-            if len(places) >= NEEDED:
-                found.append(Line(families=(first, second), flops=flops, places=places))
-    order = {line.families: place for place, line in reversed(list(enumerate(found)))}
-    return tuple(sorted(found, key=lambda line: (order[line.families], -line.flops)))
+            models.setdefault(series.family, {}).setdefault(series.last.model, []).extend(series.points)
+    found: list[Line] = []
+    budgets: list[float] = []  # models count a little apart
+    names = sorted(models, key=family_rank)
+    pairs = [(a, b) for n, a in enumerate(names) for b in reversed(names[n + 1 :])]
+    for families in pairs:
+        alone = all(len(models[name]) == 1 for name in families)
+        for (first, of_first), (second, of_second) in product(*(models[name].items() for name in families)):
+            for flops in sorted({p.train_flops for p in of_first}, reverse=True):
+                sides = [[p for p in side if _equal(p.train_flops, flops)] for side in (of_first, of_second)]
+                places = _places(evidence, sides[0], sides[1], measure)
+                if len(places) >= NEEDED:
+                    budgets.append(next((b for b in budgets if _equal(b, flops)), flops))
+                    found.append(Line(families=families, models=(first, second), alone=alone, flops=flops,
+                                      places=places))  # fmt: skip
+    order = sorted(range(len(found)), key=lambda n: (pairs.index(found[n].families), -budgets[n],
+                                                     -found[n].places[-1].accuracy))  # fmt: skip
+    return tuple(found[n] for n in order)
 
 
-def new_images(evidence: Evidence, families: tuple[str, str], measure: str = HEADLINE) -> tuple[Place, ...]:
+def new_images(evidence: Evidence, models: tuple[str, str], measure: str = HEADLINE) -> tuple[Place, ...]:
     """The same two models on all images, at every budget of both at which no image is seen twice."""
     sides: list[list[Point]] = []
-    for name in families:
-        points = [p for s in evidence.on_axis("data_size") if s.family == name for p in s.points
+    for name in models:
+        points = [p for s in evidence.on_axis("data_size") if s.last.model == name for p in s.points
                   if "data_size" in p.axes]  # fmt: skip
         most = max((p.num_images for p in points), default=0)
         sides.append([p for p in points if p.num_images == most and p.images_seen <= most])
@@ -140,7 +158,11 @@ def catch_up(evidence: Evidence) -> Iterator[Finding]:
         main = line.families not in largest
         largest.setdefault(line.families, line)
         pair = [by_images.get(name) for name in line.families]
-        of_line = [law for law in pair if law and all(_equal(p.train_flops, line.flops) for p in law.points)]
+        of_line = [
+            law
+            for law, model in zip(pair, line.models, strict=True)
+            if law and all(p.model == model and _equal(p.train_flops, line.flops) for p in law.points)
+        ]
         yield _over_images(line, of_line, main=main)
     for families in largest:
         pair = [by_compute.get(name) for name in families]
@@ -157,10 +179,11 @@ def _over_images(line: Line, pair: Sequence[Law], *, main: bool) -> Finding:
     slope, half = _slope([p.x for p in places], [p.gap.value for p in places], [p.half for p in places])
     seen = [sorted({p.images_seen for p in side}) for side in ([q.first for q in places], [q.second for q in places])]
     budgets = [Budget(family=name, flops=(line.flops, line.flops), images_seen=(s[0], s[-1]))
-               for name, s in zip(line.families, seen, strict=True)]  # fmt: skip
+               for name, s in zip(line.names, seen, strict=True)]  # fmt: skip
     by_law = _by_law(*pair) if len(pair) == 2 else []
-    return _finding(line.families, Axis.IMAGES, slope, half, [p.trend for p in places], [*budgets, *by_law],
-                    level=places[0].gap.level, n=counts(places[0].gap, steps=len(places)), main=main)  # fmt: skip
+    return _finding(line.families if main else line.names, Axis.IMAGES, slope, half, [p.trend for p in places],
+                    [*budgets, *by_law], level=places[0].gap.level, n=counts(places[0].gap, steps=len(places)),
+                    main=main)  # fmt: skip
 
 
 def _over_compute(first: Law, second: Law) -> Finding:

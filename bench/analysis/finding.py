@@ -501,8 +501,8 @@ class CheckKind(StrEnum):
     """names (axis,); count: points on it that saw each image more than `limit` times, at most `high`. More compute and
     more data are not the same there. A note on the axis of images, which is made so."""
     MIXED = "mixed"
-    """names (what differs: "commit", "cpu", "accelerator", "device", "threads" or "dtype"); groups: the values. Times
-    are not comparable, scores may differ slightly."""
+    """names (what differs: "commit", "cpu", "accelerator", "device", "threads", "dtype" or "evaluation dtype"); groups:
+    the values. Times are not comparable, scores may differ slightly."""
     DIRTY_TREE = "dirty tree"  # some records were made with uncommitted changes: the commit does not reproduce them
     MISSING_BASELINE = "missing baseline"
     """names: "raw pixels" and models whose untrained network was not measured: training and probe are not separated."""
@@ -556,6 +556,7 @@ class Check:
 @dataclass(frozen=True, kw_only=True)
 class CostSummary:
     """Sums over cells, whether or not they ran at once. spent_images: every image that a training step was taken on.
+    image_wait_seconds: of training, in which images were waited for.
     joules, co2_grams: of the `measured` cells whose energy is known; None where it is of none, or no grams of one."""
 
     cells: int
@@ -564,6 +565,7 @@ class CostSummary:
     spent_flops: float
     spent_images: int
     core_days: float
+    image_wait_seconds: float = 0.0
     joules: float | None = None
     measured: int = 0
     co2_grams: float | None = None

@@ -17,9 +17,10 @@ from bench.analysis.evidence import UPSTREAM, Evidence, family_rank
 from bench.analysis.finding import Finding, Item, Quantity, Question, Reason, Verdict
 from bench.analysis.study_data import variant_of
 from bench.core.record import Record
+from bench.core.spec import RATE_MARGIN
 from bench.stats.intervals import Estimate
 
-MARGIN = 0.02  # accuracy that a lower rate may lack and still be chosen
+MARGIN = RATE_MARGIN
 
 
 @dataclass(frozen=True, kw_only=True)

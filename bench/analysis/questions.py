@@ -87,5 +87,6 @@ def cost(records: Iterable[Record]) -> CostSummary:
         cells=len(costs), total_seconds=math.fsum(c.seconds.total or 0.0 for c in costs),
         seconds=tuple((part, math.fsum(getattr(c.seconds, part) or 0.0 for c in costs)) for part in parts),
         spent_flops=math.fsum(c.spent_flops.paper or 0.0 for c in costs),
+        image_wait_seconds=math.fsum(c.image_wait_seconds or 0.0 for c in costs),
         spent_images=sum(c.spent_images or 0 for c in costs), core_days=math.fsum(c.core_days or 0.0 for c in costs),
     )  # fmt: skip

@@ -16,7 +16,7 @@ from bench.core.errors import UserError
 from bench.core.record import Record
 from bench.core.spec import Recipe, canonical, to_json
 from bench.stats.intervals import Samples
-from bench.store import grid
+from bench.store import grid, planned
 from bench.store.prediction_bits import from_detail
 from bench.store.records import DamagedRecord, read_record
 
@@ -46,6 +46,7 @@ class Records:
         damaged: records that were left out, with reasons.
         unfinished: directories of cells that were begun and have no record.
         wanted: the current grid; None where no run has written plan.json.
+        plans: what cells were planned at.
     """
 
     suite: str
@@ -53,6 +54,7 @@ class Records:
     damaged: tuple[Damaged, ...] = ()
     unfinished: tuple[str, ...] = ()
     wanted: grid.WantedCells | None = None
+    plans: planned.Plans = planned.NOTHING
 
     @property
     def never_started(self) -> tuple[str, ...]:
@@ -92,7 +94,7 @@ def load(directory: Path, *, suite: str | None = None) -> Records:
             unfinished.append(os.fsencode(folder.name).decode(errors="replace"))  # a name need not be text
     return Records(
         suite=suite or directory.name, records=tuple(records), damaged=tuple(damaged), unfinished=tuple(unfinished),
-        wanted=grid.read(directory),
+        wanted=grid.read(directory), plans=planned.read(directory),
     )  # fmt: skip
 
 

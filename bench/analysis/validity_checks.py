@@ -29,7 +29,14 @@ ENVIRONMENT: tuple[tuple[str, Callable[[Record], object]], ...] = (
     ("device", lambda record: record.execution.device),
     ("threads", lambda record: record.execution.threads),
     ("dtype", lambda record: record.execution.dtype if record.model.params else None),  # without any, nothing computes
+    ("evaluation dtype", lambda record: _evaluated_in(record)),
 )
+
+
+def _evaluated_in(record: Record) -> str | None:
+    """The precision of features and logits, where any were judged here; before it was recorded, it was float32."""
+    judged = record.model.params and record.source is None and any(row.scores for row in record.horizons)
+    return (record.execution.evaluation_dtype or "float32") if judged else None
 
 
 def checks(evidence: Evidence) -> tuple[Check, ...]:

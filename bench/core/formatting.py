@@ -100,6 +100,12 @@ def duration(seconds: float | None) -> str:
     return f"{significant(seconds, 2 if seconds < 100 else 3)} s"
 
 
+def planned_and_took(planned: float, took: float, processor: float | None = None) -> str:
+    """Seconds as "planned 46 s, took 58 s (+26 %)", with what of it a processor was used, where that is known."""
+    used = "" if processor is None else f", {duration(processor)} of a processor"
+    return f"planned {duration(planned)}, took {duration(took)} ({took / max(1e-9, planned) - 1:+.0%}{used})"
+
+
 def core_days(value: float | None) -> str:
     """Core-days with three significant digits."""
     return MISSING if value is None or not math.isfinite(value) else significant(value)

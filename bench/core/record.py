@@ -208,7 +208,8 @@ class Execution:
     Attributes:
         device: "cpu" or "cuda". accelerators: how many; 0 on a CPU. ranks: processes that trained together.
         sharding: of weights among ranks; None for one rank. threads: CPU threads of each rank.
-        dtype: of the network's forward pass, "float32" or "bfloat16".
+        dtype: of the network's forward pass, "float32" or "bfloat16". evaluation_dtype: of the features and logits
+            that were judged; None where there were none, or the record is older: then features were float32.
         compile_mode: of torch.compile; "off" where the network ran as it is written; None where nothing was trained.
         attention_kernels: fused attention, the fastest first; empty where there was nothing to choose.
         micro_batches: where memory ran out.
@@ -220,6 +221,7 @@ class Execution:
     sharding: str | None = None
     threads: int | None = None
     dtype: str | None = None
+    evaluation_dtype: str | None = None
     compile_mode: str | None = None
     attention_kernels: tuple[str, ...] = ()
     micro_batches: tuple[MicroBatch, ...] = ()
@@ -258,9 +260,13 @@ class Cost:
     Attributes:
         seconds: over all attempts. spent_images: every image that a step was taken on, trunk and branches.
         spent_flops: what these took. core_days: devices × days. devices: accelerators, or CPU threads, of all ranks.
+        image_wait_seconds: of `seconds.train`, in which steps waited for images that were still being read (of several
+            ranks, the first's); None where nothing was trained.
         peak_memory_bytes: of the accelerator, or else of the process.
         peak_flops_per_second: of one rank's device, what utilisation is a share of; peak_source: where it is from.
         energy: None where the hardware tells of none, or ranks were on several machines.
+        processor_seconds: that rank 0's process used, over all attempts; None where one was killed, or where other
+            processes did the work.
     """
 
     seconds: Seconds = Seconds()
@@ -268,10 +274,12 @@ class Cost:
     spent_flops: Operations = Operations()
     core_days: float | None = None
     devices: int | None = None
+    image_wait_seconds: float | None = None
     peak_memory_bytes: int | None = None
     peak_flops_per_second: float | None = None
     peak_source: str | None = None
     energy: Energy | None = None
+    processor_seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,6 +18,7 @@ from typing import Any
 
 from bench.core.errors import UserError, unknown
 
+RATE_MARGIN = 0.02  # accuracy that a learning rate may lack to the best of a sweep and still be chosen, if it is lower
 RECIPE_REVISION = 2
 """Bump when the training loop gives other results from the same recipe."""
 
@@ -31,8 +32,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "cooldown_shape": ("1-sqrt", "linear", "cosine"),
     "sharding": ("replicate", "fsdp"),
     "dtype": ("auto", "float32", "bfloat16"),
+    "evaluation_dtype": ("auto", "float32", "bfloat16"),
 }
-"""Allowed values of recipe fields; they are documented where they are implemented: optim, schedule, precision."""
+"""Allowed values of recipe fields; they are documented where they are implemented: optim, schedule, precision,
+inference."""
 SCALARS = frozenset((str, int, float, bool, type(None)))
 FRACTIONS = ("cooldown", "label_smoothing", "average", "momentum", "crop")
 BELOW_ONE = ("label_smoothing", "average", "momentum")  # at 1, nothing of the training would be left
@@ -72,6 +75,7 @@ class Recipe:
     crop: float = 0.0  # least share of its area that a random crop of an image keeps (the paper: 0.05); 0: no crops
     sharding: str = "replicate"  # of weights and optimizer among ranks; "fsdp" for models that do not fit one device
     dtype: str = "auto"  # "bfloat16" where it is faster; see bench/train/precision.py
+    evaluation_dtype: str = "auto"  # of features and logits; "bfloat16" on a GPU; see bench/train/inference.py
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():

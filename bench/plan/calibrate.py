@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from bench.core import registry
-from bench.core.device import synchronise
+from bench.core.device import InBatches, synchronise
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.spec import Cell, cell_from_json
 from bench.cost import flops, peaks, precomputed
@@ -113,7 +113,7 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
     """(training, evaluation) images per second of the real step on made-up images; the share of a processor it got."""
     from bench.data.image_set import ImageSet
     from bench.tasks._features import extractor
-    from bench.train import compiled
+    from bench.train import compiled, inference
     from bench.train.batches import Batches
     from bench.train.trainer import Trainer
 
@@ -145,7 +145,11 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
         seconds, share = measured(trainer.step)
         found.append((cell.recipe.batch / seconds, share))
     model.eval()
-    features = extractor(model, image_size=side, channels=cell.channels, device=device, batch=EVALUATED)
+    batches = InBatches(EVALUATED, device=device)
+    dtype = inference.resolve(cell.recipe.evaluation_dtype, device, model)
+    with compiled.switched("off"):
+        network = inference.in_precision(model, dtype=dtype, device=device, batches=batches)
+    features = extractor(network, image_size=side, channels=cell.channels, device=device, batches=batches)
     seconds, share = measured(lambda: features(images.images_NHWC[:EVALUATED]))
     found.append((EVALUATED / seconds, share))
     return found[0][0], found[-1][0], min(share for _, share in found)

@@ -35,6 +35,7 @@ GRADIENT = 4  # bytes
 # What of a recipe changes how long a step takes. Rates of a sweep over anything else are measured once.
 STEP_FIELDS = (
     "batch", "micro_batch", "optimizer", "average", "clip", "loss", "shift", "flip", "crop", "sharding", "dtype",
+    "evaluation_dtype",
 )  # fmt: skip
 
 

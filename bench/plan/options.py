@@ -42,7 +42,7 @@ STUDY = (
            "that is not named; repeatable. bench.plan --budget writes them"),
     *overrides.OPTIONS,
     Option(name="halving", kind=Kind.FLAG, default=False,
-           help="of a sweep of learning rates, train only the promising ones in full (suite rates)"),
+           help="of a sweep of learning rates, train at most half, from the middle towards the best (suite rates)"),
     Option(name="only", kind=Kind.REPEATED, default=(), here=True,
            help="run only cells with matching names; repeatable"),
     Option(name="results", read=folder, default=Path("results"), here=True,
@@ -57,6 +57,8 @@ STUDY = (
            help="where cells are run: on this machine (default), as SLURM jobs, or as tasks of a Ray cluster"),
     Option(name="job", kind=Kind.REPEATED, read=pair, default=(), here=True, metavar="NAME=VALUE",
            help="what each job asks of the cluster, beside what the plan says, e.g. partition=gpu; repeatable"),
+    Option(name="detach", kind=Kind.FLAG, default=False, here=True,
+           help="submit SLURM jobs and leave; bench.status --watch follows them, the same command without it reports"),
     Option(name="nodes", read=positive, default=1, here=True, help="machines that the ranks of a cell are spread over"),
     Option(name="max_cells", read=positive, here=True, metavar="N", help="do at most N cells in this run"),
     Option(name="retry", choices=("failed",), here=True, help="only run cells that were tried and failed"),
@@ -102,7 +104,8 @@ class StudyOptions:
         calibrate: measure every model's speed again. accelerator: also cost the study on this one. hardware, price:
             plan for such devices, as bench/plan/hardware.py reads them.
         changed: what to do with results of a model whose code has changed since; see `bench.core.fingerprint`.
-        executor: "local", "slurm" or "ray"; job: (name, value) pairs for it; nodes: machines of each worker.
+        executor: "local", "slurm" or "ray"; job: (name, value) pairs for it; detach: leave once
+            jobs are submitted; nodes: machines of each worker.
         max_cells: that this run does. retry: "failed", only those. co2: grams per kilowatt-hour.
         reference: "paper" adds its results to the figures. track: trackers, see `bench.trackers`. profile: write
             traces.
@@ -130,6 +133,7 @@ class StudyOptions:
     ranks: int
     executor: str
     job: tuple[tuple[str, Any], ...]
+    detach: bool
     nodes: int
     max_cells: int | None
     retry: str | None

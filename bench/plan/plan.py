@@ -25,6 +25,7 @@ from bench.plan.price import Price
 from bench.plan.resources import Needs
 from bench.plan.sizes import DataSizes
 from bench.store import grid
+from bench.store.planned import PlannedCost, note
 from bench.store.study import CellDirectory, State, Study, state_of
 from bench.suites import _contract as suites
 from bench.suites._contract import Suite
@@ -47,7 +48,7 @@ class PlannedCell:
             changed since; or "refused": its model cannot be trained, as the note says. fraction: of its training done
             already.
         images, flops: of the whole cell, the shared trunk counted once. flops is per convention; None if not counted.
-        seconds: what is left, on one worker of this machine. None for a cell that is done.
+        seconds: what is left, on one worker of this machine. None for a cell that is done. whole: of the whole cell.
         evaluate_share: of the cell's time that goes into evaluating its horizons. needs: None of a cell that is done
             or does not train.
         error: of the logarithm of `seconds`, one standard deviation, where rates were not measured here. basis: where
@@ -62,6 +63,7 @@ class PlannedCell:
     images: int
     flops: dict[str, int] | None = None
     seconds: float | None = None
+    whole: float | None = None
     evaluate_share: float = 0.0
     needs: Needs | None = None
     note: str | None = None
@@ -197,15 +199,16 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
     sizes = DataSizes(root=options.data_root, published=options.scale == "paper")
     row = peaks.accelerator_of(where.reason) if target is None else target.device
     cells = expand(suite, options, sizes, device_name=options.accelerator or (row.name if row else "H100"))
-    study, waiting = Study(options.results / options.suite), 0
+    study, waiting, at_once = Study(options.results / options.suite), 0, len(cells.chosen)
     if options.halving:
         study.check()
         now = halving.next_round(cells.chosen, study)
         cells = replace(cells, cells=now.cells, chosen=now.cells, notes=(*cells.notes, now.note))
-        waiting = now.waiting
+        waiting, at_once = now.waiting, now.at_once
     preflight.check_places(options, write=to_run)
     if target is None:
-        workers, threads = preflight.processes(options, cells.chosen, device=device, exclusive=suite.exclusive)
+        side_by_side = cells.chosen[:at_once]
+        workers, threads = preflight.processes(options, side_by_side, device=device, exclusive=suite.exclusive)
     else:
         workers, threads = preflight.workers_on(target.count, options, cells.chosen), 1
 
@@ -373,13 +376,13 @@ def _planned(
         return planned
     if cell.job == "train" and (why := calibration.refused.get(rate_key(cell, sizes[cell.data].classes))) is not None:
         return replace(planned, state="refused", note=f"cannot be run: {why}")
-    cost = estimate.cell_cost(cell, calibration, sizes, ranks=ranks, fraction=state.fraction, device=device, own=own)
-    seconds = cost.seconds
-    if needs is not None:  # waiting for images stretches the training
-        seconds += cost.seconds * (1 - cost.evaluate_share) * needs.wait / max(0.01, 1 - needs.wait)
+    costs = [estimate.cell_cost(cell, calibration, sizes, ranks=ranks, fraction=fraction, device=device, own=own)
+             for fraction in (state.fraction, 0.0)]  # fmt: skip
+    wait = 0.0 if needs is None else needs.wait / max(0.01, 1 - needs.wait)  # stretches the training
+    cost, (seconds, whole) = costs[0], (each.seconds * (1 + (1 - each.evaluate_share) * wait) for each in costs)
     rates = estimate.rates_of(cell, calibration, sizes) if cell.job == "train" else None
     return replace(
-        planned, flops=cost.flops, seconds=seconds, evaluate_share=cost.evaluate_share, needs=needs,
+        planned, flops=cost.flops, seconds=seconds, whole=whole, evaluate_share=cost.evaluate_share, needs=needs,
         device_hours=seconds * ranks / price.HOUR if priced else None, error=rates.error if rates else 0.0,
         basis=rates.basis if rates else "", utilisation=rates.utilisation if rates else None,
     )  # fmt: skip
@@ -429,7 +432,7 @@ def _absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[
 
 def begin(plan: Plan) -> None:
     """Prepare the store for a run: write the names of the whole grid, so that a report can list missing cells, and the
-    study file that asks for it; complete the cleanup of finished cells after a kill.
+    study file that asks for it, and what its cells are planned at; complete the cleanup of finished cells after a kill.
 
     Raises:
         UserError: the store cannot be written.
@@ -443,6 +446,9 @@ def begin(plan: Plan) -> None:
     grid.write(plan.store, grid.WantedCells(suite=plan.suite, scale=plan.scale, names=plan.grid, refused=refused))
     grid.write_study_file(plan.store, plan.asked)
     accept(plan.accepted)
+    on = PlannedCost(seconds=0.0, device=plan.device, threads=plan.threads, ranks=plan.ranks)
+    note(plan.store, [(cell.name, cell.state, replace(on, seconds=cell.whole, error=cell.error))
+                      for cell in plan.todo if cell.whole is not None])  # fmt: skip
     for planned in plan.cells:
         if planned.state == "done":
             study.cell(planned.cell).tidy()

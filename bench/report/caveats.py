@@ -191,6 +191,8 @@ def cost(spent: CostSummary) -> str:
     parts = ", ".join(f"{part} {duration(seconds)}" for part, seconds in spent.seconds if seconds > 0)
     trained = f"; {flops(spent.spent_flops)} of training over {count(spent.spent_images)} images"
     trained = trained if spent.spent_images else ""
+    waited = spent.image_wait_seconds
+    parts += f"; {duration(waited)} of training was waiting for images" if waited > 0 else ""
     time = f"{duration(spent.total_seconds)} summed over workers{f' ({parts})' if parts else ''}"
     return f"Cost: {time}{trained}; {core_days(spent.core_days)} core-days{_energy(spent)}."
 

@@ -73,6 +73,8 @@ def facts(record: Record) -> list[str]:
     hardware = (environment.accelerator, environment.cpu, threads, execution.dtype)
     parts = [f"{part} {duration(seconds)}" for part in ("train", "evaluate", "save", "wait")
              if (seconds := getattr(cost.seconds, part))]  # fmt: skip
+    if cost.image_wait_seconds:
+        parts.append(f"{duration(cost.image_wait_seconds)} of train waiting for images")
     peak, made = cost.peak_memory_bytes, environment.time_end or ""
     return [
         record.status, record.reason or "", f"{cell.model} ({model.family})",

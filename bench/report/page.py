@@ -40,6 +40,7 @@ ENVIRONMENT = (
     ("environment.platform", "System"), ("environment.cpu", "Processor"), ("environment.accelerator", "Accelerator"),
     ("execution.device", "Device"), ("execution.accelerators", "Accelerators per cell"),
     ("execution.threads", "Threads per cell"), ("execution.dtype", "Precision"),
+    ("execution.evaluation_dtype", "Precision of evaluation"),
     ("cost.peak_source", "Peak for utilisation"),
 )  # fmt: skip
 

@@ -11,10 +11,12 @@ from typing import Any
 
 from bench.analysis import branches, lr_sweep, races
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point, Series, family_rank
+from bench.analysis.rate_rule import RateRule, rules
 from bench.analysis.vtab import groups_of, means
 from bench.core import formatting as words
 from bench.report.layout import ESTIMATE_ENDS, Column, Table, split
 from bench.stats.intervals import Estimate, contents
+from bench.store.planned import Compared, compare
 
 FROM_COMPUTE = "MACs/image are worked back from the printed, rounded exaFLOPs."
 MAX_MODELS = 8  # columns that fit a page; beyond that the largest of each family are shown
@@ -25,8 +27,9 @@ Costs = dict[tuple[str, int], dict[str, float]]
 def build(evidence: Evidence) -> tuple[Table, ...]:
     """Every table, in the order of the report."""
     made = (
-        peers(evidence), branching(evidence), rates(evidence), models(evidence), tasks_by_models(evidence),
-        many_tasks(evidence), baselines(evidence), horizons(evidence), coverage(evidence),
+        peers(evidence), branching(evidence), rates(evidence), rate_rule(evidence), models(evidence),
+        tasks_by_models(evidence), many_tasks(evidence), baselines(evidence), horizons(evidence), coverage(evidence),
+        planned(evidence),
     )  # fmt: skip
     return tuple(table for table in made if table is not None)
 
@@ -109,6 +112,90 @@ def rates(evidence: Evidence) -> Table | None:
         note += f" For bench/suites/_recipes.py: {'; '.join(lines)}."
     return Table(name="rates", title="Learning rates", columns=columns, rows=tuple(rows),
                  note=note) if rows else None  # fmt: skip
+
+
+def rate_rule(evidence: Evidence) -> Table | None:
+    """One row per size that a rule for learning rates was tested on; None where no family was swept at enough sizes."""
+    found = rules(evidence)
+    rows = [
+        {"family": rule.family, "data": rule.upstream, "model": each.model, "macs": each.macs, "fitted": each.fitted,
+         "predicted": each.predicted, "chosen": each.chosen, "factor": each.predicted / each.chosen,
+         "lacks": each.lacks, "right": "yes" if each.right else "no"}
+        for rule in found for each in rule.held_out
+    ]  # fmt: skip
+    columns = (
+        Column(key="family", heading="Family", numeric=False), Column(key="data", heading="Upstream", numeric=False),
+        Column(key="model", heading="Held out", numeric=False),
+        Column(key="macs", heading="MACs/image", text=words.short_count),
+        Column(key="fitted", heading="Smaller sizes"),
+        Column(key="predicted", heading="Predicted rate", text=lambda v: f"{v:g}"),
+        Column(key="chosen", heading="Chosen", text=lambda v: f"{v:g}"),
+        Column(key="factor", heading="Predicted / chosen", text=words.significant),
+        Column(key="lacks", heading="Accuracy below the best [points]", text=words.percent),
+        Column(key="right", heading=f"Within {100 * lr_sweep.MARGIN:g} points", numeric=False),
+    )  # fmt: skip
+    note = ("The rule: log rate linear in log MACs, fitted to the smaller sizes, to the nearest rate tried. "
+            + " ".join(map(_offered, found)))  # fmt: skip
+    return Table(name="rate-rule", title="Learning rates predicted from smaller models", columns=columns,
+                 rows=tuple(rows), note=note) if rows else None  # fmt: skip
+
+
+def _offered(rule: RateRule) -> str:
+    """Whether a rule for learning rates can be used, and why not."""
+    right, held_out = sum(each.right for each in rule.held_out), len(rule.held_out)
+    if rule.offered:
+        return (f"{rule.family}: right on all {held_out} sizes held out (by chance: {rule.p_value:.1%}); rate = "
+                f"{rule.scale:.3g} × MACs^{rule.exponent:.2f} for the next size.")  # fmt: skip
+    why = f"right on {right} of {words.plural(held_out, 'size')} held out"
+    if right == held_out:
+        why += f", which happens by chance with probability {rule.p_value:.0%}: too few sizes"
+    return f"{rule.family}: no rule offered, {why}."
+
+
+def planned(evidence: Evidence) -> Table | None:
+    """One row per kind of cell, means per cell, and one for all: what it was planned at, and what it took."""
+    plans, kinds = evidence.records.plans, dict[tuple[str, str, int], dict[str, tuple[float | None, float | None]]]()
+    for record in evidence.records.records:
+        if record.status == "complete":
+            kind = record.cell.model, record.cell.data_name, record.cell.horizons[-1]
+            spent = record.cost.seconds.total, record.cost.processor_seconds
+            kinds.setdefault(kind, {})[record.directory] = spent
+    rows = [
+        {"model": model, "data": data, "seen": seen} | _per_cell(found)
+        for (model, data, seen), spent in kinds.items() if (found := compare(plans, spent)) is not None
+    ]  # fmt: skip
+    whole = compare(plans, {name: took for spent in kinds.values() for name, took in spent.items()})
+    if whole is None:
+        return None
+    runs = [
+        f"{words.plural(run.cells, 'cell')} {words.planned_and_took(run.planned, run.took)}"
+        + (f" by {words.plural(run.workers, 'worker')}" if run.executor == "local" else f" through {run.executor}")
+        for run in plans.runs
+    ]
+    note = (
+        f"Per cell, on one worker. In all {words.planned_and_took(whole.planned, whole.took, whole.processor)}. Plans "
+        "assume an idle machine; the time of a cell is wall-clock: on a loaded machine it is more than what it used of "
+        "a processor. "
+    )
+    return Table(
+        name="planned", title="Planned and actual time", rows=tuple(rows),
+        columns=(
+            Column(key="model", heading="Model", numeric=False), Column(key="data", heading="Upstream", numeric=False),
+            Column(key="seen", heading="Images seen", text=words.count),
+            Column(key="cells", heading="Cells", text=words.count),
+            Column(key="planned", heading="Planned", text=words.duration),
+            Column(key="took", heading="Took", text=words.duration),
+            Column(key="more", heading="More than planned [%]", text=lambda v: f"{100 * v:+.0f}"),
+            Column(key="processor", heading="Of a processor", text=words.duration),
+        ),
+        note=note + (f"Wall-clock time of whole runs, with workers' starts: {'; '.join(runs)}." if runs else ""),
+    )  # fmt: skip
+
+
+def _per_cell(found: Compared) -> dict[str, Any]:
+    each = {"planned": found.planned, "took": found.took, "processor": found.processor}
+    means = {name: None if seconds is None else seconds / found.cells for name, seconds in each.items()}
+    return {"cells": found.cells, "more": found.took / found.planned - 1 if found.planned else None} | means
 
 
 def models(evidence: Evidence) -> Table:

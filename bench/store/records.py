@@ -20,7 +20,7 @@ from bench import SCHEMA_VERSION
 from bench.core import files
 from bench.core.errors import UserError
 from bench.core.files import digest
-from bench.core.record import STATUSES, Horizon, Record
+from bench.core.record import STATUSES, Cost, Horizon, Record
 from bench.core.spec import Cell, canonical, cell_from_json, to_json
 from bench.store import faults
 
@@ -156,10 +156,13 @@ def _parse(data: bytes) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a cell ended, with the reason where it is not complete."""
+    """How a cell ended, with the reason where it is not complete. Seconds are wall-clock, None where they are not
+    known."""
 
     status: str
     reason: str | None
+    seconds: float | None = None
+    processor_seconds: float | None = None
 
 
 def read_outcome(path: Path, *, of: str | None = None) -> Outcome:
@@ -177,11 +180,14 @@ def read_outcome(path: Path, *, of: str | None = None) -> Outcome:
         known = isinstance(schema, int) and schema <= SCHEMA_VERSION and status in STATUSES
         whole = len(found) == len(lines) and found.keys() >= set(REQUIRED.get(schema, ()))
         if known and whole and of in (None, directory) and written_digest(data, stated) == stated:
-            return Outcome(status=status, reason=reason)
-    except (KeyError, ValueError):
+            spent = build(Cost, json.loads(found["cost"].rstrip(b",")))
+            seconds, processor = spent.seconds.total, spent.processor_seconds
+            return Outcome(status=status, reason=reason, seconds=seconds, processor_seconds=processor)
+    except (LookupError, TypeError, ValueError, AttributeError):
         pass
     record = read_record(path, of=of)  # written otherwise, or damaged: this says how
-    return Outcome(status=record.status, reason=record.reason)
+    seconds, processor = record.cost.seconds.total, record.cost.processor_seconds
+    return Outcome(status=record.status, reason=record.reason, seconds=seconds, processor_seconds=processor)
 
 
 def check_schema(path: Path, version: int) -> None:

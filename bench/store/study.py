@@ -281,11 +281,13 @@ class State(NamedTuple):
         name: "done" (also a diverged or out-of-memory result), "partial", "failed" (tried without a result), "missing",
             "damaged" (its record does not verify and will be set aside). All but "done" are run again.
         fraction: of its training that is done, in [0, 1]. note: why it is not complete, where that is known.
+        took: wall-clock and processor seconds of a complete cell, as far as its record knows them.
     """
 
     name: str
     fraction: float
     note: str | None
+    took: tuple[float | None, float | None] = (None, None)
 
 
 def state_of(directory: CellDirectory) -> State:
@@ -299,8 +301,10 @@ def state_of(directory: CellDirectory) -> State:
     except records.DamagedRecord as error:
         return State("damaged", 0.0, error.what)
     if outcome is not None:
-        note = None if outcome.status == "complete" else f"{outcome.status}: {outcome.reason}"
-        return State("failed", 0.0, note) if outcome.status == "failed" else State("done", 1.0, note)
+        if outcome.status == "complete":
+            return State("done", 1.0, None, (outcome.seconds, outcome.processor_seconds))
+        note = f"{outcome.status}: {outcome.reason}"
+        return State("failed" if outcome.status == "failed" else "done", float(outcome.status != "failed"), note)
     progress = checkpoints.newest_state(directory.checkpoints)
     last = attempt_status(attempts[-1]) if (attempts := directory.attempts()) else {}
     failed, reason = last.get("outcome") == "failed", last.get("reason")

@@ -56,6 +56,7 @@ class World:
         self.seeds, self.draws, self.shots = (0, 1), (0, 1, 2), (1, 5, 10)
         self.horizons = (0, 8_000, 24_000, 72_000)
         self.num_images, self.sizes = 30_000, (300, 1_000, 3_000, 10_000, 30_000)
+        self.middle = ("ViT-mini/7", "R-mini+ViT-mini/2", "ResNet-small")  # which parts of the images are read with
         self.models = dict(MODELS)
         self.commit = "0" * 40
 
@@ -67,7 +68,7 @@ class World:
         """Compute axis for every model, data-size axis for the middle model of each family, raw pixels."""
         self.draw_offsets = {(task, d): self.rng.normal(0, self.draw_sd) for task in NUM_TEST for d in self.draws}
         self.image_offsets = {task: self.rng.normal(0, 0.009) for task in NUM_TEST}
-        middle = ("ViT-mini/7", "R-mini+ViT-mini/2", "ResNet-small")
+        middle = self.middle
         found = []
         for name in self.models:
             for size in self.sizes if name in middle else (self.num_images,):

@@ -52,6 +52,30 @@ def about(found: list[Finding], *subject: str) -> Finding:
     return next(f for f in found if f.question is Question.GAP_OVER_IMAGES and f.subject == subject and f.main)
 
 
+def test_two_models_of_a_family_are_not_mixed() -> None:
+    """The better ViT stands for its family; the other is asked about by its name."""
+    world = Equal()
+    _, params, macs = world.models["ViT-mini/7"]
+    world.models["ViT-nano/7"] = "ViT", params // 2, macs  # fewer parameters: less accurate
+    world.middle = (*world.middle, "ViT-nano/7")
+    evidence = read(world.records())
+    found = [line for line in catch_up.lines(evidence) if line.families == ("ViT", "ResNet")]
+    assert {line.models for line in found} == {("ViT-mini/7", "ResNet-small"), ("ViT-nano/7", "ResNet-small")}
+    at_most = [line for line in found if line.flops == found[0].flops]
+    assert found[0].places[-1].accuracy == max(line.places[-1].accuracy for line in at_most)
+    for line in found:
+        assert line.names == line.models
+        assert {(place.first.model, place.second.model) for place in line.places} == {line.models}
+        once = catch_up.new_images(evidence, line.models)
+        assert {(place.first.model, place.second.model) for place in once} <= {line.models}
+    asked = [f for f in catch_up.catch_up(evidence) if f.question is Question.GAP_OVER_IMAGES]
+    assert about(asked, "ViT", "ResNet").trend[0].first.startswith(found[0].models[0])
+    others = {f.subject for f in asked if not f.main}
+    assert {line.models for line in found[1:]} <= others
+    alt = gap.draw(evidence).alt
+    assert " minus ".join(found[0].models) in alt
+
+
 def test_the_gap_at_every_size_is_the_difference_of_the_two(equal: Evidence) -> None:
     line = next(line for line in catch_up.lines(equal) if line.families == ("ViT", "ResNet"))
     assert [place.x for place in line.places] == list(SIZES)

@@ -163,6 +163,10 @@ def test_mixtures_of_any_kind_are_named() -> None:
             made = [change(r, {path: "A"}) for r in made]
         (check,) = found([replace(other, horizons=()), *made[1:]], CheckKind.MIXED)
         assert check.names == (name,) and len(check.groups[0][1]) == 2 and check.level == Level.WARNING
+    judged = change(made[0], {"execution.evaluation_dtype": "bfloat16"})  # the others' is not recorded: it was float32
+    (check,) = [c for c in found([judged, *made[1:]], CheckKind.MIXED) if c.names == ("evaluation dtype",)]
+    assert check.groups == (("", ("bfloat16", "float32")),)
+    assert not found([replace(judged, horizons=()), *made[1:]], CheckKind.MIXED)[1:]
     assert [c.level for c in found([change(made[0], {"environment.dirty": True})], CheckKind.DIRTY_TREE)] == ["note"]
 
 

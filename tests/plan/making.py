@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.core.spec import Cell
+from bench.cost import peaks, precomputed
+from bench.plan.estimate import Calibration
 from bench.plan.expand import Grid, expand
 from bench.plan.options import StudyOptions
 from bench.plan.plan import Plan, PlannedCell
@@ -33,3 +35,17 @@ def plan_of(cells: Iterable[Cell], store: Path | str = "", *, seconds: float = 1
     )
     usual = {"suite": "test", "question": "?", "scale": "cpu", "device": "cpu", "workers": 1, "threads": 1, "ranks": 1}
     return Plan(store=Path(store), cells=planned, **{**usual, **fields})
+
+
+def costs_of(cells: Iterable[Cell]) -> precomputed.Json:
+    """What a run hands to its workers on a CPU (`--precomputed`), with a peak that is assumed: a worker without it
+    loads the half of torch that counts."""
+    sizes, assumed = DataSizes(), peaks.Peak(flops_per_second=1e10, source="assumed")
+    trained = [cell for cell in cells if cell.job == "train"]
+    peak = precomputed.to_json(measured={"float32": assumed, "bfloat16": assumed}, costs=())
+    return precomputed.merge([peak, *(precomputed.counted(cell, classes=sizes[cell.data].classes) for cell in trained)])
+
+
+def calibrated(plan: Plan) -> Plan:
+    """With the costs of its models."""
+    return replace(plan, calibration=Calibration(precomputed=costs_of(planned.cell for planned in plan.cells)))

@@ -46,6 +46,7 @@ def edit(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(folder.parent))
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setitem(registry.FOLDERS, "family", "added")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # edits of one second and length look alike to its cache
 
     def forget():
         for name in [name for name in sys.modules if name.partition(".")[0] in ("added", "mine_parts")]:

@@ -1,4 +1,4 @@
-"""How far one family is ahead of another at equal compute, against the number of distinct pre-training images."""
+"""How far a model of one family is ahead of one of another at equal compute, against distinct pre-training images."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 TITLE = "Who is ahead at equal compute, by number of pre-training images"
 PANEL, HEIGHT = 5.0, 4.6  # inches
-MOST = 2  # pairs of families: the widest apart, then the first with the next
+MOST = 2  # pairs of models: the best of the families widest apart, then the next
 DASH = (0, (4, 2))
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A panel per pair of families; a line per budget, and one along which every image is seen once."""
+    """A panel per pair of models; a line per budget, and one along which every image is seen once."""
     found = catch_up.lines(evidence)
-    pairs = list(dict.fromkeys(line.families for line in found))[:MOST]
+    pairs = list({line.models: line.names for line in found}.items())[:MOST]
     if not pairs:
         raise NothingToDraw("no two families were trained with equal compute on four or more numbers of images")
     rows: list[dict[str, Any]] = []
@@ -37,14 +37,14 @@ def draw(evidence: Evidence) -> Drawing:
     with _style.context():
         figure = _style.figure(width=max(6.4, PANEL * len(pairs)), height=HEIGHT)
         panels = figure.subplots(1, len(pairs), sharey=True, squeeze=False)[0]
-        for axes, pair in zip(panels, pairs, strict=True):
-            mine = sorted((line for line in found if line.families == pair), key=lambda line: line.flops)
+        for axes, (models, names) in zip(panels, pairs, strict=True):
+            mine = sorted((line for line in found if line.models == models), key=lambda line: line.flops)
             handles = []
             for number, line in enumerate(mine):
                 shade = _style.shade(_colour(line, evidence), number, len(mine))
                 _line(axes, evidence, line.places, shade, rows, annotations, name=flops(line.flops))
                 handles.append(Line2D([], [], color=shade, marker="o", linewidth=2, label=f"{flops(line.flops)} each"))
-            once = catch_up.new_images(evidence, pair)
+            once = catch_up.new_images(evidence, models)
             if len(once) > 1:
                 _line(axes, evidence, once, "#555555", rows, annotations, name="every image once", dashed=True)
                 handles.append(Line2D([], [], color="#555555", marker="D", markersize=5, linestyle=DASH,
@@ -53,14 +53,14 @@ def draw(evidence: Evidence) -> Drawing:
             axes.axhline(0, color="black", linewidth=1)
             _style.plain_log_x(axes, [row["distinct_images"] for row in rows])
             axes.set_xlabel("Distinct pre-training images")
-            axes.set_title(f"{pair[0]} minus {pair[1]}")
+            axes.set_title(f"{names[0]} minus {names[1]}")
             if axes is panels[0]:  # the others' lines are as light and as dark
                 axes.legend(handles=handles, loc="lower right", frameon=True, framealpha=0.85, edgecolor="none")
         panels[0].set_ylabel("Difference in accuracy [points]")
     return Drawing(
         figure=figure, data=pd.DataFrame(rows), annotations=tuple(annotations),
         caption=_caption(evidence, found, every),
-        alt=f"{TITLE}: {' minus '.join(pairs[0])}, {_ends(found)}.",
+        alt=f"{TITLE}: {' minus '.join(pairs[0][1])}, {_ends(found)}.",
     )  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def _caption(evidence: Evidence, found: Sequence[Line], every: Sequence[Place]) 
     names = dict.fromkeys(p.series for line in found for place in line.places for p in (place.first, place.second))
     trained_on = [(p.data, p.num_images) for place in every for p in (place.first, place.second)]
     return (
-        f"Above zero the first family is ahead. Models: {join(list(names))}; a line joins runs of equal training "
+        f"Above zero the first is ahead. Models: {join(list(names))}; a line joins runs of equal training "
         "compute. On the dashed line no image is seen twice: compute grows with the images. A model that sees fewer "
         f"than there are counts as trained on all. {evidence.shots}-shot linear probe, mean over "
         f"{', '.join(evidence.parts(HEADLINE))}. {contents([p.gap for p in every], trained_on=trained_on)} "

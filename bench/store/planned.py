@@ -1,0 +1,141 @@
+"""What cells were planned at when they were begun, and what runs were: planned.json, beside plan.json. What cells took
+is in their records.
+
+A cell keeps the plan that it was begun under, whatever a later run plans for the rest of it: its record counts all of
+it. Of two runs that plan in one folder at the same moment, one's plans may be lost: those cells are not compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from bench import SCHEMA_VERSION
+from bench.core import files
+from bench.core.errors import UserError
+from bench.store.records import build, check_schema
+
+FILE = "planned.json"
+BEGUN = ("partial", "failed")  # states of cells that keep an earlier plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedCost:
+    """Of one whole cell.
+
+    Attributes:
+        seconds: wall-clock, on one worker of an idle machine.
+        device, threads, ranks: of that worker. error: of the logarithm of `seconds`, one standard deviation, where
+            rates were not measured here.
+    """
+
+    seconds: float
+    device: str = "cpu"
+    threads: int = 1
+    ranks: int = 1
+    error: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun:
+    """A run that did all of its cells: every round of a sweep, but not what an earlier run had done.
+
+    Attributes:
+        planned, took: wall-clock seconds. On a cluster, `took` has the time in queues.
+    """
+
+    ended: str
+    executor: str
+    workers: int
+    cells: int
+    planned: float
+    took: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plans:
+    """All of planned.json. `cells`: by the name of their folder."""
+
+    cells: Mapping[str, PlannedCost] = field(default_factory=dict)
+    runs: tuple[PlannedRun, ...] = ()
+
+
+NOTHING = Plans()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Finished cells whose plan is known. `processor`: seconds of a processor that they used, where each was one thread
+    of a CPU and this is known; less than `took` where others used the machine too."""
+
+    cells: int
+    planned: float
+    took: float
+    processor: float | None = None
+
+
+def compare(plans: Plans, took: Mapping[str, tuple[float | None, float | None]]) -> Compared | None:
+    """Sums over the cells that have both.
+
+    Args:
+        took: seconds and processor seconds of complete cells, by name.
+    """
+    both = [(plans.cells[name], *spent) for name, spent in took.items() if name in plans.cells]
+    known = [(plan, seconds, processor) for plan, seconds, processor in both if seconds is not None]
+    if not known:
+        return None
+    own = [processor for plan, _, processor in known if processor is not None and _is_one_thread(plan)]
+    return Compared(
+        cells=len(known),
+        planned=math.fsum(plan.seconds for plan, _, _ in known),
+        took=math.fsum(seconds for _, seconds, _ in known),
+        processor=math.fsum(own) if len(own) == len(known) else None,
+    )
+
+
+def _is_one_thread(plan: PlannedCost) -> bool:
+    return plan.device == "cpu" and plan.threads == plan.ranks == 1
+
+
+def note(study: Path, fresh: Sequence[tuple[str, str, PlannedCost]]) -> None:
+    """Keep what cells are planned at: (name, state, plan).
+
+    Raises:
+        UserError: the file is damaged or from a newer version, or cannot be written.
+    """
+    before = read(study)
+    kept = {name: before.cells[name] for name, state, _ in fresh if name in before.cells and state in BEGUN}
+    cells = {**before.cells, **{name: plan for name, _, plan in fresh}, **kept}
+    if cells != before.cells:
+        _write(study, Plans(cells=cells, runs=before.runs))
+
+
+def add_run(study: Path, run: PlannedRun) -> None:
+    """Keep a run. Raises as `note`."""
+    before = read(study)
+    _write(study, Plans(cells=before.cells, runs=(*before.runs, run)))
+
+
+def _write(study: Path, plans: Plans) -> None:
+    cells = {name: asdict(plan) for name, plan in sorted(plans.cells.items())}
+    files.write_sealed(study / FILE, {"schema": SCHEMA_VERSION, "cells": cells, "runs": list(map(asdict, plans.runs))})
+
+
+def read(study: Path) -> Plans:
+    """What was planned; nothing where no run has said so.
+
+    Raises:
+        UserError: the file is damaged or from a newer version.
+    """
+    path = study / FILE
+    if not path.exists():
+        return NOTHING
+    try:
+        body = files.read_sealed(path)
+        check_schema(path, int(body["schema"]))
+        cells = {str(name): build(PlannedCost, plan) for name, plan in body["cells"].items()}
+        return Plans(cells=cells, runs=tuple(build(PlannedRun, run) for run in body["runs"]))
+    except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path} is damaged.", "Delete this one file: what cells were planned at is lost.") from error
