@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from bench.core.errors import EXIT_OK
 from bench.core.record import Record
 from bench.core.spec import Cell, Recipe, TaskSpec, to_json
 from bench.core.subprocesses import child_environment
+from bench.cost import precomputed
 from bench.execute.examined import Line, as_wanted, at_least, at_most
 from bench.store import faults
 from bench.store.records import read_record
@@ -37,6 +38,7 @@ CELL = Cell(
     model="ViT-pico/14", data="fashion-mnist", num_images=500, horizons=(0, 640, 1280), seed=1, tasks=(TASK,),
     recipe=replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16),
 )  # fmt: skip
+CLASSES = 10  # of its data
 FAULTS = ("training-step:20", "after-evaluation:2", "training-step:10")
 KILLED_AFTER, KILLED_OF = 100, 2000  # steps
 ENDS = 60.0  # seconds until all ranks have ended with one that was killed
@@ -53,17 +55,21 @@ BUS = 300.0  # GB/s that gradients are exchanged at by GPUs with NVLink: a targe
 # -- workers -----------------------------------------------------------------------------------------------------------
 
 
-def _program(folder: Path, cell: Cell, device: str, ranks: int) -> list[str]:
+def _program(folder: Path, cells: Sequence[Cell], device: str, ranks: int) -> list[str]:
     folder.mkdir(exist_ok=True)
-    (folder / "cells.json").write_text(json.dumps([to_json(cell)]))
+    (folder / "cells.json").write_text(json.dumps([to_json(cell) for cell in cells]))
+    costs = precomputed.merge(precomputed.counted(cell, classes=CLASSES) for cell in cells)
+    (folder / "costs.json").write_text(json.dumps(costs))
     start = ["bench.worker"] if ranks == 1 else ["bench.execute.torchrun", "--ranks", str(ranks)]
     return [sys.executable, "-m", *start, "--store", str(folder / "study"), "--cells", str(folder / "cells.json"),
-            "--suite", "smoke", "--device", device]  # fmt: skip
+            "--suite", "smoke", "--device", device, "--precomputed", str(folder / "costs.json")]  # fmt: skip
 
 
-def _attempt(folder: Path, device: str, *, cell: Cell = CELL, ranks: int = 1, fault: str = "") -> Any:
+def _attempt(folder: Path, device: str, *cells: Cell, ranks: int = 1, fault: str = "") -> Any:
+    """Train the cells (default: CELL) one after the other, in processes that are started once."""
     variables = child_environment(1) | ({faults.VARIABLE: fault} if fault else {})
-    return subprocess.run(_program(folder, cell, device, ranks), env=variables, capture_output=True, text=True)
+    program = _program(folder, cells or [CELL], device, ranks)
+    return subprocess.run(program, env=variables, capture_output=True, text=True)
 
 
 def _record(folder: Path, cell: Cell = CELL) -> Record | None:
@@ -121,18 +127,19 @@ def ranks(device: str) -> Iterator[Line]:
         yield Line(check="ranks", value="one device", outcome="n/a")
         return
     with tempfile.TemporaryDirectory() as name:
-        one = Path(name, "one")
-        _attempt(one, device)
-        wanted, limit = _record(one), ROUNDING
+        one, several = Path(name, "one"), Path(name, "several")
+        divided = replace(CELL, recipe=replace(CELL.recipe, micro_batch=CELL.recipe.batch // 2))
+        _attempt(one, device, CELL, *([divided] if device == "cpu" else []))
+        wanted, parts, limit = _record(one), _record(one, divided), ROUNDING
         if device == "cpu" and wanted is not None:
-            divided = replace(CELL, recipe=replace(CELL.recipe, micro_batch=CELL.recipe.batch // 2))
-            _attempt(Path(name, "parts"), device, cell=divided)
-            parts = _record(Path(name, "parts"), divided)
             limit = SHARED * max(LEAST, _apart(parts, wanted) if parts is not None else 0.0)
-        for sharding in ("replicate", "fsdp"):
-            cell, folder = replace(CELL, recipe=replace(CELL.recipe, sharding=sharding)), Path(name, sharding)
-            done = _attempt(folder, device, cell=cell, ranks=count)
-            found = _record(folder, cell)
+        shared = {kind: replace(CELL, recipe=replace(CELL.recipe, sharding=kind)) for kind in ("replicate", "fsdp")}
+        done = _attempt(several, device, *shared.values(), ranks=count)
+        for sharding, cell in shared.items():
+            found = _record(several, cell)
+            if found is None:  # perhaps the other's failure ended both
+                done = _attempt(several, device, cell, ranks=count)
+                found = _record(several, cell)
             if found is None or wanted is None:
                 yield Line(check=f"{count} ranks, {sharding}", value=_said(done), outcome="fail")
                 continue
@@ -146,7 +153,7 @@ def ranks(device: str) -> Iterator[Line]:
 def _killed_rank(folder: Path, device: str, count: int) -> Iterator[Line]:
     cell = replace(CELL, horizons=(0, CELL.recipe.batch * KILLED_OF))
     started = subprocess.Popen(
-        _program(folder, cell, device, count), env=child_environment(1), stdout=subprocess.DEVNULL,
+        _program(folder, [cell], device, count), env=child_environment(1), stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     metrics = lambda: list((folder / "study").glob("cells/*/attempts/*/metrics.jsonl"))  # noqa: E731
@@ -166,7 +173,7 @@ def _killed_rank(folder: Path, device: str, count: int) -> Iterator[Line]:
     said = [line for line in errors.splitlines() if line.startswith("error:")]
     good = any(f"Rank {count - 1} of {count}" in line for line in said)  # by another rank, and by the launcher
     yield as_wanted("its error message", said[0] if said else "none", f"names rank {count - 1}", good=good)
-    done = _attempt(folder, device, cell=cell, ranks=count)
+    done = _attempt(folder, device, cell, ranks=count)
     yield as_wanted("the same command", "finishes" if done.returncode == 0 else _said(done), "finishes")
 
 
@@ -415,8 +422,10 @@ def evaluation(device: str) -> Iterator[Line]:
     import torch
 
     from bench.core import registry
+    from bench.core.device import InBatches
     from bench.cost import timing as clock
     from bench.tasks._features import extractor
+    from bench.train import inference
 
     images_NHWC = np.random.default_rng(0).integers(0, 256, (4 * BATCH, SIDE, SIDE, 3), np.uint8)
     torch.manual_seed(0)
@@ -424,8 +433,10 @@ def evaluation(device: str) -> Iterator[Line]:
     few = images_NHWC[:8]
     wanted = extractor(model, image_size=SIDE, channels=3, device="cpu")(few)
     model = model.to(device)
-    for name, dtype, limit in (("float32", None, 1e-4), ("bfloat16", torch.bfloat16, 3e-2)):
-        features = extractor(model, image_size=SIDE, channels=3, device=device, dtype=dtype)
+    for name, limit in (("float32", 1e-4), ("bfloat16", 3e-2)):
+        batches = InBatches(device=device)
+        network = inference.in_precision(model, dtype=name, device=device, batches=batches)
+        features = extractor(network, image_size=SIDE, channels=3, device=device, batches=batches)
         apart = float(np.linalg.norm(features(few) - wanted) / np.linalg.norm(wanted))
         yield at_most(f"{LARGE}, {name}: features apart from the CPU's", apart, limit)
         call = functools.partial(features, images_NHWC)

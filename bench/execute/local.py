@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -30,7 +30,8 @@ from bench.plan.plan import Plan
 from bench.store.study import Study, attempt_status, state_of
 from bench.train.ranks import EXIT_RETRY
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)  # Ctrl-C; what clusters send before they end a job
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2, signal.SIGHUP)
+"""Ctrl-C; what clusters send before they end a job; a terminal that was closed."""
 STOP_PATIENCE = 60.0  # seconds that workers get to save after a signal
 SECOND = 1.0  # seconds after the first signal from which a further one kills
 KILL_PATIENCE = 5.0  # seconds that the kernel gets to end what was killed
@@ -246,10 +247,12 @@ def complaint(code: int | None, words: str) -> str:
 
 
 @contextlib.contextmanager
-def signals() -> Iterator[list[float]]:
-    """Inside, signals to stop only leave the time at which each came."""
+def signals(numbers: Sequence[signal.Signals] = SIGNALS) -> Iterator[list[float]]:
+    """Inside, signals to stop only leave the time at which each came. A closed terminal stays ignored under nohup."""
     received: list[float] = []
-    previous = {n: signal.signal(n, lambda *_: received.append(time.monotonic())) for n in SIGNALS}
+    nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    heeded = [number for number in numbers if not (nohup and number == signal.SIGHUP)]
+    previous = {n: signal.signal(n, lambda *_: received.append(time.monotonic())) for n in heeded}
     try:
         yield received
     finally:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import secrets
 import shutil
+import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 from bench.core import files
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted
+from bench.core.formatting import plural
 from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
 from bench.execute import local
@@ -28,6 +31,8 @@ from bench.plan.plan import Plan, PlannedCell
 from bench.store.lease import EXPIRES_AFTER
 from bench.store.study import Study
 
+SUBMITTED = "submitted.json"  # in the folder of a run
+FEW = 5  # jobs that are named
 FOLDER = ".jobs"  # in the study's: what workers read, their logs, and the files of the executor's library
 LOOK = 0.5  # seconds between looks at the folder, at least
 FAREWELL = 60.0  # seconds in which workers that have nothing left to do may end
@@ -47,6 +52,7 @@ def run(
     nodes: int = 1,
     workers: int | None = None,
     options: Sequence[tuple[str, Any]] = (),
+    detach: bool = False,
     on_event: Callable[[int, dict[str, Any]], None],
     tick: Callable[[], None],
     profile: bool = False,
@@ -56,7 +62,7 @@ def run(
 
     Args:
         executor: "slurm" or "ray". device: as workers are to find it. nodes: machines of each worker. workers: at once,
-            at most. options: see `Resources.options`.
+            at most. options: see `Resources.options`. detach: leave when workers are submitted.
 
     Raises:
         Interrupted: a signal to stop. UserError: as `bench.execute.local.run`.
@@ -77,13 +83,28 @@ def run(
     with contextlib.ExitStack() as opened:
         opened.enter_context(local.signals())
         for kind in kinds:
-            kind.executor = make(folder / "library", kind.needs)
+            kind.executor = make(kind.library, kind.needs)
             opened.callback(kind.executor.close)
         received = opened.enter_context(local.signals())  # in place of what a library has put there
+        earlier, before = adopt(kinds, folder.parent)
+        if earlier:
+            on_event(-1, {"event": "notice", "message": f"{plural(earlier, 'job')} of an earlier run still queued or "
+                          "running: not submitted again."})  # fmt: skip
         fleet = Fleet(kinds, Watched(study, [planned.cell for planned in plan.todo]), workers=workers)
+        fleet.begin()
+        closed: list[float] = []  # when the terminal was
+        if names := [name for kind in kinds for name in kind.executor.names()]:
+            write_submitted(folder, kinds)
+            closed = opened.enter_context(local.signals((signal.SIGHUP,)))
+        if detach:
+            for kind in kinds:
+                kind.executor.leave()
+            shown = ", ".join(names[:FEW]) + (", …" if len(names) > FEW else "")
+            on_event(-1, {"event": "notice", "message": f"{plural(len(names), 'job')} submitted: {shown}."})
+            return refused
         account = Account()
         try:
-            fleet.follow(account, on_event=on_event, tick=tick, received=received)
+            fleet.follow(account, on_event=on_event, tick=tick, received=received, closed=closed)
         except BaseException:
             fleet.stop()
             raise
@@ -91,10 +112,32 @@ def run(
             raise Interrupted(account.stopped())
     failures = local.unfinished(plan, account, fleet.complaints, began=fleet.began)
     if not failures:
-        shutil.rmtree(folder, ignore_errors=True)
+        for done in (folder, *before):
+            shutil.rmtree(done, ignore_errors=True)
         with contextlib.suppress(OSError):
             folder.parent.rmdir()
     return failures + refused
+
+
+def write_submitted(folder: Path, kinds: Sequence[Kind]) -> None:
+    """What a later process adopts jobs by."""
+    files.write_json(folder / SUBMITTED, [
+        {"cells": sorted(kind.names), "jobs": kind.executor.names(), "of": str(kind.library)} for kind in kinds
+    ])  # fmt: skip
+
+
+def adopt(kinds: Sequence[Kind], folder: Path) -> tuple[int, list[Path]]:
+    """Follow jobs of earlier runs that are still queued or running, each as one of the kind of whose cells it was
+    submitted for the most. Returns how many, and the folders of those runs."""
+    found, earlier = 0, sorted(folder.glob(f"*/{SUBMITTED}"))
+    for path in earlier:
+        for entry in json.loads(path.read_text()):
+            kind = max(kinds, key=lambda kind: len(kind.names.intersection(entry["cells"])))
+            if kind.names.intersection(entry["cells"]):
+                number = kind.executor.adopt(entry["jobs"], Path(entry["of"]))
+                kind.running += number
+                found += number
+    return found, [path.parent for path in earlier]
 
 
 def kinds_of(plan: Plan) -> list[list[PlannedCell]]:
@@ -136,6 +179,7 @@ class Kind:
     ) -> None:  # fmt: skip
         self.needs, self.names, self.running = needs, {cell.name for cell in cells}, 0
         self._folder, self._number, self._made = folder, number, 0
+        self.library = folder / "library"  # its executor's
         listed, computed = folder / f"cells-{number}.json", folder / f"precomputed-{number}.json"
         files.write_json(listed, [to_json(planned.cell) for planned in cells])
         costs = plan.calibration.precomputed.get("costs", [])  # the peaks beside them are of this machine
@@ -154,7 +198,8 @@ class Kind:
             works.append(Work(self._command, environment=self._environment, log=log))
             self._made += 1
         self.running += number
-        self.executor.submit(works)
+        if works:
+            self.executor.submit(works)
 
 
 class Fleet:
@@ -166,6 +211,12 @@ class Fleet:
         self.complaints: list[str] = []
         self.began = watched.began
 
+    def begin(self) -> None:
+        """Start workers beside those that are there."""
+        for kind in self._kinds:
+            share = self._workers and max(1, self._workers * len(kind.names) // len(self._watched.cells))
+            kind.submit(max(0, min(len(kind.names), share or kind.executor.slots) - kind.running))
+
     def follow(
         self,
         account: Account,
@@ -173,11 +224,16 @@ class Fleet:
         on_event: Callable[[int, dict[str, Any]], None],
         tick: Callable[[], None],
         received: Sequence[float],
+        closed: Sequence[float],
     ) -> None:
-        """Start workers, and forward what the folder shows until nothing is left, or no worker is."""
-        for kind in self._kinds:
-            share = self._workers and max(1, self._workers * len(kind.names) // len(self._watched.cells))
-            kind.submit(min(len(kind.names), share or kind.executor.slots))
+        """Forward what the folder shows until nothing is left, or no worker is.
+
+        Args:
+            received: signals to stop. closed: that of a closed terminal, where workers can do without this process.
+
+        Raises:
+            Interrupted: the terminal was closed.
+        """
         stopped, nothing_left = False, None
 
         def look() -> None:
@@ -186,6 +242,10 @@ class Fleet:
                 on_event(number, event)
 
         while True:
+            if closed and not stopped:
+                for kind in self._kinds:
+                    kind.executor.leave()
+                raise Interrupted("the terminal was closed, jobs go on without it")
             tick()
             look()
             if received and not stopped:

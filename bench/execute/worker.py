@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import signal
 import sys
@@ -241,6 +242,8 @@ class Worker:
         attempt.check_lease()
         revisions, attempts = revisions_of(cell), attempt.log_with(result.status)
         cost = result.cost
+        if cell.job == "train":  # others leave the work to processes of theirs
+            cost = dataclasses.replace(cost, processor_seconds=attempt.processor_seconds())
         if os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE"):
             spent = energy.of_attempts(attempt.directory.attempts(), co2=self.options.co2)
             cost = dataclasses.replace(cost, energy=spent)
@@ -301,6 +304,7 @@ class RunningAttempt:
         self.path = directory.new_attempt()
         self._can_log = True
         self._status: dict[str, Any] = {"started": now(), "outcome": "running"}
+        self._processor = time.process_time()
         files.write_sealed(self.path / "status.json", self._status)
         files.write_json(self.path / "env.json", to_json(environment.describe()))
 
@@ -330,9 +334,22 @@ class RunningAttempt:
 
     def log_with(self, outcome: str) -> tuple[Attempt, ...]:
         """Every attempt up to this one, which ends so."""
-        self._status.update(ended=now(), outcome=outcome)
+        self._end(outcome)
         own = Attempt(outcome=outcome, started=self._status["started"], ended=self._status["ended"])
         return (*self.directory.attempt_log(up_to=self.path)[:-1], own)
+
+    def _end(self, outcome: str, **why: Any) -> None:
+        if "ended" not in self._status:
+            self._status.update(ended=now(), processor_seconds=time.process_time() - self._processor)
+        self._status.update(outcome=outcome, **why)
+
+    def processor_seconds(self) -> float | None:
+        """What every attempt up to this one used, once this one has ended; None where one was killed before it could
+        say so."""
+        earlier = [path for path in self.directory.attempts() if int(path.name) < int(self.path.name)]
+        used = [status.get("processor_seconds") for status in (*map(attempt_status, earlier), self._status)]
+        known = [float(seconds) for seconds in used if seconds is not None]
+        return math.fsum(known) if len(known) == len(used) else None
 
     def finish(self, outcome: str, **why: Any) -> None:
         """State how it ended.
@@ -340,7 +357,7 @@ class RunningAttempt:
         Raises:
             UserError: that cannot be written.
         """
-        self._status.update(ended=self._status.get("ended", now()), outcome=outcome, **why)
+        self._end(outcome, **why)
         files.write_sealed(self.path / "status.json", self._status)
 
     def fail(self, error: Exception) -> None:

@@ -20,7 +20,7 @@ from bench.core.spec import Cell
 from bench.execute import local, remote
 from bench.execute.local import Failure
 from bench.execute.progress import LiveProgress
-from tests.plan.making import plan_of
+from tests.plan.making import calibrated, plan_of
 
 PLUGINS = Path(__file__).parent / "plugins"
 
@@ -48,7 +48,7 @@ def run(cells: Iterable[Cell], store: Path, *, executor: str, workers: int = 2, 
     """As `bench.run --executor`."""
     plan = plan_of(cells, store, workers=workers)
     named = tuple(replace(planned, name=registry.directory_name(planned.cell)) for planned in plan.cells)
-    plan = replace(plan, cells=named)
+    plan = calibrated(replace(plan, cells=named))
     shown = LiveProgress(plan, Console(file=io.StringIO()))
     how = {"on_event": shown.event, "tick": shown.refresh} | how
     if executor == "local":

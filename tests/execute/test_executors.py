@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ from bench.core.errors import EXIT_OK, Interrupted, UserError
 from bench.core.spec import Cell
 from bench.execute import remote
 from bench.execute.executors import _contract
+from bench.plan import preflight
+from bench.plan.options import StudyOptions
 from bench.store.study import Study
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
@@ -149,7 +152,7 @@ def test_a_signal_saves_and_leaves_nothing_half_done(cluster, tmp_path):
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Interrupted, match="saved"):
-        naps.run(naps.naps(2, seconds=30.0), store, on_event=on_event, **cluster)
+        naps.run(naps.naps(2, seconds=120.0), store, on_event=on_event, **cluster)
     assert {a.outcome for d in Study(store).directories() for a in d.attempt_log()} == {"interrupted"}
     assert not list(store.glob("cells/*/lease.json")) and not list(store.glob("cells/*/record.json"))
 
@@ -168,6 +171,44 @@ def test_preempted_and_timed_out_jobs_save_and_are_requeued(standin, tmp_path):
     found = {d.path.name: [a.outcome for a in d.attempt_log()] for d in Study(store).directories()}
     assert found.pop(sent[0])[0] == "interrupted"
     assert "scontrol requeue" in (standin / "calls.txt").read_text()
+
+
+def test_jobs_that_were_left_are_followed_and_not_submitted_again(standin, tmp_path):
+    store, notices = tmp_path / "test", []
+
+    def on_event(_, event):
+        notices.extend([event["message"]] if event["event"] == "notice" else [])
+
+    cells = naps.naps(3, seconds=4.0)
+    assert naps.run(cells, store, executor="slurm", detach=True, on_event=on_event) == []
+    assert "2 jobs submitted: 1000_0, 1000_1." in notices and not list(store.glob("cells/*/record.json"))
+    assert naps.run(cells, store, executor="slurm", on_event=on_event) == []
+    assert any("2 jobs of an earlier run" in message for message in notices)
+    assert (standin / "calls.txt").read_text().count("sbatch ") == 1
+    assert attempts(store) == {1: 3} and len(list(store.glob("cells/*/record.json"))) == 3
+    assert not leftovers(store) and not (store / remote.FOLDER).exists()
+
+
+def test_jobs_go_on_when_the_terminal_is_closed(standin, tmp_path):
+    store, sent, notices = tmp_path / "test", [], []
+
+    def on_event(_, event):
+        notices.extend([event["message"]] if event["event"] == "notice" else [])
+        if event["event"] == "start" and not sent:
+            sent.append(event["cell"])
+            os.kill(os.getpid(), signal.SIGHUP)
+
+    with pytest.raises(Interrupted, match="go on"):
+        naps.run(naps.naps(2, seconds=4.0), store, executor="slurm", on_event=on_event)
+    assert naps.run(naps.naps(2, seconds=4.0), store, executor="slurm", on_event=on_event) == []
+    assert any("2 jobs of an earlier run" in message for message in notices)
+    assert attempts(store) == {1: 2} and not leftovers(store) and not (store / remote.FOLDER).exists()
+
+
+def test_only_what_outlives_this_process_can_be_left(tmp_path):
+    asked = replace(StudyOptions.of(), executor="ray", detach=True)
+    with pytest.raises(UserError, match="--detach"):
+        preflight.processes(asked, naps.naps(1), device="cpu", exclusive=False)
 
 
 def test_what_a_plan_says_is_what_slurm_is_asked_for(standin, tmp_path):

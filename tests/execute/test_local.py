@@ -43,8 +43,8 @@ def test_another_worker_of_the_run_leaves_it_alone_and_the_next_run_tries_again(
     assert [len(study.cell(cell).attempts()) for cell in HOPELESS] == [1, 1]
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [event["event"] for event in events].count("failed") == 2
-    state, _, note = state_of(study.cell(HOPELESS[0]))  # what bench.status shows
-    assert state == "failed" and "15 px" in note and "14 or 28 px" in note
+    state = state_of(study.cell(HOPELESS[0]))  # what bench.status shows
+    assert state.name == "failed" and "15 px" in state.note and "14 or 28 px" in state.note
     assert work(tmp_path, since="9999") == EXIT_FAILED  # a later run: the user may have mended it
     assert [len(study.cell(cell).attempts()) for cell in HOPELESS] == [2, 2]
     assert [attempt.outcome for attempt in study.cell(HOPELESS[0]).attempt_log()] == ["failed", "failed"]

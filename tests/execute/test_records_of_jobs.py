@@ -47,17 +47,20 @@ NOT_OF_THE_JOB = {
     "speed": {
         "curve", "peers", "data.revision", "data.num_images", "data.content_hash", "data.num_val",  # images are made up
         "cost.spent_images", "cost.spent_flops.dense", "cost.spent_flops.paper",  # nothing is trained
+        "cost.image_wait_seconds", "execution.evaluation_dtype",
         "speed.compiled", "speed.conditions.cudnn", "speed.memory.inference_peak_bytes",
         "speed.memory.training_peak_bytes", "speed.largest_batch.found_inference",
         "speed.largest_batch.device_bytes",  # on a GPU only
         "speed.latency.p99_ms",  # of a hundred calls or more
+        "cost.processor_seconds",
         *(f"speed.{place}.{name}" for place in ("inference", "batches[]", "training", "reference.throughput")
           for name in ("utilisation", "limit", "optimizer", "scan_images_per_second")),
         *(f"speed.batches[].images_per_second.{name}" for name in ("median", "q1", "q3", "min", "max")),  # the slow
     },
     "peers": {
         "curve", "speed", "data.num_val", "cost.spent_images", "cost.spent_flops.dense", "cost.spent_flops.paper",
-        "cost.peak_memory_bytes",  # of other processes
+        "cost.image_wait_seconds", "cost.peak_memory_bytes", "cost.processor_seconds",  # of other processes
+        "execution.evaluation_dtype",
         "peers.contenders[].package", "peers.contenders[].left_out",
     },
 }  # fmt: skip

@@ -109,8 +109,18 @@ class Executor(Protocol):
     def stop(self) -> None:
         """Have every worker save and end; does not wait for it."""
 
+    def names(self) -> tuple[str, ...]:
+        """Of workers that go on when this process ends: another can `adopt` them by these; () where they end too."""
+
+    def adopt(self, names: Sequence[str], folder: Path) -> int:
+        """Follow those of an earlier process that have not ended; `folder` is the one that they were submitted with.
+        Returns how many."""
+
+    def leave(self) -> None:
+        """Follow nobody any longer."""
+
     def close(self) -> None:
-        """Leave; nothing of it is left running."""
+        """Nothing of what is followed is left running."""
 
 
 def load(name: str, *, package: str) -> Any:

@@ -62,6 +62,15 @@ class Ray:
         except self._ray.exceptions.RayError as error:
             return Ended(None, f"error: A Ray task ended without a result: {str(error).splitlines()[0]}")
 
+    def names(self) -> tuple[str, ...]:
+        return ()  # tasks end with who submitted them
+
+    def adopt(self, names: Sequence[str], folder: Path) -> int:
+        return 0
+
+    def leave(self) -> None:
+        self._tasks = []
+
     def stop(self) -> None:
         for task in self._tasks:
             with contextlib.suppress(self._ray.exceptions.RayError):

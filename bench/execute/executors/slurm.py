@@ -49,7 +49,7 @@ class Slurm:
     def __init__(self, folder: Path, needs: Resources) -> None:
         submitit = load("slurm", package="submitit")
         options = dict(needs.options)
-        cluster = options.pop("cluster", "slurm")
+        cluster = self._cluster = options.pop("cluster", "slurm")
         asked = {
             "name": "vit-bench", "nodes": needs.nodes, "tasks_per_node": 1, "cpus_per_task": needs.cpus,
             "gpus_per_node": needs.gpus or None, "timeout_min": round(60 * needs.hours),
@@ -81,6 +81,22 @@ class Slurm:
             (over if job.done() else left).append(job)
         self._jobs = left
         return [_how(job) for job in over]
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(str(job.job_id) for job in self._jobs)
+
+    def adopt(self, names: Sequence[str], folder: Path) -> int:
+        import submitit
+
+        if self._cluster != "slurm":  # nobody can be asked about them: their leases say what they hold
+            return 0
+        jobs: list[Any] = [submitit.SlurmJob(folder, name) for name in names]
+        alive = [job for number, job in enumerate(jobs) if not job.done(force_check=not number)]  # one call for all
+        self._jobs += alive
+        return len(alive)
+
+    def leave(self) -> None:
+        self._jobs = []
 
     def stop(self) -> None:
         for job in self._jobs:

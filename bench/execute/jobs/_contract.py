@@ -36,8 +36,8 @@ class JobContext:
         profile: write a torch.profiler trace of a few steps into the attempt's folder.
         check_lease: called before a checkpoint or weights are written; raises `bench.store.lease.LeaseLost` where
             another runner has taken the cell over.
-        ranks: the processes that run this cell together. Only the first may write, and progress and log of the others
-            go nowhere.
+        ranks: the processes that run this cell together. Only the first may write; progress and log of the others go
+            nowhere, unless the job hands them on.
 
     A job is a file in bench/execute/jobs/ with `run(cell: Cell, context: JobContext) -> bench.core.record.Result`. The
     worker adds identity, environment and attempts, and writes the record.
@@ -115,6 +115,7 @@ def cost_facts(
     peak: Peak,
     spent_images: int | None = None,
     per_image: Operations = NOTHING,
+    image_wait: float | None = None,
     peak_memory: bool = True,
 ) -> Cost:
     """The record's `cost`.
@@ -122,6 +123,7 @@ def cost_facts(
     Args:
         busy: the seconds that core-days count.
         spent_images, per_image: images trained on, and the FLOPs of one; None where nothing was trained.
+        image_wait: of these, seconds of waiting for images.
         peak_memory: whether the work was done by this process, whose peak is known.
     """
     from bench.cost import memory  # torch: a worker's --help does without
@@ -132,6 +134,7 @@ def cost_facts(
         spent_flops=NOTHING if spent_images is None else per_image.times(spent_images),
         core_days=units.core_days(busy, devices=context.devices),
         devices=context.devices,
+        image_wait_seconds=image_wait,
         peak_memory_bytes=memory.measured_peak_bytes(context.device) if peak_memory else None,
         peak_flops_per_second=peak.flops_per_second,
         peak_source=peak.source,

@@ -28,7 +28,7 @@ from bench.store.study import WEIGHTS
 from bench.tasks._contract import TaskContext, Unsuited
 from bench.tasks._features import extractor, top1, top1_and_loss
 from bench.tasks._finetuner import FineTuner
-from bench.train import precision, schedule
+from bench.train import inference, precision, schedule
 from bench.train.batches import Batches
 from bench.train.optim import set_head_bias
 from bench.train.ranks import RestartNeeded
@@ -124,8 +124,10 @@ class TrainJob:
         self.ranks.check_model(self.model)
         self.trained = self.model  # what the steps change; another module where it is spread over ranks
         self.dtype = precision.resolve(cell.recipe.dtype, context.device, self.model)
+        self.evaluation_dtype = inference.resolve(cell.recipe.evaluation_dtype, context.device, self.model)
         self.peak = peaks.peak(self.dtype, device=context.device, threads=context.threads)
         self.batches = InBatches(device=context.device)  # of evaluation
+        self.said: list[str] = []  # of a horizon, by a rank that has no log
 
     @property
     def fit(self) -> tuple[int, int] | None:
@@ -203,20 +205,30 @@ class TrainJob:
         self._put_together(everywhere=True)
         started = running()
 
-        def read() -> tuple[dict[int, list[Score]], dict[str, int]]:
+        def read() -> tuple[dict[int, list[Score]], dict[str, int], list[str]]:
+            self.said = []
             scores = self.scores()
             if self.trained is not self.model:
                 self.model.cpu()  # its memory is the shards'
-            return scores, self._smaller_batches()
+            return scores, self._smaller_batches(), self.said
 
         found: dict[int, list[Score]] = {}
         smaller: dict[str, int] = {}
-        for scores, batches in self.ranks.exchange(self.ranks.run_on_all(read)):
+        for rank, (scores, batches, said) in enumerate(self.ranks.exchange(self.ranks.run_on_all(read))):
             found |= scores
+            for text in said:
+                self.context.log(f"rank {rank}: {text}")
             smaller |= {kind: min(images, smaller.get(kind, images)) for kind, images in batches.items()}
         in_order = tuple(score for _, part in sorted(found.items()) for score in part)
         evaluated = running() - started
         return self._horizon(horizon, progress, evaluated, loss=loss, scores=in_order, smaller_batches=smaller)
+
+    def _log(self, text: str) -> None:
+        """A line for the log, which is rank 0's; another rank's get there when the horizon has been read."""
+        if self.ranks.is_rank0:
+            self.context.log(text)
+        else:
+            self.said.append(text)
 
     def _put_together(self, *, everywhere: bool = False) -> None:
         """Give the model that is read, by rank 0 or by all, the weights of one that is spread over ranks."""
@@ -232,7 +244,7 @@ class TrainJob:
         found = {"evaluate": self.batches.batch if self.batches.shrunk else None, "finetune": self.tuner.micro_batch}
         smaller = {kind: images for kind, images in found.items() if images is not None}
         for kind, images in smaller.items():
-            self.context.log(f"out of memory in evaluation ({kind}): went on with {images} images at a time")
+            self._log(f"out of memory in evaluation ({kind}): went on with {images} images at a time")
         return smaller
 
     def scores(self) -> dict[int, list[Score]]:
@@ -241,7 +253,8 @@ class TrainJob:
         self.model.eval()
         device, root = self.context.device, self.context.data_root
         sizes = {"image_size": self.cell.image_size, "channels": self.cell.channels}
-        features = extractor(self.model, **sizes, device=device, batches=self.batches)
+        network = inference.in_precision(self.model, dtype=self.evaluation_dtype, device=device, batches=self.batches)
+        features = extractor(network, **sizes, device=device, batches=self.batches)
         task_context = TaskContext(
             features=features,
             load=lambda name, split: load(name, split, root=root),
@@ -257,13 +270,13 @@ class TrainJob:
             if number % self.ranks.size != self.ranks.rank:
                 continue
             if spec is None:
-                found[number] = [self._upstream_score()] if self.trains and supervised else []
+                found[number] = [self._upstream_score(network)] if self.trains and supervised else []
                 continue
             try:
                 found[number] = registry.load("task", spec.task).evaluate(task_context, data=spec.data, **spec.kwargs)
             except Unsuited as error:
                 found[number] = error.missing
-                self.context.log(f"no score of {spec.task}: {error}")
+                self._log(f"no score of {spec.task}: {error}")
         return found
 
     @cached_property
@@ -272,14 +285,11 @@ class TrainJob:
         return FineTuner(
             self.model, name=cell.model, options=cell.model_options, image_size=cell.image_size,
             channels=cell.channels, device=context.device, seed=cell.seed, should_stop=context.should_stop,
-            batches=self.batches,
+            batches=self.batches, dtype=cell.recipe.evaluation_dtype,
         )  # fmt: skip
 
-    def _upstream_score(self) -> Score:
-        with precision.autocast(self.dtype, self.context.device):
-            right, loss = top1_and_loss(
-                self.model, self.val, device=self.context.device, batches=self.batches, fit=self.fit
-            )
+    def _upstream_score(self, network: nn.Module) -> Score:
+        right, loss = top1_and_loss(network, self.val, device=self.context.device, batches=self.batches, fit=self.fit)
         value, n = right / len(self.val), len(self.val)
         return Score(
             task="upstream", data=self.cell.data, metric="accuracy", value=value,
@@ -378,6 +388,7 @@ class TrainJob:
             execution=execution(
                 self.context,
                 dtype=self.dtype,
+                evaluation_dtype=self.evaluation_dtype,
                 sharding=cell.recipe.sharding if self.ranks.size > 1 else None,
                 compile_mode=step.how_compiled if step else None,
                 attention_kernels=step.attention_kernels() if step else (),
@@ -390,5 +401,6 @@ class TrainJob:
                 peak=self.peak,
                 spent_images=progress.work * cell.recipe.batch,
                 per_image=self.per_image,
+                image_wait=progress.image_wait_seconds,
             ),
         )  # fmt: skip
