@@ -1,4 +1,5 @@
-"""The sweep behind the learning rates of `crossover`: its models at an eighth of the largest budget, no downstream set.
+"""The sweep behind the learning rates of `crossover`: its larger models at an eighth of the largest budget, without a
+downstream set.
 
 Rates are chosen by accuracy on the test images of the upstream set, as in `rates`.
 """
@@ -10,12 +11,12 @@ from dataclasses import replace
 from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge, pick
 from bench.suites._recipes import recipe_for
-from bench.suites.crossover import DATA, RECIPE, SIZES, images
+from bench.suites.crossover import DATA, RATES, RECIPE, images
 
 QUESTION = "which learning rate does each model of the suite crossover train best with?"
 FIGURES = ("learning-rates",)
 
-RATES = (2e-3, 4e-3, 8e-3, 1.6e-2)
+TRIED = (2e-3, 4e-3, 8e-3, 1.6e-2)
 SHARE = 8  # of the largest budget
 
 
@@ -27,6 +28,6 @@ def cells(options: SuiteOptions) -> list[Cell]:
              recipe=replace(recipe_for(model, **RECIPE), lr=rate))
         for seed in range(options.seeds or 1)
         for data in options.data or (DATA,)
-        for model in options.models or SIZES
-        for rate in RATES
+        for model in options.models or RATES
+        for rate in TRIED
     )  # fmt: skip
