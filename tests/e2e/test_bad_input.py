@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from bench import SCHEMA_VERSION, flops, run
-from bench.core import files
+from bench.core import environment, files
 from bench.plan import estimate
 from bench.plan import plan as planner
 
@@ -53,6 +53,7 @@ def refused(done, *words: str) -> None:
 )
 def test_unknown_or_impossible(tmp_path, monkeypatch, capsys, arguments, words):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(environment, "cores", lambda: 1)  # one process that tries to build the model, not two
     code = run.main(list(arguments))
     said = capsys.readouterr()
     refused(subprocess.CompletedProcess(arguments, code, said.out, said.err), *words)

@@ -143,7 +143,19 @@ def extended(tmp_path_factory):
     return folder
 
 
-def test_a_new_suite_with_its_own_family_data_task_and_figure(extended, bench, tmp_path):
+IN_ONE_PROCESS = """
+import contextlib, importlib, io, json, sys
+answers = []
+for verb, *words in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = importlib.import_module(f"bench.{verb}").main(words)
+    answers.append((code, out.getvalue(), err.getvalue()))
+print(json.dumps(answers))
+"""
+
+
+def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp_path):
     done = bench("run", "--suite", "perceptrons", "--plugins", extended, one_core=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "do perceptrons see stripes?" in done.stdout
@@ -155,8 +167,28 @@ def test_a_new_suite_with_its_own_family_data_task_and_figure(extended, bench, t
         assert after["centroid"] > 0.3
         assert record.model.forward_macs.dense == record.model.num_features * (784 + 4)
     assert (tmp_path / "results/perceptrons/figures/widths.png").stat().st_size > 1000
-    done = bench("check", "figure:widths", "--plugins", extended, "--study", "results/perceptrons")
-    assert done.returncode == 0 and "the same every time" in done.stdout and "--  " not in done.stdout
+    plan = ("plan.__main__", "--suite", "smoke", "--models", "MLP-16", "--data")
+    calls = [
+        ("check", "figure:widths", "--plugins", str(extended), "--study", "results/perceptrons"),
+        (*plan, "stripes", "--tasks", "fewshot,centroid", "--json"), (*plan, "stripes@1000"),
+        ("run", "--suite", "smoke", "--models", "MPL-32"),
+        ("flops", "MLP-32", "--image-size", "28", "--classes", "10", "--json"),
+    ]  # fmt: skip
+    variables = os.environ | {"PYTHONPATH": str(PROJECT), "VIT_BENCH_PLUGINS": str(extended)}
+    done = subprocess.run([sys.executable, "-c", IN_ONE_PROCESS, json.dumps(calls)], capture_output=True, text=True,
+                          cwd=tmp_path, env=variables, preexec_fn=stay_on_one_core)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    checked, planned, too_many, misspelt, counted = json.loads(done.stdout)
+    assert checked[0] == 0 and "the same every time" in checked[1] and "--  " not in checked[1]
+    assert planned[0] == 0, planned[2]
+    plan = json.loads(planned[1])  # stripes has 400 images: the suite's 1,000 are all of them
+    assert {cell["cell"]["num_images"] for cell in plan["cells"]} == {100, None}
+    cut, unswept = plan["notes"]
+    assert cut == "stripes has 400 training images; all are used instead of the suite's 1,000."
+    assert "Learning rate not swept" in unswept and "MLP-16" in unswept
+    assert too_many[0] == 2 and "stripes has only 400 training images" in too_many[2]
+    assert misspelt[0] == 2 and "MLP-32" in misspelt[2]
+    assert counted[0] == 0 and json.loads(counted[1])
 
 
 @pytest.mark.slow
@@ -171,38 +203,3 @@ def test_the_newcomers_work_in_the_suites_there_were(extended, bench, tmp_path):
     }  # fmt: skip
     report = (tmp_path / "results/smoke/report.html").read_text()
     assert "MLP-16" in report
-
-
-IN_ONE_PROCESS = """
-import contextlib, importlib, io, json, sys
-answers = []
-for verb, *words in json.loads(sys.argv[1]):
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = importlib.import_module(f"bench.{verb}").main(words)
-    answers.append((code, out.getvalue(), err.getvalue()))
-print(json.dumps(answers))
-"""
-
-
-def test_newcomers_are_planned_suggested_and_counted(extended, tmp_path):
-    plan = ("plan.__main__", "--suite", "smoke", "--models", "MLP-16", "--data")
-    calls = [
-        (*plan, "stripes", "--tasks", "fewshot,centroid", "--json"), (*plan, "stripes@1000"),
-        ("run", "--suite", "smoke", "--models", "MPL-32"),
-        ("flops", "MLP-32", "--image-size", "28", "--classes", "10", "--json"),
-    ]  # fmt: skip
-    variables = os.environ | {"PYTHONPATH": str(PROJECT), "VIT_BENCH_PLUGINS": str(extended)}
-    done = subprocess.run([sys.executable, "-c", IN_ONE_PROCESS, json.dumps(calls)], capture_output=True, text=True,
-                          cwd=tmp_path, env=variables, preexec_fn=stay_on_one_core)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    planned, too_many, misspelt, counted = json.loads(done.stdout)
-    assert planned[0] == 0, planned[2]
-    plan = json.loads(planned[1])  # stripes has 400 images: the suite's 1,000 are all of them
-    assert {cell["cell"]["num_images"] for cell in plan["cells"]} == {100, None}
-    cut, unswept = plan["notes"]
-    assert cut == "stripes has 400 training images; all are used instead of the suite's 1,000."
-    assert "Learning rate not swept" in unswept and "MLP-16" in unswept
-    assert too_many[0] == 2 and "stripes has only 400 training images" in too_many[2]
-    assert misspelt[0] == 2 and "MLP-32" in misspelt[2]
-    assert counted[0] == 0 and json.loads(counted[1])

@@ -10,6 +10,7 @@ import argparse
 import ast
 import graphlib
 from collections import Counter
+from functools import cached_property
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
@@ -66,9 +67,19 @@ class Structure:
         paths = sorted(path for package in PACKAGES for path in (root / package).rglob("*.py"))
         name = lambda path: ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")  # noqa: E731
         self.paths = {name(path): path for path in paths}
-        self.lines = {name: len(path.read_text().splitlines()) for name, path in self.paths.items()}
-        self.all_imports = {name: imports(path, frozenset(self.paths)) for name, path in self.paths.items()}
-        self.imports = {
+
+    @cached_property
+    def lines(self) -> dict[str, int]:
+        return {name: len(path.read_text().splitlines()) for name, path in self.paths.items()}
+
+    @cached_property
+    def all_imports(self) -> dict[str, set[str]]:
+        return {name: imports(path, frozenset(self.paths)) for name, path in self.paths.items()}
+
+    @cached_property
+    def imports(self) -> dict[str, set[str]]:
+        """Those of the project's own modules."""
+        return {
             name: {other for other in found if other in self.paths} - {name, "bench"}
             for name, found in self.all_imports.items()
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 
@@ -128,16 +129,38 @@ sys.meta_path.insert(0, Block())
 VERBS = sorted({*(name for name, path in script.verbs().items() if path.stem == name), "worker"})
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_help_has_examples_and_needs_no_torch(verb):
-    run = f"import runpy\nsys.argv = ['{verb}', '--help']\nrunpy.run_module('bench.{verb}', run_name='__main__')"
-    code = f"{BLOCK_TORCH}\n{run}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PROJECT)
+HELP = """
+import contextlib, io, json, runpy, traceback
+said = {}
+for verb in sys.argv[1:]:
+    sys.argv, output, end = [verb, "--help"], io.StringIO(), None
+    with contextlib.redirect_stdout(output):
+        try:
+            runpy.run_module(f"bench.{verb}", run_name="__main__")
+        except BaseException as error:
+            end = error.code if isinstance(error, SystemExit) else traceback.format_exc()
+    said[verb] = end, output.getvalue()
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def helps():
+    """Verb -> how `python -m bench.VERB --help` ends (0 or None: well), and what it prints; all in one process."""
+    command = [sys.executable, "-W", "ignore::RuntimeWarning:runpy", "-c", BLOCK_TORCH + HELP, *VERBS]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT)
     assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_examples_and_needs_no_torch(verb, helps):
+    end, said = helps[verb]
+    assert not end, end
     if verb != "worker":  # started by the executor, not by people
-        assert "examples:" in done.stdout
-        assert f"python -m bench.{verb}" in done.stdout
-        assert "--json" in done.stdout
+        assert "examples:" in said
+        assert f"python -m bench.{verb}" in said
+        assert "--json" in said
 
 
 def test_listing_suites_and_their_cells_needs_no_torch():

@@ -26,6 +26,7 @@ NAMES = {f"{module}.{name}" for module, names in FORBIDDEN.items() for name in n
 LOADERS = {"numpy.load": "allow_pickle=False", "numpy.lib.format.read_array": "allow_pickle=False",
            "torch.load": "weights_only=True", "torch.serialization.load": "weights_only=True"}  # fmt: skip
 """Calls that are safe with this argument, by keyword."""
+JUDGED = {"shell", "allow_pickle", "weights_only", "filter"}
 
 
 def unsafe(source: str) -> Iterator[tuple[int, str]]:
@@ -91,7 +92,7 @@ def _is_called(tree: ast.AST, name: ast.AST) -> bool:
 
 
 def _safe(call: ast.Call, name: str, zips: set[str]) -> bool:
-    keywords = {f"{keyword.arg}={ast.unparse(keyword.value)}" for keyword in call.keywords}
+    keywords = {f"{keyword.arg}={ast.unparse(keyword.value)}" for keyword in call.keywords if keyword.arg in JUDGED}
     if any(keyword.startswith("shell=") for keyword in keywords - {"shell=False"}):
         return False
     if any(keyword.startswith("allow_pickle=") for keyword in keywords - {"allow_pickle=False"}):

@@ -36,7 +36,7 @@ def begin(store: Path, cells: list[Cell], fault: str = "", *, suite: str = SUITE
     """Start a new process at it, which `fault` kills. Another suite than SUITE ends without a report."""
     (store.parent / "cells.json").write_text(json.dumps([to_json(cell) for cell in cells]))
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.reliability._preloaded"])
+    context.set_forkserver_preload(["tests.reliability._preloaded", __name__])
     process = context.Process(target=_run, args=(str(store), suite, fault))
     with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):  # the first call starts the server with it
         process.start()

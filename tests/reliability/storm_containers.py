@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -21,13 +20,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--at-once", type=int, default=2)
+    parser.add_argument("--folder", type=Path, help="an empty one, or another storm's (default: temporary)")
     options = parser.parse_args()
     wrong = 0
-    with tempfile.TemporaryDirectory() as folder:
-        expected = storms.undisturbed(Path(folder))
+    with storms.folder_of(options) as folder:
+        expected = storms.undisturbed(folder)
         for number in range(options.times):
-            results, began = Path(folder) / f"shared{number}", time.monotonic()
-            runs = [storms.start(results, Path(folder) / "cache", before=NAMESPACE) for _ in range(options.at_once)]
+            results, began = folder / f"shared{number}", time.monotonic()
+            runs = [storms.start(results, folder / "cache", before=NAMESPACE) for _ in range(options.at_once)]
             said = [run.communicate() for run in runs]
             problems = [f"exit code {run.returncode}: {text[1][-300:]}" for run, text in zip(runs, said, strict=True)
                         if run.returncode]  # fmt: skip

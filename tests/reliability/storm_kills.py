@@ -8,11 +8,12 @@ weights are those of an undisturbed run bit for bit, exit codes are right, no pr
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import signal
+import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -74,14 +75,15 @@ class Storm:
         self.events[f"{act} {role}"] += 1
         return f"{act} {role}"
 
-    def study(self, number: int, *, mean: float) -> None:
-        """One study, disturbed until it is done."""
+    def study(self, number: int, *, events: int, mean: float) -> None:
+        """One study, disturbed until it is done, or until there have been as many events."""
         results, done = self.folder / f"study{number}", False
         while not done:
-            run = storms.start(results, self.folder / "cache")
+            run = storms.start(results, self.folder / "cache", "--calibrate")
             strikes: list[str] = []
-            while run.poll() is None:
-                time.sleep(self.chance.expovariate(1 / mean))
+            while run.poll() is None and self.struck < events:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    run.wait(self.chance.expovariate(1 / mean))
                 if run.poll() is None and (what := self.strike(run.pid)) is not None:
                     strikes.append(what)
             output, errors = run.communicate()
@@ -118,7 +120,7 @@ class Storm:
         self.expected = storms.undisturbed(self.folder)
         number = 0
         while self.struck < events:
-            self.study(number, mean=mean)
+            self.study(number, events=events, mean=mean)
             number += 1
             print(f"{number} studies, {self.struck} events: {dict(self.events)}; wrong: {self.wrong}", flush=True)
 
@@ -132,9 +134,10 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--mean", type=float, default=6.0, help="seconds between events")
+    parser.add_argument("--folder", type=Path, help="an empty one, or another storm's (default: temporary)")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        storm = Storm(Path(folder), options.seed)
+    with storms.folder_of(options) as folder:
+        storm = Storm(folder, options.seed)
         storm.run(options.events, mean=options.mean)
     return 1 if storm.wrong else 0
 

@@ -19,6 +19,7 @@ from bench.core.spec import to_json
 from bench.store.records import read_record
 from bench.store.study import Study
 from tests.conftest import PROJECT
+from tests.plan.making import costs_of
 from tests.reliability._attempt import attempt
 from tests.reliability.test_kill import CELL as ALONE
 
@@ -35,9 +36,11 @@ def start(folder: Path, cell) -> list[subprocess.Popen]:
         port = probe.getsockname()[1]
     folder.mkdir(exist_ok=True)
     (folder / "cells.json").write_text(json.dumps([to_json(cell)]))
+    (folder / "costs.json").write_text(json.dumps(costs_of([cell])))
     environment = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
     environment["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = "20"
-    worker = ["--store", str(folder / "test"), "--cells", str(folder / "cells.json"), "--suite", "test"]
+    worker = ["--store", str(folder / "test"), "--cells", str(folder / "cells.json"), "--suite", "test",
+              "--precomputed", str(folder / "costs.json")]  # fmt: skip
     return [
         subprocess.Popen(
             [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={node}", "--nproc-per-node=1",

@@ -56,7 +56,7 @@ def write_progress(folder: Path) -> Path:
 
 
 def read_progress(path: Path) -> None:
-    state, fraction, _ = state_of(CellDirectory(path.parents[2]))
+    state, fraction, *_ = state_of(CellDirectory(path.parents[2]))
     if (state, fraction) != ("partial", 0.5):
         raise ValueError("nothing to go on from")
 

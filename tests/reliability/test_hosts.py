@@ -25,7 +25,7 @@ from bench.store.study import Study
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
 from tests.execute.naps import PLUGINS, naps
-from tests.plan.making import plan_of
+from tests.plan.making import calibrated, costs_of, plan_of
 
 ALONE = ("unshare", "--net", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child")
 QUICK = (  # as a worker, but a host counts as dead after seconds
@@ -58,7 +58,10 @@ def until(condition, processes=()):
 def arguments(store: Path, cells: list[Cell]) -> list[str]:
     listed = store.with_suffix(".json")
     listed.write_text(json.dumps([to_json(cell) for cell in cells]))
-    return ["--store", str(store), "--cells", str(listed), "--suite", "test", "--device", "cpu"]
+    costs = store.with_suffix(".costs.json")
+    costs.write_text(json.dumps(costs_of(cells)))
+    return ["--store", str(store), "--cells", str(listed), "--suite", "test", "--device", "cpu",
+            "--precomputed", str(costs)]  # fmt: skip
 
 
 def start(*command: str, **variables: str) -> subprocess.Popen:
@@ -148,7 +151,7 @@ def test_ranks_on_two_hosts_train_a_cell_as_ranks_of_one_do(network, tmp_path):
         for host in hosts:
             host.kill()
     assert [host.returncode for host in hosts] == [EXIT_OK, EXIT_OK], said
-    plan = replace(plan_of([TRAINED], tmp_path / "one"), ranks=2)
+    plan = calibrated(replace(plan_of([TRAINED], tmp_path / "one"), ranks=2))
     assert local.run(plan, on_event=lambda *_: None, tick=lambda: None) == []
     assert outcome(store) == outcome(tmp_path / "one") and len(outcome(store)) == 1
     assert Study(store).cell(TRAINED).read_record().execution.ranks == 2

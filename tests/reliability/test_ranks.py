@@ -24,14 +24,14 @@ from bench.store.study import CellDirectory, Study
 from bench.suites._recipes import recipe_for
 from bench.train.ranks import EXIT_RETRY
 from tests.conftest import PROJECT
-from tests.plan.making import plan_of
+from tests.plan.making import calibrated, costs_of, plan_of
 
 RECIPE = replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16)
 CELL = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 16_000), seed=1, recipe=RECIPE)
 
 def train(store: Path, *, ranks: int, at: int | None = None, act: Callable[[], None] = lambda: None) -> list[str]:
     """Run the cell as `bench.run --ranks` does; `act` once, when it has done `at` steps. Returns its failures."""
-    plan = plan_of([CELL], store, ranks=ranks)
+    plan = calibrated(plan_of([CELL], store, ranks=ranks))
     left = [act]
 
     def on_event(_: int, event: dict) -> None:
@@ -101,9 +101,10 @@ def test_sharded_ranks_start_again_with_smaller_micro_batches_when_one_runs_out_
     """The other is waiting in the middle of a pass. One command ends with the record; nothing is left to be done."""
     cell = replace(CELL, horizons=(160,), recipe=replace(RECIPE, sharding="fsdp"), tasks=())
     (tmp_path / "cells.json").write_text(json.dumps([to_json(cell)]))
+    (tmp_path / "costs.json").write_text(json.dumps(costs_of([cell])))
     done = subprocess.run(
         [sys.executable, "-m", "tests.reliability._short_ranks", "launch", "--ranks", "2", "--store", tmp_path / "test",
-         "--cells", tmp_path / "cells.json", "--suite", "test"],
+         "--cells", tmp_path / "cells.json", "--suite", "test", "--precomputed", tmp_path / "costs.json"],
         env=os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
         timeout=120,
     )  # fmt: skip

@@ -24,15 +24,20 @@ def test_claims(locks):
     storm("claims", "--cells", 60, *locks)
 
 
-def test_kills():
-    storm("kills", "--events", 4)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Shared by storms that begin with the same undisturbed run."""
+    return tmp_path_factory.mktemp("storms")
 
 
-@pytest.mark.parametrize("role", ["run", "worker"])
-def test_faults(role):
-    storm("faults", "--role", role, "--every", 40)
+def test_kills(folder):
+    storm("kills", "--events", 5, "--mean", 4, "--folder", folder)
+
+
+def test_faults():
+    storm("faults", "--every", 40)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0 or sys.platform != "linux", reason="needs root")
-def test_containers():
-    storm("containers", "--times", 1)
+def test_containers(folder):
+    storm("containers", "--times", 1, "--folder", folder)
