@@ -108,7 +108,7 @@ def variant_of(record: Record, *, but_for: Sequence[str] = ()) -> str:
     defaults = {name: getattr(Recipe(), name) for name in but_for}
     cell = {k: v for k, v in to_json(record.cell).items() if k not in NOT_A_VARIANT}
     cell["recipe"] = to_json(replace(record.cell.recipe, **defaults), omit_defaults=True)
-    made_by = "model", "recipe", f"data:{record.cell.data}"
+    made_by = "model", "recipe", f"job:{record.cell.job}", f"data:{record.cell.data}"
     revisions = {k: v for k, v in record.revisions.items() if k in made_by}
     return hashlib.sha256(canonical([cell, revisions, record.data.content_hash]).encode()).hexdigest()[:10]
 

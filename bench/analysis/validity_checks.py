@@ -201,7 +201,8 @@ def other_images(evidence: Evidence) -> Iterator[Check]:
 
 def revisions(evidence: Evidence) -> Iterator[Check]:
     """Scores in use, made by different revisions of a task, a data set, the training or one model."""
-    standing = set(evidence.horizons["directory"])
+    measured = (record.directory for record in evidence.records.records if record.cell.job != "train")
+    standing = {*evidence.horizons["directory"], *measured}
     used: dict[str, set[int]] = {}
     for record in evidence.records.records:
         gone = {name for task, data in evidence.set_aside.get(record.directory, ())

@@ -506,7 +506,7 @@ class Record(Result):
 
     Attributes:
         suite: that ran it. cell_id: `bench.core.spec.cell_id`. directory: of the cell, below `cells/`.
-        revisions: of what the cell uses, part of its identity: "model", "recipe", "data:NAME", "task:NAME".
+        revisions: of what the cell uses, part of its identity: "model", "recipe", "job:NAME", "data:NAME", "task:NAME".
         attempts: oldest first. source: the publication that it is quoted from; None for what was run here.
     """
 

@@ -9,8 +9,8 @@ model's name is looked up without torch; building it needs torch. Options may fo
 
 Plug-ins also lie in folders outside the project: those of `--plugins` and of VIT_BENCH_PLUGINS (which `--plugins` sets,
 for the processes that a study starts), and the packages that installed distributions name as entry points of the group
-`vit_bench`. Such a folder has subfolders `models`, `data`, `tasks`, `suites`, `figures`; their files are found as if
-they lay in the project, and may not have the names of others.
+`vit_bench`. Such a folder has subfolders `models`, `data`, `tasks`, `suites`, `figures`, `jobs`; their files are found
+as if they lay in the project, and may not have the names of others.
 """
 
 from __future__ import annotations
@@ -284,8 +284,13 @@ def transferred_model(
 
 
 def revisions_of(cell: Cell) -> dict[str, int]:
-    """The integer revisions that are part of a cell's identity: model family, recipe, data sets, tasks."""
+    """The integer revisions that are part of a cell's identity: model family, recipe, job, data sets, tasks.
+
+    That of the recipe is the training's. Another job's first revision is left out, as fields at their defaults are.
+    """
     revisions = {"recipe": RECIPE_REVISION, "model": family_of(cell.model).REVISION}
+    if cell.job != "train" and (job := getattr(load("job", cell.job), "REVISION", 1)) != 1:
+        revisions[f"job:{cell.job}"] = job
     revisions[f"data:{cell.data}"] = load("data set", cell.data).REVISION
     for task in cell.tasks:
         revisions[f"task:{task.task}"] = load("task", task.task).REVISION

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,18 @@ def test_every_cell_of_the_suite_can_be_built(scale: str) -> None:
     for c in {(c.model, c.image_size) for c in cells}:
         with torch.device("meta"):
             registry.build_model(c[0], image_size=c[1], channels=3, num_classes=1000)
+
+
+def test_a_newer_revision_of_a_job_makes_other_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of the first revision keep their names: it is no part of them."""
+    measured = cell()
+    trained = replace(measured, job="train")
+    before = [cell_id(c, revisions_of(c)) for c in (measured, trained)]
+    assert not any(name.startswith("job") for name in revisions_of(measured))
+    monkeypatch.setattr(job, "REVISION", 2)
+    after = [cell_id(c, revisions_of(c)) for c in (measured, trained)]
+    assert revisions_of(measured)["job:speed"] == 2
+    assert after[0] != before[0] and after[1] == before[1]
 
 
 def test_rounds_visit_every_model_before_any_comes_again() -> None:
