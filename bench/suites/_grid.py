@@ -9,7 +9,7 @@ paper: the paper's own grid (Tables 3 and 6, Figure 4), to be costed here and ru
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from baselines import published
@@ -34,7 +34,7 @@ class Grid:
             the largest last: its Figure 4. Where the horizon is one of the model's budgets on the compute axis, that
             cell is the largest size for both.
         tasks: evaluation of every horizon.
-        recipe: what differs from the suites' recipe.
+        recipe: upstream set -> what differs from the suites' recipe.
         trained: the last word on how a cell is trained.
     """
 
@@ -47,7 +47,7 @@ class Grid:
     seeds: int
     image_size: int
     channels: int
-    recipe: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Callable[[str], Mapping[str, Any]] = lambda data: {}
     trained: Callable[[Cell], Cell] = lambda cell: cell
 
 
@@ -110,12 +110,13 @@ def here(names: tuple[str, ...], options: SuiteOptions) -> tuple[str, ...]:
     return tuple(name for name in found if registry.load("data set", name).available(options.data_root))
 
 
-def _cell(grid: Grid, model: str, **fields: Any) -> Cell:
+def _cell(grid: Grid, model: str, *, data: str, **fields: Any) -> Cell:
     base = Cell(
         model=model,
+        data=data,
         image_size=grid.image_size,
         channels=grid.channels,
-        recipe=recipe_for(model, **grid.recipe),
+        recipe=recipe_for(model, **grid.recipe(data)),
         tasks=grid.tasks,
         **fields,
     )
@@ -148,7 +149,7 @@ CPU = Grid(
     seeds=2,
     image_size=28,
     channels=1,
-    recipe={"batch": 32, "shift": 1},
+    recipe=lambda data: {"batch": 32, "shift": 1},
 )
 
 # What networks of the scale `gpu` are judged on: public photographs that are here, and what comes with packages.
@@ -186,9 +187,10 @@ def gpu_upstream(options: SuiteOptions) -> str:
 
 
 def gpu_recipe(upstream: str) -> dict[str, Any]:
-    """What differs from the suites' recipe: crops of photographs and of drawings, mirrored images of photographs."""
-    drawn = upstream.startswith(DRAWN.partition(":")[0])
-    return {"batch": 512, "lr": 1e-3, "warmup_images": 50_000, "shift": 0, "crop": 0.25, "flip": not drawn}
+    """What differs from the suites' recipe: crops of whatever images, and mirrored ones of photographs alone. Letters
+    and digits mirrored are others or none, and what a user's own folder shows is not known."""
+    flip = registry.load("data set", upstream).KIND == "photographs"
+    return {"batch": 512, "lr": 1e-3, "warmup_images": 50_000, "shift": 0, "crop": 0.25, "flip": flip}
 
 
 def _gpu(options: SuiteOptions) -> Grid:
@@ -205,7 +207,7 @@ def _gpu(options: SuiteOptions) -> Grid:
         seeds=2,
         image_size=gpu_size(options),
         channels=3,
-        recipe=gpu_recipe(upstream),
+        recipe=gpu_recipe,
     )
 
 

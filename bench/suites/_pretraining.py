@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -24,13 +24,13 @@ class Upstream:
     """Pre-training on one set.
 
     Attributes:
-        images: model -> images seen. recipe: what differs from the suites' recipe. trained: the last word on how a cell
-            is trained.
+        images: model -> images seen. recipe: set -> what differs from the suites' recipe. trained: the last word on how
+            a cell is trained.
     """
 
     data: str
     images: Mapping[str, int]
-    recipe: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Callable[[str], Mapping[str, Any]] = lambda data: {}
     trained: Callable[[Cell], Cell] = lambda cell: cell
 
 
@@ -48,14 +48,16 @@ class Study:
 
 def small(models: tuple[str, ...], *names: str, images: int, **recipe: Any) -> tuple[Upstream, ...]:
     """The same models and budget on each of several sets."""
-    return tuple(Upstream(data=name, images=dict.fromkeys(models, images), recipe=recipe) for name in names)
+    return tuple(
+        Upstream(data=name, images=dict.fromkeys(models, images), recipe=lambda data: recipe) for name in names
+    )
 
 
 def gpu_study(options: SuiteOptions, *, tasks: Tasks, seeds: int) -> Study:
     """ViTs and ResNets on the scale's own upstream set, and on drawings where that is of photographs."""
     names, models = dict.fromkeys((gpu_upstream(options), DRAWN)), gpu_models(options)
     chosen = (models[0], models[1], models[5], models[6])
-    upstream = (Upstream(data=name, images=dict.fromkeys(chosen, 1_000_000), recipe=gpu_recipe(name)) for name in names)
+    upstream = (Upstream(data=name, images=dict.fromkeys(chosen, 1_000_000), recipe=gpu_recipe) for name in names)
     return Study(upstream=tuple(upstream), tasks=tasks, seeds=seeds, image_size=gpu_size(options), channels=3)
 
 
@@ -82,7 +84,7 @@ def pretrained_cells(study: Study, options: SuiteOptions) -> list[Cell]:
                 data=upstream.data,
                 image_size=study.image_size,
                 channels=study.channels,
-                recipe=recipe_for(model, **upstream.recipe),
+                recipe=recipe_for(model, **upstream.recipe(upstream.data)),
                 horizons=(0, images) if study.untrained and number == 0 else (images,),
                 seed=seed,
                 tasks=study.tasks(model),

@@ -6,6 +6,7 @@ same shape. cosine: each on its own with cosine decay over the whole training, t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,10 +40,10 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Models with their budgets, and what differs from the suites' recipe."""
+    """Models with their budgets. recipe: upstream set -> what differs from the suites' recipe."""
 
     models: dict[str, tuple[int, ...]]
-    recipe: dict[str, Any]
+    recipe: Callable[[str], dict[str, Any]]
     probe: dict[str, Any]
     data: str = "glyphs"
     downstream: tuple[str, ...] = ("scripts",)
@@ -56,7 +57,7 @@ CPU = Scale(
         "R5+ViT-pico/14": budgets(12_000, 3)[1:],
         "R11x0.25-s2": budgets(12_000, 3)[1:],
     },
-    recipe={"batch": 32, "shift": 1},
+    recipe=lambda data: {"batch": 32, "shift": 1},
     probe={"shots": (10,), "draws": 3, "test_limit": 500},
 )
 
@@ -68,7 +69,7 @@ def _gpu(options: SuiteOptions) -> Scale:
             models[1]: budgets(1_000_000, 5)[1:], models[3]: budgets(1_000_000, 3)[1:],
             models[5]: budgets(1_000_000, 3)[1:],
         },
-        recipe=gpu_recipe(upstream), probe={"shots": (10,), "draws": 5}, data=upstream,
+        recipe=gpu_recipe, probe={"shots": (10,), "draws": 5}, data=upstream,
         downstream=here(GPU_DOWNSTREAM, options), image_size=gpu_size(options), channels=3,
     )  # fmt: skip
 
@@ -81,7 +82,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
         Cell(
             model=model, data=data, image_size=scale.image_size, channels=scale.channels, seed=seed,
             horizons=scale.models.get(model, usual),
-            recipe=recipe_for(model, **scale.recipe, **change),
+            recipe=recipe_for(model, **scale.recipe(data), **change),
             tasks=tuple(task("fewshot", name, **scale.probe) for name in scale.downstream),
             axes=("compute", "branching") if way == "branch" else ("branching",),
         )

@@ -31,7 +31,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
             image_size=grid.image_size,
             channels=grid.channels,
             horizons=(horizon,),
-            recipe=replace(recipe_for(model, **grid.recipe), lr=rate),
+            recipe=replace(recipe_for(model, **grid.recipe(data)), lr=rate),
             seed=seed,
             axes=("compute",),
         )

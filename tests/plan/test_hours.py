@@ -13,6 +13,8 @@ from bench.cost import flops
 from bench.data import photographs
 from bench.plan import hours
 from bench.plan.sizes import DataSizes
+from bench.suites import _contract as suites
+from bench.suites._contract import SuiteOptions
 from bench.train.schedule import images_trained
 from tests.plan.making import grid_of
 
@@ -58,6 +60,17 @@ def test_photographs_where_there_are_some_and_drawings_where_there_are_none(root
         assert photographs.largest(root) is None
     finally:
         (root / ".gone").rename(root / "imagenet")
+
+
+@pytest.mark.parametrize("suite", ["scaling", "data", "branching", "rates", "transfer"])
+def test_only_photographs_are_mirrored_whichever_set_is_named_first(suite: str) -> None:
+    named = ("cifar10", "emnist:letters", "lettering")
+
+    def mirrored(data: tuple[str, ...]) -> dict[str, bool]:
+        cells = suites.load(suite).cells(SuiteOptions(scale="gpu", models=MODELS, data=data))
+        return {cell.data: cell.recipe.flip for cell in cells if cell.model != "pixels"}
+
+    assert mirrored(named) == mirrored(named[::-1]) == {"cifar10": True, "emnist:letters": False, "lettering": False}
 
 
 def test_budgets_follow_the_hours_and_nothing_else() -> None:
