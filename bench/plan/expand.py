@@ -66,7 +66,11 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name
         num_images=_counted(data or (), limits, root=options.data_root) if options.scale == "paper" else {},
     )  # fmt: skip
     cells, fitted = images.fit(_without_untrainable(suite.cells(asked)))
-    if options.scale == "gpu" and not suite.exclusive:
+    given = options.overrides.horizons and not any(text.endswith("%") for text in options.overrides.horizons)
+    if options.hours is not None and given:
+        raise UserError("--hours chooses the budgets that --horizons gives.",
+                        "Give one of them; --image-size sets the size of images.")  # fmt: skip
+    if options.scale == "gpu" and not suite.exclusive and not given:
         within = hours.fit(cells, hours=asked.hours, device=device_name, keep=options.models or ())
         cells, fitted = list(within.cells), (*fitted, within.note)
     elif options.hours is not None:

@@ -12,6 +12,7 @@ from bench.core.errors import UserError
 from bench.cost import flops
 from bench.data import photographs
 from bench.plan import hours
+from bench.plan.overrides import Overrides
 from bench.plan.sizes import DataSizes
 from bench.suites import _contract as suites
 from bench.suites._contract import SuiteOptions
@@ -88,6 +89,15 @@ def test_too_little_time_leaves_the_largest_models_out_but_a_family_never() -> N
     assert any("Left out for want of time" in note and "R101x1-s2" in note for note in grid.notes)
     named = grid_of("scaling", scale="gpu", hours=0.06, models=MODELS)
     assert {cell.model for cell in named.cells} - {"pixels"} == set(MODELS)
+
+
+def test_no_model_is_left_out_where_the_budgets_are_given() -> None:
+    given = Overrides(horizons=("512", "1024"))
+    grid = grid_of("scaling", scale="gpu", overrides=given)
+    assert {c.model for c in grid.cells} == {c.model for c in suites.load("scaling").cells(SuiteOptions(scale="gpu"))}
+    assert {c.horizons for c in grid.cells if c.model != "pixels"} == {(512, 1024), (0, 512, 1024)} and not grid.notes
+    with pytest.raises(UserError, match="--hours chooses the budgets that --horizons gives"):
+        grid_of("scaling", scale="gpu", hours=0.2, overrides=given)
 
 
 def test_hours_that_mean_nothing() -> None:
