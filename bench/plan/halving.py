@@ -26,7 +26,8 @@ from dataclasses import dataclass, replace
 from bench.core.errors import UserError
 from bench.core.record import Record
 from bench.core.spec import RATE_MARGIN, Cell
-from bench.store.study import Study
+from bench.plan.changed import changes
+from bench.store.study import Study, state_of
 
 LEAST = 6  # rates of a sweep that is worth halving: the peak and a neighbour on either side are three
 
@@ -65,8 +66,11 @@ def following(rates: Sequence[float], accuracies: Mapping[float, float]) -> floa
     return None
 
 
-def next_round(cells: Sequence[Cell], study: Study) -> Round:
-    """The cells that were trained so far, and those that follow.
+def next_round(cells: Sequence[Cell], study: Study, *, other_code: bool = False) -> Round:
+    """The cells that were trained so far, and those that follow. Writes nothing: a plan is no run.
+
+    Args:
+        other_code: results of a model whose code has changed since count too (`--changed keep`).
 
     Raises:
         UserError: no sweep of enough rates, each read at one budget.
@@ -83,7 +87,7 @@ def next_round(cells: Sequence[Cell], study: Study) -> Round:
         accuracies: dict[float, float] = {}
         while (rate := following(sorted(sweep), accuracies)) is not None:
             found += sweep[rate]
-            accuracy = _accuracy(sweep[rate], study)
+            accuracy = _accuracy(sweep[rate], study, other_code=other_code)
             if accuracy is None:
                 waiting += 1
                 break
@@ -95,11 +99,16 @@ def next_round(cells: Sequence[Cell], study: Study) -> Round:
     return Round(cells=tuple(found), waiting=waiting, at_once=at_once, note=note)
 
 
-def _accuracy(cells: Sequence[Cell], study: Study) -> float | None:
+def _accuracy(cells: Sequence[Cell], study: Study, *, other_code: bool) -> float | None:
     """Mean over the seeds of a rate; minus infinity where one diverged; None where one is not done."""
-    records = [study.cell(cell).read_record() if study.cell(cell).is_done() else None for cell in cells]
-    done = [record for record in records if record is not None]
-    return math.fsum(map(_upstream, done)) / len(done) if len(done) == len(records) else None
+    directories = [study.cell(cell) for cell in cells]
+    states = [state_of(directory) for directory in directories]
+    if any(state.name != "done" for state in states):
+        return None
+    if not other_code and changes(cells, directories, states):
+        return None
+    done = [record for directory in directories if (record := directory.read_record()) is not None]
+    return math.fsum(map(_upstream, done)) / len(done) if len(done) == len(cells) else None
 
 
 def _upstream(record: Record) -> float:

@@ -202,7 +202,7 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
     study, waiting, at_once = Study(options.results / options.suite), 0, len(cells.chosen)
     if options.halving:
         study.check()
-        now = halving.next_round(cells.chosen, study)
+        now = halving.next_round(cells.chosen, study, other_code=options.changed == "keep")
         cells = replace(cells, cells=now.cells, chosen=now.cells, notes=(*cells.notes, now.note))
         waiting, at_once = now.waiting, now.at_once
     preflight.check_places(options, write=to_run)

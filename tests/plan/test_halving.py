@@ -13,11 +13,14 @@ import pytest
 from hypothesis import strategies
 
 from bench.analysis.lr_sweep import MARGIN
+from bench.core import fingerprint
 from bench.core.errors import UserError
 from bench.core.record import Score
 from bench.core.spec import Cell
 from bench.plan import halving
-from bench.store.study import Study
+from bench.store.records import Outcome
+from bench.store.study import CellDirectory, Study
+from tests.plan.finished import finish
 from tests.plan.making import cells_of
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference" / "rates-cpu"
@@ -88,12 +91,13 @@ def test_rounds_follow_from_records(tmp_path, monkeypatch):
     assert [(c.recipe.lr, c.seed) for c in first.cells] == [(8e-3, 0), (8e-3, 1)]
     done = {(8e-3, 0): 0.5, (8e-3, 1): 0.6, (1.6e-2, 0): 0.9}  # one of the second round
 
-    class Known:
+    class Known(CellDirectory):
         def __init__(self, cell: Cell) -> None:
+            super().__init__(tmp_path / "cells" / cell.readable_name)
             self.value = done.get((cell.recipe.lr, cell.seed))
 
-        def is_done(self) -> bool:
-            return self.value is not None
+        def read_outcome(self) -> Outcome | None:
+            return None if self.value is None else Outcome(status="complete", reason=None)
 
         def read_record(self):
             score = Score(task="upstream", data="glyphs", metric="accuracy", value=self.value, stderr=None, num_test=1,
@@ -110,6 +114,22 @@ def test_rounds_follow_from_records(tmp_path, monkeypatch):
     done |= {(4e-3, 0): 0.5, (4e-3, 1): 0.5}
     last = halving.next_round(cells, Study(tmp_path))
     assert last.waiting == 0 and set(last.cells) == set(third.cells) <= set(cells)  # the very cells of the whole sweep
+
+
+def test_results_that_a_run_would_not_take_are_not_looked_at_and_a_plan_moves_none(tmp_path, monkeypatch):
+    cells = cells_of("rates", models=("ViT-pico/14",))
+    (first,) = halving.next_round(cells, Study(tmp_path)).cells
+    study = finish(tmp_path, [first])
+    assert len(halving.next_round(cells, study).cells) == 2
+    there = study.cell(first).code()
+    assert there is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(fingerprint, "of_model", lambda name: replace(there, digest="0" * 16))
+        assert halving.next_round(cells, study).cells == (first,)
+        assert len(halving.next_round(cells, study, other_code=True).cells) == 2
+    record = study.cell(first).record
+    record.write_bytes(record.read_bytes()[:-9])
+    assert halving.next_round(cells, study).cells == (first,) and record.exists()
 
 
 def test_only_sweeps_can_be_halved():
