@@ -81,7 +81,7 @@ def run(
         for number, cells in enumerate(kinds_of(plan))
     ]  # fmt: skip
     with contextlib.ExitStack() as opened:
-        opened.enter_context(local.signals())
+        early = opened.enter_context(local.signals())
         for kind in kinds:
             kind.executor = make(kind.library, kind.needs)
             opened.callback(kind.executor.close)
@@ -90,6 +90,11 @@ def run(
         if earlier:
             on_event(-1, {"event": "notice", "message": f"{plural(earlier, 'job')} of an earlier run still queued or "
                           "running: not submitted again."})  # fmt: skip
+        if early or received:  # while the library was loaded, or asked
+            for kind in kinds:
+                kind.executor.leave()
+            shutil.rmtree(folder, ignore_errors=True)
+            raise Interrupted("nothing was submitted")
         fleet = Fleet(kinds, Watched(study, [planned.cell for planned in plan.todo]), workers=workers)
         fleet.begin()
         closed: list[float] = []  # when the terminal was

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -155,6 +156,41 @@ def test_a_signal_saves_and_leaves_nothing_half_done(cluster, tmp_path):
         naps.run(naps.naps(2, seconds=120.0), store, on_event=on_event, **cluster)
     assert {a.outcome for d in Study(store).directories() for a in d.attempt_log()} == {"interrupted"}
     assert not list(store.glob("cells/*/lease.json")) and not list(store.glob("cells/*/record.json"))
+
+
+@pytest.mark.parametrize("during", ["make", "adopt"])
+def test_a_signal_before_anything_is_submitted_submits_nothing(during, tmp_path, monkeypatch):
+    """A library may take long to begin, and to find the jobs of an earlier run."""
+    store, called = tmp_path / "test", []
+
+    class Slow:
+        slots = 2
+
+        def __init__(self, folder, needs):
+            self.reach("make")
+
+        def reach(self, what, result=None):
+            called.append(what)
+            if what == during:
+                os.kill(os.getpid(), signal.SIGINT)
+            return result
+
+        def adopt(self, names, folder):
+            return self.reach("adopt", 1)
+
+        def __getattr__(self, name):
+            return lambda *_: self.reach(name, [])
+
+    monkeypatch.setitem(sys.modules, "bench.execute.executors.slow", SimpleNamespace(make=Slow))
+    cells = naps.naps(1)
+    earlier = store / remote.FOLDER / "earlier" / remote.SUBMITTED
+    earlier.parent.mkdir(parents=True)
+    name = Study(store).cell(cells[0]).path.name
+    earlier.write_text(json.dumps([{"cells": [name], "jobs": ["1"], "of": str(earlier.parent)}]))
+    with pytest.raises(Interrupted, match="nothing was submitted"):
+        naps.run(cells, store, executor="slow")
+    assert during in called and "leave" in called and not {"submit", "stop"} & set(called)
+    assert [path.name for path in (store / remote.FOLDER).iterdir()] == ["earlier"]
 
 
 def test_preempted_and_timed_out_jobs_save_and_are_requeued(standin, tmp_path):
