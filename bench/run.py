@@ -67,6 +67,8 @@ def main(argv: list[str] | None = None) -> int:
         return EXIT_OK
 
     plan, failures = work_off(plan, options, console)
+    for line in by_reason(failures):  # before the report, which may fail too
+        write(console, f"failed: {line}", style="red")
     if options.detach and plan.todo:
         write(console, "bench.status --watch follows them; the same command without --detach writes the report.")
         return EXIT_FAILED if failures else EXIT_OK
@@ -75,8 +77,6 @@ def main(argv: list[str] | None = None) -> int:
         report.say(paths, console, verbose=arguments.verbose)
     if arguments.json:
         print(json.dumps(report.to_json(paths)))
-    for line in by_reason(failures):
-        write(console, f"failed: {line}", style="red")
     return EXIT_FAILED if failures else EXIT_OK
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +31,12 @@ CHECK = "check"  # PURPOSE of a suite that only checks the pipeline
 
 @dataclass(frozen=True, kw_only=True)
 class ReportPaths:
-    """Where a report was written, and what it found. `check`: how the suite's check of the pipeline ended, if it is
-    nothing else."""
+    """Where a report was written, and what it found.
+
+    Attributes:
+        check: how the suite's check of the pipeline ended, if it is nothing else.
+        broken: titles of figures whose files fail, each with its error.
+    """
 
     html: Path
     markdown: Path
@@ -40,6 +45,7 @@ class ReportPaths:
     figures: tuple[Path, ...]
     findings: Findings
     check: str = ""
+    broken: tuple[tuple[str, str], ...] = ()
 
 
 def build(suite_directory: Path, *, suite: str, reference: str | None = None) -> ReportPaths:
@@ -62,11 +68,11 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
 
     evidence, by_figure = _published() if suite == PAPER else _measured(suite_directory, suite, reference)
     findings = questions.find(evidence)
-    figures, not_drawn = _draw(by_figure)
+    figures, not_drawn, broken = _draw(by_figure)
     looked_into = inspections.read(suite_directory)
     made = tables.build(evidence)
     shown = page.content(
-        evidence, findings, figures=[*figures, *looked_into], not_drawn=not_drawn, tables=made,
+        evidence, findings, figures=[*figures, *looked_into], not_drawn=[*broken, *not_drawn], tables=made,
         check=_purpose(suite) == CHECK,
     )  # fmt: skip
     table_folder = files.make_directory(suite_directory / "tables")
@@ -93,7 +99,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
         html=suite_directory / "report.html", markdown=suite_directory / "report.md", check=shown["check"],
         findings_json=suite_directory / "findings.json", findings=findings,
         tables=tuple(p for p in pages if p.parent == table_folder),
-        figures=tuple(p for p in pages if p.parent == figure_folder),
+        figures=tuple(p for p in pages if p.parent == figure_folder), broken=tuple(broken),
     )  # fmt: skip
 
 
@@ -134,7 +140,7 @@ def to_json(paths: ReportPaths) -> dict[str, Any]:
     """Paths and findings, for `--json`."""
     listed = {name: [str(p) for p in getattr(paths, name)] for name in ("tables", "figures")}
     single = {name: str(getattr(paths, name)) for name in ("html", "markdown", "findings_json")}
-    return {**single, **listed, "findings": json.loads(paths.findings_json.read_text())}
+    return {**single, **listed, "broken": dict(paths.broken), "findings": json.loads(paths.findings_json.read_text())}
 
 
 def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
@@ -183,21 +189,37 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
         line(f"More questions: {'; '.join(left)}.", "dim")
     if not verbose and warnings and not paths.check:
         line(f"{plural(len(warnings), 'warning')} about validity: in the report, or with --verbose.", "yellow")
+    for title, error in paths.broken:
+        line(f"Not drawn: {title} ({error}).", "red")
     console.print(Text(f"Report: {paths.html}"), soft_wrap=True)
 
 
-def _draw(wanted: Mapping[str, Evidence]) -> tuple[list[Saved], list[tuple[str, str]]]:
-    """Figures, each from its evidence, and what could not be drawn, with the reason."""
+def _draw(wanted: Mapping[str, Evidence]) -> tuple[list[Saved], list[tuple[str, str]], list[tuple[str, str]]]:
+    """Figures, each from its evidence; what there is nothing to draw of, with the reason; and what fails, with its
+    error: whatever is wrong with one figure's file, the rest of the report does not go with it."""
     from bench.report.figures._contract import NothingToDraw, render
 
-    drawn, missing = [], []
+    drawn, missing, broken = [], [], []
     for name, evidence in wanted.items():
-        module = registry.load("figure", name)
+        title = name
         try:
-            drawn.append(render(name, module.TITLE, module.draw(evidence)))
+            module = registry.load("figure", name)
+            title = module.TITLE
+            drawn.append(render(name, title, module.draw(evidence)))
         except NothingToDraw as reason:
-            missing.append((module.TITLE, str(reason)))
-    return drawn, missing
+            missing.append((title, str(reason)))
+        except UserError as error:
+            broken.append((title, error.what.rstrip(".")))
+        except Exception as error:
+            broken.append((title, f"{type(error).__name__}: {error}{_place(error, name)}"))
+    return drawn, missing, broken
+
+
+def _place(error: Exception, figure: str) -> str:
+    """", widths.py, line 3": the last line of a figure's file that an error passed through, wherever the file lies."""
+    file = f"{figure.replace('-', '_')}.py"
+    passed = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == file]
+    return f", {file}, line {passed[-1]}" if passed else ""
 
 
 def _data_kinds() -> dict[str, str]:

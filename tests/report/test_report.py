@@ -13,13 +13,16 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 from rich.console import Console
 
+from bench import run
 from bench.analysis import published, questions
 from bench.analysis.finding import CheckKind, Question, Reason
+from bench.core import registry
 from bench.report import build as report
 from bench.report import caveats, layout, number_text, text
 from bench.report.__main__ import main as report_main
@@ -304,6 +307,42 @@ def test_a_suite_that_checks_the_pipeline_says_whether_it_works(tmp_path: Path) 
         lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
         assert len(lines) == 2 and ("The pipeline works" in lines[0]) == (name in ("whole", "part"))
         assert ("1 never started" in lines[0]) == (name == "part")
+
+
+def test_a_figure_that_fails_is_named_and_the_report_is_written(tmp_path: Path, monkeypatch) -> None:
+    plugins = {
+        "figures/no_such_column.py": 'TITLE = "One of mine"\n\ndef draw(evidence):\n    evidence.scores["gone"]\n',
+        "figures/torn.py": "TITLE = (\n",
+        "suites/mine.py": 'QUESTION = "?"\nFIGURES = ("no-such-column", "torn")\n',
+    }
+    for name, code in plugins.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(code)
+    monkeypatch.setenv(registry.PLUGINS, str(tmp_path))
+    registry.forget()
+    try:
+        world = small_world()
+        world.sizes, world.seeds = (30_000,), (0,)
+        write([replace(record, suite="mine") for record in world.records()], tmp_path / "results")
+        paths = report.build(tmp_path / "results", suite="mine")
+    finally:
+        registry.forget()
+    console = Console(file=io.StringIO(), width=400)
+    report.say(paths, console)
+    page, shown = " ".join(Page(paths.html.read_text()).words), console.file.getvalue()  # type: ignore[attr-defined]
+    for words in (page, shown, paths.markdown.read_text().replace("\\", "")):
+        assert "Not drawn: One of mine (KeyError: 'gone', no_such_column.py, line 4)." in words
+        assert "Not drawn: torn (" in words and "line 1 is broken" in words
+    assert [title for title, _ in report.to_json(paths)["broken"].items()] == ["One of mine", "torn"]
+
+
+def test_cells_that_failed_are_named_even_where_the_report_fails(tmp_path: Path, monkeypatch, capsys) -> None:
+    plan = SimpleNamespace(todo=(), store=tmp_path, suite="smoke")
+    monkeypatch.setattr(run.view, "make_and_show", lambda *_, **__: plan)
+    monkeypatch.setattr(run, "work_off", lambda *_: (plan, [run.Failure("vit_s0", "it was to fail")]))
+    assert run.main(["--suite", "smoke"]) == 2
+    said = capsys.readouterr()
+    assert "failed: vit_s0: it was to fail" in said.out and "no results" in said.err
 
 
 def test_figures_tables_and_claims_of_the_paper(tmp_path: Path) -> None:
