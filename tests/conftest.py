@@ -22,7 +22,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 settings.register_profile("no time limits", deadline=None)  # a busy machine is no failure
 settings.load_profile("no time limits")
 FIRST = (
-    "reliability/test_storms", "execute/test_first_hour", "e2e/test_smoke", "train/test_distributed",
+    "reliability/test_storms", "execute/test_first_hour", "e2e/test_smoke", "house/test_lint", "train/test_distributed",
     "execute/test_executors", "reliability/test_ranks", "reliability/test_agents", "stats/test_extrapolation",
     "e2e/test_extend", "baselines/test_outside", "reliability/test_many_kills", "reliability/test_kill",
     "train/test_compiled", "stats/test_coverage", "gpu/test_step", "gpu/test_posing", "e2e/test_notebook",

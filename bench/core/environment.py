@@ -8,7 +8,7 @@ import os
 import platform
 import subprocess
 import sys
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from bench import __version__
@@ -65,6 +65,7 @@ def core_groups(root: Path = NODES) -> list[set[int]]:
     return [group for group in found if group]
 
 
+@cache
 def version(package: str) -> str | None:
     """Installed version of a package, without importing it."""
     import importlib.metadata

@@ -118,6 +118,7 @@ def test_records_are_those_of_the_local_executor(cluster, alone, tmp_path):
     assert attempts(store) == {1: len(TRAININGS)} and not leftovers(store) and not (store / remote.FOLDER).exists()
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_costs_its_cell_one_attempt(cluster, tmp_path):
     store, killed, notices = tmp_path / "test", [], []
 
@@ -193,6 +194,7 @@ def test_a_signal_before_anything_is_submitted_submits_nothing(during, tmp_path,
     assert [path.name for path in (store / remote.FOLDER).iterdir()] == ["earlier"]
 
 
+@pytest.mark.slow
 def test_preempted_and_timed_out_jobs_save_and_are_requeued(standin, tmp_path):
     """SLURM's signal comes to every process of the job."""
     store, sent = tmp_path / "test", []
@@ -225,6 +227,7 @@ def test_jobs_that_were_left_are_followed_and_not_submitted_again(standin, tmp_p
     assert not leftovers(store) and not (store / remote.FOLDER).exists()
 
 
+@pytest.mark.slow
 def test_jobs_go_on_when_the_terminal_is_closed(standin, tmp_path):
     store, sent, notices = tmp_path / "test", [], []
 

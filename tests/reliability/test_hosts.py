@@ -78,6 +78,7 @@ def events(said: str) -> list[str]:
     return [json.loads(line)["event"] for line in said.splitlines()]
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_a_host_that_was_cut_off_loses_its_cell_and_does_not_overwrite(tmp_path):
     store = tmp_path / "test"

@@ -33,7 +33,7 @@ def uninterrupted(tmp_path_factory):
     return outcome(store)
 
 
-@pytest.mark.parametrize("point", ["training-step:37", "after-evaluation:3"])
+@pytest.mark.parametrize("point", ["training-step:37", pytest.param("after-evaluation:3", marks=pytest.mark.slow)])
 def test_sigkill_between_checkpoints(tmp_path, uninterrupted, point):
     """Every other named point: tests/reliability/test_many_kills.py."""
     store = tmp_path / "test"

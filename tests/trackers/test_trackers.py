@@ -63,6 +63,7 @@ def snapshots(tmp_path_factory):
     return [*found, store]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_after_kills_a_tracker_has_the_series_of_the_record_once(name, snapshots, tmp_path):
     if not trackers.installed(name):
@@ -83,6 +84,7 @@ def test_after_kills_a_tracker_has_the_series_of_the_record_once(name, snapshots
     assert_same(series[record.cell_id], record)
 
 
+@pytest.mark.slow
 def test_what_is_read_early_begins_what_is_read_later(snapshots):
     series = [next((run.rows for run in trackers.runs_of(study)), ()) for study in snapshots]
     for early, late in itertools.pairwise(series):

@@ -1,7 +1,8 @@
 """What each of two ranks does in test_distributed.py: `torchrun --nproc-per-node=2 -m tests.train._two_ranks FOLDER`.
 
 Every rank writes what it saw to FOLDER/rank<number>.json. Importing this module gives the same training on one rank.
-`python -m tests.train._two_ranks FOLDER killed`, twice, is two ranks of which the second is killed in mid-exchange.
+With `killed` behind it, the second rank is killed in mid-exchange; with `anywhere`, memory runs out on it at one
+tensor after the other.
 """
 
 from __future__ import annotations
@@ -273,6 +274,17 @@ def killed(folder: Path) -> None:
     ranks.hard_exit(0)
 
 
+def anywhere(folder: Path) -> None:
+    """What each rank found of memory that runs out anywhere on the last."""
+    from bench.train.distributed import DistributedRanks
+
+    torch.set_num_threads(1)
+    ranks = DistributedRanks(device="cpu")
+    device.gc.collect = lambda: 0  # takes longer than all the rest
+    (folder / f"rank{ranks.rank}.json").write_text(json.dumps(running_out_anywhere(folder, ranks)))
+    ranks.hard_exit(0)
+
+
 def falls_out(ranks: Ranks) -> str:
     """What the first rank says when the other has failed and gone."""
     if ranks.rank == 1:
@@ -302,8 +314,6 @@ def main(folder: Path) -> None:
         found["resumed"][case] = losses(made, CONTINUED)
     found["order"] = {case: order(case, folder, ranks) for case in ("vit", "low", "bit", "low-whole")}
     found["running out"] = running_out(folder, ranks)
-    device.gc.collect = lambda: 0  # takes longer than all the rest
-    found["anywhere"] = running_out_anywhere(folder, ranks)
     found["body"] = to_json(job(folder / "job-two", ranks))
     (folder / f"rank{ranks.rank}.json").write_text(json.dumps(found))
     (folder / "said").write_text(falls_out(ranks))
@@ -312,4 +322,5 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     buckets.BYTES = 1 << 12  # several buckets, of models that would have one
-    (killed if "killed" in sys.argv else main)(Path(sys.argv[1]))
+    job_of_rank = {"killed": killed, "anywhere": anywhere}.get(sys.argv[-1], main)
+    job_of_rank(Path(sys.argv[1]))

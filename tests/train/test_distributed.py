@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -59,17 +60,21 @@ def one(folder) -> dict[str, list[float]]:
     return found
 
 
-@pytest.fixture(scope="module")
-def two(folder, one) -> list[dict]:
-    """What each of two ranks found. It starts after `one`, whose checkpoint it continues."""
+def two_ranks(folder: Path, *what: str) -> list[dict]:
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
-        [sys.executable, *launcher, "-m", "tests.train._two_ranks", str(folder)],
+        [sys.executable, *launcher, "-m", "tests.train._two_ranks", str(folder), *what],
         env=os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"},
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     return [json.loads((folder / f"rank{number}.json").read_text()) for number in range(2)]
+
+
+@pytest.fixture(scope="module")
+def two(folder, one) -> list[dict]:
+    """What each of two ranks found. It starts after `one`, whose checkpoint it continues."""
+    return two_ranks(folder)
 
 
 @pytest.mark.parametrize("case", EXACT)
@@ -146,10 +151,11 @@ def test_ranks_agree_on_a_smaller_micro_batch_when_memory_runs_out_on_one(two, c
         assert losses_T == wanted_T and len(set(losses_T)) == TRIES and digest == wanted
 
 
-def test_memory_may_run_out_anywhere_on_one_rank(two):
+@pytest.mark.slow
+def test_memory_may_run_out_anywhere_on_one_rank(tmp_path):
     """In whatever micro-batch, with buckets on their way or not, and where their memory is taken: nobody hangs, and all
     is as if micro-batches had been as small from the first, to the bit, on both ranks."""
-    first, second = (rank["anywhere"] for rank in two)
+    first, second = two_ranks(tmp_path, "anywhere")
     assert first == second and len(first["found"]) > 50
     assert [micro_batch for micro_batch, *_ in first["wanted"]] == [4, 2]
     assert all(found == first["wanted"][1] for found in first["found"])
@@ -166,6 +172,7 @@ def test_exchanges_begin_before_the_backward_pass_is_over(two, case, micro_batch
         assert last.split().index("sent") < last.count("found") / 2 and last.split()[-1] == "found"
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_killed_in_mid_exchange_ends_the_other(tmp_path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
