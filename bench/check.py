@@ -440,12 +440,12 @@ def check_figure(name: str, arguments: argparse.Namespace) -> Iterator[Requireme
     module = registry.load("figure", name)
 
     def draw() -> Any:
-        from bench.analysis import evidence, study_data
+        from bench.analysis import lr_sweep, study_data
 
         if arguments.study is None:
             raise Limited("name a finished study: --study results/<suite>")
         try:
-            return module.draw(evidence.build(study_data.load(arguments.study)))
+            return module.draw(lr_sweep.of_chosen(study_data.load(arguments.study)))
         except NothingToDraw as reason:
             raise Limited(f"there is nothing to draw of {arguments.study}: {reason}") from reason
 

@@ -11,11 +11,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
+from bench.analysis import evidence as evidence_module
 from bench.analysis.comparisons import counts
 from bench.analysis.evidence import UPSTREAM, Evidence, family_rank
 from bench.analysis.finding import Finding, Item, Quantity, Question, Reason, Verdict
-from bench.analysis.study_data import variant_of
+from bench.analysis.study_data import Records, variant_of
 from bench.core.record import Record
 from bench.core.spec import RATE_MARGIN
 from bench.stats.intervals import Estimate
@@ -95,6 +97,12 @@ def sweeps(evidence: Evidence) -> tuple[Sweep, ...]:
     order = {s.last.model: number for number, s in enumerate(evidence.series)}
     found.sort(key=lambda s: (family_rank(s.family), order.get(s.model, 0), s.data, s.num_images or math.inf))
     return tuple(found)
+
+
+def of_chosen(records: Records, **about: Any) -> Evidence:
+    """What is compared, drawn and planned by: evidence of a study's records, at the learning rates that its sweeps
+    chose. `about` as `bench.analysis.evidence.build` takes it."""
+    return without_rejected(evidence_module.build(records, **about))
 
 
 def without_rejected(evidence: Evidence) -> Evidence:

@@ -77,13 +77,13 @@ def _within(
 
 def _evidence(options: StudyOptions) -> Evidence | None:
     """Of the suite's results, where there are any."""
-    from bench.analysis import evidence, study_data  # pandas, which no other plan needs
+    from bench.analysis import lr_sweep, study_data  # pandas, which no other plan needs
 
     suite = suites.load(options.suite)
     folder = options.results / suite.name
     if not (folder / "cells").is_dir():
         return None
-    return evidence.build(study_data.load(folder, suite=suite.name), headline=suite.headline, far=suite.far)
+    return lr_sweep.of_chosen(study_data.load(folder, suite=suite.name), headline=suite.headline, far=suite.far)
 
 
 if __name__ == "__main__":

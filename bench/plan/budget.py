@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ import numpy as np
 from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.formatting import duration, join
-from bench.core.spec import Cell
+from bench.core.spec import Cell, Recipe
 from bench.plan.chosen_grid import Line
 from bench.stats.components import DEGREE, Arm, Components, Observations, Target, fit, half_width
 from bench.train.schedule import images_trained
@@ -87,19 +87,31 @@ def within(plan: Plan, budget: Budget) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Training:
+    """One cell of a seed. `per_image`, `per_horizon`: seconds."""
+
+    recipe: Recipe
+    per_image: float
+    per_horizon: float
+
+    def seconds(self, horizons: tuple[int, ...]) -> float:
+        return images_trained(self.recipe, horizons) * self.per_image + len(horizons) * self.per_horizon
+
+
+@dataclass(frozen=True, kw_only=True)
 class Option:
     """One model at one number of images: what its trainings cost, and where on an axis they lie.
 
     Attributes:
-        cell: of the suite, seed 0. x: horizon -> logarithm (base 2) of its training FLOPs.
-        per_image, per_horizon: seconds. seeds: of the suite. most: seeds that may be chosen.
+        cell: of the suite. x: horizon -> logarithm (base 2) of its training FLOPs.
+        trainings: of each seed: several where the study has several data sets, or recipes of a sweep. What is chosen
+            is chosen for all of them. seeds: of the suite. most: seeds that may be chosen.
     """
 
     cell: Cell
     family: str
     x: Mapping[int, float]
-    per_image: float
-    per_horizon: float
+    trainings: tuple[Training, ...]
     seeds: int
     most: int
 
@@ -112,11 +124,11 @@ class Option:
         return axis in self.cell.axes and (axis != COMPUTE or self.cell.num_images is None)
 
     def seconds(self, horizons: Iterable[int]) -> float:
-        """Of one training that is read at these."""
+        """Of one seed's trainings, read at these."""
         kept = tuple(sorted({*horizons, *({0} & set(self.cell.horizons))}))
         if kept in ((), (0,)):
             return 0.0
-        return images_trained(self.cell.recipe, kept) * self.per_image + len(kept) * self.per_horizon
+        return sum(training.seconds(kept) for training in self.trainings)
 
 
 Choice = dict[Unit, tuple[tuple[int, ...], int]]
@@ -197,20 +209,20 @@ def question(plan: Plan, evidence: Evidence | None = None) -> Question:
         evidence: records of the same suite, for variance components and for which model stands for its family.
 
     Raises:
-        UserError: the suite compares no families over compute.
+        UserError: the suite compares no families over compute, or has several lists of budgets for a model.
     """
     options: dict[Unit, Option] = {}
     trained = [p for p in plan.cells if p.cell.job == "train" and p.cell.horizons != (0,) and p.seconds]
-    seeds = {unit: len({p.cell.seed for p in group}) for unit, group in _grouped(trained).items()}
     for unit, group in _grouped(trained).items():
-        options[unit] = _option(group[0], seeds=seeds[unit])
+        options[unit] = _option(group)
     on_compute = {unit[0]: option for unit, option in options.items() if option.is_on(COMPUTE)}
     pairs = list(itertools.combinations(sorted({o.family for o in on_compute.values()}), 2))
     if not pairs:
         raise UserError(f"--budget chooses among families over compute, and suite {plan.suite!r} compares none.",
                         "Use it with --suite scaling, or give --horizons, --models, --seeds.")  # fmt: skip
     components, curves, source = ASSUMED, dict[str, dict[float, float]](), "assumed to be those of the main study"
-    if evidence is not None and (seen := observations(evidence)) is not None and len(seen.values) >= ENOUGH:
+    seen = None if evidence is None else observations(evidence, of={p.cell.data for p in trained})
+    if seen is not None and len(seen.values) >= ENOUGH:
         found = fit(seen)
         if found.df >= 3:
             components, source = found, f"estimated from {len(seen.values)} results of this study"
@@ -232,13 +244,26 @@ def _grouped(cells: Iterable[PlannedCell]) -> dict[Unit, list[PlannedCell]]:
     return found
 
 
-def _option(planned: PlannedCell, *, seeds: int) -> Option:
-    cell, seconds, share = planned.cell, planned.seconds or 0.0, planned.evaluate_share
-    per_image = (planned.flops or {}).get("paper", 0) / max(1, planned.images)
+def _option(group: Sequence[PlannedCell]) -> Option:
+    """Of the cells of one unit: its seeds, and what each seed trains."""
+    first, seeds = max(group, key=lambda p: len(p.cell.axes)), len({p.cell.seed for p in group})
+    cell, flops = first.cell, (first.flops or {}).get("paper", 0) / max(1, first.images)
+    each = {replace(p.cell, seed=0): p for p in reversed(group)}  # the first seed's where there are several
+    if len({tuple(h for h in p.cell.horizons if h) for p in each.values()}) > 1:
+        raise UserError(f"--budget chooses one list of budgets per model, and this study has several of {cell.model}.",
+                        "Give --horizons, or one of --data.")  # fmt: skip
     return Option(
         cell=cell, family=registry.family_of(cell.model).FAMILY, seeds=seeds, most=SEEDS * seeds,
-        x={h: math.log2(max(1.0, per_image * h)) for h in cell.horizons if h},
-        per_image=seconds * (1 - share) / max(1, planned.images), per_horizon=seconds * share / len(cell.horizons),
+        x={h: math.log2(max(1.0, flops * h)) for h in cell.horizons if h},
+        trainings=tuple(map(_training, each.values())),
+    )  # fmt: skip
+
+
+def _training(planned: PlannedCell) -> Training:
+    seconds, share = planned.seconds or 0.0, planned.evaluate_share
+    return Training(
+        recipe=planned.cell.recipe, per_image=seconds * (1 - share) / max(1, planned.images),
+        per_horizon=seconds * share / len(planned.cell.horizons),
     )  # fmt: skip
 
 
@@ -279,20 +304,29 @@ def _over_images(pair: tuple[str, str], parts: Mapping[str, Option], options: Ma
     return Target(pair=pair, points=tuple((float(x), first, second) for x in xs))
 
 
-def observations(evidence: Evidence, measure: str = "headline") -> Observations | None:
-    """Every result on the compute axis, draws averaged; None without any."""
-    rows: list[tuple[float, float, str, str, str]] = []
+def observations(
+    evidence: Evidence, measure: str = "headline", *, of: Collection[str] | None = None
+) -> Observations | None:  # fmt: skip
+    """Every result on the compute axis, draws averaged; None without any. Each upstream set has laws of its own: the
+    results are those of one, of which there are most.
+
+    Args:
+        of: upstream sets that count; None: any.
+    """
+    by_data: dict[str, list[tuple[float, float, str, str, str, str]]] = {}
     for point in evidence.points.values():
-        samples = evidence.samples(point, measure) if point.trained and "compute" in point.axes else None
+        counts = point.trained and "compute" in point.axes and (of is None or point.data in of)
+        samples = evidence.samples(point, measure) if counts else None
         if samples is None or not samples.seeds:
             continue
+        x, variant = math.log2(point.train_flops), point.variant
         for seed, values_D in zip(samples.seeds, samples.values_SD, strict=True):
-            x = math.log2(point.train_flops)
-            rows.append((float(values_D.mean()), x, point.family, point.model, f"{point.model} {seed}"))
-    if not rows:
+            row = float(values_D.mean()), x, point.family, point.model, variant, f"{variant} {seed}"
+            by_data.setdefault(point.data, []).append(row)
+    if not by_data:
         return None
-    values, xs, families, models, trunks = zip(*rows, strict=True)
-    return Observations(values=values, x=xs, families=families, models=models, trunks=trunks)
+    values, xs, families, models, variants, trunks = zip(*max(by_data.values(), key=len), strict=True)
+    return Observations(values=values, x=xs, families=families, models=models, variants=variants, trunks=trunks)
 
 
 def _curves(seen: Observations) -> dict[str, dict[float, float]]:

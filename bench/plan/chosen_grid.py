@@ -51,8 +51,11 @@ def parse(text: str) -> Line:
     return Line(model=match["model"], images=images, horizons=horizons, seeds=int(match["seeds"]))
 
 
-def within(cells: Sequence[Cell], lines: Sequence[str]) -> list[Cell]:
+def within(cells: Sequence[Cell], lines: Sequence[str], *, own_budgets: bool = False) -> list[Cell]:
     """The cells that the lines name, at their budgets; all without a line.
+
+    Args:
+        own_budgets: the lines' take the place of the suite's, which are fitted to hours, and so to all that is trained.
 
     Raises:
         UserError: a line that is none, or names what the suite does not train.
@@ -67,6 +70,8 @@ def within(cells: Sequence[Cell], lines: Sequence[str]) -> list[Cell]:
             kept.append(cell)
         elif line is not None:
             used.add(line.unit)
+            if own_budgets:
+                cell = replace(cell, horizons=(*({0} & set(cell.horizons)), *line.horizons))
             horizons = tuple(h for h in cell.horizons if h == 0 or h in line.horizons)
             if missing := set(line.horizons) - set(cell.horizons):
                 raise UserError(f"{line}: the suite does not read {cell.model} at {min(missing)} images.",

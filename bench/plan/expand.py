@@ -70,16 +70,17 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name
     if options.hours is not None and given:
         raise UserError("--hours chooses the budgets that --horizons gives.",
                         "Give one of them; --image-size sets the size of images.")  # fmt: skip
-    if options.scale == "gpu" and not suite.exclusive and not given:
+    chosen = bool(options.grid) and options.scale == "gpu"  # its lines hold budgets that were fitted then
+    if options.scale == "gpu" and not suite.exclusive and not given and not chosen:
         within = hours.fit(cells, hours=asked.hours, device=device_name, keep=options.models or ())
         cells, fitted = list(within.cells), (*fitted, within.note)
-    elif options.hours is not None:
+    elif options.hours is not None and not chosen:
         raise UserError(f"--hours chooses the budgets of scale gpu, and this is {options.scale}.",
                         "Give --scale gpu, or --horizons.")  # fmt: skip
     stored = {name: images.names.get(name, name) for name in data or ()}
     limits = {stored[name]: size for name, size in limits.items()}
     cells, notes = _clip(cells, named=tuple(stored.values()), limits=limits, sizes=sizes)
-    cells = chosen_grid.within(options.overrides.apply(cells, sizes), options.grid)
+    cells = chosen_grid.within(options.overrides.apply(cells, sizes), options.grid, own_budgets=chosen)
     if options.tasks:
         if not any(cell.tasks for cell in cells):
             what = f"Suite {suite.name!r} judges nothing downstream at scale {options.scale}: no task has data to read."

@@ -105,16 +105,14 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
 
 def _measured(directory: Path, suite: str, reference: str | None) -> tuple[Evidence, dict[str, Evidence]]:
     """Evidence from the records of a suite, and the figures to try on it: the suite's, or every figure there is."""
-    from bench.analysis import evidence as evidence_module
     from bench.analysis import lr_sweep, study_data
 
     module = registry.load("suite", suite) if suite in registry.names("suite") else None
-    evidence = evidence_module.build(
+    evidence = lr_sweep.of_chosen(
         study_data.load(directory, suite=suite), headline=getattr(module, "HEADLINE", ()),
         far=getattr(module, "FAR", ()), question=getattr(module, "QUESTION", ""), data_kinds=_data_kinds(),
         reference=_published()[0] if reference else None,
     )  # fmt: skip
-    evidence = lr_sweep.without_rejected(evidence)
     figures = _answering_first(registry.names("figure")) if module is None else module.FIGURES
     return evidence, dict.fromkeys((*figures, *(SWEPT if lr_sweep.sweeps(evidence) else ())), evidence)
 

@@ -55,12 +55,14 @@ class Arm:
 
 @dataclass(frozen=True, kw_only=True)
 class Observations:
-    """One entry per model, budget and seed, in each tuple; `trunks` names the training (model and seed)."""
+    """One entry per variant, budget and seed, in each tuple. `variants` are models by how they are trained, but for the
+    seed; `trunks` names the training (variant and seed)."""
 
     values: tuple[float, ...]
     x: tuple[float, ...]
     families: tuple[str, ...]
     models: tuple[str, ...]
+    variants: tuple[str, ...]
     trunks: tuple[str, ...]
 
 
@@ -78,7 +80,7 @@ def fit(seen: Observations, *, models: bool = True) -> Components:
     y_N = np.asarray(seen.values)
     centre = float(np.mean(seen.x))
     X_NP = _by_family(seen.families, law(seen.x, centre=centre))
-    points = [f"{model} {x}" for model, x in zip(seen.models, seen.x, strict=True)]
+    points = [f"{model} {x}" for model, x in zip(seen.variants, seen.x, strict=True)]
     same = [_same(labels) for labels in (seen.models, points, seen.trunks)] + [np.eye(len(y_N))]
     free = [0, 1, 2, 3] if models else [1, 2, 3]
 
@@ -93,7 +95,7 @@ def fit(seen: Observations, *, models: bool = True) -> Components:
     start = np.full(len(free), np.log(np.var(y_N) / 8))
     found = optimize.minimize(unlikely, start, method="Nelder-Mead", options={"maxiter": 2000, "xatol": 0.01})
     variances = dict.fromkeys(range(4), 0.0) | {k: float(np.exp(log)) for log, k in zip(found.x, free, strict=True)}
-    df = len(set(seen.trunks)) - len(set(seen.models))
+    df = len(set(seen.trunks)) - len(set(seen.variants))
     return Components(model=variances[0], point=variances[1], trunk=variances[2], run=variances[3], df=df)
 
 

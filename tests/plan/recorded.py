@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from bench.analysis import evidence as evidence_module
-from bench.analysis import study_data
+from bench.analysis import lr_sweep, study_data
 from bench.analysis.evidence import Evidence
 from bench.plan.plan import Plan, PlannedCell
 from bench.suites import _contract as suites
@@ -18,8 +17,8 @@ REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 def evidence(study: str = "scaling-cpu") -> Evidence:
     """Of a committed study."""
     suite = suites.load(study.rpartition("-")[0])
-    return evidence_module.build(study_data.load(REFERENCE / study, suite=suite.name), headline=suite.headline,
-                                 far=suite.far)  # fmt: skip
+    return lr_sweep.of_chosen(study_data.load(REFERENCE / study, suite=suite.name), headline=suite.headline,
+                              far=suite.far)  # fmt: skip
 
 
 @cache

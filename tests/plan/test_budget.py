@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from bench.analysis import evidence
+from bench.analysis.study_data import Records
 from bench.core.errors import UserError
 from bench.core.spec import Cell
 from bench.plan import budget, chosen_grid
@@ -54,6 +56,37 @@ def test_names_with_options_are_read():
     line = chosen_grid.parse("ViT-pico/7:position=none:depth=6@300=4000,8000 x2")
     assert line.model == "ViT-pico/7:position=none:depth=6" and line.unit[1] == 300 and line.horizons == (4000, 8000)
     assert chosen_grid.parse(str(line)) == line
+
+
+# -- whatever there is of a study --------------------------------------------------------------------------------------
+
+
+def test_every_data_set_and_recipe_is_paid_for(asked):
+    """Twice the cells, on another set or at another rate, are twice the time; what is chosen is chosen for all."""
+    once = recorded.plan()
+    other = [replace(p, cell=replace(p.cell, data="lettering")) for p in once.cells]
+    rate = [replace(p, cell=replace(p.cell, recipe=replace(p.cell.recipe, lr=0.5))) for p in once.cells]
+    seconds = asked.seconds(asked.whole())
+    for more in (other, rate):
+        both = budget.question(replace(once, cells=(*once.cells, *more)), recorded.evidence())
+        assert both.seconds(both.whole()) == pytest.approx(2 * seconds)
+        assert both.whole() == asked.whole() and both.components == asked.components
+    uneven = replace(once, cells=(*once.cells, *(replace(p, cell=replace(p.cell, horizons=(0, 77))) for p in other)))
+    with pytest.raises(UserError, match="several of"):
+        budget.question(uneven)
+
+
+def test_other_recipes_and_sets_are_no_repeats_of_a_training():
+    """A second recipe of a model is another training of it, and another set has another law."""
+    mine = recorded.evidence().records.records
+    again = [replace(r, directory=f"{r.directory}-b", cell=replace(r.cell, recipe=replace(r.cell.recipe, clip=0.5)))
+             for r in mine if r.cell.model == "ViT-pico/14" and r.cell.num_images is None]  # fmt: skip
+    far = [replace(r, directory=f"{r.directory}-c", cell=replace(r.cell, data="lettering"),
+                   data=replace(r.data, name="lettering")) for r in mine[:2]]  # fmt: skip
+    seen = budget.observations(evidence.build(Records(suite="scaling", records=(*mine, *again, *far))))
+    whole = budget.observations(evidence.build(Records(suite="scaling", records=mine)))
+    assert len(set(seen.trunks)) == len(set(whole.trunks)) + len(again) > len(set(whole.trunks))
+    assert len(set(seen.variants)) == len(set(whole.variants)) + 1 and set(seen.models) == set(whole.models)
 
 
 # -- half the main study's time ----------------------------------------------------------------------------------------

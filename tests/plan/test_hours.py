@@ -11,13 +11,13 @@ from PIL import Image
 from bench.core.errors import UserError
 from bench.cost import flops
 from bench.data import photographs
-from bench.plan import hours
+from bench.plan import chosen_grid, hours
 from bench.plan.overrides import Overrides
 from bench.plan.sizes import DataSizes
 from bench.suites import _contract as suites
 from bench.suites._contract import SuiteOptions
 from bench.train.schedule import images_trained
-from tests.plan.making import grid_of
+from tests.plan.making import cells_of, grid_of
 
 MODELS = ("ViT-Ti/8", "R26x1-s2")
 
@@ -98,6 +98,17 @@ def test_no_model_is_left_out_where_the_budgets_are_given() -> None:
     assert {c.horizons for c in grid.cells if c.model != "pixels"} == {(512, 1024), (0, 512, 1024)} and not grid.notes
     with pytest.raises(UserError, match="--hours chooses the budgets that --horizons gives"):
         grid_of("scaling", scale="gpu", hours=0.2, overrides=given)
+
+
+def test_the_grid_of_a_budget_keeps_its_horizons_at_scale_gpu():
+    """More seeds leave fewer images for the hours: what was chosen stays what is trained."""
+    one = cells_of("scaling", scale="gpu", models=("ViT-Ti/8",))
+    lines = [str(chosen_grid.Line(model=c.model, images=c.num_images, horizons=c.horizons[-2:], seeds=4))
+             for c in one if c.seed == 0 and c.model != "pixels"]  # fmt: skip
+    more = cells_of("scaling", scale="gpu", models=("ViT-Ti/8",), seeds=4, grid=tuple(lines))
+    kept = {cell.horizons[-2:] for cell in more if cell.model != "pixels"}
+    assert kept == {cell.horizons[-2:] for cell in one if cell.model != "pixels"}
+    assert {cell.seed for cell in more} == {0, 1, 2, 3}
 
 
 def test_hours_that_mean_nothing() -> None:

@@ -29,7 +29,7 @@ def study(rng, arms=ARMS) -> tuple[Observations, float]:
                 value = mean + trunk + rng.normal(0, TRUE.run**0.5)
                 rows.append((float(value), x, arm.family, arm.model, f"{arm.model} {seed}"))
     values, xs, families, models, trunks = zip(*rows, strict=True)
-    seen = Observations(values=values, x=xs, families=families, models=models, trunks=trunks)
+    seen = Observations(values=values, x=xs, families=families, models=models, variants=models, trunks=trunks)
     lead = [np.polyval(LAWS["A"][::-1], x) + place[a] - np.polyval(LAWS["B"][::-1], x) - place[b]
             for x, a, b in TARGET.points]  # fmt: skip
     return seen, float(np.mean(lead))
