@@ -74,14 +74,14 @@ def price(text: str) -> tuple[float, bool]:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """What records say of one kind of device. `rates`: images per second of one device, by (model, pixels)."""
+    """What records say of one kind of device. `rates`: images per second of one device, by `rate_key`."""
 
-    rates: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict)
 
 
 def recorded(results: Path, device: Accelerator) -> Recorded:
     """From every study below a folder of results; damaged records say nothing."""
-    found: dict[tuple[str, int], list[float]] = {}
+    found: dict[str, list[float]] = {}
     for path in sorted(results.glob("*/cells/*/record.json")) if results.is_dir() else ():
         try:
             record = read_record(path)
@@ -91,7 +91,7 @@ def recorded(results: Path, device: Accelerator) -> Recorded:
             rates = [h.images_per_second for h in record.horizons if h.images_per_second]
             if rates:
                 ranks = record.execution.ranks or 1
-                key = (record.cell.model, record.cell.image_size)
+                key = rate_key(record.cell, record.data.num_classes or 0)
                 found.setdefault(key, []).append(statistics.median(rates) / ranks)
     return Recorded(rates={key: statistics.median(rates) for key, rates in found.items()})
 
@@ -112,11 +112,10 @@ def rates_on(
             rates = calibration.rates[key]
             roofs[key] = (cell, rates, _roof(cell, rates, hardware.device))
     shares = {}
-    for cell, _, roof in roofs.values():
-        own = records.rates.get((cell.model, cell.image_size))
-        if own and roof:
-            shares[cell.model] = (registry.family_of(cell.model).FAMILY, own / roof)
-    made = {key: _rates(cell, rates, roof, hardware.device, records, shares.values())
+    for key, (cell, _, roof) in roofs.items():
+        if (own := records.rates.get(key)) and roof:
+            shares[key] = (registry.family_of(cell.model).FAMILY, own / roof)
+    made = {key: _rates(cell, rates, roof, hardware.device, records.rates.get(key), shares.values())
             for key, (cell, rates, roof) in roofs.items()}  # fmt: skip
     return replace(calibration, rates={**calibration.rates, **made}, age=None)
 
@@ -132,11 +131,11 @@ def _roof(cell: Cell, rates: Rates, device: Accelerator) -> float:
 
 
 def _rates(
-    cell: Cell, rates: Rates, roof: float, device: Accelerator, records: Recorded,
+    cell: Cell, rates: Rates, roof: float, device: Accelerator, own: float | None,
     shares: Iterable[tuple[str, float]],
 ) -> Rates:  # fmt: skip
+    """`own`: images per second that records of the same training say."""
     family = registry.family_of(cell.model).FAMILY
-    own = records.rates.get((cell.model, cell.image_size))
     like = [math.log(share) for other, share in shares if other == family]
     if own:
         rate, error, basis = own, OF_ITS_OWN, f"recorded on {device.name}"

@@ -10,6 +10,7 @@ import pytest
 
 from baselines import published
 from bench.core.errors import UserError
+from bench.core.record import Horizon
 from bench.core.spec import Cell, Recipe
 from bench.cost import flops, roofline
 from bench.cost.peaks import accelerator
@@ -18,6 +19,8 @@ from bench.plan.estimate import Calibration, Rates, rate_key
 from bench.plan.options import StudyOptions
 from bench.plan.plan import make_plan
 from bench.plan.sizes import DataSizes
+from bench.store import records
+from tests.plan.finished import finish
 from tests.plan.making import cells_of, plan_of
 
 CELL = Cell(model="ViT-S/16", data="imagenet", image_size=224, channels=3, horizons=(1_000_000,),
@@ -64,18 +67,42 @@ def test_without_records_a_rate_is_a_share_of_the_roofline_with_its_error():
 
 
 def test_a_record_of_the_same_model_is_taken_and_one_of_another_scales_the_roofline():
-    own = there(hardware.Recorded(rates={("ViT-S/16", 224): 3000.0}))
+    own = there(hardware.Recorded(rates={rate_key(CELL, 1000): 3000.0}))
     assert own.train_images_per_second == 3000.0 and own.error == hardware.OF_ITS_OWN
     pair = [CELL, replace(CELL, model="ViT-B/16")]
     count = flops.count("ViT-B/16", image_size=224, channels=3, num_classes=1000)
     larger = replace(RATES, model="ViT-B/16", params=count.params, activation_bytes=count.activation_bytes,
                      train_flops_per_image=dict(count.train_flops_per_image))  # fmt: skip
     both = Calibration(rates={**HERE.rates, rate_key(pair[1], 1000): larger})
-    only_small = hardware.Recorded(rates={("ViT-S/16", 224): 0.3 * _roof(RATES)})
+    only_small = hardware.Recorded(rates={rate_key(CELL, 1000): 0.3 * _roof(RATES)})
     made = hardware.rates_on(hardware.parse("H100"), both, pair, SIZES, only_small)
     found = made.rates[rate_key(pair[1], 1000)]
     assert found.train_images_per_second == pytest.approx(0.3 * _roof(larger, pair[1]), rel=1e-6)
     assert "records of other models" in found.basis
+
+
+def test_a_record_of_another_training_of_the_model_is_not_taken_for_its_own(tmp_path):
+    """Depth, batch, number format and optimizer change the speed; seed, data and horizons do not."""
+    rate, horizon = 3000.0, Horizon(images_seen=1, steps=1, images_per_second=3000.0)
+    study = finish(tmp_path / "scaling", [CELL])
+    path = study.cell(CELL).record
+    record = records.read_record(path)
+    records.write_record(path, replace(
+        record, horizons=(horizon,), environment=replace(record.environment, accelerator="NVIDIA H100 80GB HBM3"),
+        data=replace(record.data, num_classes=1000),
+    ))  # fmt: skip
+    found = hardware.recorded(tmp_path, accelerator("H100"))
+    changed = [replace(CELL, model_options=(("depth", 24),))]
+    changed += [replace(CELL, recipe=replace(CELL.recipe, **change))
+                for change in ({"batch": 64}, {"dtype": "float32"}, {"optimizer": "sgd"})]  # fmt: skip
+    same = replace(CELL, seed=3, horizons=(5,), recipe=replace(CELL.recipe, lr=0.5))
+    known = Calibration(rates={rate_key(cell, 1000): RATES for cell in (same, *changed)})
+    made = hardware.rates_on(hardware.parse("H100"), known, [same, *changed], SIZES, found).rates
+    assert made[rate_key(same, 1000)].train_images_per_second == rate
+    assert made[rate_key(same, 1000)].basis == "recorded on H100"
+    for cell in changed:
+        other = made[rate_key(cell, 1000)]
+        assert other.error > hardware.OF_ITS_OWN and "records of other models" in other.basis
 
 
 def _roof(rates, cell=CELL):
