@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,7 +81,11 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name
     stored = {name: images.names.get(name, name) for name in data or ()}
     limits = {stored[name]: size for name, size in limits.items()}
     cells, notes = _clip(cells, named=tuple(stored.values()), limits=limits, sizes=sizes)
-    cells = chosen_grid.within(options.overrides.apply(cells, sizes), options.grid, own_budgets=chosen)
+    cells = options.overrides.apply(cells, sizes)
+    if options.scale == "gpu" and not given and not chosen:
+        cells, alike = _without_alike(cells)
+        notes = (*notes, *alike)
+    cells = chosen_grid.within(cells, options.grid, own_budgets=chosen)
     if options.tasks:
         if not any(cell.tasks for cell in cells):
             what = f"Suite {suite.name!r} judges nothing downstream at scale {options.scale}: no task has data to read."
@@ -158,6 +163,28 @@ def _clip(
             has = f"is cut at {images:,} images" if name in limits else f"has {images:,} training images"
             notes.append(f"{name} {has}; all are used instead of the suite's {join([f'{size:,}' for size in beyond])}.")
     return [*kept, *_once(cut)], tuple(notes)
+
+
+def _without_alike(cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
+    """The cells, without those whose budgets, fitted to hours, end before any image comes twice, where a larger part of
+    the set is trained on for as long: every image is new to both, and reports count distinct images. A sentence says
+    what went."""
+    groups: dict[Cell, list[Cell]] = {}
+    for cell in cells:
+        if "data_size" in cell.axes and cell.horizons[-1]:
+            groups.setdefault(replace(cell, num_images=None, horizons=(0,)), []).append(cell)
+    gone: dict[Cell, None] = {}
+    for members in groups.values():
+        for cell in members:
+            size, end = cell.num_images or math.inf, cell.horizons[-1]
+            if end <= size and any((o.num_images or math.inf) > size and end in o.horizons for o in members):
+                gone[cell] = None
+    parts: dict[tuple[str, int], dict[str, None]] = {}
+    for cell in sorted(gone, key=lambda cell: cell.num_images or 0):
+        parts.setdefault((cell.data, cell.num_images or 0), {})[cell.model] = None
+    notes = (f"Not trained on {size:,} images of {data}, none of which would be seen twice: {join(list(models))}."
+             for (data, size), models in parts.items())  # fmt: skip
+    return [cell for cell in cells if cell not in gone], tuple(notes)
 
 
 def _once(cells: Iterable[Cell]) -> list[Cell]:

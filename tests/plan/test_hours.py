@@ -111,6 +111,19 @@ def test_the_grid_of_a_budget_keeps_its_horizons_at_scale_gpu():
     assert {cell.seed for cell in more} == {0, 1, 2, 3}
 
 
+def test_no_two_sizes_give_the_same_number_of_distinct_images() -> None:
+    """Beyond the images that are seen all sizes are one; of these the whole set is trained on."""
+    grid = grid_of("scaling", scale="gpu", models=("ViT-S/8", "R50x1-s2"), hours=0.06)
+    parts = [c for c in grid.cells if "data_size" in c.axes and c.model != "pixels"]
+    for model in ("ViT-S/8", "R50x1-s2"):
+        mine = [c for c in parts if c.model == model and c.seed == 0]
+        (whole,) = [c for c in mine if c.num_images is None]
+        sizes = [c.num_images for c in mine if c.num_images is not None]
+        ends = {c.horizons[-1] for c in mine if c is not whole}
+        assert len(mine) > 1 and ends <= set(whole.horizons) and max(sizes) < min(ends) < 300_000
+    assert any("Not trained on 300,000 images" in note and "R50x1-s2" in note for note in grid.notes)
+
+
 def test_hours_that_mean_nothing() -> None:
     with pytest.raises(UserError, match="out of range"):
         grid_of("scaling", scale="gpu", hours=0.001)
