@@ -175,14 +175,14 @@ def _equal(a: float, b: float) -> bool:
 
 
 def _over_images(line: Line, pair: Sequence[Law], *, main: bool) -> Finding:
-    places = line.places
-    slope, half = _slope([p.x for p in places], [p.gap.value for p in places], [p.half for p in places])
+    places, level = line.places, line.places[0].gap.level
+    slope, half = _slope([p.x for p in places], [p.gap.value for p in places], [p.half for p in places], level=level)
     seen = [sorted({p.images_seen for p in side}) for side in ([q.first for q in places], [q.second for q in places])]
     budgets = [Budget(family=name, flops=(line.flops, line.flops), images_seen=(s[0], s[-1]))
                for name, s in zip(line.names, seen, strict=True)]  # fmt: skip
     by_law = _by_law(*pair) if len(pair) == 2 else []
     return _finding(line.families if main else line.names, Axis.IMAGES, slope, half, [p.trend for p in places],
-                    [*budgets, *by_law], level=places[0].gap.level, n=counts(places[0].gap, steps=len(places)),
+                    [*budgets, *by_law], level=level, n=counts(places[0].gap, steps=len(places)),
                     main=main)  # fmt: skip
 
 
@@ -202,7 +202,7 @@ def _over_compute(first: Law, second: Law) -> Finding:
 
 
 def _slope(
-    x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, halves: Sequence[float], *, level: float = 0.95
+    x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, halves: Sequence[float], *, level: float
 ) -> tuple[float, float]:
     """Change of y per tenfold x by least squares, and the half-width of its interval: from the intervals of the places,
     or from their scatter about the line where that is larger (the gap is then no line, and the slope an average)."""

@@ -22,7 +22,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import optimize
 
-from bench.stats.intervals import t_quantile
+from bench.stats.intervals import POINT_LEVEL, t_quantile
 
 DEGREE = 2  # of the law
 LEAST = 1e-8  # variance, so that none is exactly 0
@@ -109,8 +109,9 @@ class Target:
 
 
 def half_width(
-    arms: Sequence[Arm], components: Components, target: Target, *, families: Mapping[str, str], level: float = 0.95
-) -> float:
+    arms: Sequence[Arm], components: Components, target: Target, *, families: Mapping[str, str],
+    level: float = POINT_LEVEL,
+) -> float:  # fmt: skip
     """Of the interval of a target that these arms would give; infinite where they cannot tell. A model that is left out
     is known by its family's law alone.
 

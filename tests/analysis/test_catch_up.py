@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from scipy import stats
 
 from bench.analysis import catch_up
 from bench.analysis.evidence import Evidence
@@ -83,6 +85,23 @@ def test_the_gap_at_every_size_is_the_difference_of_the_two(equal: Evidence) -> 
         assert {place.first.train_flops, place.second.train_flops} == {line.flops}
         values = [equal.estimate(p, "headline").value for p in (place.first, place.second)]
         assert place.gap.value == pytest.approx(values[0] - values[1])
+
+
+def test_its_interval_is_of_the_level_that_it_states(equal: Evidence) -> None:
+    """Where the gap is no line, Student's t by the places about the line."""
+    line = next(line for line in catch_up.lines(equal) if line.families == ("ViT", "ResNet"))
+
+    def half(level: float) -> float:
+        zigzag = tuple(
+            replace(p, gap=replace(p.gap, value=0.3 * (-1) ** n, margins={"seeds": 1e-6}, excluded=(), level=level))
+            for n, p in enumerate(line.places)
+        )
+        finding = catch_up._over_images(replace(line, places=zigzag), (), main=True)
+        assert finding.level == level
+        return finding.high - finding.low
+
+    ratio = stats.t.ppf(0.75, len(line.places) - 2) / stats.t.ppf(0.975, len(line.places) - 2)
+    assert half(0.5) / half(0.95) == pytest.approx(ratio)
 
 
 @pytest.mark.parametrize("pair", [("ViT", "ResNet"), ("Hybrid", "ResNet"), ("ViT", "Hybrid")])
