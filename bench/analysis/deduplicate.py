@@ -1,8 +1,8 @@
 """Which scores count where cells of one variant were evaluated in different ways: under another revision of a task or
 of its data, with other options, or on other test images under one name.
 
-Such scores are neither repeats nor alternatives. The cell in the current grid decides; then newer
-revisions, then the more recent record. Scores of another way, and second scores of one seed, are superseded.
+Such scores are neither repeats nor alternatives. The cell in the current grid decides; then newer revisions of the task
+and its data, then the more recent record. Scores of another way, and second scores of one seed, are superseded.
 """
 
 from __future__ import annotations
@@ -39,27 +39,31 @@ def current(records: Records, horizons: pd.DataFrame, scores: pd.DataFrame) -> C
     groups = _evaluated_differently(records.records, horizons, tests)
     names = {record.directory for group in groups for record in group}
     mine = scores[scores["directory"].isin(names)]
-    rows: dict[str, list[tuple[Pair, int, pd.Index]]] = {}
+    rows: dict[str, dict[Pair, list[tuple[int, pd.Index]]]] = {}
     for (name, task, data, seen), found in mine.groupby(["directory", "task", "data", "images_seen"], observed=True):
-        rows.setdefault(name, []).append(((task, data), seen, found.index))
+        rows.setdefault(name, {}).setdefault((task, data), []).append((seen, found.index))
     kept, superseded = set[str](), dict[str, dict[Pair, None]]()
     dropped: list[int] = []
     for group in groups:
-        way: dict[Pair, str] = {}
-        test_set: dict[Pair, str] = {}
-        scored: set[tuple[int, Pair, int]] = set()
-        for record in sorted(group, key=lambda r: _rank(r, records), reverse=True):
-            name = record.directory
-            for pair, seen, places in rows.get(name, ()):
-                counts = way.setdefault(pair, own := _way(record, pair)) == own
+        for pair in dict.fromkeys(pair for record in group for pair in rows.get(record.directory, ())):
+            way: str | None = None
+            test_set: str | None = None
+            scored: set[tuple[int, int]] = set()
+            mine_of = [record for record in group if pair in rows.get(record.directory, ())]
+            for record in sorted(mine_of, key=lambda r: _rank(r, pair, records), reverse=True):
+                name = record.directory
+                way = way or _way(record, pair)
+                counts = way == _way(record, pair)
                 if counts and (images := tests.get((name, pair))) is not None:  # not in older records
-                    counts = test_set.setdefault(pair, images) == images
-                if counts and (record.cell.seed, pair, seen) not in scored:
-                    scored.add((record.cell.seed, pair, seen))
-                    kept.add(name)
-                else:
-                    dropped.extend(places)
-                    superseded.setdefault(name, {})[pair] = None
+                    test_set = test_set or images
+                    counts = test_set == images
+                for seen, places in rows[name][pair]:
+                    if counts and (record.cell.seed, seen) not in scored:
+                        scored.add((record.cell.seed, seen))
+                        kept.add(name)
+                    else:
+                        dropped.extend(places)
+                        superseded.setdefault(name, {})[pair] = None
     return Current(
         scores=scores.drop(index=dropped), empty=frozenset(rows.keys() - kept),
         set_aside={name: tuple(pairs) for name, pairs in sorted(superseded.items())},
@@ -103,7 +107,10 @@ def _way(record: Record, pair: Pair) -> str:
     return canonical([to_json(options), record.revisions.get(f"task:{task}"), record.revisions.get(f"data:{data}")])
 
 
-def _rank(record: Record, records: Records) -> tuple[bool, int, str, str]:
-    """Of two records the higher one counts."""
+def _rank(record: Record, pair: Pair, records: Records) -> tuple[bool, tuple[int, int], str, int, str]:
+    """Of two records the higher one's scores of a pair count. The pair's own revisions say what is newer: a record of
+    more tasks and data sets only has more of them."""
     planned = records.wanted is not None and record.directory in records.wanted.names
-    return planned, sum(record.revisions.values()), record.environment.time_end or "", record.directory
+    task, data = (record.revisions.get(name, 0) for name in (f"task:{pair[0].split('@')[0]}", f"data:{pair[1]}"))
+    newest = max(record.revisions.values(), default=0)
+    return planned, (task, data), record.environment.time_end or "", newest, record.directory

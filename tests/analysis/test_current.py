@@ -80,6 +80,17 @@ def test_a_newer_revision_stands_whatever_its_folder_is_called(names) -> None:
     assert of_kind(study([new]), CheckKind.SUPERSEDED) == [] == of_kind(found, CheckKind.MIXED_REVISIONS)
 
 
+def test_more_data_sets_are_no_newer_revision() -> None:
+    """The older record was also judged on other sets, each of which has a revision."""
+    (record,) = world(seeds=(0,))
+    more = {f"data:{name}": 2 for name in ("pets", "dtd", "eurosat")}
+    old = revised(scored(record, 0.10, revision=1, name="b", ended="2029"), more)
+    found = study([old, scored(record, 0.90, revision=2, name="a")])
+    assert shown(found) == pytest.approx(0.90)
+    (check,) = of_kind(found, CheckKind.SUPERSEDED)
+    assert check.names == ("b",)
+
+
 def test_a_cell_of_the_untrained_network_supersedes_no_trained_one() -> None:
     """It may be evaluated in another way, as by longer fine-tuning: it is a point of its own."""
     (trained,) = world(seeds=(0,))
