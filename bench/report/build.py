@@ -50,6 +50,7 @@ class ReportPaths:
 
 def build(suite_directory: Path, *, suite: str, reference: str | None = None) -> ReportPaths:
     """Write `suite_directory`/{report.html, report.md, findings.json, fits.json, tables/, figures/}, report.html last.
+    Tables and figures of an earlier report that are not made any more go; what no report wrote stays.
 
     Args:
         suite_directory: `results/<suite>`, with records under cells/.
@@ -64,7 +65,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     from bench.analysis import questions
     from bench.core import files
     from bench.report import fits, inspections, page, tables
-    from bench.store import faults
+    from bench.store import export, faults
 
     evidence, by_figure = _published() if suite == PAPER else _measured(suite_directory, suite, reference)
     findings = questions.find(evidence)
@@ -92,9 +93,15 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     pages[suite_directory / "fits.json"] = files.dump_json(fits.cards(evidence))
     pages[suite_directory / "report.md"] = page.report_md(shown).encode()
     pages[suite_directory / "report.html"] = page.html(shown).encode()
+    before = export.built(suite_directory)
+    now = {f"{path.parent.name}/{path.name}" for path in pages if path.parent in (table_folder, figure_folder)}
+    files.write_json(suite_directory / export.BUILT, sorted(before | now))  # whenever this stops, the next build knows
     for path, data in pages.items():
         files.write_bytes(path, data)
         faults.reach("during-report")
+    for name in before - now:
+        (suite_directory / name).unlink(missing_ok=True)
+    files.write_json(suite_directory / export.BUILT, sorted(now))
     return ReportPaths(
         html=suite_directory / "report.html", markdown=suite_directory / "report.md", check=shown["check"],
         findings_json=suite_directory / "findings.json", findings=findings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,24 @@ from bench.store import grid
 from bench.store.study import Study
 
 FOLDERS, PAGES = ("figures", "tables"), ("findings.json", "fits.json", "report.html", "report.md")
+BUILT = ".built.json"  # names of what the last report wrote into FOLDERS
 WRITTEN = (".png", ".svg", ".csv", ".md", ".tex")  # by a report, into FOLDERS
+
+
+def built(study: Path) -> frozenset[str]:
+    """Files that the last report wrote into `FOLDERS`, as "figures/compute.png"; none where nothing says so."""
+    try:
+        match json.loads((study / BUILT).read_text()):
+            case list(names):
+                return frozenset(name for name in map(str, names) if _is_written(name))
+    except (OSError, ValueError):
+        pass
+    return frozenset()
+
+
+def _is_written(name: str) -> bool:
+    folder, _, file = name.partition("/")
+    return folder in FOLDERS and "/" not in file and file.endswith(WRITTEN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +76,7 @@ def _clear(target: Path) -> None:
     there = {path.name for path in target.iterdir()} if target.is_dir() else set()
     if there and not any(target.glob("cells/*/record.json")):
         raise UserError(f"{target} is not empty, and holds no exported study.", "Name a new folder with --into.")
-    own = {"cells", grid.PLAN_FILE, grid.STUDY_FILE, *FOLDERS, *PAGES}
+    own = {"cells", grid.PLAN_FILE, grid.STUDY_FILE, BUILT, *FOLDERS, *PAGES}
     if strange := sorted(name for name in there - own if not name.endswith(".png")):
         raise UserError(f"{target} holds other things: {', '.join(strange[:5])}.", "Name a new folder with --into.")
     files.make_directory(target)
@@ -71,7 +89,7 @@ def _clear(target: Path) -> None:
         for folder in (*target.glob("cells/*"), *(target / name for name in FOLDERS)):
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
-        for name in (grid.PLAN_FILE, grid.STUDY_FILE):
+        for name in (grid.PLAN_FILE, grid.STUDY_FILE, BUILT):
             (target / name).unlink(missing_ok=True)
     except OSError as error:
         raise files.explain(error, target) from error

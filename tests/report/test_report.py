@@ -26,7 +26,8 @@ from bench.core import registry
 from bench.report import build as report
 from bench.report import caveats, layout, number_text, text
 from bench.report.__main__ import main as report_main
-from bench.store import grid
+from bench.report.figures._contract import Saved
+from bench.store import export, grid
 from tests.analysis._records import World, change, write
 from tests.analysis._study import study
 
@@ -120,6 +121,26 @@ def test_everything_is_written(built: Path) -> None:
             "tables/models.tex", "tables/scores.csv", "figures/frontier.svg", "figures/compute.png",
             "figures/compute.csv", "figures/data-size.png"} <= names  # fmt: skip
     assert not [name for name in names if name.endswith(".tmp")]
+
+
+def test_what_an_earlier_report_had_goes_and_what_none_made_stays(tmp_path: Path, monkeypatch) -> None:
+    world = small_world()
+    world.models = {"ViT-nano/7": world.models["ViT-nano/7"]}
+    world.sizes, world.seeds, world.draws, world.shots = (30_000,), (0,), (0,), (1,)
+    folder = write([replace(record, suite="mine") for record in world.records()], tmp_path / "mine")
+    empty = Saved(name="one", title="", caption="", alt="", width=4.0, png=b"", svg='<svg viewBox="0 0 1 1"/>', csv="")
+    drawn = [empty, replace(empty, name="other")]
+    monkeypatch.setattr(report, "_draw", lambda _: (drawn, [], []))
+    report.build(folder, suite="mine")
+    kept = [folder / "figures" / "mine.svg", folder / "tables" / "notes.md", folder / "outside.csv"]
+    for path in kept:
+        path.write_text("mine")
+    listed = json.loads((folder / export.BUILT).read_text())
+    (folder / export.BUILT).write_text(json.dumps([*listed, "../outside.csv", "figures/../outside.csv", "outside.csv"]))
+    drawn.pop()
+    paths = report.build(folder, suite="mine")
+    assert {path.name for path in (folder / "figures").iterdir()} == {"one.png", "one.svg", "one.csv", "mine.svg"}
+    assert set((folder / "tables").iterdir()) == {*paths.tables, kept[1]} and all(path.exists() for path in kept)
 
 
 def test_byte_identical_without_torch(built: Path, project: Path, tmp_path: Path) -> None:
