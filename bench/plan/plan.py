@@ -29,7 +29,7 @@ from bench.store.planned import PlannedCost, note
 from bench.store.study import CellDirectory, State, Study, state_of
 from bench.suites import _contract as suites
 from bench.suites._contract import Suite
-from bench.suites._recipes import DEFAULT_RATE, is_swept
+from bench.suites._recipes import DEFAULT_RATE, rate_of
 from bench.train.schedule import images_trained
 
 START_SECONDS = 4.0  # a worker's start: interpreter, torch, first data set
@@ -402,13 +402,13 @@ def _unswept(options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
         return []
     rates: dict[str, set[float]] = {}
     for cell in cells:
-        if cell.job == "train" and cell.horizons != (0,) and not is_swept(cell.model):
+        if cell.job == "train" and cell.horizons != (0,) and rate_of(cell.model, scale=options.scale) is None:
             rates.setdefault(cell.model, set()).add(cell.recipe.lr)
     models = [model for model, found in rates.items() if found == {DEFAULT_RATE}]
     if not models:
         return []
     return [f"Learning rate not swept, {DEFAULT_RATE:g} assumed: {join(models)}. To choose it: python -m bench.run "
-            f"--suite rates --models {','.join(models)}; to set it: --set lr=…"]  # fmt: skip
+            f"--suite rates --scale {options.scale} --models {','.join(models)}; to set it: --set lr=…"]  # fmt: skip
 
 
 def _absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[str]:

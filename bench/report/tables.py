@@ -108,7 +108,8 @@ def rates(evidence: Evidence) -> Table | None:
             "at which no run diverged; its accuracy is slightly optimistic.")  # fmt: skip
     if len({s.model for s in found}) == len(found):  # as bench/suites/_recipes.py states the choice
         dictionaries = {"FAMILY_RATES": lr_sweep.family_rates(found), "MODEL_RATES": lr_sweep.model_rates(found)}
-        lines = [f"{name} = {json.dumps(chosen)}" for name, chosen in dictionaries.items()]
+        scale = f'["{evidence.records.wanted.scale}"]' if evidence.records.wanted else ""
+        lines = [f"{name}{scale} = {json.dumps(chosen)}" for name, chosen in dictionaries.items()]
         note += f" For bench/suites/_recipes.py: {'; '.join(lines)}."
     return Table(name="rates", title="Learning rates", columns=columns, rows=tuple(rows),
                  note=note) if rows else None  # fmt: skip

@@ -34,7 +34,7 @@ class Grid:
             the largest last: its Figure 4. Where the horizon is one of the model's budgets on the compute axis, that
             cell is the largest size for both.
         tasks: evaluation of every horizon.
-        recipe: upstream set -> what differs from the suites' recipe.
+        recipe: upstream set -> what differs from the suites' recipe, as `recipe_for` takes it.
         trained: the last word on how a cell is trained.
     """
 
@@ -190,7 +190,7 @@ def gpu_recipe(upstream: str) -> dict[str, Any]:
     """What differs from the suites' recipe: crops of whatever images, and mirrored ones of photographs alone. Letters
     and digits mirrored are others or none, and what a user's own folder shows is not known."""
     flip = registry.load("data set", upstream).KIND == "photographs"
-    return {"batch": 512, "lr": 1e-3, "warmup_images": 50_000, "shift": 0, "crop": 0.25, "flip": flip}
+    return {"scale": "gpu", "batch": 512, "warmup_images": 50_000, "shift": 0, "crop": 0.25, "flip": flip}
 
 
 def _gpu(options: SuiteOptions) -> Grid:

@@ -1,9 +1,10 @@
 """The recipe shared by the suites: equal for all models except for the learning rate.
 
-Rates were chosen per model at scale `cpu` on the upstream set's test images, never on a downstream set: of six rates
-spaced x2, the lowest within two points of the best (higher ones vary more between seeds). `python -m bench.run --suite
-rates` is the sweep; results/reference/rates-cpu/ is what it gave. A model that was not swept gets its family's: the
-geometric mean of the family's chosen rates, down to a rate of the sweep.
+Rates are chosen per scale and model on the upstream set's test images, never on a downstream set: of six rates spaced
+x2, the lowest within two points of the best (higher ones vary more between seeds). `python -m bench.run --suite rates`
+is the sweep; results/reference/rates-cpu/ is what it gave at scale `cpu`. A model that was not swept gets its family's:
+the geometric mean of the family's chosen rates, down to a rate of the sweep. A scale that was not swept has none:
+batch, length of training and images are others.
 """
 
 from __future__ import annotations
@@ -13,21 +14,25 @@ from typing import Any
 from bench.core import registry
 from bench.core.spec import Recipe
 
-FAMILY_RATES = {"ViT": 2e-3, "Hybrid": 8e-3, "ResNet": 8e-3}
-MODEL_RATES = {
+FAMILY_RATES: dict[str, dict[str, float]] = {}
+"""Scale -> family -> rate."""
+MODEL_RATES: dict[str, dict[str, float]] = {}
+"""Scale -> model -> rate, where it is not the family's."""
+FAMILY_RATES["cpu"] = {"ViT": 2e-3, "Hybrid": 8e-3, "ResNet": 8e-3}
+MODEL_RATES["cpu"] = {
     **dict.fromkeys(("ViT-pico/14", "ViT-nano/14", "ViT-pico/7"), 4e-3),
     "ViT-micro/14": 1e-3,
 }
-DEFAULT_RATE = 1e-3  # for a family without a sweep
+DEFAULT_RATE = 1e-3  # for a scale or family without a sweep
 
 
-def is_swept(model: str) -> bool:
-    """Whether the learning rate of a model comes from a sweep, its own or its family's."""
-    return model in MODEL_RATES or registry.family_of(model).FAMILY in FAMILY_RATES
-
-
-def recipe_for(model: str, **changes: Any) -> Recipe:
-    """The suites' recipe for a model; options in its name change no rate."""
+def rate_of(model: str, *, scale: str) -> float | None:
+    """What a sweep at this scale chose for a model, or for its family; None without. Options in a name change none."""
     base, _ = registry.split_options(model)
-    rate = MODEL_RATES.get(base) or FAMILY_RATES.get(registry.family_of(model).FAMILY, DEFAULT_RATE)
-    return Recipe(**{"lr": rate, **changes})
+    families = FAMILY_RATES.get(scale, {})
+    return MODEL_RATES.get(scale, {}).get(base) or families.get(registry.family_of(model).FAMILY)
+
+
+def recipe_for(model: str, *, scale: str = "cpu", **changes: Any) -> Recipe:
+    """The suites' recipe for a model at a scale, but for `changes`."""
+    return Recipe(**{"lr": rate_of(model, scale=scale) or DEFAULT_RATE, **changes})

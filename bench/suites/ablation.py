@@ -64,7 +64,7 @@ SCALES = {
     "gpu": Scale(
         base="ViT-Ti/4", patches=(7, 2), conv_patch=4, pooling_rates=(1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3),
         resnet="R26x1-s2", resnet_rates=((5e-4, 1e-3, 2e-3), (0.05, 0.1, 0.2)), images=1_000_000,
-        recipe={"batch": 512, "lr": 1e-3, "warmup_images": 20_000},
+        recipe={"scale": "gpu", "batch": 512, "warmup_images": 20_000},
         tasks=tuple(task("fewshot", name, shots=(5,), draws=5, test_limit=None) for name in HEADLINE),
     ),
 }  # fmt: skip
@@ -77,7 +77,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
     return merge(
         Cell(
             model=model, data=data, horizons=(scale.images,), seed=seed, tasks=scale.tasks, axes=(axis,),
-            recipe=recipe_for(model, **{"lr": recipe_for(base).lr, **scale.recipe, **change}),
+            recipe=recipe_for(model, **{"lr": recipe_for(base, **scale.recipe).lr, **scale.recipe, **change}),
         )
         for seed in range(options.seeds or 2)
         for data in options.data or ("glyphs",)

@@ -9,6 +9,7 @@ the learning rates.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge, pick
@@ -35,7 +36,7 @@ SHARES = {VIT: (32, 16, 8, 4, 2, 1), HYBRID: (16, 8, 4, 2, 1), RESNET: (8, 4, 2,
 """Where all images are read. A shorter first budget would shorten the warm-up of the whole trunk (to a quarter of it),
 and with it the training on all images would differ from that on parts of them."""
 SEEDS = 2
-RECIPE = {"batch": 32, "shift": 1}
+RECIPE: dict[str, Any] = {"batch": 32, "shift": 1}
 TASKS = fewshot(*HEADLINE, *FAR, shots=(10,), draws=10, test_limit=2_500, ridge="loo")
 
 

@@ -54,7 +54,7 @@ SCALES = {
     ),
     "gpu": Scale(
         model="ViT-S/4", upstream="fashion-mnist", images=2_000_000, steps=500, batch=512, shots=10, many=None,
-        recipe={"batch": 512, "lr": 1e-3, "warmup_images": 20_000}, probe={"shots": (5, 10), "draws": 5},
+        recipe={"scale": "gpu", "batch": 512, "warmup_images": 20_000}, probe={"shots": (5, 10), "draws": 5},
         tuning={"rates": (0.01, 0.03, 0.1), "held_out": 0.2},
     ),
 }  # fmt: skip

@@ -79,5 +79,5 @@ def test_the_suites_rates_are_those_that_the_committed_sweep_chose() -> None:
     assert not [s.model for s in found if s.edge]
     for sweep in found:
         assert _recipes.recipe_for(sweep.model).lr == sweep.chosen.rate
-    assert lr_sweep.family_rates(found) == _recipes.FAMILY_RATES
-    assert lr_sweep.model_rates(found) == _recipes.MODEL_RATES
+    assert lr_sweep.family_rates(found) == _recipes.FAMILY_RATES["cpu"]
+    assert lr_sweep.model_rates(found) == _recipes.MODEL_RATES["cpu"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,16 @@ import pytest
 from PIL import Image
 
 from bench.core.errors import UserError
+from bench.core.spec import Cell
 from bench.cost import flops
 from bench.data import photographs
 from bench.plan import chosen_grid, hours
+from bench.plan.options import StudyOptions
 from bench.plan.overrides import Overrides
+from bench.plan.plan import _unswept
 from bench.plan.sizes import DataSizes
 from bench.suites import _contract as suites
+from bench.suites import _recipes
 from bench.suites._contract import SuiteOptions
 from bench.train.schedule import images_trained
 from tests.plan.making import cells_of, grid_of
@@ -72,6 +77,28 @@ def test_only_photographs_are_mirrored_whichever_set_is_named_first(suite: str) 
         return {cell.data: cell.recipe.flip for cell in cells if cell.model != "pixels"}
 
     assert mirrored(named) == mirrored(named[::-1]) == {"cifar10": True, "emnist:letters": False, "lettering": False}
+
+
+@pytest.mark.parametrize("suite", ["scaling", "branching", "transfer", "ablation", "masked"])
+def test_rates_are_of_a_scale(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was swept at scale cpu says nothing of gpu, and the plan says so; what is swept at gpu is trained with."""
+    asked = SuiteOptions(scale="gpu", models=("ViT-Ti/4",)), SuiteOptions(scale="cpu", models=("ViT-Ti/4",))
+
+    def cells() -> list[list[Cell]]:
+        return [[c for c in suites.load(suite).cells(o) if c.horizons != (0,)] for o in asked]
+
+    def rates(of: list[Cell]) -> set[float]:
+        return {cell.recipe.lr for cell in of}
+
+    options = replace(StudyOptions.of(), scale="gpu")
+    gpu, cpu = cells()
+    assert 1e-3 in rates(gpu) and 2e-3 in rates(cpu)
+    (note,) = _unswept(options, gpu)
+    assert "ViT-Ti/4" in note and "--suite rates --scale gpu" in note
+    monkeypatch.setitem(_recipes.FAMILY_RATES, "gpu", {"ViT": 3e-4})
+    swept, again = cells()
+    assert 3e-4 in rates(swept) and rates(again) == rates(cpu)
+    assert "ViT-Ti/4" not in "".join(_unswept(options, swept))
 
 
 def test_budgets_follow_the_hours_and_nothing_else() -> None:

@@ -19,6 +19,7 @@ from bench.report import build as report
 from bench.report import tables
 from bench.report.figures import branching
 from bench.report.figures._contract import NothingToDraw
+from bench.store.grid import WantedCells
 from bench.suites import _recipes
 from tests.analysis._records import World, write
 from tests.analysis._study import beside_own_training, read, study, swept
@@ -70,8 +71,11 @@ def test_the_rates_table_has_a_row_per_model_and_rate() -> None:
 def test_the_lines_to_copy_are_the_dictionaries_of_the_recipes() -> None:
     reference = evidence.build(study_data.load(PROJECT / "results/reference/rates-cpu", suite="rates"))
     assert lines_to_copy(table(reference, "rates").note) == {
-        "FAMILY_RATES": _recipes.FAMILY_RATES, "MODEL_RATES": _recipes.MODEL_RATES,
+        "FAMILY_RATES": _recipes.FAMILY_RATES["cpu"], "MODEL_RATES": _recipes.MODEL_RATES["cpu"],
     }  # fmt: skip
+    asked = WantedCells(suite="rates", scale="gpu", names=())
+    at_scale = evidence.build(replace(reference.records, wanted=asked))
+    assert all(f'{name}["gpu"] = {{' in table(at_scale, "rates").note for name in ("FAMILY_RATES", "MODEL_RATES"))
     twice = read(swept({1e-3: 0.5, 2e-3: 0.6}) + swept({1e-3: 0.7, 2e-3: 0.6}, weight_decay=0.2))
     assert len(lr_sweep.sweeps(twice)) == 2 and not lines_to_copy(table(twice, "rates").note)  # one model, two choices
 
