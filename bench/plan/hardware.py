@@ -20,8 +20,8 @@ from bench.core.record import Record
 from bench.core.spec import Cell
 from bench.cost import roofline
 from bench.cost.peaks import Accelerator, accelerator, accelerator_of
-from bench.cost.units import OPTIMIZER_BYTES
 from bench.plan.estimate import Calibration, Rates, rate_key
+from bench.plan.resources import state_bytes
 from bench.plan.sizes import DataSizes
 from bench.store.records import DamagedRecord, read_record
 
@@ -30,7 +30,6 @@ PRICE = re.compile(r"[€$£]?([0-9]{1,9}(?:\.[0-9]{1,6})?)(?:/(gpuh|h))?")
 OF_ITS_OWN = 0.1  # error of a rate that was recorded for this very model
 OTHER_MODEL = 0.2  # least error of one that follows from other models' records
 UNSEEN = 0.35  # more error for a family that no published rate is of
-FLOAT = 4
 ROOM = 0.85  # of the memory, that weights and activations may take
 
 
@@ -169,5 +168,4 @@ def micro_batch(cell: Cell, rates: Rates, device: Accelerator, *, ranks: int = 1
 
 def memory(cell: Cell, rates: Rates, *, images: int, ranks: int) -> int:
     """Bytes on one device: weights, gradients and optimizer, and activations in bfloat16."""
-    parts = ranks if cell.recipe.sharding == "fsdp" else 1
-    return rates.params * (2 * FLOAT + OPTIMIZER_BYTES) // parts + images * rates.activation_bytes // 2
+    return state_bytes(cell.recipe, rates.params, ranks=ranks) + images * rates.activation_bytes // 2

@@ -320,12 +320,13 @@ def _needs(
     if where.target is None:
         decoding, memory = resources.decoding_rate([c for c, _ in rated], sizes), free_memory(where.device)
         return {cell: resources.needs(cell, found, sizes, device=where.device, memory=memory,
-                                      decoded_per_second=decoding, micro=None) for cell, found in trained}  # fmt: skip
+                                      decoded_per_second=decoding, ranks=options.ranks)
+                for cell, found in trained}  # fmt: skip
     there = where.target.device
     return {
         cell: resources.needs(
             cell, found, sizes, device=where.device, memory=round(there.gigabytes * 1e9), decoded_per_second=0.0,
-            micro=hardware.micro_batch(cell, found, there, ranks=options.ranks),
+            ranks=options.ranks, micro=hardware.micro_batch(cell, found, there, ranks=options.ranks),
         )
         for cell, found in trained
     }

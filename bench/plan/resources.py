@@ -13,7 +13,7 @@ from bench.core.device import free_memory
 from bench.core.errors import UserError
 from bench.core.files import free_bytes
 from bench.core.formatting import data_size
-from bench.core.spec import Cell
+from bench.core.spec import Cell, Recipe
 from bench.cost.units import OPTIMIZER_BYTES
 from bench.data import cache
 from bench.data.image_set import AHEAD_BYTES, Tier, tier_of
@@ -42,15 +42,24 @@ class Needs:
     wait: float
 
 
+def state_bytes(recipe: Recipe, params: int, *, ranks: int) -> int:
+    """Bytes on one device of weights, gradients and optimizer. Ranks that each hold the whole model have gradients
+    twice: summed over micro-batches, and in the buckets that they exchange (bench/train/buckets.py)."""
+    if recipe.sharding == "fsdp":
+        return params * (2 * FLOAT + OPTIMIZER_BYTES) // ranks
+    return params * ((2 if ranks == 1 else 3) * FLOAT + OPTIMIZER_BYTES)
+
+
 def needs(
     cell: Cell, rates: Rates, sizes: DataSizes, *, device: str, memory: int, decoded_per_second: float,
-    micro: int | None = None,
+    ranks: int = 1, micro: int | None = None,
 ) -> Needs:  # fmt: skip
     """What a cell that trains needs.
 
     Args:
         memory: free bytes of the device. decoded_per_second: images that this machine decodes, where they are streamed.
-        micro: images at a time, where that is not the recipe's.
+        ranks: devices that train it together; needs are those of each. micro: images at a time on each, where that is
+            not the recipe's.
     """
     from bench.data.index import ROW_BYTES  # brings Pillow
 
@@ -59,8 +68,9 @@ def needs(
     images = cell.num_images or size.train
     pixels, total = images * height * width * channels, (size.train + size.test) * height * width * channels
     tier = tier_of(pixels, memory, encoded=size.streamed)
-    state = rates.params * (2 * FLOAT + OPTIMIZER_BYTES)  # weights and gradients
-    micro = micro or min(cell.recipe.batch, cell.recipe.micro_batch or cell.recipe.batch)
+    state = state_bytes(cell.recipe, rates.params, ranks=ranks)
+    share = max(1, cell.recipe.batch // ranks)
+    micro = micro or min(share, cell.recipe.micro_batch or share)
     activations = micro * rates.activation_bytes // (1 if device == "cpu" else 2)  # half of it in bfloat16
     saved = CHECKPOINTS * rates.params * (FLOAT + OPTIMIZER_BYTES)
     return Needs(
@@ -116,8 +126,7 @@ def check_memory(cells: Sequence[tuple[Cell, Rates]], *, device: str, ranks: int
     """
     memory = free_memory(device)
     for cell, rates in cells:
-        parts = ranks if cell.recipe.sharding == "fsdp" else 1
-        needed = rates.params * (2 * FLOAT + OPTIMIZER_BYTES) // parts
+        needed = state_bytes(cell.recipe, rates.params, ranks=ranks)
         if needed > memory:
             raise UserError(
                 f"{cell.model} needs {data_size(needed)} for weights, gradients and optimizer; {device} has "

@@ -44,6 +44,19 @@ def test_a_million_images_are_resident_where_they_fit_and_mapped_where_not() -> 
     assert tight.device >= 16 * RATES.params + 100 * RATES.activation_bytes / 2  # AdamW; half as much in bfloat16
 
 
+def test_each_rank_has_its_share_of_the_batch_and_its_buckets_beside_the_gradients() -> None:
+    cell = Cell(model="ViT-S/8", data="digits", image_size=64, channels=3, horizons=(64,), recipe=Recipe(batch=100))
+    options = {"device": "cuda", "memory": 1, "decoded_per_second": 0.0}  # nothing is resident
+    sizes = DataSizes(published=True)
+    alone, four = (resources.needs(cell, RATES, sizes, ranks=ranks, **options) for ranks in (1, 4))
+    assert alone.device == 16 * RATES.params + 100 * RATES.activation_bytes / 2
+    assert four.device == 20 * RATES.params + 25 * RATES.activation_bytes / 2
+    spread = replace(cell, recipe=replace(cell.recipe, sharding="fsdp"))
+    assert resources.needs(spread, RATES, sizes, ranks=4, **options).device == (
+        4 * RATES.params + 25 * RATES.activation_bytes / 2
+    )
+
+
 def test_photographs_are_streamed_and_the_wait_follows_from_the_slower_side() -> None:
     stream = needs("imagenet:64px", decoded=4_000)
     assert stream.tier == "streamed" and stream.disk < 2 * GB and stream.host < GB  # never 193 GB of pixels
@@ -86,8 +99,9 @@ def test_a_model_that_cannot_fit_is_refused_by_name(monkeypatch) -> None:
     cell = Cell(model="ViT-S/16", data="digits", image_size=224, channels=3, horizons=(64,))
     monkeypatch.setattr(resources, "free_memory", lambda _: 16 * params - 1)
     rated = [(cell, replace(RATES, params=params))]
-    with pytest.raises(UserError, match=r"ViT-S/16 needs 353 MB.*\n.*fsdp"):
-        resources.check_memory(rated, device="cpu", ranks=2)
+    for ranks, needed in ((1, 353), (2, 441)):  # with the buckets that ranks exchange
+        with pytest.raises(UserError, match=rf"ViT-S/16 needs {needed} MB.*\n.*fsdp"):
+            resources.check_memory(rated, device="cpu", ranks=ranks)
     spread = replace(cell, recipe=replace(cell.recipe, sharding="fsdp"))
     resources.check_memory([(spread, rated[0][1])], device="cpu", ranks=2)
 

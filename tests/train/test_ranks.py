@@ -20,15 +20,17 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.record import Score
 from bench.core.spec import Cell, Recipe, TaskSpec
+from bench.cost import memory
 from bench.data.image_set import ImageSet
 from bench.execute.jobs import train
 from bench.execute.jobs._contract import JobContext
+from bench.plan import resources
 from bench.store.study import CellDirectory
 from bench.tasks._contract import Unsuited
 from bench.train import buckets, compiled, precision
 from bench.train.batches import Batches
 from bench.train.distributed import DistributedRanks
-from bench.train.ranks import Ranks
+from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.recorded import Recorded
 from bench.train.step import Step
 from bench.train.trainer import Progress, Trainer
@@ -229,6 +231,21 @@ def test_64_ranks_exchange_gradients_once_a_step(one_of_64, micro_batch, monkeyp
     assert [size for size in sizes if size > 1] == [weights + 1] * 2  # with the loss
     assert len(trainer.batches(0)[1]) == 2 and torch.isfinite(trainer.losses[-1])
     assert one_of_64.share(128) == slice(2 * one_of_64.rank, 2 * one_of_64.rank + 2)
+
+
+def test_the_plan_counts_the_bytes_that_a_rank_keeps(one_of_64):
+    """All but activations, here of one image of five tokens: of two micro-batches' gradients the sum is kept beside
+    what is exchanged."""
+    for ranks in (ONE_RANK, one_of_64):
+        model = registry.build_model("ViT-nano/14", **SIZES).train()
+        recipe = Recipe(batch=2 * ranks.size, micro_batch=1, dtype="float32")
+        weights = sum(p.nbytes for p in model.parameters())
+        with memory.LiveBytes() as live:
+            step = Step(model=model, recipe=recipe, device="cpu", ranks=ranks)
+            for seed in range(2):
+                step(torch.rand(2, 1, 28, 28), torch.arange(2), lr=1e-3, seed=seed)
+        planned = resources.state_bytes(recipe, weights // 4, ranks=ranks.size)
+        assert weights + live.peak == pytest.approx(planned, rel=0.1)
 
 
 @pytest.mark.parametrize("mode", ["off", "default"])
