@@ -29,14 +29,13 @@ from bench.analysis.comparisons import (
 )
 from bench.analysis.evidence import HEADLINE, Evidence, Series
 from bench.analysis.finding import Axis, Finding, Quantity, Question, Reason, TrendPoint, Unit, Verdict
-from bench.stats.crossing import frontier_bias
+from bench.stats.crossing import FAR_OFF, frontier_bias
 from bench.stats.intervals import Estimate, Samples, mix
 
 BUDGETS = 5
 """Compute levels, evenly spaced in log compute over the common range, at which two families are compared."""
 WIDE = 1.25  # a common range narrower than this factor is one budget, not a range
 PICKS = 1000  # draws behind a correction for selection
-FAR_OFF = 6.0  # standard errors: a model this much worse than the best cannot have been selected by chance
 KINDS = {"vit": ("vit",), "resnet": ("bit", "resnet"), "hybrid": ("hybrid", "r+vit")}
 Rival = tuple[str, Samples]
 Side = Callable[[float], list[Rival]]

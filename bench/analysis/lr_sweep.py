@@ -23,6 +23,12 @@ from bench.core.spec import RATE_MARGIN
 from bench.stats.intervals import Estimate
 
 MARGIN = RATE_MARGIN
+ROUNDING = 1e-9  # of accuracies, so that a difference of the margin is within it
+
+
+def is_enough(*, lacks: float) -> bool:
+    """Whether a rate whose accuracy lacks so much to the best of its sweep may be chosen."""
+    return lacks <= MARGIN + ROUNDING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +70,8 @@ class Sweep(Item):
     @cached_property
     def chosen(self) -> Tried:
         """The lowest rate within `MARGIN` of the best."""
-        enough = _accuracy(self.best) - MARGIN - 1e-9  # two points, whatever their rounding
-        return next(t for t in self.tried if t.eligible and _accuracy(t) >= enough)
+        best = _accuracy(self.best)
+        return next(t for t in self.tried if t.eligible and is_enough(lacks=best - _accuracy(t)))
 
     @property
     def edge(self) -> str | None:

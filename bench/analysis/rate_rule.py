@@ -2,8 +2,8 @@
 
 The rule: the logarithm of the chosen rate is linear in that of forward MACs per image, fitted to the smaller sizes by
 least squares, and rounded to the nearest rate of the sweep. Each size with two or more smaller ones is held out in
-turn. The rule is right there if its rate lacks at most `MARGIN` accuracy to the best. It is offered only where it is
-right on every size held out, and so many hits are unlikely by chance: rates drawn at random from those that were tried.
+turn. The rule is right there if its rate could have been chosen (`is_enough`). It is offered only where it is right on
+every size held out, and so many hits are unlikely by chance: rates drawn at random from those that were tried.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from statistics import linear_regression
 
 from bench.analysis.evidence import Evidence
-from bench.analysis.lr_sweep import MARGIN, Sweep, sweeps
+from bench.analysis.lr_sweep import Sweep, is_enough, sweeps
 from bench.core.spec import Recipe
 
 LEVEL = 0.05  # of the p-value up to which the rule is offered
@@ -40,7 +40,7 @@ class HeldOut:
 
     @property
     def right(self) -> bool:
-        return self.lacks is not None and _enough(self.lacks)
+        return self.lacks is not None and is_enough(lacks=self.lacks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,16 +89,13 @@ def _rule(found: dict[float, Sweep]) -> RateRule:
         lacks = {t.rate: best - t.accuracy.value for t in sweep.tried if t.eligible and t.accuracy is not None}
         held_out.append(HeldOut(
             model=sweep.model, macs=macs, fitted=number, predicted=nearest.rate, chosen=sweep.chosen.rate,
-            lacks=lacks.get(nearest.rate), chance=sum(map(_enough, lacks.values())) / len(sweep.tried),
+            lacks=lacks.get(nearest.rate),
+            chance=sum(is_enough(lacks=value) for value in lacks.values()) / len(sweep.tried),
         ))  # fmt: skip
     scale, exponent = _fit(chosen)
     some = sizes[0][1]
     return RateRule(family=some.family, upstream=some.upstream, sizes=len(sizes), scale=scale, exponent=exponent,
                     held_out=tuple(held_out))  # fmt: skip
-
-
-def _enough(lacks: float) -> bool:
-    return lacks <= MARGIN + 1e-9  # two points, whatever their rounding
 
 
 def _fit(points: Sequence[tuple[float, float]]) -> tuple[float, float]:

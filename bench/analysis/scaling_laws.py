@@ -19,7 +19,7 @@ from bench.analysis.finding import NEEDED, Axis, Check, CheckKind
 from bench.core.errors import UserError
 from bench.core.spec import Recipe
 from bench.stats import bootstrap, fit, model_selection
-from bench.stats.crossing import frontier_bias, pareto
+from bench.stats.crossing import FAR_OFF, frontier_bias, pareto
 from bench.stats.extrapolation import Forecast, forecast
 from bench.stats.forms import POWER, POWER_FLOOR, Form
 from bench.stats.lack_of_fit import GroupMeans, LackOfFit, lack_of_fit
@@ -31,7 +31,6 @@ DRAWS, STARTS = 200, 12
 NEAR = 0.1
 """A point within a tenth of the frontier's error counts as well: a design that one would use, and less to pick from."""
 MAX_POINTS = 30  # the nearest are kept: more points of one family add time, not knowledge
-FAR_OFF = 6.0  # standard errors: a point this much worse than the best cannot have been selected by chance
 UNITS_APART = 1.4  # counts of one convention agree to a few per cent; MACs, or forward alone, are off by 2 or 3
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from bench.stats.bootstrap import LAW_LEVEL, Resampled
 
 GRID = 200
+FAR_OFF = 6.0  # standard errors: what is this much worse than the best cannot have been picked by chance
 NEEDED = 0.95
 """Share of resamples that must agree on exactly one crossing, in one direction, inside the range of both families."""
 
