@@ -42,12 +42,19 @@ class Needs:
     wait: float
 
 
+def kept_bytes(recipe: Recipe, params: int) -> int:
+    """Bytes of what a checkpoint holds: weights, the optimizer's moments (bench/train/optim.py), their mean."""
+    moments = OPTIMIZER_BYTES if recipe.optimizer == "adamw" else FLOAT * bool(recipe.momentum)
+    return params * (FLOAT + moments + FLOAT * bool(recipe.average))
+
+
 def state_bytes(recipe: Recipe, params: int, *, ranks: int) -> int:
-    """Bytes on one device of weights, gradients and optimizer. Ranks that each hold the whole model have gradients
-    twice: summed over micro-batches, and in the buckets that they exchange (bench/train/buckets.py)."""
+    """Bytes on one device of what is kept, and gradients. Ranks that each hold the whole model have gradients twice:
+    summed over micro-batches, and in the buckets that they exchange (bench/train/buckets.py)."""
+    kept = kept_bytes(recipe, params)
     if recipe.sharding == "fsdp":
-        return params * (2 * FLOAT + OPTIMIZER_BYTES) // ranks
-    return params * ((2 if ranks == 1 else 3) * FLOAT + OPTIMIZER_BYTES)
+        return (kept + params * FLOAT) // ranks
+    return kept + params * FLOAT * (1 if ranks == 1 else 2)
 
 
 def needs(
@@ -72,7 +79,7 @@ def needs(
     share = max(1, cell.recipe.batch // ranks)
     micro = micro or min(share, cell.recipe.micro_batch or share)
     activations = micro * rates.activation_bytes // (1 if device == "cpu" else 2)  # half of it in bfloat16
-    saved = CHECKPOINTS * rates.params * (FLOAT + OPTIMIZER_BYTES)
+    saved = CHECKPOINTS * kept_bytes(cell.recipe, rates.params)
     return Needs(
         tier=tier,
         device=state + activations + (pixels if tier == "resident" else 0),

@@ -102,6 +102,11 @@ def test_a_model_that_cannot_fit_is_refused_by_name(monkeypatch) -> None:
     for ranks, needed in ((1, 353), (2, 441)):  # with the buckets that ranks exchange
         with pytest.raises(UserError, match=rf"ViT-S/16 needs {needed} MB.*\n.*fsdp"):
             resources.check_memory(rated, device="cpu", ranks=ranks)
+    lighter = replace(cell, recipe=replace(cell.recipe, optimizer="sgd"))  # one moment instead of two
+    resources.check_memory([(lighter, rated[0][1])], device="cpu", ranks=1)
+    averaged = replace(cell, recipe=replace(cell.recipe, average=0.999))
+    with pytest.raises(UserError, match="needs 441 MB"):
+        resources.check_memory([(averaged, rated[0][1])], device="cpu", ranks=1)
     spread = replace(cell, recipe=replace(cell.recipe, sharding="fsdp"))
     resources.check_memory([(spread, rated[0][1])], device="cpu", ranks=2)
 

@@ -233,12 +233,13 @@ def test_64_ranks_exchange_gradients_once_a_step(one_of_64, micro_batch, monkeyp
     assert one_of_64.share(128) == slice(2 * one_of_64.rank, 2 * one_of_64.rank + 2)
 
 
-def test_the_plan_counts_the_bytes_that_a_rank_keeps(one_of_64):
+@pytest.mark.parametrize("more", [{}, {"optimizer": "sgd"}, {"optimizer": "sgd", "momentum": 0.0}], ids=str)
+def test_the_plan_counts_the_bytes_that_a_rank_keeps(one_of_64, more):
     """All but activations, here of one image of five tokens: of two micro-batches' gradients the sum is kept beside
     what is exchanged."""
     for ranks in (ONE_RANK, one_of_64):
         model = registry.build_model("ViT-nano/14", **SIZES).train()
-        recipe = Recipe(batch=2 * ranks.size, micro_batch=1, dtype="float32")
+        recipe = Recipe(batch=2 * ranks.size, micro_batch=1, dtype="float32", **more)
         weights = sum(p.nbytes for p in model.parameters())
         with memory.LiveBytes() as live:
             step = Step(model=model, recipe=recipe, device="cpu", ranks=ranks)
