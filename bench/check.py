@@ -377,10 +377,10 @@ def check_task(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
         return ""
 
     def planned() -> str:
-        if not hasattr(module, "num_images"):
-            return "all images of the set, for there is no num_images"
+        if not hasattr(module, "forward_images"):
+            return "all images of the set, for there is no forward_images"
         sizes = {"num_train": 1000, "num_test": 500, "num_classes": 10, "own_size": 28}
-        return f"{module.num_images(**sizes):,} images through the network, of 1,000 + 500"
+        return f"{module.forward_images(**sizes):,} images through the network, of 1,000 + 500"
 
     yield "is callable, with options by name", is_callable
     yield "gives scores", scores

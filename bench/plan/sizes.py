@@ -102,9 +102,9 @@ def evaluation_images(cell: Cell, sizes: DataSizes) -> int:
         size = sizes[task.data]
         asked = {"num_train": size.train, "num_test": size.test, "num_classes": size.classes}
         asked |= {"own_size": cell.image_size, **task.kwargs}
-        num_images = getattr(registry.load("task", task.task), "num_images", None)  # a task may say; else all of them
+        says = getattr(registry.load("task", task.task), "forward_images", None)  # a task may say; else all of them
         try:
-            total += num_images(**asked) if num_images else size.train + size.test
+            total += says(**asked) if says else size.train + size.test
         except UserError as error:
             raise UserError(f"{task.task} on {task.data}: {error.what}", error.fix) from error
     return total

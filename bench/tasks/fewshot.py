@@ -84,7 +84,7 @@ def evaluate(
     )
 
 
-def num_images(
+def forward_images(
     *,
     num_train: int,
     num_test: int,

@@ -86,7 +86,7 @@ def evaluate(
     return score_tuned(context, train, test, settings, task=task, data=data, draws=range(repeats))
 
 
-def num_images(
+def forward_images(
     *,
     num_train: int,
     num_test: int,
@@ -103,14 +103,14 @@ def num_images(
     held_out: float | int | None = None,
     **_: object,
 ) -> int:
-    """The cost in forward passes of one image; see `forward_images`."""
+    """The cost in forward passes of one image; see `tuning_images`."""
     limit = shots * num_classes if shots and num_classes else train_limit
     settings = make_tuning(
         min(num_train, limit or num_train), steps=steps, batch=batch, rates=rates, held_out=held_out,
         image_size=image_size,
     )  # fmt: skip
     num_test = min(num_test, test_limit or num_test)
-    return forward_images(settings, num_test=num_test, repeats=repeats, own_size=own_size)
+    return tuning_images(settings, num_test=num_test, repeats=repeats, own_size=own_size)
 
 
 # -- the protocol, which VTAB follows too ------------------------------------------------------------------------------
@@ -359,7 +359,7 @@ def _costs(choice: Choice, tuned: FineTuned, repeats: int) -> dict[str, Any]:
     }
 
 
-def forward_images(settings: Tuning, *, num_test: int, repeats: int, own_size: int | None) -> int:
+def tuning_images(settings: Tuning, *, num_test: int, repeats: int, own_size: int | None) -> int:
     """What this costs in images that pass forward through the network at its own size: the planner's question.
 
     Training counts three times; another image size by its number of pixels.

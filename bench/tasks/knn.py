@@ -46,7 +46,7 @@ def evaluate(
     return [judged(predicted_M == test.labels_N, copies_M=context.copies(test), **head, detail=detail)]
 
 
-def num_images(
+def forward_images(
     *, num_train: int, num_test: int, train_limit: int | None = 10_000, test_limit: int | None = 2_000, **_: object
 ) -> int:
     """Images that pass through the network: the planner's question."""

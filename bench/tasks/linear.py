@@ -50,7 +50,7 @@ def evaluate(
     return [judged(predicted_M == test.labels_N, copies_M=context.copies(test), **head, detail=detail)]
 
 
-def num_images(
+def forward_images(
     *,
     num_train: int,
     num_test: int,

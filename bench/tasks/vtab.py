@@ -100,7 +100,7 @@ def _check(num_train: int) -> None:
         raise UserError(what, "Use the task finetune.")
 
 
-def num_images(
+def forward_images(
     *,
     num_train: int,
     num_test: int,
@@ -113,7 +113,7 @@ def num_images(
     rates: Sequence[float] = RATES,
     **_: object,
 ) -> int:
-    """The cost in forward passes of one image; see `finetune.forward_images`.
+    """The cost in forward passes of one image; see `finetune.tuning_images`.
 
     Raises:
         UserError: options out of range, fewer than 1,000 training examples.
@@ -123,7 +123,7 @@ def num_images(
         EXAMPLES, steps=steps, batch=batch, rates=rates, held_out=HELD_OUT, image_size=image_size
     )
     num_test = min(num_test, test_limit or num_test)
-    return repeats * finetune.forward_images(settings, num_test=num_test, repeats=1, own_size=own_size)
+    return repeats * finetune.tuning_images(settings, num_test=num_test, repeats=1, own_size=own_size)
 
 
 def group_of(data: str) -> str | None:

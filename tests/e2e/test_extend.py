@@ -77,7 +77,7 @@ from bench.core.record import Score
 
 REVISION = 1
 
-def num_images(*, num_train, num_test, **_):
+def forward_images(*, num_train, num_test, **_):
     return num_train + num_test
 
 def evaluate(context, *, data):

@@ -275,8 +275,8 @@ def test_the_plan_counts_what_is_done(task, rates) -> None:
     given_context, fake = context(dict.fromkeys(rates, 0.5))
     options = {"steps": 5, "batch": 16, "rates": rates, "repeats": 2, "test_limit": 100}
     task.evaluate(given_context, data="toy", **options)
-    assert task.num_images(num_train=1_200, num_test=600, num_classes=CLASSES, **options) == fake.forward
-    larger = task.num_images(num_train=1_200, num_test=600, own_size=28, image_size=56, **options)
+    assert task.forward_images(num_train=1_200, num_test=600, num_classes=CLASSES, **options) == fake.forward
+    larger = task.forward_images(num_train=1_200, num_test=600, own_size=28, image_size=56, **options)
     assert larger == 4 * fake.forward
 
 

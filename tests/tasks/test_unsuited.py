@@ -91,4 +91,4 @@ def test_a_probe_is_costed_as_it_is_done(task: Any, limits: tuple[int | None, in
     context = TaskContext(features=features, load=lambda *_: images)
     options = dict(zip(("train_limit", "test_limit"), limits, strict=True))
     task.evaluate(context, data="toy", **options)
-    assert task.num_images(num_train=600, num_test=600, num_classes=2, **options) == sum(features.calls)
+    assert task.forward_images(num_train=600, num_test=600, num_classes=2, **options) == sum(features.calls)
