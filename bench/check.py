@@ -1,9 +1,11 @@
-"""Check an extension: a model, data set, task, suite or figure, one's own or the project's. A line per requirement."""
+"""Check an extension: a model, data set, task, suite, figure or job, one's own or the project's. A line per
+requirement."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -13,12 +15,14 @@ from typing import Any
 
 from bench.core import cli, registry
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, unknown
+from bench.core.formatting import duration
+from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
 
 EXAMPLES = """examples:
   python -m bench.check my_model.py:Net                       a network in a file of your own, at 28 px grey
   python -m bench.check timm:convnext_atto --image-size 64 --channels 3
-  python -m bench.check stripes --plugins my_extensions       what is called so: a data set, a task, a suite, a figure
+  python -m bench.check stripes --plugins my_extensions       whatever is called so: a set, task, suite, figure, job
   python -m bench.check task:centroid --plugins my_extensions --data fashion-mnist
   python -m bench.check figure:widths --plugins my_extensions --study results/perceptrons
 
@@ -28,6 +32,7 @@ CLASSES, BATCH, STEPS = 10, 16, 20
 TOLERANCE = 1e-4  # relative, of float32 results that are summed up in another order
 SAME_COUNT = 1e-3  # relative difference of two counts of FLOPs
 CHECKED_TEST_IMAGES = 200
+LONG_JOB = 60.0  # seconds of one cell of a job that is not tried
 MADE_TWICE = 2e9  # bytes of decoded images, of a data set that is made a second time
 
 Requirement = tuple[str, Callable[[], str]]
@@ -41,7 +46,7 @@ class Limited(Exception):
 def main_parser() -> argparse.ArgumentParser:
     """The command line."""
     p = cli.parser("python -m bench.check", __doc__ or "", EXAMPLES, plugins=True)
-    p.add_argument("name", help="a model, or the name of a data set, task, suite or figure (also as KIND:NAME)")
+    p.add_argument("name", help="a model, or the name of a data set, task, suite, figure or job (also as KIND:NAME)")
     p.add_argument("--image-size", type=cli.positive, default=28, help="for a model, pixels per side (default 28)")
     p.add_argument("--channels", type=int, choices=(1, 3), default=1, help="for a model: 1 grey, 3 RGB (default 1)")
     p.add_argument("--compile", action="store_true", help="for a model: also compile it, which takes minutes on a CPU")
@@ -324,7 +329,7 @@ def check_data(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
     yield "no image in both splits", apart
 
 
-# -- tasks, suites, figures --------------------------------------------------------------------------------------------
+# -- tasks, suites, figures, jobs --------------------------------------------------------------------------------------
 
 
 def check_task(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
@@ -469,8 +474,55 @@ def check_figure(name: str, arguments: argparse.Namespace) -> Iterator[Requireme
     yield "the same every time", repeats
 
 
+def check_job(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+    """A job: its interface, how long it says that a cell takes, and its result of one, on a CPU."""
+    import inspect
+
+    from bench.core.record import Result
+    from bench.core.spec import Cell
+    from bench.execute.jobs._contract import JobContext
+    from bench.store.study import CellDirectory
+
+    module, made = registry.load("job", name), dict[str, float]()
+    cell = Cell(model="ViT-pico/14", data=arguments.data, image_size=arguments.image_size, channels=arguments.channels,
+                job=name)  # fmt: skip
+
+    def is_callable() -> str:
+        names = [parameter.name for parameter in inspect.signature(module.run).parameters.values()]
+        _require(names == ["cell", "context"], f"run({', '.join(names)}) is not run(cell, context)")
+        revision = getattr(module, "REVISION", None) if name != "train" else 1  # the recipe's is the training's
+        _require(isinstance(revision, int) and revision >= 1, "REVISION is not a positive integer")
+        return ""
+
+    def planned() -> str:
+        if name == "train":
+            raise Limited("trainings are measured")
+        made["seconds"] = seconds = float(module.expected_seconds(cell, device="cpu"))
+        _require(0 < seconds < math.inf, f"expected_seconds gives {seconds}")
+        return f"about {duration(seconds)} for a cell"
+
+    def result() -> str:
+        if not made.get("seconds", math.inf) <= LONG_JOB:
+            raise Limited("trainings and long jobs are not tried here: run a suite of them")
+        with tempfile.TemporaryDirectory() as folder:
+            context = JobContext(
+                directory=CellDirectory(Path(folder)), attempt=Path(folder), device="cpu", threads=1,
+                progress=lambda _: None, should_stop=lambda: False, log=lambda _: None, data_root=arguments.data_root,
+            )  # fmt: skip
+            found = module.run(cell, context)
+        _require(isinstance(found, Result), f"a {type(found).__name__}, not a Result of bench/core/record.py")
+        _require(found.model.name == cell.model and found.data.name == cell.data, "of another model, or other data")
+        json.dumps(to_json(found), allow_nan=False)
+        return f"{found.status}{f': {found.reason}' if found.reason else ''}"
+
+    yield "is callable", is_callable
+    yield "can be planned", planned
+    yield "gives a result", result
+
+
 CHECKS: dict[str, Callable[[str, argparse.Namespace], Iterator[Requirement]]] = {
     "family": check_model, "data set": check_data, "task": check_task, "suite": check_suite, "figure": check_figure,
+    "job": check_job,
 }  # fmt: skip
 
 if __name__ == "__main__":

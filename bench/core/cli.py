@@ -45,7 +45,7 @@ def parser(prog: str, description: str, examples: str, *, plugins: bool = False)
     )
     if plugins:
         made.add_argument("--plugins", action="append", type=registry.add_plugins, metavar="DIR",
-                          help="folder of your own models, data, tasks, suites, figures; repeatable")  # fmt: skip
+                          help="folder of your own models, data, tasks, suites, figures, jobs; repeatable")  # fmt: skip
     return made
 
 

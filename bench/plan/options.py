@@ -21,7 +21,7 @@ from bench.plan.overrides import Overrides
 CHANGED = ("refuse", "keep", "redo")
 STUDY = (
     Option(name="plugins", kind=Kind.REPEATED, default=(),
-           help="folder of your own models, data, tasks, suites, figures; repeatable"),
+           help="folder of your own models, data, tasks, suites, figures, jobs; repeatable"),
     Option(name="suite", default="scaling", help="the study to run (default: scaling)"),
     Option(name="scale", default="auto", help="cpu (minutes), gpu (about an hour) or paper (default: by device)"),
     Option(name="models", kind=Kind.LIST, read=names_list,

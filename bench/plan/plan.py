@@ -195,7 +195,7 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
     options, where = _where(options, to_run=to_run)
     device, target = where.device, where.target
     if asked_price and target is None and not to_run:
-        raise UserError("--price is of named devices.", "Name them, e.g. --hardware 8xH100.")
+        raise UserError("--price needs --hardware.", "Name the devices, e.g. --hardware 8xH100.")
     sizes = DataSizes(root=options.data_root, published=options.scale == "paper")
     row = peaks.accelerator_of(where.reason) if target is None else target.device
     cells = expand(suite, options, sizes, device_name=options.accelerator or (row.name if row else "H100"))

@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from bench import check
 from bench.core import registry
 from bench.core.errors import UserError
 from tests.e2e.test_extend import DATA, FAMILY, FIGURE, SUITE, TASK
 
 FILES = {"models/mlp.py": FAMILY, "data/stripes.py": DATA, "tasks/centroid.py": TASK, "suites/perceptrons.py": SUITE,
          "figures/widths.py": FIGURE}  # fmt: skip
-PACKAGES = ("baselines", "bench.data.sets", "bench.tasks", "bench.suites", "bench.report.figures")
+PACKAGES = ("baselines", "bench.data.sets", "bench.tasks", "bench.suites", "bench.report.figures",
+            "bench.execute.jobs")  # fmt: skip
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:
@@ -111,6 +113,32 @@ def test_every_kind_is_checked_and_all_is_met(verb, tmp_path):
     assert verb("check", "stripse").returncode == 2
     rows = json.loads(verb("check", "perceptrons", "--json").stdout)
     assert len(rows) == 5 and all(row["met"] for row in rows)
+
+
+JOB = """
+    from bench.core.record import Cost, DataFacts, Execution, ModelFacts, Result
+
+    REVISION = 1
+
+    def expected_seconds(cell, *, device="cpu"):
+        return 0.1
+
+    def run(cell, context):
+        return Result(status="complete", model=ModelFacts(name=cell.model), data=DataFacts(name=cell.data),
+                      execution=Execution(device=context.device), cost=Cost())
+"""
+
+
+def test_jobs_are_checked(tmp_path, capsys):
+    slipshod, silent = JOB.replace("REVISION = 1", ""), JOB.replace("Result(", "dict(")
+    write(tmp_path, {"jobs/idle.py": JOB, "jobs/slipshod.py": slipshod, "jobs/silent.py": silent})
+    assert check.main(["idle", "--plugins", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("job idle\n") and said.count("\n  ok") == 3 and said.endswith("All met.\n")
+    for name, wrong in (("slipshod", "REVISION"), ("silent", "a dict, not a Result")):
+        assert check.main([f"job:{name}", "--plugins", str(tmp_path)]) == 3
+        assert wrong in capsys.readouterr().out
+    assert check.main(["job:peers"]) == 0 and "long jobs are not tried" in capsys.readouterr().out
 
 
 BROKEN = {

@@ -185,5 +185,5 @@ def test_the_range_is_that_of_the_rates_errors():
 def test_more_ranks_than_devices_are_refused(monkeypatch, tmp_path):
     with pytest.raises(UserError, match="names 2"):
         plan(monkeypatch, hardware="2xH100", ranks=4, results=tmp_path)
-    with pytest.raises(UserError, match="named devices"):
+    with pytest.raises(UserError, match="needs --hardware"):
         plan(monkeypatch, scale="cpu", price="2", results=tmp_path, data=None, models=("ViT-pico/14",))

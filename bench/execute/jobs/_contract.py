@@ -39,8 +39,9 @@ class JobContext:
         ranks: the processes that run this cell together. Only the first may write; progress and log of the others go
             nowhere, unless the job hands them on.
 
-    A job is a file in bench/execute/jobs/ with `run(cell: Cell, context: JobContext) -> bench.core.record.Result`. The
-    worker adds identity, environment and attempts, and writes the record.
+    A job is a file in bench/execute/jobs/ with `run(cell: Cell, context: JobContext) -> bench.core.record.Result`,
+    REVISION, and for plans `expected_seconds(cell, *, device) -> float`, of one cell. The worker adds identity,
+    environment and attempts, and writes the record.
     """
 
     directory: CellDirectory
