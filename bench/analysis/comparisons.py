@@ -303,7 +303,7 @@ def beats_baselines(evidence: Evidence, series: Sequence[Series]) -> Iterator[Fi
 def _task_mean(found: Sequence[Comparison]) -> Difference:
     mean, decided = overall(found)
     return replace(found[0].item, model="", estimate=mean.value, low=mean.low, high=mean.high, verdict=decided,
-                   n=counts(mean, models=len(found)), train_flops=None)  # fmt: skip
+                   excluded=mean.excluded, n=counts(mean, models=len(found)), train_flops=None)  # fmt: skip
 
 
 def _with_upstream(evidence: Evidence) -> list[str]:

@@ -31,6 +31,15 @@ def number(f: Finding) -> str:
     return f"{f.estimate:g}" + bracket(low, high, significant)
 
 
+def magnitude(f: Finding) -> float | None:
+    """What `number` begins with, before it is rounded; None of a trend or a range."""
+    if f.estimate is None:
+        return None
+    if f.question is Question.SATURATED:
+        return float(2**-f.estimate - 1)
+    return -f.estimate if f.question is Question.HYBRID_ADVANTAGE_SHRINKS else f.estimate
+
+
 def trend(f: Finding) -> str:
     """"+31.0 → −1.4 points from 21.2 GFLOPs to 444 GFLOPs"; "" without a trend."""
     if len(f.trend) < 2:

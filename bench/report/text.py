@@ -42,7 +42,7 @@ from bench.core.formatting import (
     points,
     significant,
 )
-from bench.report.number_text import between, bracket, number, place, trend
+from bench.report.number_text import between, bracket, magnitude, number, place, trend
 from bench.stats.extrapolation import MIN_ORIGINS
 
 Tone = Literal["yes", "no", "fact", "unsure"]
@@ -145,7 +145,8 @@ class Answer:
     Attributes:
         key: its anchor in the page.
         label, question: labels of its row and of its heading. subject: families or models compared.
-        number: the estimate with its interval, or the trend; "" without either.
+        number: the estimate with its interval, or the trend; "" without either. magnitude: the estimate as `number`
+            shows it; None of a trend.
         verdict, tone: the answer, and the tone that selects its colour and symbol.
         text: explanation of the number, reasons and caveats, and n where it differs from the usual one.
         main: see `Finding`.
@@ -156,6 +157,7 @@ class Answer:
     question: str
     subject: str
     number: str
+    magnitude: float | None
     verdict: str
     tone: Tone
     text: str
@@ -195,7 +197,8 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str]) -> Answer:
         measure = f", {measure_text(f.measure)}"
     target = next((f"{percent(item.accuracy)} %" for item in f.evidence if isinstance(item, Target)), "the target")
     return Answer(
-        key=key, subject=subject(f), number=number(f), verdict=verdict, tone=tone, main=f.main,
+        key=key, subject=subject(f), number=number(f), magnitude=magnitude(f), verdict=verdict, tone=tone,
+        main=f.main,
         label=phrase.label.format(target=target) + measure,
         question=phrase.ask.format(target=target).removesuffix("?") + measure + "?",
         text=" ".join(part for part in (*_body(f), *_reasons(f), _counted(f, usual)) if part),
@@ -285,14 +288,13 @@ def console_rows(found: Sequence[Answer], *, limit: int) -> tuple[list[tuple[str
 
 def _together(mine: Sequence[Answer]) -> str:
     """The numbers of equal answers: one with its interval; of several the smallest and the largest estimate."""
-    numbers = [a.number for a in mine if a.number]
-    if len(mine) == 1 or not numbers:
-        return "".join(numbers[:1])
-    heads = [text.partition(" [")[0].partition(" ") for text in numbers]
-    if mine[0].tone == "unsure" or len({unit for _, _, unit in heads}) > 1:
+    if len(mine) == 1:
+        return mine[0].number
+    known = sorted(((a.magnitude, a.number) for a in mine if a.magnitude is not None), key=lambda pair: pair[0])
+    heads = [shown.partition(" [")[0].partition(" ") for _, shown in known]
+    if not known or mine[0].tone == "unsure" or len({unit for _, _, unit in heads}) > 1:
         return ""
-    ordered = sorted((value for value, _, _ in heads), key=lambda v: float(v.replace("−", "-").replace(",", "")))
-    return f"{ordered[0]} to {ordered[-1]} {heads[0][2]}".strip()
+    return f"{heads[0][0]} to {heads[-1][0]} {heads[0][2]}".strip()
 
 
 # -- how many --------------------------------------------------------------------------------------------------------

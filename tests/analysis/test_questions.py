@@ -29,6 +29,7 @@ from bench.analysis.finding import (
     Unit,
     Verdict,
 )
+from bench.stats.intervals import SEEDS
 from tests.analysis._study import study
 
 FAMILIES = ("ViT", "Hybrid", "ResNet")
@@ -205,6 +206,15 @@ def test_untrained_better_than_trained_is_a_no() -> None:
     worse = study(seed=6, level=level, slope=slope)
     made = list(comparisons.beats_baselines(worse, worse.on_axis("compute")))
     assert ask(made, Question.BEATS_UNTRAINED, "ViT").verdict == NO
+
+
+def test_a_mean_lacks_what_any_of_its_models_lacks(evidence: Evidence) -> None:
+    """Where only the second model was trained once, the mean's interval does not hold all training noise either."""
+    first, second = comparisons.against_untrained(evidence, evidence.on_axis("compute")[:2], "headline")
+    assert first.estimate.excluded == ()
+    once = dataclasses.replace(second, estimate=dataclasses.replace(second.estimate, excluded=(SEEDS,)))
+    assert comparisons._task_mean([first, once]).excluded == (SEEDS,)
+    assert comparisons._task_mean([once, first]).excluded == (SEEDS,)
 
 
 def test_all_models_together_and_step_by_step(found: Findings) -> None:

@@ -298,6 +298,22 @@ def test_numbers_in_words_are_those_of_the_findings() -> None:
     assert len(cells) == len({a.key for a in cells})  # every answer stands once
 
 
+def test_equal_answers_share_a_row_with_the_smallest_and_the_largest(reported: report.ReportPaths) -> None:
+    """By the numbers themselves; ranges and trends have no order."""
+    one = replace(text.answers(reported.findings)[0], label="?", main=True, verdict="yes", tone="yes")
+
+    def row(*shown: tuple[str, float | None]) -> str:
+        alike = [replace(one, subject=str(n), number=number, magnitude=m) for n, (number, m) in enumerate(shown)]
+        ((_, _, number, _),), _ = text.console_rows(alike, limit=9)
+        return number
+
+    assert row(("+2.0 points [1, 3]", 0.02), ("−10.0 points [−11, −9]", -0.1), ("+1.0 points", 0.01)) == (
+        "−10.0 to +2.0 points"
+    )
+    assert row(("1,200 images", 1200.0), ("90 images", 90.0)) == "90 to 1,200 images"
+    assert row(*[("between 1 GFLOPs and 2 GFLOPs", None)] * 2) == ""
+
+
 @pytest.mark.parametrize("width", [60, 80, 140])
 def test_the_console_gets_few_lines(reported: report.ReportPaths, width: int) -> None:
     console, long = (Console(file=io.StringIO(), width=width) for _ in range(2))
