@@ -241,8 +241,7 @@ def attend(
         scale: 1 where `q` is already scaled by 1 / sqrt(E); the fused kernels scale for nothing.
     """
     if prefers_plain_attention(q_BHNE):
-        q_BHNE = q_BHNE if scale == 1.0 else q_BHNE * scale
-        logits_BHNN = q_BHNE @ k_BHNE.transpose(-2, -1)
+        logits_BHNN = q_BHNE @ k_BHNE.transpose(-2, -1) if scale == 1.0 else scaled_product(q_BHNE, k_BHNE, scale)
         if bias_BHNN is not None:
             logits_BHNN = logits_BHNN + bias_BHNN
         weights_BHNN = logits_BHNN.softmax(dim=-1).to(v_BHNE.dtype)
@@ -250,6 +249,13 @@ def attend(
             weights_BHNN = F.dropout(weights_BHNN, dropout)
         return weights_BHNN @ v_BHNE
     return F.scaled_dot_product_attention(q_BHNE, k_BHNE, v_BHNE, attn_mask=bias_BHNN, dropout_p=dropout, scale=scale)
+
+
+def scaled_product(q_BHNE: Tensor, k_BHNE: Tensor, scale: float) -> Tensor:
+    """scale q k^T -> x_BHNN. The product scales what it sums, so neither pass multiplies queries on their own."""
+    q_bNE, k_bNE = q_BHNE.flatten(0, 1), k_BHNE.flatten(0, 1)
+    ignored = q_BHNE.new_zeros(())
+    return torch.baddbmm(ignored, q_bNE, k_bNE.mT, beta=0, alpha=scale).unflatten(0, q_BHNE.shape[:2])
 
 
 class _Linear(torch.autograd.Function):
@@ -272,11 +278,13 @@ class _Linear(torch.autograd.Function):
 
 
 class Linear(nn.Linear):
-    """nn.Linear on x_BND. Where a compiler may order sums, it sums the bias's gradient in the kernel that makes the
-    gradient of the output: one sum over all tokens would be a kernel of its own that reads all of that again."""
+    """nn.Linear on x_BND. On a GPU a compiler sums the bias's gradient in the kernel that makes the gradient of the
+    output: one sum over all tokens would be a kernel of its own that reads all of that again. On a CPU, where nothing
+    is compiled, the two sums would take longer than one."""
 
     def forward(self, x_BND: Tensor) -> Tensor:
-        plain = keeps_order(x_BND) or not torch.is_grad_enabled() or torch.is_autocast_enabled(x_BND.device.type)
+        device = x_BND.device.type
+        plain = device in ("cpu", "meta") or not torch.is_grad_enabled() or torch.is_autocast_enabled(device)
         return super().forward(x_BND) if plain or x_BND.dim() != 3 else _Linear.apply(x_BND, self.weight, self.bias)
 
 

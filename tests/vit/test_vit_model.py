@@ -240,29 +240,44 @@ def test_the_last_block_computes_only_what_is_read(position: str, monkeypatch: p
     assert layers.keeps_order(torch.zeros(1)) and layers.keeps_order(torch.zeros(1, device="meta"))
 
 
-def test_a_bias_gradient_is_summed_image_by_image_where_order_is_free() -> None:
-    """In double precision it is what nn.Linear finds, in bfloat16 as near to that; in float32 on a CPU, and without
-    gradients, nn.Linear does everything."""
+def test_a_bias_gradient_is_summed_image_by_image_on_a_gpu() -> None:
+    """In double precision it is what nn.Linear finds, in bfloat16 as near to that. On a CPU nn.Linear does it all."""
     torch.manual_seed(0)
     linear, x, grad = layers.Linear(16, 24), torch.randn(5, 7, 16), torch.randn(5, 7, 24)
 
     def gradients(dtype: torch.dtype, forward: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
         given = x.to(dtype).requires_grad_()
         module = linear.to(dtype)
-        out = forward(module, given)
-        assert ("_Linear" in out.grad_fn.name()) == (forward is layers.Linear.forward)
+        out = forward(given, module.weight, module.bias)
+        assert ("_Linear" in out.grad_fn.name()) == (forward is layers._Linear.apply)
         found = torch.autograd.grad(out, [given, module.weight, module.bias], grad.to(dtype))
         assert all(g.dtype == dtype for g in found)
         return [out.detach().double(), *(g.double() for g in found)]
 
-    right = gradients(torch.float64, torch.nn.Linear.forward)
-    torch.testing.assert_close(gradients(torch.float64, layers.Linear.forward), right, rtol=1e-12, atol=1e-12)
-    own, usual = (gradients(torch.bfloat16, kind.forward)[-1] for kind in (layers.Linear, torch.nn.Linear))
-    assert (own - right[-1]).norm() <= 1.1 * (usual - right[-1]).norm()
-    linear.float()
-    assert "_Linear" not in linear(x.requires_grad_()).grad_fn.name()
-    with torch.no_grad():
-        assert not linear.double()(x.double()).requires_grad
+    usual, own = torch.nn.functional.linear, layers._Linear.apply
+    right = gradients(torch.float64, usual)
+    torch.testing.assert_close(gradients(torch.float64, own), right, rtol=1e-12, atol=1e-12)
+    errors = [(gradients(torch.bfloat16, forward)[-1] - right[-1]).norm() for forward in (own, usual)]
+    assert errors[0] <= 1.1 * errors[1]
+    for dtype in (torch.float32, torch.bfloat16):
+        assert "_Linear" not in linear.to(dtype)(x.to(dtype).requires_grad_()).grad_fn.name()
+
+
+def test_logits_of_attention_are_scaled_within_their_product() -> None:
+    """As queries scaled before it give them, forward and backward, in double precision; and in bfloat16 no farther from
+    the right ones."""
+    q, k, v = torch.randn(3, 2, 4, 9, 16, generator=torch.Generator().manual_seed(0)).unbind(0)
+
+    def found(dtype: torch.dtype, *, within: bool) -> torch.Tensor:
+        given = [x.to(dtype).requires_grad_() for x in (q, k, v)]
+        scaled = given if within else [given[0] * 0.25, *given[1:]]
+        out = layers.attend(*scaled, bias_BHNN=None, dropout=0.0, scale=0.25 if within else 1.0)
+        return torch.stack([out, *torch.autograd.grad(out.square().sum(), given)]).double()
+
+    right = found(torch.float64, within=False)
+    torch.testing.assert_close(found(torch.float64, within=True), right, rtol=1e-12, atol=1e-12)
+    own, usual = ((found(torch.bfloat16, within=within) - right).norm() for within in (True, False))
+    assert own <= 1.1 * usual
 
 
 def test_images_of_another_size_are_refused() -> None:
