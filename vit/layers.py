@@ -67,10 +67,32 @@ def constant(parameter: Tensor | None, value: float) -> None:
 # -- tokens and positions ----------------------------------------------------------------------------------------------
 
 
+def scaled(x_BCHW: Tensor) -> Tensor:
+    """uint8 pixels in [0, 255] -> float32 in [-1, 1]; other tensors as they are."""
+    return x_BCHW.to(torch.float32).mul_(2.0 / 255.0).sub_(1.0) if x_BCHW.dtype == torch.uint8 else x_BCHW
+
+
+class Patches(nn.Module):
+    """x_BCHW, as `scaled` takes it and wherever its channels lie in memory -> flattened patches x_BNP in a dtype, each
+    in the order of a convolution's weights: channels, rows, columns."""
+
+    compiles_alone = True  # one kernel, whose result a matrix product reads
+
+    def __init__(self, patch: tuple[int, int]) -> None:
+        super().__init__()
+        self.patch = patch
+
+    def forward(self, x_BCHW: Tensor, dtype: torch.dtype) -> Tensor:
+        rows, columns = self.patch
+        x_BCRhSw = scaled(x_BCHW).to(dtype).unflatten(3, (-1, columns)).unflatten(2, (-1, rows))
+        return x_BCRhSw.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+
 class Embed(nn.Module):
     """x_BCHW -> x_BND: an optional feature extractor, then a convolution whose kernel equals its stride.
 
-    For a plain ViT that is the paper's linear projection of flattened patches (its equation 1).
+    For a plain ViT that is the paper's linear projection of flattened patches (its equation 1), and computed so where
+    sums may be found in any order (`keeps_order`): as one matrix product.
     """
 
     backbone: Any  # None, or a module with `stride`, `out_channels`, `init_weights` and `checkpoint_entries`
@@ -87,6 +109,7 @@ class Embed(nn.Module):
             if any(p % stride for p in patch):
                 raise ValueError(f"the stem's stride {stride} does not divide the total down-sampling {patch}")
             patch = (patch[0] // stride, patch[1] // stride)
+        self.patches = Patches(patch)
         self.proj = nn.Conv2d(channels, config.width, patch, stride=patch)
 
     def init_weights(self, generator: torch.Generator | None) -> None:
@@ -96,6 +119,10 @@ class Embed(nn.Module):
         constant(self.proj.bias, 0.0)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
+        weight_DCHW = self.proj.weight
+        if self.backbone is None and not keeps_order(weight_DCHW):
+            return F.linear(self.patches(x_BCHW, weight_DCHW.dtype), weight_DCHW.flatten(1), self.proj.bias)
+        x_BCHW = scaled(x_BCHW)
         if self.backbone is not None:
             x_BCHW = self.backbone(x_BCHW)
         return self.proj(x_BCHW).flatten(2).transpose(1, 2)
@@ -226,10 +253,10 @@ def prefers_plain_attention(q_BHNE: Tensor) -> bool:
     return q_BHNE.device.type == "cpu" and torch.is_grad_enabled() and q_BHNE.requires_grad
 
 
-def keeps_order(x_BND: Tensor) -> bool:
+def keeps_order(x: Tensor) -> bool:
     """Whether every sum is found in one fixed order: in float32 on a CPU, in which committed results were computed, and
     where operations are only counted. Elsewhere what nobody reads is left out, which may change a last bit."""
-    return x_BND.dtype == torch.float32 and x_BND.device.type in ("cpu", "meta")
+    return x.dtype == torch.float32 and x.device.type in ("cpu", "meta")
 
 
 def attend(

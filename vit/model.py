@@ -28,7 +28,7 @@ from vit.layers import (
 
 
 class VisionTransformer(nn.Module):
-    """Images in [-1, 1] to class logits.
+    """Images in [-1, 1] to class logits; where `takes_pixels`, also of uint8 pixels.
 
     Construction allocates nothing until the end; under `torch.device("meta")` it allocates nothing at all, and
     `model.to_empty(device=...)` followed by `model.init_weights(generator)` gives the same model later.
@@ -107,6 +107,11 @@ class VisionTransformer(nn.Module):
     def self_supervised(self) -> bool:
         """Whether training takes its targets from the images: the labels are not used."""
         return self.config.head == "masked"
+
+    @property
+    def takes_pixels(self) -> bool:
+        """Whether it takes uint8 pixels as well: those are scaled by the kernel that cuts them into patches."""
+        return self.embed.backbone is None and self.mask_token is None
 
     def tokens(
         self, x_BCHW: Tensor, *, corrupt: Callable[[Tensor], Tensor] | None = None, first: int | None = None

@@ -25,8 +25,10 @@ from bench.core.errors import UserError
 from bench.core.seeds import generator
 from bench.core.spec import Recipe
 from bench.data.image_set import EncodedImages, ImageSet, Tier
+from bench.train import compiled, precision
 from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.reading import Reader, Request
+from vit.layers import scaled
 
 RATIOS = (3 / 4, 4 / 3)  # width / height of random crops
 LARGE = 1 << 14  # bytes of an image that is better changed by itself, on a processor
@@ -34,7 +36,7 @@ LARGE = 1 << 14  # bytes of an image that is better changed by itself, on a proc
 
 def to_input(images_BHWC: Tensor) -> Tensor:
     """uint8 NHWC in [0, 255] -> float32 NCHW in [-1, 1], the range that the same code uses."""
-    return images_BHWC.permute(0, 3, 1, 2).to(torch.float32).mul_(2.0 / 255.0).sub_(1.0)
+    return scaled(images_BHWC.permute(0, 3, 1, 2))
 
 
 def _to_contiguous(images_BHWC: Tensor) -> Tensor:
@@ -106,6 +108,17 @@ def cropped(x_BCHW: Tensor, boxes_4B: Tensor) -> Tensor:
     return F.grid_sample(x_BCHW, grid_BHW2, mode="bilinear", padding_mode="border", align_corners=False)
 
 
+def _mirrored(images_BHWC: Tensor, mirrored_B: Tensor) -> Tensor:
+    return torch.where(mirrored_B[:, None, None, None], images_BHWC.flip(2), images_BHWC)
+
+
+def _cut(images_BHWC: Tensor, boxes_4B: Tensor, mirrored_B: Tensor | None, *, dtype: torch.dtype) -> Tensor:
+    """uint8 images, some of them mirrored, then all of them cropped: x_BCHW in [-1, 1]."""
+    if mirrored_B is not None:
+        images_BHWC = _mirrored(images_BHWC, mirrored_B)
+    return cropped(to_input(images_BHWC), boxes_4B).to(dtype)
+
+
 def _centres(start_B: Tensor, length_B: Tensor, size: int) -> Tensor:
     """Where the `size` pixels of each enlarged stretch lie along an axis of `size` pixels, as `grid_sample` counts:
     from -1 to 1, edge to edge. Beyond the centre of a stretch's last pixel that pixel is repeated."""
@@ -160,6 +173,8 @@ class Batches:
         fit: (image_size, channels) of the model, where images are stored at other ones; they are fitted after
             augmentation. Encoded images are decoded at that size.
         tier: where to read from; None for what suits the images and the device.
+        scaled: whether to bring pixels to [-1, 1] and float32 here. None: on a processor. On a GPU the training step
+            does so in the kernel that reads them (`vit.layers.Patches`); what is cropped comes in the step's dtype.
         workers: see `Reader`.
 
     Attributes:
@@ -176,10 +191,14 @@ class Batches:
         ranks: Ranks = ONE_RANK,
         fit: tuple[int, int] | None = None,
         tier: Tier | None = None,
+        scaled: bool | None = None,
         workers: int | None = None,
     ) -> None:
         self.share, self.fit = ranks.share(recipe.batch), fit
         self.recipe, self.seed, self.device = recipe, seed, device
+        self.scaled = not device.startswith("cuda") if scaled is None else scaled
+        self._dtype = torch.float32 if self.scaled else precision.DTYPES[precision.resolve(recipe.dtype, device)]
+        self._mirrored, self._cut = (compiled.fused(function, device=device) for function in (_mirrored, _cut))
         self.num_images = len(images)
         self.draws = Draws(num_images=len(images), recipe=recipe, seed=seed, share=self.share)
         self.tier = tier or images.tier(free_memory(device))
@@ -221,7 +240,8 @@ class Batches:
         return self.draws.indices(step)
 
     def __call__(self, step: int) -> tuple[Tensor, Tensor]:
-        """Batch `step`, or this rank's share of it: (x_BCHW float32 in [-1, 1], labels_B).
+        """Batch `step`, or this rank's share of it: (x_BCHW float32 in [-1, 1], labels_B). What is not `scaled` here is
+        uint8 pixels, or of the step's dtype where it was cropped.
 
         Raises:
             UserError: an image can no longer be read.
@@ -237,6 +257,7 @@ class Batches:
             x_BHWC = self._shifted(images_NHWC, index_B, step)
         else:
             x_BHWC = images_NHWC[index_B] if self.reader is None else images_NHWC
+        mirrored_B: Tensor | None = None
         singly = x_BHWC.device.type == "cpu" and math.prod(x_BHWC.shape[1:]) >= LARGE
         if self.recipe.flip:
             mirrored = generator(self.seed, "flip", step).random(self.recipe.batch) < 0.5
@@ -244,14 +265,19 @@ class Batches:
                 _mirror(x_BHWC, mirrored[self.share])
             else:
                 mirrored_B = self._tensor(mirrored[self.share])
-                x_BHWC = torch.where(mirrored_B[:, None, None, None], x_BHWC.flip(2), x_BHWC)
         cut = bool(self.recipe.crop) and self.encoded is None
         fits = self.fit is not None and tuple(x_BHWC.shape[1:]) == (self.fit[0], self.fit[0], self.fit[1])
-        if singly and fits and not cut:
-            return _to_contiguous(x_BHWC), labels_B
-        x_BCHW = to_input(x_BHWC)
+        stays = fits or self.fit is None
         if cut:
-            x_BCHW = cropped(x_BCHW, self._tensor(self.draws.boxes(step, self.height, self.width)))
+            boxes_4B = self._tensor(self.draws.boxes(step, self.height, self.width))
+            x_BCHW = self._cut(x_BHWC, boxes_4B, mirrored_B, dtype=self._dtype if stays else torch.float32)
+        else:
+            x_BHWC = x_BHWC if mirrored_B is None else self._mirrored(x_BHWC, mirrored_B)
+            if not self.scaled and stays:
+                return x_BHWC.permute(0, 3, 1, 2), labels_B
+            if singly and fits:
+                return _to_contiguous(x_BHWC), labels_B
+            x_BCHW = to_input(x_BHWC)
         if self.fit is not None:
             x_BCHW = fit_input(x_BCHW, image_size=self.fit[0], channels=self.fit[1])
         return x_BCHW, labels_B

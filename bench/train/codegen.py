@@ -7,11 +7,12 @@
 
 A training step's forward and backward graphs are traced on shapes and lowered for compute capability 9.0. Every kernel
 gets the larger of its bytes over the bandwidth and its FLOPs over the peak, at shares that are assumed: the table's
-first line. Attention counts as the flash kernels. Needs Triton, which CUDA builds of torch bring along.
+first line. Attention counts as the flash kernels. A step begins with pixels of images that are resident: they are
+gathered, some mirrored, and copied to where the graph reads them. Needs Triton, which CUDA builds of torch bring along.
 
 How far to trust it: bytes and launches are those of the generated code. Seconds rest on the assumed shares; nothing was
-compared with a clock on an H100. Making the batch is left out, and convolutions are given the share of products, which
-narrow ones do not reach. What other code is known to reach (PUBLISHED in bench/doctor.py) is below it.
+compared with a clock on an H100. Convolutions are given the share of products, which narrow ones do not reach. What
+other code is known to reach (PUBLISHED in bench/doctor.py) is below it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import ast
 import contextlib
 import csv
 import importlib.util
+import math
 import re
 import sys
 import tempfile
@@ -226,7 +228,8 @@ def _operations(node: Any) -> int | None:
 
 
 def both_ways(run: Callable[..., Tensor], parameters: list[Tensor], x: Tensor) -> tuple[Generated, list[str]]:
-    """Forward and backward of `run(*parameters, x)`, split as Inductor's trainings are."""
+    """Forward and backward of `run(*parameters, x)`, split as Inductor's trainings are; forward alone where nothing
+    takes a gradient."""
     import torch._inductor.lowering  # decompositions of pooling look for it
     from torch._functorch.aot_autograd import aot_function, make_boxed_func
     from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -249,7 +252,8 @@ def both_ways(run: Callable[..., Tensor], parameters: list[Tensor], x: Tensor) -
     )  # fmt: skip
     with mock.patch.object(torch._functorch.config, "enable_autograd_cache", False):
         out = both(*parameters, x)
-        out.backward(torch.empty_like(out))
+        if out.requires_grad:
+            out.backward(torch.empty_like(out))
     total = Generated()
     for counts, _ in found:
         total = total.plus(counts)
@@ -257,9 +261,11 @@ def both_ways(run: Callable[..., Tensor], parameters: list[Tensor], x: Tensor) -
 
 
 def region(
-    module: nn.Module, x_shape: tuple[int, ...], *more: Any, needs_gradient: bool = True
-) -> tuple[Generated, list[str]]:
-    """Forward and backward of a module on bfloat16 input of a shape, and on more arguments that are no tensors."""
+    module: nn.Module, x_shape: tuple[int, ...], *more: Any, x_stride: tuple[int, ...] | None = None,
+    pixels: bool = False,
+) -> tuple[Generated, list[str]]:  # fmt: skip
+    """Forward and backward of a module on bfloat16 input of a shape, contiguous unless `x_stride` says otherwise, or on
+    pixels, and on more arguments that are no tensors."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.func import functional_call
 
@@ -277,11 +283,22 @@ def region(
             *weights, x = tensors
             return functional_call(module, dict(zip(names, weights, strict=True)) | given, (x, *more))
 
-        x = torch.empty(x_shape, dtype=torch.bfloat16, requires_grad=needs_gradient)
+        dense = torch.empty(x_shape, dtype=torch.bfloat16)
+        x = dense if x_stride is None else torch.empty_strided(x_shape, x_stride, dtype=torch.bfloat16)
+        x = pixels_of(x_shape) if pixels else x.requires_grad_()
         return both_ways(run, parameters, x)
 
 
+def pixels_of(x_shape: tuple[int, ...], *, device: str = "cpu") -> Tensor:
+    """uint8 images of a shape (B, C, H, W), as a training set stores them."""
+    B, C, H, W = x_shape
+    return torch.empty((B, H, W, C), dtype=torch.uint8, device=device).permute(0, 3, 1, 2)
+
+
 # -- networks ----------------------------------------------------------------------------------------------------------
+
+
+NO_KERNELS = ("aten::empty.memory_format", "aten::_unsafe_view")
 
 
 class Outside(TorchDispatchMode):
@@ -298,7 +315,7 @@ class Outside(TorchDispatchMode):
             result = function(*args, **(kwargs or {}))
         made = [x for x in tree_leaves(result) if torch.is_tensor(x)]
         read = [x for x in tree_leaves((args, kwargs)) if torch.is_tensor(x)]
-        if self.inside or not made or getattr(function, "is_view", False):
+        if self.inside or not made or getattr(function, "is_view", False) or function.name() in NO_KERNELS:
             return result
         moved = sum(x.numel() * x.element_size() for x in (*made, *read))
         self.total = self.total.plus(_cost(moved, counter.get_total_flops()), times=3)
@@ -312,11 +329,14 @@ def step(name: str, *, batch: int, image_size: int, whole: bool = False) -> tupl
         model = registry.build_model(name, image_size=image_size, channels=channels, num_classes=CLASSES)
     model.train().bfloat16()
     shape = (batch, channels, image_size, image_size)
-    parameters = sum(p.numel() for p in model.parameters())
+    parameters, pixels = sum(p.numel() for p in model.parameters()), math.prod(shape)
     # refreshing the copies in low precision and collecting their gradients read and write 6 bytes each
     total = _cost((UPDATE + 12) * parameters, 0).plus(Generated(launches=9, seconds=9 * LAUNCH))
+    total = total.plus(_cost(2 * pixels, 0), times=3)  # gathered, mirrored, copied
+    takes_pixels = getattr(model, "takes_pixels", False)
+    network = model if takes_pixels else nn.Sequential(precision.Input(torch.bfloat16), model)
     if whole:
-        found, sources = region(model, shape, needs_gradient=False)
+        found, sources = region(network, shape, pixels=True)
         return total.plus(found), sources
     outside = Outside()
     calls: dict[Hashable, list[Any]] = {}
@@ -324,22 +344,23 @@ def step(name: str, *, batch: int, image_size: int, whole: bool = False) -> tupl
     def enter(block: nn.Module, args: Any) -> None:
         outside.inside += 1
         x, *more = args
-        key = (type(block), tuple(p.shape for p in block.parameters()), x.shape, *more)
-        calls.setdefault(key, [block, (tuple(x.shape), *more), 0])[2] += 1
+        layout = {"x_stride": x.stride(), "pixels": x.dtype == torch.uint8}
+        key = (type(block), tuple(p.shape for p in block.parameters()), x.shape, *layout.values(), *more)
+        calls.setdefault(key, [block, (tuple(x.shape), *more), layout, 0])[-1] += 1
 
     def leave(*_: Any) -> None:
         outside.inside -= 1
 
-    for block in compiled.blocks(model):
+    for block in compiled.parts(network):
         block.register_forward_pre_hook(enter)
         block.register_forward_hook(leave)
     with outside, torch.no_grad():
-        model(torch.empty(shape, device="meta", dtype=torch.bfloat16))
+        network(pixels_of(shape, device="meta"))
     total, sources = total.plus(outside.total), []
-    for block, given, times in calls.values():
+    for block, given, layout, times in calls.values():
         block._forward_pre_hooks.clear()
         block._forward_hooks.clear()
-        found, modules = region(block, *given)
+        found, modules = region(block, *given, **layout)
         total, sources = total.plus(found, times=times), [*sources, *modules]
     return total, sources
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -78,6 +78,12 @@ def blocks(network: nn.Module) -> list[nn.Module]:
     return [member for member in members if id(member) not in outer]
 
 
+def parts(network: nn.Module) -> list[nn.Module]:
+    """What is compiled of a network: its blocks, or all of it where it has none, and what says that it is a kernel."""
+    alone = [m for m in network.modules() if getattr(m, "compiles_alone", False)]
+    return [*alone, *(blocks(network) or [network])] if network not in alone else [network]
+
+
 def options(mode: str) -> dict[str, Any]:
     """Inductor's for a mode."""
     from torch._inductor import list_mode_options
@@ -95,9 +101,16 @@ def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
     # its key leaves out which attention kernels are allowed, and would bring back one that was found to be wrong
     torch._functorch.config.enable_autograd_cache = False
-    for part in blocks(network) or [network]:
+    for part in parts(network):
         part.compile(backend=backend, dynamic=False, **({"options": options(mode)} if backend == "inductor" else {}))
     return network
+
+
+def fused(function: Callable[..., Tensor], *, device: str) -> Callable[..., Tensor]:
+    """A function of tensors, as one kernel where networks are compiled for a GPU; elsewhere as it is."""
+    if not device.startswith("cuda") or mode_for(device) == "off" or obstacle(device):
+        return function
+    return torch.compile(function, dynamic=False)
 
 
 def forget() -> None:

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from bench.core.errors import UserError
+from vit.layers import scaled
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 WIDE = 192  # columns of a product (channels of a convolution) from which bfloat16 pays on a CPU
@@ -70,6 +71,19 @@ def autocast(dtype: str, device: str) -> contextlib.AbstractContextManager:
     return torch.autocast(device.split(":")[0], dtype=DTYPES[dtype])
 
 
+class Input(nn.Module):
+    """uint8 pixels, or images in [-1, 1], both x_BCHW -> images in a dtype."""
+
+    compiles_alone = True
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        return scaled(x_BCHW).to(self.dtype)
+
+
 class Working:
     """The network that a training step computes with: the model itself, or its copy in lower precision.
 
@@ -83,6 +97,7 @@ class Working:
 
     def __init__(self, model: nn.Module, dtype: str, *, apart: bool = False) -> None:
         self.model, self.dtype = model, DTYPES[dtype]
+        self.input: Callable[[Tensor], Tensor] = Input(self.dtype)
         self.network, self.weights, self.copies = model, list[Tensor](), list[Tensor]()
         # each weight, and where the network's backward pass leaves its gradient: itself, or its copy
         self.pairs: list[tuple[Tensor, Tensor]] = [(p, p) for p in model.parameters()]
@@ -117,8 +132,8 @@ class Working:
         return [leaf for _, leaf in self.pairs]
 
     def __call__(self, x_BCHW: Tensor) -> Tensor:
-        """The network's output, in `dtype`."""
-        return self.network(x_BCHW.to(self.dtype))
+        """The network's output, in `dtype`, of images in [-1, 1] or of uint8 pixels."""
+        return self.network(x_BCHW if getattr(self.network, "takes_pixels", False) else self.input(x_BCHW))
 
     def collect(self) -> None:
         """Add the gradients found since the last call to the weights' own, in float32."""

@@ -74,6 +74,7 @@ class Step:
             self.compile_mode = "off"
         self.working = working = precision.Working(model, "float32" if self.sharded else dtype, apart=self.compiles)
         working.network = compiled.compiled(working.network, mode=self.compile_mode)
+        working.input = compiled.fused(working.input, device=device) if self.compiles else working.input
         working.keeps_gradients = self.compile_mode not in compiled.WITH_GRAPHS
         loss_of = make_loss(recipe)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from baselines import bit, hybrid
+from baselines import _resnet, bit, hybrid
 from vit.checkpoints import CheckpointError, export, load, save
 
 timm = pytest.importorskip("timm")
@@ -291,3 +291,16 @@ def test_wrong_number_of_classes(tmp_path: Path) -> None:
         load(build("R14x0.25"), tmp_path / "w.npz")
     assert load(build("R14x0.25"), tmp_path / "w.npz", head="fresh").fresh == ("head.fc.bias", "head.fc.weight")
     assert load(build("R14x0.25", num_classes=0), tmp_path / "w.npz").dropped
+
+
+@pytest.mark.parametrize("name", ["R8x0.25-s2", "R8+ViT-nano/4"])
+def test_maps_lie_channels_last_in_low_precision_and_as_they_come_in_float32_on_a_cpu(name: str) -> None:
+    """Else compiled blocks would hand them over in the other order, and each turn them twice."""
+    for dtype in (torch.float32, torch.bfloat16):
+        model, found = build(name, image_size=32).to(dtype), list[Tensor]()
+        for module in model.modules():
+            if isinstance(module, _resnet.StdConv):
+                module.register_forward_hook(lambda _, given, y, found=found: found.append(y))
+        model(images(32).to(dtype))
+        low = dtype == torch.bfloat16
+        assert len(found) > 3 and all(y.is_contiguous(memory_format=torch.channels_last) == low for y in found)

@@ -10,6 +10,7 @@ from bench.core.errors import UserError
 from bench.core.spec import Recipe
 from bench.data.image_set import ImageSet
 from bench.train.batches import Batches, to_input
+from tests.gpu.posing import posing
 
 
 def images(count: int, side: int = 6, channels: int = 1) -> ImageSet:
@@ -73,6 +74,25 @@ def test_large_images_are_changed_one_by_one_to_the_same_bits(channels, shift, m
         found.append(Batches(source, recipe=recipe, seed=1, device="cpu", fit=(9, channels))(3))
     for one, other in zip(*found, strict=True):
         assert torch.equal(one, other) and one.stride() == other.stride()
+
+
+@pytest.mark.parametrize("options", [{}, {"shift": 1, "flip": True}, {"crop": 0.5}], ids=["plain", "moved", "cut"])
+def test_on_a_gpu_batches_are_the_same_pixels_not_yet_scaled(options):
+    """What is cropped is rounded to the step's dtype; others' steps get what a processor makes."""
+    source, recipe = images(20, side=9, channels=3), Recipe(batch=16, **{"shift": 0, "flip": False, **options})
+    fits = (None, (9, 3), (12, 3))
+    for fit in fits:
+        wanted, labels = Batches(source, recipe=recipe, seed=1, device="cpu", fit=fit)(3)
+        with posing():
+            found, again = Batches(source, recipe=recipe, seed=1, device="cuda", fit=fit)(3)
+            theirs, _ = Batches(source, recipe=recipe, seed=1, device="cuda", fit=fit, scaled=True)(3)
+        if fit == fits[-1]:
+            assert torch.equal(found, wanted)
+        elif "crop" in options:
+            assert torch.equal(found, wanted.bfloat16()) and found.dtype == torch.bfloat16
+        else:
+            assert found.dtype == torch.uint8 and torch.equal(to_input(found.permute(0, 2, 3, 1)), wanted)
+        assert torch.equal(theirs, wanted) and torch.equal(labels, again)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate")])

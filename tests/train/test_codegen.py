@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from bench.core import registry
 from bench.cost import flops
-from bench.train import codegen, keep_sums
+from bench.train import batches, codegen, compiled, keep_sums, precision
 from vit import layers
 
 pytest.importorskip("triton")
@@ -24,7 +27,7 @@ def test_a_step_is_lowered_and_assembled_and_moves_no_more_than_it_did(name):
     kept = codegen.read_table()[name]
     assert found.launches <= int(kept["launches"])
     assert found.gigabytes <= 1.01 * float(kept["gigabytes"])
-    assert found.compilations == 2  # all blocks share one; the last computes the class token alone
+    assert found.compilations == 3  # patches; all blocks share one; the last computes the class token alone
     assert sum(map(codegen.assembled, sources)) == found.kernels > 0
     sizes = {"image_size": image_size, "channels": 3, "num_classes": codegen.CLASSES}
     counted = flops.count(name, **sizes, activations=False).train_flops_per_image["dense"]
@@ -35,6 +38,61 @@ def test_a_step_is_lowered_and_assembled_and_moves_no_more_than_it_did(name):
     assert found.teraflops < counted * batch / 1e12
     executed = (counted - 6 * unread) * batch / 1e12
     assert found.teraflops == pytest.approx(executed, rel=0.06)  # flash attention computes its products twice
+
+
+@pytest.mark.parametrize("image_size, channels, patch", [(224, 3, 16), (28, 1, 4)])
+def test_pixels_are_scaled_and_cut_into_patches_by_one_kernel(image_size, channels, patch):
+    """Which reads each once and writes a bfloat16 for it: no image in float32, no copy. Other networks' pixels too."""
+    shape = (64, channels, image_size, image_size)
+    for module, more in ((layers.Patches((patch, patch)), (torch.bfloat16,)), (precision.Input(torch.bfloat16), ())):
+        with codegen.pretended():
+            found, (source,) = codegen.region(module, shape, *more, pixels=True)
+        assert (found.launches, found.kernels, codegen.assembled(source)) == (1, 1, 1)
+        assert found.gigabytes == pytest.approx(3 * math.prod(shape) / 1e9)
+        assert "*u8" in source
+
+
+def test_crops_and_mirrored_images_are_made_by_one_kernel_too():
+    """Mirroring, scaling, interpolation and rounding: uint8 is read, bfloat16 is written, nothing between but, of
+    crops, two float32 for each pixel: the place that it is interpolated at."""
+    shape = (64, 3, 32, 32)
+    values, pixels = math.prod(shape), 64 * 32 * 32
+
+    def cut(boxes_4B, mirrored_B, x_BCHW):
+        return batches._cut(x_BCHW.permute(0, 2, 3, 1), boxes_4B, mirrored_B, dtype=torch.bfloat16)
+
+    def mirrored(mirrored_B, x_BCHW):
+        return batches._mirrored(x_BCHW.permute(0, 2, 3, 1), mirrored_B)
+
+    with codegen.pretended(), FakeTensorMode(allow_non_fake_inputs=True):
+        boxes_4B = torch.empty((4, 64), dtype=torch.int64)
+        mirrored_B = torch.empty(64, dtype=torch.bool)
+        for run, given, number, moved in (
+            (cut, [boxes_4B, mirrored_B], 2, 3 * values + 2 * 8 * pixels), (mirrored, [mirrored_B], 1, 2 * values),
+        ):  # fmt: skip
+            found, (source,) = codegen.both_ways(run, given, codegen.pixels_of(shape))
+            assert (found.launches, found.kernels, codegen.assembled(source)) == (number, number, number)
+            assert found.gigabytes == pytest.approx(moved / 1e9, rel=0.01) and "*u8" in source
+
+
+def test_between_pixels_and_the_first_product_lies_that_kernel_alone():
+    outside, inside = list[str](), list[bool]()
+
+    class Noted(TorchDispatchMode):
+        def __torch_dispatch__(self, function, kinds, args=(), kwargs=None):
+            if not inside and not function.is_view:
+                outside.append(function.name())
+            return function(*args, **(kwargs or {}))
+
+    model = registry.build_model("ViT-pico/14", image_size=28, channels=3, num_classes=10).train()
+    working = precision.Working(model, "bfloat16")
+    for part in compiled.parts(working.network):
+        part.register_forward_pre_hook(lambda *_: inside.append(True))
+        part.register_forward_hook(lambda *_: inside.clear())
+    pixels_BHWC = torch.zeros((2, 28, 28, 3), dtype=torch.uint8)
+    with Noted():
+        working(pixels_BHWC.permute(0, 3, 1, 2))
+    assert outside[0] == "aten::addmm"
 
 
 @pytest.mark.slow

@@ -56,6 +56,34 @@ def test_every_combination_runs_forward_and_backward(position: str, at: str, poo
         torch.testing.assert_close(model(images(model)), logits.detach(), atol=2e-5, rtol=1e-4)
 
 
+def test_the_product_with_flattened_patches_is_the_convolution() -> None:
+    """Where sums may be found in any order; pixels are scaled on the way, to the bits of images that were before."""
+    model = build("ViT-nano/7", image_size=(14, 21)).double()
+    x_BCHW = images(model).double()
+    wanted_BND = model.embed.proj(x_BCHW).flatten(2).transpose(1, 2)
+    torch.testing.assert_close(model.embed(x_BCHW), wanted_BND, rtol=1e-12, atol=1e-12)
+    pixels_BHWC = torch.randint(0, 256, (3, 28, 28, 1), dtype=torch.uint8, generator=seeded(2))
+    for dtype in (torch.float32, torch.bfloat16):
+        own = build("ViT-nano/7").to(dtype)
+        nn.init.normal_(own.head.weight, generator=seeded())  # type: ignore[arg-type]
+        x_BCHW = pixels_BHWC.permute(0, 3, 1, 2)
+        assert torch.equal(own(x_BCHW), own((x_BCHW.float() * (2 / 255) - 1).to(dtype)))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_patches_are_in_the_order_of_a_convolutions_weights(channels: int) -> None:
+    pixels_BHWC = torch.randint(0, 256, (2, 12, 10, channels), dtype=torch.uint8, generator=seeded())
+    x_BCHW = pixels_BHWC.permute(0, 3, 1, 2)
+    unfolded_BPN = nn.functional.unfold(x_BCHW.float() * (2 / 255) - 1, (3, 5), stride=(3, 5))
+    found_BNP = layers.Patches((3, 5))(x_BCHW, torch.float32)
+    assert found_BNP.is_contiguous() and torch.equal(found_BNP, unfolded_BPN.transpose(1, 2))
+
+
+def test_only_a_plain_network_takes_pixels() -> None:
+    assert build().takes_pixels and not build(head="masked").takes_pixels
+    assert not build(stem="conv", conv_stem=((8, 3, 1),)).takes_pixels
+
+
 def test_same_seed_same_model_whatever_the_path() -> None:
     direct = build(position="learned-1d", pooling="cls").state_dict()
     with torch.device("meta"):

@@ -112,7 +112,8 @@ def prepare(task: dict[str, Any]) -> tuple[StepOnce, dict[str, Any]]:
     """The step that a task asks for, and what is known about it before it runs."""
     cell, contender, device = cell_from_json(task["cell"]), Contender(**task["contender"]), task["device"]
     images = resident(cell, Path(task["data_root"]) if task["data_root"] else None)
-    batches = Batches(images, recipe=cell.recipe, seed=cell.seed, device=device)
+    scaled = True if contender.package else None  # only our step takes pixels
+    batches = Batches(images, recipe=cell.recipe, seed=cell.seed, device=device, scaled=scaled)
     ours = network(cell, images.num_classes)
     facts: dict[str, Any] = {"same_function": True, "dtype": contender.dtype, "params": count_params(ours)}
     if contender.package is None:
