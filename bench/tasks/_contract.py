@@ -3,6 +3,7 @@ errors, options that are checked against the signature of `evaluate`."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import types
@@ -166,6 +167,17 @@ def judged(
     if content_hash is not None:
         detail = dict([*detail.items(), to_detail(right_M, content_hash=content_hash)])
     return accuracy_score(float(right_M.mean()), detail=detail, **head)
+
+
+def at_once(begin: Callable[..., Callable[[], list[Score]]]) -> Callable[..., list[Score]]:
+    """The `evaluate` of a task that has a `begin`: the same arguments, but it reads the features and returns what is
+    left to compute, for which neither the model nor the device is needed."""
+
+    @functools.wraps(begin)
+    def evaluate(context: TaskContext, **given: Any) -> list[Score]:
+        return begin(context, **given)()
+
+    return evaluate
 
 
 # -- options -----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ its class from, so 1-shot uses 2^10 in both metrics.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from bench.core.errors import UserError
 from bench.core.record import Score
 from bench.data.image_set import ImageSet
 from bench.data.subset import first_per_class
-from bench.tasks._contract import TaskContext, accuracy_score, balanced_part, judged
+from bench.tasks._contract import TaskContext, accuracy_score, at_once, balanced_part, judged
 from bench.tasks._ridge import SupportSet, choose_ridge, decompose
 
 REVISION = 1
@@ -39,7 +39,7 @@ MODES = {
 }
 
 
-def evaluate(
+def begin(
     context: TaskContext,
     *,
     data: str,
@@ -48,8 +48,8 @@ def evaluate(
     ridge: str = "both",
     test_limit: int | None = 2_000,
     support_pool: int | None = 10_000,
-) -> list[Score]:
-    """Probe the model of `context` on one data set.
+) -> Callable[[], list[Score]]:
+    """Probe the model of `context` on one data set: reads its features, and returns what solves and scores.
 
     Args:
         data: downstream set; its training split gives the support sets, its test split is scored.
@@ -60,7 +60,7 @@ def evaluate(
             give the same draws; None draws from all of it.
 
     Returns:
-        One score per metric, shot and draw.
+        What returns one score per metric, shot and draw.
 
     Raises:
         UserError: options out of range, or data that is not on this machine.
@@ -70,10 +70,11 @@ def evaluate(
     picks = draw_support(train, data=data, shots=shots, draws=draws)
     wanted_M = np.unique(np.concatenate([indices for indices, _ in picks]))
     support_MD = context.features(train.take(wanted_M).images_NHWC)
-    return score_features(
+    test_MD = context.features(test.images_NHWC)
+    return lambda: score_features(
         support_MD,
         train.labels_N[wanted_M],
-        context.features(test.images_NHWC),
+        test_MD,
         test.labels_N,
         picks=[(np.searchsorted(wanted_M, indices), ranks) for indices, ranks in picks],
         data=data,
@@ -82,6 +83,9 @@ def evaluate(
         ridge=ridge,
         copies_M=context.copies(test),
     )
+
+
+evaluate = at_once(begin)
 
 
 def forward_images(

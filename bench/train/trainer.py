@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from bench.train.step import Step
 CHECK_EVERY = 50  # steps between checks of the loss, each of which waits for the device
 SAVING = 0.03  # of the time at most, where a checkpoint takes long: large models, slow disks
 MICRO_BATCH_HINT = "memory.json"
+Evaluated = Horizon | Future[Horizon]
 
 
 class Diverged(Exception):
@@ -77,7 +79,8 @@ class Hooks:
 
     Attributes:
         initialise: sets the model's initial weights, a pure function of the seed; None where it has them.
-        evaluate: (horizon, mean loss of the last steps, progress) -> the row to keep.
+        evaluate: (horizon, mean loss of the last steps, progress) -> the row to keep, or its future: what is still
+            computed needs neither the model nor the device, and training goes on.
         on_step: called after every step with its loss, a tensor on the device.
         report: now and then, with what is shown as progress.
         should_stop: looked at after every step.
@@ -85,7 +88,7 @@ class Hooks:
     """
 
     initialise: Callable[[], None] | None = None
-    evaluate: Callable[[int, float | None, Progress], Horizon] = lambda horizon, *_: Horizon(images_seen=horizon)
+    evaluate: Callable[[int, float | None, Progress], Evaluated] = lambda horizon, *_: Horizon(images_seen=horizon)
     on_step: Callable[[torch.Tensor], None] = lambda _: None
     report: Callable[[dict[str, Any]], None] = lambda _: None
     should_stop: Callable[[], bool] = lambda: False
@@ -151,6 +154,7 @@ class Trainer:
         self.progress = Progress()
         self.trunk: dict[str, torch.Tensor] | None = None  # the trunk's state while a branch runs
         self.losses: list[torch.Tensor] = []
+        self._pending: Future[Horizon] | None = None  # the row of the last horizon; nothing is saved before it is there
         self._last_save = self._mark = running()
         self._waited = 0.0  # for images, as far as it is counted
         self._seen_loss: float | None = None
@@ -188,6 +192,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint of everything needed to continue; nothing without a place for it."""
+        self.settle()
         if self.saving is None:
             return
         started = running()
@@ -294,7 +299,19 @@ class Trainer:
                 self._check_weights()
                 self._evaluate(segment.horizon)
             self._leave(segment)
+        if self._pending is not None:
+            self.save()
         return self.progress.rows
+
+    def settle(self) -> None:
+        """Wait for the row that is still computed, and keep it."""
+        if self._pending is None:
+            return
+        started = running()
+        row, self._pending = self._pending.result(), None
+        self.progress.seconds["evaluate"] += running() - started
+        self.progress.rows.append(row)
+        faults.reach("after-evaluation")
 
     def _enter(self, segment: Segment) -> None:
         p = self.progress
@@ -338,6 +355,8 @@ class Trainer:
                 self._count_time()  # before anything is raised: what diverged took time too
                 self._check_loss(segment)
             due = running() - self._last_save > self.save_interval
+            if self._pending is not None:  # saved as soon as it is there, and nothing before
+                due = self._pending.done()
             stop, due = self.ranks.agree(stop=self.hooks.should_stop(), save=due)
             if look or due or stop:
                 self._count_time()
@@ -415,7 +434,9 @@ class Trainer:
             raise Diverged(f"a weight was not finite after step {self.progress.step} of {self.segments[-1].end}")
 
     def _evaluate(self, horizon: int) -> None:
-        """Evaluate at a horizon and keep its row in a checkpoint, so that a kill never repeats it."""
+        """Evaluate at a horizon and keep its row in a checkpoint, so that a kill never repeats it; one that is still
+        computed is kept when it is there, and a kill before that repeats what has not been saved."""
+        self.settle()
         p = self.progress
         if any(row.images_seen == horizon for row in p.rows):
             return
@@ -429,6 +450,9 @@ class Trainer:
             self.save()
             raise
         p.seconds["evaluate"] += running() - started
+        if isinstance(row, Future):
+            self._pending = row
+            return
         p.rows.append(row)
         faults.reach("after-evaluation")
         self.save()

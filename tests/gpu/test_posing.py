@@ -10,6 +10,7 @@ import io
 import json
 import os
 import signal
+import threading
 import weakref
 
 import pytest
@@ -17,7 +18,7 @@ import torch
 
 from bench import probe, run
 from bench.core import device
-from bench.core.spec import Cell, Recipe
+from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.cost import memory, peaks, timing
 from bench.execute import worker
 from bench.execute.jobs import peers, speed, train
@@ -28,7 +29,9 @@ from bench.execute.workloads import Subject
 from bench.plan import calibrate
 from bench.store.records import read_record
 from bench.store.study import Study
+from bench.tasks import fewshot
 from bench.train import precision
+from bench.train.trainer import Trainer
 from tests.gpu.posing import NAME, posing, recording
 
 
@@ -68,6 +71,33 @@ def test_a_study_runs_on_both_devices(gpu, tmp_path, capsys):
         assert "data sheet" in record.cost.peak_source
     vit = next(record for record in records if record.model.family == "ViT")
     assert vit.execution.attention_kernels[-1] == "math"
+
+
+def test_probes_are_solved_while_the_next_segment_trains(gpu, tmp_path, monkeypatch):
+    """To the scores of a run that waits for them; on a processor, which has better to do, nothing is put aside."""
+    options = (("shots", (1, 5)), ("draws", 2), ("test_limit", 100))
+    cell = Cell(
+        model="ViT-pico/14", data="fashion-mnist", num_images=64, horizons=(0, 32, 64), recipe=Recipe(batch=16),
+        tasks=tuple(TaskSpec(task="fewshot", data=name, options=options) for name in ("digits", "glyphs")),
+    )  # fmt: skip
+    stepped, solved, threads = threading.Event(), fewshot.score_features, []
+    step = Trainer.step
+
+    def solve(*given, **more):
+        threads.append(threading.current_thread().name.partition("_")[0])
+        assert threads[-1] != "probes" or stepped.wait(60)  # the first waits until a step has been trained
+        return solved(*given, **more)
+
+    monkeypatch.setattr(fewshot, "score_features", solve)
+    monkeypatch.setattr(Trainer, "step", lambda self, *given: (step(self, *given), stepped.set())[0])
+    found = train.run(cell, context(tmp_path / "beside", cell)).horizons
+    assert threads == ["probes"] * 6 and [len(row.scores) for row in found] == [17] * 3
+    monkeypatch.setattr(train.TrainJob, "solves_beside", False)
+    wanted = train.run(cell, context(tmp_path / "after", cell)).horizons
+    assert threads[6:] == ["MainThread"] * 6
+    assert [row.scores for row in found] == [row.scores for row in wanted]
+    monkeypatch.undo()
+    assert not train.TrainJob(cell, context(tmp_path / "cpu", cell, device="cpu")).solves_beside
 
 
 def test_probe(gpu, tmp_path, capsys, monkeypatch):

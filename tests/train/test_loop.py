@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -20,6 +21,21 @@ from bench.train.batches import Batches
 from bench.train.trainer import Diverged, Hooks, Saving, Trainer
 
 HORIZONS = (0, 320, 640, 1280)
+
+
+class Later(Future):
+    """A row that is there once it has been asked for some times."""
+
+    def __init__(self, row: Horizon, looks: int) -> None:
+        super().__init__()
+        self.row, self.looks = row, looks
+
+    def done(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+    def result(self, timeout=None) -> Horizon:
+        return self.row
 
 
 def data() -> ImageSet:
@@ -45,8 +61,9 @@ class Net(nn.Module):
 
 
 def trainer(
-    folder, *, stop=lambda: False, recipe=None, horizons=HORIZONS, snapshots=None, content="", on_step=lambda _: None
-) -> Trainer:
+    folder, *, stop=lambda: False, recipe=None, horizons=HORIZONS, snapshots=None, content="", on_step=lambda _: None,
+    looks=None,
+) -> Trainer:  # fmt: skip
     torch.manual_seed(0)
     model = Net()
 
@@ -62,7 +79,8 @@ def trainer(
             snapshots[horizon] = weights.clone()
         digest = Score(task="digest", data="weights", metric="sum", value=weights.double().sum().item(), stderr=None,
                        num_test=0, num_classes=None, chance=None)  # fmt: skip
-        return Horizon(images_seen=horizon, final_train_loss=loss, spent_images=0, scores=(digest,))
+        row = Horizon(images_seen=horizon, final_train_loss=loss, spent_images=0, scores=(digest,))
+        return row if looks is None else Later(row, looks)
 
     return Trainer(
         model=model, batches=Batches(data(), recipe=recipe, seed=5, device="cpu"),
@@ -76,9 +94,10 @@ def weights_of(t: Trainer) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in t.model.parameters()])
 
 
-@pytest.mark.parametrize("kind", ["branch", "separate"])
-@pytest.mark.parametrize("seed", range(4))
-def test_stopping_anywhere_changes_not_one_bit(tmp_path, kind, seed):
+@pytest.mark.parametrize("kind, seed, looks", [
+    *((kind, seed, None) for kind in ("branch", "separate") for seed in range(4)), ("branch", 0, 7), ("separate", 1, 7),
+])  # fmt: skip
+def test_stopping_anywhere_changes_not_one_bit(tmp_path, kind, seed, looks):
     recipe = Recipe(batch=16, lr=1e-2, warmup_images=64, schedule=kind)
     whole = trainer(tmp_path / "whole", recipe=recipe)
     rows = whole.run()
@@ -87,7 +106,7 @@ def test_stopping_anywhere_changes_not_one_bit(tmp_path, kind, seed):
     while True:
         left = chooser.randrange(1, 25)
         steps = iter(range(left))
-        part = trainer(tmp_path / "parts", recipe=recipe, stop=lambda s=steps: next(s, None) is None)
+        part = trainer(tmp_path / "parts", recipe=recipe, stop=lambda s=steps: next(s, None) is None, looks=looks)
         part.resume()
         pieces += 1
         try:
@@ -98,6 +117,51 @@ def test_stopping_anywhere_changes_not_one_bit(tmp_path, kind, seed):
     assert pieces > 3
     assert resumed_rows == rows
     assert torch.equal(weights_of(part), weights_of(whole))
+
+
+class Killed(Exception):
+    """Nothing is saved after it."""
+
+
+@pytest.mark.parametrize("looks", [0, 7, 10_000])
+def test_training_goes_on_while_a_row_is_computed_and_a_kill_loses_none(tmp_path, monkeypatch, looks):
+    """At any step, also with the row still missing: no checkpoint is further than the rows that it holds."""
+    whole = trainer(tmp_path / "whole")
+    rows = whole.run()
+    taken: list[tuple[int, int]] = []
+    result = Later.result
+    monkeypatch.setattr(Later, "result", lambda self: (taken.append((self.row.images_seen, t.progress.work)),
+                                                        result(self))[1])  # fmt: skip
+    t = trainer(tmp_path / "at once", looks=looks)
+    assert t.run() == rows and torch.equal(weights_of(t), weights_of(whole))
+    ends = [0]  # where each horizon's segment ends, in steps done
+    for segment in t.segments:
+        ends.append(ends[-1] + segment.end - segment.start)
+    read = [0, *(end for end, segment in zip(ends[1:], t.segments, strict=True) if segment.horizon is not None)]
+    waits = [work - end for (_, work), end in zip(taken, read, strict=True)]
+    assert waits[-1] == 0 and all(wait == looks + 1 for wait in waits[:-1]) if looks < 10 else min(waits[:-1]) > 10
+    for steps in (3, 25, 41, 60):
+        left = iter(range(steps))
+
+        def kill(_, left=left):
+            if next(left, None) is None:
+                raise Killed
+
+        t = trainer(tmp_path / f"killed {steps}", looks=looks, on_step=kill)
+        with pytest.raises(Killed):
+            t.run()
+        t = trainer(tmp_path / f"killed {steps}", looks=looks)
+        t.resume()
+        assert t.run() == rows and torch.equal(weights_of(t), weights_of(whole))
+
+
+def test_a_row_that_cannot_be_computed_ends_the_run(tmp_path, monkeypatch):
+    def fails(self):
+        raise ValueError("no probe")
+
+    monkeypatch.setattr(Later, "result", fails)
+    with pytest.raises(ValueError, match="no probe"):
+        trainer(tmp_path, looks=3).run()
 
 
 def test_waiting_for_images_is_counted_over_interruptions(tmp_path, monkeypatch):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -35,6 +37,7 @@ from bench.train.ranks import RestartNeeded
 from bench.train.step import TooLarge
 from bench.train.trainer import (
     Diverged,
+    Evaluated,
     Hooks,
     Progress,
     Saving,
@@ -42,6 +45,8 @@ from bench.train.trainer import (
     load_micro_batch_hint,
     save_micro_batch_hint,
 )
+
+Scores = list[Score] | Callable[[], list[Score]]
 
 
 def run(cell: Cell, context: JobContext) -> Result:
@@ -105,6 +110,7 @@ def _run(job: TrainJob, trainer: Trainer) -> Result:
         if not known_to_all or not is_out_of_memory(error):
             raise
         status, reason = "oom", (str(error) or "out of memory").splitlines()[0]
+    trainer.settle()
     return job.result(trainer, status=status, reason=reason)
 
 
@@ -200,28 +206,42 @@ class TrainJob:
 
     # -- evaluation ------------------------------------------------------------------------------------------------
 
-    def row(self, horizon: int, loss: float | None, progress: Progress) -> Horizon:
+    @property
+    def solves_beside(self) -> bool:
+        """Whether probes are solved while training goes on: on the processor, where that is not what trains."""
+        return self.context.device != "cpu" and self.ranks.size == 1
+
+    @cached_property
+    def _beside(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, thread_name_prefix="probes")
+
+    def row(self, horizon: int, loss: float | None, progress: Progress) -> Evaluated:
         """What is known of the model at one horizon: its costs and its scores. Each rank reads some of them."""
         self._put_together(everywhere=True)
         started = running()
 
-        def read() -> tuple[dict[int, list[Score]], dict[str, int], list[str]]:
+        def read() -> tuple[dict[int, Scores], dict[str, int], list[str]]:
             self.said = []
             scores = self.scores()
             if self.trained is not self.model:
                 self.model.cpu()  # its memory is the shards'
             return scores, self._smaller_batches(), self.said
 
-        found: dict[int, list[Score]] = {}
+        found: dict[int, Scores] = {}
         smaller: dict[str, int] = {}
         for rank, (scores, batches, said) in enumerate(self.ranks.exchange(self.ranks.run_on_all(read))):
             found |= scores
             for text in said:
                 self.context.log(f"rank {rank}: {text}")
             smaller |= {kind: min(images, smaller.get(kind, images)) for kind, images in batches.items()}
-        in_order = tuple(score for _, part in sorted(found.items()) for score in part)
-        evaluated = running() - started
-        return self._horizon(horizon, progress, evaluated, loss=loss, scores=in_order, smaller_batches=smaller)
+        row = self._horizon(horizon, progress, running() - started, loss=loss, smaller_batches=smaller)
+        in_order = [part for _, part in sorted(found.items())]
+
+        def scored() -> Horizon:
+            parts = (part() if callable(part) else part for part in in_order)
+            return replace(row, scores=tuple(score for part in parts for score in part))
+
+        return self._beside.submit(scored) if any(map(callable, in_order)) else scored()
 
     def _log(self, text: str) -> None:
         """A line for the log, which is rank 0's; another rank's get there when the horizon has been read."""
@@ -247,9 +267,9 @@ class TrainJob:
             self._log(f"out of memory in evaluation ({kind}): went on with {images} images at a time")
         return smaller
 
-    def scores(self) -> dict[int, list[Score]]:
+    def scores(self) -> dict[int, Scores]:
         """Upstream accuracy with the model's own head, then every downstream task on the frozen features: of these
-        parts, by number, the ones that this rank takes its turn with."""
+        parts, by number, the ones that this rank takes its turn with; or what computes them of features."""
         self.model.eval()
         device, root = self.context.device, self.context.data_root
         sizes = {"image_size": self.cell.image_size, "channels": self.cell.channels}
@@ -265,7 +285,7 @@ class TrainJob:
             data_root=root,
         )
         supervised = not getattr(self.model, "self_supervised", False)
-        found: dict[int, list[Score]] = {}
+        found: dict[int, Scores] = {}
         for number, spec in enumerate((None, *self.cell.tasks)):
             if number % self.ranks.size != self.ranks.rank:
                 continue
@@ -273,7 +293,9 @@ class TrainJob:
                 found[number] = [self._upstream_score(network)] if self.trains and supervised else []
                 continue
             try:
-                found[number] = registry.load("task", spec.task).evaluate(task_context, data=spec.data, **spec.kwargs)
+                task = registry.load("task", spec.task)
+                read = (self.solves_beside and getattr(task, "begin", None)) or task.evaluate
+                found[number] = read(task_context, data=spec.data, **spec.kwargs)
             except Unsuited as error:
                 found[number] = error.missing
                 self._log(f"no score of {spec.task}: {error}")
@@ -319,7 +341,6 @@ class TrainJob:
         evaluated: float,
         *,
         loss: float | None,
-        scores: tuple[Score, ...],
         smaller_batches: dict[str, int],
     ) -> Horizon:
         batch = self.cell.recipe.batch
@@ -346,7 +367,6 @@ class TrainJob:
             core_days=units.core_days(own_seconds, devices=self.context.devices),
             final_train_loss=loss,
             smaller_batches=smaller_batches,
-            scores=scores,
         )
 
     def _since_the_last(self, progress: Progress) -> dict[str, float]:
