@@ -1,11 +1,11 @@
 """Compiles the training network with torch.compile: on a GPU always, on a CPU only on request.
 
 Block by block: blocks of the same shape share one compilation, whatever the depth, the head and the cell, in this
-process and, through torch's cache on disk, in the next. What crosses the boundaries of blocks is not fused: of ViTs
-2 to 6 % more bytes a step (bench/train/h100_whole.csv; `python -m bench.train.codegen --whole`). Forward and backward
-are then recorded as one CUDA graph (bench/train/recorded.py). "max-autotune" also times kernels for matrix products,
-which takes minutes per shape. Compiling for a CPU takes minutes and gained at most 5 % in training, so "auto" leaves
-that out.
+process and, through torch's cache on disk, in the next. What crosses the boundaries of blocks is not fused: 1 to 6 %
+more bytes a step (h100.csv beside h100_whole.csv; `python -m bench.train.codegen --whole`). Forward and backward are
+then recorded as one CUDA graph (bench/train/recorded.py). "max-autotune" also times kernels for matrix products, which
+takes minutes per shape. Compiling for a CPU takes minutes and gained at most 5 % in training, so "auto" leaves that
+out.
 """
 
 from __future__ import annotations
