@@ -12,7 +12,7 @@ from bench.store import grid
 from bench.store.study import Study
 
 FOLDERS, PAGES = ("figures", "tables"), ("findings.json", "fits.json", "report.html", "report.md")
-BUILT = ".built.json"  # names of what the last report wrote into FOLDERS
+BUILT = "built.json"  # names of what the last report wrote into FOLDERS
 WRITTEN = (".png", ".svg", ".csv", ".md", ".tex")  # by a report, into FOLDERS
 
 

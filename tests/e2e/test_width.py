@@ -14,7 +14,8 @@ from bench.report import build as report
 
 def test_findings_in_a_log_have_no_trailing_blanks():
     console = Console(file=io.StringIO(), width=60)
-    report.say(SimpleNamespace(findings=questions.find(published.evidence()), html="report.html", check=""), console)
+    found = questions.find(published.evidence())
+    report.say(SimpleNamespace(findings=found, html="report.html", check="", broken=()), console)
     rows = console.file.getvalue().splitlines()
     assert len(rows) > 5 and all(row == row.rstrip() and len(row) <= 60 for row in rows)
 
