@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from baselines import timm as family
-from bench.core import fingerprint, registry
+from bench.core import environment, fingerprint, registry
 from bench.core.errors import UserError
 from bench.cost import flops, timm_table
 
@@ -196,7 +196,7 @@ def own(tmp_path, monkeypatch):
     monkeypatch.delitem(__import__("sys").modules, "net_parts", raising=False)
     yield lambda target: f"{tmp_path}/net.py:{target}"
     __import__("sys").modules.pop("net_parts", None)
-    for cached in (fingerprint._read, fingerprint._counts):
+    for cached in (fingerprint._read, fingerprint._counts, environment.version):
         cached.cache_clear()
 
 
@@ -224,7 +224,7 @@ def test_what_is_wrong_with_a_network_is_said_by_name_and_file(own, target, mess
 
 def test_a_change_of_the_file_of_what_it_imports_or_of_a_package_is_noticed(own, tmp_path, monkeypatch):
     def now(name):
-        for cached in (fingerprint._read, fingerprint._counts):
+        for cached in (fingerprint._read, fingerprint._counts, environment.version):
             cached.cache_clear()
         return fingerprint.of_model(name)
 

@@ -155,6 +155,7 @@ print(json.dumps(answers))
 """
 
 
+@pytest.mark.slow
 def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp_path):
     done = bench("run", "--suite", "perceptrons", "--plugins", extended, one_core=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -119,6 +119,7 @@ def test_what_was_planned_is_kept_and_compared(smoke):
     assert "took" in smoke.output[smoke.output.index("100% done") :]
 
 
+@pytest.mark.slow
 def test_a_kept_model_can_be_probed_from_the_shell(smoke, bench):
     """The weights that a study keeps give the score that its record states, on any number of threads."""
     (weights,) = smoke.study.glob("cells/vit-pico*1000*/weights/final.safetensors")
@@ -142,6 +143,7 @@ def test_a_record_from_a_newer_version(smoke, verb, tmp_path):
     refused(verb("report", "--suite", "smoke"), "newer version", "record.json")
 
 
+@pytest.mark.slow
 def test_a_damaged_record_is_repeated_and_kept(smoke, verb, tmp_path):
     shutil.copytree(smoke.results, tmp_path / "results")
     record = next((tmp_path / "results").glob("smoke/cells/pixels*/record.json"))

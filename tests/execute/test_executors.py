@@ -211,6 +211,7 @@ def test_preempted_and_timed_out_jobs_save_and_are_requeued(standin, tmp_path):
     assert "scontrol requeue" in (standin / "calls.txt").read_text()
 
 
+@pytest.mark.slow
 def test_jobs_that_were_left_are_followed_and_not_submitted_again(standin, tmp_path):
     store, notices = tmp_path / "test", []
 
