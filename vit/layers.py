@@ -304,14 +304,18 @@ class _Linear(torch.autograd.Function):
         return grad_BNO @ weight_OI, weight, by_image_BO.sum(0).to(grad_BNO.dtype)
 
 
+def prefers_one_sum(x_BND: Tensor) -> bool:
+    """Whether a bias's gradient is better summed over all tokens at once; the one place that decides."""
+    return x_BND.device.type in ("cpu", "meta")
+
+
 class Linear(nn.Linear):
     """nn.Linear on x_BND. On a GPU a compiler sums the bias's gradient in the kernel that makes the gradient of the
     output: one sum over all tokens would be a kernel of its own that reads all of that again. On a CPU, where nothing
     is compiled, the two sums would take longer than one."""
 
     def forward(self, x_BND: Tensor) -> Tensor:
-        device = x_BND.device.type
-        plain = device in ("cpu", "meta") or not torch.is_grad_enabled() or torch.is_autocast_enabled(device)
+        plain = prefers_one_sum(x_BND) or not torch.is_grad_enabled() or torch.is_autocast_enabled(x_BND.device.type)
         return super().forward(x_BND) if plain or x_BND.dim() != 3 else _Linear.apply(x_BND, self.weight, self.bias)
 
 
