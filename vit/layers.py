@@ -304,9 +304,10 @@ class _Linear(torch.autograd.Function):
         return grad_BNO @ weight_OI, weight, by_image_BO.sum(0).to(grad_BNO.dtype)
 
 
-def prefers_one_sum(x_BND: Tensor) -> bool:
-    """Whether a bias's gradient is better summed over all tokens at once; the one place that decides."""
-    return x_BND.device.type in ("cpu", "meta")
+def runs_on_cpu(x: Tensor) -> bool:
+    """Whether operations run one by one on a CPU, or are only counted; elsewhere they are compiled for a GPU, and what
+    suits that is done: the one place that decides."""
+    return x.device.type in ("cpu", "meta")
 
 
 class Linear(nn.Linear):
@@ -315,7 +316,7 @@ class Linear(nn.Linear):
     is compiled, the two sums would take longer than one."""
 
     def forward(self, x_BND: Tensor) -> Tensor:
-        plain = prefers_one_sum(x_BND) or not torch.is_grad_enabled() or torch.is_autocast_enabled(x_BND.device.type)
+        plain = runs_on_cpu(x_BND) or not torch.is_grad_enabled() or torch.is_autocast_enabled(x_BND.device.type)
         return super().forward(x_BND) if plain or x_BND.dim() != 3 else _Linear.apply(x_BND, self.weight, self.bias)
 
 

@@ -128,7 +128,7 @@ def pretended() -> Iterator[None]:
                 (interface.CudaInterface, "is_available", staticmethod(lambda *_, **__: True)),
                 (nn.functional, "scaled_dot_product_attention", flash),
                 (layers, "prefers_plain_attention", lambda _: False),
-                (layers, "prefers_one_sum", lambda _: False),
+                (layers, "runs_on_cpu", lambda _: False),
             ):
                 stack.enter_context(mock.patch.object(owner, name, value))
             yield

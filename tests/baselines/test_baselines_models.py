@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from baselines import _resnet, bit, hybrid
+from vit import layers
 from vit.checkpoints import CheckpointError, export, load, save
 
 timm = pytest.importorskip("timm")
@@ -294,13 +295,14 @@ def test_wrong_number_of_classes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["R8x0.25-s2", "R8+ViT-nano/4"])
-def test_maps_lie_channels_last_in_low_precision_and_as_they_come_in_float32_on_a_cpu(name: str) -> None:
+def test_maps_lie_channels_last_on_a_gpu_and_as_they_come_on_a_cpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else compiled blocks would hand them over in the other order, and each turn them twice."""
-    for dtype in (torch.float32, torch.bfloat16):
+    for low in (False, True):
+        monkeypatch.setattr(layers, "runs_on_cpu", lambda _, low=low: not low)
+        dtype = torch.bfloat16 if low else torch.float32
         model, found = build(name, image_size=32).to(dtype), list[Tensor]()
         for module in model.modules():
             if isinstance(module, _resnet.StdConv):
                 module.register_forward_hook(lambda _, given, y, found=found: found.append(y))
         model(images(32).to(dtype))
-        low = dtype == torch.bfloat16
         assert len(found) > 3 and all(y.is_contiguous(memory_format=torch.channels_last) == low for y in found)
