@@ -31,7 +31,7 @@ PHASES = 3
 
 def expected_seconds(cell: Cell, *, device: str = "cpu") -> float:
     """About how long one cell takes, for a plan: windows have a fixed length, starting up takes most of the rest."""
-    return 110.0 if device == "cpu" else 1500.0
+    return 190.0 if device == "cpu" else 1500.0
 
 
 def run(cell: Cell, context: JobContext) -> Result:
