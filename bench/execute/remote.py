@@ -239,7 +239,7 @@ class Fleet:
         Raises:
             Interrupted: the terminal was closed.
         """
-        stopped, nothing_left = False, None
+        stopped, nothing_left = 0, None
 
         def look() -> None:
             for number, event in self._watched.news():
@@ -256,7 +256,10 @@ class Fleet:
             if received and not stopped:
                 on_event(-1, {"event": "notice", "message": "Stopping: running cells are being saved."})
                 self.stop()
-                stopped = True
+                stopped = 1
+            if stopped == 1 and time.monotonic() - received[0] > 1.1 * PATIENCE:
+                self.stop()  # who got the first call has ended by now, but a library may have lost it
+                stopped = 2
             left = self._watched.left()
             if not stopped:
                 self._replace(left, on_event)

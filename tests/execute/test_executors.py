@@ -23,7 +23,7 @@ import pytest
 from bench.core.errors import EXIT_OK, Interrupted, UserError
 from bench.core.spec import Cell
 from bench.execute import remote
-from bench.execute.executors import _contract
+from bench.execute.executors import _contract, slurm
 from bench.plan import preflight
 from bench.plan.options import StudyOptions
 from bench.store.study import Study
@@ -157,6 +157,33 @@ def test_a_signal_saves_and_leaves_nothing_half_done(cluster, tmp_path):
         naps.run(naps.naps(2, seconds=120.0), store, on_event=on_event, **cluster)
     assert {a.outcome for d in Study(store).directories() for a in d.attempt_log()} == {"interrupted"}
     assert not list(store.glob("cells/*/lease.json")) and not list(store.glob("cells/*/record.json"))
+
+
+@pytest.mark.slow
+def test_a_call_to_stop_that_a_library_loses_is_repeated(tmp_path, monkeypatch):
+    calls, real = [], slurm.Slurm.stop
+
+    def stop(self):
+        calls.append("stop")
+        if len(calls) > 1:
+            real(self)
+
+    def close(self):
+        calls.append("close")
+        real(self)
+
+    def on_event(_, event):
+        if event["event"] == "start":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(slurm.Slurm, "stop", stop)
+    monkeypatch.setattr(slurm.Slurm, "close", close)
+    monkeypatch.setattr(remote, "PATIENCE", 5.0)
+    with pytest.raises(Interrupted, match="saved"):
+        naps.run(naps.naps(1, seconds=120.0), tmp_path / "test", on_event=on_event, executor="slurm",
+                 options=[("cluster", "local")])  # fmt: skip
+    assert calls == ["stop", "stop", "close"]
+    assert [a.outcome for d in Study(tmp_path / "test").directories() for a in d.attempt_log()] == ["interrupted"]
 
 
 @pytest.mark.parametrize("during", ["make", "adopt"])
