@@ -24,7 +24,7 @@ from bench.core.spec import Cell, to_json
 from bench.store.study import Study
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
-from tests.execute.naps import PLUGINS, naps
+from tests.execute.naps import PLUGINS, known, naps
 from tests.plan.making import calibrated, costs_of, plan_of
 
 ALONE = ("unshare", "--net", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child")
@@ -78,9 +78,16 @@ def events(said: str) -> list[str]:
     return [json.loads(line)["event"] for line in said.splitlines()]
 
 
+@pytest.fixture
+def naps_known(monkeypatch):
+    """The job's revision is part of a cell's identity: who names its folder must know it."""
+    with known(monkeypatch):
+        yield
+
+
 @pytest.mark.slow
 @needs_namespaces
-def test_a_host_that_was_cut_off_loses_its_cell_and_does_not_overwrite(tmp_path):
+def test_a_host_that_was_cut_off_loses_its_cell_and_does_not_overwrite(tmp_path, naps_known):
     store = tmp_path / "test"
     cells = naps(3, seconds=1.5)
     command = (*ALONE, sys.executable, "-c", QUICK, *arguments(store, cells))

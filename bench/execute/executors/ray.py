@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ def work_of(work: Work) -> Ended:
     """What a task does."""
     import ray
 
+    # Ray interrupts tasks as Ctrl-C does, which whatever a shell starts in the background ignores
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     return work(runner=f"ray task {str(ray.get_runtime_context().get_task_id())[:8]}")
 
 
