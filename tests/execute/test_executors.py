@@ -255,8 +255,16 @@ def test_jobs_that_were_left_are_followed_and_not_submitted_again(standin, tmp_p
     assert not leftovers(store) and not (store / remote.FOLDER).exists()
 
 
+@pytest.fixture
+def in_a_terminal():
+    """Under nohup a closed terminal is ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.slow
-def test_jobs_go_on_when_the_terminal_is_closed(standin, tmp_path):
+def test_jobs_go_on_when_the_terminal_is_closed(standin, in_a_terminal, tmp_path):
     store, sent, notices = tmp_path / "test", [], []
 
     def on_event(_, event):
