@@ -33,7 +33,7 @@ from bench.store.study import Study
 
 SUBMITTED = "submitted.json"  # in the folder of a run
 FEW = 5  # jobs that are named
-FOLDER = ".jobs"  # in the study's: what workers read, their logs, and the files of the executor's library
+FOLDER = ".jobs"  # in the study's: what workers read, their logs, and what executors keep
 LOOK = 0.5  # seconds between looks at the folder, at least
 FAREWELL = 60.0  # seconds in which workers that have nothing left to do may end
 LEAVE = EXPIRES_AFTER + 10.0  # seconds after which a worker leaves what others hold: a dead holder is known by then
@@ -83,7 +83,7 @@ def run(
     with contextlib.ExitStack() as opened:
         early = opened.enter_context(local.signals())
         for kind in kinds:
-            kind.executor = make(kind.library, kind.needs)
+            kind.executor = make(kind.files, kind.needs)
             opened.callback(kind.executor.close)
         received = opened.enter_context(local.signals())  # in place of what a library has put there
         earlier, before = adopt(kinds, folder.parent)
@@ -127,7 +127,7 @@ def run(
 def write_submitted(folder: Path, kinds: Sequence[Kind]) -> None:
     """What a later process adopts jobs by."""
     files.write_json(folder / SUBMITTED, [
-        {"cells": sorted(kind.names), "jobs": kind.executor.names(), "of": str(kind.library)} for kind in kinds
+        {"cells": sorted(kind.names), "jobs": kind.executor.names(), "of": str(kind.files)} for kind in kinds
     ])  # fmt: skip
 
 
@@ -184,7 +184,7 @@ class Kind:
     ) -> None:  # fmt: skip
         self.needs, self.names, self.running = needs, {cell.name for cell in cells}, 0
         self._folder, self._number, self._made = folder, number, 0
-        self.library = folder / "library"  # its executor's
+        self.files = folder / "executor"  # where the executor keeps its own
         listed, computed = folder / f"cells-{number}.json", folder / f"precomputed-{number}.json"
         files.write_json(listed, [to_json(planned.cell) for planned in cells])
         costs = plan.calibration.precomputed.get("costs", [])  # the peaks beside them are of this machine
@@ -239,7 +239,7 @@ class Fleet:
         Raises:
             Interrupted: the terminal was closed.
         """
-        stopped, nothing_left = 0, None
+        stops, nothing_left = 0, None  # how often workers were told to save and end
 
         def look() -> None:
             for number, event in self._watched.news():
@@ -247,27 +247,27 @@ class Fleet:
                 on_event(number, event)
 
         while True:
-            if closed and not stopped:
+            if closed and not stops:
                 for kind in self._kinds:
                     kind.executor.leave()
                 raise Interrupted("the terminal was closed, jobs go on without it")
             tick()
             look()
-            if received and not stopped:
+            if received and not stops:
                 on_event(-1, {"event": "notice", "message": "Stopping: running cells are being saved."})
                 self.stop()
-                stopped = 1
-            if stopped == 1 and time.monotonic() - received[0] > 1.1 * PATIENCE:
+                stops = 1
+            if stops == 1 and time.monotonic() - received[0] > 1.1 * PATIENCE:
                 self.stop()  # who got the first call has ended by now, but a library may have lost it
-                stopped = 2
+                stops = 2
             left = self._watched.left()
-            if not stopped:
+            if not stops:
                 self._replace(left, on_event)
             else:
                 for kind in self._kinds:
                     kind.running -= len(kind.executor.ended())
             idle = not any(kind.running for kind in self._kinds)
-            if stopped and (idle or len(received) > 1 or time.monotonic() - received[0] > 2 * PATIENCE):
+            if stops and (idle or len(received) > 1 or time.monotonic() - received[0] > 2 * PATIENCE):
                 look()  # at what they wrote while they ended
                 return
             if not left:  # workers end by themselves; those that still wait for a machine are called off

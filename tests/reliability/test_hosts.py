@@ -18,13 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.core import registry
 from bench.core.errors import EXIT_OK
 from bench.core.spec import Cell, to_json
 from bench.store.study import Study
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
-from tests.execute.naps import PLUGINS, known, naps
+from tests.execute.naps import known, naps
 from tests.plan.making import calibrated, costs_of, plan_of
 
 ALONE = ("unshare", "--net", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child")
@@ -92,12 +91,12 @@ def test_a_host_that_was_cut_off_loses_its_cell_and_does_not_overwrite(tmp_path,
     cells = naps(3, seconds=1.5)
     command = (*ALONE, sys.executable, "-c", QUICK, *arguments(store, cells))
     directories = [Study(store).cell(cell) for cell in cells]
-    hosts = [start(*command, **{registry.PLUGINS: str(PLUGINS)})]
+    hosts = [start(*command)]
     try:
         until(lambda: directories[0].lease.exists() and directories[0].attempts(), hosts)
         cut_off = only_child(hosts[0])
         os.kill(cut_off, signal.SIGSTOP)
-        hosts.append(start(*command, **{registry.PLUGINS: str(PLUGINS)}))
+        hosts.append(start(*command))
         other = only_child(hosts[1])
         for kind in ("net", "pid", "uts"):
             assert len({os.readlink(f"/proc/{pid}/ns/{kind}") for pid in ("self", cut_off, other)}) == 3
