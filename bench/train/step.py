@@ -19,6 +19,8 @@ from bench.train.optim import make_loss, make_optimizer
 from bench.train.ranks import ONE_RANK, Ranks, RestartNeeded
 from bench.train.recorded import Recorded
 
+CLIP_EPS = 1e-6  # added to the norm, as torch.nn.utils.clip_grad_norm_ does
+
 
 class TooLarge(torch.OutOfMemoryError):
     """Not even one image at a time fits: on some rank, and all of them raise it."""
@@ -127,8 +129,7 @@ class Step:
             try:
                 loss = self._gradients_that_fit(x_BCHW, labels_B, seed)
                 with label("optimizer"):
-                    if self.recipe.clip:
-                        nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip, foreach=True)
+                    self._clip()
                     self.optimizer.step()
                 return loss
             except (RuntimeError, MemoryError) as error:
@@ -142,6 +143,21 @@ class Step:
             if not has_state:
                 self.optimizer.state.clear()
             self._go_on_with(smaller)
+
+    def _clip(self) -> None:
+        """Scale the gradients, together, to the recipe's norm at most.
+
+        In bfloat16 the update divides by what is too much, as it does for whoever scales losses: that saves a pass over
+        all gradients. In float32 committed results would change a last bit; shards are torch's to clip.
+        """
+        limit = self.recipe.clip
+        if not limit:
+            return
+        if self.dtype == "float32" or self.sharded or self.device.partition(":")[0] not in ("cpu", "cuda"):
+            nn.utils.clip_grad_norm_(self.model.parameters(), limit, foreach=True)
+            return
+        norm = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None], foreach=True)
+        self.optimizer.grad_scale = norm.add_(CLIP_EPS).div_(limit).clamp_(min=1.0)  # type: ignore[attr-defined]
 
     def rehearse(self, x_BCHW: Tensor, labels_B: Tensor) -> None:
         """Do all of a step, often enough that everything is allocated, compiled and recorded; changes nothing.

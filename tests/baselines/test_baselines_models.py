@@ -306,3 +306,34 @@ def test_maps_lie_channels_last_on_a_gpu_and_as_they_come_on_a_cpu(name: str, mo
                 module.register_forward_hook(lambda _, given, y, found=found: found.append(y))
         model(images(32).to(dtype))
         assert len(found) > 3 and all(y.is_contiguous(memory_format=torch.channels_last) == low for y in found)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_maps_are_nchw_on_a_cpu_in_bfloat16(channels: int) -> None:
+    """torch's group norm is slow on the others, and weight gradients would come in the wrong order."""
+    model, found = build("R8x0.25-s2", image_size=32, channels=channels).bfloat16(), list[Tensor]()
+    for module in model.modules():
+        if isinstance(module, _resnet.StdConv):
+            module.register_forward_hook(lambda _, given, y: found.append(y))
+    pixels_BHWC = torch.rand((2, 32, 32, channels)).bfloat16()
+    model(pixels_BHWC.permute(0, 3, 1, 2))
+    assert len(found) > 3 and all(y.stride() == torch.empty(y.shape).stride() for y in found)
+
+
+def test_weights_are_standardised_alike_in_either_precision() -> None:
+    """Against the definition in float64; the gradient too."""
+    conv = _resnet.StdConv(24, 16, 3, eps=1e-10)
+    weight = torch.randn(conv.weight.shape, generator=torch.Generator().manual_seed(0)) + 0.3
+    conv.weight.data.copy_(weight)
+    exact = weight.double().requires_grad_()
+    flat = exact.flatten(1)
+    wanted = ((flat - flat.mean(1, keepdim=True)) / flat.std(1, correction=0, keepdim=True)).view_as(weight)
+    towards = torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)).bfloat16()
+    wanted.backward(towards.double())
+    for dtype, rounding in ((torch.float32, 1e-6), (torch.bfloat16, 2**-8)):
+        conv.weight.grad = None
+        found = conv.standardised_weight(dtype)
+        found.backward(towards.to(dtype))
+        assert found.dtype == dtype and (found.double() - wanted).norm() < rounding * wanted.norm()
+        assert conv.weight.grad is not None and exact.grad is not None
+        assert (conv.weight.grad.double() - exact.grad).norm() < 1e-5 * exact.grad.norm()

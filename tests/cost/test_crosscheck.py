@@ -83,4 +83,4 @@ def _weightless(model: nn.Module) -> None:
             if buffer is not None:
                 module._buffers[name] = zero.expand(buffer.shape)
         if hasattr(module, "standardised_weight"):  # elementwise work on every weight, which is not counted anyway
-            module.standardised_weight = lambda module=module: module.weight  # type: ignore[assignment]
+            module.standardised_weight = lambda _dtype, module=module: module.weight  # type: ignore[assignment]

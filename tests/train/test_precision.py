@@ -11,6 +11,7 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Recipe
 from bench.train import precision
+from bench.train.optim import make_optimizer
 from bench.train.precision import Working
 from bench.train.step import Step
 
@@ -117,3 +118,25 @@ def test_auto_on_a_cpu_is_bfloat16_only_where_it_pays(monkeypatch):
 def test_an_unknown_dtype_is_named_with_those_that_are_allowed():
     with pytest.raises(UserError, match="float16"):
         precision.resolve("float16", "cpu")
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize("clip", [1e-3, 1e6])
+def test_gradients_are_clipped_in_the_update_as_torch_clips_them(optimizer, clip):
+    """`torch.nn.utils.clip_grad_norm_` before the update, for gradients above and below the limit."""
+    model = made("ViT-nano/7")
+    peer = copy.deepcopy(model)
+    recipe = Recipe(dtype="bfloat16", batch=16, optimizer=optimizer, clip=clip)
+    step, other = Step(model=model, recipe=recipe, device="cpu"), make_optimizer(peer, recipe)
+    for group in other.param_groups:
+        group["lr"] = 0.1
+    for number in range(3):
+        start = copy.deepcopy(peer)
+        step(*batch(), lr=0.1, seed=number)
+        gradient(peer, "bfloat16")
+        nn.utils.clip_grad_norm_(peer.parameters(), clip)
+        other.step()
+        other.zero_grad()
+        moved = [torch.cat([p.detach().flatten() for p in m.parameters()]) for m in (start, peer, model)]
+        assert (moved[2] - moved[1]).norm() <= 1e-4 * (moved[1] - moved[0]).norm()
+        peer.load_state_dict(model.state_dict())  # differences of rounding do not add up
