@@ -24,6 +24,7 @@ from bench.analysis.side_by_side import SideBySide
 from bench.compare import compare as compare_sides
 from bench.core.console import make_console
 from bench.core.errors import UserError, unknown
+from bench.core.formatting import by_reason
 from bench.core.record import Record
 from bench.execute.local import Failure
 from bench.plan import view
@@ -129,7 +130,8 @@ def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Result
         verbose: print the plan, progress and findings, as `bench.run` does.
 
     Raises:
-        UserError: as `plan`. Interrupted: a signal asked for a stop; the same call continues.
+        UserError: as `plan`, and as `report`, with notes on which cells failed. Interrupted: a signal asked for a stop;
+            the same call continues.
     """
     asked = StudyOptions.called(study, options)
     if asked.detach:
@@ -137,7 +139,12 @@ def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Result
     console = make_console() if verbose else Console(file=io.StringIO())
     made = view.make_and_show(asked, console, to_run=True)
     made, failures = work_off(made, asked, console)
-    paths = build(made.store, suite=made.suite, reference=asked.reference)
+    try:
+        paths = build(made.store, suite=made.suite, reference=asked.reference)
+    except UserError as error:  # such as a full disk, for which cells may have failed as well
+        for line in by_reason(failures):
+            error.add_note(f"failed: {line}")
+        raise
     say(paths, console)
     return Results(folder=made.store, paths=paths, failures=tuple(failures))
 

@@ -19,16 +19,8 @@ from bench.analysis.evidence import UPSTREAM, Evidence, family_rank
 from bench.analysis.finding import Finding, Item, Quantity, Question, Reason, Verdict
 from bench.analysis.study_data import Records, variant_of
 from bench.core.record import Record
-from bench.core.spec import RATE_MARGIN
+from bench.core.spec import is_rate_enough
 from bench.stats.intervals import Estimate
-
-MARGIN = RATE_MARGIN
-ROUNDING = 1e-9  # of accuracies, so that a difference of the margin is within it
-
-
-def is_enough(*, lacks: float) -> bool:
-    """Whether a rate whose accuracy lacks so much to the best of its sweep may be chosen."""
-    return lacks <= MARGIN + ROUNDING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +61,9 @@ class Sweep(Item):
 
     @cached_property
     def chosen(self) -> Tried:
-        """The lowest rate within `MARGIN` of the best."""
+        """The lowest rate within `RATE_MARGIN` of the best."""
         best = _accuracy(self.best)
-        return next(t for t in self.tried if t.eligible and is_enough(lacks=best - _accuracy(t)))
+        return next(t for t in self.tried if t.eligible and is_rate_enough(lacks=best - _accuracy(t)))
 
     @property
     def edge(self) -> str | None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from statistics import linear_regression
 
 from bench.analysis.evidence import Evidence
-from bench.analysis.lr_sweep import Sweep, is_enough, sweeps
-from bench.core.spec import Recipe
+from bench.analysis.lr_sweep import Sweep, sweeps
+from bench.core.spec import Recipe, is_rate_enough
 
 LEVEL = 0.05  # of the p-value up to which the rule is offered
 FITTED = 2  # sizes at least
@@ -40,7 +40,7 @@ class HeldOut:
 
     @property
     def right(self) -> bool:
-        return self.lacks is not None and is_enough(lacks=self.lacks)
+        return self.lacks is not None and is_rate_enough(lacks=self.lacks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ def _rule(found: dict[float, Sweep]) -> RateRule:
         held_out.append(HeldOut(
             model=sweep.model, macs=macs, fitted=number, predicted=nearest.rate, chosen=sweep.chosen.rate,
             lacks=lacks.get(nearest.rate),
-            chance=sum(is_enough(lacks=value) for value in lacks.values()) / len(sweep.tried),
+            chance=sum(is_rate_enough(lacks=value) for value in lacks.values()) / len(sweep.tried),
         ))  # fmt: skip
     scale, exponent = _fit(chosen)
     some = sizes[0][1]

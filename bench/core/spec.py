@@ -19,8 +19,14 @@ from typing import Any
 from bench.core.errors import UserError, unknown
 
 RATE_MARGIN = 0.02  # accuracy that a learning rate may lack to the best of a sweep and still be chosen, if it is lower
+RATE_ROUNDING = 1e-9  # of accuracies, so that a difference of the margin is within it
 RECIPE_REVISION = 2
 """Bump when the training loop gives other results from the same recipe."""
+
+
+def is_rate_enough(*, lacks: float) -> bool:
+    """Whether a learning rate whose accuracy lacks so much to the best of its sweep may be chosen."""
+    return lacks <= RATE_MARGIN + RATE_ROUNDING
 
 
 CHOICES: dict[str, tuple[str, ...]] = {

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from bench.core.errors import UserError
 from bench.core.record import Record
-from bench.core.spec import RATE_MARGIN, Cell
+from bench.core.spec import Cell, is_rate_enough
 from bench.plan.changed import changes
 from bench.store.study import Study, state_of
 
@@ -58,10 +58,11 @@ def following(rates: Sequence[float], accuracies: Mapping[float, float]) -> floa
         return None
     low, high = tried[0], tried[-1]
     best, top = max(accuracies.values()), accuracies[rates[high]]
-    climbs = math.isfinite(top) and (high == start or top > accuracies[rates[high - 1]] + RATE_MARGIN)
+    climbs = math.isfinite(top) and (high == start or not is_rate_enough(lacks=top - accuracies[rates[high - 1]]))
     if climbs and low == start and high + 1 < len(rates):
         return rates[high + 1]
-    if low > 0 and accuracies[rates[low]] >= best - RATE_MARGIN:
+    lowest = accuracies[rates[low]]
+    if low > 0 and (lowest == best or is_rate_enough(lacks=best - lowest)):
         return rates[low - 1]
     return None
 

@@ -14,6 +14,7 @@ from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point, Se
 from bench.analysis.rate_rule import RateRule, rules
 from bench.analysis.vtab import groups_of, means
 from bench.core import formatting as words
+from bench.core.spec import RATE_MARGIN
 from bench.report.layout import ESTIMATE_ENDS, Column, Table, split
 from bench.stats.intervals import Estimate, contents
 from bench.store.planned import Compared, compare
@@ -104,9 +105,10 @@ def rates(evidence: Evidence) -> Table | None:
         Column(key="diverged", heading="Runs diverged"), Column(key="chosen", heading="Chosen", numeric=False),
         Column(key="edge", heading="Edge of the sweep", numeric=False),
     )  # fmt: skip
-    note = (f"Chosen: the lowest rate within {100 * lr_sweep.MARGIN:g} points of the best on the upstream test images, "
+    note = (f"Chosen: the lowest rate within {100 * RATE_MARGIN:g} points of the best on the upstream test images, "
             "at which no run diverged; its accuracy is slightly optimistic.")  # fmt: skip
-    if len({s.model for s in found}) == len(found):  # as bench/suites/_recipes.py states the choice
+    # as bench/suites/_recipes.py states the choice; rates of other sweeps stand elsewhere
+    if evidence.records.suite == "rates" and len({s.model for s in found}) == len(found):
         dictionaries = {"FAMILY_RATES": lr_sweep.family_rates(found), "MODEL_RATES": lr_sweep.model_rates(found)}
         scale = f'["{evidence.records.wanted.scale}"]' if evidence.records.wanted else ""
         lines = [f"{name}{scale} = {json.dumps(chosen)}" for name, chosen in dictionaries.items()]
@@ -133,7 +135,7 @@ def rate_rule(evidence: Evidence) -> Table | None:
         Column(key="chosen", heading="Chosen", text=lambda v: f"{v:g}"),
         Column(key="factor", heading="Predicted / chosen", text=words.significant),
         Column(key="lacks", heading="Accuracy below the best [points]", text=words.percent),
-        Column(key="right", heading=f"Within {100 * lr_sweep.MARGIN:g} points", numeric=False),
+        Column(key="right", heading=f"Within {100 * RATE_MARGIN:g} points", numeric=False),
     )  # fmt: skip
     note = ("The rule: log rate linear in log MACs, fitted to the smaller sizes, to the nearest rate tried. "
             + " ".join(map(_offered, found)))  # fmt: skip

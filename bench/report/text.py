@@ -42,6 +42,7 @@ from bench.core.formatting import (
     points,
     significant,
 )
+from bench.core.spec import RATE_MARGIN
 from bench.report.number_text import between, bracket, magnitude, number, place, trend
 from bench.stats.extrapolation import MIN_ORIGINS
 
@@ -527,8 +528,8 @@ def _sweep(f: Finding) -> list[str]:
     scored = f"{percent(chosen.accuracy.value)} %"  # type: ignore[union-attr]
     tried = f"{plural(len(sweep.tried), 'rate')} from {sweep.tried[0].rate:g} to {sweep.tried[-1].rate:g}"
     if chosen is best:
-        return [f"The best of {tried}, {scored}; no lower rate is within {100 * lr_sweep.MARGIN:g} points."]
-    return [f"The lowest of {tried} within {100 * lr_sweep.MARGIN:g} points of the best: {scored}; {best.rate:g} "
+        return [f"The best of {tried}, {scored}; no lower rate is within {100 * RATE_MARGIN:g} points."]
+    return [f"The lowest of {tried} within {100 * RATE_MARGIN:g} points of the best: {scored}; {best.rate:g} "
             f"has {percent(best.accuracy.value)} %."]  # type: ignore[union-attr]  # fmt: skip
 
 

@@ -14,6 +14,8 @@ import bench
 from bench import __main__ as script
 from bench import compare, fit
 from bench.core.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, UserError
+from bench.execute.local import Failure
+from bench.plan.plan import begin
 from bench.store.study import Study
 from tests.conftest import PROJECT
 from tests.plan.finished import finish
@@ -37,6 +39,21 @@ def test_a_plan_is_that_of_the_command(tmp_path, verb):
     assert made.json() == json.loads(said.stdout) and made.count("done") == len(made.cells) > 0
     with pytest.raises(UserError, match="Did you mean 'models'"):
         bench.api.plan(modles=["ViT-pico/14"])
+
+
+def test_why_cells_failed_is_known_where_the_report_fails_too(tmp_path, monkeypatch):
+    def full_disk(*_, **__):
+        raise UserError("The disk is full.")
+
+    def none_works(plan, *_):
+        begin(plan)
+        return plan, [Failure(cell=planned.name, reason="not enough memory") for planned in plan.cells]
+
+    monkeypatch.setattr("bench.api.work_off", none_works)
+    monkeypatch.setattr("bench.api.build", full_disk)
+    with pytest.raises(UserError) as caught:
+        bench.api.run(suite="smoke", models=["pixels"], results=tmp_path / "results")
+    assert any("failed: " in note and "not enough memory" in note for note in caught.value.__notes__)
 
 
 def test_tables_of_a_study_hold_what_its_records_hold():

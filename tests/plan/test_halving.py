@@ -12,11 +12,10 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from bench.analysis.lr_sweep import MARGIN
 from bench.core import fingerprint
 from bench.core.errors import UserError
 from bench.core.record import Score
-from bench.core.spec import Cell
+from bench.core.spec import RATE_MARGIN, Cell
 from bench.plan import halving
 from bench.store.records import Outcome
 from bench.store.study import CellDirectory, Study
@@ -31,7 +30,7 @@ ONE_MORE = {  # trained for this test alone; the committed sweep has ten models
 
 def chosen(accuracy: dict[float, float]) -> float:
     """The rule of the whole sweep, said again."""
-    return min(rate for rate, value in accuracy.items() if value >= max(accuracy.values()) - MARGIN - 1e-9)
+    return min(rate for rate, value in accuracy.items() if value >= max(accuracy.values()) - RATE_MARGIN - 1e-9)
 
 
 def searched(whole: dict[float, float]) -> dict[float, float]:

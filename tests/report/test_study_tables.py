@@ -76,6 +76,8 @@ def test_the_lines_to_copy_are_the_dictionaries_of_the_recipes() -> None:
     asked = WantedCells(suite="rates", scale="gpu", names=())
     at_scale = evidence.build(replace(reference.records, wanted=asked))
     assert all(f'{name}["gpu"] = {{' in table(at_scale, "rates").note for name in ("FAMILY_RATES", "MODEL_RATES"))
+    elsewhere = evidence.build(replace(reference.records, suite="crossover-rates"))  # whose rates are in crossover.py
+    assert table(elsewhere, "rates").rows and not lines_to_copy(table(elsewhere, "rates").note)
     twice = read(swept({1e-3: 0.5, 2e-3: 0.6}) + swept({1e-3: 0.7, 2e-3: 0.6}, weight_decay=0.2))
     assert len(lr_sweep.sweeps(twice)) == 2 and not lines_to_copy(table(twice, "rates").note)  # one model, two choices
 

@@ -13,15 +13,16 @@ from matplotlib.lines import Line2D
 
 from bench.analysis import lr_sweep
 from bench.analysis.evidence import Evidence
-from bench.analysis.lr_sweep import MARGIN, Sweep, Tried
+from bench.analysis.lr_sweep import Sweep, Tried
 from bench.analysis.study_data import without
 from bench.core.formatting import count, interval, join, plural
+from bench.core.spec import RATE_MARGIN
 from bench.report.figures import _panels, _style
 from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
 from bench.stats.intervals import contents
 
 TITLE = "Upstream accuracy against learning rate"
-RULE = f"chosen: the lowest rate within {100 * MARGIN:g} points of the best"
+RULE = f"chosen: the lowest rate within {100 * RATE_MARGIN:g} points of the best"
 
 
 def draw(evidence: Evidence) -> Drawing:
