@@ -84,7 +84,7 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
     rates = Rates(
         model=cell.model, train_images_per_second=train, eval_images_per_second=evaluate, measured=measure, basis=basis,
         train_flops_per_image=dict(cost.train_flops_per_image), params=cost.params, share=share,
-        activation_bytes=cost.activation_bytes or 0,
+        activation_bytes=cost.activation_bytes or 0, features=cost.num_features,
     )  # fmt: skip
     found = precomputed.to_json(measured={dtype: peak}, costs=[(cost, cell.model_options)])
     return {"rates": asdict(rates), "precomputed": found}

@@ -21,13 +21,13 @@ from bench.core.spec import Cell, canonical, to_json
 from bench.core.subprocesses import child_environment
 from bench.cost import precomputed
 from bench.plan.rate_cache import RateCache
-from bench.plan.sizes import DataSizes, evaluation_images
+from bench.plan.sizes import DataSizes, evaluation_images, solving_seconds
 from bench.train.schedule import images_trained
 
 Json = dict[str, Any]
 BUSY = 0.7  # share of a processor below which others are taken to be using it
 OPENING = 0.5  # seconds to open the data of a cell
-SOLVING = 0.25  # seconds to solve a task's probe at a horizon
+READING = 0.2  # seconds of a task at a horizon, besides its images and what it says that it solves
 NODE = 8  # accelerators that are linked closely
 LINKED, ACROSS, HOST = 300e9, 25e9, 1e9  # bytes per second of gradients: within a node, between nodes, of CPUs. Assumed
 LATENCY, LATENCY_CPU = 3e-4, 1e-3  # seconds of an exchange besides
@@ -46,8 +46,9 @@ class Rates:
     Attributes:
         train_flops_per_image: forward and backward, by convention of counting.
         measured: False where the rate rests on an assumed utilisation or gain of compiling, which `basis` then states.
-        share: of a processor, that the measurement got. activation_bytes: kept for the backward pass, per image in
-            float32. error: of the logarithm of the rate, one standard deviation, where it was not measured here.
+        share: of a processor, that the measurement got. features: numbers that a probe gets of an image.
+        activation_bytes: kept for the backward pass, per image in float32.
+        error: of the logarithm of the rate, one standard deviation, where it was not measured here.
         utilisation: of the peak, where the rate is of a device that is not here.
     """
 
@@ -60,6 +61,7 @@ class Rates:
     basis: str
     share: float = 1.0
     activation_bytes: int = 0
+    features: int = 0
     error: float = 0.0
     utilisation: float | None = None
 
@@ -238,12 +240,23 @@ def cell_cost(
     images, horizons = images_trained(cell.recipe, cell.horizons), len(cell.horizons)
     training = images / (rates.train_images_per_second * gain(cell, rates, ranks=ranks, device=device, own=own))
     evaluation = horizons * evaluation_images(cell, sizes) / (own * rates.eval_images_per_second)
-    overhead = OPENING + SOLVING * horizons * len(cell.tasks)
+    evaluation += READING * horizons * len(cell.tasks)
+    solving = solving_seconds(cell, sizes, features=rates.features) / (own * min(ranks, max(1, len(cell.tasks))))
+    beside = device != "cpu" and ranks == 1
+    evaluation += waited(cell, solving, training=training) if beside else horizons * solving
     return CellCost(
-        seconds=(training + evaluation) * (1 - fraction) + overhead,
+        seconds=(training + evaluation) * (1 - fraction) + OPENING,
         flops={convention: per_image * images for convention, per_image in rates.train_flops_per_image.items()},
-        evaluate_share=(evaluation + overhead) / (training + evaluation + overhead),
+        evaluate_share=(evaluation + OPENING) / (training + evaluation + OPENING),
     )
+
+
+def waited(cell: Cell, solving: float, *, training: float) -> float:
+    """Seconds after the end of `training` until the last probes are solved, horizon after horizon, beside it."""
+    done = 0.0
+    for horizon in cell.horizons:
+        done = max(done, training * horizon / max(1, cell.horizons[-1])) + solving
+    return done - training
 
 
 def gain(cell: Cell, rates: Rates, *, ranks: int, device: str, own: float = 1.0) -> float:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from bench.core import registry
 from bench.core.errors import UserError
-from bench.core.spec import Cell
+from bench.core.spec import Cell, TaskSpec
 from bench.data import cache
 from bench.data.load import load
 from bench.data.public import SIZES
@@ -100,11 +101,23 @@ def evaluation_images(cell: Cell, sizes: DataSizes) -> int:
     total = sizes[cell.data].test
     for task in cell.tasks:
         size = sizes[task.data]
-        asked = {"num_train": size.train, "num_test": size.test, "num_classes": size.classes}
-        asked |= {"own_size": cell.image_size, **task.kwargs}
         says = getattr(registry.load("task", task.task), "forward_images", None)  # a task may say; else all of them
         try:
-            total += says(**asked) if says else size.train + size.test
+            total += says(**_asked(task, size), own_size=cell.image_size) if says else size.train + size.test
         except UserError as error:
             raise UserError(f"{task.task} on {task.data}: {error.what}", error.fix) from error
     return total
+
+
+def solving_seconds(cell: Cell, sizes: DataSizes, *, features: int) -> float:
+    """One core's seconds for what the tasks do with the features of one horizon, as far as they say."""
+    total = 0.0
+    for task in cell.tasks:
+        if says := getattr(registry.load("task", task.task), "solving_seconds", None):
+            total += says(**_asked(task, sizes[task.data]), features=features)
+    return total
+
+
+def _asked(task: TaskSpec, size: DataSize) -> dict[str, Any]:
+    """What a task's questions for planning are about; its own options come last."""
+    return {"num_train": size.train, "num_test": size.test, "num_classes": size.classes, **task.kwargs}

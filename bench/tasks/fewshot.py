@@ -31,6 +31,8 @@ REVISION = 1
 PUBLISHED_RIDGE = 2.0**10
 RIDGES = tuple(2.0**power for power in range(-4, 21))
 SHOTS = (1, 5, 10, 25)
+EIGEN = 9  # operations of an eigendecomposition, times the cube of its size (Golub and Van Loan, section 8.3)
+SOLVED = 25e9  # operations in float64 that a core does in a second of solving: 23 to 44 on one of 2025
 MODES = {
     "both": ("accuracy", "accuracy_fixed_ridge"),
     "loo": ("accuracy",),
@@ -100,6 +102,32 @@ def forward_images(
 ) -> int:
     """Images that pass through the network for one evaluation: the planner's question."""
     return min(num_train, max(shots) * draws * num_classes) + min(num_test, test_limit or num_test)
+
+
+def solving_seconds(
+    *,
+    num_train: int,
+    num_test: int,
+    num_classes: int,
+    features: int,
+    shots: Sequence[int] = SHOTS,
+    draws: int = 3,
+    ridge: str = "both",
+    test_limit: int | None = 2_000,
+    **_: object,
+) -> float:
+    """One core's seconds for `begin`'s second part, by its floating-point operations: the planner's other question."""
+    metrics, operations = MODES[ridge], 0
+    tests = min(num_test, test_limit or num_test)
+    for k in set(shots):
+        support = min(k * num_classes, num_train)
+        rank = min(support, features)
+        products = 2 * support * features * rank * (1 if support < features else 2)
+        tried = len(RIDGES) if ridge != "each" and "accuracy" in metrics and k > 1 else 0
+        left_out = 2 * tried * support * rank * num_classes
+        predicting = 2 * len(metrics) * tests * features * num_classes
+        operations += products + EIGEN * rank**3 + left_out + predicting
+    return draws * operations / SOLVED
 
 
 def draw_support(

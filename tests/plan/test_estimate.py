@@ -13,11 +13,12 @@ import pytest
 
 import vit.family
 from bench.core import environment, files
-from bench.core.spec import Cell, Recipe
+from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.cost.peaks import Peak
 from bench.plan import calibrate, estimate, rate_cache
 from bench.plan.estimate import Rates, Reporter
-from bench.plan.sizes import DataSize
+from bench.plan.sizes import DataSize, DataSizes
+from bench.tasks import fewshot
 from bench.train import compiled
 
 A, B, C = (Cell(model=name, data="glyphs", horizons=(0, 64_000)) for name in ("ViT-pico/14", "ViT-pico/7", "pixels"))
@@ -77,6 +78,52 @@ def test_the_gain_of_compiling_is_said_to_be_a_guess(monkeypatch):
         rates = Rates(**calibrate.answer(A, 10, device="cpu", threads=1, measure=True)["rates"])
     assert not rates.measured and "guessed" in rates.basis
     assert rates.train_images_per_second == calibrate.COMPILED * 100.0 and rates.eval_images_per_second == 300.0
+
+
+# -- what follows training ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solving, training, left", [
+    (8.0, 0.0, 8.0),  # no training to hide it: an untrained network
+    (2.0, 100.0, 2.0),  # the last horizon's alone
+    (30.0, 100.0, 35.0),  # each waits for the one before it: 5 to 35, to 65, to 105, 135
+    (5.0, 100.0, 5.0),
+])  # fmt: skip
+def test_probes_that_are_solved_beside_training_are_waited_for_at_its_end(solving, training, left):
+    cell = dataclasses.replace(A, horizons=(0,) if not training else (50, 250, 750, 1000))
+    assert estimate.waited(cell, solving, training=training) == pytest.approx(left)
+
+
+def test_a_wider_network_more_classes_shots_and_draws_take_longer_to_probe():
+    size = {"num_train": 50_000, "num_test": 10_000, "num_classes": 100, "features": 384}
+    usual = fewshot.solving_seconds(**size)
+    changes = {"features": 768, "num_classes": 1000, "shots": (1, 5, 10, 25, 50), "draws": 6, "ridge": "each"}
+    for change in ({name: value} for name, value in changes.items()):
+        assert fewshot.solving_seconds(**size | change) > 1.2 * usual
+    assert fewshot.solving_seconds(**size | {"ridge": "published"}) < usual
+    small = {"num_train": 100, "num_test": 10, "num_classes": 10, "features": 16, "shots": (1,), "draws": 1}
+    products, eigen, predicting = 2 * 10 * 16 * 10, 9 * 10**3, 2 * 10 * 16 * 10
+    wanted = (products + eigen + predicting) / fewshot.SOLVED
+    assert fewshot.solving_seconds(**small, ridge="published") == pytest.approx(wanted)
+
+
+def test_a_cells_cost_has_what_its_tasks_solve():
+    rates = Rates(model=A.model, train_images_per_second=100.0, eval_images_per_second=1000.0, params=1, measured=True,
+                  train_flops_per_image={"dense": 1}, basis="a test", features=384)  # fmt: skip
+    sizes = DataSizes()
+    probe = TaskSpec(task="fewshot", data="mnist", options=(("shots", (25,)), ("draws", 100)))
+    one, more = (dataclasses.replace(A, horizons=h, tasks=(probe,)) for h in ((1_000,), (500, 1_000)))
+
+    def seconds(cell, device, features=384):
+        key = estimate.rate_key(cell, sizes[cell.data].classes)
+        made = estimate.Calibration(rates={key: dataclasses.replace(rates, features=features)})
+        return estimate.cell_cost(cell, made, sizes, ranks=1, fraction=0.0, device=device).seconds
+
+    solved = estimate.solving_seconds(one, sizes, features=384)
+    assert solved > 0.5
+    assert seconds(one, "cpu") - seconds(one, "cpu", features=0) == pytest.approx(solved)
+    assert seconds(more, "cpu") - seconds(more, "cpu", features=0) == pytest.approx(2 * solved)
+    assert seconds(more, "cuda") - seconds(more, "cuda", features=0) == pytest.approx(solved)  # training hides one
 
 
 # -- when --------------------------------------------------------------------------------------------------------------
