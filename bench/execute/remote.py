@@ -29,9 +29,10 @@ from bench.execute.local import Account, Failure
 from bench.execute.watching import Watched
 from bench.plan.plan import Plan, PlannedCell
 from bench.store.lease import EXPIRES_AFTER
-from bench.store.study import Study
+from bench.store.study import CellDirectory, Study, state_of
 
-SUBMITTED = "submitted.json"  # in the folder of a run
+SUBMITTED = "submitted-{}.json"  # in the folder of a run, for each kind of worker
+EXECUTOR = "executor"  # beside it: where the executor keeps its own
 FEW = 5  # jobs that are named
 FOLDER = ".jobs"  # in the study's: what workers read, their logs, and what executors keep
 LOOK = 0.5  # seconds between looks at the folder, at least
@@ -75,10 +76,11 @@ def run(
     name = f"{now()[:19].replace(':', '')}-{secrets.token_hex(2)}"
     folder = files.make_directory(plan.store.absolute() / FOLDER / name)
     make = importlib.import_module(f"bench.execute.executors.{executor}").make
+    gpus = device != "cpu" and plan.on_gpu
     kinds = [
         Kind(plan, number, cells, folder=folder, device=device, profile=profile, co2=co2, nodes=nodes,
-             needs=resources(plan, cells, nodes=nodes, gpus=device != "cpu" and plan.on_gpu, options=dict(options)))
-        for number, cells in enumerate(kinds_of(plan))
+             needs=resources(plan, cells, nodes=nodes, gpus=gpus, options=dict(options)))
+        for number, cells in enumerate(kinds_of(plan, gpus=gpus))
     ]  # fmt: skip
     with contextlib.ExitStack() as opened:
         early = opened.enter_context(local.signals())
@@ -86,7 +88,7 @@ def run(
             kind.executor = make(kind.files, kind.needs)
             opened.callback(kind.executor.close)
         received = opened.enter_context(local.signals())  # in place of what a library has put there
-        earlier, before = adopt(kinds, folder.parent)
+        earlier, before = adopt(kinds, study, folder.parent)
         if earlier:
             on_event(-1, {"event": "notice", "message": f"{plural(earlier, 'job')} of an earlier run still queued or "
                           "running: not submitted again."})  # fmt: skip
@@ -98,14 +100,17 @@ def run(
         fleet = Fleet(kinds, Watched(study, [planned.cell for planned in plan.todo]), workers=workers)
         fleet.begin()
         closed: list[float] = []  # when the terminal was
-        if names := [name for kind in kinds for name in kind.executor.names()]:
-            write_submitted(folder, kinds)
+        names = [name for kind in kinds for name in kind.executor.names()]
+        if names or earlier:
             closed = opened.enter_context(local.signals((signal.SIGHUP,)))
         if detach:
             for kind in kinds:
                 kind.executor.leave()
-            shown = ", ".join(names[:FEW]) + (", …" if len(names) > FEW else "")
-            on_event(-1, {"event": "notice", "message": f"{plural(len(names), 'job')} submitted: {shown}."})
+            if names:
+                shown = ", ".join(names[:FEW]) + (", …" if len(names) > FEW else "")
+                on_event(-1, {"event": "notice", "message": f"{plural(len(names), 'job')} submitted: {shown}."})
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
             return refused
         account = Account()
         try:
@@ -124,38 +129,44 @@ def run(
     return failures + refused
 
 
-def write_submitted(folder: Path, kinds: Sequence[Kind]) -> None:
-    """What a later process adopts jobs by."""
-    files.write_json(folder / SUBMITTED, [
-        {"cells": sorted(kind.names), "jobs": kind.executor.names(), "of": str(kind.files)} for kind in kinds
-    ])  # fmt: skip
-
-
-def adopt(kinds: Sequence[Kind], folder: Path) -> tuple[int, list[Path]]:
-    """Follow jobs of earlier runs that are still queued or running, each as one of the kind of whose cells it was
-    submitted for the most. Returns how many, and the folders of those runs."""
-    found, earlier = 0, sorted(folder.glob(f"*/{SUBMITTED}"))
-    for path in earlier:
-        for entry in json.loads(path.read_text()):
-            kind = max(kinds, key=lambda kind: len(kind.names.intersection(entry["cells"])))
-            if kind.names.intersection(entry["cells"]):
-                number = kind.executor.adopt(entry["jobs"], Path(entry["of"]))
+def adopt(kinds: Sequence[Kind], study: Study, folder: Path) -> tuple[int, list[Path]]:
+    """Follow jobs of earlier runs that are still queued or running and have nothing to do but cells of this run, each
+    as one of the kind of whose cells it was submitted for the most; call off those that have nothing to do at all.
+    Returns how many are followed, and the folders of runs that nobody else needs."""
+    followed, done = 0, list[Path]()
+    asked = frozenset[str]().union(*(kind.names for kind in kinds))
+    for earlier in sorted({path.parent for path in folder.glob(f"*/{SUBMITTED.format('*')}")}):
+        needed = False
+        for path in sorted(earlier.glob(SUBMITTED.format("*"))):
+            entry = json.loads(path.read_text())
+            jobs, theirs = entry["jobs"], earlier / EXECUTOR
+            left = {name for name in entry["cells"] if state_of(CellDirectory(study.cells_path / name)).name != "done"}
+            if not left:
+                kinds[0].executor.call_off(jobs, theirs)
+            elif left <= asked:
+                kind = max(kinds, key=lambda kind: len(kind.names & left))
+                number = kind.executor.adopt(jobs, theirs)
                 kind.running += number
-                found += number
-    return found, [path.parent for path in earlier]
+                followed += number
+            else:
+                needed = True
+        done += [] if needed else [earlier]
+    return followed, done
 
 
-def kinds_of(plan: Plan) -> list[list[PlannedCell]]:
+def kinds_of(plan: Plan, *, gpus: bool) -> list[list[PlannedCell]]:
     """Cells whose workers need about as much: memory within a factor of two, hours within one of four."""
     found: dict[tuple[int, int], list[PlannedCell]] = {}
     for cell in plan.todo:
-        found.setdefault((_memory(cell).bit_length(), int(_hours(cell)).bit_length() // 2), []).append(cell)
+        key = _memory(cell, gpus=gpus).bit_length(), int(_hours(cell)).bit_length() // 2
+        found.setdefault(key, []).append(cell)
     return list(found.values())
 
 
-def _memory(cell: PlannedCell) -> int:
+def _memory(cell: PlannedCell, *, gpus: bool) -> int:
+    """Bytes of a machine's memory for a process: on a CPU that of what trains is the same."""
     needs = cell.needs
-    return BASE if needs is None else BASE + int(SPARE * (needs.host + needs.device))
+    return BASE if needs is None else BASE + int(SPARE * (needs.host + (needs.kept if gpus else needs.device)))
 
 
 def _hours(cell: PlannedCell) -> float:
@@ -169,7 +180,7 @@ def resources(
     each = max(1, plan.ranks // nodes)
     return Resources(
         cpus=each * plan.threads, gpus=each if gpus else 0, nodes=nodes, options=options,
-        memory=each * max(map(_memory, cells)), hours=max(map(_hours, cells)),
+        memory=each * max(_memory(cell, gpus=gpus) for cell in cells), hours=max(map(_hours, cells)),
     )  # fmt: skip
 
 
@@ -184,7 +195,7 @@ class Kind:
     ) -> None:  # fmt: skip
         self.needs, self.names, self.running = needs, {cell.name for cell in cells}, 0
         self._folder, self._number, self._made = folder, number, 0
-        self.files = folder / "executor"  # where the executor keeps its own
+        self.files = folder / EXECUTOR
         listed, computed = folder / f"cells-{number}.json", folder / f"precomputed-{number}.json"
         files.write_json(listed, [to_json(planned.cell) for planned in cells])
         costs = plan.calibration.precomputed.get("costs", [])  # the peaks beside them are of this machine
@@ -205,6 +216,20 @@ class Kind:
         self.running += number
         if works:
             self.executor.submit(works)
+            if jobs := self.executor.names():  # a later process adopts them by this
+                listed = {"cells": sorted(self.names), "jobs": jobs}
+                files.write_json(self._folder / SUBMITTED.format(self._number), listed)
+
+
+def shared(workers: int, cells: Sequence[int]) -> list[int]:
+    """So many workers over kinds of so many cells each: one for every kind where there are enough, the others in
+    proportion, of which the largest remainders are rounded up."""
+    least = int(workers >= len(cells))
+    exact = [least + (workers - least * len(cells)) * number / sum(cells) for number in cells]
+    found = [int(share) for share in exact]
+    for kind in sorted(range(len(cells)), key=lambda kind: found[kind] - exact[kind])[: workers - sum(found)]:
+        found[kind] += 1
+    return found
 
 
 class Fleet:
@@ -213,14 +238,20 @@ class Fleet:
     def __init__(self, kinds: Sequence[Kind], watched: Watched, *, workers: int | None) -> None:
         self._kinds, self._watched, self._workers = kinds, watched, workers
         self._restarts = local.RESTARTS * len(kinds)
+        self._waiting = list[Kind]()  # for a free worker
         self.complaints: list[str] = []
         self.began = watched.began
 
     def begin(self) -> None:
-        """Start workers beside those that are there."""
-        for kind in self._kinds:
-            share = self._workers and max(1, self._workers * len(kind.names) // len(self._watched.cells))
-            kind.submit(max(0, min(len(kind.names), share or kind.executor.slots) - kind.running))
+        """Start workers beside those that are there: of every kind as many as its share of the cells asks for, and of
+        some kinds none at first where fewer workers are allowed than there are kinds."""
+        cells = [len(kind.names) for kind in self._kinds]
+        shares = [kind.executor.slots for kind in self._kinds]
+        if self._workers is not None:
+            shares = shared(self._workers, cells)
+        for kind, number, share in zip(self._kinds, cells, shares, strict=True):
+            kind.submit(max(0, min(number, share) - kind.running))
+        self._waiting = [kind for kind in self._kinds if not kind.running]
 
     def follow(
         self,
@@ -290,8 +321,12 @@ class Fleet:
                     self.complaints.append(complaint)
                     on_event(-1, {"event": "notice", "message": complaint.splitlines()[0]})
                 self._again(kind, left)
-            if not kind.running and not self._watched.held():
+            if not kind.running and kind not in self._waiting and not self._watched.held():
                 self._again(kind, left)
+        self._waiting = [kind for kind in self._waiting if kind.names & left]
+        while self._waiting and (free := (self._workers or 1) - sum(kind.running for kind in self._kinds)) > 0:
+            kind = self._waiting.pop(0)
+            kind.submit(min(free, len(kind.names & left)))
 
     def _again(self, kind: Kind, left: set[str]) -> None:
         if self._restarts and left & kind.names:

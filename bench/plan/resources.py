@@ -33,6 +33,7 @@ class Needs:
         tier: from where training images are read. device: weights, gradients, optimizer, activations of a batch, and
             resident images. host: images on their way, and the index. disk: stored pixels or the index (all cells of a
             set share them), and checkpoints. wait: expected share of the training time spent waiting for images.
+        kept: what a checkpoint holds, which passes through the host's memory when it is written.
     """
 
     tier: Tier
@@ -40,6 +41,7 @@ class Needs:
     host: int
     disk: int
     wait: float
+    kept: int
 
 
 def kept_bytes(recipe: Recipe, params: int) -> int:
@@ -79,13 +81,14 @@ def needs(
     share = max(1, cell.recipe.batch // ranks)
     micro = micro or min(share, cell.recipe.micro_batch or share)
     activations = micro * rates.activation_bytes // (1 if device == "cpu" else 2)  # half of it in bfloat16
-    saved = CHECKPOINTS * kept_bytes(cell.recipe, rates.params)
+    kept = kept_bytes(cell.recipe, rates.params)
     return Needs(
         tier=tier,
         device=state + activations + (pixels if tier == "resident" else 0),
         host=0 if tier == "resident" else AHEAD_BYTES + (ROW_BYTES * size.train if tier == "streamed" else 0),
-        disk=saved + (ROW_BYTES * (size.train + size.test) if tier == "streamed" else total),
+        disk=CHECKPOINTS * kept + (ROW_BYTES * (size.train + size.test) if tier == "streamed" else total),
         wait=_wait(rates, decoded_per_second, device=device) if tier == "streamed" else 0.0,
+        kept=kept,
     )
 
 

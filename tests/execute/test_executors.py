@@ -26,6 +26,7 @@ from bench.execute import remote
 from bench.execute.executors import _contract, slurm
 from bench.plan import preflight
 from bench.plan.options import StudyOptions
+from bench.plan.resources import Needs
 from bench.store.study import Study
 from bench.suites._recipes import recipe_for
 from tests.conftest import PROJECT
@@ -211,10 +212,10 @@ def test_a_signal_before_anything_is_submitted_submits_nothing(during, tmp_path,
 
     monkeypatch.setitem(sys.modules, "bench.execute.executors.slow", SimpleNamespace(make=Slow))
     cells = naps.naps(1)
-    earlier = store / remote.FOLDER / "earlier" / remote.SUBMITTED
+    earlier = store / remote.FOLDER / "earlier" / remote.SUBMITTED.format(0)
     earlier.parent.mkdir(parents=True)
     name = Study(store).cell(cells[0]).path.name
-    earlier.write_text(json.dumps([{"cells": [name], "jobs": ["1"], "of": str(earlier.parent)}]))
+    earlier.write_text(json.dumps({"cells": [name], "jobs": ["1"]}))
     with pytest.raises(Interrupted, match="nothing was submitted"):
         naps.run(cells, store, executor="slow")
     assert during in called and "leave" in called and not {"submit", "stop"} & set(called)
@@ -255,6 +256,68 @@ def test_jobs_that_were_left_are_followed_and_not_submitted_again(standin, tmp_p
     assert not leftovers(store) and not (store / remote.FOLDER).exists()
 
 
+@pytest.mark.slow
+def test_jobs_of_other_cells_are_left_alone(standin, tmp_path):
+    store, notices = tmp_path / "test", []
+
+    def on_event(_, event):
+        notices.extend([event["message"]] if event["event"] == "notice" else [])
+
+    first, second, third = naps.naps(3, seconds=2.0)
+    assert naps.run([first, second], store, executor="slurm", workers=1, detach=True) == []
+    (folder,) = (store / remote.FOLDER).iterdir()
+    assert naps.run([third], store, executor="slurm", on_event=on_event) == []
+    assert list((store / remote.FOLDER).iterdir()) == [folder] and not notices
+    assert "scancel" not in (standin / "calls.txt").read_text()
+    assert naps.run([first, second, third], store, executor="slurm", workers=1, on_event=on_event) == []
+    assert any("1 job of an earlier run" in message for message in notices)
+    assert (standin / "calls.txt").read_text().count("sbatch ") == 2
+    assert attempts(store) == {1: 3} and not leftovers(store) and not (store / remote.FOLDER).exists()
+
+
+@pytest.mark.slow
+def test_jobs_are_adopted_once_however_often_they_are_left(standin, tmp_path):
+    store, notices = tmp_path / "test", []
+
+    def on_event(_, event):
+        notices.append([event["message"]] if event["event"] == "notice" else [])
+
+    cells = naps.naps(2, seconds=6.0)
+    for _ in range(3):
+        assert naps.run(cells, store, executor="slurm", detach=True, on_event=on_event) == []
+    said = [message for messages in notices for message in messages]
+    assert len(said) == 3 and "submitted" in said[0] and all("2 jobs of an earlier run" in text for text in said[1:])
+    assert len(list((store / remote.FOLDER).iterdir())) == 1
+    assert naps.run(cells, store, executor="slurm", on_event=on_event) == []
+    assert (standin / "calls.txt").read_text().count("sbatch ") == 1
+    assert attempts(store) == {1: 2} and not (store / remote.FOLDER).exists()
+
+
+@pytest.mark.slow
+def test_workers_are_a_maximum_for_cells_of_several_kinds(tmp_path, monkeypatch):
+    pytest.importorskip("submitit", reason="submitit is not installed: pip install -e '.[slurm]'")
+    running, submit = [], remote.Kind.submit
+
+    def counted(kind, number):
+        submit(kind, number)
+        kinds[kind._number] = kind
+        running.append(sum(each.running for each in kinds.values()))
+
+    kinds: dict[int, remote.Kind] = {}
+    monkeypatch.setattr(remote.Kind, "submit", counted)
+    monkeypatch.setattr(remote, "_hours", lambda cell: 20.0 if cell.cell.seed else 1.0)
+    assert naps.run(naps.naps(3), tmp_path / "test", workers=1, **SUBMITIT) == []
+    assert len(kinds) == 2 and max(running) == 1 and attempts(tmp_path / "test") == {1: 3}
+
+
+@pytest.mark.parametrize(
+    "workers, cells, found",
+    [(1, [1, 2], [0, 1]), (2, [1, 99], [1, 1]), (4, [1, 100], [1, 3]), (10, [30, 50, 20], [3, 5, 2])],
+)
+def test_workers_are_shared_over_kinds(workers, cells, found):
+    assert remote.shared(workers, cells) == found and sum(found) == workers
+
+
 @pytest.fixture
 def in_a_terminal():
     """Under nohup a closed terminal is ignored."""
@@ -288,7 +351,7 @@ def test_only_what_outlives_this_process_can_be_left(tmp_path):
 
 def test_what_a_plan_says_is_what_slurm_is_asked_for(standin, tmp_path):
     plan = plan_of(naps.naps(3), tmp_path / "test", threads=2, ranks=4, accelerator="H100", seconds=4 * 3600)
-    (cells,) = remote.kinds_of(plan)
+    (cells,) = remote.kinds_of(plan, gpus=plan.on_gpu)
     needs = remote.resources(plan, cells, nodes=2, gpus=plan.on_gpu, options={"partition": "gpu", "time": 90})
     assert (needs.nodes, needs.gpus, needs.cpus, needs.hours) == (2, 2, 4, 8.0)
     from bench.execute.executors import slurm
@@ -305,11 +368,19 @@ def test_what_a_plan_says_is_what_slurm_is_asked_for(standin, tmp_path):
     assert "#SBATCH --requeue" in (standin / "sbatch.txt").read_text()
 
 
+def test_the_memory_of_a_gpu_is_not_asked_of_its_machine(tmp_path):
+    plan = plan_of(naps.naps(1), tmp_path)
+    needs = Needs(tier="resident", device=70 << 30, host=1 << 30, disk=0, wait=0.0, kept=2 << 30)
+    cells = [replace(planned, needs=needs) for planned in plan.cells]
+    of_gpu, of_cpu = (remote.resources(plan, cells, nodes=1, gpus=gpus, options={}) for gpus in (True, False))
+    assert of_gpu.memory == (2 << 30) + 3 * (3 << 30) // 2 and of_cpu.memory > 71 << 30
+
+
 def test_unlike_cells_are_jobs_of_unlike_size(tmp_path):
     short, long = naps.naps(2), naps.naps(2, seconds=1.0)
     plan = plan_of(short, tmp_path)
     plan = type(plan)(**{**vars(plan), "cells": plan.cells + plan_of(long, tmp_path, seconds=10 * 3600).cells})
-    kinds = remote.kinds_of(plan)
+    kinds = remote.kinds_of(plan, gpus=False)
     assert sorted(len(kind) for kind in kinds) == [2, 2]
     hours = [remote.resources(plan, kind, nodes=1, gpus=False, options={}).hours for kind in kinds]
     assert sorted(hours) == [remote.LEAST_HOURS, 20.0]

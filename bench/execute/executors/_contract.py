@@ -110,11 +110,15 @@ class Executor(Protocol):
         """Have every worker save and end; does not wait for it."""
 
     def names(self) -> tuple[str, ...]:
-        """Of workers that go on when this process ends: another can `adopt` them by these; () where they end too."""
+        """Of all submitted workers that go on when this process ends: another can `adopt` them by these; () where they
+        end too."""
 
     def adopt(self, names: Sequence[str], folder: Path) -> int:
         """Follow those of an earlier process that have not ended; `folder` is the one that they were submitted with.
         Returns how many."""
+
+    def call_off(self, names: Sequence[str], folder: Path) -> None:
+        """Cancel those of an earlier process that have not ended: they have nothing left to do."""
 
     def leave(self) -> None:
         """Follow nobody any longer."""

@@ -71,6 +71,9 @@ class Ray:
     def adopt(self, names: Sequence[str], folder: Path) -> int:
         return 0
 
+    def call_off(self, names: Sequence[str], folder: Path) -> None:
+        """There are none: they end with their process."""
+
     def leave(self) -> None:
         self._tasks = []
 

@@ -68,12 +68,14 @@ class Slurm:
             raise UserError(f"--executor slurm: {str(error).splitlines()[0]}",
                             "--job takes the names of submitit's parameters.") from error  # fmt: skip
         self._jobs: list[Any] = []
+        self._names: tuple[str, ...] = ()
 
     def submit(self, works: Sequence[Work]) -> None:
         for first in range(0, len(works), MOST):
             with self._executor.batch():
                 new = [self._executor.submit(Job(work)) for work in works[first : first + MOST]]
             self._jobs += new
+            self._names += tuple(str(job.job_id) for job in new)
 
     def ended(self) -> list[Ended]:
         over, left = list[Any](), list[Any]()
@@ -83,17 +85,24 @@ class Slurm:
         return [_how(job) for job in over]
 
     def names(self) -> tuple[str, ...]:
-        return tuple(str(job.job_id) for job in self._jobs)
+        return self._names
 
     def adopt(self, names: Sequence[str], folder: Path) -> int:
+        alive = self._alive(names, folder)
+        self._jobs += alive
+        return len(alive)
+
+    def call_off(self, names: Sequence[str], folder: Path) -> None:
+        for job in self._alive(names, folder):
+            job.cancel(check=False)
+
+    def _alive(self, names: Sequence[str], folder: Path) -> list[Any]:
         import submitit
 
         if self._cluster != "slurm":  # nobody can be asked about them: their leases say what they hold
-            return 0
+            return []
         jobs: list[Any] = [submitit.SlurmJob(folder, name) for name in names]
-        alive = [job for number, job in enumerate(jobs) if not job.done(force_check=not number)]  # one call for all
-        self._jobs += alive
-        return len(alive)
+        return [job for number, job in enumerate(jobs) if not job.done(force_check=not number)]  # one call for all
 
     def leave(self) -> None:
         self._jobs = []
