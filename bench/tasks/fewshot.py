@@ -98,10 +98,16 @@ def forward_images(
     shots: Sequence[int] = SHOTS,
     draws: int = 3,
     test_limit: int | None = 2_000,
+    support_pool: int | None = 10_000,
     **_: object,
 ) -> int:
-    """Images that pass through the network for one evaluation: the planner's question."""
-    return min(num_train, max(shots) * draws * num_classes) + min(num_test, test_limit or num_test)
+    """Images that pass through the network for one evaluation: the planner's question.
+
+    An image of several draws passes once: their expected union for classes of equal size, the most for any sizes.
+    """
+    pool = min(num_train, support_pool or num_train)
+    never = max(0.0, 1 - max(shots) * num_classes / max(pool, 1)) ** draws
+    return round(pool * (1 - never)) + min(num_test, test_limit or num_test)
 
 
 def solving_seconds(
@@ -114,13 +120,14 @@ def solving_seconds(
     draws: int = 3,
     ridge: str = "both",
     test_limit: int | None = 2_000,
+    support_pool: int | None = 10_000,
     **_: object,
 ) -> float:
     """One core's seconds for `begin`'s second part, by its floating-point operations: the planner's other question."""
     metrics, operations = MODES[ridge], 0
     tests = min(num_test, test_limit or num_test)
     for k in set(shots):
-        support = min(k * num_classes, num_train)
+        support = min(k * num_classes, num_train, support_pool or num_train)
         rank = min(support, features)
         products = 2 * support * features * rank * (1 if support < features else 2)
         tried = len(RIDGES) if ridge != "each" and "accuracy" in metrics and k > 1 else 0

@@ -136,3 +136,25 @@ def test_each_strength_has_a_score_and_those_published_and_chosen_agree() -> Non
 def test_options_out_of_range(options: dict) -> None:
     with pytest.raises(UserError):
         fewshot.evaluate(context(), data="toy", **options)
+
+
+@pytest.mark.parametrize("pool, draws", [(None, 1), (None, 3), (400, 3), (100, 3), (40, 3), (10_000, 8)])
+def test_a_plan_counts_the_images_that_are_drawn(pool: int | None, draws: int) -> None:
+    """Within the pool, and each once, however many draws have it."""
+    features = Counting()
+    fewshot.evaluate(context(features), data="toy", draws=draws, test_limit=100, support_pool=pool)
+    planned = fewshot.forward_images(
+        num_train=600, num_test=600, num_classes=CLASSES, draws=draws, test_limit=100, support_pool=pool
+    )
+    assert planned - 100 == pytest.approx(features.calls[0], rel=0.03)
+    if pool is not None and pool <= 25 * CLASSES:
+        assert planned == sum(features.calls) == pool + 100
+
+
+def test_a_plan_of_many_classes_is_bound_by_the_pool() -> None:
+    size = {"num_train": 1_281_167, "num_test": 50_000, "num_classes": 1_000}
+    assert fewshot.forward_images(**size) == 10_000 + 2_000
+    assert fewshot.forward_images(**size, support_pool=None, draws=1) == 25_000 + 2_000
+    pooled = fewshot.solving_seconds(**size, features=384)
+    assert pooled == fewshot.solving_seconds(**size | {"num_train": 10_000}, features=384)
+    assert pooled < 0.8 * fewshot.solving_seconds(**size, features=384, support_pool=None)
