@@ -10,7 +10,8 @@ On request ("each") one metric per ridge strength instead, to see what the choic
 
 The protocol (paper section 4.1; big_vision's fewshot_lsr): see `_ridge.py`. Draws come from a stream of the data set
 and the draw alone, so every model sees the same images; the k-shot support set lies inside every larger one. Classes
-with fewer than k examples contribute what they have. With one image per class leaving one out leaves nothing to learn
+with fewer than k examples contribute what they have; `detail` tells how many images were used, and whether that left
+every draw the same ones. With one image per class leaving one out leaves nothing to learn
 its class from, so 1-shot uses 2^10 in both metrics.
 """
 
@@ -174,6 +175,7 @@ def score_features(
         train_ND, train_labels_N, test_MD, picks=picks, num_classes=num_classes, shots=shots, ridge=ridge
     )
     right_HM = predicted_HM == np.asarray(test_labels_M)
+    alike = _alike(picks, shots)
     return [
         judged(
             right_M,
@@ -185,7 +187,7 @@ def score_features(
             metric=metric,
             shots=k,
             draw=draw,
-            detail={"ridge": strength, "num_support": num_support},
+            detail={"ridge": strength, "num_support": num_support} | ({"same_images": True} if k in alike else {}),
         )
         for (draw, k, metric, strength, num_support), right_M in zip(heads, right_HM, strict=True)
     ]
@@ -229,6 +231,16 @@ def _predict(
     if columns:
         predict()
     return heads, np.concatenate(predicted)
+
+
+def _alike(picks: Sequence[tuple[np.ndarray, np.ndarray]], shots: Sequence[int]) -> set[int]:
+    """Numbers of shots at which several draws are the same images, for no class has more."""
+
+    def all_the_same(k: int) -> bool:
+        first, *others = (np.sort(indices[ranks < k]) for indices, ranks in picks)
+        return bool(others) and all(np.array_equal(first, other) for other in others)
+
+    return {k for k in shots if all_the_same(k)}
 
 
 def _strengths(support: SupportSet, *, ridge: str, shots: int) -> tuple[float, ...]:

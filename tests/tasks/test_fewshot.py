@@ -106,6 +106,17 @@ def test_short_classes_contribute_what_they_have() -> None:
     assert dict(scores[0].detail)["num_support"] == few + 25 * (CLASSES - 1)
 
 
+def test_draws_of_a_pool_that_is_used_up_say_they_are_the_same_images() -> None:
+    """At 10 shots no class lacks an image, and yet there is nothing to choose from."""
+    pool = {"shots": (5, 10, 25), "support_pool": 10 * CLASSES}
+    scores = fewshot.evaluate(context(), data="toy", draws=2, **pool)
+    assert {(s.shots, s.detail["num_support"]) for s in scores} == {(5, 40), (10, 80), (25, 80)}
+    assert {s.shots for s in scores if s.detail.get("same_images")} == {10, 25}
+    for k in (10, 25):
+        assert len({s.value for s in scores if s.shots == k and s.metric == "accuracy"}) == 1
+    assert not any("same_images" in s.detail for s in fewshot.evaluate(context(), data="toy", draws=1, **pool))
+
+
 def test_a_diverged_model_has_no_score_rather_than_zero() -> None:
     def diverged(images_NHWC: np.ndarray) -> np.ndarray:
         return np.full((len(images_NHWC), 4), np.nan, dtype=np.float32)
