@@ -500,6 +500,12 @@ class CheckKind(StrEnum):
     REPEATED_DATA = "repeated data"
     """names (axis,); count: points on it that saw each image more than `limit` times, at most `high`. More compute and
     more data are not the same there. A note on the axis of images, which is made so."""
+    FEW_IMAGES = "few images"
+    """names (data set,); high: shots; count: labelled images that these scores used; limit: that many shots of every
+    class. A class that has fewer gives all it has to every draw: the spread of draws is too small."""
+    SAME_DRAWS = "same draws"
+    """names (data set,); groups: numbers of shots at which no class has more images than that, so that every draw has
+    all of them: no interval contains few-shot draws there."""
     MIXED = "mixed"
     """names (what differs: "commit", "cpu", "accelerator", "device", "threads", "dtype" or "evaluation dtype"); groups:
     the values. Times are not comparable, scores may differ slightly."""

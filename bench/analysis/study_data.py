@@ -204,7 +204,7 @@ def _differences(variants: pd.DataFrame) -> dict[str, str]:
 
 NAMED = ("directory", "task", "data", "measure", "metric", "group")
 NUMBERED = ("shots", "draw", "value", "stderr", "num_test", "num_classes", "chance", "num_duplicates",
-            "value_without_duplicates")  # fmt: skip
+            "value_without_duplicates", "num_support", "same_images")  # fmt: skip
 
 
 def score_table(records: Iterable[Record]) -> pd.DataFrame:
@@ -217,7 +217,8 @@ def score_table(records: Iterable[Record]) -> pd.DataFrame:
         (
             record.directory, s.task, s.data, measure_of(s.task, s.data, s.metric), s.metric, s.detail.get("group"),
             horizon.images_seen, s.shots, s.draw, s.value, s.stderr, s.num_test, s.num_classes, s.chance,
-            s.detail.get("num_duplicates"), s.detail.get("value_without_duplicates"), from_detail(s.detail),
+            s.detail.get("num_duplicates"), s.detail.get("value_without_duplicates"), s.detail.get("num_support"),
+            s.detail.get("same_images"), from_detail(s.detail),
         )
         for record in records for horizon in record.horizons for s in horizon.scores
     ]  # fmt: skip

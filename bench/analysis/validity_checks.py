@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from bench.analysis import catch_up, lr_sweep
@@ -105,6 +105,32 @@ def repeated_data(evidence: Evidence) -> Iterator[Check]:
         if points:
             yield Check(kind=CheckKind.REPEATED_DATA, level=level, names=(axis,), count=len(points), limit=MAX_EPOCHS,
                         high=max(p.epochs for p in points))  # fmt: skip
+
+
+def support_images(evidence: Evidence) -> Iterator[Check]:
+    """Few-shot draws from too few images; warnings at the number of shots that is shown.
+
+    Draws are the same images where their scores say so, and where more shots used no more images than fewer did.
+    """
+    scores, probe = evidence.scores, ["directory", "task", "data"]
+    known = scores[scores["num_support"].notna() & scores["shots"].notna()]
+    known = known.drop_duplicates([*probe, "shots", "draw"])  # horizons and metrics share them
+    no_more = known.groupby([*probe, "draw", "num_support"], observed=True)["shots"].transform("nunique") > 1
+    several = known.groupby([*probe, "shots"], observed=True)["draw"].transform("nunique") > 1
+    known = known.assign(same=several & (no_more | (known["same_images"] == 1)),
+                         asked=known["shots"] * known["num_classes"])  # fmt: skip
+
+    def level(shots: Sequence[int]) -> Level:
+        return Level.WARNING if evidence.shots in shots else Level.NOTE
+
+    for data, mine in known.groupby("data", observed=True):
+        fewer = mine[mine["num_support"] < mine["asked"]].sort_values(["shots", "num_support"], kind="stable")
+        for row in fewer.drop_duplicates("shots").itertuples():
+            yield Check(kind=CheckKind.FEW_IMAGES, level=level([int(row.shots)]), names=(str(data),), high=row.shots,
+                        count=int(row.num_support), limit=row.asked)  # fmt: skip
+        if same := sorted({int(shots) for shots in mine.loc[mine["same"], "shots"]}):
+            yield Check(kind=CheckKind.SAME_DRAWS, level=level(same), names=(str(data),),
+                        groups=(("", tuple(map(str, same))),))  # fmt: skip
 
 
 def missing_baselines(evidence: Evidence) -> Iterator[Check]:
@@ -239,6 +265,6 @@ def _base(name: str) -> str:
 
 
 CHECKS: tuple[Callable[[Evidence], Iterator[Check]], ...] = (
-    incomplete_cells, one_seed, narrow_ranges, repeated_data, environment, missing_baselines, different_recipes,
-    refused_laws, superseded, learning_rates, still_falling, other_images, revisions, duplicates,
+    incomplete_cells, one_seed, narrow_ranges, repeated_data, support_images, environment, missing_baselines,
+    different_recipes, refused_laws, superseded, learning_rates, still_falling, other_images, revisions, duplicates,
 )  # fmt: skip

@@ -71,6 +71,7 @@ class Score:
         detail: what else a reader may want (the ridge strength chosen, …), JSON types. "correct": which test images
             were right, as `bench.store.prediction_bits` packs it. "group": the group of tasks that this one belongs to.
             "num_duplicates", "value_without_duplicates": copies of training images among the test images.
+            "num_support": labelled images that a few-shot score used. "same_images": True where all draws use the same.
     """
 
     task: str

@@ -219,6 +219,11 @@ CHECKS: dict[CheckKind, str | Callable[[Check], str]] = {
     CheckKind.REPEATED_DATA:
         "On the {names} axis, {count} points used each image more than {limit:g} times (up to {high:.3g}): there, more "
         "compute does not mean more distinct data.",
+    CheckKind.FEW_IMAGES:
+        "{high:g}-shot scores on {names} used {count} labelled images, not {limit:,.0f}: some classes have too few "
+        "images, which all draws share.",
+    CheckKind.SAME_DRAWS:
+        "All draws of {groups} shots on {names} are the same images: these intervals contain no few-shot draws.",
     CheckKind.MIXED:
         "Records mix values of {names} ({groups}): times are not comparable, and scores may differ slightly.",
     CheckKind.DIRTY_TREE: "Some records were made with uncommitted changes, so their commit may not reproduce them.",

@@ -10,7 +10,8 @@ On request ("each") one metric per ridge strength instead, to see what the choic
 
 The protocol (paper section 4.1; big_vision's fewshot_lsr): see `_ridge.py`. Draws come from a stream of the data set
 and the draw alone, so every model sees the same images; the k-shot support set lies inside every larger one. Classes
-with fewer than k examples contribute what they have. With one image per class leaving one out leaves nothing to learn
+with fewer than k examples contribute what they have; `detail` tells how many images were used, and whether that left
+every draw the same ones. With one image per class leaving one out leaves nothing to learn
 its class from, so 1-shot uses 2^10 in both metrics.
 """
 
@@ -98,10 +99,16 @@ def forward_images(
     shots: Sequence[int] = SHOTS,
     draws: int = 3,
     test_limit: int | None = 2_000,
+    support_pool: int | None = 10_000,
     **_: object,
 ) -> int:
-    """Images that pass through the network for one evaluation: the planner's question."""
-    return min(num_train, max(shots) * draws * num_classes) + min(num_test, test_limit or num_test)
+    """Images that pass through the network for one evaluation: the planner's question.
+
+    An image of several draws passes once: their expected union for classes of equal size, the most for any sizes.
+    """
+    pool = min(num_train, support_pool or num_train)
+    never = max(0.0, 1 - max(shots) * num_classes / max(pool, 1)) ** draws
+    return round(pool * (1 - never)) + min(num_test, test_limit or num_test)
 
 
 def solving_seconds(
@@ -114,13 +121,14 @@ def solving_seconds(
     draws: int = 3,
     ridge: str = "both",
     test_limit: int | None = 2_000,
+    support_pool: int | None = 10_000,
     **_: object,
 ) -> float:
     """One core's seconds for `begin`'s second part, by its floating-point operations: the planner's other question."""
     metrics, operations = MODES[ridge], 0
     tests = min(num_test, test_limit or num_test)
     for k in set(shots):
-        support = min(k * num_classes, num_train)
+        support = min(k * num_classes, num_train, support_pool or num_train)
         rank = min(support, features)
         products = 2 * support * features * rank * (1 if support < features else 2)
         tried = len(RIDGES) if ridge != "each" and "accuracy" in metrics and k > 1 else 0
@@ -167,6 +175,7 @@ def score_features(
         train_ND, train_labels_N, test_MD, picks=picks, num_classes=num_classes, shots=shots, ridge=ridge
     )
     right_HM = predicted_HM == np.asarray(test_labels_M)
+    alike = _alike(picks, shots)
     return [
         judged(
             right_M,
@@ -178,7 +187,7 @@ def score_features(
             metric=metric,
             shots=k,
             draw=draw,
-            detail={"ridge": strength, "num_support": num_support},
+            detail={"ridge": strength, "num_support": num_support} | ({"same_images": True} if k in alike else {}),
         )
         for (draw, k, metric, strength, num_support), right_M in zip(heads, right_HM, strict=True)
     ]
@@ -222,6 +231,16 @@ def _predict(
     if columns:
         predict()
     return heads, np.concatenate(predicted)
+
+
+def _alike(picks: Sequence[tuple[np.ndarray, np.ndarray]], shots: Sequence[int]) -> set[int]:
+    """Numbers of shots at which several draws are the same images, for no class has more."""
+
+    def all_the_same(k: int) -> bool:
+        first, *others = (np.sort(indices[ranks < k]) for indices, ranks in picks)
+        return bool(others) and all(np.array_equal(first, other) for other in others)
+
+    return {k for k in shots if all_the_same(k)}
 
 
 def _strengths(support: SupportSet, *, ridge: str, shots: int) -> tuple[float, ...]:

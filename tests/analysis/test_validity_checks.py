@@ -12,10 +12,11 @@ from bench.analysis import frontiers, lr_sweep, questions, scaling_laws, study_d
 from bench.analysis.evidence import build
 from bench.analysis.finding import Check, CheckKind, Level
 from bench.analysis.study_data import Records
-from bench.analysis.validity_checks import checks
+from bench.analysis.validity_checks import checks, support_images
 from bench.core import registry
-from bench.core.record import Operations, Record
+from bench.core.record import Horizon, Operations, Record, Score
 from bench.core.spec import Recipe
+from bench.report import caveats
 from bench.report.build import _data_kinds
 from bench.train import schedule
 from tests.analysis._records import HEADLINE, World, change, map_scores
@@ -144,6 +145,58 @@ def test_recipes_that_differ_alike_in_every_family_are_no_difference_between_fam
     made = [change(r, {"cell.recipe.lr": 0.001}) if r.model.family == "ResNet" else r for r in made]
     between = next(c for c in found(made, *both) if c.kind == CheckKind.RECIPES_BETWEEN)
     assert between.names == ("lr",) and ("ResNet", ("0.001",)) in between.groups and len(found(made, *both)) == 2
+
+
+def probed(support: dict[int, int], *, draws: int = 3, **detail: Any) -> list[Record]:
+    """Cells whose few-shot scores on mnist, of 10 classes, used so many images by the number of shots."""
+    world = World(seed=1)
+    world.sizes, world.draws = (30_000,), tuple(range(draws))
+
+    def of_shots(score: Score, shots: int) -> Score:
+        return replace(score, shots=shots, detail={"ridge": 1.0, "num_support": support[shots], **detail})
+
+    def scores(horizon: Horizon) -> tuple[Score, ...]:
+        return tuple(of_shots(s, k) for s in horizon.scores if s.data == "mnist" for k in support)
+
+    return [replace(r, horizons=tuple(replace(h, scores=scores(h)) for h in r.horizons)) for r in world.records()]
+
+
+FEW, SAME = CheckKind.FEW_IMAGES, CheckKind.SAME_DRAWS
+
+
+@pytest.mark.parametrize("support, few, same", [
+    ({5: 50, 10: 100}, [], []),
+    ({1: 10, 10: 97}, [(10, 97, 100, "warning")], []),  # some class has fewer than 10: not known to be the same
+    ({10: 100, 25: 150}, [(25, 150, 250, "note")], []),  # 10 shots are shown
+    ({5: 50, 10: 100, 25: 100}, [(25, 100, 250, "note")], [("warning", "10", "25")]),
+    ({5: 40, 10: 40}, [(10, 40, 100, "warning"), (5, 40, 50, "note")], [("warning", "5", "10")]),
+])  # fmt: skip
+def test_few_shot_draws_from_too_few_images_are_warned_of(support: dict, few: list, same: list) -> None:
+    made = checks(read(probed(support)))
+    fewer = [(c.high, c.count, c.limit, str(c.level)) for c in made if c.kind == FEW and c.names == ("mnist",)]
+    assert sorted(fewer, key=str) == sorted(few, key=str)
+    assert [(str(c.level), *c.groups[0][1]) for c in made if c.kind == SAME] == same
+    assert not found(probed(support, draws=1), SAME)
+
+
+def test_draws_that_say_they_are_the_same_images_are_believed() -> None:
+    """One number of shots alone does not show it."""
+    assert found(probed({10: 100}), FEW, SAME) == [] == found(probed({10: 100}, draws=1, same_images=True), FEW, SAME)
+    (check,) = found(probed({10: 100}, same_images=True), FEW, SAME)
+    assert caveats.check(check) == (
+        "All draws of 10 shots on mnist are the same images: these intervals contain no few-shot draws."
+    )
+    (few,) = found(probed({10: 99}), FEW, SAME)
+    assert caveats.check(few) == (
+        "10-shot scores on mnist used 99 labelled images, not 100: some classes have too few images, which all draws "
+        "share."
+    )
+
+
+def test_no_reference_study_draws_from_too_few_images() -> None:
+    for study in sorted(REFERENCE.glob("*/cells")):
+        evidence = build(study_data.load(study.parent))
+        assert not list(support_images(evidence)), study
 
 
 @pytest.mark.parametrize("budgets, warned", [(1, False), (2, True)])

@@ -106,6 +106,17 @@ def test_short_classes_contribute_what_they_have() -> None:
     assert dict(scores[0].detail)["num_support"] == few + 25 * (CLASSES - 1)
 
 
+def test_draws_of_a_pool_that_is_used_up_say_they_are_the_same_images() -> None:
+    """At 10 shots no class lacks an image, and yet there is nothing to choose from."""
+    pool = {"shots": (5, 10, 25), "support_pool": 10 * CLASSES}
+    scores = fewshot.evaluate(context(), data="toy", draws=2, **pool)
+    assert {(s.shots, s.detail["num_support"]) for s in scores} == {(5, 40), (10, 80), (25, 80)}
+    assert {s.shots for s in scores if s.detail.get("same_images")} == {10, 25}
+    for k in (10, 25):
+        assert len({s.value for s in scores if s.shots == k and s.metric == "accuracy"}) == 1
+    assert not any("same_images" in s.detail for s in fewshot.evaluate(context(), data="toy", draws=1, **pool))
+
+
 def test_a_diverged_model_has_no_score_rather_than_zero() -> None:
     def diverged(images_NHWC: np.ndarray) -> np.ndarray:
         return np.full((len(images_NHWC), 4), np.nan, dtype=np.float32)
@@ -136,3 +147,25 @@ def test_each_strength_has_a_score_and_those_published_and_chosen_agree() -> Non
 def test_options_out_of_range(options: dict) -> None:
     with pytest.raises(UserError):
         fewshot.evaluate(context(), data="toy", **options)
+
+
+@pytest.mark.parametrize("pool, draws", [(None, 1), (None, 3), (400, 3), (100, 3), (40, 3), (10_000, 8)])
+def test_a_plan_counts_the_images_that_are_drawn(pool: int | None, draws: int) -> None:
+    """Within the pool, and each once, however many draws have it."""
+    features = Counting()
+    fewshot.evaluate(context(features), data="toy", draws=draws, test_limit=100, support_pool=pool)
+    planned = fewshot.forward_images(
+        num_train=600, num_test=600, num_classes=CLASSES, draws=draws, test_limit=100, support_pool=pool
+    )
+    assert planned - 100 == pytest.approx(features.calls[0], rel=0.03)
+    if pool is not None and pool <= 25 * CLASSES:
+        assert planned == sum(features.calls) == pool + 100
+
+
+def test_a_plan_of_many_classes_is_bound_by_the_pool() -> None:
+    size = {"num_train": 1_281_167, "num_test": 50_000, "num_classes": 1_000}
+    assert fewshot.forward_images(**size) == 10_000 + 2_000
+    assert fewshot.forward_images(**size, support_pool=None, draws=1) == 25_000 + 2_000
+    pooled = fewshot.solving_seconds(**size, features=384)
+    assert pooled == fewshot.solving_seconds(**size | {"num_train": 10_000}, features=384)
+    assert pooled < 0.8 * fewshot.solving_seconds(**size, features=384, support_pool=None)
