@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
         report.say(paths, console, verbose=arguments.verbose)
     if arguments.json:
         print(json.dumps(report.to_json(paths)))
-    return EXIT_FAILED if failures else EXIT_OK
+    return EXIT_FAILED if failures or not paths.works else EXIT_OK
 
 
 def work_off(plan: Plan, options: StudyOptions, console: Console) -> tuple[Plan, list[Failure]]:

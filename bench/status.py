@@ -160,9 +160,12 @@ def watch(look: Callable[[], Found], *, as_json: bool) -> Found:
 
 
 def counted(cells: list[dict[str, Any]]) -> str:
-    """How many cells are in each state."""
+    """How many cells are in each state, and how many of those that are done have no result."""
     counts = Counter(cell["state"] for cell in cells)
-    return ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
+    without = Counter(cell["note"].partition(":")[0] for cell in cells if cell["state"] == "done" and cell["note"])
+    said = ", ".join(f"{number} {outcome}" for outcome, number in sorted(without.items()))
+    of_done = {"done": f" ({said})" if said else ""}
+    return ", ".join(f"{number} {state}{of_done.get(state, '')}" for state, number in sorted(counts.items()))
 
 
 def timed(cells: list[dict[str, Any]], plans: Plans) -> str:

@@ -73,7 +73,8 @@ def sigterm_interrupts() -> Iterator[None]:
 
 
 def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
-    """Wrap a verb's `main`: a user's mistake becomes one message on stderr and exit code 2, never a traceback."""
+    """Wrap a verb's `main`: a user's mistake, or a file that may not be read, becomes one message on stderr and exit
+    code 2, never a traceback."""
 
     @functools.wraps(main)
     def guarded(argv: list[str] | None = None) -> int:
@@ -94,5 +95,10 @@ def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
         except BrokenPipeError:
             _forget_closed_output()
             return EXIT_OK
+        except PermissionError as error:  # somebody else's folder: whatever was to be read there
+            where = f"{error.filename}" if error.filename else str(error)
+            print(printable(f"error: No permission to use {where}.\n  Ask its owner, or name another folder."),
+                  file=sys.stderr)  # fmt: skip
+            return EXIT_USAGE
 
     return guarded

@@ -101,6 +101,7 @@ class Pool:
             cells = _shared(opened, plan.store / "run.cells.json", [to_json(planned.cell) for planned in plan.todo])
             computed = _shared(opened, plan.store / "run.precomputed.json", plan.calibration.precomputed)
             arguments = command(plan, cells=cells, precomputed=computed, device=plan.device, profile=profile, co2=co2)
+            self._told_to_stop = False
             self.interrupted = False  # whether a worker was interrupted by a signal of its own
             self.complaints: list[str] = []  # error messages of workers that failed outside a cell
             self.events: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
@@ -144,6 +145,7 @@ class Pool:
 
     def stop(self) -> None:
         """Ask every worker to save and leave."""
+        self._told_to_stop = True
         for process in self.processes:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
@@ -181,8 +183,8 @@ class Pool:
         except subprocess.TimeoutExpired:
             return None  # it has closed its output, and may still be tidying up: `finish` waits
         self.interrupted |= code == EXIT_INTERRUPTED
-        if code in (EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED):
-            return None
+        if code in (EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED) or (code < 0 and self._told_to_stop):
+            return None  # one that had not begun to listen, or had ceased to, dies of what it was told
         errors = self._errors[index]
         errors.seek(0)
         self.complaints.append(complaint(code, errors.read()))

@@ -68,6 +68,9 @@ def processes(options: StudyOptions, cells: Sequence[Cell], *, device: str, excl
     here = options.executor == "local"
     if options.detach and options.executor != "slurm":
         raise UserError("--detach is for SLURM jobs: other workers end with this process.", "Give --executor slurm.")
+    if options.job and here:
+        raise UserError("--job says how a cluster is asked for workers, and this run has none.",
+                        "Give --executor slurm or --executor ray with it.")  # fmt: skip
     if ranks % options.nodes or (here and options.nodes > 1):
         raise UserError(f"--executor {options.executor} cannot spread {ranks} ranks over {options.nodes} machines.",
                         "Give --executor slurm, and --ranks that is a multiple of --nodes.")  # fmt: skip

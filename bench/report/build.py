@@ -34,7 +34,7 @@ class ReportPaths:
     """Where a report was written, and what it found.
 
     Attributes:
-        check: how the suite's check of the pipeline ended, if it is nothing else.
+        check: how the suite's check of the pipeline ended, if it is nothing else. works: whether it found nothing wrong.
         broken: titles of figures whose files fail, each with its error.
     """
 
@@ -45,6 +45,7 @@ class ReportPaths:
     figures: tuple[Path, ...]
     findings: Findings
     check: str = ""
+    works: bool = True
     broken: tuple[tuple[str, str], ...] = ()
 
 
@@ -104,6 +105,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     files.write_json(suite_directory / export.BUILT, sorted(now))
     return ReportPaths(
         html=suite_directory / "report.html", markdown=suite_directory / "report.md", check=shown["check"],
+        works=shown["works"] or not shown["check"],
         findings_json=suite_directory / "findings.json", findings=findings,
         tables=tuple(p for p in pages if p.parent == table_folder),
         figures=tuple(p for p in pages if p.parent == figure_folder), broken=tuple(broken),

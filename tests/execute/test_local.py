@@ -77,12 +77,13 @@ def test_workers_are_asked_to_save_when_the_display_fails(error, raised, tmp_pat
     assert asked[:2] == ["stop", "finish"]
 
 
-def run(store, *, cells=HOPELESS[:1], tick=lambda: None):
+def run(store, *, cells=HOPELESS[:1], tick=lambda: None, seen=lambda event: None):
     """(what `local.run` returned or raised, the notices that it gave)."""
     notices = []
 
     def on_event(_, event):
         notices.extend([event["message"]] if event["event"] == "notice" else [])
+        seen(event)
 
     try:
         return local.run(plan_of(cells, store), on_event=on_event, tick=tick), notices
@@ -140,6 +141,18 @@ def test_a_worker_whose_device_is_lost_leaves_the_other_cells_to_the_next(tmp_pa
             work(tmp_path, since=began, cells=cells)
         assert [len(study.cell(cell).attempts()) for cell in cells] == attempts
     assert "no longer answers" in capsys.readouterr().out
+
+
+def test_a_worker_that_dies_of_the_call_to_stop_is_no_complaint(tmp_path, monkeypatch):
+    """Its interpreter may end before, or after, it listens to signals."""
+    start_instead(monkeypatch, tmp_path, "echo '{\"event\": \"start\", \"cell\": \"a\"}'; exec sleep 600")
+
+    def stop(event):
+        if event["event"] == "start":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    error, notices = run(tmp_path / "store", seen=stop)
+    assert isinstance(error, Interrupted) and not any("memory" in notice for notice in notices)
 
 
 HANGS = """trap '' TERM

@@ -343,7 +343,7 @@ def test_a_suite_that_checks_the_pipeline_says_whether_it_works(tmp_path: Path) 
         report.say(paths, console)
         lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
         assert len(lines) == 2 and ("The pipeline works" in lines[0]) == (name in ("whole", "part"))
-        assert ("1 never started" in lines[0]) == (name == "part")
+        assert ("1 never started" in lines[0]) == (name == "part") and paths.works == (name in ("whole", "part"))
 
 
 def test_a_figure_that_fails_is_named_and_the_report_is_written(tmp_path: Path, monkeypatch) -> None:

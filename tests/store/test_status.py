@@ -57,6 +57,14 @@ def test_cells_that_cannot_be_run_or_were_not_begun(study):
     assert call(study, "--exit-code") == EXIT_UNFINISHED
 
 
+def test_cells_that_are_done_without_a_result_are_counted(tmp_path, capsys):
+    world = World(seed=1)
+    world.sizes, world.seeds, world.draws, world.shots = (30_000,), (0,), (0,), (1,)
+    write([*world.records(), world.diverged("ViT-nano/7")], tmp_path / "scaling")
+    assert status.main(["--results", str(tmp_path)]) == EXIT_OK
+    assert "done (1 diverged)" in capsys.readouterr().out
+
+
 def test_who_holds_a_cell_is_named(study, monkeypatch, capsys):
     directory = tried(study, 1, "running")
     monkeypatch.setenv(lease.RUNNER, "slurm job 12_3")
