@@ -130,8 +130,8 @@ def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Result
         verbose: print the plan, progress and findings, as `bench.run` does.
 
     Raises:
-        UserError: as `plan`, and as `report`, with notes on which cells failed. Interrupted: a signal asked for a stop;
-            the same call continues.
+        UserError: as `plan`; hardware or price, which are for plans; and as `report`, with notes on which cells failed.
+        Interrupted: a signal asked for a stop; the same call continues.
     """
     asked = StudyOptions.called(study, options)
     if asked.detach:

@@ -71,8 +71,8 @@ STUDY = (
     Option(name="accelerator", here=True,
            help="also estimate the time on an accelerator (H100, A100, …) from FLOPs"),
     Option(name="hardware", here=True, metavar="8xH100",
-           help="plan for these devices instead of this machine's: from records of theirs below --results, else from "
-           "a roofline, with its error"),
+           help="for a plan, not a run: these devices instead of this machine's; from records of theirs below "
+           "--results, else from a roofline, with its error"),
     Option(name="price", here=True, metavar="2.5/gpuh",
            help="of an hour of one device, or 20/h for all of them: the plan says what the study costs"),
 )  # fmt: skip

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from bench import run
+from bench import api, run
 from bench.core import environment
 from bench.core.errors import EXIT_USAGE, UserError
 from bench.core.spec import Cell
@@ -76,6 +76,21 @@ def test_a_study_is_planned_for_an_apple_gpu(tmp_path, monkeypatch, capsys):
     made = json.loads(capsys.readouterr().out)
     assert made["device"] == "mps" and made["workers"] == 1 and made["expected_seconds"] > 1
     assert plan_verb([*asked, "--ranks", "2"]) == EXIT_USAGE and "this machine has 1 GPU" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [("--hardware", "8xH100", "--price", "2.5/gpuh"), ("--price", "2.5/gpuh")])
+def test_a_run_on_devices_that_are_not_here_is_refused(flags, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(estimate, "calibrate", None)
+    asked = ["--suite", "smoke", "--device", "cpu", "--results", str(tmp_path / "r")]
+    assert run.main([*asked, *flags]) == EXIT_USAGE
+    assert "bench.plan --hardware 8xH100" in capsys.readouterr().err
+    named = dict(zip((flag.removeprefix("--") for flag in flags[::2]), flags[1::2], strict=True))
+    (tmp_path / "study.toml").write_text("".join(f'{name} = "{value}"\n' for name, value in named.items()))
+    assert run.main([str(tmp_path / "study.toml"), *asked]) == EXIT_USAGE
+    assert "the study file" in capsys.readouterr().err
+    with pytest.raises(UserError, match="for plans"):
+        api.run(suite="smoke", device="cpu", results=tmp_path / "r", **named)
+    assert not (tmp_path / "r").exists()
 
 
 @pytest.mark.parametrize("cores, wanted, exclusive, ranks, expected", [
