@@ -130,8 +130,8 @@ def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Result
         verbose: print the plan, progress and findings, as `bench.run` does.
 
     Raises:
-        UserError: as `plan`, and as `report`, with notes on which cells failed. Interrupted: a signal asked for a stop;
-            the same call continues.
+        UserError: as `plan`; hardware or price, which are for plans; and as `report`, with notes on which cells failed.
+        Interrupted: a signal asked for a stop; the same call continues.
     """
     asked = StudyOptions.called(study, options)
     if asked.detach:
@@ -194,7 +194,8 @@ def fit(
     """Fit scaling laws to a table with one run per row.
 
     Args:
-        runs: a table, or a CSV file. where: conditions such as "split=val". predict: values of the only x.
+        runs: a table, or a CSV file. where: conditions such as "split=val"; see
+            `bench.analysis.runs_table.split`. predict: values of the only x.
         options: fields of `bench.analysis.runs_fit.Request`: form, group, loss, draws, ….
 
     Raises:
@@ -208,7 +209,8 @@ def fit(
     columns = (x,) if isinstance(x, str) else tuple(x)
     at = np.array([list(predict)], dtype=float) if len(predict) else None
     request = runs_fit.Request(x=columns, y=y, at=at, **options)
-    return Fit(answer=runs_fit.answer(runs_table.select(table, list(where)), request))
+    chosen, held = runs_table.split(table, list(where), x=columns)
+    return Fit(answer=runs_fit.answer(chosen, request, held=held))
 
 
 def _as_text(table: pd.DataFrame) -> pd.DataFrame:

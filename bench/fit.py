@@ -20,6 +20,7 @@ EXAMPLES = """\
 examples:
   python -m bench.fit runs.csv --x compute --y error --group family      a law per family, and where they cross
   python -m bench.fit runs.csv --x images --y top1_accuracy --predict 1e9,1e10
+  python -m bench.fit runs.csv --x images --y error --where 'images<1e9' --predict 4e9    beside the runs held out
   python -m bench.fit runs.csv --x compute --y error --backtest record.png    how far off was it before?
   python -m bench.fit runs.csv --x flops --y loss --where split=val --form zhai --json
   python -m bench.fit runs.csv --form chinchilla --x N,D --y loss --predict 1e9:2e10
@@ -46,7 +47,8 @@ def arguments_parser() -> argparse.ArgumentParser:
                         "bnsl1, chinchilla, repeated, isoflop")  # fmt: skip
     p.add_argument("--group", help="column of families: one fit each, and where they cross")
     p.add_argument("--where", action="append", default=[], metavar="COLUMN=VALUE",
-                   help="keep these rows (repeatable); =a,b: any of them; and !=, <, <=, >, >=, in quotes")  # fmt: skip
+                   help="keep these rows (repeatable); =a,b: any of them; and !=, <, <=, >, >=, in quotes. Runs that "
+                   "only a limit on x or on size leaves out are set beside predictions at their x")  # fmt: skip
     p.add_argument("--accuracy", action=argparse.BooleanOptionalAction, default=None,
                    help="y is (not) an accuracy (default: by its name)")  # fmt: skip
     p.add_argument("--cluster", help="column that names the trunk of a run; points of one trunk share its noise")
@@ -72,8 +74,9 @@ def main(argv: list[str] | None = None) -> int:
     from bench.analysis import runs_fit, runs_table
     from bench.report import fit_text
 
-    table = runs_table.select(runs_table.read(arguments.csv), arguments.where)
-    result = runs_fit.answer(table, request(arguments))
+    asked = request(arguments)
+    table, held = runs_table.split(runs_table.read(arguments.csv), arguments.where, x=asked.x)
+    result = runs_fit.answer(table, asked, held=held)
     if arguments.backtest:
         fit_text.draw_backtest(result, Path(arguments.backtest))
     print(json.dumps(result) if arguments.json else printable("\n".join(fit_text.lines(result))))

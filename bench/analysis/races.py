@@ -15,7 +15,6 @@ from bench.stats.intervals import POINT_LEVEL, t_quantile
 
 BASE = "timm, defaults"
 OWN = "this project"
-SAME_LOSS = 0.02  # largest relative difference between losses of the first steps that rounding to bfloat16 explains
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,8 +53,11 @@ class Group:
     forecast: Forecast | None
 
 
-def answer(table: pd.DataFrame, request: Request) -> dict[str, Any]:
+def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None = None) -> dict[str, Any]:
     """Fit as the options require; JSON types.
+
+    Args:
+        held: rows that are not fitted; their values stand beside the predictions at their x.
 
     Raises:
         UserError: unknown names, points that do not belong together or are too few, in every group.
@@ -71,6 +74,11 @@ def answer(table: pd.DataFrame, request: Request) -> dict[str, Any]:
     ranked = model_selection.rank([g.forecast for g in groups.values() if g.forecast]) if auto else []
     form = model_selection.select(ranked) if auto else forms.FORMS[request.form]
     made = {name: _fit(group, form, ranked, request) for name, group in groups.items()}
+    if held is not None and len(held) and request.at is not None:
+        seen = _seen(table, held, request)
+        for name, (card, _) in made.items():
+            for at, prediction in zip(request.at.T, card["predictions"], strict=True):
+                prediction["observed"] = observed(seen, name, at, prediction)
     result: dict[str, Any] = {"fits": {name: card for name, (card, _) in made.items()}, "refused": refused,
                               "warnings": warnings, "notes": notes}  # fmt: skip
     if len(made) > 1 and len(request.x) == 1:
@@ -161,10 +169,42 @@ def predictions(made: Forecast, bands: Bands, at: np.ndarray, *, top: float = np
         ends = {name: np.minimum(getattr(bands, name)[i], top).tolist() for name in ("within", "total", "one_run")}
         found.append({
             "x": at[:, i].tolist() if len(at) > 1 else float(at[0, i]), "y": min(float(bands.y[i]), top),
-            **{name: both if np.isfinite(both).all() else None for name, both in ends.items()},
+            **{name: both if np.isfinite(both).all() else None for name, both in ends.items()}, "observed": None,
             "reach": float(bands.reach[i]), "record": record(made, float(distance)) if distance > 0 else None,
         })  # fmt: skip
     return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Seen:
+    """Rows that were not fitted: x (inputs, n), y (n,) as the fit reads it, and their groups."""
+
+    x: np.ndarray
+    y: np.ndarray
+    group: np.ndarray
+
+
+def _seen(table: pd.DataFrame, held: pd.DataFrame, request: Request) -> Seen:
+    """Read beside the fitted rows, so that columns mean the same."""
+    both = pd.concat([table, held.drop_duplicates()])
+    if request.form in JOINT_FORMS:
+        both = reader.with_inputs(both, request.x)[0]
+    rows = slice(len(table), None)
+    x_IN = np.stack([reader.numbers(both, name)[rows] for name in request.x])
+    group = both[reader.column(both, request.group)].map(str).to_numpy() if request.group else np.full(len(both), ALONE)
+    return Seen(x=x_IN, y=reader.outcomes(both, request.y, accuracy=request.accuracy)[0][rows], group=group[rows])
+
+
+def observed(seen: Seen, group: str, at: np.ndarray, prediction: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The runs of a group at a place: mean, number, and how many lie in the widest interval that there is; None without
+    any."""
+    here = (seen.group == group) & np.isclose(seen.x, at[:, None], rtol=1e-9, atol=0).all(axis=0) & np.isfinite(seen.y)
+    if not here.any():
+        return None
+    name = next((name for name in ("one_run", "total", "within") if prediction[name]), None)
+    low, high = prediction[name] if name else (-np.inf, np.inf)
+    inside = int(((low <= seen.y[here]) & (seen.y[here] <= high)).sum()) if name else None
+    return {"y": float(seen.y[here].mean()), "n": int(here.sum()), "interval": name, "inside": inside}
 
 
 def record(made: Forecast, distance: float) -> dict[str, Any]:

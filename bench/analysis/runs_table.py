@@ -132,6 +132,22 @@ def select(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
     return table
 
 
+def split(
+    table: pd.DataFrame, conditions: Sequence[str], *, x: Sequence[str]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows of `select`, and those held out: where only conditions on x, or on a size of a run (parameters, samples,
+    compute), fail. What fails another condition is a run of another kind.
+
+    Raises:
+        UserError: see `select`.
+    """
+    chosen = select(table, conditions)
+    sizes = {name for wanted in x for name in _matches(table, wanted)}
+    sizes |= {str(c) for c in table.columns for names in ALIASES[:3] if _plain(c) in names or _bare(c) in names}
+    kinds = [text for text in conditions if column(table, CONDITION.match(text)[1].strip()) not in sizes]  # type: ignore[index]
+    return chosen, select(table, kinds).drop(index=chosen.index)
+
+
 def _any_of(entries: pd.Series, wanted: str) -> np.ndarray:
     """Which entries are `wanted`, or one of its comma-separated values; numbers are equal however they are written."""
     texts, values = [str(entry).strip() for entry in entries], entries.map(_number).to_numpy(dtype=float)
@@ -220,11 +236,8 @@ def points(
     """
     notes = [f"{name} was multiplied by {scale_of(name):.0e}, the unit in its name."
              for name in (column(table, n) for n in (*x, y)) if scale_of(name) != 1]  # fmt: skip
-    x_IN, y_N = np.stack([numbers(table, name) for name in x]), numbers(table, y)
-    share = bool(accuracy or (accuracy is None and ACCURACY.search(column(table, y))))
-    if share:
-        full = 100.0 if np.nanmax(y_N) > 1 else 1.0
-        y_N = 1 - y_N / full
+    x_IN, (y_N, full) = np.stack([numbers(table, name) for name in x]), outcomes(table, y, accuracy=accuracy)
+    if full is not None:
         notes.append(f"{column(table, y)} was read as an accuracy {'in percent' if full > 1 else 'from 0 to 1'}: "
                      "y = 1 - accuracy.")  # fmt: skip
     reasons = {
@@ -243,8 +256,18 @@ def points(
         raise UserError(f"{keep.sum():,} points are more than one law is fitted to (at most {MAX_POINTS:,}).",
                         "Keep every tenth row, say, choose rows (--where), or fit groups (--group).")  # fmt: skip
     trunks = table[column(table, cluster)].astype(str).to_numpy() if cluster else np.arange(len(table))
-    made = Points(x=x_IN[:, keep], y=y_N[keep], cluster=trunks[keep], dropped=tuple(dropped), share=share)
+    made = Points(x=x_IN[:, keep], y=y_N[keep], cluster=trunks[keep], dropped=tuple(dropped),
+                  share=full is not None)  # fmt: skip
     return replace(made, labels=_labels(table[keep])), notes
+
+
+def outcomes(table: pd.DataFrame, y: str, *, accuracy: bool | None = None) -> tuple[np.ndarray, float | None]:
+    """y as a loss or an error, and what a full accuracy is, 100 or 1; None where y is no accuracy."""
+    y_N = numbers(table, y)
+    if not (accuracy or (accuracy is None and ACCURACY.search(column(table, y)))):
+        return y_N, None
+    full = 100.0 if np.nanmax(y_N) > 1 else 1.0
+    return 1 - y_N / full, full
 
 
 def _labels(table: pd.DataFrame) -> dict[str, np.ndarray]:

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bench.core.device import synchronise
+
 TERA = 1e12
 
 
@@ -178,19 +180,13 @@ def measured_peak(dtype: str, threads: int = 1, device: str = "cpu", *, seconds:
 
 def _fastest(run: Callable[[], object], *, device: str, seconds: float) -> float:
     """Seconds of the fastest of repeated runs, for about `seconds`, after one run to warm up."""
-    import torch
-
-    def synchronise() -> None:
-        if torch.device(device).type == "cuda":
-            torch.cuda.synchronize(device)
-
     run()
-    synchronise()
+    synchronise(device)
     best, end = float("inf"), time.perf_counter() + seconds
     while True:
         start = time.perf_counter()
         run()
-        synchronise()
+        synchronise(device)
         now = time.perf_counter()
         best = min(best, now - start)
         if now > end:

@@ -1,4 +1,7 @@
-"""Show what a study would run and cost on this machine, without running it. Equivalent to `bench.run --plan`."""
+"""Show what a study would run and cost on this machine, without running it.
+
+Without --budget and --save, the same as bench.run --plan.
+"""
 
 from __future__ import annotations
 

@@ -136,12 +136,12 @@ Choice = dict[Unit, tuple[tuple[int, ...], int]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class GridQuestion:
     """What a grid is judged by.
 
     Attributes:
-        options: by unit. fixed: seconds of what every grid has (raw pixels). targets: of both axes. source: where the
-            components come from, in words.
+        options: by unit. fixed: seconds of what every grid has (raw pixels). compute, images: leads over each axis.
+            source: where the components come from, in words.
     """
 
     options: Mapping[Unit, Option]
@@ -202,7 +202,7 @@ def name(target: Target, axis: str) -> str:
     return f"{' − '.join(target.pair)} {OVER[axis]}"
 
 
-def question(plan: Plan, evidence: Evidence | None = None) -> Question:
+def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
     """What a plan's grid is judged by.
 
     Args:
@@ -228,7 +228,7 @@ def question(plan: Plan, evidence: Evidence | None = None) -> Question:
             components, source = found, f"estimated from {len(seen.values)} results of this study"
             curves = _curves(seen)
     parts = {unit[0]: option for unit, option in options.items() if unit[1] is not None}
-    return Question(
+    return GridQuestion(
         options=options, components=components, source=source,
         fixed=sum(p.seconds or 0.0 for p in plan.cells if p not in trained),
         compute=tuple(t for pair in pairs if (t := _over_compute(pair, on_compute, curves)) is not None),
@@ -339,7 +339,7 @@ def _curves(seen: Observations) -> dict[str, dict[float, float]]:
 # -- choosing ----------------------------------------------------------------------------------------------------------
 
 
-def choose(asked: Question, seconds: float) -> Choice:
+def choose(asked: GridQuestion, seconds: float) -> Choice:
     """The choice of least loss that takes at most so many seconds of one worker.
 
     Raises:
@@ -357,7 +357,7 @@ def choose(asked: Question, seconds: float) -> Choice:
     return min(fitting, key=lambda c: asked.loss(c, best))
 
 
-def _seeds(asked: Question, factor: float) -> Choice:
+def _seeds(asked: GridQuestion, factor: float) -> Choice:
     return {unit: (h, min(asked.options[unit].most, max(1, round(n * factor))))
             for unit, (h, n) in asked.whole().items()}  # fmt: skip
 
@@ -374,7 +374,7 @@ def _smaller(choice: Choice) -> list[Choice]:
     return found
 
 
-def _larger(asked: Question, choice: Choice) -> list[Choice]:
+def _larger(asked: GridQuestion, choice: Choice) -> list[Choice]:
     """Every choice with one horizon, one seed or one unit more."""
     found = []
     for unit, option in asked.options.items():
@@ -388,7 +388,7 @@ def _larger(asked: Question, choice: Choice) -> list[Choice]:
     return found
 
 
-def _removed(asked: Question, choice: Choice, seconds: float, best: Mapping[str, float]) -> Choice:
+def _removed(asked: GridQuestion, choice: Choice, seconds: float, best: Mapping[str, float]) -> Choice:
     """Take away what costs least accuracy for the time that it saves, until the rest fits."""
     while choice and (now := asked.seconds(choice)) > seconds:
         loss, options = asked.loss(choice, best), list[tuple[float, float, int, Choice]]()
@@ -402,7 +402,7 @@ def _removed(asked: Question, choice: Choice, seconds: float, best: Mapping[str,
     return choice
 
 
-def _exchanged(asked: Question, choice: Choice, seconds: float, best: Mapping[str, float]) -> Choice:
+def _exchanged(asked: GridQuestion, choice: Choice, seconds: float, best: Mapping[str, float]) -> Choice:
     """Add what narrows the interval most for its time, as long as something fits; then swap."""
     loss, swaps = asked.loss(choice, best), 0
     while True:
@@ -424,7 +424,7 @@ def _exchanged(asked: Question, choice: Choice, seconds: float, best: Mapping[st
         loss, choice = losses[at]
 
 
-def _least(asked: Question) -> Choice:
+def _least(asked: GridQuestion) -> Choice:
     """About the cheapest grid that tells anything: of every family the cheapest results that determine its law."""
     choice: Choice = {}
     for family in dict.fromkeys(asked.families.values()):
@@ -450,7 +450,7 @@ def lines_of(choice: Choice) -> tuple[str, ...]:
     )
 
 
-def halved(asked: Question) -> dict[str, float]:
+def halved(asked: GridQuestion) -> dict[str, float]:
     """Half-widths with every horizon of the whole grid halved, which takes half the time."""
     options = {
         unit: replace(o, x={h: x - 1 for h, x in o.x.items()}) if unit[1] is None else o
@@ -491,7 +491,7 @@ class Chosen:
         }  # fmt: skip
 
 
-def chosen(asked: Question, seconds: float) -> Chosen:
+def chosen(asked: GridQuestion, seconds: float) -> Chosen:
     """The best grid for a budget, beside the whole one, halved horizons, and the best for twice the budget."""
     choice, twice = choose(asked, seconds), choose(asked, 2 * seconds)
     return Chosen(

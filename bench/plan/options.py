@@ -50,7 +50,7 @@ STUDY = (
     Option(name="data_root", read=folder, here=True, help="folder that contains your data sets"),
     Option(name="max_unreadable", here=True, metavar="SHARE",
            help="share of a set's images that are left out where they cannot be read, such as 5%% (default: 0.1%%)"),
-    Option(name="device", default="auto", help="cpu, cuda, or auto"),
+    Option(name="device", default="auto", help="cpu, cuda, mps, or auto"),
     Option(name="workers", read=positive, here=True, help="cells to run at once (default: one per core; one per GPU)"),
     Option(name="ranks", read=positive, default=1, help="processes that train each cell together (one per GPU)"),
     Option(name="executor", choices=("local", "slurm", "ray"), default="local", here=True,
@@ -71,8 +71,8 @@ STUDY = (
     Option(name="accelerator", here=True,
            help="also estimate the time on an accelerator (H100, A100, …) from FLOPs"),
     Option(name="hardware", here=True, metavar="8xH100",
-           help="plan for these devices instead of this machine's: from records of theirs below --results, else from "
-           "a roofline, with its error"),
+           help="for a plan, not a run: these devices instead of this machine's; from records of theirs below "
+           "--results, else from a roofline, with its error"),
     Option(name="price", here=True, metavar="2.5/gpuh",
            help="of an hour of one device, or 20/h for all of them: the plan says what the study costs"),
 )  # fmt: skip
@@ -100,7 +100,7 @@ class StudyOptions:
         halving: of a sweep's rates; see bench/plan/halving.py.
         only: patterns of cells' names; the others are left for another run.
         max_unreadable: share of a set's images that may be left out, see `bench.data.source`.
-        device: "auto", "cpu" or "cuda". workers: cells at a time. ranks: processes that train a cell together.
+        device: one of `bench.core.device.KINDS`. workers: cells at a time. ranks: processes that train a cell together.
         calibrate: measure every model's speed again. accelerator: also cost the study on this one. hardware, price:
             plan for such devices, as bench/plan/hardware.py reads them.
         changed: what to do with results of a model whose code has changed since; see `bench.core.fingerprint`.

@@ -184,8 +184,12 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
         as_new: as if nothing of it had been done.
 
     Raises:
-        UserError: unknown names, missing data, a store from a newer version, …
+        UserError: unknown names, missing data, a store from a newer version, --hardware of a plan to be run, …
     """
+    if to_run and (options.hardware or options.price):
+        raise UserError("--hardware and --price are for plans: they do not choose what a run trains on.",
+                        f"To see what it would cost: python -m bench.plan --hardware {options.hardware or '8xH100'} …; "
+                        "to run it, leave both out, also of the study file.")  # fmt: skip
     for folder in options.plugins:
         registry.add_plugins(folder)
     if options.max_unreadable is not None:

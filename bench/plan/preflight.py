@@ -104,7 +104,7 @@ def _check_ranks(ranks: int, device: str, cells: Sequence[Cell]) -> None:
     from bench.train.ranks import check_cells
 
     check_cells(cells, ranks=ranks)
-    if device == "cuda" and ranks > (count := len(accelerators(device))):
+    if device != "cpu" and ranks > (count := len(accelerators(device)) or 1):  # an Apple GPU has no number
         raise UserError(f"--ranks {ranks}, but this machine has {count} GPU(s).", f"Use --ranks {count} at most.")
 
 

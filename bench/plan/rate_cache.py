@@ -29,7 +29,7 @@ class RateCache:
 
     def __init__(self, *, device: str, threads: int, processes: int) -> None:
         accelerator = None
-        if device != "cpu":
+        if device.startswith("cuda"):
             import torch
 
             accelerator = torch.cuda.get_device_name(device)

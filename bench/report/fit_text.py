@@ -43,7 +43,9 @@ def _fit(name: str, answer: Mapping[str, Any]) -> list[str]:
     if "predictions" in answer:
         forms = answer["predicted_by"]
         text.append(f"  predictions: {forms[0] if len(forms) == 1 else 'median of ' + join(forms)}")
-        text += [_prediction(f"x = {_inputs(p['x'])}: y = {significant(p['y'], 4)}", p) for p in answer["predictions"]]
+        for p in answer["predictions"]:
+            text.append(_prediction(f"x = {_inputs(p['x'])}: y = {significant(p['y'], 4)}", p))
+            text += [_observed(p["observed"])] if p["observed"] else []
     text += _backtest(answer["backtest"]) if "backtest" in answer else []
     text += [f"  dropped: {item}" for item in card["dropped"]]
     return text + [f"  warning: {item}" for item in answer["warnings"]]
@@ -64,6 +66,21 @@ def _prediction(start: str, p: Mapping[str, Any]) -> str:
         return f"{text}; {reach}, without a record ({origins}, {found['needed']} are needed)"
     at = f"at {significant(found['factor'], 2)} times by {percent(found['median_error'])} % at the median"
     return f"{text}; {reach}; off so far {at}, {plural(found['origins'], 'origin')}"
+
+
+INTERVALS = {"one_run": "the interval of one run", "total": "the total interval", "within": "that within this analysis"}
+
+
+def _observed(found: Mapping[str, Any]) -> str:
+    """What runs that were not fitted had there."""
+    value, number = significant(found["y"], 4), found["n"]
+    start = f"    held out there: {value}" + (f", the mean of {number} runs" if number > 1 else "")
+    if found["interval"] is None:
+        return start
+    which = INTERVALS[found["interval"]]
+    if number == 1:
+        return f"{start}, {'inside' if found['inside'] else 'outside'} {which}"
+    return f"{start}, of which {found['inside']} {'lies' if found['inside'] == 1 else 'lie'} inside {which}"
 
 
 def _backtest(found: Mapping[str, Any]) -> list[str]:

@@ -174,7 +174,7 @@ def fit(
         form=form, theta=theta, scale=scale, parameters=_natural(form, theta, scale), loss=loss, delta=threshold,
         objective=least, objective_at_start=float(begin), starts=len(grid),
         agree=max(1, int((objectives <= lowest + SAME_OPTIMUM_RTOL * max(lowest, 1e-300)).sum())),
-        gradient=_gradient(form, theta, x, residuals, loss=loss, delta=threshold),
+        gradient=_gradient(form, theta, x, residuals, loss=loss, delta=threshold, weight=importance),
         rms=float(np.sqrt((residuals**2).mean())), points=points,
     )  # fmt: skip
 
@@ -319,8 +319,9 @@ def jacobian(made: Fit) -> np.ndarray:
 
 
 def _gradient(
-    form: Form, theta: np.ndarray, x: np.ndarray, residuals: np.ndarray, *, loss: str, delta: float
+    form: Form, theta: np.ndarray, x: np.ndarray, residuals: np.ndarray, *, loss: str, delta: float, weight: np.ndarray
 ) -> float:
+    """Largest component of the gradient of `loss_sum` by the parameters."""
     influence = {"squares": residuals, "absolute": np.sign(residuals)}
     slope = influence.get(loss, np.clip(residuals, -delta, delta))
-    return float(np.abs(_jacobian(form, x, theta).T @ slope).max())
+    return float(np.abs(_jacobian(form, x, theta).T @ (weight * slope)).max())

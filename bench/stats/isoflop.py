@@ -14,8 +14,8 @@ from bench.stats.bootstrap import LAW_LEVEL
 SUBDIVISIONS = 25  # points per gap between neighbouring sizes (Porian et al. 2024)
 MIN_MINIMA = 3
 NOISE_AT = ((3.0, 0.002), (7.0, 0.05))
-"""Standard deviation of a loss between seeds, at two losses, interpolated in logarithms (Porian et al. 2024). Used when
-the caller knows no better."""
+"""Standard deviation of a loss between seeds, at two losses, interpolated in logarithms (Porian et al. 2024). Assumed
+of every table: repeats in it are averaged, not used to estimate the noise."""
 
 
 @dataclass(frozen=True, kw_only=True)

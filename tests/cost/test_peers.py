@@ -28,6 +28,7 @@ CELL = Cell(
     model="ViT-pico/14", data="fashion-mnist", num_images=64, image_size=28, channels=3, job="peers",
     recipe=Recipe(batch=8, shift=0, lr=1e-4), model_options=(("gelu", "exact"),),
 )  # fmt: skip
+SAME_LOSS = 0.02  # largest relative difference between losses of the first steps that rounding to bfloat16 explains
 
 
 def record(**windows):
@@ -150,5 +151,5 @@ def test_a_race_of_real_processes_does_the_same_work_in_each(tmp_path, monkeypat
     assert len(ours.windows) == len(theirs.windows) == 2
     assert len(set(ours.losses)) == len(ours.losses) == 5
     assert pair.losses == ours.losses and len(pair.windows) == 2
-    assert ours.losses == pytest.approx(theirs.losses, rel=races.SAME_LOSS)
+    assert ours.losses == pytest.approx(theirs.losses, rel=SAME_LOSS)
     json.dumps(to_json(result))

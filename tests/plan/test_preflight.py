@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import json
+
 import pytest
 
-from bench import run
+from bench import api, run
 from bench.core import environment
 from bench.core.errors import EXIT_USAGE, UserError
 from bench.core.spec import Cell
+from bench.cost import precomputed
 from bench.data.source import ALLOWED, max_unreadable
 from bench.plan import estimate, preflight
+from bench.plan.__main__ import main as plan_verb
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
 from tests.data import writers
@@ -50,6 +55,42 @@ def test_a_bad_results_folder_is_refused_before_anything_is_looked_at(where, tmp
     assert run.main(["--suite", "smoke", "--results", where, "--device", "cpu"]) == EXIT_USAGE
     assert "--results" in (said := capsys.readouterr().err) or where in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def test_a_study_is_planned_for_an_apple_gpu(tmp_path, monkeypatch, capsys):
+    """Of the GPU there is only its name here: the processes that measure are stood in for."""
+    import torch
+
+    def measured(questions, *, device, **_):
+        assert device == "mps"
+        rates = {"train_images_per_second": 100.0, "eval_images_per_second": 300.0, "params": 10, "measured": True,
+                 "train_flops_per_image": {"dense": 10**6, "paper": 10**6}, "basis": "made up"}  # fmt: skip
+        nothing = precomputed.to_json(measured={}, costs=())
+        return {key: {"rates": {"model": question["cell"]["model"], **rates}, "precomputed": nothing}
+                for key, question in questions.items()}  # fmt: skip
+
+    monkeypatch.setattr(torch.backends.mps, "is_available", functools.cache(lambda: True))
+    monkeypatch.setattr(estimate, "_measure", measured)
+    asked = ["--suite", "smoke", "--device", "mps", "--scale", "cpu", "--results", str(tmp_path / "r")]
+    assert plan_verb([*asked, "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["device"] == "mps" and made["workers"] == 1 and made["expected_seconds"] > 1
+    assert plan_verb([*asked, "--ranks", "2"]) == EXIT_USAGE and "this machine has 1 GPU" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [("--hardware", "8xH100", "--price", "2.5/gpuh"), ("--price", "2.5/gpuh")])
+def test_a_run_on_devices_that_are_not_here_is_refused(flags, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(estimate, "calibrate", None)
+    asked = ["--suite", "smoke", "--device", "cpu", "--results", str(tmp_path / "r")]
+    assert run.main([*asked, *flags]) == EXIT_USAGE
+    assert "bench.plan --hardware 8xH100" in capsys.readouterr().err
+    named = dict(zip((flag.removeprefix("--") for flag in flags[::2]), flags[1::2], strict=True))
+    (tmp_path / "study.toml").write_text("".join(f'{name} = "{value}"\n' for name, value in named.items()))
+    assert run.main([str(tmp_path / "study.toml"), *asked]) == EXIT_USAGE
+    assert "the study file" in capsys.readouterr().err
+    with pytest.raises(UserError, match="for plans"):
+        api.run(suite="smoke", device="cpu", results=tmp_path / "r", **named)
+    assert not (tmp_path / "r").exists()
 
 
 @pytest.mark.parametrize("cores, wanted, exclusive, ranks, expected", [

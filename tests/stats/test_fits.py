@@ -251,6 +251,27 @@ def test_a_large_table_ends_where_all_of_its_points_say() -> None:
     assert list(made.parameters.values()) == pytest.approx(expected, rel=1e-5) and made.agree > 3
 
 
+@pytest.mark.parametrize("loss", ["huber", "squares", "absolute"])
+def test_the_gradient_is_that_of_the_weighted_objective(loss: str) -> None:
+    rng = np.random.default_rng(0)
+    data, weight = noisy(TRUTHS["power"], rng, noise=0.1), rng.uniform(0.1, 3, len(X))
+    theta, log_y, delta = np.array([0.3, -0.2]), np.log(data.y), 0.5
+
+    def objective(at: np.ndarray) -> float:
+        return fit.loss_sum(forms.POWER.log_predict(at, data.x) - log_y, loss=loss, delta=delta, weight=weight)
+
+    numeric = [(objective(theta + step) - objective(theta - step)) / 2e-6 for step in 1e-6 * np.eye(2)]
+    residuals = forms.POWER.log_predict(theta, data.x) - log_y
+    found = fit._gradient(forms.POWER, theta, data.x, residuals, loss=loss, delta=delta, weight=weight)
+    assert found == pytest.approx(np.abs(numeric).max(), rel=1e-6)
+
+
+def test_a_weighted_fit_ends_where_its_own_gradient_vanishes() -> None:
+    rng = np.random.default_rng(0)
+    data = noisy(TRUTHS["power"], rng, noise=0.1)
+    assert fit.fit(data, forms.POWER, loss="squares", weight=rng.uniform(0.1, 3, len(X))).gradient < 1e-6
+
+
 def test_one_more_run_lies_in_its_interval_as_often_as_it_says() -> None:
     inside, further = [], np.array([[20.0, 400.0]])
     for seed in range(60):

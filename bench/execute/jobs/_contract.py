@@ -28,7 +28,7 @@ class JobContext:
 
     Attributes:
         directory: the cell's folder; attempt: this attempt's folder inside it (metrics.jsonl, log.txt).
-        device: "cpu" or "cuda"; threads: CPU threads that this worker may use.
+        device: "cpu", "cuda" or "mps"; threads: CPU threads that this worker may use.
         progress: called now and then with {"done": images, "total": images, "phase": text, ...} for the display.
         should_stop: True after a signal requested a stop. The job saves and raises `bench.core.errors.Interrupted`.
         log: writes one line to the attempt's log.

@@ -48,7 +48,7 @@ def run(cell: Cell, context: JobContext) -> Result:
     from bench.execute.peers.contenders import contenders
 
     started = time.perf_counter()
-    kind = context.device.partition(":")[0]
+    kind = "cpu" if context.on_cpu else "cuda"  # an Apple GPU races as any other
     train = load(cell.data, "train", root=context.data_root, num_images=cell.num_images)
     sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": train.num_classes}
     cost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
