@@ -11,6 +11,7 @@ import pytest
 
 from bench import SCHEMA_VERSION, flops, run
 from bench.core import environment, files
+from bench.core.errors import command
 from bench.plan import estimate
 from bench.plan import plan as planner
 
@@ -47,6 +48,7 @@ def refused(done, *words: str) -> None:
         (("--suite", "smoke", "--workers", "9999", "--seeds", "1000"), ("processes", "product is at most")),
         (("--suite", "smoke", "--models", f"R{'9' * 5000}x1"), ("Unknown model",)),
         (("--suite", "smoke", "--data", "fashion-mnist@_"), ("not a data set", "name@N")),
+        (("--suite", "smoke", "--job", "partition=gpu"), ("--job", "--executor slurm")),
         (("--suite", "smoke", "--set", "model.dropout=x"), ("dropout='x'", "from 0 to below 1")),
     ],
     ids=lambda value: value[-1] if isinstance(value, tuple) else None,
@@ -108,3 +110,14 @@ def test_a_full_disk(verb, tmp_path, monkeypatch):
 def test_verbs_without_a_study(verb):
     for name in ("report", "status"):
         refused(verb(name, "--suite", "smoke"), "smoke" if name == "report" else "results")
+
+
+def test_a_file_that_may_not_be_read_is_named(capsys):
+    """Raised, not found: whoever runs tests may be root, who reads everything."""
+
+    @command
+    def verb(argv=None):
+        raise PermissionError(errno.EACCES, "Permission denied", "results/theirs/cells")
+
+    code = verb()
+    refused(subprocess.CompletedProcess((), code, "", capsys.readouterr().err), "No permission", "results/theirs/cells")
