@@ -36,7 +36,7 @@ FIGURES = (".png", ".svg", ".pdf")
 
 
 def arguments_parser() -> argparse.ArgumentParser:
-    from bench.core.cli import parser
+    from bench.core.cli import above_zero, parser
 
     p = parser("python -m bench.fit", __doc__ or "", EXAMPLES)
     p.add_argument("csv", type=Path, help="a CSV file with one run per row")
@@ -54,7 +54,7 @@ def arguments_parser() -> argparse.ArgumentParser:
     p.add_argument("--cluster", help="column that names the trunk of a run; points of one trunk share its noise")
     p.add_argument("--budget", help="column of budgets, for --form isoflop")
     p.add_argument("--loss", default="huber", choices=("huber", "squares", "absolute"), help="loss on log residuals")
-    p.add_argument("--delta", type=float, help="Huber threshold (default: from the residuals of a pilot fit)")
+    p.add_argument("--delta", type=above_zero, help="Huber threshold (default: from the residuals of a pilot fit)")
     p.add_argument("--predict", help="comma-separated values of x; N:D pairs for chinchilla, N:D:U for repeated")
     p.add_argument("--backtest", nargs="?", const="", metavar="FIGURE",
                    help="list how far off predictions from earlier origins were; draw it in this file")

@@ -388,6 +388,19 @@ def join(device: str, cells: list[Cell]) -> Ranks:
     return DistributedRanks(device=device)
 
 
+def read_cells(path: Path) -> list[Cell]:
+    """The cells of a file that `bench.run` writes.
+
+    Raises:
+        UserError: it cannot be read, or holds something else.
+    """
+    try:
+        return [cell_from_json(item) for item in json.loads(path.read_text())]
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise UserError(f"{path} holds no list of cells: {type(error).__name__}: {error}",
+                        "bench.run writes such a file and starts the workers itself.") from error  # fmt: skip
+
+
 @command
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.worker", description=__doc__)
@@ -409,7 +422,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.parent is None and "TORCHELASTIC_RUN_ID" in os.environ:
         options.parent = os.getppid()  # torchrun: a machine's ranks end with it
     stop = Signals(options.parent)
-    cells = [cell_from_json(item) for item in json.loads(options.cells.read_text())]
+    cells = read_cells(options.cells)
     if options.precomputed:
         precomputed.install(json.loads(options.precomputed.read_text()), device=options.device, threads=options.threads)
     study = Study(options.store)

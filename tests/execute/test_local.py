@@ -266,3 +266,12 @@ def test_a_verb_whose_output_is_closed_ends_quietly(buffering):
                           cwd=PROJECT)  # fmt: skip
     os.close(writer)
     assert done.returncode == EXIT_OK and not done.stderr
+
+
+@pytest.mark.parametrize("written", [None, "{", "{}x", '[{"model": 3}]', '["a"]'])
+def test_a_worker_that_is_given_no_cells_says_so(tmp_path, written):
+    path = tmp_path / "cells.json"
+    if written is not None:
+        path.write_text(written)
+    with pytest.raises(UserError, match="holds no list of cells"):
+        worker.read_cells(path)
