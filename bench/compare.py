@@ -9,13 +9,14 @@ import dataclasses
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.core.cli import folder, parser
 from bench.core.errors import EXIT_FOUND, EXIT_OK, UserError, command, nearest
-from bench.core.formatting import percent, plural, signed
+from bench.core.formatting import percent, plural, printable, signed
 from bench.store import index
 
 if TYPE_CHECKING:
@@ -36,11 +37,13 @@ COMMIT = 7  # letters that are shown
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """What was named. `kind`: "folder", "model" or "commit"."""
+    """What was named. `kind`: "folder", "model" or "commit". `damaged`: path -> reason, of records left out where it
+    was looked for."""
 
     name: str
     kind: str
     records: tuple[Record, ...]
+    damaged: Mapping[str, str] = field(default_factory=dict)
 
 
 @command
@@ -55,6 +58,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = p.parse_args(argv)
     a, b, found = compare(arguments.a, arguments.b, suite=arguments.suite, results=arguments.results)
     print(json.dumps(to_json(a, b, found)) if arguments.json else "\n".join(lines(a, b, found)))
+    if damaged := left_out(a, b):
+        print(printable(damaged), file=sys.stderr if arguments.json else sys.stdout)
     return EXIT_FOUND if found.verdict in FAIL_IF.get(arguments.fail_if, ()) else EXIT_OK
 
 
@@ -72,7 +77,7 @@ def compare(
     models = "model" in (one.kind, two.kind)
     key = side_by_side.same_images if models else side_by_side.same_cell
     tables = (side_by_side.table(side.records, key) for side in (one, two))
-    others = side_by_side.table(_study(suite, results), side_by_side.same_cell) if models else None
+    others = side_by_side.table(_study(suite, results)[0], side_by_side.same_cell) if models else None
     return one, two, side_by_side.compare(*tables, others=others)
 
 
@@ -88,15 +93,17 @@ def find(name: str, *, suite: str | None, results: Path) -> Side:
     from bench.analysis import study_data
 
     if (Path(name) / "cells").is_dir():
-        return Side(name=name, kind="folder", records=study_data.load(Path(name)).records)
-    records = _study(suite, results)
+        found = study_data.load(Path(name))
+        damaged = study_data.damaged_paths(Path(name), found)
+        return Side(name=name, kind="folder", records=found.records, damaged=damaged)
+    records, damaged = _study(suite, results)
     chosen = tuple(record for record in records if record.cell.model == name)
     if chosen:
-        return Side(name=name, kind="model", records=chosen)
+        return Side(name=name, kind="model", records=chosen, damaged=damaged)
     commit = _commit(name)
     chosen = tuple(record for record in records if commit and (record.environment.commit or "").startswith(commit))
     if chosen:
-        return Side(name=name, kind="commit", records=chosen)
+        return Side(name=name, kind="commit", records=chosen, damaged=damaged)
     models = sorted({record.cell.model for record in records})
     commits = sorted({record.environment.commit[:COMMIT] for record in records if record.environment.commit})
     close = nearest(name, [*models, *index.named(results)])
@@ -105,8 +112,8 @@ def find(name: str, *, suite: str | None, results: Path) -> Side:
                     f"{hint}Models: {', '.join(models[:20])}. Commits: {', '.join(commits[:20])}.")  # fmt: skip
 
 
-def _study(suite: str | None, results: Path) -> tuple[Record, ...]:
-    """The records of one study, or of all of them.
+def _study(suite: str | None, results: Path) -> tuple[tuple[Record, ...], dict[str, str]]:
+    """The records of one study, or of all of them, and the damaged ones by path.
 
     Raises:
         UserError: there is no such study, or none at all.
@@ -118,7 +125,13 @@ def _study(suite: str | None, results: Path) -> tuple[Record, ...]:
         raise index.absent(suite, results)
     if not names:
         raise UserError(f"No study in {results}.", "Name two folders, or --results.")
-    return tuple(record for name in names for record in study_data.load(results / name).records)
+    records: list[Record] = []
+    damaged: dict[str, str] = {}
+    for name in names:
+        found = study_data.load(results / name)
+        records += found.records
+        damaged |= study_data.damaged_paths(results / name, found)
+    return tuple(records), damaged
 
 
 def _commit(name: str) -> str:
@@ -160,6 +173,13 @@ def lines(a: Side, b: Side, found: SideBySide) -> list[str]:
     return [*text, "", words[found.verdict]]
 
 
+def left_out(a: Side, b: Side) -> str:
+    """One line on damaged records; "" where there are none."""
+    from bench.analysis import study_data
+
+    return study_data.left_out({**a.damaged, **b.damaged})
+
+
 def _who(side: Side) -> str:
     commits = sorted({record.environment.commit[:COMMIT] for record in side.records if record.environment.commit})
     shown = f", commit {', '.join(commits[:3])}{', …' if len(commits) > 3 else ''}" if commits else ""
@@ -182,7 +202,9 @@ def to_json(a: Side, b: Side, found: SideBySide) -> dict[str, Any]:
 
     judged = {"tasks": [named(task) for task in found.tasks], "average": named(found.average)}
     one, two = ({"name": side.name, "kind": side.kind, "records": len(side.records)} for side in (a, b))
-    return {"a": one, "b": two, "verdict": found.verdict, **dataclasses.asdict(found), **judged}
+    damaged = [{"record": path, "reason": reason} for path, reason in {**a.damaged, **b.damaged}.items()]
+    verdict = {"verdict": found.verdict, "damaged": damaged}
+    return {"a": one, "b": two, **verdict, **dataclasses.asdict(found), **judged}
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from bench.core import registry
 from bench.core.cli import folder, parser
-from bench.core.errors import EXIT_OK, command
-from bench.core.formatting import plural
+from bench.core.errors import EXIT_OK, command, unknown
+from bench.core.formatting import plural, printable
 from bench.store import grid, index
 from bench.store.study import Study, state_of
 from bench.trackers import _contract as trackers
@@ -44,11 +44,14 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
     arguments = p.parse_args(argv)
     study = arguments.results / arguments.suite
+    if arguments.to not in (known := (CSV, *registry.names("tracker"))):
+        raise unknown("tracker", arguments.to, known)
     if not study.is_dir():
         raise index.absent(arguments.suite, arguments.results)
     if arguments.to == CSV:
         paths = write_csv(study, arguments.into or study / CSV)
         print(json.dumps({"files": [str(path) for path in paths]}) if arguments.json else "\n".join(map(str, paths)))
+        _say_left_out(study, json_asked=arguments.json)
         return EXIT_OK
     changed = 0
     while True:
@@ -59,7 +62,18 @@ def main(argv: list[str] | None = None) -> int:
         time.sleep(EVERY)
     said = {"tracker": arguments.to, "changed": changed}
     print(json.dumps(said) if arguments.json else f"{arguments.to}: {plural(changed, 'run')} written.")
+    _say_left_out(study, json_asked=arguments.json)
     return EXIT_OK
+
+
+def _say_left_out(study: Path, *, json_asked: bool) -> None:
+    """One line on damaged records, beside machine-readable output on stderr."""
+    from bench.analysis import study_data
+
+    if not (study / "cells").is_dir():
+        return
+    if said := study_data.left_out(study_data.damaged_paths(study, study_data.load(study))):
+        print(printable(said), file=sys.stderr if json_asked else sys.stdout)
 
 
 def is_done(study: Path) -> bool:

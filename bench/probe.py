@@ -17,7 +17,7 @@ import numpy as np
 
 from bench.core import cli, files, registry
 from bench.core.device import BATCH, InBatches
-from bench.core.errors import EXIT_OK, UserError, command
+from bench.core.errors import EXIT_OK, UserError, command, one_class
 from bench.core.record import Score
 from bench.core.spec import CHOICES, Recipe
 from bench.data.image_set import Images, ImageSet
@@ -86,7 +86,6 @@ def main(argv: list[str] | None = None) -> int:
         _fill_in(args)
         if not args.model or not args.data:
             raise UserError("Nothing to probe.", "Give --model and --data, or --features; see --help.")
-        from bench.data.load import load as load_set
         from bench.data.load import parse
 
         name, size = parse(args.data)
@@ -94,7 +93,7 @@ def main(argv: list[str] | None = None) -> int:
         if size is not None:
             what = f"{args.data!r}: a number of images applies to training sets only."
             raise UserError(what, "Limit the test set with --option test_limit=N.")
-        context, data = model_context(args, partial(load_set, root=args.data_root)), args.data
+        context, data = model_context(args, partial(_load, root=args.data_root)), args.data
         context = announced(context, name=args.model)
     scores = task.evaluate(context, data=data, **options)
     untrained = args.checkpoint is None and _has_weights(context.model) and "+pretrained" not in (args.model or "")
@@ -174,6 +173,16 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
         ),
         data_root=args.data_root,
     )
+
+
+def _load(data: str, split: str, *, root: Path | None) -> ImageSet:
+    """A split of a data set of two classes or more."""
+    from bench.data.load import load
+
+    images = load(data, split, root=root)
+    if images.num_classes < 2:
+        raise one_class(data)
+    return images
 
 
 def _has_weights(model: Any) -> bool:

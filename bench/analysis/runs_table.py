@@ -33,7 +33,13 @@ SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 UNITS = (("thousand", 1e3), ("million", 1e6), ("billion", 1e9), ("trillion", 1e12), ("exaflop", 1e18),
          ("petaflop", 1e15), ("teraflop", 1e12), ("gigaflop", 1e9), ("gflop", 1e9), ("pflop", 1e15),
          ("eflop", 1e18), ("tflop", 1e12))  # fmt: skip
-NUMBER = re.compile(r"^([+-]?[\d.]+(?:e[+-]?\d+)?)([kmbgt%]?)$", re.IGNORECASE)
+NUMBER = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmbgt%]?)$", re.IGNORECASE)
+THOUSANDS = re.compile(
+    r"^[+-]?[1-9]\d{0,2}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?(?:e[+-]?\d+)?\s*[kmbgt%]?$", re.IGNORECASE
+)
+DECIMAL_COMMA = re.compile(r"^[+-]?\d*,\d+(?:e[+-]?\d+)?\s*[kmbgt%]?$", re.IGNORECASE)
+GROUPED = re.compile(r"^(?=.*\d)[+-]?[\d.]*[, ][\d., ]*(?:e[+-]?\d+)?\s*[kmbgt%]?$", re.IGNORECASE)  # like a number
+UNCLEAR = "unclear commas"  # columns of a table whose commas may be decimal or between thousands
 ACCURACY = re.compile(r"acc|top.?[15](?!.*err)|correct", re.IGNORECASE)
 CONDITION = re.compile(r"^(.*?)(<=|>=|!=|<|>|=)(.*)$", re.DOTALL)
 UNIT = re.compile(r"\s*[\[(].*?[\])]|[_ ]((thousand|million|billion|trillion)s?|[kMBGT])$")
@@ -45,7 +51,8 @@ FLOP_PER = 6.0  # floating-point operations of training per parameter and sample
 
 
 def read(path: Path) -> pd.DataFrame:
-    """The file, separated by commas, semicolons, tabs or bars; the index holds line numbers.
+    """The file, separated by commas, semicolons, tabs or bars; the index holds line numbers. Between semicolons a
+    comma may be decimal: where a column shows that it is, points stand for its commas.
 
     Raises:
         UserError: it is no regular file, not a table of one run per row, or too large for one.
@@ -83,12 +90,30 @@ def read(path: Path) -> pd.DataFrame:
         raise UserError(f"{path} has no rows.")
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"{path} has several columns named {repeated[0]!r}.", "Give each a name of its own.")
+    unclear = _read_decimal_commas(names, rows) if separator == ";" else ()
     text = io.StringIO()
     csv.writer(text).writerows([names, *rows])
     text.seek(0)
     table = pd.read_csv(text, index_col=False, skip_blank_lines=False)
     table.index = pd.Index(numbers_of_lines)
+    table.attrs[UNCLEAR] = unclear
     return table
+
+
+def _read_decimal_commas(names: list[str], rows: list[list[str]]) -> tuple[str, ...]:
+    """Write points for the decimal commas of `rows`. Returns the columns where "1,500" may be 1.5 or 1500."""
+    unclear = []
+    for at, name in enumerate(names):
+        entries = [row[at].strip() for row in rows]
+        single = [i for i, entry in enumerate(entries) if DECIMAL_COMMA.match(entry)]
+        if any("," in entry and THOUSANDS.match(entry) for entry in entries if not DECIMAL_COMMA.match(entry)):
+            continue  # "1,500,000"
+        if any(not THOUSANDS.match(entries[i]) for i in single):
+            for i in single:
+                rows[i][at] = entries[i].replace(",", ".")
+        elif single:
+            unclear.append(name)
+    return tuple(unclear)
 
 
 def column(table: pd.DataFrame, name: str) -> str:
@@ -162,7 +187,7 @@ def _any_of(entries: pd.Series, wanted: str) -> np.ndarray:
 
 def _beside(entries: pd.Series, sign: str, wanted: str) -> np.ndarray:
     """Which entries are less (or more) than `wanted`; what is no number is neither."""
-    limit, values = _number(wanted), entries.map(_number).to_numpy(dtype=float)
+    limit, values = _number(wanted), _floats(entries)
     if not np.isfinite(limit) or not np.isfinite(values).any():
         which = repr(wanted) if not np.isfinite(limit) else f"every entry of {entries.name!r}"
         raise UserError(f"{sign} compares numbers, and {which} is none.", "For words write COLUMN=VALUE.")
@@ -199,15 +224,34 @@ def numbers(table: pd.DataFrame, name: str) -> np.ndarray:
     the column's name ("params (millions)", "exaFLOPs") scales it.
 
     Raises:
-        UserError: no number in it.
+        UserError: no number in it, or one whose commas or spaces are not between thousands.
     """
     found = column(table, name)
-    values = table[found]
-    if not pd.api.types.is_numeric_dtype(values) or values.dtype == bool:
-        values = values.map(_number)
-    made = values.to_numpy(dtype=float) * scale_of(found)
+    made = _floats(table[found]) * scale_of(found)
     if np.isnan(made).all():
         raise UserError(f"Column {found!r} holds no numbers.", f"These do: {', '.join(_numeric(table)) or 'none'}.")
+    return made
+
+
+def _floats(entries: pd.Series) -> np.ndarray:
+    """Every entry as a number; NaN for words.
+
+    Raises:
+        UserError: an entry of digits that is no number as it is written, or may be two.
+    """
+    if pd.api.types.is_numeric_dtype(entries) and entries.dtype != bool:
+        return entries.to_numpy(dtype=float)
+    made = entries.map(_number).to_numpy(dtype=float)
+    texts = [str(entry).strip() for entry in entries]
+    for line, text, value in zip(entries.index, texts, made, strict=True):
+        where = f"Line {line}, column {entries.name!r}: {text!r}"
+        if entries.name in entries.attrs.get(UNCLEAR, ()) and DECIMAL_COMMA.match(text):
+            plain, point = text.replace(",", ""), text.replace(",", ".")
+            raise UserError(f"{where} may be {point} or {plain}.", f"Write {point}, or {plain} without a comma.")
+        if np.isnan(value) and GROUPED.match(text):
+            raise UserError(f"{where} is not a number.",
+                            "Write a point before decimals (1.5), and commas or spaces only between thousands (1,500; "
+                            "1 500). Decimal commas are read in files separated by semicolons.")  # fmt: skip
     return made
 
 
@@ -319,7 +363,8 @@ def _bare(name: Any) -> str:
 
 
 def _number(value: Any) -> float:
-    found = NUMBER.match(str(value).strip().replace(",", "").replace(" ", ""))
+    text = str(value).strip()
+    found = NUMBER.match(text.replace(",", "").replace(" ", "") if THOUSANDS.match(text) else text)
     if not found:
         return float("nan")
     suffix = found.group(2).lower()

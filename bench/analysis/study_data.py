@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bench.core.errors import UserError
+from bench.core.formatting import plural
 from bench.core.record import Record
 from bench.core.spec import Recipe, canonical, to_json
 from bench.stats.intervals import Samples
@@ -21,6 +22,7 @@ from bench.store.prediction_bits import from_detail
 from bench.store.records import DamagedRecord, read_record
 
 PIXELS = "Pixels"
+MAX_NAMED = 5  # damaged records named one by one
 NOT_A_VARIANT = ("seed", "axes", "tasks", "horizons")
 """Fields of a cell that do not make it another experiment: repeats of a variant differ in the seed alone."""
 
@@ -96,6 +98,20 @@ def load(directory: Path, *, suite: str | None = None) -> Records:
         suite=suite or directory.name, records=tuple(records), damaged=tuple(damaged), unfinished=tuple(unfinished),
         wanted=grid.read(directory), plans=planned.read(directory),
     )  # fmt: skip
+
+
+def damaged_paths(study: Path, records: Records) -> dict[str, str]:
+    """Path -> reason, of every record of a study's folder that was left out."""
+    return {str(study / "cells" / found.directory / "record.json"): found.reason for found in records.damaged}
+
+
+def left_out(damaged: Mapping[str, str]) -> str:
+    """One line on records that were left out, by path; "" where there are none."""
+    if not damaged:
+        return ""
+    named = [f"{path} ({reason.rstrip('.')})" for path, reason in damaged.items()]
+    shown = ", ".join(named[:MAX_NAMED]) + (", …" if len(named) > MAX_NAMED else "")
+    return f"{plural(len(named), 'record')} {'is' if len(named) == 1 else 'are'} damaged and left out: {shown}."
 
 
 def variant_of(record: Record, *, but_for: Sequence[str] = ()) -> str:

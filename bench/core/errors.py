@@ -62,6 +62,12 @@ def _forget_closed_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def one_class(name: object, *, of: str = "images", fix: str = "") -> UserError:
+    """The error for a set whose examples are all of one class. `fix`: of another kind than folders of images."""
+    return UserError(f"{name} has {of} of one class only: there is nothing to classify.",
+                     fix or "Give a folder of images for each of two classes or more.")  # fmt: skip
+
+
 @contextlib.contextmanager
 def sigterm_interrupts() -> Iterator[None]:
     """Inside, SIGTERM is as Ctrl-C: for work that saves nothing, and only has to be ended."""

@@ -86,7 +86,7 @@ def read_file(path: Path, options: Sequence[Option]) -> Values:
         UserError: no file, no TOML, an unknown key, a value that its option does not take.
     """
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UserError(f"The study file {path} cannot be read: {error.strerror}.",
                         "Name a .toml file, or give a suite's name with --suite.") from error  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bench.core import environment, registry
 from bench.core.device import accelerators
-from bench.core.errors import UserError, nearest
+from bench.core.errors import UserError, nearest, one_class
 from bench.core.files import explain
 from bench.core.spec import Cell
 from bench.cost import peaks
@@ -119,8 +119,7 @@ def check_data(cells: Sequence[Cell], sizes: DataSizes) -> None:
         trained_on = (cell.data,) if cell.horizons != (0,) else ()
         for name in (*trained_on, *(task.data for task in cell.tasks)):
             if sizes[name].classes < 2:
-                raise UserError(f"{name} has images of one class only: there is nothing to classify.",
-                                "Give a folder of images for each of two classes or more.")  # fmt: skip
+                raise one_class(name)
         size = sizes[cell.data]
         if cell.num_images is not None and cell.num_images > size.train:
             raise UserError(f"{cell.data}@{cell.num_images}: {cell.data} has only {size.train} training images.",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bench.core.device import BATCH, InBatches
-from bench.core.errors import UserError
+from bench.core.errors import UserError, one_class
 from bench.data.image_set import Images, ImageSet
 
 
@@ -111,6 +111,7 @@ def top1_and_loss(
 # -- features that were extracted elsewhere ----------------------------------------------------------------------------
 
 KEYS = ("train_x", "train_y", "test_x", "test_y")
+MAX_NAMED = 20  # classes named one by one
 Load = Callable[[str, str], ImageSet]
 Features = Callable[[Images], np.ndarray]
 
@@ -122,7 +123,8 @@ def read_features(path: Path) -> tuple[Features, Load, str]:
         path: an .npz with train_x (N, D), train_y (N), test_x (M, D), test_y (M).
 
     Raises:
-        UserError: not such a file, arrays of other shapes or kinds, values that are not finite as float32.
+        UserError: not such a file, arrays of other shapes or kinds, values that are not finite as float32, a test
+            class without training examples, or one class alone.
     """
     parts = _read(path)
     _check(path, parts)
@@ -182,5 +184,12 @@ def _check(path: Path, parts: dict[str, np.ndarray]) -> None:
         if int(y.max()) >= (examples := len(parts["train_y"])):
             what = f"{path}: {split}_y holds label {int(y.max())}, and there are {examples:,} training examples."
             raise UserError(what, "Number the classes from 0 upwards; each needs a training example.")
+    absent = np.setdiff1d(parts["test_y"], parts["train_y"])
+    if len(absent):
+        named = ", ".join(map(str, absent[:MAX_NAMED])) + (", …" if len(absent) > MAX_NAMED else "")
+        raise UserError(f"{path}: test_y holds classes without a training example: {named}.",
+                        "Each class of test_y needs examples in train_y; leave out the others.")  # fmt: skip
+    if len(np.unique(parts["train_y"])) < 2:
+        raise one_class(path, of="features", fix="Give training examples of two classes or more.")
     if parts["train_x"].shape[1] != parts["test_x"].shape[1]:
         raise UserError(f"{path}: train_x and test_x have different numbers of features.")

@@ -131,6 +131,11 @@ def test_huge_files_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_folders_of_classes(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     refused(tmp_path, "holds no images")
+    for name in ("a.png", "b.JPG", ".hidden.png", "notes.txt"):
+        (tmp_path / "mine" / name).write_bytes(b"")
+    refused(tmp_path, r"mine holds 2 images, but none in a class folder.\n.*folders named by their class")
+    for path in (tmp_path / "mine").iterdir():
+        path.unlink()
     writers.as_folder(tmp_path / "mine", PARTS)
     (tmp_path / "mine" / "train" / "7").mkdir()
     refused(tmp_path, "7 holds no images")

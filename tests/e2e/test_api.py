@@ -116,6 +116,21 @@ def test_commits_and_folders_are_sides_too(tmp_path, capsys):
     assert compare.main(["x", "y", "--results", str(tmp_path)]) == EXIT_USAGE
 
 
+def test_a_comparison_names_damaged_records(tmp_path, capsys):
+    study = tmp_path / "kept"
+    for cell in sorted((KEPT / "cells").glob("vit-*"))[:3]:
+        shutil.copytree(cell, study / "cells" / cell.name)
+    record = sorted(study.glob("cells/*/record.json"))[0]
+    record.write_text("{")
+    said = f"1 record is damaged and left out: {record} (not valid JSON"
+    assert compare.main([str(KEPT), str(study)]) == EXIT_OK and said in capsys.readouterr().out
+    assert compare.main([str(study), str(study), "--json"]) == EXIT_OK
+    captured = capsys.readouterr()
+    assert said in captured.err
+    (damaged,) = json.loads(captured.out)["damaged"]
+    assert damaged["record"] == str(record) and damaged["reason"].startswith("not valid JSON")
+
+
 def test_one_script_has_every_verb(project, capsys):
     assert script.main([]) == EXIT_OK
     listed = capsys.readouterr().out

@@ -101,6 +101,12 @@ def test_mistakes_name_the_file_and_say_what_is_allowed(text, said, study):
     assert "study.toml" in refusal.value.what or "set and swept" in said
 
 
+def test_a_byte_order_mark_is_passed_over(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text('suite = "smoke"\n', encoding="utf-8-sig")
+    assert options(str(path)).suite == "smoke"
+
+
 def test_no_file_and_a_suite_in_its_place_are_explained(tmp_path):
     with pytest.raises(UserError, match="--suite smoke"):
         read_study("smoke")

@@ -97,6 +97,37 @@ def test_a_table_that_is_none_is_refused_in_one_message(tmp_path, text: str, mes
     assert message in capsys.readouterr().err
 
 
+def test_decimal_commas_are_read_between_semicolons(tmp_path, capsys: pytest.CaptureFixture) -> None:
+    rows = [f"{x:.0f};{100 * y:.9g} %".replace(".", ",") for x, y in zip(X, ERROR, strict=True)]
+    answer = fitted(raw(tmp_path, "\n".join(["compute;error", *rows, ""])), capsys)
+    assert exponent(answer) == pytest.approx(0.25, abs=1e-4)
+
+
+@pytest.mark.parametrize("entries, numbers", [
+    (["1", "1,5", "1,500", "0,25", "-1,5e-3"], [1, 1.5, 1.5, 0.25, -1.5e-3]),
+    (["1,500", "1,500,000", "2 000", "1,500.5"], [1500, 1_500_000, 2000, 1500.5]),
+    (["0,500", "7 %", "1.5M"], [0.5, 7, 1.5e6]),
+])  # fmt: skip
+def test_a_column_shows_what_its_commas_are(tmp_path, entries: list[str], numbers: list[float]) -> None:
+    table = reader.read(Path(raw(tmp_path, "\n".join(["n;y", *(f"{i};{e}" for i, e in enumerate(entries)), ""]))))
+    np.testing.assert_allclose(reader.numbers(table, "y"), numbers)
+
+
+@pytest.mark.parametrize("separator, entries, message", [
+    (";", ["1", "1,500"], r"Line 3, column 'y': '1,500' may be 1.500 or 1500.\n.*Write 1.500, or 1500 without"),
+    (";", ["1,500,000", "1,5"], "'1,5' is not a number.*\n.*commas or spaces only between thousands"),
+    (";", ["1.234,5"], "'1.234,5' is not a number"), ("\t", ["1,5"], "Line 2, column 'y': '1,5' is not a number"),
+    (",", ["1", '"1,5"'], "Line 3, column 'y': '1,5' is not a number"), (",", ['"1,500 000"'], "is not a number"),
+    (",", ['"0,500"'], "is not a number"), (",", ["1 5"], "'1 5' is not a number"),
+])  # fmt: skip
+def test_unclear_commas_are_refused_by_line(tmp_path, separator: str, entries: list[str], message: str) -> None:
+    rows = [f"{i}{separator}{entry}" for i, entry in enumerate(entries)]
+    table = reader.read(Path(raw(tmp_path, "\n".join([f"n{separator}y", *rows, ""]))))
+    assert list(reader.numbers(table, "n")) == list(range(len(entries)))
+    with pytest.raises(UserError, match=message):
+        reader.numbers(reader.select(table, ["n>=0"]), "y")
+
+
 def test_more_points_than_a_law_needs_and_no_regular_file_are_refused(tmp_path, csv, capsys) -> None:
     x = np.geomspace(1e8, 1e11, 30_000)
     assert verb.main([csv({"compute": x, "error": 60 * x**-0.25}), "--x", "compute", "--y", "error"]) == 2

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bench import probe
+from tests.data import writers
 
 SMALL = ["--image-size", "28", "--channels", "1"]
 
@@ -213,6 +214,8 @@ def test_mistakes_get_one_message(capsys: pytest.CaptureFixture[str], arguments:
         ({"test_x": np.zeros((120, 3))}, "different numbers"),
         ({"train_y": np.full(200, -1)}, "integers from 0"),
         ({"train_x": np.full((200, 16), "a")}, "must be numbers"),
+        ({"test_y": np.arange(120) % 4 + 2}, "classes without a training example: 4, 5."),
+        ({"train_y": np.zeros(200, int), "test_y": np.zeros(120, int)}, "features of one class only"),
     ],
 )
 def test_bad_features_files(
@@ -224,6 +227,13 @@ def test_bad_features_files(
     assert code == 2 and answer in err
     features.write_bytes(features.read_bytes()[:100])
     assert run(capsys, "--features", str(features))[0] == 2
+
+
+def test_a_set_of_one_class_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    writers.as_npz(tmp_path / "one", writers.make(40, classes=1, side=28))
+    asked = ["--model", "pixels", "--image-size", "28", "--data", "folder:one", "--data-root", str(tmp_path)]
+    code, out, err = run(capsys, *asked)
+    assert code == 2 and not out and "folder:one has images of one class only: there is nothing to classify" in err
 
 
 def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 import shutil
@@ -127,6 +128,21 @@ def test_tables_hold_every_score_and_every_point(study, capsys):
     assert set(tables["horizons"]["recipe.lr"]) == {r.cell.recipe.lr for r in records}
 
 
+def test_damaged_records_are_named_and_left_out(study, capsys):
+    record = sorted(study.glob("cells/*/record.json"))[0]
+    record.write_text("{")
+    asked = ["--suite", "kept", "--results", str(study.parent), "--to"]
+    said = f"1 record is damaged and left out: {record} (not valid JSON"
+    assert export.main([*asked, "csv"]) == EXIT_OK and said in capsys.readouterr().out
+    assert export.main([*asked, "csv", "--json"]) == EXIT_OK
+    captured = capsys.readouterr()
+    assert len(json.loads(captured.out)["files"]) == 3 and said in captured.err
+    pytest.importorskip("tensorboard")
+    assert export.main([*asked, "tensorboard"]) == EXIT_OK
+    out = capsys.readouterr().out
+    assert "2 runs written" in out and said in out
+
+
 def test_following_ends_with_the_last_cell_that_can_be_run(study):
     names = (*(directory.path.name for directory in Study(study).directories()), "never-0000000000")
     for refused in ({}, {"never-0000000000": "cannot be run: 28 px are too few"}):
@@ -137,6 +153,9 @@ def test_following_ends_with_the_last_cell_that_can_be_run(study):
 def test_mistakes_say_what_there_is(study, capsys, monkeypatch):
     assert export.main(["--suite", "kept", "--results", str(study.parent), "--to", "wandbb"]) == EXIT_USAGE
     assert "Did you mean 'wandb'" in capsys.readouterr().err
+    assert export.main(["--suite", "kept", "--results", str(study.parent), "--to", "cvs"]) == EXIT_USAGE
+    said = capsys.readouterr().err
+    assert "Did you mean 'csv'" in said and "Known: csv, mlflow" in said
     monkeypatch.setattr(trackers, "installed", lambda name: False)
     with pytest.raises(UserError, match="pip install mlflow"):
         trackers.chosen(["mlflow"])

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.core.errors import UserError
+from bench.core.formatting import plural
 from bench.data.source import SPLIT_WORDS, SUFFIXES, Found, Source, checked_names, image_files
 
 NAME = "image folder"
@@ -37,6 +38,9 @@ def find(folder: Path) -> Found:
     classes = {split: _folders(root) for split, root in roots.items() if root}
     first = next(iter(classes.values()))
     if not first:
+        if loose := sum(1 for entry in os.scandir(folder) if entry.is_file() and _is_image(entry.name)):
+            what = f"{folder} holds {plural(loose, 'image')}, but none in a class folder."
+            raise UserError(what, "Put them in folders named by their class.")
         raise UserError(
             f"{folder} holds no images.", "Expected a folder of images per class, .parquet, .tar, .npz or IDX files."
         )
@@ -74,7 +78,11 @@ def _images(folder: Path, passed_over: Counter[str]) -> Iterator[Path]:
     for where, _, files in os.walk(folder):
         for name in files:
             suffix = os.path.splitext(name)[1].lower()
-            if suffix in SUFFIXES and not name.startswith("."):
+            if _is_image(name):
                 yield Path(where) / name
             elif suffix in NOT_READ and not name.startswith("."):
                 passed_over[suffix] += 1
+
+
+def _is_image(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in SUFFIXES and not name.startswith(".")
