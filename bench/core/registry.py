@@ -22,6 +22,7 @@ import inspect
 import os
 import pkgutil
 import re
+import sys
 import traceback
 from functools import cache
 from importlib.machinery import PathFinder
@@ -132,7 +133,7 @@ def load(kind: str, name: str) -> Any:
     module = f"{FOLDERS[kind]}.{name.replace('-', '_')}"
     try:
         return importlib.import_module(module)
-    except (UserError, ImportError):  # a package that is missing says so itself
+    except UserError:  # of a file that knows what it lacks
         raise
     except Exception as error:
         raise _broken(kind, module, error) from error
@@ -147,8 +148,17 @@ def _broken(kind: str, module: str, error: Exception) -> UserError:
     own = str(Path(path).parent) in vars(parent).get("_own_path", ())
     shown = f"{package.replace('.', '/')}/{name}.py" if own else path
     what = error.msg if isinstance(error, SyntaxError) else f"{type(error).__name__}: {error}"
-    return UserError(f"The {kind} file {shown}{_line(error, path)} is broken: {what}.",
-                     "Fix it or move it away: every command loads it.")  # fmt: skip
+    fix = "Fix it or move it away: every command loads it."
+    if lacks := missing_package(error):
+        fix = f"Install what it imports (pip install {lacks}, where that is its name). {fix}"
+    return UserError(f"The {kind} file {shown}{_line(error, path)} is broken: {what}.", fix)
+
+
+def missing_package(error: Exception) -> str | None:
+    """The package that an import did not find; None for other errors, and for a module missing from a package that is
+    there."""
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    return package if package and package not in sys.modules and PathFinder.find_spec(package) is None else None
 
 
 def _line(error: Exception, path: str) -> str:

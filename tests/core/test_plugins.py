@@ -101,6 +101,15 @@ def test_extensions_of_an_installed_wheel(tmp_path, monkeypatch):
     assert model.num_features == 8 and installed in registry.source_of("MLP-8").parents
 
 
+@pytest.mark.parametrize("kind, name", [("models", "family"), ("data", "data-set"), ("tasks", "task"),
+                                        ("suites", "suite"), ("figures", "figure"), ("jobs", "job")])  # fmt: skip
+def test_a_package_that_an_extension_lacks_is_named_with_the_line(verb, tmp_path, kind, name):
+    write(tmp_path / "mine", {f"{kind}/needy.py": "REVISION = 1\nimport no_such_package\n"})
+    done = verb("check", f"{name}:needy" if kind != "models" else "needy", "--plugins", "mine")
+    assert done.returncode == 2 and "needy.py, line 2 is broken" in done.stderr, done.stdout + done.stderr
+    assert "'no_such_package'" in done.stderr and "pip install no_such_package" in done.stderr
+
+
 # -- bench.check -------------------------------------------------------------------------------------------------------
 
 
