@@ -18,6 +18,7 @@ from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, unknown
 from bench.core.formatting import duration
 from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
+from bench.core.user_code import prints_aside
 
 EXAMPLES = """examples:
   python -m bench.check my_model.py:Net                       a network in a file of your own, at 28 px grey
@@ -68,7 +69,8 @@ def main(argv: list[str] | None = None) -> int:
         say(f"{shown} {name}")
         for what, check in CHECKS[kind](name, arguments):
             try:
-                mark, detail = "ok", check()
+                with prints_aside():
+                    mark, detail = "ok", check()
             except Limited as limit:
                 mark, detail = "--", str(limit)
             except Exception as error:  # of whatever was written

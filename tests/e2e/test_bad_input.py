@@ -82,6 +82,39 @@ def test_a_study_file_with_what_an_option_cannot_be(verb, tmp_path, line, words)
     assert os.listdir(tmp_path) == ["s.toml"]
 
 
+PRINTS = """
+print("at import")
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, num_classes):
+        super().__init__()
+        print("built")
+        print(3)
+        self.fc = nn.Linear(8, num_classes)
+        self.body = nn.Conv2d(1, 8, 3)
+
+    def forward(self, x):
+        print("forward", end="")
+        return self.fc(self.body(x).relu().mean((2, 3)))
+"""
+
+
+def test_what_a_network_prints_is_no_answer(verb, tmp_path):
+    (tmp_path / "prints.py").write_text(PRINTS)
+    counted = verb("flops", "prints.py:Net", "--image-size", "28", "--channels", "1", "--classes", "10", "--json")
+    assert json.loads(counted.stdout)["params"] == 170 and "at import" in counted.stderr
+    planned = verb("plan", "--suite", "smoke", "--models", "prints.py:Net", "--only", "*100*", "--calibrate", "--json")
+    assert planned.returncode == 0 and json.loads(planned.stdout)["cells"], planned.stderr
+
+
+def test_a_model_file_that_ends_the_program(verb, tmp_path):
+    (tmp_path / "script.py").write_text('import argparse\nargparse.ArgumentParser().parse_args(["--no"])\nNet = 1\n')
+    done = verb("flops", "script.py:Net")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "script.py, line 2, ends the program" in done.stderr and "__main__" in done.stderr
+
+
 @pytest.mark.parametrize("words", [("--images", "nan"), ("--images", "-1"), ("--images", "1e400"),
                                    ("--image-size", "99999999999"), ("",)])  # fmt: skip
 def test_what_no_training_could_cost_is_not_costed(capsys, words):
