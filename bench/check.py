@@ -133,6 +133,14 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
         return found if isinstance(found, tuple) else (found, labels_B)
 
     def is_found() -> str:
+        module = registry.family_of(name)
+        revision = getattr(module, "REVISION", None)
+        _require(type(revision) is int and revision >= 1, "REVISION of its family is not a positive integer: add "
+                 "REVISION = 1, to be raised when a change of the file makes other models")  # fmt: skip
+        listed = module.names() if callable(getattr(module, "names", None)) else None
+        _require(isinstance(listed, list | tuple) and all(isinstance(one, str) for one in listed),
+                 "names() of its family is no list or tuple of texts: add def names(): return (\"Mine-8\",), or () "
+                 "where none is to be listed")  # fmt: skip
         registry.check_model(name)
         return f"family {registry.family_label(name)!r}, {registry.source_of(name)}"
 

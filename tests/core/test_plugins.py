@@ -187,6 +187,18 @@ def test_mistakes_of_a_model_are_found(verb, tmp_path, mistake):
     assert done.returncode == 3 and wrong and FOUND[mistake] in wrong[0], done.stdout
 
 
+@pytest.mark.parametrize("old, new, wanted", [
+    ("REVISION = ", "VERSION = ", "add REVISION = 1"), ("REVISION = ", "REVISION = '1' or ", "add REVISION = 1"),
+    ("def names():", "def others():", "add def names()"), ("def names():", "def names():\n    return 8", "add def names()"),
+])  # fmt: skip
+def test_a_family_without_revision_or_names_is_found(tmp_path, capsys, old, new, wanted):
+    text = textwrap.dedent(FAMILY).replace('FAMILY, REVISION = "MLP", 1', 'FAMILY = "MLP"\nREVISION = 1')
+    assert old in text
+    write(tmp_path, {"models/mlp.py": text.replace(old, new, 1)})
+    assert check.main(["MLP-8", "--plugins", str(tmp_path)]) == 3
+    assert wanted in capsys.readouterr().out
+
+
 UNSEEDED = """
     import numpy as np
     from bench.data import cache
