@@ -64,6 +64,7 @@ def main(argv: list[str] | None = None) -> int:
     failed = 0
     results: list[dict[str, Any]] = []
     say: Callable[[str], None] = (lambda _: None) if arguments.json else (lambda line: print(line, flush=True))
+    registry.load("data set", arguments.data)  # a misspelt name is no property of what is checked
     for kind, name in found(arguments.name):
         shown = kind if kind != "family" else "model"
         say(f"{shown} {name}")

@@ -187,9 +187,16 @@ def test_mistakes_of_a_model_are_found(verb, tmp_path, mistake):
     assert done.returncode == 3 and wrong and FOUND[mistake] in wrong[0], done.stdout
 
 
+@pytest.mark.parametrize("name", ["task:fewshot", "job:peers"])
+def test_a_misspelt_data_set_is_refused_before_anything_is_checked(capsys, name):
+    assert check.main([name, "--data", "digit"]) == 2
+    said = capsys.readouterr()
+    assert not said.out and "Unknown data set 'digit'" in said.err and "'digits'" in said.err
+
+
 @pytest.mark.parametrize("old, new, wanted", [
     ("REVISION = ", "VERSION = ", "add REVISION = 1"), ("REVISION = ", "REVISION = '1' or ", "add REVISION = 1"),
-    ("def names():", "def others():", "add def names()"), ("def names():", "def names():\n    return 8", "add def names()"),
+    ("def names():", "def others():", "add def names"), ("def names():", "def names():\n    return 8", "add def names"),
 ])  # fmt: skip
 def test_a_family_without_revision_or_names_is_found(tmp_path, capsys, old, new, wanted):
     text = textwrap.dedent(FAMILY).replace('FAMILY, REVISION = "MLP", 1', 'FAMILY = "MLP"\nREVISION = 1')
