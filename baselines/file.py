@@ -14,6 +14,7 @@ Modules beside the file can be imported by it. All of it is part of the model's 
 from __future__ import annotations
 
 import ast
+import contextlib
 import difflib
 import hashlib
 import importlib.util
@@ -24,9 +25,6 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-from bench.core.errors import UserError
-from bench.core.user_code import prints_aside
 
 FAMILY, REVISION = "file", 1
 NAMING = "path/to/file.py:CALLABLE, a class or function of your own that makes an nn.Module"
@@ -97,7 +95,7 @@ def load(path: Path) -> ModuleType:
     """The file as a module, run once in a process.
 
     Raises:
-        UserError: it ends the program, at which line. Other errors of it pass.
+        ValueError: it ends the program, at which line. Other errors of it pass.
     """
     name = f"_model_file_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -105,14 +103,14 @@ def load(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look there
     try:
-        with prints_aside():
+        with contextlib.redirect_stdout(sys.stderr):  # standard output is for answers
             spec.loader.exec_module(module)
     except SystemExit as error:
         del sys.modules[name]
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         where = f", line {lines[-1]}," if lines else ""
-        raise UserError(f"The model file {path}{where} ends the program when it is imported (SystemExit: {error}).",
-                        'What a script does belongs under if __name__ == "__main__".') from error  # fmt: skip
+        what = f"{path}{where} ends the program when it is imported (SystemExit: {error})"
+        raise ValueError(f'{what}; what a script does belongs under if __name__ == "__main__"') from error
     except BaseException:
         del sys.modules[name]
         raise
