@@ -14,11 +14,13 @@ Modules beside the file can be imported by it. All of it is part of the model's 
 from __future__ import annotations
 
 import ast
+import contextlib
 import difflib
 import hashlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -93,7 +95,7 @@ def load(path: Path) -> ModuleType:
     """The file as a module, run once in a process.
 
     Raises:
-        ValueError: it breaks, at which line.
+        ValueError: it ends the program, at which line. Other errors of it pass.
     """
     name = f"_model_file_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -101,7 +103,14 @@ def load(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look there
     try:
-        spec.loader.exec_module(module)
+        with contextlib.redirect_stdout(sys.stderr):  # standard output is for answers
+            spec.loader.exec_module(module)
+    except SystemExit as error:
+        del sys.modules[name]
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        where = f", line {lines[-1]}," if lines else ""
+        what = f"{path}{where} ends the program when it is imported (SystemExit: {error})"
+        raise ValueError(f'{what}; what a script does belongs under if __name__ == "__main__"') from error
     except BaseException:
         del sys.modules[name]
         raise

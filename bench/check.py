@@ -18,6 +18,7 @@ from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, unknown
 from bench.core.formatting import duration
 from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
+from bench.core.user_code import prints_aside
 
 EXAMPLES = """examples:
   python -m bench.check my_model.py:Net                       a network in a file of your own, at 28 px grey
@@ -63,12 +64,14 @@ def main(argv: list[str] | None = None) -> int:
     failed = 0
     results: list[dict[str, Any]] = []
     say: Callable[[str], None] = (lambda _: None) if arguments.json else (lambda line: print(line, flush=True))
+    registry.load("data set", arguments.data)  # a misspelt name is no property of what is checked
     for kind, name in found(arguments.name):
         shown = kind if kind != "family" else "model"
         say(f"{shown} {name}")
         for what, check in CHECKS[kind](name, arguments):
             try:
-                mark, detail = "ok", check()
+                with prints_aside():
+                    mark, detail = "ok", check()
             except Limited as limit:
                 mark, detail = "--", str(limit)
             except Exception as error:  # of whatever was written
@@ -131,6 +134,14 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
         return found if isinstance(found, tuple) else (found, labels_B)
 
     def is_found() -> str:
+        module = registry.family_of(name)
+        revision = getattr(module, "REVISION", None)
+        _require(type(revision) is int and revision >= 1, "REVISION of its family is not a positive integer: add "
+                 "REVISION = 1, to be raised when a change of the file makes other models")  # fmt: skip
+        listed = module.names() if callable(getattr(module, "names", None)) else None
+        _require(isinstance(listed, list | tuple) and all(isinstance(one, str) for one in listed),
+                 "names() of its family is no list or tuple of texts: add def names(): return (\"Mine-8\",), or () "
+                 "where none is to be listed")  # fmt: skip
         registry.check_model(name)
         return f"family {registry.family_label(name)!r}, {registry.source_of(name)}"
 

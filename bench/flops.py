@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.core import cli
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, unknown
+from bench.core.user_code import prints_aside
 from bench.cost import units
 from bench.cost.flops import CONVENTIONS
 
@@ -79,7 +80,8 @@ def main(argv: list[str] | None = None) -> int:
         raise UserError(f"--utilisation {args.utilisation} is not in (0, 1].", "For example 0.4 for 40 %.")
     if args.images is not None and not 0 < args.images < math.inf:
         raise UserError(f"--images {args.images} is not a valid number of images.", "For example 4.2e9.")
-    cost = _count(args)
+    with prints_aside():
+        cost = _count(args)
     shown = (args.convention,) if args.convention else CONVENTIONS
     report = describe(cost, conventions=shown)
     if args.by_module:

@@ -62,6 +62,8 @@ def folder(text: str) -> Path:
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise argparse.ArgumentTypeError(f"a path of {len(text)} characters is too long") from error
+    except ValueError as error:  # a null byte, half a character
+        raise argparse.ArgumentTypeError(f"{text!r} is no path: {error}") from error
     return Path(text)
 
 

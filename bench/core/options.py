@@ -90,7 +90,7 @@ def read_file(path: Path, options: Sequence[Option]) -> Values:
     except OSError as error:
         raise UserError(f"The study file {path} cannot be read: {error.strerror}.",
                         "Name a .toml file, or give a suite's name with --suite.") from error  # fmt: skip
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a number of thousands of digits
         raise UserError(f"{path} is not TOML: {error}.", 'A line is like: models = ["ViT-nano/7"].') from error
     try:
         return read_mapping(found, options)
@@ -123,7 +123,11 @@ def _read(option: Option, value: Any) -> Any:
     if option.kind is Kind.FIELDS and isinstance(value, Mapping):
         return [_word(option, f"{name}={_text(option, item)}") for name, item in _flat(value)]
     if option.kind in (Kind.REPEATED, Kind.FIELDS):
-        return [_word(option, _text(option, item)) for item in ([value] if isinstance(value, str) else value)]
+        items = [value] if isinstance(value, str | Path) else value
+        if not isinstance(items, Iterable) or isinstance(items, bytes | Mapping):
+            form, like = ("a table", "NAME = VALUE") if option.kind is Kind.FIELDS else ("a list", "[VALUE, …]")
+            raise UserError(f"{option.name} takes {form}, not {value}.", f"It is: {option.help}. Write it as {like}.")
+        return [_word(option, _text(option, item)) for item in items]
     if option.kind is Kind.VALUE and isinstance(value, list | tuple):
         raise UserError(f"{option.name} takes one value, not the list {list(value)}.", f"It is: {option.help}.")
     return _word(option, _text(option, value))
@@ -147,7 +151,7 @@ def _flat(table: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name}.")
         else:
-            yield before + name, value
+            yield f"{before}{name}", value
 
 
 def _text(option: Option, value: Any, *, between: str = ",") -> str:

@@ -22,6 +22,7 @@ import inspect
 import os
 import pkgutil
 import re
+import sys
 import traceback
 from functools import cache
 from importlib.machinery import PathFinder
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.core.errors import UserError, unknown
 from bench.core.spec import RECIPE_REVISION, Cell, cell_id
+from bench.core.user_code import prints_aside
 
 if TYPE_CHECKING:
     from torch import nn
@@ -131,14 +133,15 @@ def load(kind: str, name: str) -> Any:
         return _rows(kind)[name]
     module = f"{FOLDERS[kind]}.{name.replace('-', '_')}"
     try:
-        return importlib.import_module(module)
-    except (UserError, ImportError):  # a package that is missing says so itself
+        with prints_aside():
+            return importlib.import_module(module)
+    except UserError:  # of a file that knows what it lacks
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _broken(kind, module, error) from error
 
 
-def _broken(kind: str, module: str, error: Exception) -> UserError:
+def _broken(kind: str, module: str, error: Exception | SystemExit) -> UserError:
     """The error for a file that cannot be imported: the line of it that fails."""
     package, _, name = module.rpartition(".")
     parent = importlib.import_module(package)
@@ -147,11 +150,22 @@ def _broken(kind: str, module: str, error: Exception) -> UserError:
     own = str(Path(path).parent) in vars(parent).get("_own_path", ())
     shown = f"{package.replace('.', '/')}/{name}.py" if own else path
     what = error.msg if isinstance(error, SyntaxError) else f"{type(error).__name__}: {error}"
-    return UserError(f"The {kind} file {shown}{_line(error, path)} is broken: {what}.",
-                     "Fix it or move it away: every command loads it.")  # fmt: skip
+    fix = "Fix it or move it away: every command loads it."
+    if lacks := missing_package(error):
+        fix = f"Install what it imports (pip install {lacks}, where that is its name). {fix}"
+    elif isinstance(error, SystemExit):
+        fix = f'What a script does belongs under if __name__ == "__main__". {fix}'
+    return UserError(f"The {kind} file {shown}{_line(error, path)} is broken: {what}.", fix)
 
 
-def _line(error: Exception, path: str) -> str:
+def missing_package(error: BaseException) -> str | None:
+    """The package that an import did not find; None for other errors, and for a module missing from a package that is
+    there."""
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    return package if package and package not in sys.modules and PathFinder.find_spec(package) is None else None
+
+
+def _line(error: BaseException, path: str) -> str:
     """", line 3": the last line of a file that an error passed through; nothing where it did not."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     line = error.lineno if isinstance(error, SyntaxError) and error.filename == path else lines[-1] if lines else None

@@ -140,7 +140,8 @@ class Pool:
     def _read(self, index: int, stream: IO[str]) -> None:
         for line in stream:
             with contextlib.suppress(ValueError):
-                self.events.put((index, json.loads(line)))
+                if isinstance(event := json.loads(line), dict):  # a user's network may print numbers
+                    self.events.put((index, event))
         self.events.put((index, None))
 
     def stop(self) -> None:

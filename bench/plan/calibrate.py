@@ -22,6 +22,7 @@ from bench.core import registry
 from bench.core.device import InBatches, synchronise
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.spec import Cell, cell_from_json
+from bench.core.user_code import answers_only
 from bench.cost import flops, peaks, precomputed
 from bench.plan.estimate import BUSY, Rates
 
@@ -165,15 +166,16 @@ def main(argv: list[str] | None = None) -> int:
     from bench.train import precision
 
     precision.set_up(threads=options.threads)
-    for key, question in json.load(sys.stdin).items():
-        if options.parent not in (None, os.getppid()):
-            break
-        cell = cell_from_json(question.pop("cell"))
-        try:
-            found = answer(cell, **question, device=options.device, threads=options.threads)
-        except Exception as error:  # whatever a user's network raises: the other models are measured all the same
-            found = {"refused": refusal(cell, error)}
-        print(json.dumps({"key": key} | found), flush=True)
+    with answers_only() as answers:
+        for key, question in json.load(sys.stdin).items():
+            if options.parent not in (None, os.getppid()):
+                break
+            cell = cell_from_json(question.pop("cell"))
+            try:
+                found = answer(cell, **question, device=options.device, threads=options.threads)
+            except Exception as error:  # whatever a user's network raises: the other models are measured all the same
+                found = {"refused": refusal(cell, error)}
+            print(json.dumps({"key": key} | found), file=answers, flush=True)
     return EXIT_OK
 
 

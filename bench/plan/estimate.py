@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -201,7 +202,7 @@ def _measure(
                             "Run the same command again; where memory is short, with fewer --workers.")  # fmt: skip
         if code:
             file.seek(0)
-            text = file.read().strip().removeprefix("error: ")
+            text = re.split(r"^error: ", file.read().strip(), flags=re.MULTILINE)[-1]  # after what models print
             raise UserError(text.splitlines()[-1] if "Traceback" in text else text or "The calibration failed.")
     return answers
 

@@ -101,6 +101,15 @@ def test_extensions_of_an_installed_wheel(tmp_path, monkeypatch):
     assert model.num_features == 8 and installed in registry.source_of("MLP-8").parents
 
 
+@pytest.mark.parametrize("kind, name", [("models", "family"), ("data", "data-set"), ("tasks", "task"),
+                                        ("suites", "suite"), ("figures", "figure"), ("jobs", "job")])  # fmt: skip
+def test_a_package_that_an_extension_lacks_is_named_with_the_line(verb, tmp_path, kind, name):
+    write(tmp_path / "mine", {f"{kind}/needy.py": "REVISION = 1\nimport no_such_package\n"})
+    done = verb("check", f"{name}:needy" if kind != "models" else "needy", "--plugins", "mine")
+    assert done.returncode == 2 and "needy.py, line 2 is broken" in done.stderr, done.stdout + done.stderr
+    assert "'no_such_package'" in done.stderr and "pip install no_such_package" in done.stderr
+
+
 # -- bench.check -------------------------------------------------------------------------------------------------------
 
 
@@ -176,6 +185,25 @@ def test_mistakes_of_a_model_are_found(verb, tmp_path, mistake):
     done = verb("check", f"{mistake.replace(' ', '_')}.py:Net", "--channels", "3")
     wrong = [line for line in done.stdout.splitlines() if line.startswith("  NO")]
     assert done.returncode == 3 and wrong and FOUND[mistake] in wrong[0], done.stdout
+
+
+@pytest.mark.parametrize("name", ["task:fewshot", "job:peers"])
+def test_a_misspelt_data_set_is_refused_before_anything_is_checked(capsys, name):
+    assert check.main([name, "--data", "digit"]) == 2
+    said = capsys.readouterr()
+    assert not said.out and "Unknown data set 'digit'" in said.err and "'digits'" in said.err
+
+
+@pytest.mark.parametrize("old, new, wanted", [
+    ("REVISION = ", "VERSION = ", "add REVISION = 1"), ("REVISION = ", "REVISION = '1' or ", "add REVISION = 1"),
+    ("def names():", "def others():", "add def names"), ("def names():", "def names():\n    return 8", "add def names"),
+])  # fmt: skip
+def test_a_family_without_revision_or_names_is_found(tmp_path, capsys, old, new, wanted):
+    text = textwrap.dedent(FAMILY).replace('FAMILY, REVISION = "MLP", 1', 'FAMILY = "MLP"\nREVISION = 1')
+    assert old in text
+    write(tmp_path, {"models/mlp.py": text.replace(old, new, 1)})
+    assert check.main(["MLP-8", "--plugins", str(tmp_path)]) == 3
+    assert wanted in capsys.readouterr().out
 
 
 UNSEEDED = """

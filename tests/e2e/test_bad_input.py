@@ -6,14 +6,16 @@ import errno
 import json
 import os
 import subprocess
+import tomllib
 
 import pytest
 
 from bench import SCHEMA_VERSION, flops, run
 from bench.core import environment, files
-from bench.core.errors import command
+from bench.core.errors import UserError, command
 from bench.plan import estimate
 from bench.plan import plan as planner
+from bench.plan.options import StudyOptions
 
 
 def refused(done, *words: str) -> None:
@@ -60,6 +62,58 @@ def test_unknown_or_impossible(tmp_path, monkeypatch, capsys, arguments, words):
     said = capsys.readouterr()
     refused(subprocess.CompletedProcess(arguments, code, said.out, said.err), *words)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("value", ["3", "0.5", "true", "2024-01-01"])
+@pytest.mark.parametrize("name", ["set", "sweep", "grid", "only", "job", "plugins"])
+def test_a_study_file_with_one_value_where_several_are_wanted(verb, tmp_path, name, value):
+    (tmp_path / "s.toml").write_text(f'suite = "smoke"\n{name} = {value}\n')
+    refused(verb("plan", "s.toml"), "s.toml", f"{name} takes a ", value.replace("t", "T"), "It is: ")
+    with pytest.raises(UserError, match=f"{name} takes a "):
+        StudyOptions.called(None, {"suite": "smoke", name: tomllib.loads(f"v = {value}")["v"]})
+
+
+@pytest.mark.parametrize("line, words", [
+    (r'results = "\u0000"', ("results", "null byte")), (r'data_root = "a\u0000"', ("data_root", "null byte")),
+    ('only = {a = 1}', ("only takes a list", "{'a': 1}")), (f"seeds = {'9' * 5000}", ("is not TOML",)),
+])  # fmt: skip
+def test_a_study_file_with_what_an_option_cannot_be(verb, tmp_path, line, words):
+    (tmp_path / "s.toml").write_text(f'suite = "smoke"\n{line}\n')
+    refused(verb("plan", "s.toml"), "s.toml", *words)
+    assert os.listdir(tmp_path) == ["s.toml"]
+
+
+PRINTS = """
+print("at import")
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, num_classes):
+        super().__init__()
+        print("built")
+        print(3)
+        self.fc = nn.Linear(8, num_classes)
+        self.body = nn.Conv2d(1, 8, 3)
+
+    def forward(self, x):
+        print("forward", end="")
+        return self.fc(self.body(x).relu().mean((2, 3)))
+"""
+
+
+def test_what_a_network_prints_is_no_answer(verb, tmp_path):
+    (tmp_path / "prints.py").write_text(PRINTS)
+    counted = verb("flops", "prints.py:Net", "--image-size", "28", "--channels", "1", "--classes", "10", "--json")
+    assert json.loads(counted.stdout)["params"] == 170 and "at import" in counted.stderr
+    planned = verb("plan", "--suite", "smoke", "--models", "prints.py:Net", "--only", "*100*", "--calibrate", "--json")
+    assert planned.returncode == 0 and json.loads(planned.stdout)["cells"], planned.stderr
+
+
+def test_a_model_file_that_ends_the_program(verb, tmp_path):
+    (tmp_path / "script.py").write_text('import argparse\nargparse.ArgumentParser().parse_args(["--no"])\nNet = 1\n')
+    done = verb("flops", "script.py:Net")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "script.py, line 2, ends the program" in done.stderr and "__main__" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("--images", "nan"), ("--images", "-1"), ("--images", "1e400"),
