@@ -8,7 +8,9 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench.core import registry
 from bench.core.cli import folder, parser
@@ -17,6 +19,10 @@ from bench.core.formatting import plural, printable
 from bench.store import grid, index
 from bench.store.study import Study, state_of
 from bench.trackers import _contract as trackers
+
+if TYPE_CHECKING:
+    from bench.analysis.study_data import Records
+    from bench.core.record import Record
 
 EXAMPLES = """\
 examples:
@@ -49,9 +55,12 @@ def main(argv: list[str] | None = None) -> int:
     if not study.is_dir():
         raise index.absent(arguments.suite, arguments.results)
     if arguments.to == CSV:
-        paths = write_csv(study, arguments.into or study / CSV)
+        from bench.analysis import study_data
+
+        found = study_data.load(study)
+        paths = write_csv(found.records, arguments.into or study / CSV)
         print(json.dumps({"files": [str(path) for path in paths]}) if arguments.json else "\n".join(map(str, paths)))
-        _say_left_out(study, json_asked=arguments.json)
+        _say_left_out(study, found, json_asked=arguments.json)
         return EXIT_OK
     changed = 0
     while True:
@@ -62,17 +71,18 @@ def main(argv: list[str] | None = None) -> int:
         time.sleep(EVERY)
     said = {"tracker": arguments.to, "changed": changed}
     print(json.dumps(said) if arguments.json else f"{arguments.to}: {plural(changed, 'run')} written.")
-    _say_left_out(study, json_asked=arguments.json)
+    if (study / "cells").is_dir():
+        from bench.analysis import study_data
+
+        _say_left_out(study, study_data.load(study), json_asked=arguments.json)
     return EXIT_OK
 
 
-def _say_left_out(study: Path, *, json_asked: bool) -> None:
+def _say_left_out(study: Path, found: Records, *, json_asked: bool) -> None:
     """One line on damaged records, beside machine-readable output on stderr."""
     from bench.analysis import study_data
 
-    if not (study / "cells").is_dir():
-        return
-    if said := study_data.left_out(study_data.damaged_paths(study, study_data.load(study))):
+    if said := study_data.left_out(study_data.damaged_paths(study, found)):
         print(printable(said), file=sys.stderr if json_asked else sys.stdout)
 
 
@@ -84,12 +94,12 @@ def is_done(study: Path) -> bool:
     return set(cells.values()) <= {"done"} and not left
 
 
-def write_csv(study: Path, target: Path) -> list[Path]:
+def write_csv(records: Sequence[Record], target: Path) -> list[Path]:
     """Every table of `bench.analysis.frames` as a CSV file."""
-    from bench.analysis import frames, study_data
+    from bench.analysis import frames
     from bench.core import files
 
-    records, paths = study_data.load(study).records, []
+    paths = []
     files.make_directory(target)
     for name, make in frames.TABLES.items():
         paths.append(target / f"{name}.csv")

@@ -185,7 +185,7 @@ class Pool:
             return None  # it has closed its output, and may still be tidying up: `finish` waits
         self.interrupted |= code == EXIT_INTERRUPTED
         if code in (EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED) or (code < 0 and self._told_to_stop):
-            return None  # one that had not begun to listen, or had ceased to, dies of what it was told
+            return None  # of SIGTERM, where it does not yet, or no longer, handle signals
         errors = self._errors[index]
         errors.seek(0)
         self.complaints.append(complaint(code, errors.read()))

@@ -28,7 +28,7 @@ from bench.train.schedule import images_trained
 Json = dict[str, Any]
 BUSY = 0.7  # share of a processor below which others are taken to be using it
 OPENING = 0.5  # seconds to open the data of a cell
-READING = 0.2  # seconds of a task at a horizon, besides its images and what it says that it solves
+READING = 0.2  # seconds per task and horizon, besides its images' way through the network and what it solves
 NODE = 8  # accelerators that are linked closely
 LINKED, ACROSS, HOST = 300e9, 25e9, 1e9  # bytes per second of gradients: within a node, between nodes, of CPUs. Assumed
 LATENCY, LATENCY_CPU = 3e-4, 1e-3  # seconds of an exchange besides

@@ -34,7 +34,7 @@ class ReportPaths:
     """Where a report was written, and what it found.
 
     Attributes:
-        check: how the suite's check of the pipeline ended, if it is nothing else. works: whether that was well.
+        check: how the suite's check of the pipeline ended, if it is nothing else. works: whether it passed.
         broken: titles of figures whose files fail, each with its error.
     """
 

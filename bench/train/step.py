@@ -147,8 +147,8 @@ class Step:
     def _clip(self) -> None:
         """Scale the gradients, together, to the recipe's norm at most.
 
-        In bfloat16 the update divides by what is too much, as it does for whoever scales losses: that saves a pass over
-        all gradients. In float32 committed results would change a last bit; shards are torch's to clip.
+        In bfloat16 the fused optimizer divides by the excess (`grad_scale`, which it has for loss scaling): one pass
+        over all gradients less. In float32 committed results would change a last bit; shards are torch's to clip.
         """
         limit = self.recipe.clip
         if not limit:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -100,6 +101,12 @@ def cluster(request):
 def attempts(store: Path) -> Counter[int]:
     """How many cells have how many attempts."""
     return Counter(len(directory.attempts()) for directory in Study(store).directories())
+
+
+def heard() -> tuple[list[str], Callable[[int, dict], None]]:
+    """Notices, and what collects them from events."""
+    notices: list[str] = []
+    return notices, lambda _, event: notices.extend([event["message"]] if event["event"] == "notice" else [])
 
 
 def holder(store: Path, name: str) -> int:
@@ -241,11 +248,7 @@ def test_preempted_and_timed_out_jobs_save_and_are_requeued(standin, tmp_path):
 
 @pytest.mark.slow
 def test_jobs_that_were_left_are_followed_and_not_submitted_again(standin, tmp_path):
-    store, notices = tmp_path / "test", []
-
-    def on_event(_, event):
-        notices.extend([event["message"]] if event["event"] == "notice" else [])
-
+    store, (notices, on_event) = tmp_path / "test", heard()
     cells = naps.naps(3, seconds=4.0)
     assert naps.run(cells, store, executor="slurm", detach=True, on_event=on_event) == []
     assert "2 jobs submitted: 1000_0, 1000_1." in notices and not list(store.glob("cells/*/record.json"))
@@ -258,11 +261,7 @@ def test_jobs_that_were_left_are_followed_and_not_submitted_again(standin, tmp_p
 
 @pytest.mark.slow
 def test_jobs_of_other_cells_are_left_alone(standin, tmp_path):
-    store, notices = tmp_path / "test", []
-
-    def on_event(_, event):
-        notices.extend([event["message"]] if event["event"] == "notice" else [])
-
+    store, (notices, on_event) = tmp_path / "test", heard()
     first, second, third = naps.naps(3, seconds=2.0)
     assert naps.run([first, second], store, executor="slurm", workers=1, detach=True) == []
     (folder,) = (store / remote.FOLDER).iterdir()
@@ -277,16 +276,12 @@ def test_jobs_of_other_cells_are_left_alone(standin, tmp_path):
 
 @pytest.mark.slow
 def test_jobs_are_adopted_once_however_often_they_are_left(standin, tmp_path):
-    store, notices = tmp_path / "test", []
-
-    def on_event(_, event):
-        notices.append([event["message"]] if event["event"] == "notice" else [])
-
+    store, (notices, on_event) = tmp_path / "test", heard()
     cells = naps.naps(2, seconds=6.0)
     for _ in range(3):
         assert naps.run(cells, store, executor="slurm", detach=True, on_event=on_event) == []
-    said = [message for messages in notices for message in messages]
-    assert len(said) == 3 and "submitted" in said[0] and all("2 jobs of an earlier run" in text for text in said[1:])
+    assert len(notices) == 3 and "submitted" in notices[0]
+    assert all("2 jobs of an earlier run" in notice for notice in notices[1:])
     assert len(list((store / remote.FOLDER).iterdir())) == 1
     assert naps.run(cells, store, executor="slurm", on_event=on_event) == []
     assert (standin / "calls.txt").read_text().count("sbatch ") == 1
