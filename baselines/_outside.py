@@ -128,8 +128,9 @@ class Outside(nn.Module):
             wrong += [f"unknown {name}" for name in sorted(set(given) - set(state))]
             wrong += [
                 f"{name} is {tuple(given[name].shape)}, {tuple(state[name].shape)} is needed"
-                for name in sorted(set(state) & set(given)) if given[name].shape != state[name].shape
-            ]  # fmt: skip
+                for name in sorted(set(state) & set(given))
+                if given[name].shape != state[name].shape
+            ]
             return given, wrong
 
         given, wrong = compared(tensors)
@@ -209,8 +210,9 @@ def _watched(network: nn.Module, x_BCHW: Tensor) -> tuple[Any, str | None]:
     made: list[tuple[str, Tensor]] = []
     handles = [
         module.register_forward_hook(lambda _, __, output, path=path: made.append((path, output)))
-        for path, module in network.named_modules() if path and isinstance(module, nn.Linear | nn.Conv2d)
-    ]  # fmt: skip
+        for path, module in network.named_modules()
+        if path and isinstance(module, nn.Linear | nn.Conv2d)
+    ]
     logits = network(x_BCHW)
     for handle in handles:
         handle.remove()

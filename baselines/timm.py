@@ -170,7 +170,11 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
     classifier = getattr(network, "default_cfg", {}).get("classifier") or ()
     module = sys.modules[type(network).__module__]
     return _outside.Outside(
-        network, anatomy, mean=config.get("mean") or (0.5,), std=config.get("std") or (0.5,),
-        whole=whole, convert=getattr(module, "checkpoint_filter_fn", None),
+        network,
+        anatomy,
+        mean=config.get("mean") or (0.5,),
+        std=config.get("std") or (0.5,),
+        whole=whole,
+        convert=getattr(module, "checkpoint_filter_fn", None),
         classifiers=(classifier,) if isinstance(classifier, str) else tuple(classifier),
-    )  # fmt: skip
+    )

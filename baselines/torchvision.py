@@ -118,4 +118,3 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
     if pretrained:
         model.head = nn.Linear(model.num_features, num_classes)
     return model
-

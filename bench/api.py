@@ -106,8 +106,9 @@ class Fit:
         """One row per group and parameter, with its interval."""
         rows = [
             {"group": group, "parameter": name, "value": found["card"]["parameters"].get(name), "low": low, "high": up}
-            for group, found in self.answer["fits"].items() for name, (low, up) in found["intervals"].items()
-        ]  # fmt: skip
+            for group, found in self.answer["fits"].items()
+            for name, (low, up) in found["intervals"].items()
+        ]
         return pd.DataFrame(rows)
 
     def __str__(self) -> str:
@@ -188,9 +189,14 @@ def compare(a: str, b: str, *, suite: str | None = None, results: Path | str = "
 
 
 def fit(
-    runs: pd.DataFrame | Path | str, *, x: str | Sequence[str], y: str, where: Sequence[str] = (),
-    predict: Sequence[float] = (), **options: Any,
-) -> Fit:  # fmt: skip
+    runs: pd.DataFrame | Path | str,
+    *,
+    x: str | Sequence[str],
+    y: str,
+    where: Sequence[str] = (),
+    predict: Sequence[float] = (),
+    **options: Any,
+) -> Fit:
     """Fit scaling laws to a table with one run per row.
 
     Args:

@@ -116,8 +116,10 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
     from torch.nn import functional as F
 
     sizes: dict[str, Any] = {
-        "image_size": arguments.image_size, "channels": arguments.channels, "num_classes": CLASSES,
-    }  # fmt: skip
+        "image_size": arguments.image_size,
+        "channels": arguments.channels,
+        "num_classes": CLASSES,
+    }
     generator = torch.Generator().manual_seed(0)
     x_BCHW = torch.rand(BATCH, sizes["channels"], *2 * [sizes["image_size"]], generator=generator) * 2 - 1
     labels_B = torch.arange(BATCH) % CLASSES
@@ -136,12 +138,17 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
     def is_found() -> str:
         module = registry.family_of(name)
         revision = getattr(module, "REVISION", None)
-        _require(type(revision) is int and revision >= 1, "REVISION of its family is not a positive integer: add "
-                 "REVISION = 1, to be raised when a change of the file makes other models")  # fmt: skip
+        _require(
+            type(revision) is int and revision >= 1,
+            "REVISION of its family is not a positive integer: add "
+            "REVISION = 1, to be raised when a change of the file makes other models",
+        )
         listed = module.names() if callable(getattr(module, "names", None)) else None
-        _require(isinstance(listed, list | tuple) and all(isinstance(one, str) for one in listed),
-                 "names() of its family is no list or tuple of texts: add def names(): return (\"Mine-8\",), or () "
-                 "where none is to be listed")  # fmt: skip
+        _require(
+            isinstance(listed, list | tuple) and all(isinstance(one, str) for one in listed),
+            'names() of its family is no list or tuple of texts: add def names(): return ("Mine-8",), or () '
+            "where none is to be listed",
+        )
         registry.check_model(name)
         return f"family {registry.family_label(name)!r}, {registry.source_of(name)}"
 
@@ -316,10 +323,11 @@ def check_data(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
             raise Limited(f"its {size / 1e9:.1f} GB were not made a second time")
         with tempfile.TemporaryDirectory() as nothing_cached:
             done = subprocess.run(
-                [sys.executable, "-m", "bench.data", "--json", name,
-                 *(["--data-root", str(root)] if root else [])],
-                env=child_environment(1) | {"VIT_BENCH_CACHE": nothing_cached}, capture_output=True, text=True,
-            )  # fmt: skip
+                [sys.executable, "-m", "bench.data", "--json", name, *(["--data-root", str(root)] if root else [])],
+                env=child_environment(1) | {"VIT_BENCH_CACHE": nothing_cached},
+                capture_output=True,
+                text=True,
+            )
         _require(done.returncode == 0, f"it cannot be made a second time: {done.stderr.strip()[-200:]}")
         (again,) = json.loads(done.stdout)
         for split, images in made.items():
@@ -495,8 +503,9 @@ def check_job(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]
     from bench.store.study import CellDirectory
 
     module, made = registry.load("job", name), dict[str, float]()
-    cell = Cell(model="ViT-pico/14", data=arguments.data, image_size=arguments.image_size, channels=arguments.channels,
-                job=name)  # fmt: skip
+    cell = Cell(
+        model="ViT-pico/14", data=arguments.data, image_size=arguments.image_size, channels=arguments.channels, job=name
+    )
 
     def is_callable() -> str:
         names = [parameter.name for parameter in inspect.signature(module.run).parameters.values()]
@@ -517,9 +526,15 @@ def check_job(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]
             raise Limited("trainings and long jobs are not tried here: run a suite of them")
         with tempfile.TemporaryDirectory() as folder:
             context = JobContext(
-                directory=CellDirectory(Path(folder)), attempt=Path(folder), device="cpu", threads=1,
-                progress=lambda _: None, should_stop=lambda: False, log=lambda _: None, data_root=arguments.data_root,
-            )  # fmt: skip
+                directory=CellDirectory(Path(folder)),
+                attempt=Path(folder),
+                device="cpu",
+                threads=1,
+                progress=lambda _: None,
+                should_stop=lambda: False,
+                log=lambda _: None,
+                data_root=arguments.data_root,
+            )
             found = module.run(cell, context)
         _require(isinstance(found, Result), f"a {type(found).__name__}, not a Result of bench/core/record.py")
         _require(found.model.name == cell.model and found.data.name == cell.data, "of another model, or other data")
@@ -532,9 +547,13 @@ def check_job(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]
 
 
 CHECKS: dict[str, Callable[[str, argparse.Namespace], Iterator[Requirement]]] = {
-    "family": check_model, "data set": check_data, "task": check_task, "suite": check_suite, "figure": check_figure,
+    "family": check_model,
+    "data set": check_data,
+    "task": check_task,
+    "suite": check_suite,
+    "figure": check_figure,
     "job": check_job,
-}  # fmt: skip
+}
 
 if __name__ == "__main__":
     sys.exit(main(None))

@@ -108,8 +108,10 @@ def find(name: str, *, suite: str | None, results: Path) -> Side:
     commits = sorted({record.environment.commit[:COMMIT] for record in records if record.environment.commit})
     close = nearest(name, [*models, *index.named(results)])
     hint = f"Did you mean {' or '.join(map(repr, close))}? " if close else ""
-    raise UserError(f"{name!r} is no folder with results, and no model or commit of {suite or 'any study here'}.",
-                    f"{hint}Models: {', '.join(models[:20])}. Commits: {', '.join(commits[:20])}.")  # fmt: skip
+    raise UserError(
+        f"{name!r} is no folder with results, and no model or commit of {suite or 'any study here'}.",
+        f"{hint}Models: {', '.join(models[:20])}. Commits: {', '.join(commits[:20])}.",
+    )
 
 
 def _study(suite: str | None, results: Path) -> tuple[tuple[Record, ...], dict[str, str]]:
@@ -137,8 +139,12 @@ def _study(suite: str | None, results: Path) -> tuple[tuple[Record, ...], dict[s
 def _commit(name: str) -> str:
     """The hash that a commit, branch or tag of the repository in this folder has; a hash itself without one."""
     try:
-        done = subprocess.run(["git", "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"], capture_output=True,
-                              text=True, timeout=20)  # fmt: skip
+        done = subprocess.run(
+            ["git", "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
         found = done.stdout.strip() if done.returncode == 0 else ""
     except (OSError, subprocess.SubprocessError, ValueError):
         found = ""
@@ -161,15 +167,21 @@ def lines(a: Side, b: Side, found: SideBySide) -> list[str]:
     counts = f"{plural(average.runs, 'pair')} of runs, {plural(average.cells, 'point')} (cell and horizon)"
     text += ["", f"{counts}, {plural(average.draws, 'few-shot draw')}; test images compared {how}."]
     if average.excluded:
-        text.append(f"Not repeated: {', '.join(average.excluded)}. For training noise, what single runs usually owe to "
-                    "chance was assumed; more --seeds measure it.")  # fmt: skip
+        text.append(
+            f"Not repeated: {', '.join(average.excluded)}. For training noise, what single runs usually owe to "
+            "chance was assumed; more --seeds measure it."
+        )
     text.append("Detectable: the smallest true difference that a comparison like this finds in three of four cases.")
     if found.only_a or found.only_b:
         text.append(f"Without a counterpart: {found.only_a} in A, {found.only_b} in B (cell and horizon).")
     if found.other_images:
         text.append(f"Left out, since the test images differ: {', '.join(found.other_images)}.")
-    words = {"equal": "All scores are equal.", "no difference": "No difference that could be seen.",
-             "better": "B is better than A.", "worse": "B is worse than A."}  # fmt: skip
+    words = {
+        "equal": "All scores are equal.",
+        "no difference": "No difference that could be seen.",
+        "better": "B is better than A.",
+        "worse": "B is worse than A.",
+    }
     return [*text, "", words[found.verdict]]
 
 
@@ -188,9 +200,14 @@ def _who(side: Side) -> str:
 
 def _row(contrast: Contrast) -> tuple[str, ...]:
     return (
-        contrast.task, f"{percent(contrast.a)} %", f"{percent(contrast.b)} %", signed(contrast.estimate),
-        f"[{signed(contrast.low)}, {signed(contrast.high)}]", percent(contrast.detectable), contrast.verdict,
-    )  # fmt: skip
+        contrast.task,
+        f"{percent(contrast.a)} %",
+        f"{percent(contrast.b)} %",
+        signed(contrast.estimate),
+        f"[{signed(contrast.low)}, {signed(contrast.high)}]",
+        percent(contrast.detectable),
+        contrast.verdict,
+    )
 
 
 def to_json(a: Side, b: Side, found: SideBySide) -> dict[str, Any]:

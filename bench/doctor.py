@@ -146,8 +146,9 @@ def _gradient(model: Any, device: str, dtype: str, micro_batch: int = 0) -> Any:
     from bench.train.step import Step
 
     model = copy.deepcopy(model).to(device)
-    step = Step(model=model, recipe=Recipe(batch=32, lr=0.0, clip=0.0, dtype=dtype, micro_batch=micro_batch),
-                device=device)  # fmt: skip
+    step = Step(
+        model=model, recipe=Recipe(batch=32, lr=0.0, clip=0.0, dtype=dtype, micro_batch=micro_batch), device=device
+    )
     step(*_batch(32, device), lr=0.0, seed=0)
     return torch.cat([p.grad.flatten().double().cpu() for p in model.parameters() if p.grad is not None])
 
@@ -231,17 +232,26 @@ def resuming(device: str) -> Iterator[Line]:
 
     rng = np.random.default_rng(0)
     images = ImageSet(
-        name="noise", split="train", kind="rendered", images_NHWC=rng.integers(0, 256, (64, 28, 28, 1), np.uint8),
-        labels_N=np.arange(64) % 10, class_names=tuple("0123456789"),
-    )  # fmt: skip
+        name="noise",
+        split="train",
+        kind="rendered",
+        images_NHWC=rng.integers(0, 256, (64, 28, 28, 1), np.uint8),
+        labels_N=np.arange(64) % 10,
+        class_names=tuple("0123456789"),
+    )
     recipe = Recipe(batch=16, lr=1e-3, warmup_images=0)
 
     def trainer(folder: Path) -> Trainer:
         batches = Batches(images, recipe=recipe, seed=0, device=device)
         return Trainer(
-            model=_model(FAMILIES[0]).to(device), batches=batches, recipe=recipe, horizons=(16 * 20,), seed=0,
-            device=device, saving=Saving(folder=folder),
-        )  # fmt: skip
+            model=_model(FAMILIES[0]).to(device),
+            batches=batches,
+            recipe=recipe,
+            horizons=(16 * 20,),
+            seed=0,
+            device=device,
+            saving=Saving(folder=folder),
+        )
 
     def losses(made: Trainer, steps: int) -> list[float]:
         for _ in range(steps):
@@ -372,8 +382,11 @@ def main(argv: list[str] | None = None) -> int:
                 files.write_json(options.out, {"environment": facts, "sections": everything})
             for line in sections[check.name]:
                 limit = f" ({line.limit})" if line.limit else ""
-                write(console, f"{line.outcome:4}  {line.check}: {line.value}{limit}",
-                      style="red" if line.outcome == "fail" else "")  # fmt: skip
+                write(
+                    console,
+                    f"{line.outcome:4}  {line.check}: {line.value}{limit}",
+                    style="red" if line.outcome == "fail" else "",
+                )
     table = options.out.with_suffix(".md")
     files.write_bytes(table, markdown(sections, facts).encode())
     lines = [line for found in sections.values() for line in found]

@@ -42,22 +42,39 @@ def arguments_parser() -> argparse.ArgumentParser:
     p.add_argument("csv", type=Path, help="a CSV file with one run per row")
     p.add_argument("--x", required=True, help="column of x; N,D for --form chinchilla; N,D,U for --form repeated")
     p.add_argument("--y", required=True, help="column of y: a loss or an error; an accuracy is turned into an error")
-    p.add_argument("--form", default="auto",
-                   help="auto (the best by extrapolation, one for all groups), power, power-floor, zhai, m3, m4, "
-                        "bnsl1, chinchilla, repeated, isoflop")  # fmt: skip
+    p.add_argument(
+        "--form",
+        default="auto",
+        help="auto (the best by extrapolation, one for all groups), power, power-floor, zhai, m3, m4, "
+        "bnsl1, chinchilla, repeated, isoflop",
+    )
     p.add_argument("--group", help="column of families: one fit each, and where they cross")
-    p.add_argument("--where", action="append", default=[], metavar="COLUMN=VALUE",
-                   help="keep these rows (repeatable); =a,b: any of them; and !=, <, <=, >, >=, in quotes. Runs that "
-                   "only a limit on x or on size leaves out are set beside predictions at their x")  # fmt: skip
-    p.add_argument("--accuracy", action=argparse.BooleanOptionalAction, default=None,
-                   help="y is (not) an accuracy (default: by its name)")  # fmt: skip
+    p.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="COLUMN=VALUE",
+        help="keep these rows (repeatable); =a,b: any of them; and !=, <, <=, >, >=, in quotes. Runs that "
+        "only a limit on x or on size leaves out are set beside predictions at their x",
+    )
+    p.add_argument(
+        "--accuracy",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="y is (not) an accuracy (default: by its name)",
+    )
     p.add_argument("--cluster", help="column that names the trunk of a run; points of one trunk share its noise")
     p.add_argument("--budget", help="column of budgets, for --form isoflop")
     p.add_argument("--loss", default="huber", choices=("huber", "squares", "absolute"), help="loss on log residuals")
     p.add_argument("--delta", type=above_zero, help="Huber threshold (default: from the residuals of a pilot fit)")
     p.add_argument("--predict", help="comma-separated values of x; N:D pairs for chinchilla, N:D:U for repeated")
-    p.add_argument("--backtest", nargs="?", const="", metavar="FIGURE",
-                   help="list how far off predictions from earlier origins were; draw it in this file")
+    p.add_argument(
+        "--backtest",
+        nargs="?",
+        const="",
+        metavar="FIGURE",
+        help="list how far off predictions from earlier origins were; draw it in this file",
+    )
     p.add_argument("--claimed", help="parameters to judge, name=value,...: are they an optimum of this objective?")
     p.add_argument("--bootstrap", type=int, default=400, help="resamples (default: 400)")
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
@@ -95,12 +112,20 @@ def request(arguments: argparse.Namespace) -> Request:
     if arguments.backtest is not None and arguments.form == ISOFLOP:
         raise UserError("--backtest does not go with --form isoflop.", "--predict says what its record is.")
     return Request(
-        x=x, y=arguments.y, form=arguments.form, group=arguments.group, accuracy=arguments.accuracy,
-        cluster=arguments.cluster, budget=arguments.budget, loss=arguments.loss, delta=arguments.delta,
-        at=predict_at(arguments.predict, len(x)) if arguments.predict else None, draws=arguments.bootstrap,
+        x=x,
+        y=arguments.y,
+        form=arguments.form,
+        group=arguments.group,
+        accuracy=arguments.accuracy,
+        cluster=arguments.cluster,
+        budget=arguments.budget,
+        loss=arguments.loss,
+        delta=arguments.delta,
+        at=predict_at(arguments.predict, len(x)) if arguments.predict else None,
+        draws=arguments.bootstrap,
         published=parse_claimed(arguments.claimed) if arguments.claimed else None,
         backtest=arguments.backtest is not None,
-    )  # fmt: skip
+    )
 
 
 def predict_at(text: str, inputs: int) -> np.ndarray:
@@ -109,13 +134,15 @@ def predict_at(text: str, inputs: int) -> np.ndarray:
 
     rows = [[number(part) for part in item.split(":")] for item in text.split(",")]
     if any(len(row) != inputs for row in rows):
-        raise UserError(f"--predict {text!r} does not give {inputs} values for each point.",
-                        "For two inputs write 1e9:2e10,1e9:4e10.")  # fmt: skip
+        raise UserError(
+            f"--predict {text!r} does not give {inputs} values for each point.",
+            "For two inputs write 1e9:2e10,1e9:4e10.",
+        )
     return np.array(rows).T
 
 
 def parse_claimed(text: str) -> dict[str, float]:
-    """"A=406,B=410" -> {"A": 406.0, "B": 410.0}."""
+    """ "A=406,B=410" -> {"A": 406.0, "B": 410.0}."""
     found = {}
     for item in text.split(","):
         name, equals, value = item.partition("=")

@@ -47,8 +47,13 @@ def parser() -> argparse.ArgumentParser:
         plugins=True,
     )
     result.add_argument("model", nargs="?", help="a model's name, such as ViT-B/16, R50x1, R50+ViT-B/16")
-    result.add_argument("--list", nargs="?", const="", metavar="PATTERN",
-                        help="list families and how their models are named; with a pattern, costs of timm's models")
+    result.add_argument(
+        "--list",
+        nargs="?",
+        const="",
+        metavar="PATTERN",
+        help="list families and how their models are named; with a pattern, costs of timm's models",
+    )
     result.add_argument("--table", type=Path, metavar="FILE", help="count every model of timm into a CSV; continues it")
     result.add_argument("--paper-table", action="store_true", help="the paper's Table 6 next to our counts")
     result.add_argument("--image-size", type=int, help="pixels per side (default: the model's own, else 224)")
@@ -218,9 +223,12 @@ def _training_lines(training: dict[str, Any]) -> list[str]:
 
 
 COSTS = {  # column of the table of timm's models -> heading, unit
-    "params": ("M params", 1e6), "macs_dense": ("GMACs dense", 1e9), "macs_paper": ("paper", 1e9),
-    "train_flops_dense": ("training GFLOPs", 1e9), "activation_bytes": ("activations MB", 1e6),
-}  # fmt: skip
+    "params": ("M params", 1e6),
+    "macs_dense": ("GMACs dense", 1e9),
+    "macs_paper": ("paper", 1e9),
+    "train_flops_dense": ("training GFLOPs", 1e9),
+    "activation_bytes": ("activations MB", 1e6),
+}
 
 
 def _costs(pattern: str, *, as_json: bool) -> int:

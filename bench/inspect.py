@@ -37,9 +37,11 @@ filters alone."""
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     result = cli.parser(
-        "python -m bench.inspect", "Look inside a model: filters, position embeddings, attention.", EXAMPLES,
+        "python -m bench.inspect",
+        "Look inside a model: filters, position embeddings, attention.",
+        EXAMPLES,
         plugins=True,
-    )  # fmt: skip
+    )
     result.add_argument("--cell", type=cli.folder, help="folder of a finished cell: its weights, data and seed")
     result.add_argument("--checkpoint", type=cli.folder, help="weights (.npz, .safetensors, .pth)")
     result.add_argument("--model", help="a model's name (default: from the weights' metadata)")
@@ -117,14 +119,17 @@ def inspect(args: argparse.Namespace, images: ImageSet | None) -> tuple[dict[str
         kernel = "x".join(str(side) for side in next(iter(first.values())).shape[2:])  # type: ignore[union-attr]
         drawings["filters"] = _inspection.filters(
             {state: (components.numpy(), shares.numpy()) for state, (components, shares) in parts.items()},
-            model=args.model, what=f"the filters of the first layer ({kernel} pixels)",
-        )  # fmt: skip
+            model=args.model,
+            what=f"the filters of the first layer ({kernel} pixels)",
+        )
     tables = {state: inspection.positions_of(model) for state, model in models.items()}
     if all(table is not None for table in tables.values()):
         drawings["positions"] = _inspection.positions(
             {s: inspection.position_similarity(t).numpy() for s, t in tables.items() if t is not None},
-            grid=trained.config.grid, model=args.model, fixed=trained.config.position == "sincos-2d",
-        )  # fmt: skip
+            grid=trained.config.grid,
+            model=args.model,
+            fixed=trained.config.position == "sincos-2d",
+        )
     else:
         skipped.append(f"{args.model} has no table of position embeddings")
     config = getattr(trained, "config", None)

@@ -65,8 +65,12 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--image-size", type=cli.positive, help=f"pixels per side (default: {stored} the model's own)")
     result.add_argument("--channels", type=int, choices=(1, 3), help=f"1 grey, 3 RGB (default: {stored} 3)")
     result.add_argument("--device", default="cpu", help="such as cpu, cuda (default cpu)")
-    result.add_argument("--dtype", default="auto", choices=CHOICES["evaluation_dtype"],
-                        help="of features and logits (default: bfloat16 on a GPU, else float32)")  # fmt: skip
+    result.add_argument(
+        "--dtype",
+        default="auto",
+        choices=CHOICES["evaluation_dtype"],
+        help="of features and logits (default: bfloat16 on a GPU, else float32)",
+    )
     result.add_argument("--seed", type=_seed, default=0, help="of an untrained network's weights (default 0)")
     result.add_argument("--json", action="store_true", help="machine-readable: every score")
     return result
@@ -168,7 +172,13 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
         seed=args.seed,
         model=model,
         fine_tune=FineTuner(
-            model, name=args.model, options=options, **sizes, device=args.device, seed=args.seed, batches=batches,
+            model,
+            name=args.model,
+            options=options,
+            **sizes,
+            device=args.device,
+            seed=args.seed,
+            batches=batches,
             dtype=args.dtype,
         ),
         data_root=args.data_root,

@@ -98,8 +98,9 @@ def work_off(plan: Plan, options: StudyOptions, console: Console) -> tuple[Plan,
         with sigterm_interrupts():
             plan = view.make_and_show(options, console, to_run=True)
     if done and not failures and not options.detach:
-        run = PlannedRun(ended=now(), executor=options.executor, workers=plan.workers, cells=len(done),
-                         planned=seconds, took=took)  # fmt: skip
+        run = PlannedRun(
+            ended=now(), executor=options.executor, workers=plan.workers, cells=len(done), planned=seconds, took=took
+        )
         planned.add_run(plan.store, run)
         write(console, planned_against_actual(plan.store, run, done))
     return plan, failures
@@ -135,8 +136,14 @@ def execute(plan: Plan, options: StudyOptions, console: Console) -> list[Failure
         if options.executor == "local":
             return local.run(plan, **how)
         return remote.run(
-            plan, executor=options.executor, device=options.device, nodes=options.nodes, workers=options.workers,
-            options=options.job, detach=options.detach, **how,
+            plan,
+            executor=options.executor,
+            device=options.device,
+            nodes=options.nodes,
+            workers=options.workers,
+            options=options.job,
+            detach=options.detach,
+            **how,
         )
 
 

@@ -31,8 +31,15 @@ examples:
 """
 EVERY = 2.0  # seconds between looks
 SETTLED = 3  # looks without a change, after which nobody is about to try a failed cell again
-NEVER = {"state": "never started", "fraction": 0.0, "note": None, "attempts": 0, "last": None, "seconds": None,
-         "processor_seconds": None}  # fmt: skip
+NEVER = {
+    "state": "never started",
+    "fraction": 0.0,
+    "note": None,
+    "attempts": 0,
+    "last": None,
+    "seconds": None,
+    "processor_seconds": None,
+}
 """A cell of the current grid (plan.json) that has no folder yet."""
 
 
@@ -88,9 +95,12 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--suite", help="a single study (default: all)")
     p.add_argument("--results", type=folder, help="folder with results (default: results)")
     p.add_argument("--watch", action="store_true", help="show it again and again, until everything is done")
-    p.add_argument("--exit-code", action="store_true",
-                   help=f"end with {EXIT_OK} if all is done, {EXIT_UNFINISHED} if cells are running or not begun, "
-                   f"{EXIT_FAILED} if those that are left failed or cannot be run")
+    p.add_argument(
+        "--exit-code",
+        action="store_true",
+        help=f"end with {EXIT_OK} if all is done, {EXIT_UNFINISHED} if cells are running or not begun, "
+        f"{EXIT_FAILED} if those that are left failed or cannot be run",
+    )
     p.add_argument("--json", action="store_true", help="machine-readable output")
     arguments = p.parse_args(argv)
     suite, results = arguments.suite, arguments.results or Path("results")
@@ -171,8 +181,11 @@ def counted(cells: list[dict[str, Any]]) -> str:
 def timed(cells: list[dict[str, Any]], plans: Plans) -> str:
     """What cells that are done were planned at and took, and what the others are; "" where no plan was kept."""
     done = {cell["name"]: (cell["seconds"], cell["processor_seconds"]) for cell in cells if cell["state"] == "done"}
-    left = math.fsum(plans.cells[cell["name"]].seconds * (1 - cell["fraction"])
-                     for cell in cells if cell["name"] in plans.cells and cell["name"] not in done)  # fmt: skip
+    left = math.fsum(
+        plans.cells[cell["name"]].seconds * (1 - cell["fraction"])
+        for cell in cells
+        if cell["name"] in plans.cells and cell["name"] not in done
+    )
     compared, said = compare(plans, done), []
     if compared is not None:
         spent = planned_and_took(compared.planned, compared.took, compared.processor)

@@ -22,11 +22,25 @@ PROJECT = Path(__file__).resolve().parent.parent
 settings.register_profile("no time limits", deadline=None)  # a busy machine is no failure
 settings.load_profile("no time limits")
 FIRST = (
-    "reliability/test_storms", "execute/test_first_hour", "e2e/test_smoke", "house/test_lint", "train/test_distributed",
-    "execute/test_executors", "reliability/test_ranks", "reliability/test_agents", "stats/test_extrapolation",
-    "e2e/test_extend", "baselines/test_outside", "reliability/test_many_kills", "reliability/test_kill",
-    "train/test_compiled", "stats/test_coverage", "gpu/test_step", "gpu/test_posing", "e2e/test_notebook",
-)  # fmt: skip
+    "reliability/test_storms",
+    "execute/test_first_hour",
+    "e2e/test_smoke",
+    "house/test_lint",
+    "train/test_distributed",
+    "execute/test_executors",
+    "reliability/test_ranks",
+    "reliability/test_agents",
+    "stats/test_extrapolation",
+    "e2e/test_extend",
+    "baselines/test_outside",
+    "reliability/test_many_kills",
+    "reliability/test_kill",
+    "train/test_compiled",
+    "stats/test_coverage",
+    "gpu/test_step",
+    "gpu/test_posing",
+    "e2e/test_notebook",
+)
 """Files that take longest, so that none of them is begun when the other process is about to end."""
 
 
@@ -132,8 +146,15 @@ def smoke(tmp_path_factory) -> Run:
         if not output.exists():
             command = [sys.executable, "-m", "bench.run", "--suite", "smoke", "--results", str(results)]
             results.parent.mkdir(exist_ok=True)
-            done = subprocess.run(command, cwd=results.parent, env=os.environ | {"PYTHONPATH": str(PROJECT)},
-                                  capture_output=True, text=True, timeout=900, preexec_fn=stay_on_one_core)  # fmt: skip
+            done = subprocess.run(
+                command,
+                cwd=results.parent,
+                env=os.environ | {"PYTHONPATH": str(PROJECT)},
+                capture_output=True,
+                text=True,
+                timeout=900,
+                preexec_fn=stay_on_one_core,
+            )
             assert done.returncode == 0, done.stdout + done.stderr
             output.write_text(done.stdout)
     return Run(results, output.read_text())

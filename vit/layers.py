@@ -371,9 +371,13 @@ class Attention(nn.Module):
             q_BHNE = q_BHNE * self.scale if outside else q_BHNE
         bias_BHNN = None if relative is None else relative(q_BHNE)
         x_BHNE = attend(
-            q_BHNE, k_BHNE, v_BHNE, bias_BHNN=bias_BHNN, dropout=self.dropout if self.training else 0.0,
+            q_BHNE,
+            k_BHNE,
+            v_BHNE,
+            bias_BHNN=bias_BHNN,
+            dropout=self.dropout if self.training else 0.0,
             scale=1.0 if outside else self.scale,
-        )  # fmt: skip
+        )
         return self.output(x_BHNE)
 
 

@@ -52,8 +52,11 @@ class Ablations:
     def on(self, axis: str) -> list[Setting]:
         """The variants of an axis."""
         named = (s for s in self.whole.series if any(axis in p.axes for p in s.points))
-        return [Setting(series=s, base=base, options=options) for s in named
-                for base, options in [split_options(s.last.model)]]  # fmt: skip
+        return [
+            Setting(series=s, base=base, options=options)
+            for s in named
+            for base, options in [split_options(s.last.model)]
+        ]
 
     @cached_property
     def base(self) -> str:
@@ -84,8 +87,12 @@ class Ablations:
         """The sweeps of an axis, with the variant at the rate that was chosen."""
         settings = self.on(axis)
         cells = self.whole.cells
-        return [(setting, sweep) for sweep in lr_sweep.sweeps(self.evidence) for setting in settings
-                if set(cells.get(setting.series.variant, ())) & set(sweep.chosen.cells)]  # fmt: skip
+        return [
+            (setting, sweep)
+            for sweep in lr_sweep.sweeps(self.evidence)
+            for setting in settings
+            if set(cells.get(setting.series.variant, ())) & set(sweep.chosen.cells)
+        ]
 
     def at_rate(self, sweep: lr_sweep.Sweep, rate: float) -> Point | None:
         """The point of a sweep at one of its rates."""
@@ -118,8 +125,12 @@ def statements(evidence: Evidence) -> Iterator[Finding]:
 def _judged(evidence: Evidence, asked: Sequence[Asked], measure: str) -> Iterator[Finding]:
     """The mean difference of each statement's pairs, and whether it bears the statement out; nothing where no pair was
     measured. The variance between seeds is pooled over all pairs of all statements: each has few seeds."""
-    pairs = [(statement, Pair(contrast=Contrast.VARIANT, model=a.series, point=a, base=b))
-             for statement, both in asked for a, b in both if a and b]  # fmt: skip
+    pairs = [
+        (statement, Pair(contrast=Contrast.VARIANT, model=a.series, point=a, base=b))
+        for statement, both in asked
+        for a, b in both
+        if a and b
+    ]
     compared = compare(evidence, [pair for _, pair in pairs], measure)
     for statement, _ in asked:
         mine = [id(pair) for of, pair in pairs if of is statement]
@@ -136,8 +147,9 @@ def _equal(finding: Finding) -> Finding:
         return finding
     within, beyond = low >= -MARGIN and high <= MARGIN, low > MARGIN or high < -MARGIN
     verdict = Verdict.YES if within else Verdict.NO if beyond else Verdict.CANNOT_TELL
-    return replace(finding, verdict=verdict, reasons=() if within or beyond else (Reason.NOT_WITHIN_MARGIN,),
-                   margin=MARGIN)  # fmt: skip
+    return replace(
+        finding, verdict=verdict, reasons=() if within or beyond else (Reason.NOT_WITHIN_MARGIN,), margin=MARGIN
+    )
 
 
 def _positions(a: Ablations) -> Iterator[Asked]:

@@ -49,10 +49,12 @@ def contrasts(evidence: Evidence, measure: str) -> dict[str, list[Comparison]]:
         for name, other in ways.items() if BRANCH in ways else ():
             own = {p.images_seen: p for p in other.points}
             found.setdefault(name, []).extend(
-                Pair(contrast=Contrast.OWN_TRAINING, model=p.model, point=p, base=own[p.images_seen],
-                     to_x=p.images_seen)
-                for p in ways[BRANCH].points if name != BRANCH and p.images_seen in own
-            )  # fmt: skip
+                Pair(
+                    contrast=Contrast.OWN_TRAINING, model=p.model, point=p, base=own[p.images_seen], to_x=p.images_seen
+                )
+                for p in ways[BRANCH].points
+                if name != BRANCH and p.images_seen in own
+            )
     ordered = sorted(found, key=lambda name: (name != SAME, name))
     return {name: compare(evidence, found[name], measure) for name in ordered if found[name]}
 
@@ -74,10 +76,15 @@ def branch_questions(evidence: Evidence) -> Iterator[Finding]:
             yield finding
     for saving in savings(evidence):
         yield Finding(
-            question=Question.BRANCHES_SAVE, subject=(saving.model,), quantity=Quantity.COMPUTE_RATIO, unit=Unit.TIMES,
-            verdict=Verdict.YES if saving.flops < 1 else Verdict.NO, estimate=saving.flops,
-            n=Counts(seeds=saving.seeds, steps=saving.budgets), evidence=(saving,),
-        )  # fmt: skip
+            question=Question.BRANCHES_SAVE,
+            subject=(saving.model,),
+            quantity=Quantity.COMPUTE_RATIO,
+            unit=Unit.TIMES,
+            verdict=Verdict.YES if saving.flops < 1 else Verdict.NO,
+            estimate=saving.flops,
+            n=Counts(seeds=saving.seeds, steps=saving.budgets),
+            evidence=(saving,),
+        )
 
 
 def identical(c: Comparison) -> bool:
@@ -102,8 +109,9 @@ def savings(evidence: Evidence) -> list[Saving]:
                 sum(read(branched[seed]) for seed in both) / sum(read(own[seed]) for seed in both)
                 for read in (lambda cost: cost.spent_flops.dense or 0, lambda cost: cost.seconds.train or 0)
             )
-            made.append(Saving(model=model, family=family, budgets=budgets, seeds=len(both), flops=flops,
-                               seconds=seconds))  # fmt: skip
+            made.append(
+                Saving(model=model, family=family, budgets=budgets, seeds=len(both), flops=flops, seconds=seconds)
+            )
     return sorted(made, key=lambda s: (family_rank(s.family), s.model))
 
 

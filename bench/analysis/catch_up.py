@@ -59,9 +59,15 @@ class Place:
 
     @property
     def trend(self) -> TrendPoint:
-        return TrendPoint(x=self.x, estimate=self.gap.value, low=self.gap.low, high=self.gap.high,
-                          verdict=verdict(self.gap, self.accuracy), first=self.first.series,
-                          second=self.second.series)  # fmt: skip
+        return TrendPoint(
+            x=self.x,
+            estimate=self.gap.value,
+            low=self.gap.low,
+            high=self.gap.high,
+            verdict=verdict(self.gap, self.accuracy),
+            first=self.first.series,
+            second=self.second.series,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +110,12 @@ def lines(evidence: Evidence, measure: str = HEADLINE) -> tuple[Line, ...]:
                 places = _places(evidence, sides[0], sides[1], measure)
                 if len(places) >= NEEDED:
                     budgets.append(next((b for b in budgets if _equal(b, flops)), flops))
-                    found.append(Line(families=families, models=(first, second), alone=alone, flops=flops,
-                                      places=places))  # fmt: skip
-    order = sorted(range(len(found)), key=lambda n: (pairs.index(found[n].families), -budgets[n],
-                                                     -found[n].places[-1].accuracy))  # fmt: skip
+                    found.append(
+                        Line(families=families, models=(first, second), alone=alone, flops=flops, places=places)
+                    )
+    order = sorted(
+        range(len(found)), key=lambda n: (pairs.index(found[n].families), -budgets[n], -found[n].places[-1].accuracy)
+    )
     return tuple(found[n] for n in order)
 
 
@@ -115,8 +123,9 @@ def new_images(evidence: Evidence, models: tuple[str, str], measure: str = HEADL
     """The same two models on all images, at every budget of both at which no image is seen twice."""
     sides: list[list[Point]] = []
     for name in models:
-        points = [p for s in evidence.on_axis("data_size") if s.last.model == name for p in s.points
-                  if "data_size" in p.axes]  # fmt: skip
+        points = [
+            p for s in evidence.on_axis("data_size") if s.last.model == name for p in s.points if "data_size" in p.axes
+        ]
         most = max((p.num_images for p in points), default=0)
         sides.append([p for p in points if p.num_images == most and p.images_seen <= most])
     found = [
@@ -134,8 +143,7 @@ def _places(evidence: Evidence, first: Sequence[Point], second: Sequence[Point],
         gap = independent_difference(evidence, samples[0], samples[1], measure) if all(samples) else None  # type: ignore[arg-type]
         if a and b and gap:
             x = float(max(min(p.num_images, p.images_seen) for p in (a, b)))  # as asked: a batch more or less
-            found[x] = Place(x=x, first=a, second=b, gap=gap,
-                             accuracy=(samples[0].mean + samples[1].mean) / 2)  # type: ignore[union-attr]  # fmt: skip
+            found[x] = Place(x=x, first=a, second=b, gap=gap, accuracy=(samples[0].mean + samples[1].mean) / 2)  # type: ignore[union-attr]
     return tuple(found[x] for x in sorted(found))
 
 
@@ -178,12 +186,22 @@ def _over_images(line: Line, pair: Sequence[Law], *, main: bool) -> Finding:
     places, level = line.places, line.places[0].gap.level
     slope, half = _slope([p.x for p in places], [p.gap.value for p in places], [p.half for p in places], level=level)
     seen = [sorted({p.images_seen for p in side}) for side in ([q.first for q in places], [q.second for q in places])]
-    budgets = [Budget(family=name, flops=(line.flops, line.flops), images_seen=(s[0], s[-1]))
-               for name, s in zip(line.names, seen, strict=True)]  # fmt: skip
+    budgets = [
+        Budget(family=name, flops=(line.flops, line.flops), images_seen=(s[0], s[-1]))
+        for name, s in zip(line.names, seen, strict=True)
+    ]
     by_law = _by_law(*pair) if len(pair) == 2 else []
-    return _finding(line.families if main else line.names, Axis.IMAGES, slope, half, [p.trend for p in places],
-                    [*budgets, *by_law], level=level, n=counts(places[0].gap, steps=len(places)),
-                    main=main)  # fmt: skip
+    return _finding(
+        line.families if main else line.names,
+        Axis.IMAGES,
+        slope,
+        half,
+        [p.trend for p in places],
+        [*budgets, *by_law],
+        level=level,
+        n=counts(places[0].gap, steps=len(places)),
+        main=main,
+    )
 
 
 def _over_compute(first: Law, second: Law) -> Finding:
@@ -194,8 +212,14 @@ def _over_compute(first: Law, second: Law) -> Finding:
     trend = [TrendPoint(x=float(a), estimate=float(b)) for a, b in zip(x, gaps, strict=True)]
     families = (first.family, second.family)
     if len(trend) < NEEDED:
-        return Finding(question=Question.GAP_OVER_COMPUTE, subject=families, axis=Axis.COMPUTE, trend=tuple(trend),
-                       verdict=Verdict.CANNOT_TELL, reasons=(Reason.TOO_FEW_POINTS,))  # fmt: skip
+        return Finding(
+            question=Question.GAP_OVER_COMPUTE,
+            subject=families,
+            axis=Axis.COMPUTE,
+            trend=tuple(trend),
+            verdict=Verdict.CANNOT_TELL,
+            reasons=(Reason.TOO_FEW_POINTS,),
+        )
     noise = t_quantile(max(1, first.group_means.freedom), LAW_LEVEL) * math.hypot(first.noise, second.noise)
     slope, half = _slope(x, gaps, [noise] * len(x), level=LAW_LEVEL)
     return _finding(families, Axis.COMPUTE, slope, half, trend, _by_law(first, second), level=LAW_LEVEL)
@@ -215,21 +239,38 @@ def _slope(
 
 
 def _finding(
-    families: tuple[str, str], axis: Axis, slope: float, half: float, trend: Sequence[TrendPoint],
-    evidence: Sequence[Item], **more: object,
-) -> Finding:  # fmt: skip
+    families: tuple[str, str],
+    axis: Axis,
+    slope: float,
+    half: float,
+    trend: Sequence[TrendPoint],
+    evidence: Sequence[Item],
+    **more: object,
+) -> Finding:
     low, high = slope - half, slope + half
     decided = Verdict.YES if low > 0 else Verdict.NO if high < 0 else Verdict.CANNOT_TELL
     ends = {p.verdict for p in (trend[0], trend[-1])}
     leader = families[0] if slope > 0 else families[1]
     return Finding(
-        question=Question.GAP_OVER_IMAGES if axis == Axis.IMAGES else Question.GAP_OVER_COMPUTE, subject=families,
-        axis=axis, verdict=decided, leader=leader if decided != Verdict.CANNOT_TELL else "",
-        reasons=(Reason.WITHIN_INTERVAL,) if decided == Verdict.CANNOT_TELL else
-        (Reason.ORDER_CHANGES,) if ends == {Verdict.YES, Verdict.NO} else (),
-        quantity=Quantity.GAIN_PER_TENFOLD, unit=Unit.SHARE, estimate=slope, low=low, high=high, trend=tuple(trend),
-        evidence=tuple(evidence), **more,  # type: ignore[arg-type]
-    )  # fmt: skip
+        question=Question.GAP_OVER_IMAGES if axis == Axis.IMAGES else Question.GAP_OVER_COMPUTE,
+        subject=families,
+        axis=axis,
+        verdict=decided,
+        leader=leader if decided != Verdict.CANNOT_TELL else "",
+        reasons=(Reason.WITHIN_INTERVAL,)
+        if decided == Verdict.CANNOT_TELL
+        else (Reason.ORDER_CHANGES,)
+        if ends == {Verdict.YES, Verdict.NO}
+        else (),
+        quantity=Quantity.GAIN_PER_TENFOLD,
+        unit=Unit.SHARE,
+        estimate=slope,
+        low=low,
+        high=high,
+        trend=tuple(trend),
+        evidence=tuple(evidence),
+        **more,  # type: ignore[arg-type]
+    )
 
 
 # -- by the laws -------------------------------------------------------------------------------------------------------
@@ -255,11 +296,14 @@ def _closing(first: Law, second: Law) -> Closing:
     rows = np.flatnonzero(possible)
     has_record = first.forecast.has_record and second.forecast.has_record
     return Closing(
-        x=x, reach=max(1.0, (x or 0.0) / end), has_record=has_record,
+        x=x,
+        reach=max(1.0, (x or 0.0) / end),
+        has_record=has_record,
         low=float(grid[rows[0]]) if len(rows) else None,
         high=float(grid[rows[-1]]) if len(rows) and rows[-1] < np.flatnonzero(inside)[-1] else None,
-        leader=first.family if gap[0] > 0 else second.family, form=first.within.fit.form.name,
-    )  # fmt: skip
+        leader=first.family if gap[0] > 0 else second.family,
+        form=first.within.fit.form.name,
+    )
 
 
 def _gap(first: Law, second: Law, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -292,15 +336,22 @@ def _held_out(first: Law, second: Law) -> HeldOut | None:
     if of_first is None or of_second is None:
         return None
     (a, a_low, a_high, a_known), (b, b_low, b_high, b_known) = of_first, of_second
-    observed = [float(np.interp(np.log(top), np.log(law.group_means.x), law.group_means.error))
-                for law, top in zip(pair, tops, strict=True)]  # fmt: skip
+    observed = [
+        float(np.interp(np.log(top), np.log(law.group_means.x), law.group_means.error))
+        for law, top in zip(pair, tops, strict=True)
+    ]
     gap, seen = b - a, observed[1] - observed[0]
     half = t_quantile(max(1, first.group_means.freedom), LAW_LEVEL) * math.hypot(first.noise, second.noise)
     return HeldOut(
-        x=max(tops), predicted=gap, low=gap - math.hypot(a_high - a, b - b_low),
-        high=gap + math.hypot(a - a_low, b_high - b), has_record=a_known and b_known,
-        observed=seen, observed_low=seen - half, observed_high=seen + half,
-    )  # fmt: skip
+        x=max(tops),
+        predicted=gap,
+        low=gap - math.hypot(a_high - a, b - b_low),
+        high=gap + math.hypot(a - a_low, b_high - b),
+        has_record=a_known and b_known,
+        observed=seen,
+        observed_low=seen - half,
+        observed_high=seen + half,
+    )
 
 
 def _predicted(law: Law, top: float) -> tuple[float, float, float, bool] | None:

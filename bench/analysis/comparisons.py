@@ -91,10 +91,20 @@ class Comparison:
     def item(self) -> Difference:
         e, pair = self.estimate, self.pair
         return Difference(
-            contrast=pair.contrast, model=pair.model, family=self.family, measure=self.measure, estimate=e.value,
-            low=e.low, high=e.high, verdict=self.verdict, n=counts(e), excluded=e.excluded, from_x=pair.from_x,
-            to_x=pair.to_x, train_flops=pair.point.train_flops,
-        )  # fmt: skip
+            contrast=pair.contrast,
+            model=pair.model,
+            family=self.family,
+            measure=self.measure,
+            estimate=e.value,
+            low=e.low,
+            high=e.high,
+            verdict=self.verdict,
+            n=counts(e),
+            excluded=e.excluded,
+            from_x=pair.from_x,
+            to_x=pair.to_x,
+            train_flops=pair.point.train_flops,
+        )
 
 
 def counts(e: Estimate, **more: int) -> Counts:
@@ -114,8 +124,14 @@ def mean_accuracy(found: Sequence[Comparison]) -> float:
 
 
 def mean_finding(
-    question: Question, subject: Sequence[str], found: Sequence[Comparison], *, mean: Estimate | None = None,
-    evidence: Sequence[Item] = (), reasons: Sequence[Reason] = (), paired: int = 0,
+    question: Question,
+    subject: Sequence[str],
+    found: Sequence[Comparison],
+    *,
+    mean: Estimate | None = None,
+    evidence: Sequence[Item] = (),
+    reasons: Sequence[Reason] = (),
+    paired: int = 0,
 ) -> Finding:
     """The mean over the models that were compared, with every comparison behind it.
 
@@ -128,14 +144,23 @@ def mean_finding(
     why = undecided(mean, accuracy, models=number)
     models = len({c.pair.model for c in found})
     return Finding(
-        question=question, subject=tuple(subject), measure=found[0].measure, main=found[0].measure == HEADLINE,
-        verdict=verdict(mean, accuracy, models=number), reasons=(*why, *reasons),
-        quantity=Quantity.ACCURACY_DIFFERENCE, unit=Unit.SHARE, estimate=mean.value, low=mean.low, high=mean.high,
-        level=mean.level, n=counts(mean, models=models, steps=number if number > models else 0, paired=paired),
+        question=question,
+        subject=tuple(subject),
+        measure=found[0].measure,
+        main=found[0].measure == HEADLINE,
+        verdict=verdict(mean, accuracy, models=number),
+        reasons=(*why, *reasons),
+        quantity=Quantity.ACCURACY_DIFFERENCE,
+        unit=Unit.SHARE,
+        estimate=mean.value,
+        low=mean.low,
+        high=mean.high,
+        level=mean.level,
+        n=counts(mean, models=models, steps=number if number > models else 0, paired=paired),
         excluded=mean.excluded,
         margin=unreplicated_noise(accuracy) / math.sqrt(number) if Reason.UNREPLICATED in why else None,
         evidence=(*(c.item for c in found), *evidence),
-    )  # fmt: skip
+    )
 
 
 # -- comparing ---------------------------------------------------------------------------------------------------------
@@ -152,10 +177,11 @@ def compare(evidence: Evidence, pairs: Sequence[Pair], measure: str, *, pooled: 
             known.append((pair, both, (a.mean + b.mean) / 2))
     pooled = pooled or pool((pair.point.variant, both) for pair, both, _ in known)
     return [
-        Comparison(pair=pair, measure=measure, accuracy=accuracy,
-                   estimate=estimate(both, pooled=pooled, level=evidence.level))
+        Comparison(
+            pair=pair, measure=measure, accuracy=accuracy, estimate=estimate(both, pooled=pooled, level=evidence.level)
+        )
         for pair, both, accuracy in known
-    ]  # fmt: skip
+    ]
 
 
 def independent_difference(evidence: Evidence, a: Samples, b: Samples, measure: str) -> Estimate | None:
@@ -170,8 +196,9 @@ def _twice(pooled: Pool | None) -> Pool | None:
 
 def against_untrained(evidence: Evidence, series: Iterable[Series], measure: str) -> list[Comparison]:
     """Each model at its longest horizon minus the same network before training."""
-    pairs = [Pair(contrast=Contrast.UNTRAINED, model=s.label, point=s.last, base=s.untrained)
-             for s in series if s.untrained]  # fmt: skip
+    pairs = [
+        Pair(contrast=Contrast.UNTRAINED, model=s.label, point=s.last, base=s.untrained) for s in series if s.untrained
+    ]
     return compare(evidence, pairs, measure)
 
 
@@ -183,8 +210,9 @@ def against_pixels(evidence: Evidence, series: Iterable[Series], measure: str) -
 
 
 def _longer(contrast: Contrast, series: Series, base: Point, point: Point) -> Pair:
-    return Pair(contrast=contrast, model=series.label, point=point, base=base, from_x=base.images_seen,
-                to_x=point.images_seen)  # fmt: skip
+    return Pair(
+        contrast=contrast, model=series.label, point=point, base=base, from_x=base.images_seen, to_x=point.images_seen
+    )
 
 
 # -- images: sizes of one data set at equal images seen ----------------------------------------------------------------
@@ -228,9 +256,14 @@ def _peak(evidence: Evidence, curve: SizeCurve, measure: str) -> Peak | None:
     if len(known) < 3 or (best := max(known, key=lambda k: k[0].value)) in (known[0], known[-1]):
         return None
     last = known[-1]
-    return Peak(model=curve.label, images=best[1].unique_images, accuracy=best[0].value,
-                most_images=last[1].unique_images, most_accuracy=last[0].value,
-                overlap=best[0].low <= last[0].high)  # fmt: skip
+    return Peak(
+        model=curve.label,
+        images=best[1].unique_images,
+        accuracy=best[0].value,
+        most_images=last[1].unique_images,
+        most_accuracy=last[0].value,
+        overlap=best[0].low <= last[0].high,
+    )
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------
@@ -268,15 +301,26 @@ def more_images_help(evidence: Evidence) -> Iterator[Finding]:
         for family in dict.fromkeys(c.family for c in curves):
             mine = [c for c in curves if c.family == family]
             pairs = [
-                Pair(contrast=Contrast.FEWEST_IMAGES, model=c.label, point=c.points[-1], base=c.points[0],
-                     from_x=c.points[0].unique_images, to_x=c.points[-1].unique_images)
+                Pair(
+                    contrast=Contrast.FEWEST_IMAGES,
+                    model=c.label,
+                    point=c.points[-1],
+                    base=c.points[0],
+                    from_x=c.points[0].unique_images,
+                    to_x=c.points[-1].unique_images,
+                )
                 for c in mine
-            ]  # fmt: skip
+            ]
             found = compare(evidence, pairs, measure, pooled=pooled)
             if found:
                 peaks = [peak for c in mine if (peak := _peak(evidence, c, measure)) is not None]
-                yield mean_finding(Question.MORE_IMAGES_HELP, [family], found, evidence=peaks,
-                                   reasons=[Reason.PEAK_INSIDE] if peaks else [])  # fmt: skip
+                yield mean_finding(
+                    Question.MORE_IMAGES_HELP,
+                    [family],
+                    found,
+                    evidence=peaks,
+                    reasons=[Reason.PEAK_INSIDE] if peaks else [],
+                )
 
 
 def beats_baselines(evidence: Evidence, series: Sequence[Series]) -> Iterator[Finding]:
@@ -302,8 +346,17 @@ def beats_baselines(evidence: Evidence, series: Sequence[Series]) -> Iterator[Fi
 
 def _task_mean(found: Sequence[Comparison]) -> Difference:
     mean, decided = overall(found)
-    return replace(found[0].item, model="", estimate=mean.value, low=mean.low, high=mean.high, verdict=decided,
-                   excluded=mean.excluded, n=counts(mean, models=len(found)), train_flops=None)  # fmt: skip
+    return replace(
+        found[0].item,
+        model="",
+        estimate=mean.value,
+        low=mean.low,
+        high=mean.high,
+        verdict=decided,
+        excluded=mean.excluded,
+        n=counts(mean, models=len(found)),
+        train_flops=None,
+    )
 
 
 def _with_upstream(evidence: Evidence) -> list[str]:

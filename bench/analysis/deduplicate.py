@@ -65,9 +65,10 @@ def current(records: Records, horizons: pd.DataFrame, scores: pd.DataFrame) -> C
                         dropped.extend(places)
                         superseded.setdefault(name, {})[pair] = None
     return Current(
-        scores=scores.drop(index=dropped), empty=frozenset(rows.keys() - kept),
+        scores=scores.drop(index=dropped),
+        empty=frozenset(rows.keys() - kept),
         set_aside={name: tuple(pairs) for name, pairs in sorted(superseded.items())},
-    )  # fmt: skip
+    )
 
 
 def _evaluated_differently(

@@ -124,14 +124,23 @@ class Evidence:
         for row in first.to_dict("records"):
             key = row["variant"], row["images_seen"]
             found[key] = Point(
-                variant=row["variant"], series=row["series"], model=row["model"], family=row["family"],
-                data=row["data"], kind=self.data_kinds.get(row["data"].split(":")[0], row["kind"]),
-                num_images=_int(row["num_images"]), images_seen=row["images_seen"],
-                unique_images=_int(row["unique_images"]), epochs=row["epochs"], params=row["params"],
-                train_flops=row[f"train_flops_{self.convention}"], params_body=row["params_body"],
-                forward_macs=row[f"forward_macs_{self.convention}"], seeds=tuple(sorted(seeds[key])),
+                variant=row["variant"],
+                series=row["series"],
+                model=row["model"],
+                family=row["family"],
+                data=row["data"],
+                kind=self.data_kinds.get(row["data"].split(":")[0], row["kind"]),
+                num_images=_int(row["num_images"]),
+                images_seen=row["images_seen"],
+                unique_images=_int(row["unique_images"]),
+                epochs=row["epochs"],
+                params=row["params"],
+                train_flops=row[f"train_flops_{self.convention}"],
+                params_body=row["params_body"],
+                forward_macs=row[f"forward_macs_{self.convention}"],
+                seeds=tuple(sorted(seeds[key])),
                 axes=tuple(sorted(axes[key])),
-            )  # fmt: skip
+            )
         return found
 
     @cached_property
@@ -212,8 +221,10 @@ class Evidence:
     def samples(self, point: Point, measure: str, *, shots: int | None = None) -> Samples | None:
         """Scores of one point, seeds × draws; None if any part of an average is missing."""
         wanted = self.shots if shots is None else shots
-        parts = [self._samples.get((*point.key, name, wanted), self._samples.get((*point.key, name, None)))
-                 for name in self.parts(measure)]  # fmt: skip
+        parts = [
+            self._samples.get((*point.key, name, wanted), self._samples.get((*point.key, name, None)))
+            for name in self.parts(measure)
+        ]
         if not parts or any(part is None for part in parts):
             return None
         known = [part for part in parts if part is not None]
@@ -250,8 +261,7 @@ class Evidence:
 
     def without(self, cells: Set[str]) -> Evidence:
         """The same without some cells, named by their directories; `swept` is the whole."""
-        return replace(self, horizons=without(self.horizons, cells), swept=self, _estimates={}, _averages={},
-                       _pools={})  # fmt: skip
+        return replace(self, horizons=without(self.horizons, cells), swept=self, _estimates={}, _averages={}, _pools={})
 
     @cached_property
     def _samples(self) -> dict[SampleKey, Samples]:
@@ -275,10 +285,16 @@ def family_rank(family: str) -> tuple[int, str]:
 
 
 def build(
-    records: Records, *, headline: Sequence[str] = (), far: Sequence[str] = (), question: str = "",
-    data_kinds: Mapping[str, str] | None = None, level: float = POINT_LEVEL, published: bool = False,
+    records: Records,
+    *,
+    headline: Sequence[str] = (),
+    far: Sequence[str] = (),
+    question: str = "",
+    data_kinds: Mapping[str, str] | None = None,
+    level: float = POINT_LEVEL,
+    published: bool = False,
     reference: Evidence | None = None,
-) -> Evidence:  # fmt: skip
+) -> Evidence:
     """Arrange records. Headline tasks that were not scored are left out; without any, the same tasks on other sets
     count, and without those all that are not far.
 
@@ -297,10 +313,19 @@ def build(
     headline_found = headline_found or tuple(sorted(set(scored) - set(far_found)))
     shots = sorted({int(s) for s in scores["shots"].dropna().unique()})
     return Evidence(
-        records=records, horizons=horizons, scores=scores, headline=headline_found, set_aside=standing.set_aside,
-        far=far_found, shots=DEFAULT_SHOTS if DEFAULT_SHOTS in shots else (shots[-1] if shots else None), level=level,
-        question=question, data_kinds=data_kinds or {}, published=published, reference=reference,
-    )  # fmt: skip
+        records=records,
+        horizons=horizons,
+        scores=scores,
+        headline=headline_found,
+        set_aside=standing.set_aside,
+        far=far_found,
+        shots=DEFAULT_SHOTS if DEFAULT_SHOTS in shots else (shots[-1] if shots else None),
+        level=level,
+        question=question,
+        data_kinds=data_kinds or {},
+        published=published,
+        reference=reference,
+    )
 
 
 def _same_task(headline: Sequence[str], scored: Sequence[str]) -> tuple[str, ...]:

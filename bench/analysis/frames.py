@@ -42,9 +42,10 @@ def curves(records: Sequence[Record]) -> pd.DataFrame:
     """One row per point of a learning curve, in the order of the work; `horizon` is missing on a shared trunk."""
     rows = [
         (record.directory, record.cell.model, record.cell.seed, images, horizon, loss)
-        for record in records if record.curve
+        for record in records
+        if record.curve
         for images, loss, horizon in zip(record.curve.images, record.curve.losses, record.curve.horizons, strict=True)
-    ]  # fmt: skip
+    ]
     table = pd.DataFrame(rows, columns=["directory", "model", "seed", "images", "horizon", "loss"])
     return table.astype({"horizon": "Int64"})
 

@@ -64,8 +64,15 @@ class Gap:
     @property
     def point(self) -> TrendPoint:
         e = self.estimate
-        return TrendPoint(x=self.x, estimate=e.value, low=e.low, high=e.high, verdict=self.verdict,
-                          first=self.first_model, second=self.second_model)  # fmt: skip
+        return TrendPoint(
+            x=self.x,
+            estimate=e.value,
+            low=e.low,
+            high=e.high,
+            verdict=self.verdict,
+            first=self.first_model,
+            second=self.second_model,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,23 +146,32 @@ def at_images(evidence: Evidence, curves: Sequence[SizeCurve], first: str, secon
         return None
 
     def at(side: Sequence[SizeCurve], x: float) -> list[Rival]:
-        return [(c.label, s) for c in side for p in c.points
-                if p.unique_images == x and (s := evidence.samples(p, measure)) is not None]  # fmt: skip
+        return [
+            (c.label, s)
+            for c in side
+            for p in c.points
+            if p.unique_images == x and (s := evidence.samples(p, measure)) is not None
+        ]
 
     return _gaps(evidence, shared, first, second, measure, [partial(at, side) for side in sides])
 
 
 def _gaps(
-    evidence: Evidence, places: Sequence[float] | np.ndarray, first: str, second: str, measure: str,
+    evidence: Evidence,
+    places: Sequence[float] | np.ndarray,
+    first: str,
+    second: str,
+    measure: str,
     sides: Sequence[Side],
-) -> Gaps | None:  # fmt: skip
+) -> Gaps | None:
     gaps, samples = [], []
     for x in places:
         a, b = (_best(evidence, side(float(x)), measure) for side in sides)
         e = independent_difference(evidence, a[1], b[1], measure) if a and b else None
         if a and b and e:
-            gaps.append(Gap(x=float(x), first_model=a[0], second_model=b[0], estimate=e,
-                            accuracy=(a[1].mean + b[1].mean) / 2))  # fmt: skip
+            gaps.append(
+                Gap(x=float(x), first_model=a[0], second_model=b[0], estimate=e, accuracy=(a[1].mean + b[1].mean) / 2)
+            )
             samples.append((a[1], b[1]))
     if len(gaps) < 2:
         return None
@@ -221,8 +237,13 @@ def best_at_equal_compute(evidence: Evidence, series: Sequence[Series]) -> Itera
     for first, second in combinations(families_of(series), 2):
         found = at_compute(evidence, series, first, second, HEADLINE)
         if isinstance(found, Reason):
-            yield Finding(question=Question.BEST_AT_EQUAL_COMPUTE, subject=(first, second), axis=Axis.COMPUTE,
-                          verdict=Verdict.CANNOT_TELL, reasons=(found,))  # fmt: skip
+            yield Finding(
+                question=Question.BEST_AT_EQUAL_COMPUTE,
+                subject=(first, second),
+                axis=Axis.COMPUTE,
+                verdict=Verdict.CANNOT_TELL,
+                reasons=(found,),
+            )
         else:
             yield _best_finding(found)
 
@@ -236,14 +257,23 @@ def _best_finding(gaps: Gaps) -> Finding:
     known += [] if gaps.corrected else [Reason.SELECTION_BIAS]
     is_decided = decided != Verdict.CANNOT_TELL and not disagree
     return Finding(
-        question=Question.BEST_AT_EQUAL_COMPUTE, subject=(gaps.first, gaps.second), axis=Axis.COMPUTE,
-        verdict=Verdict.YES if is_decided else Verdict.CANNOT_TELL, reasons=(*why, *known), trend=gaps.trend,
+        question=Question.BEST_AT_EQUAL_COMPUTE,
+        subject=(gaps.first, gaps.second),
+        axis=Axis.COMPUTE,
+        verdict=Verdict.YES if is_decided else Verdict.CANNOT_TELL,
+        reasons=(*why, *known),
+        trend=gaps.trend,
         leader=(gaps.first if mean.value > 0 else gaps.second) if is_decided else "",
-        quantity=Quantity.ACCURACY_DIFFERENCE, unit=Unit.SHARE, level=mean.level,
-        estimate=None if changes else mean.value, low=None if changes else mean.low,
-        high=None if changes else mean.high, n=counts(mean, steps=len(gaps.gaps)), excluded=mean.excluded,
+        quantity=Quantity.ACCURACY_DIFFERENCE,
+        unit=Unit.SHARE,
+        level=mean.level,
+        estimate=None if changes else mean.value,
+        low=None if changes else mean.low,
+        high=None if changes else mean.high,
+        n=counts(mean, steps=len(gaps.gaps)),
+        excluded=mean.excluded,
         margin=unreplicated_noise(gaps.accuracy) if Reason.UNREPLICATED in why else None,
-    )  # fmt: skip
+    )
 
 
 def order_changes(evidence: Evidence, series: Sequence[Series], *, by_law: Collection[Question]) -> Iterator[Finding]:
@@ -276,12 +306,22 @@ def _order_finding(question: Question, axis: Axis, gaps: Gaps, *, main: bool) ->
     if crossing is None:
         decided, why = Verdict.CANNOT_TELL, [Reason.AHEAD_THROUGHOUT if throughout else Reason.NO_CHANGE_OF_ORDER]
     return Finding(
-        question=question, subject=(gaps.first, gaps.second), verdict=decided, reasons=tuple(why), leader=leader,
-        main=main, axis=axis, trend=gaps.trend, quantity=Quantity.COMPUTE if axis == Axis.COMPUTE else Quantity.IMAGES,
-        unit=Unit.FLOP if axis == Axis.COMPUTE else Unit.IMAGES, low=crossing[0] if crossing else None,
-        high=crossing[1] if crossing else None, level=mean.level, n=counts(mean, steps=len(gaps.gaps)),
+        question=question,
+        subject=(gaps.first, gaps.second),
+        verdict=decided,
+        reasons=tuple(why),
+        leader=leader,
+        main=main,
+        axis=axis,
+        trend=gaps.trend,
+        quantity=Quantity.COMPUTE if axis == Axis.COMPUTE else Quantity.IMAGES,
+        unit=Unit.FLOP if axis == Axis.COMPUTE else Unit.IMAGES,
+        low=crossing[0] if crossing else None,
+        high=crossing[1] if crossing else None,
+        level=mean.level,
+        n=counts(mean, steps=len(gaps.gaps)),
         excluded=mean.excluded,
-    )  # fmt: skip
+    )
 
 
 def _of_one_data_set(series: Sequence[Series]) -> list[Series]:

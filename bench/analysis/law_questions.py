@@ -86,9 +86,14 @@ def _of_kind(found: dict[str, Law], kind: str) -> Law | None:
 def _finding(question: Question, *families: Law, subject: Sequence[str] = ()) -> partial[Finding]:
     """A finding about some laws, without its answer."""
     names = tuple(subject or (law.family for law in families))
-    return partial(Finding, question=question, subject=names, level=LAW_LEVEL, axis=families[0].axis,
-                   n=Counts(points=sum(len(law.points) for law in families), runs=sum(law.runs for law in families)),
-                   )  # fmt: skip
+    return partial(
+        Finding,
+        question=question,
+        subject=names,
+        level=LAW_LEVEL,
+        axis=families[0].axis,
+        n=Counts(points=sum(len(law.points) for law in families), runs=sum(law.runs for law in families)),
+    )
 
 
 def _deviation(families: Sequence[str], found: LackOfFit | None) -> list[Item]:
@@ -133,21 +138,33 @@ def compute_to_match(first: Law, second: Law) -> Finding:
         low, high, within = 1 / high, 1 / low, (1 / within[1], 1 / within[0])
     widens = _widens(refits[0].fit)
     law = SharedLaw(
-        factor=value, low=low, high=high, within=within, widens=widens,
+        factor=value,
+        low=low,
+        high=high,
+        within=within,
+        widens=widens,
         reached=(1 - float(min(y.max() for y in sides)), 1 - float(max(y.min() for y in sides))),
-        forms=tuple(sorted({r.fit.form.name for r in refits})), losses=LOSSES,
-    )  # fmt: skip
+        forms=tuple(sorted({r.fit.form.name for r in refits})),
+        losses=LOSSES,
+    )
     trend = _contradicted_factors(less, more, low, high)
     if trend:
-        return cannot(reasons=(Reason.NO_SINGLE_FACTOR,), leader=less.family, axis=Axis.ACCURACY, trend=trend,
-                      evidence=(law,))  # fmt: skip
+        return cannot(
+            reasons=(Reason.NO_SINGLE_FACTOR,), leader=less.family, axis=Axis.ACCURACY, trend=trend, evidence=(law,)
+        )
     missed = _deviation((first.family, second.family), _shared_lack_of_fit(refits[0].fit, first, second))
     remarks = [*([Reason.CHANGES] if widens is not None else []), *([Reason.LACK_OF_FIT] if missed else [])]
     return finding(
-        verdict=Verdict.YES if low > 1 else Verdict.CANNOT_TELL, leader=less.family,
-        reasons=(*(() if low > 1 else (Reason.WITHIN_INTERVAL,)), *remarks), quantity=Quantity.COMPUTE_RATIO,
-        unit=Unit.TIMES, estimate=value, low=low, high=high, evidence=(law, *missed),
-    )  # fmt: skip
+        verdict=Verdict.YES if low > 1 else Verdict.CANNOT_TELL,
+        leader=less.family,
+        reasons=(*(() if low > 1 else (Reason.WITHIN_INTERVAL,)), *remarks),
+        quantity=Quantity.COMPUTE_RATIO,
+        unit=Unit.TIMES,
+        estimate=value,
+        low=low,
+        high=high,
+        evidence=(law, *missed),
+    )
 
 
 @lru_cache(maxsize=16)
@@ -156,14 +173,18 @@ def shared_laws(first: Law, second: Law) -> tuple[Resampled, ...]:
     a, b = first.within.fit.points, second.within.fit.points
     family = np.concatenate([np.full(len(a), FIRST), np.full(len(b), SECOND)])
     points = fit.Points(
-        x=np.stack([np.concatenate([a.x[0], b.x[0]]), family]), y=np.concatenate([a.y, b.y]),
+        x=np.stack([np.concatenate([a.x[0], b.x[0]]), family]),
+        y=np.concatenate([a.y, b.y]),
         cluster=np.concatenate([a.cluster, b.cluster + a.cluster.max() + 1]),
-    )  # fmt: skip
+    )
     return tuple(
-        bootstrap.resample(fit.fit(points, two_families(form), loss=loss, max_starts=STARTS, ftol=fit.REFIT_FTOL),
-                           draws=DRAWS, restarts=0)
+        bootstrap.resample(
+            fit.fit(points, two_families(form), loss=loss, max_starts=STARTS, ftol=fit.REFIT_FTOL),
+            draws=DRAWS,
+            restarts=0,
+        )
         for form, loss in analyses(first.ranked)
-    )  # fmt: skip
+    )
 
 
 def _widens(made: fit.Fit) -> bool | None:
@@ -227,14 +248,21 @@ def next_run(a: Law, b: Law) -> Finding | None:
         lowered /= max(float(quantity.var()), 1e-300)
         shrinks = 1 - np.sqrt(1 - np.clip(lowered, 0, 1))
         reach = np.maximum(1.0, x / law.range[1])
-        found += [Candidate(family=law.family, train_flops=float(at), shrinks=float(s), reach=float(r))
-                  for at, s, r in zip(x, shrinks, reach, strict=True)]  # fmt: skip
+        found += [
+            Candidate(family=law.family, train_flops=float(at), shrinks=float(s), reach=float(r))
+            for at, s, r in zip(x, shrinks, reach, strict=True)
+        ]
     found.sort(key=lambda c: -c.shrinks / c.train_flops)
     best, most = found[0], max(found, key=lambda c: c.shrinks)
     return _finding(Question.NEXT_RUN, a, b)(
-        verdict=Verdict.YES, leader=best.family, quantity=Quantity.COMPUTE, unit=Unit.FLOP, estimate=best.train_flops,
-        reach=best.reach, evidence=(best, most),
-    )  # fmt: skip
+        verdict=Verdict.YES,
+        leader=best.family,
+        quantity=Quantity.COMPUTE,
+        unit=Unit.FLOP,
+        estimate=best.train_flops,
+        reach=best.reach,
+        evidence=(best, most),
+    )
 
 
 def _without_tails(values: np.ndarray) -> np.ndarray:
@@ -255,11 +283,21 @@ def crossing_of(question: Question, first: Law, second: Law) -> Finding:
     budgets: list[Item] = []
     if first.axis == Axis.IMAGES:
         budgets, remarks = [_budget(law) for law in (first, second)], [Reason.UNEQUAL_COMPUTE, *remarks]
-    finding = partial(_finding(question, first, second), leader=found.leader or "", agreement=found.share,
-                      evidence=(*budgets, *missed), **_x_unit(first))  # fmt: skip
+    finding = partial(
+        _finding(question, first, second),
+        leader=found.leader or "",
+        agreement=found.share,
+        evidence=(*budgets, *missed),
+        **_x_unit(first),
+    )
     if found.x is not None:
-        return finding(verdict=Verdict.YES if found.overtakes == first.family else Verdict.NO, reasons=tuple(remarks),
-                       estimate=found.x, low=found.low, high=found.high)  # fmt: skip
+        return finding(
+            verdict=Verdict.YES if found.overtakes == first.family else Verdict.NO,
+            reasons=tuple(remarks),
+            estimate=found.x,
+            low=found.low,
+            high=found.high,
+        )
     why = Reason.CROSSING_UNSTABLE
     if found.throughout:
         why, finding = Reason.AHEAD_THROUGHOUT, partial(finding, agreement=1 - found.share)
@@ -296,8 +334,15 @@ def advantage_shrinks(hybrid: Law, vit: Law) -> Finding:
     if low > 0 and intercept + slope * log_x.min() <= 0:
         why = [Reason.NO_ADVANTAGE]
     verdict = Verdict.CANNOT_TELL if why else Verdict.YES if low > 0 else Verdict.NO
-    return finding(verdict=verdict, reasons=tuple(why), quantity=Quantity.LOSS_PER_TENFOLD, unit=Unit.SHARE,
-                   estimate=float(-slope), low=float(low), high=float(high))  # fmt: skip
+    return finding(
+        verdict=verdict,
+        reasons=tuple(why),
+        quantity=Quantity.LOSS_PER_TENFOLD,
+        unit=Unit.SHARE,
+        estimate=float(-slope),
+        low=float(low),
+        high=float(high),
+    )
 
 
 # -- one family --------------------------------------------------------------------------------------------------------
@@ -332,10 +377,15 @@ def saturated(law: Law) -> Finding:
     means = law.group_means.take(np.isin(law.group_means.x, top))
     missed = _deviation((law.family,), lack_of_fit(means, made.predict(means.x), parameters=made.form.size))
     return finding(
-        verdict=verdict, reasons=(*reasons, *([Reason.LACK_OF_FIT] if missed else [])), quantity=Quantity.EXPONENT,
-        estimate=made.parameters["c"], low=low, high=high, n=Counts(points=len(means.x), runs=len(part)),
+        verdict=verdict,
+        reasons=(*reasons, *([Reason.LACK_OF_FIT] if missed else [])),
+        quantity=Quantity.EXPONENT,
+        estimate=made.parameters["c"],
+        low=low,
+        high=high,
+        n=Counts(points=len(means.x), runs=len(part)),
         evidence=(about, *missed),
-    )  # fmt: skip
+    )
 
 
 def _reached_by_all(found: dict[str, Law]) -> float | None:
@@ -352,8 +402,11 @@ def needed_for(law: Law, accuracy: float) -> Finding:
     every = every[~np.isnan(every)]  # failed refits
     reached = float((every < np.inf).mean()) if len(every) else 0.0
     target = _target(law, accuracy)
-    finding = partial(_finding(Question.COMPUTE_FOR_TARGET if compute else Question.IMAGES_FOR_TARGET, law),
-                      agreement=reached, **_x_unit(law))  # fmt: skip
+    finding = partial(
+        _finding(Question.COMPUTE_FOR_TARGET if compute else Question.IMAGES_FOR_TARGET, law),
+        agreement=reached,
+        **_x_unit(law),
+    )
     cannot = partial(finding, verdict=Verdict.CANNOT_TELL)
     value, (least, most) = float(np.exp(main)), law.range
     if value * SAME < least:
@@ -375,8 +428,9 @@ def needed_for(law: Law, accuracy: float) -> Finding:
     reach, high_reach = (max(1.0, end / most) for end in (value, law.known_to if high is None else high))
     if high_reach > 1 and law.forecast.has_record:
         target = replace(target, record=law.forecast.past_error(math.log(high_reach)))
-    return finding(verdict=Verdict.YES, estimate=value, low=low, high=high, evidence=(target,), reach=reach,
-                   high_reach=high_reach)  # fmt: skip
+    return finding(
+        verdict=Verdict.YES, estimate=value, low=low, high=high, evidence=(target,), reach=reach, high_reach=high_reach
+    )
 
 
 def _deviation_at(law: Law, x: float) -> list[Item]:
@@ -401,7 +455,8 @@ def _target(law: Law, accuracy: float) -> Target:
         return target
     first = int(good[0])
     lost = means.x[first:][means.error[first:] > 1 - accuracy]
-    return replace(target, between=(float(means.x[first - 1]) if first else None, float(means.x[first])),
-                   lost=float(lost[-1]) if len(lost) else None)  # fmt: skip
-
-
+    return replace(
+        target,
+        between=(float(means.x[first - 1]) if first else None, float(means.x[first])),
+        lost=float(lost[-1]) if len(lost) else None,
+    )

@@ -138,10 +138,16 @@ def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:
         if any(t.diverged for t in sweep.tried):
             reasons.append(Reason.DIVERGED)
         yield Finding(
-            question=Question.BEST_LEARNING_RATE, subject=(sweep.model, sweep.upstream), verdict=verdict,
-            measure=UPSTREAM, reasons=tuple(reasons), quantity=Quantity.LEARNING_RATE, estimate=sweep.chosen.rate,
-            n=counts(accuracy, points=len(sweep.tried)), evidence=(sweep,),
-        )  # fmt: skip
+            question=Question.BEST_LEARNING_RATE,
+            subject=(sweep.model, sweep.upstream),
+            verdict=verdict,
+            measure=UPSTREAM,
+            reasons=tuple(reasons),
+            quantity=Quantity.LEARNING_RATE,
+            estimate=sweep.chosen.rate,
+            n=counts(accuracy, points=len(sweep.tried)),
+            evidence=(sweep,),
+        )
 
 
 # -- what the suites take over -----------------------------------------------------------------------------------------
@@ -195,13 +201,25 @@ def _sweep(evidence: Evidence, group: Sequence[Record]) -> Sweep | None:
     for rate in sorted({record.cell.recipe.lr for record in group}):
         mine = [record for record in group if record.cell.recipe.lr == rate]
         diverged = sum(record.status == "diverged" for record in mine)
-        tried.append(Tried(rate=rate, accuracy=accuracy.get(rate), diverged=diverged,
-                           cells=tuple(record.directory for record in mine)))  # fmt: skip
+        tried.append(
+            Tried(
+                rate=rate,
+                accuracy=accuracy.get(rate),
+                diverged=diverged,
+                cells=tuple(record.directory for record in mine),
+            )
+        )
     if not any(t.eligible for t in tried):
         return None
     cell = finished[0].cell
-    return Sweep(model=cell.model, family=finished[0].model.family, data=cell.data, num_images=cell.num_images,
-                 images_seen=last, tried=tuple(tried))  # fmt: skip
+    return Sweep(
+        model=cell.model,
+        family=finished[0].model.family,
+        data=cell.data,
+        num_images=cell.num_images,
+        images_seen=last,
+        tried=tuple(tried),
+    )
 
 
 def _accuracy(tried: Tried) -> float:

@@ -40,17 +40,28 @@ HEADLINE = tuple(f"finetune:{TESTS[c][0]}" for c in ("ImageNet", "CIFAR-10", "CI
 """Figure 5's "Average-5": the plain mean, without ReaL."""
 
 JFT = "JFT-300M"
-UPSTREAM = {"ImageNet": ("imagenet", 1_281_167, 1000), "ImageNet-21k": ("imagenet-21k", 14_000_000, None),
-            JFT: ("jft-300m", 303_000_000, 18_291)}  # fmt: skip
+UPSTREAM = {
+    "ImageNet": ("imagenet", 1_281_167, 1000),
+    "ImageNet-21k": ("imagenet-21k", 14_000_000, None),
+    JFT: ("jft-300m", 303_000_000, 18_291),
+}
 """As printed: (data set, images, classes)."""
 SHORT = {"JFT": JFT, "I21k": "ImageNet-21k"}
 
 VTAB = {
     "natural": ("Caltech101", "CIFAR-100", "DTD", "Flowers102", "Pets", "Sun397", "SVHN"),
     "specialised": ("Camelyon", "EuroSAT", "Resisc45", "Retinopathy"),
-    "structured": ("Clevr-Count", "Clevr-Dist", "DMLab", "dSpr-Loc", "dSpr-Ori", "KITTI-Dist", "sNORB-Azim",
-                   "sNORB-Elev"),
-}  # fmt: skip
+    "structured": (
+        "Clevr-Count",
+        "Clevr-Dist",
+        "DMLab",
+        "dSpr-Loc",
+        "dSpr-Ori",
+        "KITTI-Dist",
+        "sNORB-Azim",
+        "sNORB-Elev",
+    ),
+}
 VTAB_TEST = 711
 """Images of VTAB's smallest test set, KITTI's. The paper prints no intervals; this errs on the wide side."""
 
@@ -93,13 +104,15 @@ def table6() -> list[Record]:
         macs = float(rows[-1]["exaFLOPs"]) * EXA / (6 * int(rows[-1]["epochs"]) * images)
         horizons = [
             Horizon(
-                images_seen=int(row["epochs"]) * images, unique_images=images, epochs=float(row["epochs"]),
+                images_seen=int(row["epochs"]) * images,
+                unique_images=images,
+                epochs=float(row["epochs"]),
                 train_flops=Operations(paper=float(row["exaFLOPs"]) * EXA),
                 spent_flops=Operations(paper=float(row["exaFLOPs"]) * EXA),
                 scores=tuple(_score("finetune", column, float(row[column])) for column in TESTS),
             )
             for row in rows
-        ]  # fmt: skip
+        ]
         cost = Cost(spent_flops=Operations(paper=sum(float(row["exaFLOPs"]) * EXA for row in rows)))
         made.append(_record(printed, JFT, horizons, "Table 6", axis="compute", macs=macs, cost=cost))
     return made
@@ -146,27 +159,59 @@ def _score(task: str, column: str, percent: float, *, group: str | None = None) 
     data, tests, classes = (column.lower(), VTAB_TEST, None) if group else TESTS[column]
     value = percent / 100
     return Score(
-        task=task, data=data, metric="accuracy", value=value, stderr=(value * (1 - value) / tests) ** 0.5,
-        num_test=tests, num_classes=classes, chance=1 / classes if classes else None,
+        task=task,
+        data=data,
+        metric="accuracy",
+        value=value,
+        stderr=(value * (1 - value) / tests) ** 0.5,
+        num_test=tests,
+        num_classes=classes,
+        chance=1 / classes if classes else None,
         detail={"group": group} if group else {},
-    )  # fmt: skip
+    )
 
 
 def _record(
-    printed: str, upstream: str, horizons: Sequence[Horizon], source: str, *, axis: str = "upstream",
-    macs: float | None = None, cost: Cost | None = None,
-) -> Record:  # fmt: skip
+    printed: str,
+    upstream: str,
+    horizons: Sequence[Horizon],
+    source: str,
+    *,
+    axis: str = "upstream",
+    macs: float | None = None,
+    cost: Cost | None = None,
+) -> Record:
     name, (data, images, classes) = model_name(printed), UPSTREAM[upstream]
     size = next(row for row in table("table6_sizes") if row["name"] == printed)
     directory = f"{name.lower().replace('/', '-').replace('+', '-')}_{data}"
     return Record(
-        suite=SUITE, cell_id=directory, directory=directory, revisions={}, status="complete",
+        suite=SUITE,
+        cell_id=directory,
+        directory=directory,
+        revisions={},
+        status="complete",
         source=f"{SOURCE}, {source}",
-        cell=Cell(model=name, data=data, num_images=images, image_size=224, channels=3, axes=(axis,),
-                  horizons=tuple(horizon.images_seen for horizon in horizons)),
-        model=ModelFacts(name=name, family=family(printed), params=int(size["params"]),
-                         params_body=int(size["params_body"]), forward_macs=Operations(paper=macs)),
-        data=DataFacts(name=data, kind="photographs", num_images=images, num_classes=classes, image_size=224,
-                       channels=3),
-        horizons=tuple(horizons), execution=Execution(device="TPUv3"), cost=cost or Cost(), environment=Environment(),
-    )  # fmt: skip
+        cell=Cell(
+            model=name,
+            data=data,
+            num_images=images,
+            image_size=224,
+            channels=3,
+            axes=(axis,),
+            horizons=tuple(horizon.images_seen for horizon in horizons),
+        ),
+        model=ModelFacts(
+            name=name,
+            family=family(printed),
+            params=int(size["params"]),
+            params_body=int(size["params_body"]),
+            forward_macs=Operations(paper=macs),
+        ),
+        data=DataFacts(
+            name=data, kind="photographs", num_images=images, num_classes=classes, image_size=224, channels=3
+        ),
+        horizons=tuple(horizons),
+        execution=Execution(device="TPUv3"),
+        cost=cost or Cost(),
+        environment=Environment(),
+    )

@@ -28,8 +28,13 @@ PAPER_BEGINS = 50e18  # FLOP at which the paper's Figure 5 begins
 def find(evidence: Evidence) -> Findings:
     """Everything that the records answer, and what weakens it."""
     found: list[Finding] = []  # the suite's own question comes first
-    for question in (races.faster_than_peers, ablations.statements, lr_sweep.best_learning_rates,
-                     branches.branch_questions, resolutions.resolution_gain):  # fmt: skip
+    for question in (
+        races.faster_than_peers,
+        ablations.statements,
+        lr_sweep.best_learning_rates,
+        branches.branch_questions,
+        resolutions.resolution_gain,
+    ):
         found += question(evidence)
     asked = {axis for p in evidence.points.values() for axis in p.axes}
     series = () if asked and asked <= set(ablations.AXES) else evidence.on_axis("compute")
@@ -46,13 +51,21 @@ def find(evidence: Evidence) -> Findings:
     findings = tuple(found)
     judged, paper = claims(evidence, findings) if laws else ((), ())
     return Findings(
-        findings=findings, checks=checks(evidence), cost=cost(evidence.records.records), scope=scope(evidence),
-        claims=judged, paper=paper, headline=evidence.headline, far=evidence.far, shots=evidence.shots,
-        level=evidence.level, published=evidence.published,
+        findings=findings,
+        checks=checks(evidence),
+        cost=cost(evidence.records.records),
+        scope=scope(evidence),
+        claims=judged,
+        paper=paper,
+        headline=evidence.headline,
+        far=evidence.far,
+        shots=evidence.shots,
+        level=evidence.level,
+        published=evidence.published,
         replicated=any(len(p.seeds) > 1 for p in evidence.points.values()),
         judged=bool(evidence.headline or findings),
         completed=any(record.status == "complete" for record in evidence.records.records),
-    )  # fmt: skip
+    )
 
 
 def scope(evidence: Evidence) -> Scope | None:
@@ -65,14 +78,18 @@ def scope(evidence: Evidence) -> Scope | None:
     size = evidence.horizons["image_size"].max()
     below = flops and max(flops) < PAPER_BEGINS and not evidence.published
     return Scope(
-        flops=(min(flops), max(flops)) if flops else None, paper_begins=PAPER_BEGINS if below else None,
-        params=max(p.params for p in on_axis or trained), images=max(p.num_images for p in trained),
+        flops=(min(flops), max(flops)) if flops else None,
+        paper_begins=PAPER_BEGINS if below else None,
+        params=max(p.params for p in on_axis or trained),
+        images=max(p.num_images for p in trained),
         upstream=tuple(sorted({(s.last.data, s.last.kind) for s in evidence.series})),
-        image_size=None if math.isnan(size) else int(size), once=all(len(p.seeds) == 1 for p in trained),
-        few_seeds=tuple(sorted({p.series for p in trained if len(p.seeds) < 3})), points=len(on_axis),
+        image_size=None if math.isnan(size) else int(size),
+        once=all(len(p.seeds) == 1 for p in trained),
+        few_seeds=tuple(sorted({p.series for p in trained if len(p.seeds) < 3})),
+        points=len(on_axis),
         families=len({s.family for s in evidence.series}),
         frozen=any(":" not in measure for measure in evidence.headline),
-    )  # fmt: skip
+    )
 
 
 def cost(records: Iterable[Record]) -> CostSummary:
@@ -82,11 +99,14 @@ def cost(records: Iterable[Record]) -> CostSummary:
     energies = [c.energy for c in costs if c.energy is not None]
     grams = [energy.co2_grams for energy in energies if energy.co2_grams is not None]
     return CostSummary(
-        joules=math.fsum(energy.joules for energy in energies) if energies else None, measured=len(energies),
+        joules=math.fsum(energy.joules for energy in energies) if energies else None,
+        measured=len(energies),
         co2_grams=math.fsum(grams) if grams and len(grams) == len(energies) else None,
-        cells=len(costs), total_seconds=math.fsum(c.seconds.total or 0.0 for c in costs),
+        cells=len(costs),
+        total_seconds=math.fsum(c.seconds.total or 0.0 for c in costs),
         seconds=tuple((part, math.fsum(getattr(c.seconds, part) or 0.0 for c in costs)) for part in parts),
         spent_flops=math.fsum(c.spent_flops.paper or 0.0 for c in costs),
         image_wait_seconds=math.fsum(c.image_wait_seconds or 0.0 for c in costs),
-        spent_images=sum(c.spent_images or 0 for c in costs), core_days=math.fsum(c.core_days or 0.0 for c in costs),
-    )  # fmt: skip
+        spent_images=sum(c.spent_images or 0 for c in costs),
+        core_days=math.fsum(c.core_days or 0.0 for c in costs),
+    )

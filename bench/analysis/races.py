@@ -73,10 +73,13 @@ def races(evidence: Evidence) -> list[list[Contender]]:
     """The contenders of each race; families in order."""
     ordered = sorted(evidence.records.records, key=lambda r: (family_rank(r.model.family), r.cell.model))
     return [
-        [_contender(record, record.peers, result, {c.name: c for c in record.peers.contenders}, evidence.level)
-         for result in record.peers.contenders]
-        for record in ordered if record.peers is not None
-    ]  # fmt: skip
+        [
+            _contender(record, record.peers, result, {c.name: c for c in record.peers.contenders}, evidence.level)
+            for result in record.peers.contenders
+        ]
+        for record in ordered
+        if record.peers is not None
+    ]
 
 
 def _contender(
@@ -84,14 +87,24 @@ def _contender(
 ) -> Contender:
     base, own = by_name.get(BASE), by_name.get(OWN)
     return Contender(
-        race=(record.cell.model, record.cell.image_size), seed=record.cell.seed, batch=race.batch, name=mine.name,
-        own=mine.package is None, left_out=mine.left_out, dtype=mine.dtype,
-        images_per_second=mine.images_per_second.median, share_of_peak=mine.share_of_peak,
+        race=(record.cell.model, record.cell.image_size),
+        seed=record.cell.seed,
+        batch=race.batch,
+        name=mine.name,
+        own=mine.package is None,
+        left_out=mine.left_out,
+        dtype=mine.dtype,
+        images_per_second=mine.images_per_second.median,
+        share_of_peak=mine.share_of_peak,
         quartiles=(mine.images_per_second.q1, mine.images_per_second.q3),
-        first_call_seconds=mine.first_call_seconds, loss_difference=_loss_difference(mine, base),
-        over_base=_over(mine, base, level), own_over=_over(own, mine, level), device=record.execution.device,
-        threads=record.execution.threads, torch=record.environment.torch,
-    )  # fmt: skip
+        first_call_seconds=mine.first_call_seconds,
+        loss_difference=_loss_difference(mine, base),
+        over_base=_over(mine, base, level),
+        own_over=_over(own, mine, level),
+        device=record.execution.device,
+        threads=record.execution.threads,
+        torch=record.environment.torch,
+    )
 
 
 def _over(a: ContenderResult | None, b: ContenderResult | None, level: float) -> Ratio | None:
@@ -122,8 +135,18 @@ def faster_than_peers(evidence: Evidence) -> Iterator[Finding]:
             verdict = Verdict.YES if over.low > 1 else Verdict.NO
         model, pixels = own.race
         yield Finding(
-            question=Question.FASTER_THAN_PEERS, subject=(model, str(pixels)), verdict=verdict, measure="",
-            reasons=(Reason.WITHIN_INTERVAL,) if verdict == Verdict.CANNOT_TELL else (), leader=peer.name,
-            quantity=Quantity.SPEED_RATIO, unit=Unit.TIMES, estimate=over.value, low=over.low, high=over.high,
-            level=evidence.level, n=Counts(steps=over.rounds), evidence=tuple(race),
-        )  # fmt: skip
+            question=Question.FASTER_THAN_PEERS,
+            subject=(model, str(pixels)),
+            verdict=verdict,
+            measure="",
+            reasons=(Reason.WITHIN_INTERVAL,) if verdict == Verdict.CANNOT_TELL else (),
+            leader=peer.name,
+            quantity=Quantity.SPEED_RATIO,
+            unit=Unit.TIMES,
+            estimate=over.value,
+            low=over.low,
+            high=over.high,
+            level=evidence.level,
+            n=Counts(steps=over.rounds),
+            evidence=tuple(race),
+        )

@@ -87,15 +87,27 @@ def _rule(found: dict[float, Sweep]) -> RateRule:
         assert sweep.best.accuracy is not None
         best = sweep.best.accuracy.value
         lacks = {t.rate: best - t.accuracy.value for t in sweep.tried if t.eligible and t.accuracy is not None}
-        held_out.append(HeldOut(
-            model=sweep.model, macs=macs, fitted=number, predicted=nearest.rate, chosen=sweep.chosen.rate,
-            lacks=lacks.get(nearest.rate),
-            chance=sum(is_rate_enough(lacks=value) for value in lacks.values()) / len(sweep.tried),
-        ))  # fmt: skip
+        held_out.append(
+            HeldOut(
+                model=sweep.model,
+                macs=macs,
+                fitted=number,
+                predicted=nearest.rate,
+                chosen=sweep.chosen.rate,
+                lacks=lacks.get(nearest.rate),
+                chance=sum(is_rate_enough(lacks=value) for value in lacks.values()) / len(sweep.tried),
+            )
+        )
     scale, exponent = _fit(chosen)
     some = sizes[0][1]
-    return RateRule(family=some.family, upstream=some.upstream, sizes=len(sizes), scale=scale, exponent=exponent,
-                    held_out=tuple(held_out))  # fmt: skip
+    return RateRule(
+        family=some.family,
+        upstream=some.upstream,
+        sizes=len(sizes),
+        scale=scale,
+        exponent=exponent,
+        held_out=tuple(held_out),
+    )
 
 
 def _fit(points: Sequence[tuple[float, float]]) -> tuple[float, float]:

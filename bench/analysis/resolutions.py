@@ -38,8 +38,9 @@ def compared(evidence: Evidence) -> dict[tuple[str, str], list[Compared]]:
         pooled = pool((s.variant, d) for s, (d, _, _) in both.items())
         made: list[Compared] = []
         for s, (d, images, accuracy) in both.items():
-            pair = Pair(contrast=Contrast.OWN_RESOLUTION, model=s.label, point=s.last, base=s.last,
-                        to_x=float(name["size"]))  # fmt: skip
+            pair = Pair(
+                contrast=Contrast.OWN_RESOLUTION, model=s.label, point=s.last, base=s.last, to_x=float(name["size"])
+            )
             d = d if images is None else replace(d, image_error=images.error)
             e = estimate(d, pooled=pooled, level=evidence.level)
             made.append((Comparison(pair=pair, measure=measure, estimate=e, accuracy=accuracy), images))
@@ -54,11 +55,15 @@ def resolution_gain(evidence: Evidence) -> Iterator[Finding]:
         known = sum(images is not None for _, images in found)
         yield replace(
             mean_finding(
-                Question.RESOLUTION_GAIN, subject, [c for c, _ in found], mean=mean_over_models(found), paired=known,
+                Question.RESOLUTION_GAIN,
+                subject,
+                [c for c, _ in found],
+                mean=mean_over_models(found),
+                paired=known,
                 reasons=[] if known == len(found) else [Reason.UNPAIRED],
             ),
             main=True,
-        )  # fmt: skip
+        )
 
 
 def mean_over_models(found: Sequence[Compared]) -> Estimate:

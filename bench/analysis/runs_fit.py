@@ -79,8 +79,12 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
         for name, (card, _) in made.items():
             for at, prediction in zip(request.at.T, card["predictions"], strict=True):
                 prediction["observed"] = observed(seen, name, at, prediction)
-    result: dict[str, Any] = {"fits": {name: card for name, (card, _) in made.items()}, "refused": refused,
-                              "warnings": warnings, "notes": notes}  # fmt: skip
+    result: dict[str, Any] = {
+        "fits": {name: card for name, (card, _) in made.items()},
+        "refused": refused,
+        "warnings": warnings,
+        "notes": notes,
+    }
     if len(made) > 1 and len(request.x) == 1:
         result["crossings"] = [
             {"first": a, "second": b, **dataclasses.asdict(crossing(made[a][1], made[b][1], names=(a, b)))}
@@ -95,8 +99,10 @@ def _groups(table: pd.DataFrame, request: Request) -> tuple[dict[str, Group], di
     if request.group:
         parts = {str(name): part for name, part in table.groupby(reader.column(table, request.group), sort=True)}
     if len(parts) > MAX_GROUPS:
-        raise UserError(f"{request.group!r} names {len(parts):,} groups; at most {MAX_GROUPS} are fitted at once.",
-                        "Choose some of them with --where.")  # fmt: skip
+        raise UserError(
+            f"{request.group!r} names {len(parts):,} groups; at most {MAX_GROUPS} are fitted at once.",
+            "Choose some of them with --where.",
+        )
     groups: dict[str, Group] = {}
     refused: dict[str, str] = {}
     for name, part in parts.items():
@@ -107,8 +113,10 @@ def _groups(table: pd.DataFrame, request: Request) -> tuple[dict[str, Group], di
                 raise
             refused[name] = str(error.what)
     if not groups:
-        raise UserError("No group can be fitted: " + " ".join(f"{k}: {v}" for k, v in refused.items()),
-                        "Add runs, or choose a form with fewer parameters (--form power has 2).")  # fmt: skip
+        raise UserError(
+            "No group can be fitted: " + " ".join(f"{k}: {v}" for k, v in refused.items()),
+            "Add runs, or choose a form with fewer parameters (--form power has 2).",
+        )
     return groups, refused
 
 
@@ -116,8 +124,9 @@ def _read(table: pd.DataFrame, request: Request) -> Group:
     points, notes = reader.points(table, x=request.x, y=request.y, cluster=request.cluster, accuracy=request.accuracy)
     form = forms.POWER if request.form == "auto" else forms.FORMS[request.form]
     if len(request.x) != form.inputs:
-        raise UserError(f"The form {request.form!r} takes {form.inputs} x columns, not {','.join(request.x)!r}.",
-                        form.formula)  # fmt: skip
+        raise UserError(
+            f"The form {request.form!r} takes {form.inputs} x columns, not {','.join(request.x)!r}.", form.formula
+        )
     fit.check(points, form)
     made = extrapolation.forecast(points, forms.CURVES) if request.form == "auto" else None
     return Group(points=points, notes=notes, forecast=made)
@@ -133,16 +142,23 @@ def _fit(
     resampled = bootstrap.resample(law, draws=request.draws)
     unresolved = diagnostics.unresolved(law)
     found: dict[str, Any] = {
-        "card": law.card(), "level": bootstrap.LAW_LEVEL, "resampling": resampled.method,
-        "intervals": {name: list(ends) for name, ends in resampled.parameters().items()}, "unresolved": unresolved,
-        "forms_tried": [{"form": r.form.name, "extrapolation_rms_log": _finite(r.extrapolation_rmse),
-                         "origins": r.rollouts} for r in ranked],
+        "card": law.card(),
+        "level": bootstrap.LAW_LEVEL,
+        "resampling": resampled.method,
+        "intervals": {name: list(ends) for name, ends in resampled.parameters().items()},
+        "unresolved": unresolved,
+        "forms_tried": [
+            {"form": r.form.name, "extrapolation_rms_log": _finite(r.extrapolation_rmse), "origins": r.rollouts}
+            for r in ranked
+        ],
         "notes": group.notes,
         "warnings": diagnostics.warnings(law, repeated=len(np.unique(points.x, axis=1).T) < len(points))
-                    + diagnostics.check_errors(points) + diagnostics.check_direction(points)
-                    + diagnostics.check_autocorrelation(law) + diagnostics.check_exponents(law)
-                    + diagnostics.check_groups(law.residuals, points.labels),
-    }  # fmt: skip
+        + diagnostics.check_errors(points)
+        + diagnostics.check_direction(points)
+        + diagnostics.check_autocorrelation(law)
+        + diagnostics.check_exponents(law)
+        + diagnostics.check_groups(law.residuals, points.labels),
+    }
     if request.published:
         found["warnings"] += diagnostics.check_published(law, request.published)
     if request.at is None and not request.backtest:
@@ -167,11 +183,16 @@ def predictions(made: Forecast, bands: Bands, at: np.ndarray, *, top: float = np
     found = []
     for i, distance in enumerate(made.distance(at)):
         ends = {name: np.minimum(getattr(bands, name)[i], top).tolist() for name in ("within", "total", "one_run")}
-        found.append({
-            "x": at[:, i].tolist() if len(at) > 1 else float(at[0, i]), "y": min(float(bands.y[i]), top),
-            **{name: both if np.isfinite(both).all() else None for name, both in ends.items()}, "observed": None,
-            "reach": float(bands.reach[i]), "record": record(made, float(distance)) if distance > 0 else None,
-        })  # fmt: skip
+        found.append(
+            {
+                "x": at[:, i].tolist() if len(at) > 1 else float(at[0, i]),
+                "y": min(float(bands.y[i]), top),
+                **{name: both if np.isfinite(both).all() else None for name, both in ends.items()},
+                "observed": None,
+                "reach": float(bands.reach[i]),
+                "record": record(made, float(distance)) if distance > 0 else None,
+            }
+        )
     return found
 
 
@@ -222,26 +243,45 @@ def backtest(made: Forecast) -> dict[str, Any]:
         factors = [f for f in FACTORS if np.log(f) <= origin.distance.max() * 1.1]
         judged = [origin.nearest(float(np.log(f))) for f in factors] or [(origin.distance[-1], origin.errors[-1])]
         widths = [before.half_width(float(d)) for d, _ in judged]
-        rows.append({
-            "end": origin.end, "points": origin.points,
-            "beyond": [{"factor": float(np.exp(d)), "error": float(np.expm1(e)),
-                        "half_width": _finite(w), "held": bool(abs(e) <= w) if np.isfinite(w) else None}
-                       for (d, e), w in zip(judged, widths, strict=True)],
-        })  # fmt: skip
+        rows.append(
+            {
+                "end": origin.end,
+                "points": origin.points,
+                "beyond": [
+                    {
+                        "factor": float(np.exp(d)),
+                        "error": float(np.expm1(e)),
+                        "half_width": _finite(w),
+                        "held": bool(abs(e) <= w) if np.isfinite(w) else None,
+                    }
+                    for (d, e), w in zip(judged, widths, strict=True)
+                ],
+            }
+        )
     held = [b["held"] for row in rows for b in row["beyond"][-1:] if b["held"] is not None]
-    curves = [{"end": o.end, "factor": np.exp(o.distance).tolist(), "error": np.expm1(o.errors).tolist()}
-              for o in made.origins]  # fmt: skip
+    curves = [
+        {"end": o.end, "factor": np.exp(o.distance).tolist(), "error": np.expm1(o.errors).tolist()}
+        for o in made.origins
+    ]
     distances = np.linspace(extrapolation.MIN_DISTANCE, np.log(10.0), 30)
     band = [[float(np.exp(d)), _finite(np.expm1(made.half_width(float(d))))] for d in distances]
-    return {"rows": rows, "intervals_held": sum(held), "intervals_judged": len(held), "curves": curves, "band": band,
-            "needed": extrapolation.MIN_ORIGINS}  # fmt: skip
+    return {
+        "rows": rows,
+        "intervals_held": sum(held),
+        "intervals_judged": len(held),
+        "curves": curves,
+        "band": band,
+        "needed": extrapolation.MIN_ORIGINS,
+    }
 
 
 def _isoflop(table: pd.DataFrame, request: Request) -> dict[str, Any]:
     """Best size at each budget, and its exponent."""
     if request.group:
-        raise UserError("The form 'isoflop' fits one set of budgets at a time.",
-                        f"Instead of --group choose the rows: --where {request.group}=VALUE.")  # fmt: skip
+        raise UserError(
+            "The form 'isoflop' fits one set of budgets at a time.",
+            f"Instead of --group choose the rows: --where {request.group}=VALUE.",
+        )
     if not request.budget:
         raise UserError("The form 'isoflop' needs the column of budgets.", "Add --budget flops.")
     points, notes = reader.points(table, x=(request.budget, *request.x), y=request.y, accuracy=request.accuracy)

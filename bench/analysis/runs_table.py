@@ -20,19 +20,55 @@ from bench.stats.fit import Points
 
 ALIASES: tuple[tuple[str, ...], ...] = (
     ("n", "nparams", "params", "parameters", "numparams", "modelsize", "size"),
-    ("d", "ntokens", "tokens", "numtokens", "traintokens", "trainingtokens", "samples", "nsamples", "samplesseen",
-     "imagesseen", "seenexamples", "examplesseen", "images"),
-    ("c", "flops", "compute", "flop", "trainflops", "trainingflops", "trainflop", "trainingflop", "trainingcompute",
-     "traincompute", "exaflops", "gflops"),
+    (
+        "d",
+        "ntokens",
+        "tokens",
+        "numtokens",
+        "traintokens",
+        "trainingtokens",
+        "samples",
+        "nsamples",
+        "samplesseen",
+        "imagesseen",
+        "seenexamples",
+        "examplesseen",
+        "images",
+    ),
+    (
+        "c",
+        "flops",
+        "compute",
+        "flop",
+        "trainflops",
+        "trainingflops",
+        "trainflop",
+        "trainingflop",
+        "trainingcompute",
+        "traincompute",
+        "exaflops",
+        "gflops",
+    ),
     ("u", "unique", "uniquetokens", "uniqueimages", "uniquesamples"),
     ("loss", "valloss", "validationloss", "evalloss", "testloss"),
     ("error", "err", "errorrate", "valerror", "testerror", "top1error"),
-)  # fmt: skip
+)
 """Names of one quantity, lower case without punctuation."""
 SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
-UNITS = (("thousand", 1e3), ("million", 1e6), ("billion", 1e9), ("trillion", 1e12), ("exaflop", 1e18),
-         ("petaflop", 1e15), ("teraflop", 1e12), ("gigaflop", 1e9), ("gflop", 1e9), ("pflop", 1e15),
-         ("eflop", 1e18), ("tflop", 1e12))  # fmt: skip
+UNITS = (
+    ("thousand", 1e3),
+    ("million", 1e6),
+    ("billion", 1e9),
+    ("trillion", 1e12),
+    ("exaflop", 1e18),
+    ("petaflop", 1e15),
+    ("teraflop", 1e12),
+    ("gigaflop", 1e9),
+    ("gflop", 1e9),
+    ("pflop", 1e15),
+    ("eflop", 1e18),
+    ("tflop", 1e12),
+)
 NUMBER = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmbgt%]?)$", re.IGNORECASE)
 THOUSANDS = re.compile(
     r"^[+-]?[1-9]\d{0,2}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?(?:e[+-]?\d+)?\s*[kmbgt%]?$", re.IGNORECASE
@@ -157,9 +193,7 @@ def select(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
     return table
 
 
-def split(
-    table: pd.DataFrame, conditions: Sequence[str], *, x: Sequence[str]
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+def split(table: pd.DataFrame, conditions: Sequence[str], *, x: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows of `select`, and those held out: where only conditions on x, or on a size of a run (parameters, samples,
     compute), fail. What fails another condition is a run of another kind.
 
@@ -210,8 +244,10 @@ def with_inputs(table: pd.DataFrame, x: Sequence[str]) -> tuple[pd.DataFrame, li
         same = _matches(table, name)
         if compute in same:
             other = f"{x[0]},D" if at else f"N,{x[1]}"
-            raise UserError(f"{name!r} is compute; this law takes parameters and samples.",
-                            f'Write --x "{other}": what is missing is read as compute / {FLOP_PER:g} of the other.')
+            raise UserError(
+                f"{name!r} is compute; this law takes parameters and samples.",
+                f'Write --x "{other}": what is missing is read as compute / {FLOP_PER:g} of the other.',
+            )
         if not same and compute and _plain(name) in ALIASES[at]:
             rest = column(table, x[1 - at])
             made = numbers(table, compute) / (FLOP_PER * numbers(table, rest))
@@ -249,9 +285,11 @@ def _floats(entries: pd.Series) -> np.ndarray:
             plain, point = text.replace(",", ""), text.replace(",", ".")
             raise UserError(f"{where} may be {point} or {plain}.", f"Write {point}, or {plain} without a comma.")
         if np.isnan(value) and GROUPED.match(text):
-            raise UserError(f"{where} is not a number.",
-                            "Write a point before decimals (1.5), and commas or spaces only between thousands (1,500; "
-                            "1 500). Decimal commas are read in files separated by semicolons.")  # fmt: skip
+            raise UserError(
+                f"{where} is not a number.",
+                "Write a point before decimals (1.5), and commas or spaces only between thousands (1,500; "
+                "1 500). Decimal commas are read in files separated by semicolons.",
+            )
     return made
 
 
@@ -278,12 +316,17 @@ def points(
     Raises:
         UserError: an unknown column, or no row left.
     """
-    notes = [f"{name} was multiplied by {scale_of(name):.0e}, the unit in its name."
-             for name in (column(table, n) for n in (*x, y)) if scale_of(name) != 1]  # fmt: skip
+    notes = [
+        f"{name} was multiplied by {scale_of(name):.0e}, the unit in its name."
+        for name in (column(table, n) for n in (*x, y))
+        if scale_of(name) != 1
+    ]
     x_IN, (y_N, full) = np.stack([numbers(table, name) for name in x]), outcomes(table, y, accuracy=accuracy)
     if full is not None:
-        notes.append(f"{column(table, y)} was read as an accuracy {'in percent' if full > 1 else 'from 0 to 1'}: "
-                     "y = 1 - accuracy.")  # fmt: skip
+        notes.append(
+            f"{column(table, y)} was read as an accuracy {'in percent' if full > 1 else 'from 0 to 1'}: "
+            "y = 1 - accuracy."
+        )
     reasons = {
         "a missing value": ~(np.isfinite(y_N) & np.isfinite(x_IN).all(axis=0)),
         "x or y not above zero": ~((np.nan_to_num(y_N, nan=1) > 0) & (np.nan_to_num(x_IN, nan=1) > 0).all(axis=0)),
@@ -297,11 +340,12 @@ def points(
     if not keep.any():
         raise UserError(f"No row can be used ({'; '.join(dropped)}).")
     if keep.sum() > MAX_POINTS:
-        raise UserError(f"{keep.sum():,} points are more than one law is fitted to (at most {MAX_POINTS:,}).",
-                        "Keep every tenth row, say, choose rows (--where), or fit groups (--group).")  # fmt: skip
+        raise UserError(
+            f"{keep.sum():,} points are more than one law is fitted to (at most {MAX_POINTS:,}).",
+            "Keep every tenth row, say, choose rows (--where), or fit groups (--group).",
+        )
     trunks = table[column(table, cluster)].astype(str).to_numpy() if cluster else np.arange(len(table))
-    made = Points(x=x_IN[:, keep], y=y_N[keep], cluster=trunks[keep], dropped=tuple(dropped),
-                  share=full is not None)  # fmt: skip
+    made = Points(x=x_IN[:, keep], y=y_N[keep], cluster=trunks[keep], dropped=tuple(dropped), share=full is not None)
     return replace(made, labels=_labels(table[keep])), notes
 
 
@@ -341,8 +385,9 @@ def guard(table: pd.DataFrame, *, x: Sequence[str], y: str, group: str | None) -
     if rate and column(table, x[0]) != rate:
         family = table[column(table, group)].astype(str).to_numpy() if group else None
         sweep = (numbers(table, x[0]), numbers(table, rate), numbers(table, y))
-        found += diagnostics.check_rates(*sweep, better=np.argmax if ACCURACY.search(column(table, y)) else np.argmin,
-                                        family=family)  # fmt: skip
+        found += diagnostics.check_rates(
+            *sweep, better=np.argmax if ACCURACY.search(column(table, y)) else np.argmin, family=family
+        )
     epochs = _known(table, ("epochs", "numepochs"))
     if epochs:
         found += diagnostics.check_repeats(numbers(table, epochs))

@@ -242,12 +242,20 @@ def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Che
     freedom = pool.df if pool is not None and pool.variance > 0 else 0
     return Law(
         group_means=GroupMeans(x=x[front], error=errors[front] - biases, noise=front_noise, freedom=freedom),
-        most=float(x.max()), family=family, axis=axis, measure=measure, within=main, every=tuple(every), ranked=ranked,
+        most=float(x.max()),
+        family=family,
+        axis=axis,
+        measure=measure,
+        within=main,
+        every=tuple(every),
+        ranked=ranked,
         forecast=record,
-        points=tuple(known[i] for i in front), tried=len(known), bias=float(-biases.mean()),
+        points=tuple(known[i] for i in front),
+        tried=len(known),
+        bias=float(-biases.mean()),
         noise=float(front_noise.mean()),
         best=tuple((float(x[i]), float(errors[i] - b)) for i, b in zip(front, biases, strict=True) if i in strict),
-    )  # fmt: skip
+    )
 
 
 def analyses(ranked: Sequence[model_selection.Ranked]) -> list[tuple[Form, str]]:
@@ -278,9 +286,7 @@ def _biases(x: np.ndarray, errors: np.ndarray, noise: np.ndarray, front: Sequenc
     return frontier_bias(errors, noise, members)
 
 
-def _runs(
-    evidence: Evidence, measure: str, points: Sequence[Point], x: np.ndarray, biases: np.ndarray
-) -> fit.Points:
+def _runs(evidence: Evidence, measure: str, points: Sequence[Point], x: np.ndarray, biases: np.ndarray) -> fit.Points:
     """One value per seed of every frontier point, corrected; the trunk of a point is its variant and seed."""
     found: list[tuple[float, float, str]] = []
     for point, at, bias in zip(points, x, biases, strict=True):
@@ -291,8 +297,11 @@ def _runs(
             own = f"/{point.images_seen}" if evidence.published else ""  # printed rows were trained one by one
             found.append((float(at), float(np.clip(1 - value - bias, 1e-6, 1.0)), f"{point.variant}/{seed}{own}"))
     trunks = [trunk for _, _, trunk in found]
-    return fit.Points(x=np.array([[a for a, _, _ in found]]), y=np.array([b for _, b, _ in found]),
-                      cluster=np.unique(trunks, return_inverse=True)[1])  # fmt: skip
+    return fit.Points(
+        x=np.array([[a for a, _, _ in found]]),
+        y=np.array([b for _, b, _ in found]),
+        cluster=np.unique(trunks, return_inverse=True)[1],
+    )
 
 
 # -- points that do not belong in one law ------------------------------------------------------------------------------
@@ -317,8 +326,11 @@ def refusal(evidence: Evidence, family: str, points: Iterable[Point]) -> Check |
 def units_apart(points: Iterable[Point]) -> list[tuple[str, float]]:
     """Models whose compute contradicts their own multiply-adds, and by which factor: training takes 6 FLOPs per
     multiply-add and image."""
-    ratios = {(p.model, round(p.train_flops / (6 * p.forward_macs * p.images_seen), 2))
-              for p in points if p.trained and p.forward_macs > 0}  # fmt: skip
+    ratios = {
+        (p.model, round(p.train_flops / (6 * p.forward_macs * p.images_seen), 2))
+        for p in points
+        if p.trained and p.forward_macs > 0
+    }
     return [(model, ratio) for model, ratio in sorted(ratios) if not 1 / UNITS_APART < ratio < UNITS_APART]
 
 

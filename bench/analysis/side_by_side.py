@@ -155,8 +155,10 @@ def table(records: Sequence[Record], key: Callable[[Record], Hashable]) -> Table
         if record.directory in variants:
             first = cells.setdefault(variants[record.directory], record)
             if same_cell(first) != same_cell(record):
-                raise UserError(f"{first.directory} and {record.directory} train a model in two ways.",
-                                "Compare folders that hold one of them.")  # fmt: skip
+                raise UserError(
+                    f"{first.directory} and {record.directory} train a model in two ways.",
+                    "Compare folders that hold one of them.",
+                )
     horizons = found.horizons.assign(variant=found.horizons["directory"].map(variants))
     made: Table = {}
     for (variant, images, measure, shots), values in samples(horizons, found.scores).items():
@@ -189,9 +191,11 @@ def compare(a: Table, b: Table, *, others: Table | None = None) -> SideBySide:
         if other_images:
             raise UserError(f"The two sides differ in the test images of {', '.join(sorted(other_images))}.")
         budgets = [", ".join(f"{n:,}" for n in sorted({place.images_seen for place in side})) for side in (a, b)]
-        raise UserError("The two sides have no cell, horizon, seed and task in common.",
-                        f"A is read at {budgets[0] or 'no'} images, B at {budgets[1] or 'no'}: give both the same "
-                        "--data and --horizons, or compare the same cells.")  # fmt: skip
+        raise UserError(
+            "The two sides have no cell, horizon, seed and task in common.",
+            f"A is read at {budgets[0] or 'no'} images, B at {budgets[1] or 'no'}: give both the same "
+            "--data and --horizons, or compare the same cells.",
+        )
     judged = [measure for measure in items if measure != UPSTREAM] or list(items)
     shared = set.intersection(*(set(items[measure]) for measure in judged))
     if not shared:
@@ -199,13 +203,18 @@ def compare(a: Table, b: Table, *, others: Table | None = None) -> SideBySide:
     whole = [(place, items[measure][place], measure) for measure in judged for place in shared]
     return SideBySide(
         tasks=tuple(
-            contrast(measure, [(place, both, measure) for place, both in found.items()],
-                     borrowed=seed_variance_of(others or {}, [measure]))
+            contrast(
+                measure,
+                [(place, both, measure) for place, both in found.items()],
+                borrowed=seed_variance_of(others or {}, [measure]),
+            )
             for measure, found in items.items()
         ),
         average=contrast(AVERAGE, whole, borrowed=seed_variance_of(others or {}, judged)),
-        only_a=len(a.keys() - b.keys()), only_b=len(b.keys() - a.keys()), other_images=tuple(sorted(other_images)),
-    )  # fmt: skip
+        only_a=len(a.keys() - b.keys()),
+        only_b=len(b.keys() - a.keys()),
+        other_images=tuple(sorted(other_images)),
+    )
 
 
 def _other_images(a: Samples, b: Samples) -> bool:
@@ -216,15 +225,21 @@ def _other_images(a: Samples, b: Samples) -> bool:
 
 def seed_variance_of(others: Table, measures: Sequence[str]) -> Pool | None:
     """Variance between seeds of the mean over tasks, pooled over variants; None where nothing was repeated."""
-    known = ((place.variant, [scores[m] for m in measures])
-             for place, scores in others.items() if all(m in scores for m in measures))  # fmt: skip
+    known = (
+        (place.variant, [scores[m] for m in measures])
+        for place, scores in others.items()
+        if all(m in scores for m in measures)
+    )
     return pool((variant, made) for variant, parts in known if (made := average(parts)) is not None)
 
 
 def contrast(
-    task: str, items: Iterable[tuple[Place, tuple[Samples, Samples], str]], *,
-    borrowed: Pool | None = None, level: float = POINT_LEVEL,
-) -> Contrast:  # fmt: skip
+    task: str,
+    items: Iterable[tuple[Place, tuple[Samples, Samples], str]],
+    *,
+    borrowed: Pool | None = None,
+    level: float = POINT_LEVEL,
+) -> Contrast:
     """The mean of B - A over items: places × tasks, each with the samples of both sides.
 
     Args:
@@ -241,8 +256,9 @@ def contrast(
 
     variants = [place.variant for place, *_ in known]
     image_variance, shared, paired = _image_variance([(measure, both) for _, both, measure in known])
-    seeds = _by_label([(variant, gap.seeds, gap.values_SD.mean(axis=1))
-                       for variant, gap in zip(variants, diffs, strict=True)])  # fmt: skip
+    seeds = _by_label(
+        [(variant, gap.seeds, gap.values_SD.mean(axis=1)) for variant, gap in zip(variants, diffs, strict=True)]
+    )
     df = sum(len(found) - 1 for found in seeds.values())
     squares = sum((len(x) - 1) * float(np.var(x, ddof=1)) for x in seeds.values() if len(x) > 1)
     variance = squares / max(df, 1)
@@ -266,18 +282,29 @@ def contrast(
     errors[IMAGES] = math.sqrt(max(0.0, image_variance - shared * bool(errors))), math.inf
 
     margins = {source: _quantile(0.5 + level / 2, df) * error for source, (error, df) in errors.items()}
-    needed = {source: (_quantile(0.5 + level / 2, df) + _quantile(POWER, df)) * error
-              for source, (error, df) in errors.items()}  # fmt: skip
+    needed = {
+        source: (_quantile(0.5 + level / 2, df) + _quantile(POWER, df)) * error
+        for source, (error, df) in errors.items()
+    }
     if SEEDS in excluded:
         margins[SEEDS] = unreplicated_noise((a + b) / 2) / math.sqrt(len(seeds))
         needed[SEEDS] = margins[SEEDS] * (1 + _quantile(POWER, math.inf) / _quantile(0.5 + level / 2, math.inf))
     return Contrast(
-        task=task, a=a, b=b, estimate=float(np.mean([gap.mean for gap in diffs])), margins=margins,
-        detectable=math.hypot(*needed.values()), excluded=tuple(excluded), paired=paired, level=level,
-        equal=all(not gap.values_SD.any() for gap in diffs), cells=len({place for place, *_ in known}),
-        runs=sum(map(len, seeds.values())), draws=max((len(gap.draws) for gap in diffs), default=0),
+        task=task,
+        a=a,
+        b=b,
+        estimate=float(np.mean([gap.mean for gap in diffs])),
+        margins=margins,
+        detectable=math.hypot(*needed.values()),
+        excluded=tuple(excluded),
+        paired=paired,
+        level=level,
+        equal=all(not gap.values_SD.any() for gap in diffs),
+        cells=len({place for place, *_ in known}),
+        runs=sum(map(len, seeds.values())),
+        draws=max((len(gap.draws) for gap in diffs), default=0),
         test_images=min(gap.num_test for gap in diffs),
-    )  # fmt: skip
+    )
 
 
 def _by_label(parts: Sequence[tuple[Hashable, tuple[int, ...], np.ndarray]]) -> dict[Hashable, np.ndarray]:

@@ -95,9 +95,13 @@ def load(directory: Path, *, suite: str | None = None) -> Records:
         elif (folder / "spec.json").exists():
             unfinished.append(os.fsencode(folder.name).decode(errors="replace"))  # a name need not be text
     return Records(
-        suite=suite or directory.name, records=tuple(records), damaged=tuple(damaged), unfinished=tuple(unfinished),
-        wanted=grid.read(directory), plans=planned.read(directory),
-    )  # fmt: skip
+        suite=suite or directory.name,
+        records=tuple(records),
+        damaged=tuple(damaged),
+        unfinished=tuple(unfinished),
+        wanted=grid.read(directory),
+        plans=planned.read(directory),
+    )
 
 
 def damaged_paths(study: Path, records: Records) -> dict[str, str]:
@@ -134,11 +138,28 @@ def variant_of(record: Record, *, but_for: Sequence[str] = ()) -> str:
 TEXTS = ("directory", "cell_id", "status", "reason", "model", "family", "data", "kind", "variant", "content")
 OBJECTS = ("axes", "recipe")
 NUMBERS = (
-    "num_images", "num_classes", "image_size", "params", "params_body", "forward_macs_dense", "forward_macs_paper",
-    "unique_images", "epochs", "steps", "batch", "train_seconds", "images_per_second", "flops_per_second",
-    "utilisation", "core_days", "final_train_loss", "train_flops_dense", "train_flops_paper", "spent_flops_dense",
+    "num_images",
+    "num_classes",
+    "image_size",
+    "params",
+    "params_body",
+    "forward_macs_dense",
+    "forward_macs_paper",
+    "unique_images",
+    "epochs",
+    "steps",
+    "batch",
+    "train_seconds",
+    "images_per_second",
+    "flops_per_second",
+    "utilisation",
+    "core_days",
+    "final_train_loss",
+    "train_flops_dense",
+    "train_flops_paper",
+    "spent_flops_dense",
     "spent_flops_paper",
-)  # fmt: skip
+)
 
 
 def horizon_table(records: Iterable[Record]) -> pd.DataFrame:
@@ -160,25 +181,48 @@ def _horizon_rows(record: Record) -> list[dict[str, Any]]:
     if not record.horizons:
         return []
     of_cell = {
-        "directory": record.directory, "cell_id": record.cell_id, "status": record.status, "reason": record.reason,
-        "model": cell.model, "family": model.family, "data": cell.data, "kind": data.kind,
-        "num_images": cell.num_images or data.num_images, "num_classes": data.num_classes,
-        "image_size": data.image_size or cell.image_size, "seed": cell.seed, "variant": variant_of(record),
-        "axes": cell.axes, "params": model.params, "params_body": model.params_body,
-        "forward_macs_dense": model.forward_macs.dense, "forward_macs_paper": model.forward_macs.paper,
-        "recipe": cell.recipe, "content": data.content_hash,
-    }  # fmt: skip
+        "directory": record.directory,
+        "cell_id": record.cell_id,
+        "status": record.status,
+        "reason": record.reason,
+        "model": cell.model,
+        "family": model.family,
+        "data": cell.data,
+        "kind": data.kind,
+        "num_images": cell.num_images or data.num_images,
+        "num_classes": data.num_classes,
+        "image_size": data.image_size or cell.image_size,
+        "seed": cell.seed,
+        "variant": variant_of(record),
+        "axes": cell.axes,
+        "params": model.params,
+        "params_body": model.params_body,
+        "forward_macs_dense": model.forward_macs.dense,
+        "forward_macs_paper": model.forward_macs.paper,
+        "recipe": cell.recipe,
+        "content": data.content_hash,
+    }
     return [
-        of_cell | {
-            "images_seen": h.images_seen, "unique_images": h.unique_images, "epochs": h.epochs, "steps": h.steps,
-            "batch": h.batch, "train_seconds": h.seconds.train, "images_per_second": h.images_per_second,
-            "flops_per_second": h.flops_per_second, "utilisation": h.utilisation, "core_days": h.core_days,
-            "final_train_loss": h.final_train_loss, "train_flops_dense": h.train_flops.dense,
-            "train_flops_paper": h.train_flops.paper, "spent_flops_dense": h.spent_flops.dense,
+        of_cell
+        | {
+            "images_seen": h.images_seen,
+            "unique_images": h.unique_images,
+            "epochs": h.epochs,
+            "steps": h.steps,
+            "batch": h.batch,
+            "train_seconds": h.seconds.train,
+            "images_per_second": h.images_per_second,
+            "flops_per_second": h.flops_per_second,
+            "utilisation": h.utilisation,
+            "core_days": h.core_days,
+            "final_train_loss": h.final_train_loss,
+            "train_flops_dense": h.train_flops.dense,
+            "train_flops_paper": h.train_flops.paper,
+            "spent_flops_dense": h.spent_flops.dense,
             "spent_flops_paper": h.spent_flops.paper,
         }
         for h in record.horizons
-    ]  # fmt: skip
+    ]
 
 
 def _with_series(table: pd.DataFrame) -> pd.DataFrame:
@@ -219,8 +263,19 @@ def _differences(variants: pd.DataFrame) -> dict[str, str]:
 # -- one row per score -------------------------------------------------------------------------------------------------
 
 NAMED = ("directory", "task", "data", "measure", "metric", "group")
-NUMBERED = ("shots", "draw", "value", "stderr", "num_test", "num_classes", "chance", "num_duplicates",
-            "value_without_duplicates", "num_support", "same_images")  # fmt: skip
+NUMBERED = (
+    "shots",
+    "draw",
+    "value",
+    "stderr",
+    "num_test",
+    "num_classes",
+    "chance",
+    "num_duplicates",
+    "value_without_duplicates",
+    "num_support",
+    "same_images",
+)
 
 
 def score_table(records: Iterable[Record]) -> pd.DataFrame:
@@ -231,13 +286,30 @@ def score_table(records: Iterable[Record]) -> pd.DataFrame:
     """
     rows = [
         (
-            record.directory, s.task, s.data, measure_of(s.task, s.data, s.metric), s.metric, s.detail.get("group"),
-            horizon.images_seen, s.shots, s.draw, s.value, s.stderr, s.num_test, s.num_classes, s.chance,
-            s.detail.get("num_duplicates"), s.detail.get("value_without_duplicates"), s.detail.get("num_support"),
-            s.detail.get("same_images"), from_detail(s.detail),
+            record.directory,
+            s.task,
+            s.data,
+            measure_of(s.task, s.data, s.metric),
+            s.metric,
+            s.detail.get("group"),
+            horizon.images_seen,
+            s.shots,
+            s.draw,
+            s.value,
+            s.stderr,
+            s.num_test,
+            s.num_classes,
+            s.chance,
+            s.detail.get("num_duplicates"),
+            s.detail.get("value_without_duplicates"),
+            s.detail.get("num_support"),
+            s.detail.get("same_images"),
+            from_detail(s.detail),
         )
-        for record in records for horizon in record.horizons for s in horizon.scores
-    ]  # fmt: skip
+        for record in records
+        for horizon in record.horizons
+        for s in horizon.scores
+    ]
     table = pd.DataFrame.from_records(rows, columns=[*NAMED, "images_seen", *NUMBERED, "correct"])
     types = {**dict.fromkeys(NAMED, "category"), "images_seen": "int64", **dict.fromkeys(NUMBERED, "float64")}
     return table.astype({**types, "correct": "object"})
@@ -248,6 +320,7 @@ def measure_of(task: str, data: str, metric: str = "accuracy") -> str:
     named, so that they are never averaged."""
     name = {"upstream": "upstream", "fewshot": data}.get(task, f"{task}:{data}")
     return name if metric == "accuracy" else f"{name} {metric}"
+
 
 # -- repeats of one measurement ----------------------------------------------------------------------------------------
 
@@ -271,18 +344,29 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
     for (variant, seen, measure, shots), rows in table.groupby(OF_SAMPLE, sort=False).indices.items():
         of = {name: column[rows] for name, column in columns.items()}
         made = _rectangle(
-            of["value"], of["correct"], seeds=of["seed"], draws=of["draw"], trained=of["family"][0] != PIXELS,
-            image_error=float(error[rows].mean()), num_test=int(of["num_test"].min()),
-        )  # fmt: skip
+            of["value"],
+            of["correct"],
+            seeds=of["seed"],
+            draws=of["draw"],
+            trained=of["family"][0] != PIXELS,
+            image_error=float(error[rows].mean()),
+            num_test=int(of["num_test"].min()),
+        )
         if made is not None:
             found[variant, int(seen), measure, None if shots < 0 else int(shots)] = made
     return found
 
 
 def _rectangle(
-    value: np.ndarray, correct: np.ndarray, *, seeds: np.ndarray, draws: np.ndarray, trained: bool, image_error: float,
+    value: np.ndarray,
+    correct: np.ndarray,
+    *,
+    seeds: np.ndarray,
+    draws: np.ndarray,
+    trained: bool,
+    image_error: float,
     num_test: int,
-) -> Samples | None:  # fmt: skip
+) -> Samples | None:
     """Seeds × draws without holes: draws that a seed lacks are dropped, or else seeds that lack a draw."""
     all_seeds, all_draws = sorted(set(seeds.tolist())), sorted(set(draws.tolist()))
     if len(value) == len(all_seeds) * len(all_draws):  # whole, and in order
@@ -300,7 +384,10 @@ def _rectangle(
             return None
         values_SD, correct_SD = value[at_SD], correct[at_SD]
     return Samples(
-        values_SD=values_SD, seeds=tuple(all_seeds) if trained else (),
-        draws=() if all_draws == [-1] else tuple(all_draws), image_error=image_error, num_test=num_test,
+        values_SD=values_SD,
+        seeds=tuple(all_seeds) if trained else (),
+        draws=() if all_draws == [-1] else tuple(all_draws),
+        image_error=image_error,
+        num_test=num_test,
         correct_SD=None if None in correct_SD.flat else correct_SD,
-    )  # fmt: skip
+    )

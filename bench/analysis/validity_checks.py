@@ -53,8 +53,9 @@ def incomplete_cells(evidence: Evidence) -> Iterator[Check]:
         yield Check(kind=CheckKind.DAMAGED_RECORD, names=(damaged.directory,), message=damaged.reason)
     for record in evidence.records.records:
         if record.status != "complete":
-            yield Check(kind=CheckKind.UNSUCCESSFUL, names=(record.directory, record.status),
-                        message=record.reason or "")  # fmt: skip
+            yield Check(
+                kind=CheckKind.UNSUCCESSFUL, names=(record.directory, record.status), message=record.reason or ""
+            )
     if evidence.records.unfinished:
         yield Check(kind=CheckKind.UNFINISHED, count=len(evidence.records.unfinished))
 
@@ -93,8 +94,13 @@ def narrow_ranges(evidence: Evidence) -> Iterator[Check]:
             yield Check(kind=CheckKind.NARROW_COMPUTE, names=(family,), low=low, high=high, limit=MIN_DECADES)
     for curve in size_curves(evidence):
         if curve.decades < MIN_DECADES:
-            yield Check(kind=CheckKind.NARROW_IMAGES, names=(curve.label,), low=curve.points[0].unique_images,
-                        high=curve.points[-1].unique_images, limit=MIN_DECADES)  # fmt: skip
+            yield Check(
+                kind=CheckKind.NARROW_IMAGES,
+                names=(curve.label,),
+                low=curve.points[0].unique_images,
+                high=curve.points[-1].unique_images,
+                limit=MIN_DECADES,
+            )
 
 
 def repeated_data(evidence: Evidence) -> Iterator[Check]:
@@ -103,8 +109,14 @@ def repeated_data(evidence: Evidence) -> Iterator[Check]:
         points = [p for s in evidence.on_axis(name) for p in s.points if p.epochs > MAX_EPOCHS and p.key not in counted]
         counted |= {p.key for p in points}
         if points:
-            yield Check(kind=CheckKind.REPEATED_DATA, level=level, names=(axis,), count=len(points), limit=MAX_EPOCHS,
-                        high=max(p.epochs for p in points))  # fmt: skip
+            yield Check(
+                kind=CheckKind.REPEATED_DATA,
+                level=level,
+                names=(axis,),
+                count=len(points),
+                limit=MAX_EPOCHS,
+                high=max(p.epochs for p in points),
+            )
 
 
 def support_images(evidence: Evidence) -> Iterator[Check]:
@@ -117,8 +129,9 @@ def support_images(evidence: Evidence) -> Iterator[Check]:
     known = known.drop_duplicates([*probe, "shots", "draw"])  # horizons and metrics share them
     no_more = known.groupby([*probe, "draw", "num_support"], observed=True)["shots"].transform("nunique") > 1
     several = known.groupby([*probe, "shots"], observed=True)["draw"].transform("nunique") > 1
-    known = known.assign(same=several & (no_more | (known["same_images"] == 1)),
-                         asked=known["shots"] * known["num_classes"])  # fmt: skip
+    known = known.assign(
+        same=several & (no_more | (known["same_images"] == 1)), asked=known["shots"] * known["num_classes"]
+    )
 
     def level(shots: Sequence[int]) -> Level:
         return Level.WARNING if evidence.shots in shots else Level.NOTE
@@ -126,11 +139,18 @@ def support_images(evidence: Evidence) -> Iterator[Check]:
     for data, mine in known.groupby("data", observed=True):
         fewer = mine[mine["num_support"] < mine["asked"]].sort_values(["shots", "num_support"], kind="stable")
         for row in fewer.drop_duplicates("shots").itertuples():
-            yield Check(kind=CheckKind.FEW_IMAGES, level=level([int(row.shots)]), names=(str(data),), high=row.shots,
-                        count=int(row.num_support), limit=row.asked)  # fmt: skip
+            yield Check(
+                kind=CheckKind.FEW_IMAGES,
+                level=level([int(row.shots)]),
+                names=(str(data),),
+                high=row.shots,
+                count=int(row.num_support),
+                limit=row.asked,
+            )
         if same := sorted({int(shots) for shots in mine.loc[mine["same"], "shots"]}):
-            yield Check(kind=CheckKind.SAME_DRAWS, level=level(same), names=(str(data),),
-                        groups=(("", tuple(map(str, same))),))  # fmt: skip
+            yield Check(
+                kind=CheckKind.SAME_DRAWS, level=level(same), names=(str(data),), groups=(("", tuple(map(str, same))),)
+            )
 
 
 def missing_baselines(evidence: Evidence) -> Iterator[Check]:
@@ -195,9 +215,13 @@ def still_falling(evidence: Evidence) -> Iterator[Check]:
         mine = [f for f in found if f.flops == flops]
         begun = [f for f in mine if f.share > MOST_FALL]
         yield Check(
-            kind=CheckKind.STILL_FALLING, level=Level.WARNING if begun else Level.NOTE, low=flops, limit=MOST_FALL,
-            names=tuple(f.model for f in begun or mine), high=max(f.share for f in mine),
-        )  # fmt: skip
+            kind=CheckKind.STILL_FALLING,
+            level=Level.WARNING if begun else Level.NOTE,
+            low=flops,
+            limit=MOST_FALL,
+            names=tuple(f.model for f in begun or mine),
+            high=max(f.share for f in mine),
+        )
 
 
 # -- what is not comparable --------------------------------------------------------------------------------------------
@@ -231,8 +255,11 @@ def revisions(evidence: Evidence) -> Iterator[Check]:
     standing = {*evidence.horizons["directory"], *measured}
     used: dict[str, set[int]] = {}
     for record in evidence.records.records:
-        gone = {name for task, data in evidence.set_aside.get(record.directory, ())
-                for name in (f"task:{task.split('@')[0]}", f"data:{data}")}  # fmt: skip
+        gone = {
+            name
+            for task, data in evidence.set_aside.get(record.directory, ())
+            for name in (f"task:{task.split('@')[0]}", f"data:{data}")
+        }
         for name, revision in record.revisions.items() if record.directory in standing else ():
             if name not in gone:
                 about = f"model:{record.cell.model}" if name == "model" else name
@@ -248,8 +275,14 @@ def duplicates(evidence: Evidence) -> Iterator[Check]:
     change = (known["value_without_duplicates"] - known["value"]).abs()
     most = known.assign(change=change).groupby("data", observed=True)[["num_duplicates", "num_test", "change"]].max()
     for data, (copies, tests, largest) in zip(most.index, most.to_numpy(), strict=True):
-        yield Check(kind=CheckKind.DUPLICATES, level=Level.NOTE, names=(str(data),), count=int(copies), limit=tests,
-                    high=None if math.isnan(largest) else float(largest))  # fmt: skip
+        yield Check(
+            kind=CheckKind.DUPLICATES,
+            level=Level.NOTE,
+            names=(str(data),),
+            count=int(copies),
+            limit=tests,
+            high=None if math.isnan(largest) else float(largest),
+        )
 
 
 def _groups(values: dict[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -265,6 +298,19 @@ def _base(name: str) -> str:
 
 
 CHECKS: tuple[Callable[[Evidence], Iterator[Check]], ...] = (
-    incomplete_cells, one_seed, narrow_ranges, repeated_data, support_images, environment, missing_baselines,
-    different_recipes, refused_laws, superseded, learning_rates, still_falling, other_images, revisions, duplicates,
-)  # fmt: skip
+    incomplete_cells,
+    one_seed,
+    narrow_ranges,
+    repeated_data,
+    support_images,
+    environment,
+    missing_baselines,
+    different_recipes,
+    refused_laws,
+    superseded,
+    learning_rates,
+    still_falling,
+    other_images,
+    revisions,
+    duplicates,
+)

@@ -45,8 +45,13 @@ def parser(prog: str, description: str, examples: str, *, plugins: bool = False)
         prog=prog, description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     if plugins:
-        made.add_argument("--plugins", action="append", type=registry.add_plugins, metavar="DIR",
-                          help="folder of your own models, data, tasks, suites, figures, jobs; repeatable")  # fmt: skip
+        made.add_argument(
+            "--plugins",
+            action="append",
+            type=registry.add_plugins,
+            metavar="DIR",
+            help="folder of your own models, data, tasks, suites, figures, jobs; repeatable",
+        )
     return made
 
 

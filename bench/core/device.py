@@ -20,11 +20,14 @@ T = TypeVar("T")
 
 BATCH = 256  # images at a time, where memory allows
 OOM_TEXTS = (
-    "out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory",
+    "out of memory",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "not enough memory",
     "alloc_failed",  # what cuBLAS and cuDNN say where there is no room for their workspaces
     "cublas_status_not_initialized",  # and cuBLAS where there is none for itself
     "novalidchoiceserror",  # and max-autotune where no kernel could be timed, torch's own neither
-)  # fmt: skip
+)
 KINDS = ("auto", "cpu", "cuda", "mps")
 DRIVERS = {"/dev/nvidiactl": "an NVIDIA driver", "/dev/dxg": "a GPU under WSL", "/dev/kfd": "an AMD driver"}
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # the first is understood by both makers
@@ -64,8 +67,10 @@ def find_device(wanted: str) -> Found:
     built = torch.version.cuda or torch.version.hip
     why = "torch cannot use it; check the driver" if built else f"torch {torch.__version__} was built without CUDA"
     if wanted == "cuda":
-        raise UserError("No usable CUDA device on this machine.",
-                        f"Use --device cpu; {why if drivers else 'no driver of a GPU was found'}.")  # fmt: skip
+        raise UserError(
+            "No usable CUDA device on this machine.",
+            f"Use --device cpu; {why if drivers else 'no driver of a GPU was found'}.",
+        )
     return Found("cpu", f"{drivers[0]} was found, but {why}")
 
 

@@ -64,8 +64,10 @@ def _forget_closed_output() -> None:
 
 def one_class(name: object, *, of: str = "images", fix: str = "") -> UserError:
     """The error for a set whose examples are all of one class. `fix`: of another kind than folders of images."""
-    return UserError(f"{name} has {of} of one class only: there is nothing to classify.",
-                     fix or "Give a folder of images for each of two classes or more.")  # fmt: skip
+    return UserError(
+        f"{name} has {of} of one class only: there is nothing to classify.",
+        fix or "Give a folder of images for each of two classes or more.",
+    )
 
 
 @contextlib.contextmanager
@@ -103,8 +105,10 @@ def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
             return EXIT_OK
         except PermissionError as error:  # somebody else's folder: whatever was to be read there
             where = f"{error.filename}" if error.filename else str(error)
-            print(printable(f"error: No permission to use {where}.\n  Ask its owner, or name another folder."),
-                  file=sys.stderr)  # fmt: skip
+            print(
+                printable(f"error: No permission to use {where}.\n  Ask its owner, or name another folder."),
+                file=sys.stderr,
+            )
             return EXIT_USAGE
 
     return guarded

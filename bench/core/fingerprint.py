@@ -62,8 +62,9 @@ def of_model(name: str) -> Fingerprint | None:
     if found is None or not hasattr(family, "identity"):
         return found
     more = family.identity(name)
-    return Fingerprint(digest=_digest([found.digest, *(f"{k} {v}" for k, v in more.items())]),
-                       modules={**found.modules, **more})  # fmt: skip
+    return Fingerprint(
+        digest=_digest([found.digest, *(f"{k} {v}" for k, v in more.items())]), modules={**found.modules, **more}
+    )
 
 
 @cache

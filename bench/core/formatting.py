@@ -7,8 +7,14 @@ import re
 from collections.abc import Iterable
 
 FLOP_UNITS = (
-    (1e21, "ZFLOP"), (1e18, "EFLOP"), (1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1.0, "FLOP"),
-)  # fmt: skip
+    (1e21, "ZFLOP"),
+    (1e18, "EFLOP"),
+    (1e15, "PFLOP"),
+    (1e12, "TFLOP"),
+    (1e9, "GFLOP"),
+    (1e6, "MFLOP"),
+    (1.0, "FLOP"),
+)
 SPANS = ((31_557_600.0, "years"), (86_400.0, "days"), (3_600.0, "h"), (60.0, "min"))  # in seconds
 MISSING = "–"
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed
@@ -122,13 +128,13 @@ def weight(grams: float) -> str:
 
 
 def join(items: list[str] | tuple[str, ...], last: str = "and") -> str:
-    """"a", "a and b", "a, b and c"."""
+    """ "a", "a and b", "a, b and c"."""
     parts = list(items)
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}" if parts else ""
 
 
 def plural(number: int, noun: str) -> str:
-    """"1 seed", "2 seeds"."""
+    """ "1 seed", "2 seeds"."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
@@ -148,7 +154,7 @@ def set_and_task(measure: str) -> tuple[str, str]:
 
 
 def measure_text(measure: str) -> str:
-    """"mnist (fine-tuned on 10 images per class)"."""
+    """ "mnist (fine-tuned on 10 images per class)"."""
     name, how = set_and_task(measure)
     return f"{name} ({how})" if how else name
 

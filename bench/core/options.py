@@ -88,8 +88,10 @@ def read_file(path: Path, options: Sequence[Option]) -> Values:
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise UserError(f"The study file {path} cannot be read: {error.strerror}.",
-                        "Name a .toml file, or give a suite's name with --suite.") from error  # fmt: skip
+        raise UserError(
+            f"The study file {path} cannot be read: {error.strerror}.",
+            "Name a .toml file, or give a suite's name with --suite.",
+        ) from error
     except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a number of thousands of digits
         raise UserError(f"{path} is not TOML: {error}.", 'A line is like: models = ["ViT-nano/7"].') from error
     try:

@@ -48,8 +48,13 @@ FOLDERS = {
     "family": "baselines",
 }
 SUBFOLDERS = {
-    "suite": "suites", "data set": "data", "task": "tasks", "figure": "figures", "job": "jobs", "family": "models",
-}  # fmt: skip
+    "suite": "suites",
+    "data set": "data",
+    "task": "tasks",
+    "figure": "figures",
+    "job": "jobs",
+    "family": "models",
+}
 PLUGINS, ENTRY_POINTS = "VIT_BENCH_PLUGINS", "vit_bench"
 
 
@@ -166,7 +171,7 @@ def missing_package(error: BaseException) -> str | None:
 
 
 def _line(error: BaseException, path: str) -> str:
-    """", line 3": the last line of a file that an error passed through; nothing where it did not."""
+    """ ", line 3": the last line of a file that an error passed through; nothing where it did not."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     line = error.lineno if isinstance(error, SyntaxError) and error.filename == path else lines[-1] if lines else None
     return f", line {line}" if line else ""
@@ -210,8 +215,11 @@ def family_of(name: str) -> ModuleType:
         if module.accepts(base):
             return module
     error = unknown("model", name, model_names())
-    raise UserError(error.what, f"{error.fix} Naming rules: python -m bench.flops --list. Others: timm:NAME, "
-                    "torchvision:NAME, path/to/file.py:CALLABLE.")  # fmt: skip
+    raise UserError(
+        error.what,
+        f"{error.fix} Naming rules: python -m bench.flops --list. Others: timm:NAME, "
+        "torchvision:NAME, path/to/file.py:CALLABLE.",
+    )
 
 
 def check_model(name: str) -> None:
@@ -271,8 +279,10 @@ def build_model(name: str, *, image_size: int, channels: int, num_classes: int, 
             raise
         path = str(source_of(name))
         what = error.msg if isinstance(error, SyntaxError) else f"{type(error).__name__}: {error}"
-        raise UserError(f"Model {name!r} cannot be built at {image_size} px: {what} ({path}{_line(error, path)}).",
-                        "python -m bench.check names what a model must have.") from error  # fmt: skip
+        raise UserError(
+            f"Model {name!r} cannot be built at {image_size} px: {what} ({path}{_line(error, path)}).",
+            "python -m bench.check names what a model must have.",
+        ) from error
 
 
 def transferred_model(

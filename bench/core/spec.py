@@ -145,8 +145,10 @@ class Cell:
                 "Give them in images seen, for example (0, 8000, 16000).",
             )
         if self.recipe.shift >= self.image_size:
-            raise UserError(f"A shift of {self.recipe.shift} pixels moves {self.image_size} px images out of view.",
-                            f"Give 0 to {self.image_size - 1}.")  # fmt: skip
+            raise UserError(
+                f"A shift of {self.recipe.shift} pixels moves {self.image_size} px images out of view.",
+                f"Give 0 to {self.image_size - 1}.",
+            )
         if self.num_images is not None and self.num_images < 1:
             raise UserError(f"{self.data}@{self.num_images}: a data set needs at least one image.")
 

@@ -28,9 +28,18 @@ FLOPS_PER_MAC = 2
 TRAIN_PER_FORWARD = 3  # forward + backward, in forwards
 EXA = 1e18
 NOT_BODY = (
-    "head", "pre_logits", "embed.proj", "cls", "positions", "relatives", "pos_embed", "patch_embed.proj.",
-    "reg_token", "dist_token", "mask_token",
-)  # fmt: skip
+    "head",
+    "pre_logits",
+    "embed.proj",
+    "cls",
+    "positions",
+    "relatives",
+    "pos_embed",
+    "patch_embed.proj.",
+    "reg_token",
+    "dist_token",
+    "mask_token",
+)
 """Beginnings of names of parameters that `params_body` leaves out: this project's, then timm's."""
 
 Options = tuple[tuple[str, Any], ...]

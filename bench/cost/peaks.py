@@ -51,17 +51,35 @@ class Accelerator:
 def _gpu(name: str, matches: str, source: str, half: float, **tera: float) -> Accelerator:
     rates = {"bfloat16": half, "float16": half, **tera}
     gigabytes, bandwidth = _MEMORY[name]
-    return Accelerator(name=name, matches=tuple(matches.split()), tera=rates, source=source, gigabytes=gigabytes,
-                       bandwidth=bandwidth)  # fmt: skip
+    return Accelerator(
+        name=name, matches=tuple(matches.split()), tera=rates, source=source, gigabytes=gigabytes, bandwidth=bandwidth
+    )
 
 
 _MEMORY = {  # GB, and TB/s
-    "B200": (180, 8.0), "GB200": (186, 8.0), "GH200": (96, 4.0), "H200": (141, 4.8), "H100-PCIe": (80, 2.0),
-    "H100-NVL": (94, 3.9), "H100": (80, 3.35), "A100": (80, 2.04), "V100": (32, 0.9), "L40S": (48, 0.864),
-    "L4": (24, 0.3), "A10G": (24, 0.6), "A10": (24, 0.6), "T4": (16, 0.32), "RTX-4090": (24, 1.008),
-    "RTX-3090": (24, 0.936), "MI300X": (192, 5.3), "TPUv2-core": (8, 0.35), "TPUv3-core": (16, 0.45),
-    "TPUv4-chip": (32, 1.2), "TPUv5e-chip": (16, 0.82), "TPUv5p-chip": (95, 2.76),
-}  # fmt: skip
+    "B200": (180, 8.0),
+    "GB200": (186, 8.0),
+    "GH200": (96, 4.0),
+    "H200": (141, 4.8),
+    "H100-PCIe": (80, 2.0),
+    "H100-NVL": (94, 3.9),
+    "H100": (80, 3.35),
+    "A100": (80, 2.04),
+    "V100": (32, 0.9),
+    "L40S": (48, 0.864),
+    "L4": (24, 0.3),
+    "A10G": (24, 0.6),
+    "A10": (24, 0.6),
+    "T4": (16, 0.32),
+    "RTX-4090": (24, 1.008),
+    "RTX-3090": (24, 0.936),
+    "MI300X": (192, 5.3),
+    "TPUv2-core": (8, 0.35),
+    "TPUv3-core": (16, 0.45),
+    "TPUv4-chip": (32, 1.2),
+    "TPUv5e-chip": (16, 0.82),
+    "TPUv5p-chip": (95, 2.76),
+}
 
 
 _ADA = "NVIDIA Ada GPU architecture white paper, FP32 accumulation"

@@ -63,10 +63,12 @@ def published() -> tuple[Row, ...]:
     with PUBLISHED.open(encoding="utf-8") as file:
         for row in csv.DictReader(line for line in file if not line.startswith("#")):
             work = Work(
-                family="ViT", flops=float(row["gflops"]) * 1e9, images=int(row["batch"]),
+                family="ViT",
+                flops=float(row["gflops"]) * 1e9,
+                images=int(row["batch"]),
                 activation_bytes=float(row["activation_megabytes"]) * 1e6,
                 params=round(float(row["params_millions"]) * 1e6),
-            )  # fmt: skip
+            )
             rate = float(row["images_per_second"])
             share = rate * seconds(work, device) / work.images
             found.append(Row(model=row["model"], images_per_second=rate, source=row["source"], share=share))

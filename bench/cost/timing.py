@@ -124,9 +124,13 @@ def spread(values: Sequence[float]) -> Spread:
         return Spread()
     quartiles = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
     return Spread(
-        median=statistics.median(values), q1=quartiles[0], q3=quartiles[2], min=min(values), max=max(values),
+        median=statistics.median(values),
+        q1=quartiles[0],
+        q3=quartiles[2],
+        min=min(values),
+        max=max(values),
         n=len(values),
-    )  # fmt: skip
+    )
 
 
 def latency(call: Callable[[], object], *, device: str, calls: int) -> dict[str, Any]:

@@ -20,9 +20,21 @@ from bench.cost.flops import FLOPS_PER_MAC, TRAIN_PER_FORWARD, count_forward
 from bench.cost.memory import activation_bytes
 
 COLUMNS = (
-    "model", "family", "image_size", "channels", "num_classes", "num_features", "params", "macs_dense", "macs_paper",
-    "train_flops_dense", "train_flops_paper", "activation_bytes", "torch_flops", "why_not",
-)  # fmt: skip
+    "model",
+    "family",
+    "image_size",
+    "channels",
+    "num_classes",
+    "num_features",
+    "params",
+    "macs_dense",
+    "macs_paper",
+    "train_flops_dense",
+    "train_flops_paper",
+    "activation_bytes",
+    "torch_flops",
+    "why_not",
+)
 TRAIN_FLOPS_PER_MAC = FLOPS_PER_MAC * TRAIN_PER_FORWARD
 
 
@@ -37,8 +49,8 @@ def heading() -> str:
 
 
 def row(name: str) -> dict[str, Any]:
-    """Costs of one architecture at its own input size, with its own classifier; "why_not" where it cannot be counted.
-    """
+    """Costs of one architecture at its own input size, with its own classifier; "why_not" where it cannot be "
+    "counted."""
     import timm
     import torch
 

@@ -117,11 +117,16 @@ def download(arguments: argparse.Namespace) -> None:
     wanted = [_download_of(name) for name in arguments.names]
     for one in wanted:
         size, needed = fetch.missing(one.files, root), fetch.disk(one.files, root)
-        print(f"{one.name}: {data_size(size)} to fetch, {data_size(needed)} of disk in {root}; licence {one.licence}; "
-              f"from {one.source}", file=sys.stderr)  # fmt: skip
+        print(
+            f"{one.name}: {data_size(size)} to fetch, {data_size(needed)} of disk in {root}; licence {one.licence}; "
+            f"from {one.source}",
+            file=sys.stderr,
+        )
         if any(file.name.endswith(".parquet") for file in one.files):
-            print(f"  streamed, its images are copied out of Parquet once: as much again in {cache.directory()}",
-                  file=sys.stderr)  # fmt: skip
+            print(
+                f"  streamed, its images are copied out of Parquet once: as much again in {cache.directory()}",
+                file=sys.stderr,
+            )
     fetch.check_room(sum(fetch.disk(one.files, root) for one in wanted), root)
     for one in wanted:
         for file in one.files:

@@ -213,9 +213,7 @@ def _dot(one_MP: np.ndarray, other_MP: np.ndarray) -> np.ndarray:
     return np.einsum("mp,mp->m", one_MP, other_MP)
 
 
-def _unexplained(
-    source_MYX: np.ndarray, copy_MYX: np.ndarray, *, smooth: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _unexplained(source_MYX: np.ndarray, copy_MYX: np.ndarray, *, smooth: float) -> tuple[np.ndarray, np.ndarray]:
     """Residual of copy = clip(gain * source + offset); gain and offset by least squares where nothing is clipped.
 
     Also its largest value, squared, in units of its mean times the variation.

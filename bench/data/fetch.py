@@ -31,8 +31,12 @@ PIECE = 1 << 20
 PATIENCE = 60.0  # seconds without a byte, or with fewer than SLOWEST of them in each
 SLOWEST = 1_000  # bytes a second
 SCHEMES = ("https", "http", "file")
-IDX_SIZES = {"train-images-idx3": 20_000_000, "train-labels-idx1": 30_000, "t10k-images-idx3": 4_000_000,
-             "t10k-labels-idx1": 5_000}  # fmt: skip
+IDX_SIZES = {
+    "train-images-idx3": 20_000_000,
+    "train-labels-idx1": 30_000,
+    "t10k-images-idx3": 4_000_000,
+    "t10k-labels-idx1": 5_000,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +112,10 @@ def check_room(needed: int, root: Path) -> None:
         UserError: how much is needed, and how much there is.
     """
     if needed > (free := free_bytes(root)):
-        raise UserError(f"{root} needs about {data_size(needed)}, and {data_size(free)} are free.",
-                        "Free some space, or use another folder.")  # fmt: skip
+        raise UserError(
+            f"{root} needs about {data_size(needed)}, and {data_size(free)} are free.",
+            "Free some space, or use another folder.",
+        )
 
 
 def fetch(file: File, root: Path) -> bool:

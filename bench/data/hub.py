@@ -107,8 +107,9 @@ def look_up(wanted: Repository, *, named: str) -> Download:
     try:
         from huggingface_hub import HfApi, get_token, hf_hub_url
     except ImportError as error:
-        raise UserError("The Hugging Face hub needs the package huggingface_hub.", "Run: pip install huggingface_hub") \
-            from error  # fmt: skip
+        raise UserError(
+            "The Hugging Face hub needs the package huggingface_hub.", "Run: pip install huggingface_hub"
+        ) from error
     endpoint = os.environ.get("HF_ENDPOINT") or None
     api, token = HfApi(endpoint=endpoint), get_token()
     try:
@@ -130,16 +131,23 @@ def look_up(wanted: Repository, *, named: str) -> Download:
         if one.size is None or not (sha256 or one.blob_id):
             raise UserError(f"The hub states no checksum of {name} in {wanted.repo}.", "Get the set by hand.")
         files.append(
-            File(url=url, checksum=f"sha256:{sha256}" if sha256 else f"git:{one.blob_id}", size=one.size,
-                 folder="" if wanted.archive else f"{folder}/{path.parent}", makes=wanted.makes,
-                 authorization=f"Bearer {token}" if token else "")
-        )  # fmt: skip
+            File(
+                url=url,
+                checksum=f"sha256:{sha256}" if sha256 else f"git:{one.blob_id}",
+                size=one.size,
+                folder="" if wanted.archive else f"{folder}/{path.parent}",
+                makes=wanted.makes,
+                authorization=f"Bearer {token}" if token else "",
+            )
+        )
     sizes = {name: one.size for name, one in chosen.items()}
     return Download(
-        name=named.format(revision=commit), files=tuple(files), licence=_licence(about.card_data),
+        name=named.format(revision=commit),
+        files=tuple(files),
+        licence=_licence(about.card_data),
         source=f"{api.endpoint}/datasets/{wanted.repo}, commit {commit}",
         finish=partial(_finish, wanted=wanted, commit=commit, sizes=sizes),
-    )  # fmt: skip
+    )
 
 
 def _commit(api: Any, wanted: Repository) -> str | None:
@@ -158,8 +166,10 @@ def _refused(wanted: Repository, error: Exception) -> UserError:
     reason = " ".join(str(error).split())[:300] or type(error).__name__
     what = f"The hub does not give {wanted.repo} (revision {wanted.revision or 'newest'}): {reason}."
     if type(error).__name__ in ("GatedRepoError", "RepositoryNotFoundError"):
-        return UserError(what, "Is the name right? For a set that asks for consent: accept its terms in a browser, and "
-                         "run: hf auth login")  # fmt: skip
+        return UserError(
+            what,
+            "Is the name right? For a set that asks for consent: accept its terms in a browser, and run: hf auth login",
+        )
     return UserError(what, "Check its name and revision, and the network (HF_ENDPOINT names a mirror).")
 
 
@@ -193,8 +203,10 @@ def _patterns(wanted: Repository, card: Any) -> Sequence[str]:
     usual = next((name for name, one in configs.items() if name == "default" or one.get("default")), None)
     name = wanted.config or usual or (next(iter(configs)) if len(configs) == 1 else None)
     if wanted.config and wanted.config not in configs:
-        raise UserError(f"{wanted.repo} has no configuration {wanted.config!r}.",
-                        f"It has: {', '.join(configs) or 'only one, without a name'}.")  # fmt: skip
+        raise UserError(
+            f"{wanted.repo} has no configuration {wanted.config!r}.",
+            f"It has: {', '.join(configs) or 'only one, without a name'}.",
+        )
     if name is None:
         if not configs:
             return ("*",)

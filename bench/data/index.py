@@ -34,9 +34,17 @@ from bench.data.subset import held_out, nested
 REVISION = 1
 OPEN_FILES = 256
 IMAGE = {
-    "file": "<i4", "offset": "<i8", "size": "<i4", "label": "<i8", "key": "<u8", "height": "<u4", "width": "<u4",
-    "channels": "u1", "orientation": "u1", "crc": "<u4",
-}  # fmt: skip
+    "file": "<i4",
+    "offset": "<i8",
+    "size": "<i4",
+    "label": "<i8",
+    "key": "<u8",
+    "height": "<u4",
+    "width": "<u4",
+    "channels": "u1",
+    "orientation": "u1",
+    "crc": "<u4",
+}
 ROW_BYTES = sum(np.dtype(kind).itemsize for kind in IMAGE.values())  # of the index, per image
 COPIED = -1  # the file of an image that was copied out, while the index is made
 
@@ -205,9 +213,13 @@ def _build(folder: Path, found: Found, *, as_published: bool, copied: Path) -> d
             file_N[file_N == COPIED] = len(names) - 1
     status = [os.stat(path) for path in files]
     facts = {
-        "class_names": found.class_names, "format": found.format, "bytes": total, "copied": copies,
-        "unreadable": len(unreadable), "named": unreadable[:100],
-    }  # fmt: skip
+        "class_names": found.class_names,
+        "format": found.format,
+        "bytes": total,
+        "copied": copies,
+        "unreadable": len(unreadable),
+        "named": unreadable[:100],
+    }
     return built | {
         "file_status": np.array([(entry.st_size, entry.st_mtime_ns) for entry in status], dtype=np.int64),
         "file_ends": np.cumsum([len(name) for name in names], dtype=np.int64),

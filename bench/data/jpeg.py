@@ -33,9 +33,7 @@ _buffers = threading.local()
 Resize = Callable[[np.ndarray, np.ndarray], None]
 
 
-def read_part(
-    data: bytes, box: Sequence[int], *, out_SSC: np.ndarray, resize: Resize, orientation: int = 1
-) -> None:
+def read_part(data: bytes, box: Sequence[int], *, out_SSC: np.ndarray, resize: Resize, orientation: int = 1) -> None:
     """Put (top, left, height, width) of the image, upright, into uint8 (size, size, 1 or 3).
 
     Args:
@@ -87,9 +85,13 @@ def _decoded(data: bytes, frame: tuple[int, int, int], *, bottom: int, halvings:
     if buffer is None or len(buffer) < needed:
         buffer = _buffers.pixels = np.empty(max(needed, 1 << 20), dtype=np.uint8)
     return simplejpeg.decode_jpeg(
-        data, "RGB" if channels == 3 else "GRAY", min_height=reduced[0] if halvings else 0,
-        min_width=reduced[1] if halvings else 0, buffer=buffer, strict=False,
-    )  # fmt: skip
+        data,
+        "RGB" if channels == 3 else "GRAY",
+        min_height=reduced[0] if halvings else 0,
+        min_width=reduced[1] if halvings else 0,
+        buffer=buffer,
+        strict=False,
+    )
 
 
 def _opened(data: bytes, *, halvings: int, channels: int, orientation: int) -> np.ndarray:

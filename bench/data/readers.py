@@ -53,9 +53,7 @@ def by_hash(paths: Sequence[Path], labels: Sequence[int], *, split: str, train: 
 Parts = Sequence[str | None]
 
 
-def torchvision(
-    split: str, root: Path, *, kind: str, train: Parts = ("train",), test: Parts = ("test",)
-) -> Listed:
+def torchvision(split: str, root: Path, *, kind: str, train: Parts = ("train",), test: Parts = ("test",)) -> Listed:
     """What a class of torchvision lists, the parts of a split one after another.
 
     A loader that opens nothing makes the class give paths. Within a part they are sorted: some classes list a folder as
@@ -259,11 +257,19 @@ def cifar_places(split: str, option: str, *, kind: str) -> Iterable[Sequence[str
 CIFAR_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 # Folders of the two versions; files by split, rows in each, label bytes of a row in the binary version.
 CIFAR: dict[str, tuple[tuple[str, str], dict[str, tuple[str, ...]], dict[str, int], int]] = {
-    "CIFAR10": (("cifar-10-batches-bin", "cifar-10-batches-py"), {"train": CIFAR_BATCHES, "test": ("test_batch",)},
-                {"train": 10_000, "test": 10_000}, 1),
-    "CIFAR100": (("cifar-100-binary", "cifar-100-python"), {"train": ("train",), "test": ("test",)},
-                 {"train": 50_000, "test": 10_000}, 2),
-}  # fmt: skip
+    "CIFAR10": (
+        ("cifar-10-batches-bin", "cifar-10-batches-py"),
+        {"train": CIFAR_BATCHES, "test": ("test_batch",)},
+        {"train": 10_000, "test": 10_000},
+        1,
+    ),
+    "CIFAR100": (
+        ("cifar-100-binary", "cifar-100-python"),
+        {"train": ("train",), "test": ("test",)},
+        {"train": 50_000, "test": 10_000},
+        2,
+    ),
+}
 
 
 def cifar_version(paths: Sequence[Path]) -> str:

@@ -118,9 +118,14 @@ class StreamedImages(EncodedImages):
             for row, box, out_SSC in zip(rows_M[part].tolist(), boxes[part], out_MSSC[part], strict=True):
                 try:
                     put(
-                        self.index.read(row), box, name=self.index.name(row), out_SSC=out_SSC, storage=self.storage,
-                        resize=resize, orientation=int(self.index.orientation[row]),
-                    )  # fmt: skip
+                        self.index.read(row),
+                        box,
+                        name=self.index.name(row),
+                        out_SSC=out_SSC,
+                        storage=self.storage,
+                        resize=resize,
+                        orientation=int(self.index.orientation[row]),
+                    )
                 except (Unreadable, OSError, ValueError) as error:
                     what = f"{self.index.name(row)} could be decoded when it was indexed, and no longer: {error}."
                     fix = "Get the file again; or delete it, and what is left is another set."
@@ -136,9 +141,15 @@ class StreamedImages(EncodedImages):
 
 
 def put(
-    data: bytes, box: Sequence[int] | None, *, name: str, out_SSC: np.ndarray, storage: Storage,
-    resize: jpeg.Resize | None, orientation: int,
-) -> None:  # fmt: skip
+    data: bytes,
+    box: Sequence[int] | None,
+    *,
+    name: str,
+    out_SSC: np.ndarray,
+    storage: Storage,
+    resize: jpeg.Resize | None,
+    orientation: int,
+) -> None:
     """Decode an image as it would be stored, or cut a part out of it.
 
     Raises:

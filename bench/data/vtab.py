@@ -47,39 +47,74 @@ class Task:
 
 
 TASKS: Mapping[str, Task] = {
-    "caltech101": Task(repo=f"{CLIP}caltech101", folder="caltech101", images=(2_753, 6_085),
-                       commit="96c3ed2decb80d5fe120fb8a0179f25c82cbee78"),
-    "cifar100": Task(repo=f"{CLIP}cifar100", folder="cifar", images=(45_000, 10_000),
-                     commit="c181ce0341d21e40ebe4f35a8fc56dd547e20418"),
-    "clevr-count": Task(repo=f"{CLIP}clevr_count_all", folder="clevr_count", images=(63_000, 15_000),
-                        commit="8b5dce4d5393a04fb58b9261b22a881b02e379b1"),
-    "clevr-distance": Task(repo=f"{CLIP}clevr_closest_object_distance", folder="clevr_dist", images=(63_000, 15_000),
-                           commit="ec9c04224a95836ca0344a6000ec8d8bc8a6d4f2"),
-    "dmlab": Task(repo=f"{CLIP}dmlab", folder="dmlab", images=(65_550, 22_735), commit="b59ea17",
-                  counted=False),
-    "dsprites-location": Task(repo=f"{CLIP}dsprites_label_x_position", folder="dsprites_loc", values=32,
-                              images=(589_824, 73_728), commit="baf7ff2bc35ab92c1d2e0ae01e6ef723075b8344"),
-    "dsprites-orientation": Task(repo=f"{CLIP}dsprites_label_orientation", folder="dsprites_ori", values=40,
-                                 images=(589_824, 73_728), commit="3973569"),
+    "caltech101": Task(
+        repo=f"{CLIP}caltech101",
+        folder="caltech101",
+        images=(2_753, 6_085),
+        commit="96c3ed2decb80d5fe120fb8a0179f25c82cbee78",
+    ),
+    "cifar100": Task(
+        repo=f"{CLIP}cifar100",
+        folder="cifar",
+        images=(45_000, 10_000),
+        commit="c181ce0341d21e40ebe4f35a8fc56dd547e20418",
+    ),
+    "clevr-count": Task(
+        repo=f"{CLIP}clevr_count_all",
+        folder="clevr_count",
+        images=(63_000, 15_000),
+        commit="8b5dce4d5393a04fb58b9261b22a881b02e379b1",
+    ),
+    "clevr-distance": Task(
+        repo=f"{CLIP}clevr_closest_object_distance",
+        folder="clevr_dist",
+        images=(63_000, 15_000),
+        commit="ec9c04224a95836ca0344a6000ec8d8bc8a6d4f2",
+    ),
+    "dmlab": Task(repo=f"{CLIP}dmlab", folder="dmlab", images=(65_550, 22_735), commit="b59ea17", counted=False),
+    "dsprites-location": Task(
+        repo=f"{CLIP}dsprites_label_x_position",
+        folder="dsprites_loc",
+        values=32,
+        images=(589_824, 73_728),
+        commit="baf7ff2bc35ab92c1d2e0ae01e6ef723075b8344",
+    ),
+    "dsprites-orientation": Task(
+        repo=f"{CLIP}dsprites_label_orientation",
+        folder="dsprites_ori",
+        values=40,
+        images=(589_824, 73_728),
+        commit="3973569",
+    ),
     "dtd": Task(repo=f"{CLIP}dtd", folder="dtd", images=(1_880, 1_880)),
     "eurosat": Task(repo=f"{CLIP}eurosat", folder="eurosat", images=(16_200, 5_400), commit="8b9fc2f"),
     "flowers102": Task(repo=f"{CLIP}flowers", folder="oxford_flowers102", images=(1_020, 6_149)),
-    "kitti-distance": Task(repo=f"{CLIP}kitti_closest_vehicle_distance", folder="kitti", images=(6_347, 711),
-                           counted=False),
-    "patch-camelyon": Task(repo=f"{CLIP}pcam", folder="patch_camelyon", images=(262_144, 32_768),
-                           commit="502695fe1a141108650e3c5b91c8b5e0ff84ed49"),
+    "kitti-distance": Task(
+        repo=f"{CLIP}kitti_closest_vehicle_distance", folder="kitti", images=(6_347, 711), counted=False
+    ),
+    "patch-camelyon": Task(
+        repo=f"{CLIP}pcam",
+        folder="patch_camelyon",
+        images=(262_144, 32_768),
+        commit="502695fe1a141108650e3c5b91c8b5e0ff84ed49",
+    ),
     "pets": Task(repo=f"{CLIP}pets", folder="oxford_iiit_pet", images=(2_944, 3_669), commit="3fbd1f2"),
     "resisc45": Task(repo=f"{CLIP}resisc45", folder="resisc45", images=(18_900, 6_300), commit="bede752"),
-    "retinopathy": Task(repo=f"{CLIP}diabetic_retinopathy", folder="diabetic_retinopathy", images=(35_126, 42_670),
-                        counted=False),
-    "smallnorb-azimuth": Task(repo=f"{CLIP}smallnorb_label_azimuth", folder="smallnorb_azi", images=(24_300, 12_150),
-                              commit="7816890"),
-    "smallnorb-elevation": Task(repo=f"{CLIP}smallnorb_label_elevation", folder="smallnorb_ele",
-                                images=(24_300, 12_150), commit="94364b7e28609635de90d0a5f6275134db487229"),
-    "sun397": Task(repo="dpdl-benchmark/sun397", folder="sun397", images=(76_128, 21_750),
-                   counted=False),
+    "retinopathy": Task(
+        repo=f"{CLIP}diabetic_retinopathy", folder="diabetic_retinopathy", images=(35_126, 42_670), counted=False
+    ),
+    "smallnorb-azimuth": Task(
+        repo=f"{CLIP}smallnorb_label_azimuth", folder="smallnorb_azi", images=(24_300, 12_150), commit="7816890"
+    ),
+    "smallnorb-elevation": Task(
+        repo=f"{CLIP}smallnorb_label_elevation",
+        folder="smallnorb_ele",
+        images=(24_300, 12_150),
+        commit="94364b7e28609635de90d0a5f6275134db487229",
+    ),
+    "sun397": Task(repo="dpdl-benchmark/sun397", folder="sun397", images=(76_128, 21_750), counted=False),
     "svhn": Task(repo=f"{CLIP}svhn", folder="svhn", images=(65_931, 26_032), commit="d6a7f60"),
-}  # fmt: skip
+}
 
 
 def rows(own: Mapping[str, PublicSet]) -> tuple[PublicSet, ...]:
@@ -92,23 +127,36 @@ def rows(own: Mapping[str, PublicSet]) -> tuple[PublicSet, ...]:
         shards = Repository(repo=task.repo, revision=task.commit, test="test")
         found.append(
             HubFiles(
-                NAME=f"vtab-{name}", DESCRIPTION=what, SPLIT=DIVIDED + note, images=task.images, hub=shards,
+                NAME=f"vtab-{name}",
+                DESCRIPTION=what,
+                SPLIT=DIVIDED + note,
+                images=task.images,
+                hub=shards,
                 SOURCE=f"https://huggingface.co/datasets/{task.repo}; the images: {row.SOURCE}",
-                HOW_TO_GET="It is fetched from the Hugging Face hub.", SIDE=side,
-                bins=(task.values, readers.DSPRITES_BINS) if task.values else None, KIND=row.KIND,
-                LICENCE=row.LICENCE, classes=classes,
+                HOW_TO_GET="It is fetched from the Hugging Face hub.",
+                SIDE=side,
+                bins=(task.values, readers.DSPRITES_BINS) if task.values else None,
+                KIND=row.KIND,
+                LICENCE=row.LICENCE,
+                classes=classes,
             )
-        )  # fmt: skip
+        )
         found.append(
             ImageFiles(
-                NAME=f"vtab1k-{name}", DESCRIPTION=what, images=(1_000, task.images[1]), hub=VTAB_1K,
+                NAME=f"vtab1k-{name}",
+                DESCRIPTION=what,
+                images=(1_000, task.images[1]),
+                hub=VTAB_1K,
                 SPLIT="VTAB-1k's train800 and val200 to train with, its test part; JPEG, compressed once more" + note,
                 SOURCE=f"https://huggingface.co/datasets/{VTAB_1K.repo}; the images: {row.SOURCE}",
                 HOW_TO_GET=f"Unpack {VTAB_1K.archive} (4.7 GB, all nineteen tasks) from "
                 f"https://huggingface.co/datasets/{VTAB_1K.repo} into <data root>/.",
                 needs=tuple(f"vtab-1k/{task.folder}/{part}.txt" for part in ("train800val200", "test")),
                 listed=partial(readers.vtab_1k, folder=task.folder, classes=classes),
-                SIDE=side, KIND=row.KIND, LICENCE=row.LICENCE, classes=classes,
+                SIDE=side,
+                KIND=row.KIND,
+                LICENCE=row.LICENCE,
+                classes=classes,
             )
-        )  # fmt: skip
+        )
     return tuple(found)

@@ -35,9 +35,14 @@ from bench.suites._recipes import recipe_for
 
 TASK = TaskSpec(task="fewshot", data="digits", options=(("shots", (5,)), ("draws", 2), ("test_limit", 200)))
 CELL = Cell(
-    model="ViT-pico/14", data="fashion-mnist", num_images=500, horizons=(0, 640, 1280), seed=1, tasks=(TASK,),
+    model="ViT-pico/14",
+    data="fashion-mnist",
+    num_images=500,
+    horizons=(0, 640, 1280),
+    seed=1,
+    tasks=(TASK,),
     recipe=replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16),
-)  # fmt: skip
+)
 CLASSES = 10  # of its data
 FAULTS = ("training-step:20", "after-evaluation:2", "training-step:10")
 KILLED_AFTER, KILLED_OF = 100, 2000  # steps
@@ -61,8 +66,21 @@ def _program(folder: Path, cells: Sequence[Cell], device: str, ranks: int) -> li
     costs = precomputed.merge(precomputed.counted(cell, classes=CLASSES) for cell in cells)
     (folder / "costs.json").write_text(json.dumps(costs))
     start = ["bench.worker"] if ranks == 1 else ["bench.execute.torchrun", "--ranks", str(ranks)]
-    return [sys.executable, "-m", *start, "--store", str(folder / "study"), "--cells", str(folder / "cells.json"),
-            "--suite", "smoke", "--device", device, "--precomputed", str(folder / "costs.json")]  # fmt: skip
+    return [
+        sys.executable,
+        "-m",
+        *start,
+        "--store",
+        str(folder / "study"),
+        "--cells",
+        str(folder / "cells.json"),
+        "--suite",
+        "smoke",
+        "--device",
+        device,
+        "--precomputed",
+        str(folder / "costs.json"),
+    ]
 
 
 def _attempt(folder: Path, device: str, *cells: Cell, ranks: int = 1, fault: str = "") -> Any:
@@ -153,9 +171,12 @@ def ranks(device: str) -> Iterator[Line]:
 def _killed_rank(folder: Path, device: str, count: int) -> Iterator[Line]:
     cell = replace(CELL, horizons=(0, CELL.recipe.batch * KILLED_OF))
     started = subprocess.Popen(
-        _program(folder, [cell], device, count), env=child_environment(1), stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        _program(folder, [cell], device, count),
+        env=child_environment(1),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     metrics = lambda: list((folder / "study").glob("cells/*/attempts/*/metrics.jsonl"))  # noqa: E731
     while started.poll() is None and not _steps(metrics()) > KILLED_AFTER:
         time.sleep(0.1)
@@ -191,8 +212,17 @@ def _steps(files: list[Path]) -> int:
 
 
 def _under_torchrun(what: str, device: str, count: int) -> Iterator[Line]:
-    program = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}",
-               "-m", "bench.execute.first_hour", what, device]  # fmt: skip
+    program = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={count}",
+        "-m",
+        "bench.execute.first_hour",
+        what,
+        device,
+    ]
     done = subprocess.run(program, env=child_environment(1), capture_output=True, text=True)
     if done.returncode:
         yield Line(check=what, value=_said(done), outcome="fail")
@@ -372,14 +402,20 @@ def feed(device: str) -> Iterator[Line]:
         pixels = np.lib.format.open_memmap(Path(name, "pixels.npy"), "w+", np.uint8, (number, SIDE, SIDE, 3))
         pixels[:] = rng.integers(0, 256, (1, SIDE, SIDE, 3), np.uint8)
         stored = ImageSet(
-            name="noise", split="train", kind="rendered", images_NHWC=pixels, labels_N=np.arange(number) % 10,
+            name="noise",
+            split="train",
+            kind="rendered",
+            images_NHWC=pixels,
+            labels_N=np.arange(number) % 10,
             class_names=tuple("0123456789"),
-        )  # fmt: skip
+        )
         write_jpegs(Path(name, "made"), number=2 * BATCH)
         encoded = load(f"folder:made:{SIDE}px:stream", "train", root=Path(name))
         for where, images, tier in (
-            ("resident", stored, "resident"), ("mapped", stored, "mapped"), ("JPEG", encoded, "streamed"),
-        ):  # fmt: skip
+            ("resident", stored, "resident"),
+            ("mapped", stored, "mapped"),
+            ("JPEG", encoded, "streamed"),
+        ):
             made: Any = Batches(images, recipe=recipe, seed=0, device=device, tier=tier)  # type: ignore[arg-type]
             at = iter(range(10**6))
 
@@ -451,9 +487,11 @@ def evaluation(device: str) -> Iterator[Line]:
 def _run(folder: str, *arguments: str) -> tuple[Any, float]:
     started = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "bench.run", *arguments, "--results", folder], capture_output=True, text=True,
+        [sys.executable, "-m", "bench.run", *arguments, "--results", folder],
+        capture_output=True,
+        text=True,
         env=child_environment(environment.cores()),
-    )  # fmt: skip
+    )
     return done, time.monotonic() - started
 
 
@@ -515,8 +553,9 @@ def judged(record: Record) -> Iterator[Line]:
         yield at_most(f"{record.directory}: losses of the same function apart", apart, 1e-2)
     if record.speed is not None and record.speed.inference is not None:
         batches = [found.batch for found in record.speed.batches]
-        yield as_wanted(f"{record.directory}: batches", "in order" if batches == sorted(batches) else str(batches),
-                        "in order")  # fmt: skip
+        yield as_wanted(
+            f"{record.directory}: batches", "in order" if batches == sorted(batches) else str(batches), "in order"
+        )
         largest = record.speed.largest_batch
         if largest is not None and largest.found_inference is not None:
             best = record.speed.inference.batch

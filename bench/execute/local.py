@@ -106,8 +106,7 @@ class Pool:
             self.complaints: list[str] = []  # error messages of workers that failed outside a cell
             self.events: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
             self._errors = [
-                opened.enter_context(tempfile.TemporaryFile("w+"))
-                for _ in range(min(plan.workers, len(plan.todo)))
+                opened.enter_context(tempfile.TemporaryFile("w+")) for _ in range(min(plan.workers, len(plan.todo)))
             ]
             devices = accelerators(plan.device)
             self._command, self._restarts = [*arguments, "--parent", str(os.getpid())], RESTARTS
@@ -126,9 +125,13 @@ class Pool:
     def _started(self, index: int) -> subprocess.Popen[str]:
         """A session of its own: Ctrl-C in the terminal reaches only this process, which then asks it to save."""
         process = subprocess.Popen(
-            self._command, stdout=subprocess.PIPE, stderr=self._errors[index], text=True, start_new_session=True,
+            self._command,
+            stdout=subprocess.PIPE,
+            stderr=self._errors[index],
+            text=True,
+            start_new_session=True,
             env=self._environments[index],
-        )  # fmt: skip
+        )
         if self._groups:  # before its first thread
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(process.pid, self._groups[index % len(self._groups)])
@@ -219,9 +222,15 @@ def groups_for(plan: Plan) -> list[set[int]]:
 
 
 def command(
-    plan: Plan, *, cells: Path | str, precomputed: Path | str, device: str, profile: bool, co2: float | None = None,
+    plan: Plan,
+    *,
+    cells: Path | str,
+    precomputed: Path | str,
+    device: str,
+    profile: bool,
+    co2: float | None = None,
     ranks: int | None = None,
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """The command of a worker, here or elsewhere.
 
     Args:
@@ -230,10 +239,24 @@ def command(
     alone = plan.ranks == 1
     program = ["bench.worker"] if alone else ["bench.execute.torchrun", "--ranks", str(ranks or plan.ranks)]
     found = [
-        sys.executable, "-m", *program, "--store", str(plan.store.absolute()), "--cells", str(cells), "--suite",
-        plan.suite, "--device", device, "--threads", str(plan.threads), "--precomputed", str(precomputed),
-        "--since", now(),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        *program,
+        "--store",
+        str(plan.store.absolute()),
+        "--cells",
+        str(cells),
+        "--suite",
+        plan.suite,
+        "--device",
+        device,
+        "--threads",
+        str(plan.threads),
+        "--precomputed",
+        str(precomputed),
+        "--since",
+        now(),
+    ]
     found += ["--data-root", str(plan.data_root.absolute())] if plan.data_root else []
     found += ["--co2", str(co2)] if co2 is not None else []
     return found + (["--profile"] if profile else [])

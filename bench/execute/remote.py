@@ -78,10 +78,19 @@ def run(
     make = importlib.import_module(f"bench.execute.executors.{executor}").make
     gpus = device != "cpu" and plan.on_gpu
     kinds = [
-        Kind(plan, number, cells, folder=folder, device=device, profile=profile, co2=co2, nodes=nodes,
-             needs=resources(plan, cells, nodes=nodes, gpus=gpus, options=dict(options)))
+        Kind(
+            plan,
+            number,
+            cells,
+            folder=folder,
+            device=device,
+            profile=profile,
+            co2=co2,
+            nodes=nodes,
+            needs=resources(plan, cells, nodes=nodes, gpus=gpus, options=dict(options)),
+        )
         for number, cells in enumerate(kinds_of(plan, gpus=gpus))
-    ]  # fmt: skip
+    ]
     with contextlib.ExitStack() as opened:
         early = opened.enter_context(local.signals())
         for kind in kinds:
@@ -90,8 +99,14 @@ def run(
         received = opened.enter_context(local.signals())  # in place of what a library has put there
         earlier, before = adopt(kinds, study, folder.parent)
         if earlier:
-            on_event(-1, {"event": "notice", "message": f"{plural(earlier, 'job')} of an earlier run still queued or "
-                          "running: not submitted again."})  # fmt: skip
+            on_event(
+                -1,
+                {
+                    "event": "notice",
+                    "message": f"{plural(earlier, 'job')} of an earlier run still queued or "
+                    "running: not submitted again.",
+                },
+            )
         if early or received:  # while the library was loaded, or asked
             for kind in kinds:
                 kind.executor.leave()
@@ -179,9 +194,13 @@ def resources(
     """What each worker for these cells needs, on each of its machines."""
     each = max(1, plan.ranks // nodes)
     return Resources(
-        cpus=each * plan.threads, gpus=each if gpus else 0, nodes=nodes, options=options,
-        memory=each * max(_memory(cell, gpus=gpus) for cell in cells), hours=max(map(_hours, cells)),
-    )  # fmt: skip
+        cpus=each * plan.threads,
+        gpus=each if gpus else 0,
+        nodes=nodes,
+        options=options,
+        memory=each * max(_memory(cell, gpus=gpus) for cell in cells),
+        hours=max(map(_hours, cells)),
+    )
 
 
 class Kind:
@@ -190,9 +209,18 @@ class Kind:
     executor: Executor
 
     def __init__(
-        self, plan: Plan, number: int, cells: Sequence[PlannedCell], *, folder: Path, device: str, profile: bool,
-        co2: float | None, nodes: int, needs: Resources,
-    ) -> None:  # fmt: skip
+        self,
+        plan: Plan,
+        number: int,
+        cells: Sequence[PlannedCell],
+        *,
+        folder: Path,
+        device: str,
+        profile: bool,
+        co2: float | None,
+        nodes: int,
+        needs: Resources,
+    ) -> None:
         self.needs, self.names, self.running = needs, {cell.name for cell in cells}, 0
         self._folder, self._number, self._made = folder, number, 0
         self.files = folder / EXECUTOR
@@ -200,8 +228,9 @@ class Kind:
         files.write_json(listed, [to_json(planned.cell) for planned in cells])
         costs = plan.calibration.precomputed.get("costs", [])  # the peaks beside them are of this machine
         files.write_json(computed, {"costs": costs})
-        self._command = local.command(plan, cells=listed, precomputed=computed, device=device, profile=profile, co2=co2,
-                                      ranks=plan.ranks // nodes)  # fmt: skip
+        self._command = local.command(
+            plan, cells=listed, precomputed=computed, device=device, profile=profile, co2=co2, ranks=plan.ranks // nodes
+        )
         self._command += ["--patience", str(LEAVE)]
         environment = child_environment(plan.threads)
         self._environment = {name: value for name, value in environment.items() if name.startswith(VARIABLES)}

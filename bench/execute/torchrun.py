@@ -95,12 +95,17 @@ def main(argv: list[str] | None = None) -> int:
     job, alone = options.job or str(os.getpid()), options.nodes == 1
     for start in itertools.count():
         config = LaunchConfig(
-            min_nodes=options.nodes, max_nodes=options.nodes, nproc_per_node=options.ranks, max_restarts=0,
-            run_id=f"vit-bench-{job}-{start}", rdzv_backend="c10d", monitor_interval=LOOK,
+            min_nodes=options.nodes,
+            max_nodes=options.nodes,
+            nproc_per_node=options.ranks,
+            max_restarts=0,
+            run_id=f"vit-bench-{job}-{start}",
+            rdzv_backend="c10d",
+            monitor_interval=LOOK,
             rdzv_endpoint=f"{options.first}:{0 if alone else port(job)}",
             rdzv_configs={} if alone else {"is_host": options.node == 0, "timeout": JOIN},
             local_addr="localhost" if alone else own_address(options.first, port(job)),
-        )  # fmt: skip
+        )
         config.signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR2"
         try:
             elastic_launch(config, sys.executable)("-m", "bench.worker", *worker, "--parent", str(os.getpid()))

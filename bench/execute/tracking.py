@@ -24,12 +24,28 @@ def tracked(store: Path, names: Sequence[str], *, live: bool, say: Callable[[str
     """
     followers = [
         subprocess.Popen(
-            [sys.executable, "-m", "bench.export", "--suite", store.name, "--results", str(store.parent), "--to", name,
-             "--follow", "--parent", str(os.getpid())],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=child_environment(1), start_new_session=True,
+            [
+                sys.executable,
+                "-m",
+                "bench.export",
+                "--suite",
+                store.name,
+                "--results",
+                str(store.parent),
+                "--to",
+                name,
+                "--follow",
+                "--parent",
+                str(os.getpid()),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=child_environment(1),
+            start_new_session=True,
         )
-        for name in names if live
-    ]  # fmt: skip
+        for name in names
+        if live
+    ]
     try:
         yield
     finally:
@@ -44,5 +60,7 @@ def tracked(store: Path, names: Sequence[str], *, live: bool, say: Callable[[str
             try:
                 trackers.send(store, name)
             except Exception as error:
-                say(f"{name} is not up to date: {error}. Try again: python -m bench.export --suite {store.name} "
-                    f"--to {name}")  # fmt: skip
+                say(
+                    f"{name} is not up to date: {error}. Try again: python -m bench.export --suite {store.name} "
+                    f"--to {name}"
+                )

@@ -397,8 +397,10 @@ def read_cells(path: Path) -> list[Cell]:
     try:
         return [cell_from_json(item) for item in json.loads(path.read_text())]
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
-        raise UserError(f"{path} holds no list of cells: {type(error).__name__}: {error}",
-                        "bench.run writes such a file and starts the workers itself.") from error  # fmt: skip
+        raise UserError(
+            f"{path} holds no list of cells: {type(error).__name__}: {error}",
+            "bench.run writes such a file and starts the workers itself.",
+        ) from error
 
 
 @command
@@ -414,8 +416,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--co2", type=float, default=None, help="grams of CO2 per kilowatt-hour, for the records")
     parser.add_argument("--since", default=None, help="start time of the run: cells that failed since are not retried")
-    parser.add_argument("--patience", type=float, default=None, metavar="SECONDS",
-                        help="end when others have held all that is left for so long (default: wait for them)")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=None,
+        metavar="SECONDS",
+        help="end when others have held all that is left for so long (default: wait for them)",
+    )
     parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
     options = parser.parse_args(argv)
     options.device = resolve_device(options.device)
@@ -441,4 +448,3 @@ def main(argv: list[str] | None = None) -> int:
         ranks.hard_exit(EXIT_RETRY)
     ranks.close()
     return code
-

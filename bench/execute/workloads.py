@@ -53,9 +53,7 @@ class Subject:
         shape = (batch, self.channels, self.image_size, self.image_size)
         return torch.rand(shape, generator=generator).mul_(2).sub_(1).to(self.device)
 
-    def inference(
-        self, model: Callable[..., Any], batch: int, *, kept: list[torch.Tensor] | None = None
-    ) -> Workload:
+    def inference(self, model: Callable[..., Any], batch: int, *, kept: list[torch.Tensor] | None = None) -> Workload:
         """A forward pass. Its images are made before the first call (never inside a window): they may find no room.
 
         Args:

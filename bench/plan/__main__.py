@@ -41,8 +41,12 @@ examples:
 def main(argv: list[str] | None = None) -> int:
     p = parser("python -m bench.plan", __doc__ or "", EXAMPLES + listing())
     add_options(p)
-    p.add_argument("--budget", metavar="B", help="choose the grid that answers the suite's question best within "
-                   "200gpuh (hours of one device), 12h or 30min of wall time, or money as 500eur")  # fmt: skip
+    p.add_argument(
+        "--budget",
+        metavar="B",
+        help="choose the grid that answers the suite's question best within "
+        "200gpuh (hours of one device), 12h or 30min of wall time, or money as 500eur",
+    )
     p.add_argument("--save", metavar="FILE.toml", type=Path, help="write the chosen grid as a study file of bench.run")
     arguments = p.parse_args(argv)
     if arguments.save and not arguments.budget:
@@ -58,9 +62,7 @@ def main(argv: list[str] | None = None) -> int:
     return EXIT_OK
 
 
-def _within(
-    options: StudyOptions, text: str, console: Console, *, save: Path | None
-) -> tuple[Plan, Chosen]:  # fmt: skip
+def _within(options: StudyOptions, text: str, console: Console, *, save: Path | None) -> tuple[Plan, Chosen]:
     """The plan of the grid that a budget buys, said and written."""
     from bench.plan import budget  # SciPy, which no other plan needs
 

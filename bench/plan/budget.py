@@ -168,10 +168,15 @@ class GridQuestion:
     def half_widths(self, choice: Choice) -> dict[str, float]:
         """Of every lead, by what it is called."""
         arms = [
-            Arm(model=unit[0], family=self.options[unit].family, seeds=seeds,
-                x=tuple(self.options[unit].x[h] for h in horizons))
-            for unit, (horizons, seeds) in choice.items() if self.options[unit].is_on(COMPUTE)
-        ]  # fmt: skip
+            Arm(
+                model=unit[0],
+                family=self.options[unit].family,
+                seeds=seeds,
+                x=tuple(self.options[unit].x[h] for h in horizons),
+            )
+            for unit, (horizons, seeds) in choice.items()
+            if self.options[unit].is_on(COMPUTE)
+        ]
         found = {name(t, COMPUTE): half_width(arms, self.components, t, families=self.families) for t in self.compute}
         sized = {unit[0]: option.family for unit, option in self.options.items() if option.is_on(IMAGES)}
         places = {point[1 + side] for target in self.images for point in target.points for side in (0, 1)}
@@ -218,8 +223,10 @@ def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
     on_compute = {unit[0]: option for unit, option in options.items() if option.is_on(COMPUTE)}
     pairs = list(itertools.combinations(sorted({o.family for o in on_compute.values()}), 2))
     if not pairs:
-        raise UserError(f"--budget chooses among families over compute, and suite {plan.suite!r} compares none.",
-                        "Use it with --suite scaling, or give --horizons, --models, --seeds.")  # fmt: skip
+        raise UserError(
+            f"--budget chooses among families over compute, and suite {plan.suite!r} compares none.",
+            "Use it with --suite scaling, or give --horizons, --models, --seeds.",
+        )
     components, curves, source = ASSUMED, dict[str, dict[float, float]](), "assumed to be those of the main study"
     seen = None if evidence is None else observations(evidence, of={p.cell.data for p in trained})
     if seen is not None and len(seen.values) >= ENOUGH:
@@ -229,12 +236,16 @@ def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
             curves = _curves(seen)
     parts = {unit[0]: option for unit, option in options.items() if unit[1] is not None}
     return GridQuestion(
-        options=options, components=components, source=source,
+        options=options,
+        components=components,
+        source=source,
         fixed=sum(p.seconds or 0.0 for p in plan.cells if p not in trained),
         compute=tuple(t for pair in pairs if (t := _over_compute(pair, on_compute, curves)) is not None),
-        images=tuple(_over_images(pair, parts, options) for pair in itertools.combinations(
-            sorted({o.family for o in parts.values()}), 2)),
-    )  # fmt: skip
+        images=tuple(
+            _over_images(pair, parts, options)
+            for pair in itertools.combinations(sorted({o.family for o in parts.values()}), 2)
+        ),
+    )
 
 
 def _grouped(cells: Iterable[PlannedCell]) -> dict[Unit, list[PlannedCell]]:
@@ -250,21 +261,27 @@ def _option(group: Sequence[PlannedCell]) -> Option:
     cell, flops = first.cell, (first.flops or {}).get("paper", 0) / max(1, first.images)
     each = {replace(p.cell, seed=0): p for p in reversed(group)}  # the first seed's where there are several
     if len({tuple(h for h in p.cell.horizons if h) for p in each.values()}) > 1:
-        raise UserError(f"--budget chooses one list of budgets per model, and this study has several of {cell.model}.",
-                        "Give --horizons, or one of --data.")  # fmt: skip
+        raise UserError(
+            f"--budget chooses one list of budgets per model, and this study has several of {cell.model}.",
+            "Give --horizons, or one of --data.",
+        )
     return Option(
-        cell=cell, family=registry.family_of(cell.model).FAMILY, seeds=seeds, most=SEEDS * seeds,
+        cell=cell,
+        family=registry.family_of(cell.model).FAMILY,
+        seeds=seeds,
+        most=SEEDS * seeds,
         x={h: math.log2(max(1.0, flops * h)) for h in cell.horizons if h},
         trainings=tuple(map(_training, each.values())),
-    )  # fmt: skip
+    )
 
 
 def _training(planned: PlannedCell) -> Training:
     seconds, share = planned.seconds or 0.0, planned.evaluate_share
     return Training(
-        recipe=planned.cell.recipe, per_image=seconds * (1 - share) / max(1, planned.images),
+        recipe=planned.cell.recipe,
+        per_image=seconds * (1 - share) / max(1, planned.images),
         per_horizon=seconds * share / len(planned.cell.horizons),
-    )  # fmt: skip
+    )
 
 
 def _over_compute(
@@ -283,9 +300,7 @@ def _over_compute(
     return Target(pair=pair, points=points)  # type: ignore[arg-type]
 
 
-def _standing(
-    family: str, x: float, options: Mapping[str, Option], curves: Mapping[str, Mapping[float, float]]
-) -> str:
+def _standing(family: str, x: float, options: Mapping[str, Option], curves: Mapping[str, Mapping[float, float]]) -> str:
     """The model that stands for a family at a compute: the best there by records, else the one whose budgets lie
     around it."""
     mine = {model: sorted(o.x.values()) for model, o in options.items() if o.family == family}
@@ -306,7 +321,7 @@ def _over_images(pair: tuple[str, str], parts: Mapping[str, Option], options: Ma
 
 def observations(
     evidence: Evidence, measure: str = "headline", *, of: Collection[str] | None = None
-) -> Observations | None:  # fmt: skip
+) -> Observations | None:
     """Every result on the compute axis, draws averaged; None without any. Each upstream set has laws of its own: the
     results are those of one, of which there are most.
 
@@ -348,18 +363,24 @@ def choose(asked: GridQuestion, seconds: float) -> Choice:
     best = asked.half_widths(asked.whole())
     starts = [_removed(asked, _seeds(asked, more), seconds, best) for more in (1.0, 0.5, SEEDS)]
     starts = [_least(asked), min(starts, key=lambda c: asked.loss(c, best))]
-    fitting = [_exchanged(asked, c, seconds, best) for c in starts
-               if asked.seconds(c) <= seconds and math.isfinite(asked.loss(c, best))]  # fmt: skip
+    fitting = [
+        _exchanged(asked, c, seconds, best)
+        for c in starts
+        if asked.seconds(c) <= seconds and math.isfinite(asked.loss(c, best))
+    ]
     if not fitting:
         cheapest = duration(asked.seconds(_least(asked)))
-        raise UserError(f"This budget is too small to compare families: about {cheapest} of one worker is the least.",
-                        "Give more, or a smaller suite.")  # fmt: skip
+        raise UserError(
+            f"This budget is too small to compare families: about {cheapest} of one worker is the least.",
+            "Give more, or a smaller suite.",
+        )
     return min(fitting, key=lambda c: asked.loss(c, best))
 
 
 def _seeds(asked: GridQuestion, factor: float) -> Choice:
-    return {unit: (h, min(asked.options[unit].most, max(1, round(n * factor))))
-            for unit, (h, n) in asked.whole().items()}  # fmt: skip
+    return {
+        unit: (h, min(asked.options[unit].most, max(1, round(n * factor)))) for unit, (h, n) in asked.whole().items()
+    }
 
 
 def _smaller(choice: Choice) -> list[Choice]:
@@ -428,8 +449,12 @@ def _least(asked: GridQuestion) -> Choice:
     """About the cheapest grid that tells anything: of every family the cheapest results that determine its law."""
     choice: Choice = {}
     for family in dict.fromkeys(asked.families.values()):
-        mine = [(o.seconds((h,)), unit, h) for unit, o in asked.options.items()
-                if o.family == family and o.is_on(COMPUTE) for h in o.x]  # fmt: skip
+        mine = [
+            (o.seconds((h,)), unit, h)
+            for unit, o in asked.options.items()
+            if o.family == family and o.is_on(COMPUTE)
+            for h in o.x
+        ]
         for _, unit, horizon in sorted(mine, key=lambda one: one[0])[: DEGREE + 2]:
             choice[unit] = (tuple(sorted((*choice.get(unit, ((), 1))[0], horizon))), 1)
     asked_of = {point[1 + side] for target in asked.images for point in target.points for side in (0, 1)}
@@ -484,25 +509,38 @@ class Chosen:
     def json(self) -> dict[str, Any]:
         """As JSON types."""
         return {
-            "grid": list(self.grid), "seeds": self.seeds, "worker_seconds": self.seconds,
-            "half_widths": dict(self.widths), "whole": dict(self.whole), "whole_worker_seconds": self.whole_seconds,
-            "halved_horizons": dict(self.halved), "twice": list(lines_of(self.twice)),
-            "twice_half_widths": dict(self.twice_widths), "components": self.source,
-        }  # fmt: skip
+            "grid": list(self.grid),
+            "seeds": self.seeds,
+            "worker_seconds": self.seconds,
+            "half_widths": dict(self.widths),
+            "whole": dict(self.whole),
+            "whole_worker_seconds": self.whole_seconds,
+            "halved_horizons": dict(self.halved),
+            "twice": list(lines_of(self.twice)),
+            "twice_half_widths": dict(self.twice_widths),
+            "components": self.source,
+        }
 
 
 def chosen(asked: GridQuestion, seconds: float) -> Chosen:
     """The best grid for a budget, beside the whole one, halved horizons, and the best for twice the budget."""
     choice, twice = choose(asked, seconds), choose(asked, 2 * seconds)
     return Chosen(
-        choice=choice, seconds=asked.seconds(choice), widths=asked.half_widths(choice), source=asked.source,
-        whole=asked.half_widths(asked.whole()), whole_seconds=asked.seconds(asked.whole()), halved=halved(asked),
-        twice=twice, twice_widths=asked.half_widths(twice),
-    )  # fmt: skip
+        choice=choice,
+        seconds=asked.seconds(choice),
+        widths=asked.half_widths(choice),
+        source=asked.source,
+        whole=asked.half_widths(asked.whole()),
+        whole_seconds=asked.seconds(asked.whole()),
+        halved=halved(asked),
+        twice=twice,
+        twice_widths=asked.half_widths(twice),
+    )
 
 
 def sentences(found: Chosen, *, workers: int) -> list[str]:
     """What was chosen and left out, what it is expected to answer, and what twice the budget would buy."""
+
     def points(widths: Mapping[str, float], key: str) -> str:
         return f"±{100 * widths[key]:.1f}" if math.isfinite(widths[key]) else "nothing"
 
@@ -510,14 +548,20 @@ def sentences(found: Chosen, *, workers: int) -> list[str]:
     for unit in found.twice | found.choice:
         if unit not in found.choice:
             left.append(_called(unit))
-    lines = [f"Within the budget: {sum(n for _, n in found.choice.values())} trainings, "
-             f"{duration(found.seconds / workers)} (the whole grid: {duration(found.whole_seconds / workers)})."]
+    lines = [
+        f"Within the budget: {sum(n for _, n in found.choice.values())} trainings, "
+        f"{duration(found.seconds / workers)} (the whole grid: {duration(found.whole_seconds / workers)})."
+    ]
     lines += [f"  {line}" for line in found.grid]
-    lines.append("Expected half-width of the answer, in points of accuracy, from variance components "
-                 f"{found.source} (test images and draws not counted):")
-    lines += [f"  {key}: {points(found.widths, key)}; whole grid {points(found.whole, key)}; every horizon halved "
-              f"{points(found.halved, key)}; twice the budget {points(found.twice_widths, key)}"
-              for key in found.widths]  # fmt: skip
+    lines.append(
+        "Expected half-width of the answer, in points of accuracy, from variance components "
+        f"{found.source} (test images and draws not counted):"
+    )
+    lines += [
+        f"  {key}: {points(found.widths, key)}; whole grid {points(found.whole, key)}; every horizon halved "
+        f"{points(found.halved, key)}; twice the budget {points(found.twice_widths, key)}"
+        for key in found.widths
+    ]
     if left:
         lines.append(f"Left out, and in the grid for twice the budget: {join(left)}.")
     return lines

@@ -83,10 +83,17 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
         train, evaluate, share = assumed, 3 * assumed, 1.0
         basis = f"not measured: {ASSUMED:.0%} of {peak.source} assumed"
     rates = Rates(
-        model=cell.model, train_images_per_second=train, eval_images_per_second=evaluate, measured=measure, basis=basis,
-        train_flops_per_image=dict(cost.train_flops_per_image), params=cost.params, share=share,
-        activation_bytes=cost.activation_bytes or 0, features=cost.num_features,
-    )  # fmt: skip
+        model=cell.model,
+        train_images_per_second=train,
+        eval_images_per_second=evaluate,
+        measured=measure,
+        basis=basis,
+        train_flops_per_image=dict(cost.train_flops_per_image),
+        params=cost.params,
+        share=share,
+        activation_bytes=cost.activation_bytes or 0,
+        features=cost.num_features,
+    )
     found = precomputed.to_json(measured={dtype: peak}, costs=[(cost, cell.model_options)])
     return {"rates": asdict(rates), "precomputed": found}
 
@@ -121,10 +128,13 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
     noise = np.random.default_rng(0)
     side, classes = cell.image_size, sizes["num_classes"]
     images = ImageSet(
-        name="noise", split="train", kind="rendered",
+        name="noise",
+        split="train",
+        kind="rendered",
         images_NHWC=noise.integers(0, 256, (IMAGES, side, side, cell.channels), dtype=np.uint8),
-        labels_N=noise.integers(0, classes, IMAGES), class_names=tuple(map(str, range(classes))),
-    )  # fmt: skip
+        labels_N=noise.integers(0, classes, IMAGES),
+        class_names=tuple(map(str, range(classes))),
+    )
     model = registry.build_model(cell.model, **sizes, **dict(cell.model_options)).to(device)
     clock = Clock() if device == "cpu" else Clock(own=time.perf_counter)  # a processor that waits for the GPU is idle
 
@@ -139,9 +149,13 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
     if trains:
         with compiled.switched("off"):
             trainer = Trainer(
-                model=model, recipe=cell.recipe, horizons=(cell.recipe.batch * 1000,), seed=0, device=device,
+                model=model,
+                recipe=cell.recipe,
+                horizons=(cell.recipe.batch * 1000,),
+                seed=0,
+                device=device,
                 batches=Batches(images, recipe=cell.recipe, seed=0, device=device),
-            )  # fmt: skip
+            )
         model.train()
         seconds, share = measured(trainer.step)
         found.append((cell.recipe.batch / seconds, share))

@@ -48,8 +48,11 @@ def refusal(changed: Sequence[Change]) -> UserError:
     made = max(_time(change.directory.spec) for change in changed)
     family = join(sorted({_shown(Path(registry.family_of(model).__file__ or "")) for model in models}))
     if all(hasattr(registry.family_of(model), "check") for model in models):  # not in a family's file
-        return UserError(_changed_since(models, changed, made, what), "Use --changed redo to replace the old results, "
-                         "or --changed keep to accept them because the network is the same.")  # fmt: skip
+        return UserError(
+            _changed_since(models, changed, made, what),
+            "Use --changed redo to replace the old results, "
+            "or --changed keep to accept them because the network is the same.",
+        )
     return UserError(
         _changed_since(models, changed, made, what),
         f"If the network now computes something else, increment REVISION in {family}: the cells are trained again and "

@@ -74,13 +74,17 @@ def within(cells: Sequence[Cell], lines: Sequence[str], *, own_budgets: bool = F
                 cell = replace(cell, horizons=(*({0} & set(cell.horizons)), *line.horizons))
             horizons = tuple(h for h in cell.horizons if h == 0 or h in line.horizons)
             if missing := set(line.horizons) - set(cell.horizons):
-                raise UserError(f"{line}: the suite does not read {cell.model} at {min(missing)} images.",
-                                f"It has {', '.join(str(h) for h in cell.horizons if h)}.")  # fmt: skip
+                raise UserError(
+                    f"{line}: the suite does not read {cell.model} at {min(missing)} images.",
+                    f"It has {', '.join(str(h) for h in cell.horizons if h)}.",
+                )
             if cell.seed < line.seeds:
                 kept.append(replace(cell, horizons=horizons))
     if strange := [line for unit, line in wanted.items() if unit not in used]:
         names = list(dict.fromkeys(cell.model for cell in cells))
         close = nearest(strange[0].model, names)
-        raise UserError(f"{strange[0]}: the suite trains no such cell.",
-                        f"Did you mean {close[0]}?" if close else f"Models: {', '.join(names)}.")  # fmt: skip
+        raise UserError(
+            f"{strange[0]}: the suite trains no such cell.",
+            f"Did you mean {close[0]}?" if close else f"Models: {', '.join(names)}.",
+        )
     return kept

@@ -35,9 +35,19 @@ LATENCY, LATENCY_CPU = 3e-4, 1e-3  # seconds of an exchange besides
 GRADIENT = 4  # bytes
 # What of a recipe changes how long a step takes. Rates of a sweep over anything else are measured once.
 STEP_FIELDS = (
-    "batch", "micro_batch", "optimizer", "average", "clip", "loss", "shift", "flip", "crop", "sharding", "dtype",
+    "batch",
+    "micro_batch",
+    "optimizer",
+    "average",
+    "clip",
+    "loss",
+    "shift",
+    "flip",
+    "crop",
+    "sharding",
+    "dtype",
     "evaluation_dtype",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +110,16 @@ def rate_key(cell: Cell, classes: int) -> str:
 
 
 def calibrate(
-    cells: Sequence[Cell], sizes: DataSizes, *, device: str, threads: int, processes: int, anew: bool,
-    report: Reporter, measure: bool = True,
-) -> Calibration:  # fmt: skip
+    cells: Sequence[Cell],
+    sizes: DataSizes,
+    *,
+    device: str,
+    threads: int,
+    processes: int,
+    anew: bool,
+    report: Reporter,
+    measure: bool = True,
+) -> Calibration:
     """Rates of every distinct model: as kept from a short while ago on this machine, else measured by `processes`
     processes at once as the study will run.
 
@@ -162,18 +179,29 @@ def _measure(
     asked = list(questions.items())
     shares = [dict(asked[i::processes] or [asked[i % len(asked)]]) for i in range(processes)]
     command = [
-        sys.executable, "-m", "bench.plan.calibrate", "--device", device, "--threads", str(threads),
-        "--parent", str(os.getpid()),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "bench.plan.calibrate",
+        "--device",
+        device,
+        "--threads",
+        str(threads),
+        "--parent",
+        str(os.getpid()),
+    ]
     devices = accelerators(device)
     errors = [tempfile.TemporaryFile("w+") for _ in shares]  # noqa: SIM115 - live as long as the processes
     running = [
         subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True,
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            text=True,
             env=child_environment(threads, devices=place(devices, index)),
         )
         for index, file in enumerate(errors)
-    ]  # fmt: skip
+    ]
     answers: dict[str, Json] = {}
 
     def read(process: subprocess.Popen[str]) -> None:
@@ -198,8 +226,10 @@ def _measure(
         raise
     for process, file in zip(running, errors, strict=True):
         if (code := process.wait()) < 0:
-            raise UserError(f"A process that measured speeds was killed by {signal.Signals(-code).name}.",
-                            "Run the same command again; where memory is short, with fewer --workers.")  # fmt: skip
+            raise UserError(
+                f"A process that measured speeds was killed by {signal.Signals(-code).name}.",
+                "Run the same command again; where memory is short, with fewer --workers.",
+            )
         if code:
             file.seek(0)
             text = re.split(r"^error: ", file.read().strip(), flags=re.MULTILINE)[-1]  # after what models print
@@ -227,9 +257,15 @@ class CellCost:
 
 
 def cell_cost(
-    cell: Cell, calibration: Calibration, sizes: DataSizes, *, ranks: int, fraction: float, device: str = "cpu",
+    cell: Cell,
+    calibration: Calibration,
+    sizes: DataSizes,
+    *,
+    ranks: int,
+    fraction: float,
+    device: str = "cpu",
     own: float = 1.0,
-) -> CellCost:  # fmt: skip
+) -> CellCost:
     """The cost of a cell of which `fraction` has been trained already.
 
     Args:

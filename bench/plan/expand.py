@@ -58,26 +58,38 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name
     for name in options.tasks:
         registry.load("task", name)
     images = StudyImages(
-        asked=options.image_size, upstream=data, downstream=options.downstream, models=options.models,
+        asked=options.image_size,
+        upstream=data,
+        downstream=options.downstream,
+        models=options.models,
         root=options.data_root,
-    )  # fmt: skip
+    )
     asked = SuiteOptions(
-        scale=options.scale, models=options.models, data=data, seeds=options.seeds, data_root=options.data_root,
-        image_size=images.asked, hours=options.hours or SuiteOptions.hours,
+        scale=options.scale,
+        models=options.models,
+        data=data,
+        seeds=options.seeds,
+        data_root=options.data_root,
+        image_size=images.asked,
+        hours=options.hours or SuiteOptions.hours,
         num_images=_counted(data or (), limits, root=options.data_root) if options.scale == "paper" else {},
-    )  # fmt: skip
+    )
     cells, fitted = images.fit(_without_untrainable(suite.cells(asked)))
     given = options.overrides.horizons and not any(text.endswith("%") for text in options.overrides.horizons)
     if options.hours is not None and given:
-        raise UserError("--hours chooses the budgets that --horizons gives.",
-                        "Give one of them; --image-size sets the size of images.")  # fmt: skip
+        raise UserError(
+            "--hours chooses the budgets that --horizons gives.",
+            "Give one of them; --image-size sets the size of images.",
+        )
     chosen = bool(options.grid) and options.scale == "gpu"  # its lines hold budgets that were fitted then
     if options.scale == "gpu" and not suite.exclusive and not given and not chosen:
         within = hours.fit(cells, hours=asked.hours, device=device_name, keep=options.models or ())
         cells, fitted = list(within.cells), (*fitted, within.note)
     elif options.hours is not None and not chosen:
-        raise UserError(f"--hours chooses the budgets of scale gpu, and this is {options.scale}.",
-                        "Give --scale gpu, or --horizons.")  # fmt: skip
+        raise UserError(
+            f"--hours chooses the budgets of scale gpu, and this is {options.scale}.",
+            "Give --scale gpu, or --horizons.",
+        )
     stored = {name: images.names.get(name, name) for name in data or ()}
     limits = {stored[name]: size for name, size in limits.items()}
     cells, notes = _clip(cells, named=tuple(stored.values()), limits=limits, sizes=sizes)
@@ -123,8 +135,10 @@ def _without_untrainable(cells: Sequence[Cell]) -> list[Cell]:
     fixed = {cell.model for cell in cells if not getattr(registry.family_of(cell.model), "TRAINS", True)}
     kept = [cell for cell in cells if cell.model not in fixed or (cell.job == "train" and cell.horizons == (0,))]
     if lost := sorted(fixed - {cell.model for cell in kept}):
-        raise UserError(f"{lost[0]!r} has nothing to train, and this suite does not include it as a baseline.",
-                        "Leave it out of --models; the suites scaling, data and smoke include it.")  # fmt: skip
+        raise UserError(
+            f"{lost[0]!r} has nothing to train, and this suite does not include it as a baseline.",
+            "Leave it out of --models; the suites scaling, data and smoke include it.",
+        )
     return kept
 
 
@@ -146,8 +160,9 @@ def _clip(
     for name in sorted(((sized & set(named)) | (sized & declares) | set(limits)) & asked):
         most[name] = limits.get(name, sizes[name].train)
         if most[name] > (there := sizes[name].train):
-            raise UserError(f"{name}@{most[name]}: {name} has only {there} training images.",
-                            f"Ask for at most {name}@{there}.")  # fmt: skip
+            raise UserError(
+                f"{name}@{most[name]}: {name} has only {there} training images.", f"Ask for at most {name}@{there}."
+            )
     wholes = {cell.data for cell in cells if cell.num_images is None and cell.horizons != (0,)} | declares
     kept, cut = [], []
     for cell in cells:
@@ -182,8 +197,10 @@ def _without_alike(cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
     parts: dict[tuple[str, int], dict[str, None]] = {}
     for cell in sorted(gone, key=lambda cell: cell.num_images or 0):
         parts.setdefault((cell.data, cell.num_images or 0), {})[cell.model] = None
-    notes = (f"Not trained on {size:,} images of {data}, none of which would be seen twice: {join(list(models))}."
-             for (data, size), models in parts.items())  # fmt: skip
+    notes = (
+        f"Not trained on {size:,} images of {data}, none of which would be seen twice: {join(list(models))}."
+        for (data, size), models in parts.items()
+    )
     return [cell for cell in cells if cell not in gone], tuple(notes)
 
 

@@ -81,8 +81,10 @@ def next_round(cells: Sequence[Cell], study: Study, *, other_code: bool = False)
         sweep = sweeps.setdefault(replace(cell, recipe=replace(cell.recipe, lr=0.0), seed=0), {})
         sweep.setdefault(cell.recipe.lr, []).append(cell)
     if any(len(sweep) < LEAST or len(cell.horizons) != 1 for cell, sweep in sweeps.items()):
-        raise UserError(f"--halving is for sweeps of {LEAST} learning rates and more, at one budget.",
-                        "Use it with --suite rates, or with --sweep lr=… --horizons N.")  # fmt: skip
+        raise UserError(
+            f"--halving is for sweeps of {LEAST} learning rates and more, at one budget.",
+            "Use it with --suite rates, or with --sweep lr=… --horizons N.",
+        )
     found, waiting = list[Cell](), 0
     for sweep in sweeps.values():
         accuracies: dict[float, float] = {}
@@ -94,8 +96,10 @@ def next_round(cells: Sequence[Cell], study: Study, *, other_code: bool = False)
                 break
             accuracies[rate] = accuracy
     rates = max(map(len, sweeps.values()))
-    note = (f"At most {rates // 2} of {rates} learning rates are trained, one after the other, from the middle one "
-            "towards the best by upstream accuracy.")  # fmt: skip
+    note = (
+        f"At most {rates // 2} of {rates} learning rates are trained, one after the other, from the middle one "
+        "towards the best by upstream accuracy."
+    )
     at_once = sum(max(map(len, sweep.values())) for sweep in sweeps.values())
     return Round(cells=tuple(found), waiting=waiting, at_once=at_once, note=note)
 

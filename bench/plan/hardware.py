@@ -114,8 +114,10 @@ def rates_on(
     for key, (cell, _, roof) in roofs.items():
         if (own := records.rates.get(key)) and roof:
             shares[key] = (registry.family_of(cell.model).FAMILY, own / roof)
-    made = {key: _rates(cell, rates, roof, hardware.device, records.rates.get(key), shares.values())
-            for key, (cell, rates, roof) in roofs.items()}  # fmt: skip
+    made = {
+        key: _rates(cell, rates, roof, hardware.device, records.rates.get(key), shares.values())
+        for key, (cell, rates, roof) in roofs.items()
+    }
     return replace(calibration, rates={**calibration.rates, **made}, age=None)
 
 
@@ -123,16 +125,23 @@ def _roof(cell: Cell, rates: Rates, device: Accelerator) -> float:
     """Images per second by the roofline; 0 of a model that trains nothing."""
     images = micro_batch(cell, rates, device)
     work = roofline.Work(
-        family=registry.family_of(cell.model).FAMILY, flops=rates.train_flops_per_image["dense"],
-        activation_bytes=rates.activation_bytes, params=rates.params, images=images,
-    )  # fmt: skip
+        family=registry.family_of(cell.model).FAMILY,
+        flops=rates.train_flops_per_image["dense"],
+        activation_bytes=rates.activation_bytes,
+        params=rates.params,
+        images=images,
+    )
     return images / roofline.seconds(work, device) if rates.params else 0.0
 
 
 def _rates(
-    cell: Cell, rates: Rates, roof: float, device: Accelerator, own: float | None,
+    cell: Cell,
+    rates: Rates,
+    roof: float,
+    device: Accelerator,
+    own: float | None,
     shares: Iterable[tuple[str, float]],
-) -> Rates:  # fmt: skip
+) -> Rates:
     """`own`: images per second that records of the same training say."""
     family = registry.family_of(cell.model).FAMILY
     like = [math.log(share) for other, share in shares if other == family]
@@ -149,10 +158,15 @@ def _rates(
         rate, basis = known.share * roof, f"{known.source}; the roofline is {device.name}'s"
     rate = rate or rates.train_images_per_second
     return replace(
-        rates, train_images_per_second=rate, eval_images_per_second=roofline.INFERENCE * rate, measured=False,
-        basis=basis, error=error, share=1.0,
+        rates,
+        train_images_per_second=rate,
+        eval_images_per_second=roofline.INFERENCE * rate,
+        measured=False,
+        basis=basis,
+        error=error,
+        share=1.0,
         utilisation=rate * rates.train_flops_per_image["dense"] / (device.tera["bfloat16"] * 1e12),
-    )  # fmt: skip
+    )
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------

@@ -73,9 +73,10 @@ def _largest(models: dict[str, float], keep: Sequence[str]) -> str | None:
     """The costliest model of a family that has others, unless it must be kept."""
     families = {model: registry.family_of(model).FAMILY for model in models}
     spare = [
-        model for model in models
+        model
+        for model in models
         if models[model] and model not in keep and list(families.values()).count(families[model]) > 1
-    ]  # fmt: skip
+    ]
     return max(spare, key=models.__getitem__, default=None)
 
 

@@ -90,8 +90,10 @@ class StudyImages:
             return replace(cell, data=data)
         model = patched(cell.model, side)
         if model != cell.model and cell.model in self.models:
-            raise UserError(f"The patches of {cell.model} do not divide images of {side} px.",
-                            f"Name {model}, or give --image-size {fitting(cell.model, side)}.")  # fmt: skip
+            raise UserError(
+                f"The patches of {cell.model} do not divide images of {side} px.",
+                f"Name {model}, or give --image-size {fitting(cell.model, side)}.",
+            )
         if model != cell.model:
             exchanged[cell.model] = model
         tasks = tuple(_at_ratio(task, model, side / cell.image_size) for task in cell.tasks)

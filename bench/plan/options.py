@@ -20,71 +20,159 @@ from bench.plan.overrides import Overrides
 
 CHANGED = ("refuse", "keep", "redo")
 STUDY = (
-    Option(name="plugins", kind=Kind.REPEATED, default=(),
-           help="folder of your own models, data, tasks, suites, figures, jobs; repeatable"),
+    Option(
+        name="plugins",
+        kind=Kind.REPEATED,
+        default=(),
+        help="folder of your own models, data, tasks, suites, figures, jobs; repeatable",
+    ),
     Option(name="suite", default="scaling", help="the study to run (default: scaling)"),
     Option(name="scale", default="auto", help="cpu (minutes), gpu (about an hour) or paper (default: by device)"),
-    Option(name="models", kind=Kind.LIST, read=names_list,
-           help="comma-separated model names (default: those of the suite)"),
-    Option(name="data", kind=Kind.LIST, read=names_list,
-           help="comma-separated upstream data sets (default: those of the suite); NAME@N limits a set to N images"),
-    Option(name="downstream", kind=Kind.LIST, read=names_list,
-           help="comma-separated data sets that models are judged on (default: those of the suite)"),
-    Option(name="image_size", read=positive,
-           help="pixels per side that models take, e.g. 64 (default: that of the data)"),
-    Option(name="hours", read=hours, metavar="H",
-           help="scale gpu: hours on one data-centre GPU that budgets and image size are chosen for (default: 1)"),
-    Option(name="tasks", kind=Kind.LIST, read=names_list, default=(),
-           help="comma-separated tasks (default: those of the suite)"),
+    Option(
+        name="models", kind=Kind.LIST, read=names_list, help="comma-separated model names (default: those of the suite)"
+    ),
+    Option(
+        name="data",
+        kind=Kind.LIST,
+        read=names_list,
+        help="comma-separated upstream data sets (default: those of the suite); NAME@N limits a set to N images",
+    ),
+    Option(
+        name="downstream",
+        kind=Kind.LIST,
+        read=names_list,
+        help="comma-separated data sets that models are judged on (default: those of the suite)",
+    ),
+    Option(
+        name="image_size", read=positive, help="pixels per side that models take, e.g. 64 (default: that of the data)"
+    ),
+    Option(
+        name="hours",
+        read=hours,
+        metavar="H",
+        help="scale gpu: hours on one data-centre GPU that budgets and image size are chosen for (default: 1)",
+    ),
+    Option(
+        name="tasks",
+        kind=Kind.LIST,
+        read=names_list,
+        default=(),
+        help="comma-separated tasks (default: those of the suite)",
+    ),
     Option(name="seeds", read=seeds, help="number of training seeds"),
-    Option(name="grid", kind=Kind.REPEATED, default=(), metavar="MODEL=H1,H2 xN",
-           help="of a model (MODEL@IMAGES: on a part of its data) only these budgets and so many seeds, and no model "
-           "that is not named; repeatable. bench.plan --budget writes them"),
+    Option(
+        name="grid",
+        kind=Kind.REPEATED,
+        default=(),
+        metavar="MODEL=H1,H2 xN",
+        help="of a model (MODEL@IMAGES: on a part of its data) only these budgets and so many seeds, and no model "
+        "that is not named; repeatable. bench.plan --budget writes them",
+    ),
     *overrides.OPTIONS,
-    Option(name="halving", kind=Kind.FLAG, default=False,
-           help="of a sweep of learning rates, train at most half, from the middle towards the best (suite rates)"),
-    Option(name="only", kind=Kind.REPEATED, default=(), here=True,
-           help="run only cells with matching names; repeatable"),
-    Option(name="results", read=folder, default=Path("results"), here=True,
-           help="folder for results (default: results)"),
+    Option(
+        name="halving",
+        kind=Kind.FLAG,
+        default=False,
+        help="of a sweep of learning rates, train at most half, from the middle towards the best (suite rates)",
+    ),
+    Option(
+        name="only", kind=Kind.REPEATED, default=(), here=True, help="run only cells with matching names; repeatable"
+    ),
+    Option(
+        name="results", read=folder, default=Path("results"), here=True, help="folder for results (default: results)"
+    ),
     Option(name="data_root", read=folder, here=True, help="folder that contains your data sets"),
-    Option(name="max_unreadable", here=True, metavar="SHARE",
-           help="share of a set's images that are left out where they cannot be read, such as 5%% (default: 0.1%%)"),
+    Option(
+        name="max_unreadable",
+        here=True,
+        metavar="SHARE",
+        help="share of a set's images that are left out where they cannot be read, such as 5%% (default: 0.1%%)",
+    ),
     Option(name="device", default="auto", help="cpu, cuda, mps, or auto"),
     Option(name="workers", read=positive, here=True, help="cells to run at once (default: one per core; one per GPU)"),
     Option(name="ranks", read=positive, default=1, help="processes that train each cell together (one per GPU)"),
-    Option(name="executor", choices=("local", "slurm", "ray"), default="local", here=True,
-           help="where cells are run: on this machine (default), as SLURM jobs, or as tasks of a Ray cluster"),
-    Option(name="job", kind=Kind.REPEATED, read=pair, default=(), here=True, metavar="NAME=VALUE",
-           help="what each job asks of the cluster, beside what the plan says, e.g. partition=gpu; repeatable"),
-    Option(name="detach", kind=Kind.FLAG, default=False, here=True,
-           help="submit SLURM jobs and leave; bench.status --watch follows them, the same command without it reports"),
+    Option(
+        name="executor",
+        choices=("local", "slurm", "ray"),
+        default="local",
+        here=True,
+        help="where cells are run: on this machine (default), as SLURM jobs, or as tasks of a Ray cluster",
+    ),
+    Option(
+        name="job",
+        kind=Kind.REPEATED,
+        read=pair,
+        default=(),
+        here=True,
+        metavar="NAME=VALUE",
+        help="what each job asks of the cluster, beside what the plan says, e.g. partition=gpu; repeatable",
+    ),
+    Option(
+        name="detach",
+        kind=Kind.FLAG,
+        default=False,
+        here=True,
+        help="submit SLURM jobs and leave; bench.status --watch follows them, the same command without it reports",
+    ),
     Option(name="nodes", read=positive, default=1, here=True, help="machines that the ranks of a cell are spread over"),
     Option(name="max_cells", read=positive, here=True, metavar="N", help="do at most N cells in this run"),
     Option(name="retry", choices=("failed",), here=True, help="only run cells that were tried and failed"),
-    Option(name="co2", read=grams, here=True, metavar="GRAMS",
-           help="CO2 per kilowatt-hour of the electricity used here, in grams; for the records and the report"),
-    Option(name="changed", choices=CHANGED, default=CHANGED[0], here=True,
-           help="what to do with results from other model code (default: refuse)"),
-    Option(name="calibrate", kind=Kind.FLAG, default=False, here=True,
-           help="measure every model's speed again, even if cached"),
-    Option(name="accelerator", here=True,
-           help="also estimate the time on an accelerator (H100, A100, …) from FLOPs"),
-    Option(name="hardware", here=True, metavar="8xH100",
-           help="for a plan, not a run: these devices instead of this machine's; from records of theirs below "
-           "--results, else from a roofline, with its error"),
-    Option(name="price", here=True, metavar="2.5/gpuh",
-           help="of an hour of one device, or 20/h for all of them: the plan says what the study costs"),
-)  # fmt: skip
+    Option(
+        name="co2",
+        read=grams,
+        here=True,
+        metavar="GRAMS",
+        help="CO2 per kilowatt-hour of the electricity used here, in grams; for the records and the report",
+    ),
+    Option(
+        name="changed",
+        choices=CHANGED,
+        default=CHANGED[0],
+        here=True,
+        help="what to do with results from other model code (default: refuse)",
+    ),
+    Option(
+        name="calibrate",
+        kind=Kind.FLAG,
+        default=False,
+        here=True,
+        help="measure every model's speed again, even if cached",
+    ),
+    Option(name="accelerator", here=True, help="also estimate the time on an accelerator (H100, A100, …) from FLOPs"),
+    Option(
+        name="hardware",
+        here=True,
+        metavar="8xH100",
+        help="for a plan, not a run: these devices instead of this machine's; from records of theirs below "
+        "--results, else from a roofline, with its error",
+    ),
+    Option(
+        name="price",
+        here=True,
+        metavar="2.5/gpuh",
+        help="of an hour of one device, or 20/h for all of them: the plan says what the study costs",
+    ),
+)
 RUN = (
     *STUDY,
     Option(name="reference", choices=("paper",), help="add the paper's published results to the figures"),
-    Option(name="track", kind=Kind.LIST, read=names_list, default=("auto",), here=True,
-           help="trackers that show the runs: tensorboard, wandb, mlflow, trackio; none; or auto: TensorBoard at the "
-           "end, where it is installed (default)"),
-    Option(name="profile", kind=Kind.FLAG, default=False, here=True,
-           help="write a torch.profiler trace of each cell's first steps"),
-)  # fmt: skip
+    Option(
+        name="track",
+        kind=Kind.LIST,
+        read=names_list,
+        default=("auto",),
+        here=True,
+        help="trackers that show the runs: tensorboard, wandb, mlflow, trackio; none; or auto: TensorBoard at the "
+        "end, where it is installed (default)",
+    ),
+    Option(
+        name="profile",
+        kind=Kind.FLAG,
+        default=False,
+        here=True,
+        help="write a torch.profiler trace of each cell's first steps",
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,8 +273,12 @@ class StudyOptions:
 
 def add_options(p: Parser, options: Iterable[Option] = STUDY) -> None:
     """The options that make `StudyOptions`, a study file, and --json."""
-    p.add_argument("study", nargs="?", metavar="STUDY.toml", help="a file with the same options, which flags "
-                   "override: models = [\"ViT-nano/7\"], a table [set], …")  # fmt: skip
+    p.add_argument(
+        "study",
+        nargs="?",
+        metavar="STUDY.toml",
+        help='a file with the same options, which flags override: models = ["ViT-nano/7"], a table [set], …',
+    )
     add_flags(p, options)
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
 

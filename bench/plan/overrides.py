@@ -56,13 +56,21 @@ class Overrides:
             raise UserError(f"These sweeps have {total:,} combinations.", f"Sweep over {MOST:,} at most.")
         if twice := sorted(settings.keys() & sweeps.keys()):
             raise UserError(f"{twice[0]} is both set and swept.", "Give one of --set and --sweep.")
-        return cls(recipe=values["recipe"], horizons=values["horizons"], settings=tuple(settings.items()),
-                   sweeps=tuple(sweeps.items()))  # fmt: skip
+        return cls(
+            recipe=values["recipe"],
+            horizons=values["horizons"],
+            settings=tuple(settings.items()),
+            sweeps=tuple(sweeps.items()),
+        )
 
     def values(self) -> dict[str, Any]:
         """The inverse of `of`."""
-        return {"recipe": self.recipe, "horizons": self.horizons, "set": list(self.settings),
-                "sweep": list(self.sweeps)}  # fmt: skip
+        return {
+            "recipe": self.recipe,
+            "horizons": self.horizons,
+            "set": list(self.settings),
+            "sweep": list(self.sweeps),
+        }
 
     def changes(self, field: str) -> bool:
         """Whether a field of the recipe is set or swept."""
@@ -225,14 +233,34 @@ def _swept(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 OPTIONS = (
-    Option(name="horizons", kind=Kind.LIST, read=names_list, default=(),
-           help="compute budgets in images seen, e.g. 8000,16000, or with a unit: 500steps, 2epochs (default: those of "
-           "the suite)"),
-    Option(name="recipe", read=_recipe,
-           help="train as in a row of the paper's Table 3, scaled down to this batch and budget"),
-    Option(name="set", kind=Kind.FIELDS, read=_setting, default=(), metavar="FIELD=VALUE",
-           help="change one field of every recipe, e.g. clip=0, warmup=100steps, model.dropout=0.1; repeatable"),
-    Option(name="sweep", kind=Kind.FIELDS, read=_swept, default=(), metavar="FIELD=V1,V2,…",
-           help="train every cell with each of these values; repeat for all combinations"),
-)  # fmt: skip
+    Option(
+        name="horizons",
+        kind=Kind.LIST,
+        read=names_list,
+        default=(),
+        help="compute budgets in images seen, e.g. 8000,16000, or with a unit: 500steps, 2epochs (default: those of "
+        "the suite)",
+    ),
+    Option(
+        name="recipe",
+        read=_recipe,
+        help="train as in a row of the paper's Table 3, scaled down to this batch and budget",
+    ),
+    Option(
+        name="set",
+        kind=Kind.FIELDS,
+        read=_setting,
+        default=(),
+        metavar="FIELD=VALUE",
+        help="change one field of every recipe, e.g. clip=0, warmup=100steps, model.dropout=0.1; repeatable",
+    ),
+    Option(
+        name="sweep",
+        kind=Kind.FIELDS,
+        read=_swept,
+        default=(),
+        metavar="FIELD=V1,V2,…",
+        help="train every cell with each of these values; repeat for all combinations",
+    ),
+)
 """What makes `Overrides`."""

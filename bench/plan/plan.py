@@ -150,14 +150,30 @@ class Plan:
     def json(self) -> dict[str, Any]:
         """As JSON types."""
         return {
-            "suite": self.suite, "scale": self.scale, "device": self.device, "workers": self.workers,
-            "threads": self.threads, "ranks": self.ranks, "expected_seconds": self.seconds, "calibrated": self.measured,
-            "rates_age_seconds": self.calibration.age, "notes": list(self.notes),
+            "suite": self.suite,
+            "scale": self.scale,
+            "device": self.device,
+            "workers": self.workers,
+            "threads": self.threads,
+            "ranks": self.ranks,
+            "expected_seconds": self.seconds,
+            "calibrated": self.measured,
+            "rates_age_seconds": self.calibration.age,
+            "notes": list(self.notes),
             "cells": [
                 {
-                    "name": c.name, "state": c.state, "fraction": c.fraction, "images": c.images, "flops": c.flops,
-                    "seconds": c.seconds, "needs": None if c.needs is None else asdict(c.needs), "note": c.note,
-                    "device_hours": c.device_hours, "error": c.error, "basis": c.basis, "utilisation": c.utilisation,
+                    "name": c.name,
+                    "state": c.state,
+                    "fraction": c.fraction,
+                    "images": c.images,
+                    "flops": c.flops,
+                    "seconds": c.seconds,
+                    "needs": None if c.needs is None else asdict(c.needs),
+                    "note": c.note,
+                    "device_hours": c.device_hours,
+                    "error": c.error,
+                    "basis": c.basis,
+                    "utilisation": c.utilisation,
                     "cell": to_json(c.cell),
                 }
                 for c in self.cells
@@ -165,7 +181,7 @@ class Plan:
             "elsewhere": None if self.elsewhere is None else self.elsewhere.json(),
             "price": None if self.priced is None else self.priced.json(),
             "rates": estimate.rates_json(self.calibration),
-        }  # fmt: skip
+        }
 
 
 def packed(seconds: Iterable[float], workers: int) -> float:
@@ -187,9 +203,11 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
         UserError: unknown names, missing data, a store from a newer version, --hardware of a plan to be run, …
     """
     if to_run and (options.hardware or options.price):
-        raise UserError("--hardware and --price are for plans: they do not choose what a run trains on.",
-                        f"To see what it would cost: python -m bench.plan --hardware {options.hardware or '8xH100'} …; "
-                        "to run it, leave both out, also of the study file.")  # fmt: skip
+        raise UserError(
+            "--hardware and --price are for plans: they do not choose what a run trains on.",
+            f"To see what it would cost: python -m bench.plan --hardware {options.hardware or '8xH100'} …; "
+            "to run it, leave both out, also of the study file.",
+        )
     for folder in options.plugins:
         registry.add_plugins(folder)
     if options.max_unreadable is not None:
@@ -225,8 +243,9 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
     if options.changed != "keep":
         states = _as_changed(states, directories, changed)
 
-    training = [cell for cell, state in zip(cells.chosen, states, strict=True)
-                if state.name != "done" and cell.job == "train"]  # fmt: skip
+    training = [
+        cell for cell, state in zip(cells.chosen, states, strict=True) if state.name != "done" and cell.job == "train"
+    ]
     calibration, needs = NOTHING_MEASURED, dict[Cell, Needs]()
     if training:
         report.message("Checking the data …")
@@ -241,10 +260,20 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
     def planned_with(ranks: int) -> list[PlannedCell]:
         at_once = environment.cores() / (workers * ranks * threads) if target is None and device == "cpu" else 1.0
         return [
-            _planned(cell, directory.path.name, state, calibration, sizes, ranks, device, needs.get(cell),
-                     own=min(1.0, at_once), priced=target is not None)
+            _planned(
+                cell,
+                directory.path.name,
+                state,
+                calibration,
+                sizes,
+                ranks,
+                device,
+                needs.get(cell),
+                own=min(1.0, at_once),
+                priced=target is not None,
+            )
             for cell, directory, state in zip(cells.chosen, directories, states, strict=True)
-        ]  # fmt: skip
+        ]
 
     ranks, planned = options.ranks, planned_with(options.ranks)
     if target is not None and ranks == 1:
@@ -257,14 +286,30 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
     unswept = _unswept(options, [p.cell for p in planned if p.state not in ("done", "refused")])
     part = _part(options)
     return Plan(
-        suite=suite.name, question=suite.question, scale=options.scale, store=study.path, cells=tuple(planned),
-        device=device, workers=workers, threads=threads, ranks=ranks, data_root=options.data_root,
-        hardware=target, per_hour=asked_price, elsewhere=elsewhere, waiting=waiting, device_reason=where.reason,
-        accelerator=options.accelerator, calibration=calibration,
+        suite=suite.name,
+        question=suite.question,
+        scale=options.scale,
+        store=study.path,
+        cells=tuple(planned),
+        device=device,
+        workers=workers,
+        threads=threads,
+        ranks=ranks,
+        data_root=options.data_root,
+        hardware=target,
+        per_hour=asked_price,
+        elsewhere=elsewhere,
+        waiting=waiting,
+        device_reason=where.reason,
+        accelerator=options.accelerator,
+        calibration=calibration,
         grid=tuple(map(directory_name, cells.cells)),
-        asked=options.to_toml(), notes=(*cells.notes, *_absent(suite, options, cells.chosen), *unswept, *part),
-        accepted=changed if options.changed == "keep" else (), retry=options.retry, most=options.max_cells,
-    )  # fmt: skip
+        asked=options.to_toml(),
+        notes=(*cells.notes, *_absent(suite, options, cells.chosen), *unswept, *part),
+        accepted=changed if options.changed == "keep" else (),
+        retry=options.retry,
+        most=options.max_cells,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,15 +341,27 @@ def _where(options: StudyOptions, *, to_run: bool) -> tuple[StudyOptions, Where]
 
 
 def _rates(
-    training: Sequence[Cell], sizes: DataSizes, where: Where, options: StudyOptions, *, workers: int, threads: int,
+    training: Sequence[Cell],
+    sizes: DataSizes,
+    where: Where,
+    options: StudyOptions,
+    *,
+    workers: int,
+    threads: int,
     report: Reporter,
-) -> Calibration:  # fmt: skip
+) -> Calibration:
     """Rates of the cells that train: measured, or of named devices that are not here."""
     busy = workers * options.ranks if where.target is None else 1 if where.measured else environment.cores()
     measured = estimate.calibrate(
-        training, sizes, device=where.device if where.measured else "cpu", threads=threads, processes=busy,
-        anew=options.calibrate, report=report, measure=where.measured,
-    )  # fmt: skip
+        training,
+        sizes,
+        device=where.device if where.measured else "cpu",
+        threads=threads,
+        processes=busy,
+        anew=options.calibrate,
+        report=report,
+        measure=where.measured,
+    )
     if where.target is None or where.measured:
         return measured
     found_there = hardware.recorded(options.results, where.target.device)
@@ -312,9 +369,14 @@ def _rates(
 
 
 def _needs(
-    training: Sequence[Cell], sizes: DataSizes, where: Where, options: StudyOptions, calibration: Calibration, *,
+    training: Sequence[Cell],
+    sizes: DataSizes,
+    where: Where,
+    options: StudyOptions,
+    calibration: Calibration,
+    *,
     to_run: bool,
-) -> dict[Cell, Needs]:  # fmt: skip
+) -> dict[Cell, Needs]:
     """Bytes of every cell whose rates are known."""
     known = ((cell, estimate.rates_of(cell, calibration, sizes)) for cell in training)
     rated = [(cell, found) for cell, found in known if found is not None]
@@ -323,14 +385,23 @@ def _needs(
     trained = [(cell, found) for cell, found in rated if cell.horizons != (0,)]
     if where.target is None:
         decoding, memory = resources.decoding_rate([c for c, _ in rated], sizes), free_memory(where.device)
-        return {cell: resources.needs(cell, found, sizes, device=where.device, memory=memory,
-                                      decoded_per_second=decoding, ranks=options.ranks)
-                for cell, found in trained}  # fmt: skip
+        return {
+            cell: resources.needs(
+                cell, found, sizes, device=where.device, memory=memory, decoded_per_second=decoding, ranks=options.ranks
+            )
+            for cell, found in trained
+        }
     there = where.target.device
     return {
         cell: resources.needs(
-            cell, found, sizes, device=where.device, memory=round(there.gigabytes * 1e9), decoded_per_second=0.0,
-            ranks=options.ranks, micro=hardware.micro_batch(cell, found, there, ranks=options.ranks),
+            cell,
+            found,
+            sizes,
+            device=where.device,
+            memory=round(there.gigabytes * 1e9),
+            decoded_per_second=0.0,
+            ranks=options.ranks,
+            micro=hardware.micro_batch(cell, found, there, ranks=options.ranks),
         )
         for cell, found in trained
     }
@@ -370,27 +441,49 @@ def _as_changed(
 
 
 def _planned(
-    cell: Cell, name: str, state: State, calibration: Calibration, sizes: DataSizes, ranks: int, device: str,
-    needs: Needs | None, *, own: float, priced: bool,
+    cell: Cell,
+    name: str,
+    state: State,
+    calibration: Calibration,
+    sizes: DataSizes,
+    ranks: int,
+    device: str,
+    needs: Needs | None,
+    *,
+    own: float,
+    priced: bool,
 ) -> PlannedCell:
     planned = PlannedCell(
-        cell=cell, name=name, state=state.name, fraction=state.fraction, note=state.note,
+        cell=cell,
+        name=name,
+        state=state.name,
+        fraction=state.fraction,
+        note=state.note,
         images=images_trained(cell.recipe, cell.horizons),
-    )  # fmt: skip
+    )
     if state.name == "done":
         return planned
     if cell.job == "train" and (why := calibration.refused.get(rate_key(cell, sizes[cell.data].classes))) is not None:
         return replace(planned, state="refused", note=f"cannot be run: {why}")
-    costs = [estimate.cell_cost(cell, calibration, sizes, ranks=ranks, fraction=fraction, device=device, own=own)
-             for fraction in (state.fraction, 0.0)]  # fmt: skip
+    costs = [
+        estimate.cell_cost(cell, calibration, sizes, ranks=ranks, fraction=fraction, device=device, own=own)
+        for fraction in (state.fraction, 0.0)
+    ]
     wait = 0.0 if needs is None else needs.wait / max(0.01, 1 - needs.wait)  # stretches the training
     cost, (seconds, whole) = costs[0], (each.seconds * (1 + (1 - each.evaluate_share) * wait) for each in costs)
     rates = estimate.rates_of(cell, calibration, sizes) if cell.job == "train" else None
     return replace(
-        planned, flops=cost.flops, seconds=seconds, whole=whole, evaluate_share=cost.evaluate_share, needs=needs,
-        device_hours=seconds * ranks / price.HOUR if priced else None, error=rates.error if rates else 0.0,
-        basis=rates.basis if rates else "", utilisation=rates.utilisation if rates else None,
-    )  # fmt: skip
+        planned,
+        flops=cost.flops,
+        seconds=seconds,
+        whole=whole,
+        evaluate_share=cost.evaluate_share,
+        needs=needs,
+        device_hours=seconds * ranks / price.HOUR if priced else None,
+        error=rates.error if rates else 0.0,
+        basis=rates.basis if rates else "",
+        utilisation=rates.utilisation if rates else None,
+    )
 
 
 def _part(options: StudyOptions) -> list[str]:
@@ -412,8 +505,10 @@ def _unswept(options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
     models = [model for model, found in rates.items() if found == {DEFAULT_RATE}]
     if not models:
         return []
-    return [f"Learning rate not swept, {DEFAULT_RATE:g} assumed: {join(models)}. To choose it: python -m bench.run "
-            f"--suite rates --scale {options.scale} --models {','.join(models)}; to set it: --set lr=…"]  # fmt: skip
+    return [
+        f"Learning rate not swept, {DEFAULT_RATE:g} assumed: {join(models)}. To choose it: python -m bench.run "
+        f"--suite rates --scale {options.scale} --models {','.join(models)}; to set it: --set lr=…"
+    ]
 
 
 def _absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
@@ -426,8 +521,11 @@ def _absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[
             if not module.available(options.data_root):
                 notes.append(f"Included in the estimate, but not on this machine: {name}. {module.HOW_TO_GET}")
     elif judged and options.downstream is None:
-        gone = {name: registry.load("data set", name).HOW_TO_GET for name in suite.downstream.get(options.scale, ())
-                if name not in judged}  # fmt: skip
+        gone = {
+            name: registry.load("data set", name).HOW_TO_GET
+            for name in suite.downstream.get(options.scale, ())
+            if name not in judged
+        }
         notes += [f"Not evaluated on {name}, which is not on this machine. {how}" for name, how in gone.items()]
         if len(gone) > FEW:
             what = f"Not evaluated on {join(list(gone))}, which are not on this machine."
@@ -452,8 +550,14 @@ def begin(plan: Plan) -> None:
     grid.write_study_file(plan.store, plan.asked)
     accept(plan.accepted)
     on = PlannedCost(seconds=0.0, device=plan.device, threads=plan.threads, ranks=plan.ranks)
-    note(plan.store, [(cell.name, cell.state, replace(on, seconds=cell.whole, error=cell.error))
-                      for cell in plan.todo if cell.whole is not None])  # fmt: skip
+    note(
+        plan.store,
+        [
+            (cell.name, cell.state, replace(on, seconds=cell.whole, error=cell.error))
+            for cell in plan.todo
+            if cell.whole is not None
+        ],
+    )
     for planned in plan.cells:
         if planned.state == "done":
             study.cell(planned.cell).tidy()

@@ -69,19 +69,25 @@ def processes(options: StudyOptions, cells: Sequence[Cell], *, device: str, excl
     if options.detach and options.executor != "slurm":
         raise UserError("--detach is for SLURM jobs: other workers end with this process.", "Give --executor slurm.")
     if options.job and here:
-        raise UserError("--job says how a cluster is asked for workers, and this run has none.",
-                        "Give --executor slurm or --executor ray with it.")  # fmt: skip
+        raise UserError(
+            "--job says how a cluster is asked for workers, and this run has none.",
+            "Give --executor slurm or --executor ray with it.",
+        )
     if ranks % options.nodes or (here and options.nodes > 1):
-        raise UserError(f"--executor {options.executor} cannot spread {ranks} ranks over {options.nodes} machines.",
-                        "Give --executor slurm, and --ranks that is a multiple of --nodes.")  # fmt: skip
+        raise UserError(
+            f"--executor {options.executor} cannot spread {ranks} ranks over {options.nodes} machines.",
+            "Give --executor slurm, and --ranks that is a multiple of --nodes.",
+        )
     if ranks > 1:
         _check_ranks(ranks, device if here else "cpu", cells)
     each = max(1, cores // ranks)
     fitting = 1 if exclusive else each if device == "cpu" else max(1, len(accelerators(device)) // ranks)
     workers = min(options.workers or fitting, len(cells))
     if here and device == "cpu" and workers * ranks > PER_CORE * cores:
-        raise UserError(f"{workers * ranks:,} processes on {cores} core(s) are too many.",
-                        f"Give --workers and --ranks whose product is at most {PER_CORE * cores}.")  # fmt: skip
+        raise UserError(
+            f"{workers * ranks:,} processes on {cores} core(s) are too many.",
+            f"Give --workers and --ranks whose product is at most {PER_CORE * cores}.",
+        )
     return workers, max(1, each // workers)
 
 
@@ -122,8 +128,10 @@ def check_data(cells: Sequence[Cell], sizes: DataSizes) -> None:
                 raise one_class(name)
         size = sizes[cell.data]
         if cell.num_images is not None and cell.num_images > size.train:
-            raise UserError(f"{cell.data}@{cell.num_images}: {cell.data} has only {size.train} training images.",
-                            f"Ask for at most {cell.data}@{size.train}.")  # fmt: skip
+            raise UserError(
+                f"{cell.data}@{cell.num_images}: {cell.data} has only {size.train} training images.",
+                f"Ask for at most {cell.data}@{size.train}.",
+            )
         evaluation_images(cell, sizes)
 
 
@@ -137,5 +145,7 @@ def check_present(cells: Sequence[Cell], sizes: DataSizes) -> None:
     unseen = [name for name in asked if sizes[name].shape is None]
     absent = [name for name in unseen if not registry.load("data set", name).available(sizes.root)]
     if absent and len(absent) == len(asked):
-        raise UserError(f"{', '.join(absent)} is not on this machine: the study can be planned (--plan) but not run.",
-                        registry.load("data set", absent[0]).HOW_TO_GET)  # fmt: skip
+        raise UserError(
+            f"{', '.join(absent)} is not on this machine: the study can be planned (--plan) but not run.",
+            registry.load("data set", absent[0]).HOW_TO_GET,
+        )

@@ -54,12 +54,16 @@ class Price:
         """As JSON types."""
         low, high = 1 / self.factor, self.factor
         found: dict[str, Any] = {
-            "hardware": self.hardware.device.name, "devices": self.hardware.count, "ranks": self.ranks,
-            "device_hours": self.device_hours, "hours": self.hours, "level": 0.8,
+            "hardware": self.hardware.device.name,
+            "devices": self.hardware.count,
+            "ranks": self.ranks,
+            "device_hours": self.device_hours,
+            "hours": self.hours,
+            "level": 0.8,
             "device_hours_range": [self.device_hours * low, self.device_hours * high],
             "hours_range": [self.hours * low, self.hours * high],
             "basis": list(self.bases),
-        }  # fmt: skip
+        }
         if self.money is not None:
             found |= {"money": self.money, "money_range": [self.money * low, self.money * high]}
         return found
@@ -80,7 +84,11 @@ def of(
         amount, for_one = asked
         each = amount if for_one else amount / hardware.count
     return Price(
-        hardware=hardware, ranks=ranks, device_hours=hours, hours=wall / HOUR, per_device_hour=each,
+        hardware=hardware,
+        ranks=ranks,
+        device_hours=hours,
+        hours=wall / HOUR,
+        per_device_hour=each,
         factor=math.exp(LEVEL * weighted / hours) if hours else 1.0,
         bases=tuple(dict.fromkeys(cell.basis for cell in todo if cell.basis)),
-    )  # fmt: skip
+    )

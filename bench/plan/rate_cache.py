@@ -35,10 +35,20 @@ class RateCache:
             accelerator = torch.cuda.get_device_name(device)
         settings = {name: value for name, value in child_environment(threads).items() if name.startswith(SETTINGS)}
         self.circumstances = [
-            device, accelerator, threads, processes, settings, RECIPE_REVISION, __version__, platform.python_version(),
-            platform.node(), platform.platform(), environment.cpu_model(), environment.cores(),
+            device,
+            accelerator,
+            threads,
+            processes,
+            settings,
+            RECIPE_REVISION,
+            __version__,
+            platform.python_version(),
+            platform.node(),
+            platform.platform(),
+            environment.cpu_model(),
+            environment.cores(),
             *(environment.version(name) for name in environment.PACKAGES),
-        ]  # fmt: skip
+        ]
 
     def find(self, question: Json) -> tuple[Json, float] | None:
         """(the answer, seconds since it was measured); None where there is none to rely on."""

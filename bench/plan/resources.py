@@ -60,9 +60,16 @@ def state_bytes(recipe: Recipe, params: int, *, ranks: int) -> int:
 
 
 def needs(
-    cell: Cell, rates: Rates, sizes: DataSizes, *, device: str, memory: int, decoded_per_second: float,
-    ranks: int = 1, micro: int | None = None,
-) -> Needs:  # fmt: skip
+    cell: Cell,
+    rates: Rates,
+    sizes: DataSizes,
+    *,
+    device: str,
+    memory: int,
+    decoded_per_second: float,
+    ranks: int = 1,
+    micro: int | None = None,
+) -> Needs:
     """What a cell that trains needs.
 
     Args:

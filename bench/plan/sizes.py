@@ -72,9 +72,12 @@ class DataSizes:
     def _opened(self, name: str) -> DataSize:
         train, test = load(name, "train", root=self.root), load(name, "test", root=self.root)
         return DataSize(
-            train=len(train), test=len(test), classes=train.num_classes, shape=train.image_shape,
+            train=len(train),
+            test=len(test),
+            classes=train.num_classes,
+            shape=train.image_shape,
             streamed=train.encoded_bytes is not None,
-        )  # fmt: skip
+        )
 
     def to_be_stored(self, name: str) -> int:
         """Bytes of pixels that opening a set writes to the disk, about; 0 where they are there, or are not known."""

@@ -72,11 +72,17 @@ def plan_table(plan: Plan) -> Table:
         left = [m for m in members if m.state not in ("done", "refused")]
         done = sum(1.0 if m.state == "done" else m.fraction for m in members)
         add_row(
-            table, model, data, *([str(recipes[model, data, horizons])] if swept else []),
-            str(len({m.cell.seed for m in members})), _budgets(horizons), short_count(sum(m.images for m in members)),
+            table,
+            model,
+            data,
+            *([str(recipes[model, data, horizons])] if swept else []),
+            str(len({m.cell.seed for m in members})),
+            _budgets(horizons),
+            short_count(sum(m.images for m in members)),
             flops(sum((m.flops or {}).get("dense", 0) for m in left)) if left else "",
-            *_times(left, priced), f"{done / len(members):.0%}",
-        )  # fmt: skip
+            *_times(left, priced),
+            f"{done / len(members):.0%}",
+        )
     return table
 
 
@@ -123,8 +129,10 @@ def plan_summary(plan: Plan) -> list[str]:
             lines.append(f"Rates measured up to {duration(age)} ago on this machine (measure again: --calibrate).")
         share = min((rates.share for rates in plan.calibration.rates.values()), default=1.0)
         if share < BUSY:
-            lines.append(f"This machine is busy: the calibration got {share:.0%} of a processor. The estimate assumes "
-                         "an idle machine; expect more time under load.")  # fmt: skip
+            lines.append(
+                f"This machine is busy: the calibration got {share:.0%} of a processor. The estimate assumes "
+                "an idle machine; expect more time under load."
+            )
         if total and (plan.accelerator or total > LARGE or (plan.scale != "cpu" and plan.device == "cpu")):
             lines += _accelerator_lines(plan, total)
     notes = by_reason((cell.name, cell.note) for cell in plan.cells if cell.note)
@@ -141,15 +149,18 @@ def _needs(todo: Sequence[PlannedCell]) -> list[str]:
     disk = sum({c.data: needs.disk for c, needs in found}.values())
     lines = [
         f"Memory: up to {data_size(most.device)} on the device ({cell.model}, batch {cell.recipe.batch})"
-        + (f" and {data_size(host)} of the host's" if host else "") + f"; disk: about {data_size(disk)}."
-    ]  # fmt: skip
+        + (f" and {data_size(host)} of the host's" if host else "")
+        + f"; disk: about {data_size(disk)}."
+    ]
     for tier in ("streamed", "mapped"):
         names = list(dict.fromkeys(c.data for c, needs in found if needs.tier == tier))
         if names:
             wait = max(needs.wait for _, needs in found if needs.tier == tier)
             how = "decoded as they are needed" if tier == "streamed" else "read from stored pixels on the disk"
-            lines.append(f"Images of {join(names)} are {tier}: {how}"
-                         + (f"; waiting for them is up to {wait:.0%} of the training time." if wait >= 0.005 else "."))
+            lines.append(
+                f"Images of {join(names)} are {tier}: {how}"
+                + (f"; waiting for them is up to {wait:.0%} of the training time." if wait >= 0.005 else ".")
+            )
     return lines
 
 
@@ -166,15 +177,25 @@ def _priced(priced: Price) -> list[str]:
     """What is left on the devices that were named."""
     count, name = priced.hardware.count, priced.hardware.device.name
     low, high = 1 / priced.factor, priced.factor
-    lines = [f"On {priced.hardware}: {amount(priced.device_hours)} {priced.unit}"
-             f" ({amount(priced.device_hours * low)} to {amount(priced.device_hours * high)} in 4 of 5 cases), "
-             f"{duration(priced.hours * 3600)} of wall time ({duration(priced.hours * low * 3600)} to "
-             f"{duration(priced.hours * high * 3600)})"
-             + (f", {priced.ranks} devices for each cell (--ranks {priced.ranks})" if priced.ranks > 1 else
-                f", {count} cells at a time" if count > 1 else "") + "."]  # fmt: skip
+    lines = [
+        f"On {priced.hardware}: {amount(priced.device_hours)} {priced.unit}"
+        f" ({amount(priced.device_hours * low)} to {amount(priced.device_hours * high)} in 4 of 5 cases), "
+        f"{duration(priced.hours * 3600)} of wall time ({duration(priced.hours * low * 3600)} to "
+        f"{duration(priced.hours * high * 3600)})"
+        + (
+            f", {priced.ranks} devices for each cell (--ranks {priced.ranks})"
+            if priced.ranks > 1
+            else f", {count} cells at a time"
+            if count > 1
+            else ""
+        )
+        + "."
+    ]
     if priced.money is not None:
-        lines.append(f"Money: about {amount(priced.money)} ({amount(priced.money * low)} to "
-                     f"{amount(priced.money * high)}), at {priced.per_device_hour:g} an hour of one {name}.")
+        lines.append(
+            f"Money: about {amount(priced.money)} ({amount(priced.money * low)} to "
+            f"{amount(priced.money * high)}), at {priced.per_device_hour:g} an hour of one {name}."
+        )
     lines.append(f"Rates: {join(list(priced.bases))}. Waiting for images is not included.")
     return lines
 
@@ -184,8 +205,10 @@ def _accelerator_lines(plan: Plan, total: float) -> list[str]:
     lines, priced, proxy = [], plan.elsewhere, units.tpuv3_core_days(total)
     if priced is not None and plan.hardware is None:
         low, high = priced.device_hours / priced.factor, priced.device_hours * priced.factor
-        lines.append(f"On accelerators: about {amount(priced.device_hours)} {priced.unit} ({amount(low)} to "
-                     f"{amount(high)}, from a roofline; per cell: bench.plan --hardware {priced.hardware}).")
+        lines.append(
+            f"On accelerators: about {amount(priced.device_hours)} {priced.unit} ({amount(low)} to "
+            f"{amount(high)}, from a roofline; per cell: bench.plan --hardware {priced.hardware})."
+        )
     return [*lines, f"As the paper's TPUv3-core-days: {amount(proxy.value)} (proxy, at its own {proxy.assumed:.0%})."]
 
 

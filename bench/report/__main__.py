@@ -47,8 +47,7 @@ def main(argv: list[str] | None = None) -> int:
 
             if left_out := collect(directory, arguments.into).left_out:
                 some = ", ".join(left_out[:3]) + (", …" if len(left_out) > 3 else "")
-                print(f"{len(left_out)} record(s) outside the current grid were not copied: {some}",
-                      file=sys.stderr)  # fmt: skip
+                print(f"{len(left_out)} record(s) outside the current grid were not copied: {some}", file=sys.stderr)
     paths = build(arguments.into or directory, suite=suite, reference=arguments.reference)
     if arguments.json:
         print(json.dumps(to_json(paths)))

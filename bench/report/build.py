@@ -74,9 +74,13 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     looked_into = inspections.read(suite_directory)
     made = tables.build(evidence)
     shown = page.content(
-        evidence, findings, figures=[*figures, *looked_into], not_drawn=[*broken, *not_drawn], tables=made,
+        evidence,
+        findings,
+        figures=[*figures, *looked_into],
+        not_drawn=[*broken, *not_drawn],
+        tables=made,
         check=_purpose(suite) == CHECK,
-    )  # fmt: skip
+    )
     table_folder = files.make_directory(suite_directory / "tables")
     figure_folder = files.make_directory(suite_directory / "figures")
     for folder in (suite_directory, table_folder, figure_folder):
@@ -104,12 +108,16 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
         (suite_directory / name).unlink(missing_ok=True)
     files.write_json(suite_directory / export.BUILT, sorted(now))
     return ReportPaths(
-        html=suite_directory / "report.html", markdown=suite_directory / "report.md", check=shown["check"],
+        html=suite_directory / "report.html",
+        markdown=suite_directory / "report.md",
+        check=shown["check"],
         works=shown["works"] or not shown["check"],
-        findings_json=suite_directory / "findings.json", findings=findings,
+        findings_json=suite_directory / "findings.json",
+        findings=findings,
         tables=tuple(p for p in pages if p.parent == table_folder),
-        figures=tuple(p for p in pages if p.parent == figure_folder), broken=tuple(broken),
-    )  # fmt: skip
+        figures=tuple(p for p in pages if p.parent == figure_folder),
+        broken=tuple(broken),
+    )
 
 
 def _measured(directory: Path, suite: str, reference: str | None) -> tuple[Evidence, dict[str, Evidence]]:
@@ -118,10 +126,13 @@ def _measured(directory: Path, suite: str, reference: str | None) -> tuple[Evide
 
     module = registry.load("suite", suite) if suite in registry.names("suite") else None
     evidence = lr_sweep.of_chosen(
-        study_data.load(directory, suite=suite), headline=getattr(module, "HEADLINE", ()),
-        far=getattr(module, "FAR", ()), question=getattr(module, "QUESTION", ""), data_kinds=_data_kinds(),
+        study_data.load(directory, suite=suite),
+        headline=getattr(module, "HEADLINE", ()),
+        far=getattr(module, "FAR", ()),
+        question=getattr(module, "QUESTION", ""),
+        data_kinds=_data_kinds(),
         reference=_published()[0] if reference else None,
-    )  # fmt: skip
+    )
     figures = _answering_first(registry.names("figure")) if module is None else module.FIGURES
     return evidence, dict.fromkeys((*figures, *(SWEPT if lr_sweep.sweeps(evidence) else ())), evidence)
 
@@ -223,7 +234,7 @@ def _draw(wanted: Mapping[str, Evidence]) -> tuple[list[Saved], list[tuple[str, 
 
 
 def _place(error: Exception, figure: str) -> str:
-    """", widths.py, line 3": the last line of a figure's file that an error passed through, wherever the file lies."""
+    """ ", widths.py, line 3": the last line of a figure's file that an error passed through, wherever the file lies."""
     file = f"{figure.replace('-', '_')}.py"
     passed = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == file]
     return f", {file}, line {passed[-1]}" if passed else ""

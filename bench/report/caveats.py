@@ -38,15 +38,22 @@ from bench.report.text import MAX_NAMED, Answer, Tone, usual_counts
 # -- the paper's claims ----------------------------------------------------------------------------------------------
 
 CLAIMS = {
-    ClaimKind.CHEAPER: ("ViT uses about 2 to 4 times less compute than ResNet for the same performance.",
-                        "section 4.4"),
-    ClaimKind.SHRINKING: ("Hybrids outperform ViT at small compute; their lead shrinks for larger models.",
-                          "section 4.4"),
+    ClaimKind.CHEAPER: (
+        "ViT uses about 2 to 4 times less compute than ResNet for the same performance.",
+        "section 4.4",
+    ),
+    ClaimKind.SHRINKING: (
+        "Hybrids outperform ViT at small compute; their lead shrinks for larger models.",
+        "section 4.4",
+    ),
     ClaimKind.UNSATURATED: ("ViT does not saturate within the range tried.", "section 4.4"),
     ClaimKind.DATA: ("ResNets do better with fewer pre-training images; ViT overtakes them with more.", "section 4.3"),
-}  # fmt: skip
-STATED = {Stated.CONTAINS: "within the stated 2 to 4 times", Stated.OVERLAPS: "overlaps the stated 2 to 4 times",
-          Stated.OUTSIDE: "outside the stated 2 to 4 times"}  # fmt: skip
+}
+STATED = {
+    Stated.CONTAINS: "within the stated 2 to 4 times",
+    Stated.OVERLAPS: "overlaps the stated 2 to 4 times",
+    Stated.OUTSIDE: "outside the stated 2 to 4 times",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +78,19 @@ def claims(findings: Findings, found: Sequence[Answer]) -> tuple[Judged, ...]:
         sentence, where = CLAIMS[claim.claim]
         own = found[claim.own.finding] if claim.own.finding is not None else None
         paper, tone, shown = _by_table_6(findings, claim)
-        made.append(Judged(
-            claim=sentence, where=where, own=str(claim.own.verdict), own_tone=_tone(claim.own),
-            own_key=own.key if own else "", own_number=_stated(own.number if own else "", claim.own),
-            paper=paper, paper_tone=tone, paper_number=shown,
-        ))  # fmt: skip
+        made.append(
+            Judged(
+                claim=sentence,
+                where=where,
+                own=str(claim.own.verdict),
+                own_tone=_tone(claim.own),
+                own_key=own.key if own else "",
+                own_number=_stated(own.number if own else "", claim.own),
+                paper=paper,
+                paper_tone=tone,
+                paper_number=shown,
+            )
+        )
     return tuple(made)
 
 
@@ -111,10 +126,15 @@ def note(findings: Findings) -> str:
     levels = sorted({f.level for f in findings.findings if f.level is not None}, reverse=True)
     texts = []
     if levels:
-        texts.append(f"Brackets show {levels[0]:.0%} intervals"
-                     + (f"; for fitted laws, {levels[-1]:.0%}" if len(levels) > 1 else "") + ".")  # fmt: skip
-    usual = [f"{text}{'' if measure == 'headline' else f' ({measure_text(measure)})'}"
-             for measure, text in usual_counts(findings).items()]  # fmt: skip
+        texts.append(
+            f"Brackets show {levels[0]:.0%} intervals"
+            + (f"; for fitted laws, {levels[-1]:.0%}" if len(levels) > 1 else "")
+            + "."
+        )
+    usual = [
+        f"{text}{'' if measure == 'headline' else f' ({measure_text(measure)})'}"
+        for measure, text in usual_counts(findings).items()
+    ]
     texts.append(f"n, unless stated otherwise: {'; '.join(usual)}." if usual else "")
     if not findings.replicated and any(f.excluded for f in findings.findings):
         texts.append("Every model was trained once, so the intervals exclude training noise.")
@@ -171,8 +191,10 @@ def _noise(scope: Scope) -> str:
 def _multiplicity(scope: Scope, findings: Findings) -> str:
     if findings.published or not scope.points:
         return ""
-    return (f"Intervals are not corrected for multiple comparisons: {plural(scope.points, 'trained point')} at "
-            f"{findings.level:.0%} each.")  # fmt: skip
+    return (
+        f"Intervals are not corrected for multiple comparisons: {plural(scope.points, 'trained point')} at "
+        f"{findings.level:.0%} each."
+    )
 
 
 def _method(scope: Scope, findings: Findings) -> str:
@@ -216,42 +238,41 @@ CHECKS: dict[CheckKind, str | Callable[[Check], str]] = {
     CheckKind.ONE_SEED: lambda c: _one_seed(c),
     CheckKind.NARROW_COMPUTE: lambda c: _narrow(c, flops),
     CheckKind.NARROW_IMAGES: lambda c: _narrow(c, lambda x: f"{count(x)} images"),
-    CheckKind.REPEATED_DATA:
-        "On the {names} axis, {count} points used each image more than {limit:g} times (up to {high:.3g}): there, more "
-        "compute does not mean more distinct data.",
-    CheckKind.FEW_IMAGES:
-        "{high:g}-shot scores on {names} used {count} labelled images, not {limit:,.0f}: some classes have too few "
-        "images, which all draws share.",
-    CheckKind.SAME_DRAWS:
-        "All draws of {groups} shots on {names} are the same images: these intervals contain no few-shot draws.",
-    CheckKind.MIXED:
-        "Records mix values of {names} ({groups}): times are not comparable, and scores may differ slightly.",
+    CheckKind.REPEATED_DATA: "On the {names} axis, {count} points used each image more than {limit:g} times (up "
+    "to {high:.3g}): there, more "
+    "compute does not mean more distinct data.",
+    CheckKind.FEW_IMAGES: "{high:g}-shot scores on {names} used {count} labelled images, not {limit:,.0f}: some "
+    "classes have too few "
+    "images, which all draws share.",
+    CheckKind.SAME_DRAWS: "All draws of {groups} shots on {names} are the same images: these intervals contain "
+    "no few-shot draws.",
+    CheckKind.MIXED: "Records mix values of {names} ({groups}): times are not comparable, and scores may differ "
+    "slightly.",
     CheckKind.DIRTY_TREE: "Some records were made with uncommitted changes, so their commit may not reproduce them.",
     CheckKind.MISSING_BASELINE: "Baselines not measured: {names}.",
     CheckKind.RECIPES_BETWEEN: "Families differ in {field} ({groups}): part of a difference may be due to the recipe.",
     CheckKind.RECIPES_WITHIN: "Every family was trained with {field} {groups}.",
     CheckKind.SUPERSEDED: "Excluded, because a newer run measured the same scores: {names} ({groups}).",
-    CheckKind.REJECTED_RATES:
-        "{count} runs at learning rates that a sweep rejected are excluded from everything except the sweep.",
-    CheckKind.CHOSEN_ON_TEST:
-        "Learning rates were chosen on test images of {names}; scores reported on the same images are optimistic.",
-    CheckKind.RATE_AT_EDGE:
-        "The best learning rate of {names} is at the edge of its sweep: a better rate may exist.",
+    CheckKind.REJECTED_RATES: "{count} runs at learning rates that a sweep rejected are excluded from "
+    "everything except the sweep.",
+    CheckKind.CHOSEN_ON_TEST: "Learning rates were chosen on test images of {names}; scores reported on the "
+    "same images are optimistic.",
+    CheckKind.RATE_AT_EDGE: "The best learning rate of {names} is at the edge of its sweep: a better rate may exist.",
     CheckKind.LONG_WARMUP: "Warm-up takes {high:.0%} of the shortest run of {names}, which may lower its score.",
     CheckKind.STILL_FALLING: lambda c: _falling(c),
-    CheckKind.OTHER_TRAINING_IMAGES:
-        "Training images named {names} differ between runs ({groups}): these runs are not pooled.",
-    CheckKind.OTHER_TEST_IMAGES:
-        "Test images named {names} differ between runs ({groups}): their scores are not comparable.",
+    CheckKind.OTHER_TRAINING_IMAGES: "Training images named {names} differ between runs ({groups}): these runs "
+    "are not pooled.",
+    CheckKind.OTHER_TEST_IMAGES: "Test images named {names} differ between runs ({groups}): their scores are "
+    "not comparable.",
     CheckKind.MIXED_REVISIONS: "Records mix revisions ({groups}): rerun the study for comparable scores.",
     CheckKind.DUPLICATES: lambda c: _duplicates(c),
-    CheckKind.LAW_TOO_FEW_POINTS:
-        "No law for {names}: {count} points on or near the frontier, at least {limit:g} are needed.",
+    CheckKind.LAW_TOO_FEW_POINTS: "No law for {names}: {count} points on or near the frontier, at least "
+    "{limit:g} are needed.",
     CheckKind.LAW_FIT_FAILED: "No law for {names}: the fit failed.",
     CheckKind.LAW_NOT_COOLED_DOWN: "No law for {names}: {count} points were not cooled down, the others were.",
     CheckKind.LAW_SEVERAL_DATA_SETS: "No law for {names}: points were pre-trained on different data ({groups}).",
     CheckKind.LAW_UNITS: "No law for {names}: compute is counted in several units ({groups}).",
-}  # fmt: skip
+}
 
 
 def check(c: Check, *, published: bool = False) -> str:
@@ -262,8 +283,15 @@ def check(c: Check, *, published: bool = False) -> str:
     if not isinstance(made, str):
         return made(c)
     field = join([{"lr": "learning rate"}.get(name, name.replace("_", " ")) for name in c.names])
-    return made.format(names=_names(c), groups=_groups(c), count=count(c.count), message=c.message, field=field,
-                       high=c.high, limit=c.limit)  # fmt: skip
+    return made.format(
+        names=_names(c),
+        groups=_groups(c),
+        count=count(c.count),
+        message=c.message,
+        field=field,
+        high=c.high,
+        limit=c.limit,
+    )
 
 
 def _names(c: Check) -> str:
@@ -279,8 +307,10 @@ def _one_seed(c: Check) -> str:
     if c.names:
         return f"Trained once: {_names(c)}. Their intervals use the variance of repeated models, or exclude it."
     middle, high = (100 * (share or 0.0) for share in (c.high, c.low))
-    return (f"Every model was trained once: intervals exclude training noise. Differences below {middle:.1f} points at "
-            f"50 % accuracy ({high:.1f} at 95 %) are not interpreted. More seeds: --seeds 3.")  # fmt: skip
+    return (
+        f"Every model was trained once: intervals exclude training noise. Differences below {middle:.1f} points at "
+        f"50 % accuracy ({high:.1f} at 95 %) are not interpreted. More seeds: --seeds 3."
+    )
 
 
 def _falling(c: Check) -> str:
@@ -294,14 +324,18 @@ def _falling(c: Check) -> str:
 def _duplicates(c: Check) -> str:
     if not c.count:
         return f"No test image of {_names(c)} is a copy of a training image."
-    return (f"{c.count:,} of {c.limit:,.0f} test images of {_names(c)} are copies of training images; without them "
-            f"accuracy changes by at most {100 * (c.high or 0):.2f} points.")  # fmt: skip
+    return (
+        f"{c.count:,} of {c.limit:,.0f} test images of {_names(c)} are copies of training images; without them "
+        f"accuracy changes by at most {100 * (c.high or 0):.2f} points."
+    )
 
 
 def _narrow(c: Check, x: Callable[[float], str]) -> str:
     assert c.low and c.high
-    return (f"{_names(c)}: {x(c.low)} to {x(c.high)} is a factor of {significant(c.high / c.low, 2)}; a trend needs at "
-            f"least {significant(10 ** (c.limit or 0), 2)}.")  # fmt: skip
+    return (
+        f"{_names(c)}: {x(c.low)} to {x(c.high)} is a factor of {significant(c.high / c.low, 2)}; a trend needs at "
+        f"least {significant(10 ** (c.limit or 0), 2)}."
+    )
 
 
 def warnings(findings: Findings) -> tuple[list[str], list[str]]:

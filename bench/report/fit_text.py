@@ -132,8 +132,15 @@ def draw_backtest(result: Mapping[str, Any], path: Path) -> None:
             band = [(factor, 100 * width) for factor, width in found["band"] if width is not None]
             if band:
                 factor, width = zip(*band, strict=True)
-                axes.fill_between(factor, [-w for w in width], width, color="#0072B2", alpha=0.15, linewidth=0,
-                                  label=f"{answer['level']:.0%} interval now")  # fmt: skip
+                axes.fill_between(
+                    factor,
+                    [-w for w in width],
+                    width,
+                    color="#0072B2",
+                    alpha=0.15,
+                    linewidth=0,
+                    label=f"{answer['level']:.0%} interval now",
+                )
             axes.set_xscale("log")
             axes.set_xticks([1, 2, 4, 8], ["1", "2", "4", "8"])
             axes.minorticks_off()
@@ -141,8 +148,11 @@ def draw_backtest(result: Mapping[str, Any], path: Path) -> None:
             pairs = [pair for c in found["curves"] for pair in zip(c["factor"], c["error"], strict=True)]
             limit = 1.1 * max([0.1, *(abs(100 * e) for f, e in pairs if f < 10), *(width for _, width in band)])
             axes.set_ylim(-limit, limit)
-            axes.set(xlabel="Times beyond the origin", ylabel="Observed / predicted − 1 [%]",
-                     title=printable(f"{name}: {join(answer['predicted_by'])}"))  # fmt: skip
+            axes.set(
+                xlabel="Times beyond the origin",
+                ylabel="Observed / predicted − 1 [%]",
+                title=printable(f"{name}: {join(answer['predicted_by'])}"),
+            )
             axes.legend(loc="upper left")
         try:
             figure.savefig(path, dpi=_style.DPI)

@@ -40,17 +40,18 @@ def cards(evidence: Evidence) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=4)
 def _cards(evidence: Evidence) -> tuple[dict[str, Any], ...]:
-    return tuple(
-        rounded(_card(evidence, law)) for axis in AXES for law in laws(evidence, axis=Axis(axis)).values()
-    )
+    return tuple(rounded(_card(evidence, law)) for axis in AXES for law in laws(evidence, axis=Axis(axis)).values())
 
 
 def missing(evidence: Evidence) -> list[str]:
     """Sentences: which family has no law on which axis, and why."""
     if not evidence.headline:
         return []
-    return [caveats.check(reason).replace("No law", f"No law against {AXES[axis]}", 1)
-            for axis in AXES for reason in why_not(evidence, axis=Axis(axis)).values()]  # fmt: skip
+    return [
+        caveats.check(reason).replace("No law", f"No law against {AXES[axis]}", 1)
+        for axis in AXES
+        for reason in why_not(evidence, axis=Axis(axis)).values()
+    ]
 
 
 def rounded(value: Any) -> Any:
@@ -71,20 +72,30 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
     card = made.card()
     card["gradient_below"] = 10.0 ** math.ceil(math.log10(max(float(card.pop("largest_gradient")), FLAT)))  # type: ignore[arg-type]
     return {
-        "family": law.family, "axis": str(law.axis), "measure": law.measure, "y": "1 - accuracy", "card": card,
-        "level": bootstrap.LAW_LEVEL, "resampling": law.within.method,
+        "family": law.family,
+        "axis": str(law.axis),
+        "measure": law.measure,
+        "y": "1 - accuracy",
+        "card": card,
+        "level": bootstrap.LAW_LEVEL,
+        "resampling": law.within.method,
         "parameters": {name: {"value": value, "within": list(ends[name])} for name, value in made.parameters.items()},
-        "forms_tried": [{"form": r.form.name, "extrapolation_rms_log": r.extrapolation_rmse, "rollouts": r.rollouts}
-                        for r in law.ranked],
-        "unresolved": diagnostics.unresolved(made), "origins": len(law.forecast.origins),
+        "forms_tried": [
+            {"form": r.form.name, "extrapolation_rms_log": r.extrapolation_rmse, "rollouts": r.rollouts}
+            for r in law.ranked
+        ],
+        "unresolved": diagnostics.unresolved(made),
+        "origins": len(law.forecast.origins),
         "has_record": law.forecast.has_record,
         "total_over": sorted({f"{r.fit.form.name}, {r.fit.loss}" for r in law.every}),
         "frontier": [{"x": float(a), "error": float(b)} for a, b in zip(x, y, strict=True)],
         "runs": [{"x": float(a), "error": float(b)} for a, b in zip(made.points.x[0], made.points.y, strict=True)],
-        "points_tried": law.tried, "selection_bias": law.bias,
+        "points_tried": law.tried,
+        "selection_bias": law.bias,
         "lack_of_fit": None if law.lack_of_fit is None else asdict(law.lack_of_fit) | {"fails": law.lack_of_fit.fails},
-        "warnings": _warnings(evidence, law), "curve": _curve(law),
-    }  # fmt: skip
+        "warnings": _warnings(evidence, law),
+        "curve": _curve(law),
+    }
 
 
 def _warnings(evidence: Evidence, law: Law) -> list[str]:
@@ -107,9 +118,12 @@ def _curve(law: Law) -> dict[str, list[Any]]:
     within = [bootstrap.quantiles(column, bootstrap.LAW_LEVEL) for column in law.within.predictions(x).T]
     total = law.total(x)  # NaN beyond the data where the law has no record: there it has no interval at all
     return {
-        "x": x.tolist(), "y": law.within.fit.predict(x).tolist(), "beyond": (x > high * (1 + 1e-9)).tolist(),
-        "within": np.where(np.isnan(total), np.nan, within).tolist(), "total": total.tolist(),
-    }  # fmt: skip
+        "x": x.tolist(),
+        "y": law.within.fit.predict(x).tolist(),
+        "beyond": (x > high * (1 + 1e-9)).tolist(),
+        "within": np.where(np.isnan(total), np.nan, within).tolist(),
+        "total": total.tolist(),
+    }
 
 
 def heading(card: Mapping[str, Any]) -> str:
@@ -119,27 +133,38 @@ def heading(card: Mapping[str, Any]) -> str:
 def facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(label, text) of everything on a card."""
     fit = card["card"]
-    parameters = [f"{name} is not determined" if name in card["unresolved"] else
-                  f"{name} = {_number(p['value'])} [{_number(p['within'][0])}, {_number(p['within'][1])}]"
-                  for name, p in card["parameters"].items()]  # fmt: skip
-    tried = [f"{form['form']} {_number(form['extrapolation_rms_log'], 'not tried, too few points')}"
-             for form in card["forms_tried"]]  # fmt: skip
+    parameters = [
+        f"{name} is not determined"
+        if name in card["unresolved"]
+        else f"{name} = {_number(p['value'])} [{_number(p['within'][0])}, {_number(p['within'][1])}]"
+        for name, p in card["parameters"].items()
+    ]
+    tried = [
+        f"{form['form']} {_number(form['extrapolation_rms_log'], 'not tried, too few points')}"
+        for form in card["forms_tried"]
+    ]
     return [
         ("Form", f"{fit['form']}: {fit['formula']}"),
         (f"Parameters, {card['level']:.0%}", "; ".join(parameters)),
-        ("Intervals", f"{card['resampling']}; total interval over {join(card['total_over'])}; beyond the points from "
-                      f"{plural(card['origins'], 'earlier origin')}"),
+        (
+            "Intervals",
+            f"{card['resampling']}; total interval over {join(card['total_over'])}; beyond the points from "
+            f"{plural(card['origins'], 'earlier origin')}",
+        ),
         ("Loss", str(fit["loss"])),
         ("Points", f"{fit['points']} runs in {fit['clusters']} trunks; {card['points_tried']} points tried"),
         ("Dropped", "; ".join(str(item) for item in fit["dropped"]) or "none"),
         ("Range of x", f"{fit['x_range'][0]:.3g} to {fit['x_range'][1]:.3g}"),
-        ("Optimiser", f"{fit['starts']} starts, {fit['starts_that_agree']} agree; objective "
-                      f"{_number(fit['objective_at_start'])} → {_number(fit['objective'])}; gradient below "
-                      f"{fit['gradient_below']:.0g}"),
+        (
+            "Optimiser",
+            f"{fit['starts']} starts, {fit['starts_that_agree']} agree; objective "
+            f"{_number(fit['objective_at_start'])} → {_number(fit['objective'])}; gradient below "
+            f"{fit['gradient_below']:.0g}",
+        ),
         ("Residuals", f"{_number(fit['rms_log_residual'])} (root mean square, log)"),
         ("Forms by extrapolation error", "; ".join(tried)),
         ("Software", ", ".join(f"{name} {version}" for name, version in sorted(fit["software"].items()))),
-    ]  # fmt: skip
+    ]
 
 
 def _number(value: float | None, missing: str = "–") -> str:

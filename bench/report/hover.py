@@ -26,9 +26,20 @@ from bench.report.layout import clean
 MAX_RECORDS = 300  # records whose facts are in the page; the others are named, and lie beside it
 
 LABELS = (
-    "Status", "Reason", "Model", "Parameters", "Forward MACs per image", "Upstream", "Seed", "Recipe", "Hardware",
-    "Time", "Peak memory", "Commit", "Made",
-)  # fmt: skip
+    "Status",
+    "Reason",
+    "Model",
+    "Parameters",
+    "Forward MACs per image",
+    "Upstream",
+    "Seed",
+    "Recipe",
+    "Hardware",
+    "Time",
+    "Peak memory",
+    "Commit",
+    "Made",
+)
 HEADS = ("Images seen", "Epochs", "Training FLOPs", "Core-days", "Images/s", "Train loss")
 
 
@@ -36,8 +47,9 @@ def limits(figures: Sequence[Saved]) -> dict[str, str]:
     """Per figure, a sentence where not every point can be pointed at."""
     return {
         figure.name: f"{len(figure.hover_points):,} of {figure.annotations:,} points can be pointed at."
-        for figure in figures if len(figure.hover_points) < figure.annotations
-    }  # fmt: skip
+        for figure in figures
+        if len(figure.hover_points) < figure.annotations
+    }
 
 
 def page_data(evidence: Evidence, figures: Sequence[Saved]) -> str:
@@ -50,14 +62,18 @@ def page_data(evidence: Evidence, figures: Sequence[Saved]) -> str:
     measures = sorted({measure for scores in means.values() for measure in scores})
     cells = [
         {"name": name, "facts": facts(by_name[name]), "rows": _rows(by_name[name], means, measures)}
-        if place < MAX_RECORDS else {"name": name}
+        if place < MAX_RECORDS
+        else {"name": name}
         for name, place in number.items()
-    ]  # fmt: skip
+    ]
     body = {
-        "labels": LABELS, "columns": [*HEADS, *(f"{measure_text(m)} [%]" for m in measures)], "cells": cells,
-        "points": {name: [[p.x, p.y, p.text, [number[c] for c in p.cells]] for p in points]
-                   for name, points in kept.items()},
-    }  # fmt: skip
+        "labels": LABELS,
+        "columns": [*HEADS, *(f"{measure_text(m)} [%]" for m in measures)],
+        "cells": cells,
+        "points": {
+            name: [[p.x, p.y, p.text, [number[c] for c in p.cells]] for p in points] for name, points in kept.items()
+        },
+    }
     text = clean(json.dumps(body, separators=(",", ":"), ensure_ascii=False))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
@@ -71,19 +87,29 @@ def facts(record: Record) -> list[str]:
     images = f", {count(data.num_images)} images" if data.num_images else ""
     threads = f"{execution.threads} threads" if execution.threads else None
     hardware = (environment.accelerator, environment.cpu, threads, execution.dtype)
-    parts = [f"{part} {duration(seconds)}" for part in ("train", "evaluate", "save", "wait")
-             if (seconds := getattr(cost.seconds, part))]  # fmt: skip
+    parts = [
+        f"{part} {duration(seconds)}"
+        for part in ("train", "evaluate", "save", "wait")
+        if (seconds := getattr(cost.seconds, part))
+    ]
     if cost.image_wait_seconds:
         parts.append(f"{duration(cost.image_wait_seconds)} of train waiting for images")
     peak, made = cost.peak_memory_bytes, environment.time_end or ""
     return [
-        record.status, record.reason or "", f"{cell.model} ({model.family})",
-        _or_nothing(model.params, short_count), _or_nothing(model.forward_macs.paper, short_count),
-        f"{cell.data} ({data.kind}){images}", str(cell.seed), ", ".join(settings),
-        ", ".join(part for part in hardware if part), ", ".join(parts),
-        f"{significant(peak / 2**20)} MiB" if peak else "", (environment.commit or "")[:12],
+        record.status,
+        record.reason or "",
+        f"{cell.model} ({model.family})",
+        _or_nothing(model.params, short_count),
+        _or_nothing(model.forward_macs.paper, short_count),
+        f"{cell.data} ({data.kind}){images}",
+        str(cell.seed),
+        ", ".join(settings),
+        ", ".join(part for part in hardware if part),
+        ", ".join(parts),
+        f"{significant(peak / 2**20)} MiB" if peak else "",
+        (environment.commit or "")[:12],
         made[:16].replace("T", " "),
-    ]  # fmt: skip
+    ]
 
 
 def _rows(record: Record, means: Mapping[Any, Mapping[str, float]], measures: Sequence[str]) -> list[Any]:
@@ -91,13 +117,17 @@ def _rows(record: Record, means: Mapping[Any, Mapping[str, float]], measures: Se
     rows = []
     for horizon in record.horizons:
         scores = means.get((record.directory, horizon.images_seen), {})
-        rows.append([
-            count(horizon.images_seen), _or_dash(horizon.epochs, lambda v: significant(v, 2)),
-            _or_dash(horizon.train_flops.paper, flops),
-            _or_dash(horizon.core_days, core_days), _or_dash(horizon.images_per_second, significant),
-            _or_dash(horizon.final_train_loss, lambda v: f"{v:.3f}"),
-            *(percent(scores[m]) if m in scores else MISSING for m in measures),
-        ])  # fmt: skip
+        rows.append(
+            [
+                count(horizon.images_seen),
+                _or_dash(horizon.epochs, lambda v: significant(v, 2)),
+                _or_dash(horizon.train_flops.paper, flops),
+                _or_dash(horizon.core_days, core_days),
+                _or_dash(horizon.images_per_second, significant),
+                _or_dash(horizon.final_train_loss, lambda v: f"{v:.3f}"),
+                *(percent(scores[m]) if m in scores else MISSING for m in measures),
+            ]
+        )
     return rows
 
 

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 FOLDER = "inspect"  # in a study's folder
 TITLES = {
-    "filters": "Principal components of the first layer's filters", "positions": "Similarity of position embeddings",
-    "distance": "Attention distance", "rollout": "Attention roll-out",
-}  # fmt: skip
+    "filters": "Principal components of the first layer's filters",
+    "positions": "Similarity of position embeddings",
+    "distance": "Attention distance",
+    "rollout": "Attention roll-out",
+}
 KEPT = ("name", "title", "caption", "alt", "width")  # in the list of a folder's figures; the rest is in their files
 
 

@@ -21,10 +21,26 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u20
 NAMING = ("series", "family")  # columns that only name the row
 ESTIMATE_ENDS = ("", "_low", "_high", "_seeds", "_draws", "_test_images", "_excludes")
 LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "×": r"$\times$", "−": "$-$", "–": "--",
-    "→": r"$\rightarrow$", "<": r"\textless{}", ">": r"\textgreater{}", "\n": " ", '"': "''",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "−": "$-$",
+    "–": "--",
+    "→": r"$\rightarrow$",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "\n": " ",
+    '"': "''",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +74,10 @@ class Table:
         """(row, column key) of every cell set in bold."""
         found = {
             (number, column.key): value
-            for number, row in enumerate(self.rows) for column in self.columns
+            for number, row in enumerate(self.rows)
+            for column in self.columns
             if isinstance(value := row.get(column.key), Estimate)
-        }  # fmt: skip
+        }
         groups: dict[Any, list[tuple[int, str]]] = {}
         for place in found if self.best else ():
             groups.setdefault(place[1] if self.best == "column" else place[0], []).append(place)
@@ -95,8 +112,10 @@ class Table:
             "| " + " | ".join("---:" if c.numeric else ":---" for c in self.displayed) + " |",
         ]
         for number, texts in enumerate(self.cells()[:rows]):
-            cells = [f"**{markdown(text)}**" if (number, c.key) in self.bold else markdown(text)
-                     for c, text in zip(self.displayed, texts, strict=True)]  # fmt: skip
+            cells = [
+                f"**{markdown(text)}**" if (number, c.key) in self.bold else markdown(text)
+                for c, text in zip(self.displayed, texts, strict=True)
+            ]
             lines.append("| " + " | ".join(cells) + " |")
         notes = [text for text in (self.left_out(rows), self.note) if text]
         return f"### {self.title}\n\n" + "\n".join(lines) + "\n" + (f"\n{' '.join(notes)}\n" if notes else "")
@@ -110,12 +129,21 @@ class Table:
     def latex(self) -> str:
         """A booktabs table to \\input; wants \\usepackage{booktabs}."""
         head = " & ".join(tex(c.heading) for c in self.displayed) + r" \\"
-        lines = [r"\begin{table}", r"\centering", rf"\caption{{{tex(self.title)}}}", rf"\label{{tab:{self.name}}}",
-                 r"\begin{tabular}{" + "".join("r" if c.numeric else "l" for c in self.displayed) + "}", r"\toprule",
-                 head, r"\midrule"]  # fmt: skip
+        lines = [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{tex(self.title)}}}",
+            rf"\label{{tab:{self.name}}}",
+            r"\begin{tabular}{" + "".join("r" if c.numeric else "l" for c in self.displayed) + "}",
+            r"\toprule",
+            head,
+            r"\midrule",
+        ]
         for number, texts in enumerate(self.cells()):
-            cells = [rf"\textbf{{{tex(text)}}}" if (number, c.key) in self.bold else tex(text)
-                     for c, text in zip(self.displayed, texts, strict=True)]  # fmt: skip
+            cells = [
+                rf"\textbf{{{tex(text)}}}" if (number, c.key) in self.bold else tex(text)
+                for c, text in zip(self.displayed, texts, strict=True)
+            ]
             lines.append(" & ".join(cells) + r" \\")
         lines += [r"\bottomrule", r"\end{tabular}"]
         lines += [rf"\par\smallskip\footnotesize {tex(self.note)}"] if self.note else []

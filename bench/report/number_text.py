@@ -41,7 +41,7 @@ def magnitude(f: Finding) -> float | None:
 
 
 def trend(f: Finding) -> str:
-    """"+31.0 → −1.4 points from 21.2 GFLOPs to 444 GFLOPs"; "" without a trend."""
+    """ "+31.0 → −1.4 points from 21.2 GFLOPs to 444 GFLOPs"; "" without a trend."""
     if len(f.trend) < 2:
         return ""
     first, last = f.trend[0], f.trend[-1]

@@ -35,20 +35,33 @@ TITLES = {"vtab": "VTAB"}
 PLACE = re.compile(r"translate\((\S+) (\S+)\)")
 REFERENCE = re.compile(r"(?:^|(?<=url\())#([^)]+)")
 ENVIRONMENT = (
-    ("environment.project_version", "Version"), ("environment.commit", "Commit"), ("environment.python", "Python"),
-    ("environment.torch", "PyTorch"), ("environment.timm", "timm"), ("environment.numpy", "NumPy"),
-    ("environment.platform", "System"), ("environment.cpu", "Processor"), ("environment.accelerator", "Accelerator"),
-    ("execution.device", "Device"), ("execution.accelerators", "Accelerators per cell"),
-    ("execution.threads", "Threads per cell"), ("execution.dtype", "Precision"),
+    ("environment.project_version", "Version"),
+    ("environment.commit", "Commit"),
+    ("environment.python", "Python"),
+    ("environment.torch", "PyTorch"),
+    ("environment.timm", "timm"),
+    ("environment.numpy", "NumPy"),
+    ("environment.platform", "System"),
+    ("environment.cpu", "Processor"),
+    ("environment.accelerator", "Accelerator"),
+    ("execution.device", "Device"),
+    ("execution.accelerators", "Accelerators per cell"),
+    ("execution.threads", "Threads per cell"),
+    ("execution.dtype", "Precision"),
     ("execution.evaluation_dtype", "Precision of evaluation"),
     ("cost.peak_source", "Peak for utilisation"),
-)  # fmt: skip
+)
 
 
 def content(
-    evidence: Evidence, findings: Findings, *, figures: Sequence[Saved], not_drawn: Sequence[tuple[str, str]],
-    tables: Sequence[Table], check: bool,
-) -> dict[str, Any]:  # fmt: skip
+    evidence: Evidence,
+    findings: Findings,
+    *,
+    figures: Sequence[Saved],
+    not_drawn: Sequence[tuple[str, str]],
+    tables: Sequence[Table],
+    check: bool,
+) -> dict[str, Any]:
     """Everything that a reader sees, as the templates name it. `check`: the suite only checks the pipeline."""
     found = text.answers(findings)
     warnings, notes = caveats.warnings(findings)
@@ -58,22 +71,35 @@ def content(
     works, verdict = pipeline(evidence)
     return {
         "title": f"{TITLES.get(evidence.suite, evidence.suite[:1].upper() + evidence.suite[1:])} study",
-        "question": evidence.question[:1].upper() + evidence.question[1:], "published": evidence.published,
-        "coverage": coverage(evidence), "machine": machine(evidence.records.records),
-        "check": f"{verdict} The numbers of this suite mean nothing." if check else "", "works": works,
-        "lead": lead, "figures": [figure for figure in figures if figure is not lead], "not_drawn": tuple(not_drawn),
-        "figures_title": "More figures" if lead else "Figures", "hover_limits": hover.limits(figures),
-        "glances": text.glances(findings, found), "note": caveats.note(findings),
-        "warnings": warnings, "notes": notes, "questions": _by_question(a for a in found if a.main),
-        "more": _by_question(a for a in found if not a.main), "claims": caveats.claims(findings, found),
-        "limits": caveats.limits(findings), "cost": "" if evidence.published else caveats.cost(findings.cost),
-        "laws": [{"heading": fits.heading(card), "facts": fits.facts(card), "warnings": card["warnings"]}
-                 for card in fits.cards(evidence)],
+        "question": evidence.question[:1].upper() + evidence.question[1:],
+        "published": evidence.published,
+        "coverage": coverage(evidence),
+        "machine": machine(evidence.records.records),
+        "check": f"{verdict} The numbers of this suite mean nothing." if check else "",
+        "works": works,
+        "lead": lead,
+        "figures": [figure for figure in figures if figure is not lead],
+        "not_drawn": tuple(not_drawn),
+        "figures_title": "More figures" if lead else "Figures",
+        "hover_limits": hover.limits(figures),
+        "glances": text.glances(findings, found),
+        "note": caveats.note(findings),
+        "warnings": warnings,
+        "notes": notes,
+        "questions": _by_question(a for a in found if a.main),
+        "more": _by_question(a for a in found if not a.main),
+        "claims": caveats.claims(findings, found),
+        "limits": caveats.limits(findings),
+        "cost": "" if evidence.published else caveats.cost(findings.cost),
+        "laws": [
+            {"heading": fits.heading(card), "facts": fits.facts(card), "warnings": card["warnings"]}
+            for card in fits.cards(evidence)
+        ],
         "tables": [_table(table) for table in tables if table.says_something],
         "provenance": provenance(evidence),
         "commands": (*run, f"python -m bench.report --suite {evidence.suite}{quoted}"),
         "data": hover.page_data(evidence, figures),
-    }  # fmt: skip
+    }
 
 
 def html(shown: Mapping[str, Any]) -> str:
@@ -86,22 +112,35 @@ def html(shown: Mapping[str, Any]) -> str:
     shared: dict[str, str] = {}
     pictures = {figure.name: _Picture(figure, shared) for figure in figures}
     named = (
-        ("glance", "At a glance", True), ("warnings", "Validity checks", shown["warnings"] or shown["notes"]),
+        ("glance", "At a glance", True),
+        ("warnings", "Validity checks", shown["warnings"] or shown["notes"]),
         ("figures", shown["figures_title"], shown["figures"] or shown["not_drawn"]),
-        ("answers", "Answers and reasons", shown["questions"]), ("claims", "The paper's claims", shown["claims"]),
-        ("laws", "Fitted laws", shown["laws"]), ("limits", "Scope", shown["limits"]),
-        ("tables", "Tables", shown["tables"]), ("provenance", "Provenance", True),
-    )  # fmt: skip
-    rendered = environment.get_template("page.html.j2").render({
-        **shown, "policy": f"{NO_NETWORK}; script-src 'sha256-{digest}'", "max_warnings": MAX_WARNINGS,
-        "style": Markup((TEMPLATES / "style.css").read_text()), "script": Markup(script),  # files of this project
-        "data": Markup(shown["data"]),  # JSON without <, > and &
-        "definitions": [Markup(re.sub("^<[a-zA-Z]+", rf'\g<0> id="{name}"', what)) for what, name in shared.items()],
-        "lead": shown["lead"] and pictures[shown["lead"].name],
-        "figures": [pictures[figure.name] for figure in shown["figures"]],
-        "pointing": any(figure.hover_points for figure in figures),
-        "sections": [(key, name) for key, name, there in named[1:] if there],
-    })  # fmt: skip
+        ("answers", "Answers and reasons", shown["questions"]),
+        ("claims", "The paper's claims", shown["claims"]),
+        ("laws", "Fitted laws", shown["laws"]),
+        ("limits", "Scope", shown["limits"]),
+        ("tables", "Tables", shown["tables"]),
+        ("provenance", "Provenance", True),
+    )
+    rendered = environment.get_template(
+        "page.html.j2"
+    ).render(
+        {
+            **shown,
+            "policy": f"{NO_NETWORK}; script-src 'sha256-{digest}'",
+            "max_warnings": MAX_WARNINGS,
+            "style": Markup((TEMPLATES / "style.css").read_text()),
+            "script": Markup(script),  # files of this project
+            "data": Markup(shown["data"]),  # JSON without <, > and &
+            "definitions": [
+                Markup(re.sub("^<[a-zA-Z]+", rf'\g<0> id="{name}"', what)) for what, name in shared.items()
+            ],
+            "lead": shown["lead"] and pictures[shown["lead"].name],
+            "figures": [pictures[figure.name] for figure in shown["figures"]],
+            "pointing": any(figure.hover_points for figure in figures),
+            "sections": [(key, name) for key, name, there in named[1:] if there],
+        }
+    )
     return rendered + "\n"
 
 
@@ -132,9 +171,13 @@ def report_md(shown: Mapping[str, Any]) -> str:
 
 def _environment(*, autoescape: bool) -> Environment:
     return Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=autoescape, undefined=StrictUndefined,
-        trim_blocks=not autoescape, lstrip_blocks=not autoescape, finalize=lambda v: clean(v) if type(v) is str else v,
-    )  # fmt: skip
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=autoescape,
+        undefined=StrictUndefined,
+        trim_blocks=not autoescape,
+        lstrip_blocks=not autoescape,
+        finalize=lambda v: clean(v) if type(v) is str else v,
+    )
 
 
 class _Picture:
@@ -195,11 +238,16 @@ def _written(element: ElementTree.Element) -> str:
 def _table(table: Table) -> dict[str, Any]:
     more = table.left_out(MAX_ROWS)
     return {
-        "name": table.name, "title": table.title, "columns": table.displayed, "rows": f"{len(table.rows):,}",
+        "name": table.name,
+        "title": table.title,
+        "columns": table.displayed,
+        "rows": f"{len(table.rows):,}",
         "note": " ".join(part for part in (more, table.note) if part),
-        "cells": [[_cell(c, row.get(c.key), bold=(number, c.key) in table.bold) for c in table.displayed]
-                  for number, row in enumerate(table.rows[:MAX_ROWS])],
-    }  # fmt: skip
+        "cells": [
+            [_cell(c, row.get(c.key), bold=(number, c.key) in table.bold) for c in table.displayed]
+            for number, row in enumerate(table.rows[:MAX_ROWS])
+        ],
+    }
 
 
 def _cell(column: Column, value: Any, *, bold: bool) -> dict[str, Any]:
@@ -272,8 +320,11 @@ def machine(records: Sequence[Record]) -> str:
 def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:
     """Where the numbers come from: software, hardware, data. Distinct values are all listed."""
     records = evidence.records.records
-    found = [(label, "; ".join(values)) for key, label in ENVIRONMENT
-             if (values := _distinct(records, key)) and values != ["0"]]  # fmt: skip
+    found = [
+        (label, "; ".join(values))
+        for key, label in ENVIRONMENT
+        if (values := _distinct(records, key)) and values != ["0"]
+    ]
     sets: dict[str, dict[str, None]] = {}
     for data in sorted({r.data for r in records}, key=lambda d: (d.num_images or 0, _data(d), _images(d))):
         sets.setdefault(_data(data), {})[_images(data)] = None

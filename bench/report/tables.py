@@ -28,23 +28,40 @@ Costs = dict[tuple[str, int], dict[str, float]]
 def build(evidence: Evidence) -> tuple[Table, ...]:
     """Every table, in the order of the report."""
     made = (
-        peers(evidence), branching(evidence), rates(evidence), rate_rule(evidence), models(evidence),
-        tasks_by_models(evidence), many_tasks(evidence), baselines(evidence), horizons(evidence), coverage(evidence),
+        peers(evidence),
+        branching(evidence),
+        rates(evidence),
+        rate_rule(evidence),
+        models(evidence),
+        tasks_by_models(evidence),
+        many_tasks(evidence),
+        baselines(evidence),
+        horizons(evidence),
+        coverage(evidence),
         planned(evidence),
-    )  # fmt: skip
+    )
     return tuple(table for table in made if table is not None)
 
 
 def peers(evidence: Evidence) -> Table | None:
     """Every contender of every race; None where nothing was raced."""
     rows = [
-        {"race": f"{c.race[0]} at {c.race[1]} px", "contender": c.name, "dtype": c.dtype,
-         "images_per_second": c.images_per_second, "over_base": c.over_base and c.over_base.value,
-         "over_base_low": c.over_base and c.over_base.low, "over_base_high": c.over_base and c.over_base.high,
-         "share_of_peak": c.share_of_peak, "first_call_seconds": c.first_call_seconds,
-         "loss_difference": c.loss_difference, "left_out": c.left_out}
-        for race in races.races(evidence) for c in race
-    ]  # fmt: skip
+        {
+            "race": f"{c.race[0]} at {c.race[1]} px",
+            "contender": c.name,
+            "dtype": c.dtype,
+            "images_per_second": c.images_per_second,
+            "over_base": c.over_base and c.over_base.value,
+            "over_base_low": c.over_base and c.over_base.low,
+            "over_base_high": c.over_base and c.over_base.high,
+            "share_of_peak": c.share_of_peak,
+            "first_call_seconds": c.first_call_seconds,
+            "loss_difference": c.loss_difference,
+            "left_out": c.left_out,
+        }
+        for race in races.races(evidence)
+        for c in race
+    ]
     columns = (
         Column(key="race", heading="Model", numeric=False),
         Column(key="contender", heading="Trained by", numeric=False),
@@ -57,13 +74,16 @@ def peers(evidence: Evidence) -> Table | None:
         Column(key="first_call_seconds", heading="First step [s]", text=words.significant),
         Column(key="loss_difference", heading="Losses differ by", text=lambda v: f"{v:.1e}"),
         Column(key="left_out", heading="Left out", numeric=False),
-    )  # fmt: skip
+    )
     note = (
         f"Ratios: geometric means over rounds of windows of the same round, {evidence.level:.0%} t intervals. Losses: "
         "largest relative difference from the base over the first steps, where function and weights are the same."
     )
-    return Table(name="peers", title="Training speed beside other libraries", columns=columns, rows=tuple(rows),
-                 note=note) if rows else None  # fmt: skip
+    return (
+        Table(name="peers", title="Training speed beside other libraries", columns=columns, rows=tuple(rows), note=note)
+        if rows
+        else None
+    )
 
 
 def branching(evidence: Evidence) -> Table | None:
@@ -83,51 +103,83 @@ def branching(evidence: Evidence) -> Table | None:
         *(Column(key=way, heading=f"Branch − own, {way} schedule [points]") for way in found),
     )
     saved = "; ".join(f"{s.model} {s.flops:.2f} for {s.budgets} budgets" for s in branches.savings(evidence))
-    return Table(name="branching", title="Branches against models trained on their own", columns=columns,
-                 rows=tuple(rows.values()), note=f"Compute, branches over own: {saved}.") if rows else None  # fmt: skip
+    return (
+        Table(
+            name="branching",
+            title="Branches against models trained on their own",
+            columns=columns,
+            rows=tuple(rows.values()),
+            note=f"Compute, branches over own: {saved}.",
+        )
+        if rows
+        else None
+    )
 
 
 def rates(evidence: Evidence) -> Table | None:
     """One row per model and learning rate; None where nothing was swept."""
     found = lr_sweep.sweeps(evidence)
     rows = [
-        {"model": s.model, "family": s.family, "data": s.upstream, "seen": s.images_seen, "rate": t.rate,
-         "accuracy": t.accuracy, "diverged": t.diverged or None, "chosen": "chosen" if t is s.chosen else "",
-         "edge": f"best, {s.edge} tried" if t is s.best and s.edge else ""}
-        for s in found for t in s.tried
-    ]  # fmt: skip
+        {
+            "model": s.model,
+            "family": s.family,
+            "data": s.upstream,
+            "seen": s.images_seen,
+            "rate": t.rate,
+            "accuracy": t.accuracy,
+            "diverged": t.diverged or None,
+            "chosen": "chosen" if t is s.chosen else "",
+            "edge": f"best, {s.edge} tried" if t is s.best and s.edge else "",
+        }
+        for s in found
+        for t in s.tried
+    ]
     columns = (
-        Column(key="model", heading="Model", numeric=False), Column(key="family", heading="Family", numeric=False),
+        Column(key="model", heading="Model", numeric=False),
+        Column(key="family", heading="Family", numeric=False),
         Column(key="data", heading="Upstream", numeric=False),
         Column(key="seen", heading="Images seen", text=words.count),
         Column(key="rate", heading="Learning rate", text=lambda v: f"{v:g}"),
         Column(key="accuracy", heading="Upstream test accuracy [%]"),
-        Column(key="diverged", heading="Runs diverged"), Column(key="chosen", heading="Chosen", numeric=False),
+        Column(key="diverged", heading="Runs diverged"),
+        Column(key="chosen", heading="Chosen", numeric=False),
         Column(key="edge", heading="Edge of the sweep", numeric=False),
-    )  # fmt: skip
-    note = (f"Chosen: the lowest rate within {100 * RATE_MARGIN:g} points of the best on the upstream test images, "
-            "at which no run diverged; its accuracy is slightly optimistic.")  # fmt: skip
+    )
+    note = (
+        f"Chosen: the lowest rate within {100 * RATE_MARGIN:g} points of the best on the upstream test images, "
+        "at which no run diverged; its accuracy is slightly optimistic."
+    )
     # as bench/suites/_recipes.py states the choice; rates of other sweeps stand elsewhere
     if evidence.records.suite == "rates" and len({s.model for s in found}) == len(found):
         dictionaries = {"FAMILY_RATES": lr_sweep.family_rates(found), "MODEL_RATES": lr_sweep.model_rates(found)}
         scale = f'["{evidence.records.wanted.scale}"]' if evidence.records.wanted else ""
         lines = [f"{name}{scale} = {json.dumps(chosen)}" for name, chosen in dictionaries.items()]
         note += f" For bench/suites/_recipes.py: {'; '.join(lines)}."
-    return Table(name="rates", title="Learning rates", columns=columns, rows=tuple(rows),
-                 note=note) if rows else None  # fmt: skip
+    return Table(name="rates", title="Learning rates", columns=columns, rows=tuple(rows), note=note) if rows else None
 
 
 def rate_rule(evidence: Evidence) -> Table | None:
     """One row per size that a rule for learning rates was tested on; None where no family was swept at enough sizes."""
     found = rules(evidence)
     rows = [
-        {"family": rule.family, "data": rule.upstream, "model": each.model, "macs": each.macs, "fitted": each.fitted,
-         "predicted": each.predicted, "chosen": each.chosen, "factor": each.predicted / each.chosen,
-         "lacks": each.lacks, "right": "yes" if each.right else "no"}
-        for rule in found for each in rule.held_out
-    ]  # fmt: skip
+        {
+            "family": rule.family,
+            "data": rule.upstream,
+            "model": each.model,
+            "macs": each.macs,
+            "fitted": each.fitted,
+            "predicted": each.predicted,
+            "chosen": each.chosen,
+            "factor": each.predicted / each.chosen,
+            "lacks": each.lacks,
+            "right": "yes" if each.right else "no",
+        }
+        for rule in found
+        for each in rule.held_out
+    ]
     columns = (
-        Column(key="family", heading="Family", numeric=False), Column(key="data", heading="Upstream", numeric=False),
+        Column(key="family", heading="Family", numeric=False),
+        Column(key="data", heading="Upstream", numeric=False),
         Column(key="model", heading="Held out", numeric=False),
         Column(key="macs", heading="MACs/image", text=words.short_count),
         Column(key="fitted", heading="Smaller sizes"),
@@ -136,19 +188,31 @@ def rate_rule(evidence: Evidence) -> Table | None:
         Column(key="factor", heading="Predicted / chosen", text=words.significant),
         Column(key="lacks", heading="Accuracy below the best [points]", text=words.percent),
         Column(key="right", heading=f"Within {100 * RATE_MARGIN:g} points", numeric=False),
-    )  # fmt: skip
-    note = ("The rule: log rate linear in log MACs, fitted to the smaller sizes, to the nearest rate tried. "
-            + " ".join(map(_offered, found)))  # fmt: skip
-    return Table(name="rate-rule", title="Learning rates predicted from smaller models", columns=columns,
-                 rows=tuple(rows), note=note) if rows else None  # fmt: skip
+    )
+    note = "The rule: log rate linear in log MACs, fitted to the smaller sizes, to the nearest rate tried. " + " ".join(
+        map(_offered, found)
+    )
+    return (
+        Table(
+            name="rate-rule",
+            title="Learning rates predicted from smaller models",
+            columns=columns,
+            rows=tuple(rows),
+            note=note,
+        )
+        if rows
+        else None
+    )
 
 
 def _offered(rule: RateRule) -> str:
     """Whether a rule for learning rates can be used, and why not."""
     right, held_out = sum(each.right for each in rule.held_out), len(rule.held_out)
     if rule.offered:
-        return (f"{rule.family}: right on all {held_out} sizes held out (by chance: {rule.p_value:.1%}); rate = "
-                f"{rule.scale:.3g} × MACs^{rule.exponent:.2f} for the next size.")  # fmt: skip
+        return (
+            f"{rule.family}: right on all {held_out} sizes held out (by chance: {rule.p_value:.1%}); rate = "
+            f"{rule.scale:.3g} × MACs^{rule.exponent:.2f} for the next size."
+        )
     why = f"right on {right} of {words.plural(held_out, 'size')} held out"
     if right == held_out:
         why += f", which happens by chance with probability {rule.p_value:.0%}: too few sizes"
@@ -165,8 +229,9 @@ def planned(evidence: Evidence) -> Table | None:
             kinds.setdefault(kind, {})[record.directory] = spent
     rows = [
         {"model": model, "data": data, "seen": seen} | _per_cell(found)
-        for (model, data, seen), spent in kinds.items() if (found := compare(plans, spent)) is not None
-    ]  # fmt: skip
+        for (model, data, seen), spent in kinds.items()
+        if (found := compare(plans, spent)) is not None
+    ]
     whole = compare(plans, {name: took for spent in kinds.values() for name, took in spent.items()})
     if whole is None:
         return None
@@ -181,9 +246,12 @@ def planned(evidence: Evidence) -> Table | None:
         "a processor. "
     )
     return Table(
-        name="planned", title="Planned and actual time", rows=tuple(rows),
+        name="planned",
+        title="Planned and actual time",
+        rows=tuple(rows),
         columns=(
-            Column(key="model", heading="Model", numeric=False), Column(key="data", heading="Upstream", numeric=False),
+            Column(key="model", heading="Model", numeric=False),
+            Column(key="data", heading="Upstream", numeric=False),
             Column(key="seen", heading="Images seen", text=words.count),
             Column(key="cells", heading="Cells", text=words.count),
             Column(key="planned", heading="Planned", text=words.duration),
@@ -192,7 +260,7 @@ def planned(evidence: Evidence) -> Table | None:
             Column(key="processor", heading="Of a processor", text=words.duration),
         ),
         note=note + (f"Wall-clock time of whole runs, with workers' starts: {'; '.join(runs)}." if runs else ""),
-    )  # fmt: skip
+    )
 
 
 def _per_cell(found: Compared) -> dict[str, Any]:
@@ -209,10 +277,13 @@ def models(evidence: Evidence) -> Table:
         p = series.last
         rows.append(_point_row(p, series.label) | costs.get(p.key, {}) | _scores(evidence, p))
     return Table(
-        name="models", title="Models at their longest horizon", rows=tuple(rows),
-        columns=(*NAMES, *SIZE, *BUDGET, *SPEED, *_score_columns(evidence)), best="column",
+        name="models",
+        title="Models at their longest horizon",
+        rows=tuple(rows),
+        columns=(*NAMES, *SIZE, *BUDGET, *SPEED, *_score_columns(evidence)),
+        best="column",
         note=" ".join(filter(None, (FROM_COMPUTE if evidence.published else "", _note(evidence, rows)))),
-    )  # fmt: skip
+    )
 
 
 def horizons(evidence: Evidence) -> Table:
@@ -221,8 +292,12 @@ def horizons(evidence: Evidence) -> Table:
     rows = [
         _point_row(p, s.label) | costs.get(p.key, {}) | _scores(evidence, p) for s in evidence.series for p in s.points
     ]
-    columns = (*NAMES, *BUDGET, Column(key="final_train_loss", heading="Train loss", text=lambda v: f"{v:.3f}"),
-               *_score_columns(evidence))  # fmt: skip
+    columns = (
+        *NAMES,
+        *BUDGET,
+        Column(key="final_train_loss", heading="Train loss", text=lambda v: f"{v:.3f}"),
+        *_score_columns(evidence),
+    )
     return Table(name="horizons", title="Every horizon", columns=columns, rows=tuple(rows), note=_note(evidence, rows))
 
 
@@ -249,9 +324,13 @@ def tasks_by_models(evidence: Evidence) -> Table | None:
     dropped = len({_model(s) for s in evidence.on_axis("compute")} - set(columns))
     note = f"The {len(columns)} models with most compute, of {len(columns) + dropped}. " if dropped else ""
     return Table(
-        name="comparison", title="Tasks by models, with core-days", rows=tuple(rows), best="row",
-        note=note + _compared(rows), columns=tuple(heads),
-    )  # fmt: skip
+        name="comparison",
+        title="Tasks by models, with core-days",
+        rows=tuple(rows),
+        best="row",
+        note=note + _compared(rows),
+        columns=tuple(heads),
+    )
 
 
 def many_tasks(evidence: Evidence) -> Table | None:
@@ -272,8 +351,18 @@ def many_tasks(evidence: Evidence) -> Table | None:
     columns += [Column(key=m, heading=data[m]) for m in tasks]
     columns += [Column(key=group, heading=f"{group.capitalize()} ({len(groups[group])})") for group in groups]
     columns += [Column(key="all", heading=f"Mean ({len(tasks)})")]
-    return Table(name="many-tasks", title=f"{len(tasks)} tasks in {len(groups)} groups", rows=tuple(rows),
-                 columns=tuple(columns), best="column", note=_compared(rows)) if rows else None  # fmt: skip
+    return (
+        Table(
+            name="many-tasks",
+            title=f"{len(tasks)} tasks in {len(groups)} groups",
+            rows=tuple(rows),
+            columns=tuple(columns),
+            best="column",
+            note=_compared(rows),
+        )
+        if rows
+        else None
+    )
 
 
 def longest(evidence: Evidence, *, limit: int | None = MAX_MODELS) -> list[Series]:
@@ -327,8 +416,9 @@ def baselines(evidence: Evidence) -> Table:
     for series in evidence.series:
         if series.untrained and series.label not in seen and _scores(evidence, series.untrained):
             seen.add(series.label)
-            rows.append({"series": f"{series.label}, untrained", "family": series.family}
-                        | _scores(evidence, series.untrained))  # fmt: skip
+            rows.append(
+                {"series": f"{series.label}, untrained", "family": series.family} | _scores(evidence, series.untrained)
+            )
     columns = (NAMES[0], NAMES[1], *(c for c in _score_columns(evidence) if c.key != UPSTREAM))
     return Table(name="baselines", title="Baselines", columns=columns, rows=tuple(rows), note=_note(evidence, rows))
 
@@ -336,20 +426,29 @@ def baselines(evidence: Evidence) -> Table:
 def coverage(evidence: Evidence) -> Table:
     """Every cell: done, diverged, failed, damaged, not finished or never started."""
     rows = [
-        {"cell": record.directory, "status": record.status, "reason": record.reason or "",
-         "horizons": len(record.horizons), "seconds": record.cost.seconds.total}
+        {
+            "cell": record.directory,
+            "status": record.status,
+            "reason": record.reason or "",
+            "horizons": len(record.horizons),
+            "seconds": record.cost.seconds.total,
+        }
         for record in evidence.records.records
-    ]  # fmt: skip
+    ]
     rows += [{"cell": d.directory, "status": "damaged record", "reason": d.reason} for d in evidence.records.damaged]
     rows += [{"cell": name, "status": "not finished", "reason": ""} for name in evidence.records.unfinished]
     refused = evidence.records.wanted.refused if evidence.records.wanted else {}
-    rows += [{"cell": name, "status": "never started", "reason": refused.get(name, "")}
-             for name in evidence.records.never_started]  # fmt: skip
+    rows += [
+        {"cell": name, "status": "never started", "reason": refused.get(name, "")}
+        for name in evidence.records.never_started
+    ]
     columns = (
-        Column(key="cell", heading="Cell", numeric=False), Column(key="status", heading="Status", numeric=False),
-        Column(key="horizons", heading="Horizons"), Column(key="seconds", heading="Time", text=words.duration),
+        Column(key="cell", heading="Cell", numeric=False),
+        Column(key="status", heading="Status", numeric=False),
+        Column(key="horizons", heading="Horizons"),
+        Column(key="seconds", heading="Time", text=words.duration),
         Column(key="reason", heading="Reason", numeric=False),
-    )  # fmt: skip
+    )
     return Table(name="coverage", title="Coverage", columns=columns, rows=tuple(rows))
 
 
@@ -358,9 +457,20 @@ def scores_csv(evidence: Evidence) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     copies = _without_copies(evidence)
-    writer.writerow(["series", "family", "data", "num_images", "images_seen", "train_flops", "measure", "shots",
-                     *("accuracy" + end if not end else end[1:] for end in ESTIMATE_ENDS),
-                     *(["num_duplicates", "accuracy_without_duplicates"] if copies else [])])  # fmt: skip
+    writer.writerow(
+        [
+            "series",
+            "family",
+            "data",
+            "num_images",
+            "images_seen",
+            "train_flops",
+            "measure",
+            "shots",
+            *("accuracy" + end if not end else end[1:] for end in ESTIMATE_ENDS),
+            *(["num_duplicates", "accuracy_without_duplicates"] if copies else []),
+        ]
+    )
     all_shots: list[int | None] = [*sorted({int(s) for s in evidence.scores["shots"].dropna().unique()})] or [None]
     order = {p.key: p for s in evidence.series for p in ((s.untrained,) if s.untrained else ()) + s.points}
     if evidence.pixels:
@@ -371,9 +481,20 @@ def scores_csv(evidence: Evidence) -> str:
             estimates = evidence.estimates(measure, shots=shots)
             for key, p in order.items():
                 if key in estimates:
-                    writer.writerow([p.series, p.family, p.data, p.num_images, p.images_seen, p.train_flops, measure,
-                                     shots or "", *split(estimates[key]),
-                                     *copies.get((*key, measure, shots), ("", "") if copies else ())])  # fmt: skip
+                    writer.writerow(
+                        [
+                            p.series,
+                            p.family,
+                            p.data,
+                            p.num_images,
+                            p.images_seen,
+                            p.train_flops,
+                            measure,
+                            shots or "",
+                            *split(estimates[key]),
+                            *copies.get((*key, measure, shots), ("", "") if copies else ()),
+                        ]
+                    )
     return out.getvalue()
 
 
@@ -416,9 +537,16 @@ SPEED = (
 
 def _point_row(p: Point, label: str) -> dict[str, Any]:
     return {
-        "series": label, "family": p.family, "data": p.data, "params": p.params, "forward_macs": p.forward_macs,
-        "num_images": p.num_images, "images_seen": p.images_seen, "epochs": p.epochs, "train_flops": p.train_flops,
-    }  # fmt: skip
+        "series": label,
+        "family": p.family,
+        "data": p.data,
+        "params": p.params,
+        "forward_macs": p.forward_macs,
+        "num_images": p.num_images,
+        "images_seen": p.images_seen,
+        "epochs": p.epochs,
+        "train_flops": p.train_flops,
+    }
 
 
 @lru_cache(maxsize=4)
@@ -439,10 +567,14 @@ def _scores(evidence: Evidence, point: Point) -> dict[str, Estimate]:
 
 
 def _score_columns(evidence: Evidence) -> list[Column]:
-    averages = [Column(key=key, heading=f"{key.capitalize()} mean [%]")
-                for key, parts in ((HEADLINE, evidence.headline), (FAR, evidence.far)) if len(parts) > 1]  # fmt: skip
-    return averages + [Column(key=m, heading=f"{'Upstream accuracy' if m == UPSTREAM else m} [%]")
-                       for m in evidence.measures]  # fmt: skip
+    averages = [
+        Column(key=key, heading=f"{key.capitalize()} mean [%]")
+        for key, parts in ((HEADLINE, evidence.headline), (FAR, evidence.far))
+        if len(parts) > 1
+    ]
+    return averages + [
+        Column(key=m, heading=f"{'Upstream accuracy' if m == UPSTREAM else m} [%]") for m in evidence.measures
+    ]
 
 
 def _note(evidence: Evidence, rows: Sequence[Mapping[str, Any]]) -> str:

@@ -68,74 +68,142 @@ class Phrase:
 FACTS: tuple[Tone, Tone] = ("fact", "fact")
 PHRASES: dict[Question, Phrase] = {
     Question.BEST_AT_EQUAL_COMPUTE: Phrase(
-        label="At equal compute", ask="Which family's best model within a budget is ahead?", yes="{} ahead",
-        no="{} ahead", tones=FACTS),
+        label="At equal compute",
+        ask="Which family's best model within a budget is ahead?",
+        yes="{} ahead",
+        no="{} ahead",
+        tones=FACTS,
+    ),
     Question.ORDER_OVER_COMPUTE: Phrase(
         label="Rank change, compute",
         ask="Does one family overtake the other as compute grows, judged from measured points without a fit?",
-        yes="{} overtakes", no="{} overtakes", tones=FACTS),
+        yes="{} overtakes",
+        no="{} overtakes",
+        tones=FACTS,
+    ),
     Question.ORDER_OVER_IMAGES: Phrase(
         label="Rank change, images",
         ask="Does one family overtake the other as images increase, judged from measured points without a fit?",
-        yes="{} overtakes", no="{} overtakes", tones=FACTS),
+        yes="{} overtakes",
+        no="{} overtakes",
+        tones=FACTS,
+    ),
     Question.GAP_OVER_IMAGES: Phrase(
-        label="Gap per 10× images", ask="At equal compute, does one family gain on the other with more images?",
-        yes="{} gains", no="{} gains", tones=FACTS),
+        label="Gap per 10× images",
+        ask="At equal compute, does one family gain on the other with more images?",
+        yes="{} gains",
+        no="{} gains",
+        tones=FACTS,
+    ),
     Question.GAP_OVER_COMPUTE: Phrase(
-        label="Gap per 10× compute", ask="Does one family gain on the other with more compute, on all images?",
-        yes="{} gains", no="{} gains", tones=FACTS),
+        label="Gap per 10× compute",
+        ask="Does one family gain on the other with more compute, on all images?",
+        yes="{} gains",
+        no="{} gains",
+        tones=FACTS,
+    ),
     Question.MORE_COMPUTE_HELPS: Phrase(
-        label="Longer training", ask="Does training a model for longer help?", yes="helps", no="hurts"),
+        label="Longer training", ask="Does training a model for longer help?", yes="helps", no="hurts"
+    ),
     Question.MORE_IMAGES_HELP: Phrase(
-        label="More images", ask="Do more distinct pre-training images help, at equal images seen?",
-        yes="help", no="hurt"),
+        label="More images",
+        ask="Do more distinct pre-training images help, at equal images seen?",
+        yes="help",
+        no="hurt",
+    ),
     Question.BEATS_UNTRAINED: Phrase(
-        label="vs untrained", ask="Do trained networks beat untrained ones?", yes="better", no="worse"),
+        label="vs untrained", ask="Do trained networks beat untrained ones?", yes="better", no="worse"
+    ),
     Question.BEATS_PIXELS: Phrase(
-        label="vs raw pixels", ask="Do trained networks beat raw pixels?", yes="better", no="worse"),
+        label="vs raw pixels", ask="Do trained networks beat raw pixels?", yes="better", no="worse"
+    ),
     Question.COMPUTE_TO_MATCH: Phrase(
-        label="Compute ratio", ask="How much compute does one family need to match another?",
-        yes="{} cheaper", no="{} cheaper", tones=FACTS),
+        label="Compute ratio",
+        ask="How much compute does one family need to match another?",
+        yes="{} cheaper",
+        no="{} cheaper",
+        tones=FACTS,
+    ),
     Question.CROSSING_OVER_COMPUTE: Phrase(
-        label="Crossover compute", ask="At what compute do the fitted laws cross?", yes="{} ahead beyond",
-        no="{} ahead beyond", tones=FACTS),
+        label="Crossover compute",
+        ask="At what compute do the fitted laws cross?",
+        yes="{} ahead beyond",
+        no="{} ahead beyond",
+        tones=FACTS,
+    ),
     Question.CROSSING_OVER_IMAGES: Phrase(
-        label="Crossover images", ask="At how many images do the fitted laws cross?", yes="{} ahead beyond",
-        no="{} ahead beyond", tones=FACTS),
+        label="Crossover images",
+        ask="At how many images do the fitted laws cross?",
+        yes="{} ahead beyond",
+        no="{} ahead beyond",
+        tones=FACTS,
+    ),
     Question.HYBRIDS_STOP_HELPING: Phrase(
-        label="Hybrids help up to", ask="At what compute do hybrids stop helping?", yes="{} ahead beyond",
-        no="{} ahead beyond", tones=FACTS),
+        label="Hybrids help up to",
+        ask="At what compute do hybrids stop helping?",
+        yes="{} ahead beyond",
+        no="{} ahead beyond",
+        tones=FACTS,
+    ),
     Question.HYBRID_ADVANTAGE_SHRINKS: Phrase(
-        label="Lead change per 10×", ask="Does the hybrids' lead shrink with compute?", yes="shrinks", no="grows"),
+        label="Lead change per 10×", ask="Does the hybrids' lead shrink with compute?", yes="shrinks", no="grows"
+    ),
     Question.SATURATED: Phrase(
-        label="Error per 2× compute", ask="Does the family still improve at its largest compute?",
-        yes="saturated", no="improves", tones=("no", "yes")),
+        label="Error per 2× compute",
+        ask="Does the family still improve at its largest compute?",
+        yes="saturated",
+        no="improves",
+        tones=("no", "yes"),
+    ),
     Question.COMPUTE_FOR_TARGET: Phrase(
-        label="Compute for {target}", ask="How much compute is needed for {target} accuracy?", yes="reached",
-        no="not reached", tones=FACTS),
+        label="Compute for {target}",
+        ask="How much compute is needed for {target} accuracy?",
+        yes="reached",
+        no="not reached",
+        tones=FACTS,
+    ),
     Question.IMAGES_FOR_TARGET: Phrase(
-        label="Images for {target}", ask="How many distinct images are needed for {target} accuracy?", yes="reached",
-        no="not reached", tones=FACTS),
+        label="Images for {target}",
+        ask="How many distinct images are needed for {target} accuracy?",
+        yes="reached",
+        no="not reached",
+        tones=FACTS,
+    ),
     Question.NEXT_RUN: Phrase(
-        label="Next run", ask="Which additional run would narrow the interval of the compute ratio most?", yes="run {}",
-        no="run {}", tones=FACTS),
+        label="Next run",
+        ask="Which additional run would narrow the interval of the compute ratio most?",
+        yes="run {}",
+        no="run {}",
+        tones=FACTS,
+    ),
     Question.FASTER_THAN_PEERS: Phrase(
-        label="vs fastest library", ask="Is training faster than in the fastest other library?",
-        yes="faster", no="slower"),
+        label="vs fastest library",
+        ask="Is training faster than in the fastest other library?",
+        yes="faster",
+        no="slower",
+    ),
     Question.BRANCH_AS_ACCURATE: Phrase(
-        label="Branch accuracy", ask="Are cool-down branches as accurate as training each budget on its own?",
-        yes="as accurate", no="less accurate"),
+        label="Branch accuracy",
+        ask="Are cool-down branches as accurate as training each budget on its own?",
+        yes="as accurate",
+        no="less accurate",
+    ),
     Question.BRANCHES_SAVE: Phrase(
-        label="Branch compute", ask="Do cool-down branches save training compute?", yes="saves", no="costs more"),
+        label="Branch compute", ask="Do cool-down branches save training compute?", yes="saves", no="costs more"
+    ),
     Question.RESOLUTION_GAIN: Phrase(
-        label="Higher resolution", ask="Is fine-tuning better at a higher resolution?", yes="better", no="worse"),
+        label="Higher resolution", ask="Is fine-tuning better at a higher resolution?", yes="better", no="worse"
+    ),
     Question.BEST_LEARNING_RATE: Phrase(
-        label="Learning rate", ask="What is the best learning rate of each model?", yes="in the sweep",
-        no="at the edge"),
+        label="Learning rate", ask="What is the best learning rate of each model?", yes="in the sweep", no="at the edge"
+    ),
     Question.AS_PUBLISHED: Phrase(
-        label="As the paper says", ask="Do these runs bear out what the paper says?", yes="borne out",
-        no="not borne out here"),
-}  # fmt: skip
+        label="As the paper says",
+        ask="Do these runs bear out what the paper says?",
+        yes="borne out",
+        no="not borne out here",
+    ),
+}
 MEASURES = {"headline": "", "far": ", far tasks", "upstream": ", upstream"}
 
 
@@ -198,12 +266,17 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str]) -> Answer:
         measure = f", {measure_text(f.measure)}"
     target = next((f"{percent(item.accuracy)} %" for item in f.evidence if isinstance(item, Target)), "the target")
     return Answer(
-        key=key, subject=subject(f), number=number(f), magnitude=magnitude(f), verdict=verdict, tone=tone,
+        key=key,
+        subject=subject(f),
+        number=number(f),
+        magnitude=magnitude(f),
+        verdict=verdict,
+        tone=tone,
         main=f.main,
         label=phrase.label.format(target=target) + measure,
         question=phrase.ask.format(target=target).removesuffix("?") + measure + "?",
         text=" ".join(part for part in (*_body(f), *_reasons(f), _counted(f, usual)) if part),
-    )  # fmt: skip
+    )
 
 
 def _along(f: Finding) -> str:
@@ -213,8 +286,13 @@ def _along(f: Finding) -> str:
     parts = [part for part, before in zip(parts, ["", *parts], strict=False) if part != before]
     if len(parts) > 2:
         return "order changes" if Reason.ORDER_CHANGES in f.reasons else "cannot tell"
-    return "cannot tell" if parts == ["even"] else ", then ".join(parts) if len(parts) == 1 else ", then ".join(
-        part.removesuffix(" ahead") for part in parts)  # fmt: skip
+    return (
+        "cannot tell"
+        if parts == ["even"]
+        else ", then ".join(parts)
+        if len(parts) == 1
+        else ", then ".join(part.removesuffix(" ahead") for part in parts)
+    )
 
 
 def subject(f: Finding) -> str:
@@ -233,8 +311,11 @@ def subject(f: Finding) -> str:
 
 def glances(findings: Findings, found: Sequence[Answer]) -> tuple[Glance, ...]:
     """The main answers as tables: a row per question, a column per subject; with many subjects, a row per subject."""
-    shown = [(f, a) for f, a in zip(findings.findings, found, strict=True)
-             if a.main and f.subject != (ALL_MODELS,) and f.question is not Question.NEXT_RUN]  # fmt: skip
+    shown = [
+        (f, a)
+        for f, a in zip(findings.findings, found, strict=True)
+        if a.main and f.subject != (ALL_MODELS,) and f.question is not Question.NEXT_RUN
+    ]
     groups: list[list[tuple[frozenset[str], Answer]]] = []
     for f, a in shown:
         who = frozenset(f.subject)
@@ -278,8 +359,15 @@ def console_rows(found: Sequence[Answer], *, limit: int) -> tuple[list[tuple[str
     for label in (*certain, *(label for label in by_label if label not in certain)):
         by_verdict = grouped[label]
         everybody = len(by_verdict) == 1 and len(by_label[label]) > 1
-        made = [("" if number else label, "all" if everybody else ", ".join(a.subject for a in mine), _together(mine),
-                 f"{mine[0].symbol} {mine[0].verdict}") for number, mine in enumerate(by_verdict.values())]  # fmt: skip
+        made = [
+            (
+                "" if number else label,
+                "all" if everybody else ", ".join(a.subject for a in mine),
+                _together(mine),
+                f"{mine[0].symbol} {mine[0].verdict}",
+            )
+            for number, mine in enumerate(by_verdict.values())
+        ]
         if len(rows) + len(made) <= limit:
             rows += made
         else:
@@ -358,8 +446,10 @@ def _match(f: Finding) -> list[str]:
     more = next((name for name in f.subject if name != f.leader), "the other")
     reached = f"accuracy range of both: {percent(law.reached[0])} to {percent(law.reached[1])} %"
     if f.estimate is None:
-        return [f"A shared law with a constant ratio gives {significant(law.factor)} × [{significant(law.low)}, "
-                f"{significant(law.high)}]; {reached}."]  # fmt: skip
+        return [
+            f"A shared law with a constant ratio gives {significant(law.factor)} × [{significant(law.low)}, "
+            f"{significant(law.high)}]; {reached}."
+        ]
     return [f"Compute of {more} divided by compute of {f.leader} at equal accuracy; {reached}."]
 
 
@@ -395,9 +485,11 @@ def _closing(f: Finding, item: Closing) -> str:
 def _held_out(f: Finding, item: HeldOut) -> str:
     kind = "" if item.has_record else " (sampling noise alone)"
     apart = item.observed_low > item.high or item.observed_high < item.low
-    return (f"Held out: without the largest of each family they predicted {points(item.predicted, item.low, item.high)}"
-            f"{kind} at {place(f, item.x)}; observed {points(item.observed, item.observed_low, item.observed_high)}: "
-            f"{'missed' if apart else 'the intervals overlap'}.")  # fmt: skip
+    return (
+        f"Held out: without the largest of each family they predicted {points(item.predicted, item.low, item.high)}"
+        f"{kind} at {place(f, item.x)}; observed {points(item.observed, item.observed_low, item.observed_high)}: "
+        f"{'missed' if apart else 'the intervals overlap'}."
+    )
 
 
 def _shrinks(f: Finding) -> list[str]:
@@ -420,9 +512,11 @@ def _needed(f: Finding) -> list[str]:
         texts.append(f"The upper end is {upper} times the largest measured value.")
         if target is not None and target.record is not None:
             past = target.record
-            texts.append(f"Fitted to {plural(past.origins, 'earlier origin')}, the law was off by "
-                         f"{percent(past.median_error)} % of the error (median) {significant(past.factor, 2)} times "
-                         "beyond them.")  # fmt: skip
+            texts.append(
+                f"Fitted to {plural(past.origins, 'earlier origin')}, the law was off by "
+                f"{percent(past.median_error)} % of the error (median) {significant(past.factor, 2)} times "
+                "beyond them."
+            )
     elif f.estimate is not None and f.high is None:
         texts.append("The upper end lies beyond the data, where no record supports one.")
     if f.verdict is Verdict.CANNOT_TELL and target is not None and target.between[1] is not None:
@@ -438,8 +532,10 @@ def _next_run(f: Finding) -> list[str]:
     if not found:
         return []
     best, most = found[0], found[-1]
-    text = (f"{best.family} at {flops(best.train_flops)}: one more run narrows the interval by "
-            f"{percent(best.shrinks)} %, the most per FLOP.")  # fmt: skip
+    text = (
+        f"{best.family} at {flops(best.train_flops)}: one more run narrows the interval by "
+        f"{percent(best.shrinks)} %, the most per FLOP."
+    )
     beyond = f" ({significant(most.reach, 2)} × its largest budget)" if most.reach > 1 else ""
     other = f"Regardless of cost: {most.family} at {flops(most.train_flops)}{beyond}, {percent(most.shrinks)} %."
     return [text] if most == best else [text, other]
@@ -498,9 +594,11 @@ def _from_to(d: Difference) -> str:
 
 
 def _saving(f: Finding) -> list[str]:
-    return [f"Relative to {plural(f.n.steps, 'budget')} trained separately; measured training time: "
-            f"{item.seconds:.2f} ×."  # type: ignore[attr-defined]
-            for item in f.evidence if item.kind == "Saving"]  # fmt: skip
+    return [
+        f"Relative to {plural(f.n.steps, 'budget')} trained separately; measured training time: {item.seconds:.2f} ×."  # type: ignore[attr-defined]
+        for item in f.evidence
+        if item.kind == "Saving"
+    ]
 
 
 def _races(f: Finding) -> list[str]:
@@ -512,12 +610,17 @@ def _races(f: Finding) -> list[str]:
         return []
     base = next((c.own_over for c in race if c.name == races.BASE and c.own_over), None)
     over = f"{significant(base.value)} × {races.BASE}; " if base else ""
-    others = [f"{c.name.partition(', ')[2]}: {significant(c.over_base.value)} × {races.BASE}"
-              for c in race if c.own and c is not own and c.over_base]  # fmt: skip
+    others = [
+        f"{c.name.partition(', ')[2]}: {significant(c.over_base.value)} × {races.BASE}"
+        for c in race
+        if c.own and c is not own and c.over_base
+    ]
     share = f"; {percent(own.share_of_peak)} % of the measured matmul peak" if own.share_of_peak else ""
     speed = f"{significant(own.images_per_second or 0.0)} images/s in {own.dtype}, batch {own.batch}"
-    return [f"Relative to {peer.name}. {speed}; {over}{plural(peer.own_over.rounds, 'round')}{share}.",
-            *(f"With {text}." for text in others)]  # fmt: skip
+    return [
+        f"Relative to {peer.name}. {speed}; {over}{plural(peer.own_over.rounds, 'round')}{share}.",
+        *(f"With {text}." for text in others),
+    ]
 
 
 def _sweep(f: Finding) -> list[str]:
@@ -525,26 +628,40 @@ def _sweep(f: Finding) -> list[str]:
     if sweep is None or sweep.chosen.accuracy is None or sweep.best.accuracy is None:
         return []
     chosen, best = sweep.chosen, sweep.best
-    scored = f"{percent(chosen.accuracy.value)} %"  # type: ignore[union-attr]
+    scored, best_scored = (f"{percent(accuracy.value)} %" for accuracy in (sweep.chosen.accuracy, sweep.best.accuracy))
     tried = f"{plural(len(sweep.tried), 'rate')} from {sweep.tried[0].rate:g} to {sweep.tried[-1].rate:g}"
     if chosen is best:
         return [f"The best of {tried}, {scored}; no lower rate is within {100 * RATE_MARGIN:g} points."]
-    return [f"The lowest of {tried} within {100 * RATE_MARGIN:g} points of the best: {scored}; {best.rate:g} "
-            f"has {percent(best.accuracy.value)} %."]  # type: ignore[union-attr]  # fmt: skip
+    margin = f"within {100 * RATE_MARGIN:g} points of the best"
+    return [f"The lowest of {tried} {margin}: {scored}; {best.rate:g} has {best_scored}."]
 
 
 BODIES: dict[Question, Callable[[Finding], list[str]]] = {
-    Question.GAP_OVER_IMAGES: _caught_up, Question.GAP_OVER_COMPUTE: _caught_up,
-    Question.BEST_AT_EQUAL_COMPUTE: _ahead, Question.ORDER_OVER_COMPUTE: _order, Question.ORDER_OVER_IMAGES: _order,
-    Question.COMPUTE_TO_MATCH: _match, Question.CROSSING_OVER_COMPUTE: _crossing,
-    Question.CROSSING_OVER_IMAGES: _crossing, Question.HYBRIDS_STOP_HELPING: _crossing,
-    Question.HYBRID_ADVANTAGE_SHRINKS: _shrinks, Question.SATURATED: _saturated, Question.COMPUTE_FOR_TARGET: _needed,
-    Question.IMAGES_FOR_TARGET: _needed, Question.NEXT_RUN: _next_run, Question.MORE_COMPUTE_HELPS: _differences,
-    Question.MORE_IMAGES_HELP: _differences, Question.BEATS_UNTRAINED: _differences,
-    Question.BEATS_PIXELS: _differences, Question.BRANCH_AS_ACCURATE: _differences, Question.BRANCHES_SAVE: _saving,
-    Question.RESOLUTION_GAIN: _differences, Question.AS_PUBLISHED: _published,
-    Question.FASTER_THAN_PEERS: _races, Question.BEST_LEARNING_RATE: _sweep,
-}  # fmt: skip
+    Question.GAP_OVER_IMAGES: _caught_up,
+    Question.GAP_OVER_COMPUTE: _caught_up,
+    Question.BEST_AT_EQUAL_COMPUTE: _ahead,
+    Question.ORDER_OVER_COMPUTE: _order,
+    Question.ORDER_OVER_IMAGES: _order,
+    Question.COMPUTE_TO_MATCH: _match,
+    Question.CROSSING_OVER_COMPUTE: _crossing,
+    Question.CROSSING_OVER_IMAGES: _crossing,
+    Question.HYBRIDS_STOP_HELPING: _crossing,
+    Question.HYBRID_ADVANTAGE_SHRINKS: _shrinks,
+    Question.SATURATED: _saturated,
+    Question.COMPUTE_FOR_TARGET: _needed,
+    Question.IMAGES_FOR_TARGET: _needed,
+    Question.NEXT_RUN: _next_run,
+    Question.MORE_COMPUTE_HELPS: _differences,
+    Question.MORE_IMAGES_HELP: _differences,
+    Question.BEATS_UNTRAINED: _differences,
+    Question.BEATS_PIXELS: _differences,
+    Question.BRANCH_AS_ACCURATE: _differences,
+    Question.BRANCHES_SAVE: _saving,
+    Question.RESOLUTION_GAIN: _differences,
+    Question.AS_PUBLISHED: _published,
+    Question.FASTER_THAN_PEERS: _races,
+    Question.BEST_LEARNING_RATE: _sweep,
+}
 
 
 # -- reasons ---------------------------------------------------------------------------------------------------------
@@ -577,8 +694,10 @@ def _lack_of_fit(f: Finding) -> str:
     for item in _all(f, LawDeviation):
         p = "" if item.p is None else " (p < 0.001)" if item.p < 0.001 else f" (p = {significant(item.p, 2)})"
         who = f"{item.families[0]}'s law" if len(item.families) == 1 else "the shared law"
-        texts.append(f"Lack of fit of {who}: error {percent(item.predicted)} % predicted, {percent(item.observed)} % "
-                     f"measured{p}.")  # fmt: skip
+        texts.append(
+            f"Lack of fit of {who}: error {percent(item.predicted)} % predicted, {percent(item.observed)} % "
+            f"measured{p}."
+        )
     return " ".join(texts)
 
 
@@ -610,8 +729,9 @@ def _bends(f: Finding) -> str:
 def _peaks(f: Finding) -> str:
     return " ".join(
         f"{p.model} did best with {count(p.images)}: {percent(p.accuracy)} %, against {percent(p.most_accuracy)} % "
-        f"with {count(p.most_images)}{' (intervals overlap)' if p.overlap else ''}." for p in _all(f, Peak)
-    )  # fmt: skip
+        f"with {count(p.most_images)}{' (intervals overlap)' if p.overlap else ''}."
+        for p in _all(f, Peak)
+    )
 
 
 def _further(f: Finding) -> str:
@@ -630,8 +750,10 @@ def _diverged(f: Finding) -> str:
 
 REASONS: dict[Reason, str | Callable[[Finding], str]] = {
     Reason.WITHIN_INTERVAL: _within,
-    Reason.UNREPLICATED: lambda f: f"The interval excludes training noise: between single runs, "
-    f"{100 * (f.margin or 0):.1f} points may be due to chance.",
+    Reason.UNREPLICATED: lambda f: (
+        f"The interval excludes training noise: between single runs, "
+        f"{100 * (f.margin or 0):.1f} points may be due to chance."
+    ),
     Reason.NO_COMMON_RANGE: "The ranges overlap too little for a comparison.",
     Reason.NO_COMMON_ACCURACY: "There is no accuracy that both reached.",
     Reason.TOO_FEW_SCORES: "Fewer than two budgets in the common range have scores for both.",
@@ -639,8 +761,9 @@ REASONS: dict[Reason, str | Callable[[Finding], str]] = {
     Reason.ORDER_CHANGES: "Each family is ahead in part of the range, by more than the interval.",
     Reason.NO_CHANGE_OF_ORDER: "No change of rank exceeds the intervals.",
     Reason.AHEAD_THROUGHOUT: _throughout,
-    Reason.CROSSING_UNSTABLE: lambda f: f"Only {f.agreement or 0:.0%} of the resampled laws cross exactly once "
-    "in this direction.",
+    Reason.CROSSING_UNSTABLE: lambda f: (
+        f"Only {f.agreement or 0:.0%} of the resampled laws cross exactly once in this direction."
+    ),
     Reason.UNDETERMINED: "Accuracy hardly changes with compute, so the compute ratio is undetermined.",
     Reason.NO_SINGLE_FACTOR: _no_factor,
     Reason.NO_ADVANTAGE: "Hybrids were not ahead, so there is no lead to shrink.",
@@ -648,8 +771,9 @@ REASONS: dict[Reason, str | Callable[[Finding], str]] = {
     Reason.BENDS_AGAINST_TREND: _bends,
     Reason.NO_RECORD: f"The target lies beyond the data, and fewer than {MIN_ORIGINS} earlier origins show how far off "
     "the law may be there.",
-    Reason.EXTRAPOLATION_REFUSED: lambda f: f"Only {f.agreement or 0:.0%} of the resampled fits reach the target "
-    "within 10 times the measured range.",
+    Reason.EXTRAPOLATION_REFUSED: lambda f: (
+        f"Only {f.agreement or 0:.0%} of the resampled fits reach the target within 10 times the measured range."
+    ),
     Reason.BELOW_RANGE: "The target is reached below the smallest run, where the law has no record.",
     Reason.TOO_FEW_RATES: "Fewer than two learning rates completed training.",
     Reason.LACK_OF_FIT: _lack_of_fit,
@@ -658,10 +782,12 @@ REASONS: dict[Reason, str | Callable[[Finding], str]] = {
     Reason.SELECTION_BIAS: "Not corrected for selection of the best model, since no training was repeated.",
     Reason.PEAK_INSIDE: _peaks,
     Reason.IDENTICAL: "The scores are identical.",
-    Reason.UNPAIRED: lambda f: f"{f.n.paired} of {plural(f.n.models, 'model')} compared image by image; for the others "
-    "the error over test images is overestimated.",
+    Reason.UNPAIRED: lambda f: (
+        f"{f.n.paired} of {plural(f.n.models, 'model')} compared image by image; for the others "
+        "the error over test images is overestimated."
+    ),
     Reason.EDGE_OF_SWEEP: _further,
     Reason.NO_LOWER_TRIED: "No lower rate was tried.",
     Reason.NOT_WITHIN_MARGIN: lambda f: f"The interval is not within {100 * (f.margin or 0):g} points of equality.",
     Reason.DIVERGED: _diverged,
-}  # fmt: skip
+}

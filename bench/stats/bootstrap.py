@@ -64,10 +64,16 @@ def resample(main: Fit, *, draws: int = 400, seed: int = 0, restarts: int = 2) -
     others = [] if single else grid[:: -(-len(grid) // restarts)]
     together = max(1, MAX_BATCH // len(log_y))
     parts = [
-        _refit(main, x, targets if many else targets[i : i + together], weight[i : i + together] if many else weight,
-               starts=(main.theta, *others), draws=min(together, draws - i))
+        _refit(
+            main,
+            x,
+            targets if many else targets[i : i + together],
+            weight[i : i + together] if many else weight,
+            starts=(main.theta, *others),
+            draws=min(together, draws - i),
+        )
         for i in range(0, draws, together)
-    ]  # fmt: skip
+    ]
     return Resampled(fit=main, thetas=np.concatenate(parts), method=NONPARAMETRIC if many else PARAMETRIC)
 
 
@@ -77,8 +83,16 @@ def _refit(
     """The lowest end of all starts for each resample, (draws, parameters)."""
     best, least = np.tile(main.theta, (draws, 1)), np.full(draws, np.inf)
     for start in starts:
-        ends = descend(main.form, x, targets, np.tile(start, (draws, 1)), loss=main.loss, delta=main.delta,
-                       weight=weight, ftol=REFIT_FTOL)  # fmt: skip
+        ends = descend(
+            main.form,
+            x,
+            targets,
+            np.tile(start, (draws, 1)),
+            loss=main.loss,
+            delta=main.delta,
+            weight=weight,
+            ftol=REFIT_FTOL,
+        )
         sums = objectives(main.form, x, targets, ends, weight=weight, loss=main.loss, delta=main.delta)
         better = sums < least
         best[better], least = ends[better], np.minimum(sums, least)
@@ -151,8 +165,14 @@ def variance_components(made: Fit) -> VarianceComponents:
     about = residuals if single else residuals - means
     spread = float(np.sqrt((about**2).mean()))
     standardised = about / spread if spread > 0 else np.zeros(1)
-    return VarianceComponents(within=float(within), between=float(between), freedom=freedom, sums=sums,
-                              expected=expected, standardised=standardised)  # fmt: skip
+    return VarianceComponents(
+        within=float(within),
+        between=float(between),
+        freedom=freedom,
+        sums=sums,
+        expected=expected,
+        standardised=standardised,
+    )
 
 
 def _solve(sums: np.ndarray, expected: np.ndarray) -> np.ndarray:

@@ -109,9 +109,13 @@ class Target:
 
 
 def half_width(
-    arms: Sequence[Arm], components: Components, target: Target, *, families: Mapping[str, str],
+    arms: Sequence[Arm],
+    components: Components,
+    target: Target,
+    *,
+    families: Mapping[str, str],
     level: float = POINT_LEVEL,
-) -> float:  # fmt: skip
+) -> float:
     """Of the interval of a target that these arms would give; infinite where they cannot tell. A model that is left out
     is known by its family's law alone.
 

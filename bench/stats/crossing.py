@@ -53,21 +53,31 @@ def crossing(
         share = float(np.mean([(row < 0).all() or (row > 0).all() for row in gaps]))
         if share < 0.5:
             return _cannot("the laws cross in some of the resamples and not in others", 1 - share)
-        return _cannot(f"{ahead} is ahead throughout the common range in {share:.0%} of the resamples", 1 - share,
-                       leader=ahead, throughout=True)  # fmt: skip
+        return _cannot(
+            f"{ahead} is ahead throughout the common range in {share:.0%} of the resamples",
+            1 - share,
+            leader=ahead,
+            throughout=True,
+        )
     same = [place for place, falls in found if falls == at_main[1]]
     share = len(same) / number
     leader = names[0] if at_main[1] else names[1]
     if share < NEEDED:
-        return _cannot(f"only {share:.0%} of the resamples cross just once with {leader} ahead beyond", share,
-                       leader=leader)  # fmt: skip
+        return _cannot(
+            f"only {share:.0%} of the resamples cross just once with {leader} ahead beyond", share, leader=leader
+        )
     places = grid[0] * np.exp(np.asarray(same) * np.log(grid[1] / grid[0]))
     ends = first.interval(np.log(places), level=level)
     return Crossing(
-        verdict="yes", x=float(grid[0] * np.exp(at_main[0] * np.log(grid[1] / grid[0]))), low=float(np.exp(ends[0])),
-        high=float(np.exp(ends[1])), share=share, overtakes=leader, leader=leader,
+        verdict="yes",
+        x=float(grid[0] * np.exp(at_main[0] * np.log(grid[1] / grid[0]))),
+        low=float(np.exp(ends[0])),
+        high=float(np.exp(ends[1])),
+        share=share,
+        overtakes=leader,
+        leader=leader,
         reason=f"{share:.0%} of the resamples cross once, in this direction",
-    )  # fmt: skip
+    )
 
 
 def _once(gap: np.ndarray) -> tuple[float, bool] | None:
@@ -82,8 +92,17 @@ def _once(gap: np.ndarray) -> tuple[float, bool] | None:
 
 
 def _cannot(reason: str, share: float, *, leader: str | None = None, throughout: bool = False) -> Crossing:
-    return Crossing(verdict="cannot tell", x=None, low=None, high=None, share=share, overtakes=None, reason=reason,
-                    leader=leader, throughout=throughout)  # fmt: skip
+    return Crossing(
+        verdict="cannot tell",
+        x=None,
+        low=None,
+        high=None,
+        share=share,
+        overtakes=None,
+        reason=reason,
+        leader=leader,
+        throughout=throughout,
+    )
 
 
 def pareto(x: Sequence[float], y: Sequence[float]) -> list[int]:

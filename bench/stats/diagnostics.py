@@ -26,9 +26,12 @@ NEGLIGIBLE_RMS = 1e-3  # of log residuals: below it their shape does not matter
 MIN_EXPLAINED = 0.4  # share of the residuals' variance that a column explains, adjusted for its number of values
 CLAIM_RTOL = 1e-3  # what rounding of printed parameters may cost
 LOG_PARAMETERS: Mapping[str, tuple[str, ...]] = {
-    "power": ("b",), "power-floor": ("e", "b", "c"), "zhai": ("c", "a", "d", "b"), "m3": ("b", "g", "c"),
+    "power": ("b",),
+    "power-floor": ("e", "b", "c"),
+    "zhai": ("c", "a", "d", "b"),
+    "m3": ("b", "g", "c"),
     "chinchilla": ("A", "B", "E"),
-}  # fmt: skip
+}
 """Parameters that a form holds as logarithms, for the forms whose published parameters can be judged."""
 SCHEDULES = ("annealed", "schedule", "cooldown", "cooleddown", "lrschedule", "decayed", "anneal")
 CHECKPOINTS = ("checkpoint", "checkpointkind", "selection", "earlystopping", "whichcheckpoint")
@@ -74,9 +77,11 @@ def check_autocorrelation(made: Fit) -> list[str]:
     alike = float((residuals[1:] * residuals[:-1]).sum()) / power
     if alike * math.sqrt(len(residuals)) < Z_AUTOCORRELATION:
         return []
-    return [f"Residuals are autocorrelated along x (lag 1: {alike:.2f}): this form does not bend as the points do, or "
-            "they share their noise. Intervals within this analysis are too narrow; compare other forms, or fit only "
-            "the range that matters (--where)."]  # fmt: skip
+    return [
+        f"Residuals are autocorrelated along x (lag 1: {alike:.2f}): this form does not bend as the points do, or "
+        "they share their noise. Intervals within this analysis are too narrow; compare other forms, or fit only "
+        "the range that matters (--where)."
+    ]
 
 
 def check_groups(residuals: np.ndarray, labels: Mapping[str, np.ndarray]) -> list[str]:
@@ -94,8 +99,10 @@ def check_groups(residuals: np.ndarray, labels: Mapping[str, np.ndarray]) -> lis
     if not name:
         return []
     example = sorted(set(labels[name]))[0]
-    return [f"Values of {name!r} explain {worst:.0%} of the residuals: one law is fitted to rows that follow several. "
-            f"Fit each (--group {name!r}) or keep one (--where {f'{name}={example}'!r})."]  # fmt: skip
+    return [
+        f"Values of {name!r} explain {worst:.0%} of the residuals: one law is fitted to rows that follow several. "
+        f"Fit each (--group {name!r}) or keep one (--where {f'{name}={example}'!r})."
+    ]
 
 
 def _f_test(between: float, first: int, within: float, second: int) -> float:
@@ -106,8 +113,14 @@ def _f_test(between: float, first: int, within: float, second: int) -> float:
 def check_exponents(made: Fit) -> list[str]:
     """A warning where an exponent of a law of several inputs is below zero."""
     names = [name for name in ("alpha", "beta") if made.parameters.get(name, 1.0) < 0]
-    return [f"{' and '.join(names)} below zero: the law would rise with its input. Are the x columns parameters and "
-            "samples, in this order?"] if names else []  # fmt: skip
+    return (
+        [
+            f"{' and '.join(names)} below zero: the law would rise with its input. Are the x columns parameters and "
+            "samples, in this order?"
+        ]
+        if names
+        else []
+    )
 
 
 def _at_bound(made: Fit) -> list[str]:
@@ -129,8 +142,12 @@ def check_schedules(annealed: np.ndarray) -> None:
     Raises:
         UserError: the column holds both.
     """
-    _refuse_mixture(annealed, "schedules", "in mid-schedule it is not the loss at that budget",
-                    "Keep only points whose learning rate was annealed to the end")  # fmt: skip
+    _refuse_mixture(
+        annealed,
+        "schedules",
+        "in mid-schedule it is not the loss at that budget",
+        "Keep only points whose learning rate was annealed to the end",
+    )
 
 
 def check_checkpoints(kinds: np.ndarray) -> None:
@@ -139,21 +156,28 @@ def check_checkpoints(kinds: np.ndarray) -> None:
     Raises:
         UserError: the column holds both.
     """
-    _refuse_mixture(kinds, "checkpoints", "the best of a run is picked, the last is not",
-                    "Read every run at its last checkpoint")  # fmt: skip
+    _refuse_mixture(
+        kinds, "checkpoints", "the best of a run is picked, the last is not", "Read every run at its last checkpoint"
+    )
 
 
 def _refuse_mixture(column: np.ndarray, what: str, why: str, fix: str) -> None:
     values = sorted({str(v).strip().lower() for v in column})
     if len(values) > 1:
-        raise UserError(f"These points mix {what} ({', '.join(values[:5])}): {why}.",
-                        f"{fix}, or fit each kind on its own (--group).")  # fmt: skip
+        raise UserError(
+            f"These points mix {what} ({', '.join(values[:5])}): {why}.",
+            f"{fix}, or fit each kind on its own (--group).",
+        )
 
 
 def check_rates(
-    x: np.ndarray, rates: np.ndarray, y: np.ndarray, *, better: Callable[[np.ndarray], Any] = np.argmin,
+    x: np.ndarray,
+    rates: np.ndarray,
+    y: np.ndarray,
+    *,
+    better: Callable[[np.ndarray], Any] = np.argmin,
     family: np.ndarray | None = None,
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """A warning where the best learning rate of a place is the lowest or highest tried, or only one was tried beside
     places with more. Places are values of x (within a family)."""
     known = np.isfinite(x) & np.isfinite(rates) & np.isfinite(y)
@@ -181,8 +205,10 @@ def check_repeats(epochs: np.ndarray) -> list[str]:
     if not many:
         return []
     most = f"(up to {np.nanmax(epochs):.0f})"
-    return [f"{many} points saw their data more than {MAX_EPOCHS:.0f} times {most}: compute and data are not the same "
-            "there. --form repeated has a term for it (x: N,D,U)."]  # fmt: skip
+    return [
+        f"{many} points saw their data more than {MAX_EPOCHS:.0f} times {most}: compute and data are not the same "
+        "there. --form repeated has a term for it (x: N,D,U)."
+    ]
 
 
 def check_units(flops: np.ndarray, params: np.ndarray, tokens: np.ndarray) -> None:

@@ -131,8 +131,11 @@ class Forecast:
         names = {form.name for form in forms}
         origins = [replace(o, error={n: e for n, e in o.error.items() if n in names}) for o in self.origins]
         least = min(2, len(forms))
-        return replace(self, fits=tuple(made for made in self.fits if made.form.name in names),
-                       origins=tuple(o for o in origins if len(o.error) >= least))  # fmt: skip
+        return replace(
+            self,
+            fits=tuple(made for made in self.fits if made.form.name in names),
+            origins=tuple(o for o in origins if len(o.error) >= least),
+        )
 
     def before(self, number: int) -> Forecast:
         """The record as it was at the origin of that number: from earlier origins, on points that were seen by then."""
@@ -180,8 +183,11 @@ class Forecast:
     def past_error(self, distance: float) -> PastError:
         """The record at about a log distance, or at the farthest there is."""
         rates, tops = np.array([origin.rate(max(distance, MIN_DISTANCE)) for origin in self.origins]).T
-        return PastError(origins=len(self.origins), factor=float(np.exp(np.median(tops))),
-                         median_error=float(np.expm1(np.median(rates * tops))))  # fmt: skip
+        return PastError(
+            origins=len(self.origins),
+            factor=float(np.exp(np.median(tops))),
+            median_error=float(np.expm1(np.median(rates * tops))),
+        )
 
     def bands(self, resampled: Resampled, x: np.ndarray, *, level: float = LAW_LEVEL) -> Bands:
         """Predictions at x (inputs, n) with their intervals; `resampled` gives the sampling noise of one analysis."""
@@ -204,9 +210,13 @@ class Forecast:
 
 
 def forecast(
-    points: Points, forms: Sequence[Form] = BENDING, *, loss: str = "squares", delta: float | None = None,
+    points: Points,
+    forms: Sequence[Form] = BENDING,
+    *,
+    loss: str = "squares",
+    delta: float | None = None,
     half_life: float | None = POINTS_HALF_LIFE,
-) -> Forecast:  # fmt: skip
+) -> Forecast:
     """Fit every form that the points allow, to all points and from earlier origins.
 
     Args:
@@ -248,8 +258,15 @@ def forecast(
         if len(earlier) < min(2, len(forms)) or distance.max() < 0.99 * MIN_DISTANCE:
             continue
         error = {made.form.name: means[beyond] - made.log_predict(means_x[:, beyond]) for made in earlier}
-        origins.append(Origin(end=end, points=int((at <= end).sum()), octaves=float(np.log2(ends[-1] / end)),
-                              distance=distance, error=error))  # fmt: skip
+        origins.append(
+            Origin(
+                end=end,
+                points=int((at <= end).sum()),
+                octaves=float(np.log2(ends[-1] / end)),
+                distance=distance,
+                error=error,
+            )
+        )
     centre = np.median([made.log_predict(points.x) for made in main], axis=0)
     freedom = max(1, len(points) - int(np.median([made.form.size for made in main])))
     scatter = float(np.sqrt(((np.log(points.y) - centre) ** 2).sum() / freedom))

@@ -98,15 +98,24 @@ class Fit:
     def card(self) -> dict[str, object]:
         """Everything needed to judge or repeat the fit, as JSON types."""
         return {
-            "form": self.form.name, "formula": self.form.formula, "parameters": dict(self.parameters),
-            "loss": f"sum of {self.loss}" + (f", delta {self.delta:.4g}" if self.loss == "huber" else "")
-                    + ", on log residuals",
-            "objective": self.objective, "objective_at_start": self.objective_at_start, "starts": self.starts,
-            "starts_that_agree": self.agree, "largest_gradient": self.gradient, "rms_log_residual": self.rms,
-            "points": len(self.points), "clusters": len(set(self.points.cluster.tolist())),
-            "dropped": list(self.points.dropped), "x_range": list(self.range),
+            "form": self.form.name,
+            "formula": self.form.formula,
+            "parameters": dict(self.parameters),
+            "loss": f"sum of {self.loss}"
+            + (f", delta {self.delta:.4g}" if self.loss == "huber" else "")
+            + ", on log residuals",
+            "objective": self.objective,
+            "objective_at_start": self.objective_at_start,
+            "starts": self.starts,
+            "starts_that_agree": self.agree,
+            "largest_gradient": self.gradient,
+            "rms_log_residual": self.rms,
+            "points": len(self.points),
+            "clusters": len(set(self.points.cluster.tolist())),
+            "dropped": list(self.points.dropped),
+            "x_range": list(self.range),
             "software": {"numpy": np.__version__, "scipy": scipy.__version__},
-        }  # fmt: skip
+        }
 
 
 def loss_sum(residuals: np.ndarray, *, loss: str, delta: float, weight: np.ndarray | float = 1.0) -> Any:
@@ -122,9 +131,15 @@ def loss_sum(residuals: np.ndarray, *, loss: str, delta: float, weight: np.ndarr
 
 
 def fit(
-    points: Points, form: Form, *, loss: str = "huber", delta: float | None = None,
-    weight: np.ndarray | None = None, max_starts: int = 400, ftol: float = FTOL,
-) -> Fit:  # fmt: skip
+    points: Points,
+    form: Form,
+    *,
+    loss: str = "huber",
+    delta: float | None = None,
+    weight: np.ndarray | None = None,
+    max_starts: int = 400,
+    ftol: float = FTOL,
+) -> Fit:
     """Fit a form.
 
     Args:
@@ -149,9 +164,17 @@ def fit(
     threshold = delta if loss == "huber" and delta else 1e-6 if loss == "absolute" else 1.0
 
     def search(chosen: np.ndarray, begin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        ends = descend(form, x[:, chosen], log_y[None, chosen], begin, loss=loss, delta=threshold, ftol=ftol,
-                       weight=importance[None, chosen],
-                       steps=MAX_STEPS if ftol < REFIT_FTOL else MAX_REFIT_STEPS)  # fmt: skip
+        ends = descend(
+            form,
+            x[:, chosen],
+            log_y[None, chosen],
+            begin,
+            loss=loss,
+            delta=threshold,
+            ftol=ftol,
+            weight=importance[None, chosen],
+            steps=MAX_STEPS if ftol < REFIT_FTOL else MAX_REFIT_STEPS,
+        )
         residuals = _residuals(form, x[:, chosen], log_y[None, chosen], ends)
         return ends, loss_sum(residuals, loss=loss, delta=threshold, weight=importance[chosen])
 
@@ -171,12 +194,20 @@ def fit(
     begin = loss_sum(form.log_predict(grid[best], x) - log_y, loss=loss, delta=threshold, weight=importance)
     lowest = least if lowest is None else lowest
     return Fit(
-        form=form, theta=theta, scale=scale, parameters=_natural(form, theta, scale), loss=loss, delta=threshold,
-        objective=least, objective_at_start=float(begin), starts=len(grid),
+        form=form,
+        theta=theta,
+        scale=scale,
+        parameters=_natural(form, theta, scale),
+        loss=loss,
+        delta=threshold,
+        objective=least,
+        objective_at_start=float(begin),
+        starts=len(grid),
         agree=max(1, int((objectives <= lowest + SAME_OPTIMUM_RTOL * max(lowest, 1e-300)).sum())),
         gradient=_gradient(form, theta, x, residuals, loss=loss, delta=threshold, weight=importance),
-        rms=float(np.sqrt((residuals**2).mean())), points=points,
-    )  # fmt: skip
+        rms=float(np.sqrt((residuals**2).mean())),
+        points=points,
+    )
 
 
 def _subsample(x: np.ndarray) -> np.ndarray:
@@ -220,9 +251,17 @@ def _pilot_delta(form: Form, x: np.ndarray, log_y: np.ndarray, grid: Sequence[np
 
 
 def descend(
-    form: Form, x: np.ndarray, log_y: np.ndarray, start: np.ndarray, *, loss: str, delta: float,
-    weight: np.ndarray | None = None, ftol: float = FTOL, steps: int = MAX_STEPS,
-) -> np.ndarray:  # fmt: skip
+    form: Form,
+    x: np.ndarray,
+    log_y: np.ndarray,
+    start: np.ndarray,
+    *,
+    loss: str,
+    delta: float,
+    weight: np.ndarray | None = None,
+    ftol: float = FTOL,
+    steps: int = MAX_STEPS,
+) -> np.ndarray:
     """Levenberg-Marquardt on iteratively re-weighted residuals, for a batch of problems at once.
 
     Args:
@@ -282,10 +321,17 @@ def _polish(
     try:
         with np.errstate(all="ignore"):
             found = least_squares(
-                lambda t: _residuals(form, x, log_y, t), theta, jac=lambda t: _jacobian(form, x, t), f_scale=delta,
-                loss="linear" if loss == "squares" else "huber", x_scale="jac", xtol=1e-15, ftol=1e-15, gtol=1e-15,
+                lambda t: _residuals(form, x, log_y, t),
+                theta,
+                jac=lambda t: _jacobian(form, x, t),
+                f_scale=delta,
+                loss="linear" if loss == "squares" else "huber",
+                x_scale="jac",
+                xtol=1e-15,
+                ftol=1e-15,
+                gtol=1e-15,
                 max_nfev=300,
-            )  # fmt: skip
+            )
     except (ValueError, np.linalg.LinAlgError):
         return theta
     before, after = (loss_sum(_residuals(form, x, log_y, t), loss=loss, delta=delta) for t in (theta, found.x))

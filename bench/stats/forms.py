@@ -86,11 +86,14 @@ def _power_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
 
 
 POWER = Form(
-    name="power", formula="y = b x^-c", parameters=("b", "c"), starts=_power_starts,
+    name="power",
+    formula="y = b x^-c",
+    parameters=("b", "c"),
+    starts=_power_starts,
     log_predict=lambda t, x: t[0] - t[1] * np.log(x[0]),
     jacobian=lambda t, x: columns(np.ones_like(x[0]), -np.log(x[0]) + 0 * t[0]),
     natural=lambda t, s: {"b": float(np.exp(t[0] + t[1] * np.log(s[0]))), "c": float(t[1])},
-)  # fmt: skip
+)
 
 
 def _floor_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
@@ -108,12 +111,18 @@ def _floor_jacobian(t: Theta, x: np.ndarray) -> np.ndarray:
 
 
 POWER_FLOOR = Form(
-    name="power-floor", formula="y = e + b x^-c", parameters=("e", "b", "c"), starts=_floor_starts,
+    name="power-floor",
+    formula="y = e + b x^-c",
+    parameters=("e", "b", "c"),
+    starts=_floor_starts,
     log_predict=lambda t, x: log_sum(t[0], t[1] - np.exp(t[2]) * np.log(x[0])),
     jacobian=_floor_jacobian,
-    natural=lambda t, s: {"e": float(np.exp(t[0])), "b": float(np.exp(t[1] + np.exp(t[2]) * np.log(s[0]))),
-                          "c": float(np.exp(t[2]))},
-)  # fmt: skip
+    natural=lambda t, s: {
+        "e": float(np.exp(t[0])),
+        "b": float(np.exp(t[1] + np.exp(t[2]) * np.log(s[0]))),
+        "c": float(np.exp(t[2])),
+    },
+)
 
 
 def _zhai_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
@@ -131,14 +140,19 @@ def _zhai_jacobian(t: Theta, x: np.ndarray) -> np.ndarray:
 
 
 ZHAI = Form(
-    name="zhai", formula="y = c + a (x + d)^-b", parameters=("c", "a", "d", "b"), starts=_zhai_starts,
-    log_predict=lambda t, x: log_sum(
-        t[0], t[1] - np.exp(t[3]) * np.log(x[0] + np.exp(t[2]))
-    ),
+    name="zhai",
+    formula="y = c + a (x + d)^-b",
+    parameters=("c", "a", "d", "b"),
+    starts=_zhai_starts,
+    log_predict=lambda t, x: log_sum(t[0], t[1] - np.exp(t[3]) * np.log(x[0] + np.exp(t[2]))),
     jacobian=_zhai_jacobian,
-    natural=lambda t, s: {"c": float(np.exp(t[0])), "a": float(np.exp(t[1] + np.exp(t[3]) * np.log(s[0]))),
-                          "d": float(np.exp(t[2]) * s[0]), "b": float(np.exp(t[3]))},
-)  # fmt: skip
+    natural=lambda t, s: {
+        "c": float(np.exp(t[0])),
+        "a": float(np.exp(t[1] + np.exp(t[3]) * np.log(s[0]))),
+        "d": float(np.exp(t[2]) * s[0]),
+        "b": float(np.exp(t[3])),
+    },
+)
 
 
 def _m3_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
@@ -154,12 +168,18 @@ def _m3_jacobian(t: Theta, x: np.ndarray) -> np.ndarray:
 
 
 M3 = Form(
-    name="m3", formula="y = b (1/x + g)^c", parameters=("b", "g", "c"), starts=_m3_starts,
+    name="m3",
+    formula="y = b (1/x + g)^c",
+    parameters=("b", "g", "c"),
+    starts=_m3_starts,
     log_predict=lambda t, x: t[0] + np.exp(t[2]) * np.log(1 / x[0] + np.exp(t[1])),
     jacobian=_m3_jacobian,
-    natural=lambda t, s: {"b": float(np.exp(t[0] + np.exp(t[2]) * np.log(s[0]))), "g": float(np.exp(t[1]) / s[0]),
-                          "c": float(np.exp(t[2]))},
-)  # fmt: skip
+    natural=lambda t, s: {
+        "b": float(np.exp(t[0] + np.exp(t[2]) * np.log(s[0]))),
+        "g": float(np.exp(t[1]) / s[0]),
+        "c": float(np.exp(t[2])),
+    },
+)
 
 
 NEWTON_STEPS = 60
@@ -207,12 +227,20 @@ def _m4_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
 
 
 M4 = Form(
-    name="m4", formula="(y - e) / (e0 - y)^a = b x^-c", parameters=("e", "e0", "b", "a", "c"),
-    starts=_m4_starts, log_predict=_m4_predict, jacobian=_m4_jacobian,
-    natural=lambda t, s: {"e": float(np.exp(t[0])), "e0": float(np.exp(t[0]) + np.exp(t[1])),
-                          "b": float(np.exp(t[2] + np.exp(t[4]) * np.log(s[0]))), "a": float(np.exp(t[3])),
-                          "c": float(np.exp(t[4]))},
-)  # fmt: skip
+    name="m4",
+    formula="(y - e) / (e0 - y)^a = b x^-c",
+    parameters=("e", "e0", "b", "a", "c"),
+    starts=_m4_starts,
+    log_predict=_m4_predict,
+    jacobian=_m4_jacobian,
+    natural=lambda t, s: {
+        "e": float(np.exp(t[0])),
+        "e0": float(np.exp(t[0]) + np.exp(t[1])),
+        "b": float(np.exp(t[2] + np.exp(t[4]) * np.log(s[0]))),
+        "a": float(np.exp(t[3])),
+        "c": float(np.exp(t[4])),
+    },
+)
 
 
 def _break_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
@@ -236,22 +264,31 @@ def _break_jacobian(t: Theta, x: np.ndarray) -> np.ndarray:
     tail = t[1] - t[2] * np.log(x[0]) - t[3] * f * bend
     weight = np.exp(tail - log_sum(t[0], tail))
     by_f = np.where(np.abs(t[5]) < 6.0, -weight * t[3] * f * (bend - z * turned), 0.0)
-    return columns(
-        1 - weight, weight, -weight * np.log(x[0]), -weight * f * bend, weight * t[3] * turned, by_f
-    )
+    return columns(1 - weight, weight, -weight * np.log(x[0]), -weight * f * bend, weight * t[3] * turned, by_f)
 
 
 BROKEN = Form(
-    name="bnsl1", formula="y = a + b x^-c0 (1 + (x/d)^(1/f))^(-c1 f)", parameters=("a", "b", "c0", "c1", "d", "f"),
-    starts=_break_starts, log_predict=_break_predict, jacobian=_break_jacobian,
-    natural=lambda t, s: {"a": float(np.exp(t[0])), "b": float(np.exp(t[1] + t[2] * np.log(s[0]))), "c0": float(t[2]),
-                          "c1": float(t[3]), "d": float(np.exp(t[4]) * s[0]), "f": float(np.exp(t[5]))},
-)  # fmt: skip
+    name="bnsl1",
+    formula="y = a + b x^-c0 (1 + (x/d)^(1/f))^(-c1 f)",
+    parameters=("a", "b", "c0", "c1", "d", "f"),
+    starts=_break_starts,
+    log_predict=_break_predict,
+    jacobian=_break_jacobian,
+    natural=lambda t, s: {
+        "a": float(np.exp(t[0])),
+        "b": float(np.exp(t[1] + t[2] * np.log(s[0]))),
+        "c0": float(t[2]),
+        "c1": float(t[3]),
+        "d": float(np.exp(t[4]) * s[0]),
+        "f": float(np.exp(t[5])),
+    },
+)
 
 
 def _chinchilla_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
-    for alpha, beta, a, b, e in product((0.2, 0.5, 1.0), (0.2, 0.5, 1.0), (-3.0, -1.0, 0.0), (-3.0, -1.0, 0.0),
-                                        (0.3, 0.8)):  # fmt: skip
+    for alpha, beta, a, b, e in product(
+        (0.2, 0.5, 1.0), (0.2, 0.5, 1.0), (-3.0, -1.0, 0.0), (-3.0, -1.0, 0.0), (0.3, 0.8)
+    ):
         low = float(np.log(y.min()))
         yield np.array([low + a, low + b, low + np.log(e), alpha, beta])
 
@@ -268,13 +305,21 @@ def _chinchilla_jacobian(t: Theta, x: np.ndarray) -> np.ndarray:
 
 
 CHINCHILLA = Form(
-    name="chinchilla", formula="L = E + A N^-alpha + B D^-beta", parameters=("A", "B", "E", "alpha", "beta"), inputs=2,
-    starts=_chinchilla_starts, log_predict=lambda t, x: log_sum(*_chinchilla_terms(t, x)),
+    name="chinchilla",
+    formula="L = E + A N^-alpha + B D^-beta",
+    parameters=("A", "B", "E", "alpha", "beta"),
+    inputs=2,
+    starts=_chinchilla_starts,
+    log_predict=lambda t, x: log_sum(*_chinchilla_terms(t, x)),
     jacobian=_chinchilla_jacobian,
-    natural=lambda t, s: {"A": float(np.exp(t[0] + t[3] * np.log(s[0]))), "alpha": float(t[3]),
-                          "B": float(np.exp(t[1] + t[4] * np.log(s[1]))), "beta": float(t[4]),
-                          "E": float(np.exp(t[2]))},
-)  # fmt: skip
+    natural=lambda t, s: {
+        "A": float(np.exp(t[0] + t[3] * np.log(s[0]))),
+        "alpha": float(t[3]),
+        "B": float(np.exp(t[1] + t[4] * np.log(s[1]))),
+        "beta": float(t[4]),
+        "E": float(np.exp(t[2])),
+    },
+)
 
 
 def _effective_passes(t: Theta, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -307,11 +352,16 @@ def _repeated_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
 
 
 REPEATED = Form(
-    name="repeated", formula="L = E + A N^-alpha + B D'^-beta, D' = U (1 + R (1 - exp((1 - D/U) / R)))",
-    parameters=("A", "B", "E", "alpha", "beta", "R"), inputs=3, scaled_like=(0, 1, 1), starts=_repeated_starts,
-    log_predict=lambda t, x: log_sum(*_repeated_terms(t, x)), jacobian=_repeated_jacobian,
+    name="repeated",
+    formula="L = E + A N^-alpha + B D'^-beta, D' = U (1 + R (1 - exp((1 - D/U) / R)))",
+    parameters=("A", "B", "E", "alpha", "beta", "R"),
+    inputs=3,
+    scaled_like=(0, 1, 1),
+    starts=_repeated_starts,
+    log_predict=lambda t, x: log_sum(*_repeated_terms(t, x)),
+    jacobian=_repeated_jacobian,
     natural=lambda t, s: {**CHINCHILLA.natural(t[:5], s), "R": float(np.exp(t[5]))},
-)  # fmt: skip
+)
 
 
 FIRST, SECOND = 1.0, float(np.e)
@@ -336,11 +386,15 @@ def two_families(form: Form) -> Form:
             yield np.append(start, log_k)
 
     return Form(
-        name=f"shared-{form.name}", formula=form.formula.replace("x", "(x / k^family)"), inputs=2,
-        parameters=(*form.parameters, "k"), starts=starts, jacobian=jacobian,
+        name=f"shared-{form.name}",
+        formula=form.formula.replace("x", "(x / k^family)"),
+        inputs=2,
+        parameters=(*form.parameters, "k"),
+        starts=starts,
+        jacobian=jacobian,
         log_predict=lambda t, x: form.log_predict(t[:-1], own(t, x)),
         natural=lambda t, s: {**form.natural(t[:-1], s[:1] * np.exp(-t[-1] * np.log(s[1]))), "k": float(np.exp(t[-1]))},
-    )  # fmt: skip
+    )
 
 
 CURVES = (POWER, POWER_FLOOR, ZHAI, M3, M4, BROKEN)

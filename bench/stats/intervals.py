@@ -198,10 +198,16 @@ def estimate(samples: Samples, *, pooled: Pool | None = None, level: float = POI
             excluded.append(DRAWS)
     margins[IMAGES] = z_quantile(level) * samples.image_error
     return Estimate(
-        value=samples.mean, margins=margins, excluded=tuple(excluded), pooled=used_pool, num_seeds=len(samples.seeds),
-        num_draws=len(samples.draws), num_test=samples.num_test, tasks=samples.tasks,
+        value=samples.mean,
+        margins=margins,
+        excluded=tuple(excluded),
+        pooled=used_pool,
+        num_seeds=len(samples.seeds),
+        num_draws=len(samples.draws),
+        num_test=samples.num_test,
+        tasks=samples.tasks,
         level=level,
-    )  # fmt: skip
+    )
 
 
 def _seed_variance_to_use(samples: Samples, pooled: Pool | None) -> tuple[float, int]:
@@ -232,9 +238,13 @@ def average(parts: Sequence[Samples]) -> Samples | None:
         return None
     values, seeds, draws = matched
     return Samples(
-        values_SD=np.mean(values, axis=0), seeds=seeds, draws=draws, num_test=min(p.num_test for p in parts),
-        image_error=math.sqrt(sum(p.image_error**2 for p in parts)) / len(parts), tasks=len(parts),
-    )  # fmt: skip
+        values_SD=np.mean(values, axis=0),
+        seeds=seeds,
+        draws=draws,
+        num_test=min(p.num_test for p in parts),
+        image_error=math.sqrt(sum(p.image_error**2 for p in parts)) / len(parts),
+        tasks=len(parts),
+    )
 
 
 def difference(a: Samples, b: Samples) -> Samples | None:
@@ -250,9 +260,13 @@ def difference(a: Samples, b: Samples) -> Samples | None:
     values, seeds, draws = matched
     error = math.hypot(a.image_error, b.image_error)
     return Samples(
-        values_SD=values[0] - values[1], seeds=seeds, draws=draws, image_error=error,
-        num_test=min(a.num_test, b.num_test), tasks=a.tasks,
-    )  # fmt: skip
+        values_SD=values[0] - values[1],
+        seeds=seeds,
+        draws=draws,
+        image_error=error,
+        num_test=min(a.num_test, b.num_test),
+        tasks=a.tasks,
+    )
 
 
 def mix(a: Samples, b: Samples, weight_b: float) -> Samples | None:
@@ -262,10 +276,13 @@ def mix(a: Samples, b: Samples, weight_b: float) -> Samples | None:
         return None
     values, seeds, draws = matched
     return Samples(
-        values_SD=(1 - weight_b) * values[0] + weight_b * values[1], seeds=seeds, draws=draws,
-        image_error=(1 - weight_b) * a.image_error + weight_b * b.image_error, num_test=min(a.num_test, b.num_test),
+        values_SD=(1 - weight_b) * values[0] + weight_b * values[1],
+        seeds=seeds,
+        draws=draws,
+        image_error=(1 - weight_b) * a.image_error + weight_b * b.image_error,
+        num_test=min(a.num_test, b.num_test),
         tasks=a.tasks,
-    )  # fmt: skip
+    )
 
 
 def mean_of(estimates: Sequence[Estimate]) -> Estimate:
@@ -280,10 +297,15 @@ def mean_of(estimates: Sequence[Estimate]) -> Estimate:
             margins[source] = math.sqrt(sum(m**2 for m in found)) / number if source == SEEDS else shared
     excluded = tuple(s for s in (SEEDS, DRAWS) if any(s in e.excluded for e in estimates))
     return replace(
-        estimates[0], value=sum(e.value for e in estimates) / number, margins=margins, excluded=excluded,
-        pooled=any(e.pooled for e in estimates), num_seeds=min(e.num_seeds for e in estimates),
-        num_draws=min(e.num_draws for e in estimates), num_test=min(e.num_test for e in estimates),
-    )  # fmt: skip
+        estimates[0],
+        value=sum(e.value for e in estimates) / number,
+        margins=margins,
+        excluded=excluded,
+        pooled=any(e.pooled for e in estimates),
+        num_seeds=min(e.num_seeds for e in estimates),
+        num_draws=min(e.num_draws for e in estimates),
+        num_test=min(e.num_test for e in estimates),
+    )
 
 
 def contents(estimates: Iterable[Estimate], *, trained_on: Iterable[tuple[str, int]] = ()) -> str:

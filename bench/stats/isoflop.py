@@ -57,9 +57,14 @@ class IsoFlop:
 
 
 def fit(
-    budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarray, *, draws: int = 500, level: float = LAW_LEVEL,
+    budgets: np.ndarray,
+    sizes: np.ndarray,
+    losses: np.ndarray,
+    *,
+    draws: int = 500,
+    level: float = LAW_LEVEL,
     seed: int = 0,
-) -> IsoFlop:  # fmt: skip
+) -> IsoFlop:
     """Minima of Akima curves in (log size, log loss), then a line through (log budget, log size*).
 
     A budget whose best size is the smallest or largest tried is dropped and named: its minimum lies elsewhere.
@@ -100,9 +105,16 @@ def fit(
     lines = np.polyfit(log_c, np.stack(noisy), 1).T
     low, high = np.quantile(lines[:, 0], [0.5 - level / 2, 0.5 + level / 2])
     return IsoFlop(
-        exponent=float(slope), low=float(low), high=float(high), coefficient=float(np.exp(intercept)),
-        minima=tuple(minima), dropped=tuple(dropped), draws=draws, level=level, lines=lines,
-    )  # fmt: skip
+        exponent=float(slope),
+        low=float(low),
+        high=float(high),
+        coefficient=float(np.exp(intercept)),
+        minima=tuple(minima),
+        dropped=tuple(dropped),
+        draws=draws,
+        level=level,
+        lines=lines,
+    )
 
 
 def residuals_by_budget(budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarray) -> np.ndarray:
@@ -124,10 +136,7 @@ def _one_per_size(log_n: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.n
 
 def _minima(log_n: np.ndarray, log_loss: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of each curve, log_loss (sizes, curves): where its minimum is, how low, and whether at an end."""
-    grid = np.concatenate(
-        [np.linspace(a, b, SUBDIVISIONS, endpoint=False) for a, b in pairwise(log_n)]
-        + [log_n[-1:]]
-    )
+    grid = np.concatenate([np.linspace(a, b, SUBDIVISIONS, endpoint=False) for a, b in pairwise(log_n)] + [log_n[-1:]])
     curves = Akima1DInterpolator(log_n, log_loss)(grid)
     at = curves.argmin(axis=0)
     return grid[at], curves.min(axis=0), (at == 0) | (at == len(grid) - 1)

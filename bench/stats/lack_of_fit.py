@@ -59,5 +59,9 @@ def lack_of_fit(means: GroupMeans, predicted: np.ndarray, *, parameters: int) ->
     score = float(((off * means.error / means.noise) ** 2).sum()) / freedom
     deviation = np.abs(means.error - predicted) / means.error
     at = int(deviation.argmax())
-    return LackOfFit(p=float(special.fdtrc(freedom, means.freedom, score)), worst=float(deviation[at]),
-                  predicted=float(predicted[at]), error=float(means.error[at]))  # fmt: skip
+    return LackOfFit(
+        p=float(special.fdtrc(freedom, means.freedom, score)),
+        worst=float(deviation[at]),
+        predicted=float(predicted[at]),
+        error=float(means.error[at]),
+    )

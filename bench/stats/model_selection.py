@@ -42,11 +42,14 @@ def rank(forecasts: Sequence[Forecast]) -> list[Ranked]:
         for form in judged:
             errors.setdefault(form.name, []).append(replace(made, origins=common).of([form]).rate(OCTAVE) * OCTAVE)
     ranked = [
-        Ranked(form=FORMS[name], rollouts=min(len(made.origins) for made in forecasts),
-               extrapolation_rmse=_geometric_mean(errors.get(name, []), len(forecasts)),
-               in_sample_rmse=_geometric_mean(found, len(forecasts)))
+        Ranked(
+            form=FORMS[name],
+            rollouts=min(len(made.origins) for made in forecasts),
+            extrapolation_rmse=_geometric_mean(errors.get(name, []), len(forecasts)),
+            in_sample_rmse=_geometric_mean(found, len(forecasts)),
+        )
         for name, found in inside.items()
-    ]  # fmt: skip
+    ]
     return sorted(ranked, key=lambda r: (r.extrapolation_rmse, r.form.size))
 
 

@@ -135,8 +135,9 @@ def load(folder: Path, step: int) -> Checkpoint:
     deadline = time.monotonic() + APPEARS
     while not (paths := [path for path in _steps(folder) if _number(path)[0] == step]):
         if time.monotonic() > deadline:
-            raise UserError(f"There is no checkpoint of step {step} in {folder}.",
-                            "All machines must see the same results folder.")  # fmt: skip
+            raise UserError(
+                f"There is no checkpoint of step {step} in {folder}.", "All machines must see the same results folder."
+            )
         time.sleep(0.2)
     path = paths[0]
     return Checkpoint(step=step, tensors=load_file(path / TENSORS), state=json.loads((path / STATE).read_bytes()))

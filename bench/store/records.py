@@ -311,9 +311,13 @@ def _speed_1(old: Json) -> Json:
     return old | {
         "conditions": old["environment"],
         "reference": reference and reference | {"throughput": reference},
-        "largest_batch": largest and {
-            "inference": largest["predicted"]["inference"], "training": largest["predicted"]["training"],
-            "budget_bytes": largest["budget_bytes"], "how": largest["how"],
-            "found_inference": found.get("inference"), "device_bytes": found.get("device_bytes"),
+        "largest_batch": largest
+        and {
+            "inference": largest["predicted"]["inference"],
+            "training": largest["predicted"]["training"],
+            "budget_bytes": largest["budget_bytes"],
+            "how": largest["how"],
+            "found_inference": found.get("inference"),
+            "device_bytes": found.get("device_bytes"),
         },
-    }  # fmt: skip
+    }

@@ -70,10 +70,15 @@ def load(name: str) -> Suite:
     if not isinstance(downstream, Mapping):
         downstream = dict.fromkeys(SCALES, downstream)
     return Suite(
-        name=name, question=module.QUESTION, figures=module.FIGURES, headline=headline, far=far,
-        downstream=downstream, exclusive=getattr(module, "EXCLUSIVE", False),
+        name=name,
+        question=module.QUESTION,
+        figures=module.FIGURES,
+        headline=headline,
+        far=far,
+        downstream=downstream,
+        exclusive=getattr(module, "EXCLUSIVE", False),
         cells=module.cells,
-    )  # fmt: skip
+    )
 
 
 def pick(kind: str, scale: str, table: Mapping[str, T]) -> T:

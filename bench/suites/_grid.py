@@ -66,13 +66,17 @@ def compute_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
     usual = sorted(grid.compute.values())[len(grid.compute) // 2]
     return [
         _cell(
-            grid, model, seed=seed, data=data, horizons=grid.compute.get(model, usual),
+            grid,
+            model,
+            seed=seed,
+            data=data,
+            horizons=grid.compute.get(model, usual),
             axes=("compute", "data_size") if data == grid.size_data and model in grid.size_models else ("compute",),
         )
         for seed in range(options.seeds or grid.seeds)
         for data in options.data or (grid.compute_data,)
         for model in options.models or grid.compute
-    ]  # fmt: skip
+    ]
 
 
 def size_cells(grid: Grid, options: SuiteOptions, *, untrained: bool) -> list[Cell]:
@@ -84,14 +88,19 @@ def size_cells(grid: Grid, options: SuiteOptions, *, untrained: bool) -> list[Ce
     usual = sorted(grid.size_models.values())[len(grid.size_models) // 2]
     return [
         _cell(
-            grid, model, seed=seed, data=data, num_images=size, axes=("data_size",),
+            grid,
+            model,
+            seed=seed,
+            data=data,
+            num_images=size,
+            axes=("data_size",),
             horizons=(*((0,) if untrained and size == grid.sizes[-1] else ()), grid.size_models.get(model, usual)),
         )
         for seed in range(options.seeds or grid.seeds)
         for data in options.data or (grid.size_data,)
         for model in options.models or grid.size_models
         for size in grid.sizes
-    ]  # fmt: skip
+    ]
 
 
 def pixel_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
@@ -171,8 +180,16 @@ def gpu_models(options: SuiteOptions) -> tuple[str, ...]:
     """Three families from small to large: 8 px patches and a small stem up to 96 px."""
     small = gpu_size(options) <= 96
     patch, stem = (8, "-s2") if small else (16, "")
-    names = (f"ViT-Ti/{patch}", f"ViT-S/{patch}", f"ViT-B/{patch}", f"R8+ViT-Ti/{patch}", f"R8+ViT-S/{patch}",
-             f"R26x1{stem}", f"R50x1{stem}", f"R101x1{stem}")  # fmt: skip
+    names = (
+        f"ViT-Ti/{patch}",
+        f"ViT-S/{patch}",
+        f"ViT-B/{patch}",
+        f"R8+ViT-Ti/{patch}",
+        f"R8+ViT-S/{patch}",
+        f"R26x1{stem}",
+        f"R50x1{stem}",
+        f"R101x1{stem}",
+    )
     return tuple(patched(name, gpu_size(options)) for name in names)
 
 
@@ -264,6 +281,10 @@ def _paper_on(name: str, options: SuiteOptions) -> Grid:
     seen = _paper.epochs(name) * images
     parts = (float(f"{images * part / JFT:.1e}") for part in PAPER.sizes if part and images * part >= JFT > part)
     return replace(
-        PAPER, compute_data=name, compute=dict.fromkeys(PAPER.compute, (seen,)), size_data=name,
-        size_models=dict.fromkeys(PAPER.size_models, seen), sizes=(*map(int, parts), None),
-    )  # fmt: skip
+        PAPER,
+        compute_data=name,
+        compute=dict.fromkeys(PAPER.compute, (seen,)),
+        size_data=name,
+        size_models=dict.fromkeys(PAPER.size_models, seen),
+        sizes=(*map(int, parts), None),
+    )

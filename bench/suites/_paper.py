@@ -66,10 +66,14 @@ def rows() -> Mapping[str, Row]:
         for model in _models(printed["models"]):
             for epochs in lengths:
                 row = Row(
-                    model=model, data=printed["dataset"], epochs=int(epochs), lr=float(printed["base_lr"]),
-                    shape=printed["lr_decay"], weight_decay=float(printed["weight_decay"]),
+                    model=model,
+                    data=printed["dataset"],
+                    epochs=int(epochs),
+                    lr=float(printed["base_lr"]),
+                    shape=printed["lr_decay"],
+                    weight_decay=float(printed["weight_decay"]),
                     dropout=float(printed["dropout"]),
-                )  # fmt: skip
+                )
                 end = f":{epochs}epochs" if len(lengths) > 1 else ""
                 found[f"paper:{model}:{row.data.lower()}{end}"] = row
     return found
@@ -135,11 +139,22 @@ def as_published(cell: Cell, *, like: str = "") -> Cell:
 def scaled(cell: Cell, row: Row, *, batch: int) -> Cell:
     """The cell trained as the row was, by the rules above; augmentation and precision stay the suite's."""
     recipe = replace(
-        cell.recipe, batch=batch, lr=row.lr * math.sqrt(batch / BATCH), optimizer="adamw", betas=(0.9, 0.999),
-        weight_decay=row.weight_decay, clip=1.0 if row.data == "ImageNet" else 0.0, schedule="separate",
-        warmup_images=round(row.warmup * cell.horizons[-1]), decay="constant", cooldown=1.0, cooldown_shape=row.shape,
-        loss="sigmoid", head_bias="prior", label_smoothing=0.0,
-    )  # fmt: skip
+        cell.recipe,
+        batch=batch,
+        lr=row.lr * math.sqrt(batch / BATCH),
+        optimizer="adamw",
+        betas=(0.9, 0.999),
+        weight_decay=row.weight_decay,
+        clip=1.0 if row.data == "ImageNet" else 0.0,
+        schedule="separate",
+        warmup_images=round(row.warmup * cell.horizons[-1]),
+        decay="constant",
+        cooldown=1.0,
+        cooldown_shape=row.shape,
+        loss="sigmoid",
+        head_bias="prior",
+        label_smoothing=0.0,
+    )
     options = tuple((name, value) for name, value in cell.model_options if name != "dropout")
     dropout = (("dropout", row.dropout),) if row.dropout else ()
     return replace(cell, recipe=recipe, model_options=options + dropout)

@@ -56,18 +56,28 @@ class Scale:
 
 SCALES = {
     "cpu": Scale(
-        base="ViT-pico/7", patches=(14, 4), conv_patch=4, pooling_rates=(2e-3, 4e-3, 8e-3, 1.6e-2),
-        resnet="R8x0.25-s2", resnet_rates=((4e-3, 8e-3, 1.6e-2), (0.1, 0.3, 0.9)), images=16_000,
+        base="ViT-pico/7",
+        patches=(14, 4),
+        conv_patch=4,
+        pooling_rates=(2e-3, 4e-3, 8e-3, 1.6e-2),
+        resnet="R8x0.25-s2",
+        resnet_rates=((4e-3, 8e-3, 1.6e-2), (0.1, 0.3, 0.9)),
+        images=16_000,
         recipe={"batch": 32, "shift": 1},
         tasks=tuple(task("fewshot", name, shots=(5,), draws=5, test_limit=1_000, ridge="loo") for name in HEADLINE),
     ),
     "gpu": Scale(
-        base="ViT-Ti/4", patches=(7, 2), conv_patch=4, pooling_rates=(1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3),
-        resnet="R26x1-s2", resnet_rates=((5e-4, 1e-3, 2e-3), (0.05, 0.1, 0.2)), images=1_000_000,
+        base="ViT-Ti/4",
+        patches=(7, 2),
+        conv_patch=4,
+        pooling_rates=(1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3),
+        resnet="R26x1-s2",
+        resnet_rates=((5e-4, 1e-3, 2e-3), (0.05, 0.1, 0.2)),
+        images=1_000_000,
         recipe={"scale": "gpu", "batch": 512, "warmup_images": 20_000},
         tasks=tuple(task("fewshot", name, shots=(5,), draws=5, test_limit=None) for name in HEADLINE),
     ),
-}  # fmt: skip
+}
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
@@ -76,13 +86,18 @@ def cells(options: SuiteOptions) -> list[Cell]:
     base = (options.models or (scale.base,))[0]
     return merge(
         Cell(
-            model=model, data=data, horizons=(scale.images,), seed=seed, tasks=scale.tasks, axes=(axis,),
+            model=model,
+            data=data,
+            horizons=(scale.images,),
+            seed=seed,
+            tasks=scale.tasks,
+            axes=(axis,),
             recipe=recipe_for(model, **{"lr": recipe_for(base, **scale.recipe).lr, **scale.recipe, **change}),
         )
         for seed in range(options.seeds or 2)
         for data in options.data or ("glyphs",)
         for axis, model, change in variants(scale, base)
-    )  # fmt: skip
+    )
 
 
 def variants(scale: Scale, base: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -97,17 +112,27 @@ def variants(scale: Scale, base: str) -> Iterator[tuple[str, str, dict[str, Any]
     half, double = row.width // 2, row.width * 2
     mlp = row.mlp_width
     for changes in (
-        {}, {"depth": 1}, {"depth": 2 * row.depth}, {"width": half}, {"width": double},
-        {"mlp_width": mlp // 4}, {"mlp_width": mlp * 4}, {"patch_size": large}, {"patch_size": small},
+        {},
+        {"depth": 1},
+        {"depth": 2 * row.depth},
+        {"width": half},
+        {"width": double},
+        {"mlp_width": mlp // 4},
+        {"mlp_width": mlp * 4},
+        {"patch_size": large},
+        {"patch_size": small},
         {"depth": row.depth - 1, "width": half, "mlp_width": mlp // 2, "patch_size": large},
         {"depth": row.depth + 1, "width": half * 5 // 2, "mlp_width": mlp * 5 // 4, "patch_size": small},
-    ):  # fmt: skip
+    ):
         yield "shape", named(base, row, **changes), {}
     even = scale.conv_patch
     for model in (
-        named(base, row, patch_size=even), named(base, row, patch_size=even, stem="conv"),
-        named(base, row, patch_size=even, stem="conv", depth=row.depth - 1), base, f"Axial{base}",
-    ):  # fmt: skip
+        named(base, row, patch_size=even),
+        named(base, row, patch_size=even, stem="conv"),
+        named(base, row, patch_size=even, stem="conv", depth=row.depth - 1),
+        base,
+        f"Axial{base}",
+    ):
         yield "stem", model, {}
     for rates, change in zip(scale.resnet_rates, ({}, SGD), strict=True):
         yield from (("optimizer", scale.resnet, {**change, "lr": rate}) for rate in rates)

@@ -22,7 +22,7 @@ from bench.suites._grid import (
     gpu_size,
     gpu_upstream,
     here,
-)  # fmt: skip
+)
 from bench.suites._recipes import recipe_for
 
 QUESTION = "what do cool-down branches cost in accuracy, and how much training do they save?"
@@ -66,12 +66,17 @@ def _gpu(options: SuiteOptions) -> Scale:
     models, upstream = gpu_models(options), gpu_upstream(options)
     return Scale(
         models={
-            models[1]: budgets(1_000_000, 5)[1:], models[3]: budgets(1_000_000, 3)[1:],
+            models[1]: budgets(1_000_000, 5)[1:],
+            models[3]: budgets(1_000_000, 3)[1:],
             models[5]: budgets(1_000_000, 3)[1:],
         },
-        recipe=gpu_recipe, probe={"shots": (10,), "draws": 5}, data=upstream,
-        downstream=here(GPU_DOWNSTREAM, options), image_size=gpu_size(options), channels=3,
-    )  # fmt: skip
+        recipe=gpu_recipe,
+        probe={"shots": (10,), "draws": 5},
+        data=upstream,
+        downstream=here(GPU_DOWNSTREAM, options),
+        image_size=gpu_size(options),
+        channels=3,
+    )
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
@@ -80,7 +85,11 @@ def cells(options: SuiteOptions) -> list[Cell]:
     usual = min(scale.models.values(), key=len)
     return merge(
         Cell(
-            model=model, data=data, image_size=scale.image_size, channels=scale.channels, seed=seed,
+            model=model,
+            data=data,
+            image_size=scale.image_size,
+            channels=scale.channels,
+            seed=seed,
             horizons=scale.models.get(model, usual),
             recipe=recipe_for(model, **scale.recipe(data), **change),
             tasks=tuple(task("fewshot", name, **scale.probe) for name in scale.downstream),
@@ -90,4 +99,4 @@ def cells(options: SuiteOptions) -> list[Cell]:
         for data in options.data or (scale.data,)
         for model in options.models or scale.models
         for way, change in WAYS.items()
-    )  # fmt: skip
+    )

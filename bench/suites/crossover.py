@@ -23,16 +23,27 @@ HEADLINE, FAR = ("scripts", "mnist"), ("fashion-mnist",)
 DATA = "lettering:100x3000"
 VIT, HYBRID, RESNET = "ViT-pico/7", "R5+ViT-pico/14", "R11x0.25-s2"
 SMALL_VIT, SMALL_HYBRID, SMALL_RESNET = "ViT-pico/14", "R5x0.125+ViT-pico/14", "R8x0.125-s2"
-SEEN = {VIT: 300_000, HYBRID: 236_000, RESNET: 110_000,
-        SMALL_VIT: 1_146_000, SMALL_HYBRID: 498_000, SMALL_RESNET: 736_000}  # fmt: skip
+SEEN = {
+    VIT: 300_000,
+    HYBRID: 236_000,
+    RESNET: 110_000,
+    SMALL_VIT: 1_146_000,
+    SMALL_HYBRID: 498_000,
+    SMALL_RESNET: 736_000,
+}
 """Model -> images seen for 2.6 TFLOPs of training, forward and backward; the ViT sees all of them once."""
 RATES = {VIT: 2e-3, HYBRID: 4e-3, RESNET: 8e-3}  # of `crossover_rates`; the others' are the main study's
 SIZES = dict.fromkeys((VIT, HYBRID, RESNET, SMALL_VIT), (300, 1_000, 3_000, 10_000, 30_000))
 """Parts of the images that a model is trained on besides all of them."""
 SIZE_SHARES = (8, 2)  # of the largest budget: where the parts are read
-SHARES = {VIT: (32, 16, 8, 4, 2, 1), HYBRID: (16, 8, 4, 2, 1), RESNET: (8, 4, 2, 1),
-          SMALL_VIT: (128, 64, 32, 16, 8, 4, 2, 1),
-          SMALL_HYBRID: (128, 64, 32, 16, 8), SMALL_RESNET: (128, 64, 32, 16, 8)}  # fmt: skip
+SHARES = {
+    VIT: (32, 16, 8, 4, 2, 1),
+    HYBRID: (16, 8, 4, 2, 1),
+    RESNET: (8, 4, 2, 1),
+    SMALL_VIT: (128, 64, 32, 16, 8, 4, 2, 1),
+    SMALL_HYBRID: (128, 64, 32, 16, 8),
+    SMALL_RESNET: (128, 64, 32, 16, 8),
+}
 """Where all images are read. A shorter first budget would shorten the warm-up of the whole trunk (to a quarter of it),
 and with it the training on all images would differ from that on parts of them."""
 SEEDS = 2

@@ -24,10 +24,16 @@ def cells(options: SuiteOptions) -> list[Cell]:
     """Models × rates at one budget, the same for all in FLOPs."""
     pick("sweep", options.scale, {"cpu": None})
     return merge(
-        Cell(model=model, data=data, horizons=(images(model, SHARE),), seed=seed, axes=("compute",),
-             recipe=replace(recipe_for(model, **RECIPE), lr=rate))
+        Cell(
+            model=model,
+            data=data,
+            horizons=(images(model, SHARE),),
+            seed=seed,
+            axes=("compute",),
+            recipe=replace(recipe_for(model, **RECIPE), lr=rate),
+        )
         for seed in range(options.seeds or 1)
         for data in options.data or (DATA,)
         for model in options.models or RATES
         for rate in TRIED
-    )  # fmt: skip
+    )

@@ -48,16 +48,30 @@ class Scale:
 
 SCALES = {
     "cpu": Scale(
-        model="ViT-pico/7", upstream="fashion-mnist", images=16_000, recipe={"batch": 32, "shift": 1}, steps=80,
-        batch=64, shots=10, many=2_000, tuning={"rates": (0.05, 0.15, 0.45), "held_out": 0.2, "test_limit": 1_000},
+        model="ViT-pico/7",
+        upstream="fashion-mnist",
+        images=16_000,
+        recipe={"batch": 32, "shift": 1},
+        steps=80,
+        batch=64,
+        shots=10,
+        many=2_000,
+        tuning={"rates": (0.05, 0.15, 0.45), "held_out": 0.2, "test_limit": 1_000},
         probe={"shots": (5, 10), "draws": 5, "test_limit": 1_000, "ridge": "loo"},
     ),
     "gpu": Scale(
-        model="ViT-S/4", upstream="fashion-mnist", images=2_000_000, steps=500, batch=512, shots=10, many=None,
-        recipe={"scale": "gpu", "batch": 512, "warmup_images": 20_000}, probe={"shots": (5, 10), "draws": 5},
+        model="ViT-S/4",
+        upstream="fashion-mnist",
+        images=2_000_000,
+        steps=500,
+        batch=512,
+        shots=10,
+        many=None,
+        recipe={"scale": "gpu", "batch": 512, "warmup_images": 20_000},
+        probe={"shots": (5, 10), "draws": 5},
         tuning={"rates": (0.01, 0.03, 0.1), "held_out": 0.2},
     ),
-}  # fmt: skip
+}
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
@@ -69,9 +83,14 @@ def cells(options: SuiteOptions) -> list[Cell]:
         for model in options.models or (scale.model,):
             for data in options.data or (scale.upstream,):
                 labels = Cell(
-                    model=model, data=data, seed=seed, recipe=recipe_for(model, **scale.recipe), axes=("masked",),
-                    horizons=(scale.images,), tasks=_tasks(scale, scale.steps),
-                )  # fmt: skip
+                    model=model,
+                    data=data,
+                    seed=seed,
+                    recipe=recipe_for(model, **scale.recipe),
+                    axes=("masked",),
+                    horizons=(scale.images,),
+                    tasks=_tasks(scale, scale.steps),
+                )
                 scratch = replace(labels, horizons=(0,), tasks=_tasks(scale, scale.steps + more))
                 found += [replace(labels, model=f"{model}{MASKED}"), labels, scratch]
     return found

@@ -29,9 +29,13 @@ def cells(options: SuiteOptions) -> list[Cell]:
         for upstream in data:
             for model in options.models or MODELS:
                 base = Cell(
-                    model=model, data=upstream, recipe=recipe_for(model, warmup_images=128), horizons=HORIZONS,
-                    seed=seed, tasks=TASKS,
-                )  # fmt: skip
+                    model=model,
+                    data=upstream,
+                    recipe=recipe_for(model, warmup_images=128),
+                    horizons=HORIZONS,
+                    seed=seed,
+                    tasks=TASKS,
+                )
                 found += [replace(base, num_images=size, axes=("data_size",)) for size in SIZES]
                 found.append(replace(base, num_images=max(SIZES), axes=("compute",)))
     found.append(Cell(model="pixels", data=data[0], num_images=max(SIZES), tasks=TASKS, axes=("compute", "data_size")))

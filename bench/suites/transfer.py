@@ -39,21 +39,28 @@ def _cpu(options: SuiteOptions) -> Study:
             ("ViT-pico/14", "ViT-nano/14", "R8x0.125-s2"), "glyphs", "fashion-mnist", images=16_000, batch=32, shift=1
         ),
         tasks=partial(
-            _tasks, names=here(DOWNSTREAM, options), higher=56, tuning={**tuning, "held_out": 0.2},
+            _tasks,
+            names=here(DOWNSTREAM, options),
+            higher=56,
+            tuning={**tuning, "held_out": 0.2},
             probe={"shots": (5, 10), "draws": 3, "test_limit": 1_000, "ridge": "loo"},
             linear={"train_limit": 500, "test_limit": 1_000},
         ),
         seeds=2,
         untrained=False,
-    )  # fmt: skip
+    )
 
 
 def _gpu(options: SuiteOptions) -> Study:
     tuning = {"steps": 1_000, "batch": 512, "rates": (0.01, 0.03, 0.1), "held_out": 0.1}
     tasks = partial(
-        _tasks, names=here(GPU_DOWNSTREAM, options), higher=gpu_size(options) * 3 // 2, tuning=tuning,
-        probe={"shots": (1, 5, 10, 25), "draws": 5, "test_limit": None}, linear={"train_limit": 10_000},
-    )  # fmt: skip
+        _tasks,
+        names=here(GPU_DOWNSTREAM, options),
+        higher=gpu_size(options) * 3 // 2,
+        tuning=tuning,
+        probe={"shots": (1, 5, 10, 25), "draws": 5, "test_limit": None},
+        linear={"train_limit": 10_000},
+    )
     return gpu_study(options, tasks=tasks, seeds=3)
 
 

@@ -182,9 +182,7 @@ def at_once(begin: Callable[..., Callable[[], list[Score]]]) -> Callable[..., li
 
 # -- options -----------------------------------------------------------------------------------------------------------
 
-WORDS = {
-    int: "a whole number", float: "a number", bool: "True or False", str: "a word", type(None): "None"
-}  # fmt: skip
+WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "a word", type(None): "None"}
 
 
 def checked_options(evaluate: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -187,8 +187,10 @@ def _check(path: Path, parts: dict[str, np.ndarray]) -> None:
     absent = np.setdiff1d(parts["test_y"], parts["train_y"])
     if len(absent):
         named = ", ".join(map(str, absent[:MAX_NAMED])) + (", …" if len(absent) > MAX_NAMED else "")
-        raise UserError(f"{path}: test_y holds classes without a training example: {named}.",
-                        "Each class of test_y needs examples in train_y; leave out the others.")  # fmt: skip
+        raise UserError(
+            f"{path}: test_y holds classes without a training example: {named}.",
+            "Each class of test_y needs examples in train_y; leave out the others.",
+        )
     if len(np.unique(parts["train_y"])) < 2:
         raise one_class(path, of="features", fix="Give training examples of two classes or more.")
     if parts["train_x"].shape[1] != parts["test_x"].shape[1]:

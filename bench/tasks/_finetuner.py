@@ -80,9 +80,15 @@ class FineTuner:
         batches = Batches(images, recipe=recipe, seed=seed, device=self.device, fit=(size, self.channels))
         losses: list[torch.Tensor] = []
         trainer = Trainer(
-            model=model, batches=batches, recipe=recipe, horizons=(steps * recipe.batch,), seed=self.seed,
-            device=self.device, hooks=Hooks(on_step=losses.append, should_stop=self.should_stop), purpose=streams,
-        )  # fmt: skip
+            model=model,
+            batches=batches,
+            recipe=recipe,
+            horizons=(steps * recipe.batch,),
+            seed=self.seed,
+            device=self.device,
+            hooks=Hooks(on_step=losses.append, should_stop=self.should_stop),
+            purpose=streams,
+        )
         diverged = False
         try:
             trainer.run()

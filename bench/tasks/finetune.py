@@ -78,9 +78,17 @@ def evaluate(
     train = balanced_part(train, train_limit if shots is None else shots * train.num_classes)
     test = balanced_part(context.load(data, "test"), test_limit)
     settings = make_tuning(
-        len(train), steps=steps, batch=batch, rates=rates, held_out=held_out, image_size=image_size, average=average,
-        shift=shift, flip=flip, crop=crop,
-    )  # fmt: skip
+        len(train),
+        steps=steps,
+        batch=batch,
+        rates=rates,
+        held_out=held_out,
+        image_size=image_size,
+        average=average,
+        shift=shift,
+        flip=flip,
+        crop=crop,
+    )
     task = "finetune" if image_size is None else f"finetune@{image_size}px"
     task += "" if shots is None else f"@{shots}shot"
     return score_tuned(context, train, test, settings, task=task, data=data, draws=range(repeats))
@@ -106,9 +114,13 @@ def forward_images(
     """The cost in forward passes of one image; see `tuning_images`."""
     limit = shots * num_classes if shots and num_classes else train_limit
     settings = make_tuning(
-        min(num_train, limit or num_train), steps=steps, batch=batch, rates=rates, held_out=held_out,
+        min(num_train, limit or num_train),
+        steps=steps,
+        batch=batch,
+        rates=rates,
+        held_out=held_out,
         image_size=image_size,
-    )  # fmt: skip
+    )
     num_test = min(num_test, test_limit or num_test)
     return tuning_images(settings, num_test=num_test, repeats=repeats, own_size=own_size)
 
@@ -144,10 +156,20 @@ class Tuning:
     def recipe(self, rate: float) -> Recipe:
         """SGD with momentum 0.9, cosine to zero, gradients clipped at norm 1, no weight decay."""
         return Recipe(
-            optimizer="sgd", lr=rate, batch=self.batch, weight_decay=0.0, clip=1.0, schedule="separate", cooldown=1.0,
-            cooldown_shape="cosine", warmup_images=self.warmup_steps * self.batch, shift=self.shift, flip=self.flip,
-            crop=self.crop, average=self.average,
-        )  # fmt: skip
+            optimizer="sgd",
+            lr=rate,
+            batch=self.batch,
+            weight_decay=0.0,
+            clip=1.0,
+            schedule="separate",
+            cooldown=1.0,
+            cooldown_shape="cosine",
+            warmup_images=self.warmup_steps * self.batch,
+            shift=self.shift,
+            flip=self.flip,
+            crop=self.crop,
+            average=self.average,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,9 +261,12 @@ def choose(context: TaskContext, train: ImageSet, settings: Tuning, *, purpose: 
     flops, seconds = 0, 0.0
     for rate in settings.rates:
         tuned = context.fine_tune(
-            part, recipe=settings.recipe(rate), steps=settings.steps, image_size=settings.image_size,
+            part,
+            recipe=settings.recipe(rate),
+            steps=settings.steps,
+            image_size=settings.image_size,
             purpose=f"{purpose}/choose",
-        )  # fmt: skip
+        )
         accuracies.append(accuracy(tuned, held_out))
         flops, seconds = flops + tuned.train_flops["dense"], seconds + tuned.seconds
     worth = {rate: found for rate, found in zip(settings.rates, accuracies, strict=True) if found is not None}
@@ -312,15 +337,22 @@ def _evaluate(
     scores = []
     for draw in draws:
         head: dict[str, Any] = {
-            "task": task, "data": data, "num_test": len(test), "num_classes": test.num_classes, "draw": draw,
-        }  # fmt: skip
+            "task": task,
+            "data": data,
+            "num_test": len(test),
+            "num_classes": test.num_classes,
+            "draw": draw,
+        }
         facts = {**detail, "num_train": len(train), **_facts(settings, choice)}
         predicted_M = None
         if choice.rate is not None:
             tuned = context.fine_tune(
-                train, recipe=settings.recipe(choice.rate), steps=settings.steps, image_size=settings.image_size,
+                train,
+                recipe=settings.recipe(choice.rate),
+                steps=settings.steps,
+                image_size=settings.image_size,
                 purpose=f"{purpose}/{draw}",
-            )  # fmt: skip
+            )
             facts |= _costs(choice, tuned, len(draws))
             predicted_M = classify(tuned, test)
         if predicted_M is None:

@@ -32,10 +32,16 @@ VTAB: Mapping[str, tuple[str, ...]] = {
     "natural": ("caltech101", "cifar100", "dtd", "flowers102", "pets", "sun397", "svhn"),
     "specialised": ("patch-camelyon", "eurosat", "resisc45", "retinopathy"),
     "structured": (
-        "clevr-count", "clevr-distance", "dmlab", "dsprites-location", "dsprites-orientation", "kitti-distance",
-        "smallnorb-azimuth", "smallnorb-elevation",
+        "clevr-count",
+        "clevr-distance",
+        "dmlab",
+        "dsprites-location",
+        "dsprites-orientation",
+        "kitti-distance",
+        "smallnorb-azimuth",
+        "smallnorb-elevation",
     ),
-}  # fmt: skip
+}
 # What ships in packages, in the same groups.
 SMALL: Mapping[str, tuple[str, ...]] = {
     "natural": ("fashion-mnist", "mnist", "photo-tiles"),
@@ -79,9 +85,15 @@ def evaluate(
     train, test = context.load(data, "train"), balanced_part(context.load(data, "test"), test_limit)
     _check(len(train))
     settings = finetune.make_tuning(
-        EXAMPLES, steps=steps, batch=batch, rates=rates, held_out=HELD_OUT, image_size=image_size,
-        shift=shift if may_shift(data) else 0, flip=flip and may_flip(data),
-    )  # fmt: skip
+        EXAMPLES,
+        steps=steps,
+        batch=batch,
+        rates=rates,
+        held_out=HELD_OUT,
+        image_size=image_size,
+        shift=shift if may_shift(data) else 0,
+        flip=flip and may_flip(data),
+    )
     detail = {"group": group_of(data)}
     scores = []
     for draw in range(repeats):

@@ -69,9 +69,14 @@ def _finished(record: Record, study: str) -> TrackedRun:
     model = {name: getattr(record.model, name) for name in ("family", "params", "num_features")}
     origin = {name: getattr(record.environment, name) for name in ("commit", "torch", "accelerator", "cpu")}
     return TrackedRun(
-        id=record.cell_id, name=record.directory, study=study, rows=tuple(rows(record.curve, record.horizons)),
-        started=record.environment.time_start, status=record.status, config=_config(record.cell, model | origin),
-    )  # fmt: skip
+        id=record.cell_id,
+        name=record.directory,
+        study=study,
+        rows=tuple(rows(record.curve, record.horizons)),
+        started=record.environment.time_start,
+        status=record.status,
+        config=_config(record.cell, model | origin),
+    )
 
 
 def _running(directory: CellDirectory, study: str) -> TrackedRun | None:
@@ -83,10 +88,13 @@ def _running(directory: CellDirectory, study: str) -> TrackedRun | None:
     curve = LearningCurve(**{name: tuple(point[key] for point in points) for name, key in keys.items()})
     attempts = directory.attempt_log()
     return TrackedRun(
-        id=directory.path.name.rpartition("-")[2], name=directory.path.name, study=study, config=_config(cell, {}),
+        id=directory.path.name.rpartition("-")[2],
+        name=directory.path.name,
+        study=study,
+        config=_config(cell, {}),
         rows=tuple(rows(curve, [horizon_from_json(row) for row in state["rows"]])),
         started=attempts[0].started if attempts else None,
-    )  # fmt: skip
+    )
 
 
 def _config(cell: Cell, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,8 +180,9 @@ def load(name: str) -> Any:
         raise unknown("tracker", name, names)
     module = registry.load("tracker", name)
     if not installed(name):
-        raise UserError(f"The tracker {name!r} needs the package {module.PACKAGE}.",
-                        f"Install it: pip install {module.EXTRA}.")  # fmt: skip
+        raise UserError(
+            f"The tracker {name!r} needs the package {module.PACKAGE}.", f"Install it: pip install {module.EXTRA}."
+        )
     return module
 
 

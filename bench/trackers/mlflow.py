@@ -51,8 +51,10 @@ def _put(client: MlflowClient, experiment: str, run: TrackedRun) -> bool:
     number = there.info.run_id
     metrics = [
         Metric(_allowed(name), value, started, int(row[IMAGES]))
-        for row in run.rows[begin:] for name, value in row.items() if name != IMAGES
-    ]  # fmt: skip
+        for row in run.rows[begin:]
+        for name, value in row.items()
+        if name != IMAGES
+    ]
     for first in range(0, len(metrics), AT_ONCE):
         client.log_batch(number, metrics=metrics[first : first + AT_ONCE])
     client.log_batch(number, params=[Param(_allowed(name), str(value)) for name, value in run.config.items()])

@@ -31,9 +31,15 @@ def _put(run: TrackedRun, project: str) -> bool:
         return False
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         made = trackio.init(
-            project, name=run.name, group=run.study, config={**run.config, "cell": run.id}, resume="allow", embed=False,
-            auto_log_gpu=False, auto_log_cpu=False,
-        )  # fmt: skip
+            project,
+            name=run.name,
+            group=run.study,
+            config={**run.config, "cell": run.id},
+            resume="allow",
+            embed=False,
+            auto_log_gpu=False,
+            auto_log_cpu=False,
+        )
         for step, row in list(enumerate(run.rows))[len(there) :]:
             made.log(dict(row), step=step)
         trackio.finish()

@@ -35,11 +35,17 @@ def _put(run: TrackedRun, folder: Path, project: str) -> bool:
     if told and begin == len(run.rows) and told.get("status") == run.status:
         return False
     made = wandb.init(
-        project=project, group=run.study, name=run.name, id=_name(run.id, number), resume="allow", dir=folder,
-        mode=os.environ.get("WANDB_MODE", "offline"), reinit="finish_previous",
+        project=project,
+        group=run.study,
+        name=run.name,
+        id=_name(run.id, number),
+        resume="allow",
+        dir=folder,
+        mode=os.environ.get("WANDB_MODE", "offline"),
+        reinit="finish_previous",
         config=dict(run.config),
         settings=wandb.Settings(silent=True, x_disable_stats=True, console="off", x_disable_meta=True),
-    )  # fmt: skip
+    )
     made.define_metric("*", step_metric=IMAGES)
     for step in range(begin, len(run.rows)):
         made.log(dict(run.rows[step]), step=step)

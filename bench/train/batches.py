@@ -213,9 +213,12 @@ class Batches:
             self.labels_N = torch.from_numpy(np.array(self._labels_N, dtype=np.int64)).to(device)
         else:
             self.reader = Reader(
-                self.encoded or images.images_NHWC, request=partial(self.draws.request, encoded=self.encoded),
-                device=device, workers=workers, ranks=ranks.size,
-            )  # fmt: skip
+                self.encoded or images.images_NHWC,
+                request=partial(self.draws.request, encoded=self.encoded),
+                device=device,
+                workers=workers,
+                ranks=ranks.size,
+            )
 
     def _resident(self, images: ImageSet) -> Tensor:
         """All images on the device."""

@@ -45,9 +45,15 @@ from bench.train import compiled, precision
 
 TABLE = Path(__file__).with_name("h100.csv")
 MODELS = {  # images of a micro-batch that one H100 holds; pixels
-    "ViT-Ti/16": (512, 224), "ViT-S/16": (256, 224), "ViT-B/16": (256, 224), "ViT-L/16": (128, 224),
-    "ViT-H/14": (64, 224), "R50x1": (128, 224), "R50+ViT-B/16": (128, 224), "ViT-Ti/4": (512, 28),
-}  # fmt: skip
+    "ViT-Ti/16": (512, 224),
+    "ViT-S/16": (256, 224),
+    "ViT-B/16": (256, 224),
+    "ViT-L/16": (128, 224),
+    "ViT-H/14": (64, 224),
+    "R50x1": (128, 224),
+    "R50+ViT-B/16": (128, 224),
+    "ViT-Ti/4": (512, 28),
+}
 PEAK, BANDWIDTH = accelerator("H100").tera["bfloat16"] * TERA, 3.35e12  # FLOPs and bytes per second of an H100 SXM
 # Assumed, not measured: the shares of the peaks that products, memory and attention reach; the seconds between two
 # kernels of one CUDA graph.
@@ -56,11 +62,21 @@ LAUNCH = 2e-6
 CLASSES = 1000
 UPDATE = 28  # bytes per weight that AdamW reads and writes: weight and two moments both ways, gradient
 PROPERTIES = types.SimpleNamespace(
-    name="NVIDIA H100 80GB HBM3", major=9, minor=0, multi_processor_count=132, warp_size=32, gcnArchName="",
-    max_threads_per_multi_processor=2048, regs_per_multiprocessor=65536, max_threads_per_block=1024,
-    total_memory=80 << 30, shared_memory_per_block_optin=232448, shared_memory_per_block=49152,
-    L2_cache_size=50 << 20, shared_memory_per_multiprocessor=233472,
-)  # fmt: skip
+    name="NVIDIA H100 80GB HBM3",
+    major=9,
+    minor=0,
+    multi_processor_count=132,
+    warp_size=32,
+    gcnArchName="",
+    max_threads_per_multi_processor=2048,
+    regs_per_multiprocessor=65536,
+    max_threads_per_block=1024,
+    total_memory=80 << 30,
+    shared_memory_per_block_optin=232448,
+    shared_memory_per_block=49152,
+    L2_cache_size=50 << 20,
+    shared_memory_per_multiprocessor=233472,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,9 +264,7 @@ def both_ways(run: Callable[..., Tensor], parameters: list[Tensor], x: Tensor) -
         KEEP_SUMS(joint.graph)
         return min_cut_rematerialization_partition(joint, *given, **more)
 
-    both = aot_function(
-        run, fw_compiler=note, bw_compiler=note, partition_fn=cut, decompositions=select_decomp_table()
-    )  # fmt: skip
+    both = aot_function(run, fw_compiler=note, bw_compiler=note, partition_fn=cut, decompositions=select_decomp_table())
     with mock.patch.object(torch._functorch.config, "enable_autograd_cache", False):
         out = both(*parameters, x)
         if out.requires_grad:
@@ -262,9 +276,12 @@ def both_ways(run: Callable[..., Tensor], parameters: list[Tensor], x: Tensor) -
 
 
 def region(
-    module: nn.Module, x_shape: tuple[int, ...], *more: Any, x_stride: tuple[int, ...] | None = None,
+    module: nn.Module,
+    x_shape: tuple[int, ...],
+    *more: Any,
+    x_stride: tuple[int, ...] | None = None,
     pixels: bool = False,
-) -> tuple[Generated, list[str]]:  # fmt: skip
+) -> tuple[Generated, list[str]]:
     """Forward and backward of a module on bfloat16 input of a shape, contiguous unless `x_stride` says otherwise, or on
     pixels, and on more arguments that are no tensors."""
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -399,8 +416,15 @@ def assembled(source: str) -> int:
 
 
 COLUMNS = (
-    "model", "batch", "compilations", "kernels", "launches", "gigabytes", "teraflops", "roofline_images_per_second",
-)  # fmt: skip
+    "model",
+    "batch",
+    "compilations",
+    "kernels",
+    "launches",
+    "gigabytes",
+    "teraflops",
+    "roofline_images_per_second",
+)
 
 
 def heading() -> str:

@@ -72,9 +72,13 @@ class DistributedRanks(Ranks):
         choose_interface()
         store, self.rank, self.size = next(iter(dist.rendezvous("env://", timeout=START)))
         dist.init_process_group(
-            "gloo" if device == "cpu" else "nccl", store=dist.PrefixStore("group", store), rank=self.rank,
-            world_size=self.size, timeout=STEP, device_id=accelerator,
-        )  # fmt: skip
+            "gloo" if device == "cpu" else "nccl",
+            store=dist.PrefixStore("group", store),
+            rank=self.rank,
+            world_size=self.size,
+            timeout=STEP,
+            device_id=accelerator,
+        )
         self._control: Any = dist.new_group(backend="gloo", timeout=WAIT)
         self._votes: Any = dist.new_group(backend="gloo", timeout=STEP)  # a machine that is gone answers nothing
         self._store = dist.PrefixStore("failures", store)

@@ -270,8 +270,10 @@ class Trainer:
         assert self.saving is not None
         folder, content = self.saving.folder, self.saving.content
         if (cell := state.get("cell", folder.parent.name)) != folder.parent.name:
-            raise UserError(f"The checkpoints in {folder} are of another cell, {cell}.",
-                            "Put them back; or delete that folder, and the training begins anew.")  # fmt: skip
+            raise UserError(
+                f"The checkpoints in {folder} are of another cell, {cell}.",
+                "Put them back; or delete that folder, and the training begins anew.",
+            )
         if state.get("content", content) != content:
             raise UserError(
                 f"The training in {folder} was begun on other images under the same name.",
@@ -459,10 +461,16 @@ class Trainer:
 
     def _report(self, phase: str = "training") -> None:
         p = self.progress
-        self.hooks.report({
-            "done": p.work, "total": self.total_work, "phase": phase, "loss": self._seen_loss,
-            "seconds": p.seconds["train"], "horizons": len(p.rows),
-        })  # fmt: skip
+        self.hooks.report(
+            {
+                "done": p.work,
+                "total": self.total_work,
+                "phase": phase,
+                "loss": self._seen_loss,
+                "seconds": p.seconds["train"],
+                "horizons": len(p.rows),
+            }
+        )
 
 
 # -- restarts after running out of memory ------------------------------------------------------------------------------

@@ -34,12 +34,15 @@ PIXELS = {"fashion-mnist": 0.687, "mnist": 0.66, "digits": 0.875}
 UNTRAINED = {"ViT": 0.50, "Hybrid": 0.40, "ResNet": 0.30}
 OFFSET = {"fashion-mnist": 0.04, "mnist": 0.02, "digits": 0.08, "glyphs": 0.0}
 MODELS = {  # name: (family, body parameters, forward MACs)
-    "ViT-nano/7": ("ViT", 60_000, 1_100_000), "ViT-mini/7": ("ViT", 210_000, 3_300_000),
+    "ViT-nano/7": ("ViT", 60_000, 1_100_000),
+    "ViT-mini/7": ("ViT", 210_000, 3_300_000),
     "ViT-small/7": ("ViT", 800_000, 12_000_000),
-    "R-mini+ViT-nano/2": ("Hybrid", 90_000, 4_000_000), "R-mini+ViT-mini/2": ("Hybrid", 260_000, 8_000_000),
-    "ResNet-mini": ("ResNet", 40_000, 3_000_000), "ResNet-small": ("ResNet", 160_000, 12_000_000),
+    "R-mini+ViT-nano/2": ("Hybrid", 90_000, 4_000_000),
+    "R-mini+ViT-mini/2": ("Hybrid", 260_000, 8_000_000),
+    "ResNet-mini": ("ResNet", 40_000, 3_000_000),
+    "ResNet-small": ("ResNet", 160_000, 12_000_000),
     "ResNet-base": ("ResNet", 650_000, 44_000_000),
-}  # fmt: skip
+}
 START, END = "2030-01-01T00:00:00.000+00:00", "2030-01-01T00:01:00.000+00:00"
 Kind = TypeVar("Kind")
 
@@ -95,75 +98,168 @@ class World:
                 value = self.accuracy(family, flops, size, UPSTREAM) + offsets[UPSTREAM]
                 scores.append(score(UPSTREAM, float(value), None, None))
             seconds = flops / 4e10
-            rows.append(Horizon(
-                images_seen=seen, images_trained=seen, unique_images=min(seen, size), epochs=seen / size,
-                steps=seen // 64, batch=64, train_flops=both(flops), spent_images=seen - round(0.8 * spent),
-                spent_flops=both(6 * macs * (seen - 0.8 * spent)),
-                seconds=Seconds(train=seconds, evaluate=1.5, save=0.2, wait=0.0),
-                images_per_second=seen / seconds if seen else None, flops_per_second=4e10 if seen else None,
-                utilisation=0.31 if seen else None, core_days=2 * seconds / 86400,
-                final_train_loss=3.0 - 0.2 * float(np.log10(flops / 1e9)) if seen else None, scores=tuple(scores),
-            ))  # fmt: skip
+            rows.append(
+                Horizon(
+                    images_seen=seen,
+                    images_trained=seen,
+                    unique_images=min(seen, size),
+                    epochs=seen / size,
+                    steps=seen // 64,
+                    batch=64,
+                    train_flops=both(flops),
+                    spent_images=seen - round(0.8 * spent),
+                    spent_flops=both(6 * macs * (seen - 0.8 * spent)),
+                    seconds=Seconds(train=seconds, evaluate=1.5, save=0.2, wait=0.0),
+                    images_per_second=seen / seconds if seen else None,
+                    flops_per_second=4e10 if seen else None,
+                    utilisation=0.31 if seen else None,
+                    core_days=2 * seconds / 86400,
+                    final_train_loss=3.0 - 0.2 * float(np.log10(flops / 1e9)) if seen else None,
+                    scores=tuple(scores),
+                )
+            )
             spent = seen
         return self.made(name, size, seed, axes, rows)
 
     def pixels(self) -> Record:
         scores = [
             score(task, float(np.clip(PIXELS[task] + self.draw_offsets[task, d] - 0.12 * np.log10(10 / k), 0, 1)), k, d)
-            for task in (*HEADLINE, *FAR) for k in self.shots for d in self.draws
-        ]  # fmt: skip
-        row = Horizon(images_seen=0, images_trained=0, unique_images=0, epochs=0.0, steps=0, batch=64,
-                      train_flops=both(0), spent_images=0, spent_flops=both(0),
-                      seconds=Seconds(train=0.0, evaluate=1.0, save=0.0, wait=0.0), core_days=0.0,
-                      scores=tuple(scores))  # fmt: skip
+            for task in (*HEADLINE, *FAR)
+            for k in self.shots
+            for d in self.draws
+        ]
+        row = Horizon(
+            images_seen=0,
+            images_trained=0,
+            unique_images=0,
+            epochs=0.0,
+            steps=0,
+            batch=64,
+            train_flops=both(0),
+            spent_images=0,
+            spent_flops=both(0),
+            seconds=Seconds(train=0.0, evaluate=1.0, save=0.0, wait=0.0),
+            core_days=0.0,
+            scores=tuple(scores),
+        )
         return self.made("pixels", self.num_images, 0, (), [row])
 
     def made(
-        self, name: str, size: int, seed: int, axes: tuple[str, ...], rows: list[Horizon], *,
-        status: Status = "complete", reason: str | None = None,
-    ) -> Record:  # fmt: skip
+        self,
+        name: str,
+        size: int,
+        seed: int,
+        axes: tuple[str, ...],
+        rows: list[Horizon],
+        *,
+        status: Status = "complete",
+        reason: str | None = None,
+    ) -> Record:
         family, params, macs = self.models.get(name, ("Pixels", 0, 0))
         readable = f"{name.lower().replace('/', '-')}_{UPSTREAM}-{size}_s{seed}"
         train = sum((row.seconds.train or 0.0) for row in rows)
         return Record(
-            suite="scaling", cell_id=readable[-10:], directory=f"{readable}-0123456789",
-            cell=Cell(model=name, data=UPSTREAM, num_images=size, seed=seed, axes=axes,
-                      recipe=Recipe(lr=0.001, batch=64, warmup_images=0),
-                      horizons=tuple(row.images_seen for row in rows) or (0,)),
+            suite="scaling",
+            cell_id=readable[-10:],
+            directory=f"{readable}-0123456789",
+            cell=Cell(
+                model=name,
+                data=UPSTREAM,
+                num_images=size,
+                seed=seed,
+                axes=axes,
+                recipe=Recipe(lr=0.001, batch=64, warmup_images=0),
+                horizons=tuple(row.images_seen for row in rows) or (0,),
+            ),
             revisions={"model": 1, "recipe": 1, "data:glyphs": 1, "task:fewshot": 1},
-            status=status, reason=reason,
-            model=ModelFacts(name=name, family=family, params=round(params * 1.1), params_body=params, num_features=64,
-                             forward_macs=both(macs), train_flops_per_image=both(6 * macs)),
-            data=DataFacts(name=UPSTREAM, kind="rendered", revision=1, num_images=size, num_classes=100,
-                           content_hash="c" * 64, image_size=28, channels=1, num_val=2000),
+            status=status,
+            reason=reason,
+            model=ModelFacts(
+                name=name,
+                family=family,
+                params=round(params * 1.1),
+                params_body=params,
+                num_features=64,
+                forward_macs=both(macs),
+                train_flops_per_image=both(6 * macs),
+            ),
+            data=DataFacts(
+                name=UPSTREAM,
+                kind="rendered",
+                revision=1,
+                num_images=size,
+                num_classes=100,
+                content_hash="c" * 64,
+                image_size=28,
+                channels=1,
+                num_val=2000,
+            ),
             horizons=tuple(rows),
-            execution=Execution(device="cpu", accelerators=0, ranks=1, threads=2, dtype="float32",
-                                compile_mode="off" if params else None),
-            cost=Cost(seconds=Seconds(train=train, evaluate=1.5 * len(rows), save=0.2, wait=0.0),
-                      spent_images=sum(row.spent_images or 0 for row in rows),
-                      spent_flops=Operations(dense=sum(row.spent_flops.dense or 0 for row in rows),
-                                             paper=sum(row.spent_flops.paper or 0 for row in rows)),
-                      core_days=2 * train / 86400, devices=2, peak_memory_bytes=400_000_000,
-                      peak_flops_per_second=1.3e11, peak_source="measured matmul, float32, 1 thread"),
-            environment=Environment(python="3.12.1", torch="2.8.0", timm="1.0.15", numpy="2.0.0", platform="Linux",
-                                    cpu="Example CPU", cores=2, commit=self.commit, dirty=False,
-                                    project_version="0.1.0", time_start=START, time_end=END),
+            execution=Execution(
+                device="cpu",
+                accelerators=0,
+                ranks=1,
+                threads=2,
+                dtype="float32",
+                compile_mode="off" if params else None,
+            ),
+            cost=Cost(
+                seconds=Seconds(train=train, evaluate=1.5 * len(rows), save=0.2, wait=0.0),
+                spent_images=sum(row.spent_images or 0 for row in rows),
+                spent_flops=Operations(
+                    dense=sum(row.spent_flops.dense or 0 for row in rows),
+                    paper=sum(row.spent_flops.paper or 0 for row in rows),
+                ),
+                core_days=2 * train / 86400,
+                devices=2,
+                peak_memory_bytes=400_000_000,
+                peak_flops_per_second=1.3e11,
+                peak_source="measured matmul, float32, 1 thread",
+            ),
+            environment=Environment(
+                python="3.12.1",
+                torch="2.8.0",
+                timm="1.0.15",
+                numpy="2.0.0",
+                platform="Linux",
+                cpu="Example CPU",
+                cores=2,
+                commit=self.commit,
+                dirty=False,
+                project_version="0.1.0",
+                time_start=START,
+                time_end=END,
+            ),
             attempts=(Attempt(started=START, ended=END, outcome="complete"),),
-        )  # fmt: skip
+        )
 
     def diverged(self, name: str = "ViT-small/7", seed: int = 7) -> Record:
         """A cell whose loss became NaN."""
-        return self.made(name, self.num_images, seed, ("compute",), [], status="diverged",
-                         reason="the loss was not a number from step 120 on")  # fmt: skip
+        return self.made(
+            name,
+            self.num_images,
+            seed,
+            ("compute",),
+            [],
+            status="diverged",
+            reason="the loss was not a number from step 120 on",
+        )
 
 
 def blank(cell: Cell, **fields: Any) -> Record:
     """A record of `cell` that holds no more than it must, and `fields`."""
     given: dict[str, Any] = {
-        "suite": "synthetic", "cell_id": "0123456789", "directory": "x", "revisions": {}, "status": "complete",
-        "model": ModelFacts(name=cell.model), "data": DataFacts(name=cell.data), "execution": Execution(device="cpu"),
-        "cost": Cost(), "environment": Environment(),
-    }  # fmt: skip
+        "suite": "synthetic",
+        "cell_id": "0123456789",
+        "directory": "x",
+        "revisions": {},
+        "status": "complete",
+        "model": ModelFacts(name=cell.model),
+        "data": DataFacts(name=cell.data),
+        "execution": Execution(device="cpu"),
+        "cost": Cost(),
+        "environment": Environment(),
+    }
     return Record(cell=cell, **given | fields)
 
 
@@ -174,10 +270,17 @@ def both(paper: float) -> Operations:
 def score(task: str, value: float, shots: int | None, draw: int | None) -> Score:
     n = NUM_TEST[task]
     return Score(
-        task="upstream" if task == UPSTREAM else "fewshot", data=task, metric="accuracy", value=value,
-        stderr=float(np.sqrt(value * (1 - value) / n)), num_test=n, num_classes=CLASSES[task],
-        chance=1 / CLASSES[task], shots=shots, draw=draw,
-    )  # fmt: skip
+        task="upstream" if task == UPSTREAM else "fewshot",
+        data=task,
+        metric="accuracy",
+        value=value,
+        stderr=float(np.sqrt(value * (1 - value) / n)),
+        num_test=n,
+        num_classes=CLASSES[task],
+        chance=1 / CLASSES[task],
+        shots=shots,
+        draw=draw,
+    )
 
 
 def change(value: Kind, changes: Mapping[str, Any]) -> Kind:

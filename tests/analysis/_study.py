@@ -19,9 +19,12 @@ def read(records: list[Record]) -> Evidence:
     """Evidence from records in memory."""
     ordered = tuple(sorted(records, key=lambda record: record.directory))
     whole = evidence_module.build(
-        Records(suite="scaling", records=ordered), headline=HEADLINE, far=FAR, question="How do they scale?",
+        Records(suite="scaling", records=ordered),
+        headline=HEADLINE,
+        far=FAR,
+        question="How do they scale?",
         data_kinds=KINDS,
-    )  # fmt: skip
+    )
     return lr_sweep.without_rejected(whole)
 
 
@@ -69,11 +72,16 @@ def beside_own_training(*, gap: float) -> Evidence:
             continue
         spent = record.cost.spent_flops.times(2)
         for end, used, less in (("a", {"schedule": "separate"}, 0.0), ("b", whole, gap)):
-            other = change(record, {
-                "directory": record.directory + end, "cell.axes": ("branching",), "cost.spent_flops": spent,
-                "cell.recipe": replace(record.cell.recipe, **used),  # type: ignore[arg-type]
-                "cost.seconds.train": 4 * (record.cost.seconds.train or 0),
-            })  # fmt: skip
+            other = change(
+                record,
+                {
+                    "directory": record.directory + end,
+                    "cell.axes": ("branching",),
+                    "cost.spent_flops": spent,
+                    "cell.recipe": replace(record.cell.recipe, **used),  # type: ignore[arg-type]
+                    "cost.seconds.train": 4 * (record.cost.seconds.train or 0),
+                },
+            )
             made.append(map_scores(other, lambda _, s, less=less: replace(s, value=(s.value or 0) - less)))
         made.append(change(record, {"cell.axes": ("compute", "branching")}))
     return read(made)

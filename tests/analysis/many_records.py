@@ -38,8 +38,11 @@ def study(number: int) -> Iterator[Record]:
     per_model = len(world.sizes) * SEEDS
     steps = -(-number // (per_model * len(FAMILIES)))
     sizes = np.geomspace(1e4, 1e6, steps)
-    world.models = {name.format(step): (family, round(size), 30 * round(size))
-                    for step, size in enumerate(sizes) for family, name in FAMILIES}  # fmt: skip
+    world.models = {
+        name.format(step): (family, round(size), 30 * round(size))
+        for step, size in enumerate(sizes)
+        for family, name in FAMILIES
+    }
     yield world.pixels()
     cells = ((name, size, seed) for name in world.models for size in world.sizes for seed in world.seeds)
     for (name, size, seed), _ in zip(cells, range(number - 1), strict=False):

@@ -31,8 +31,9 @@ def records(accuracy, cells=CELLS) -> list[Record]:
         macs = 10 + len(cell.model) + 100 * ("/4" in cell.model or "depth=6" in cell.model or "width=96" in cell.model)
         world.models = {cell.model: ("ResNet" if cell.model.startswith("R") else "ViT", 1_000, macs)}
         world.horizons = cell.horizons
-        world.draw_offsets = dict.fromkeys([(t, d) for t in ("mnist", "fashion-mnist", "digits", "glyphs")
-                                            for d in world.draws], 0.0)  # fmt: skip
+        world.draw_offsets = dict.fromkeys(
+            [(t, d) for t in ("mnist", "fashion-mnist", "digits", "glyphs") for d in world.draws], 0.0
+        )
         world.image_offsets = dict.fromkeys(("mnist", "fashion-mnist", "digits", "glyphs"), 0.0)
         record = world.record(cell.model, 30_000, cell.seed, cell.axes)
         recipe = replace(cell.recipe, warmup_images=0)
@@ -120,6 +121,11 @@ def test_pretraining_and_scratch_take_equal_compute() -> None:
 
 def test_variants_differ_from_the_base_in_what_their_names_say() -> None:
     names = {cell.model for cell in CELLS}
-    assert {"ViT-pico/7", "ViT-pico/7:position=none", "ViT-pico/7:position=learned-1d:pooling=cls",
-            "ViT-pico/4:stem=conv", "AxialViT-pico/7"} <= names  # fmt: skip
+    assert {
+        "ViT-pico/7",
+        "ViT-pico/7:position=none",
+        "ViT-pico/7:position=learned-1d:pooling=cls",
+        "ViT-pico/4:stem=conv",
+        "AxialViT-pico/7",
+    } <= names
     assert all(isinstance(cell.recipe, Recipe) and not cell.model_options for cell in CELLS)

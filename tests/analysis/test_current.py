@@ -96,9 +96,12 @@ def test_a_cell_of_the_untrained_network_supersedes_no_trained_one() -> None:
     (trained,) = world(seeds=(0,))
     longer = (TaskSpec(task="fewshot", data="mnist", options={"steps": 300}),)
     untrained = change(trained, {"directory": "untrained", "cell.horizons": (0,), "cell.tasks": longer})
-    found = study([
-        replace(trained, horizons=trained.horizons[1:]), replace(untrained, horizons=trained.horizons[:1]),
-    ])  # fmt: skip
+    found = study(
+        [
+            replace(trained, horizons=trained.horizons[1:]),
+            replace(untrained, horizons=trained.horizons[:1]),
+        ]
+    )
     assert not of_kind(found, CheckKind.SUPERSEDED)
     assert set(found.scores["images_seen"]) == {h.images_seen for h in trained.horizons}
 

@@ -17,8 +17,9 @@ HOSTILE = r"50% of $x_1$ & {a} \input{b} #1 ~ ^ <|> ±"
 
 
 def estimate(value: float, half: float) -> Estimate:
-    return Estimate(value=value, margins={"training seeds": half}, excluded=(), pooled=False, num_seeds=2, num_draws=0,
-                    num_test=100)  # fmt: skip
+    return Estimate(
+        value=value, margins={"training seeds": half}, excluded=(), pooled=False, num_seeds=2, num_draws=0, num_test=100
+    )
 
 
 def body(text: str) -> list[str]:
@@ -54,15 +55,20 @@ def test_latex_is_whole(evidence: Evidence, name: str) -> None:
 
 def test_latex_means_itself() -> None:
     columns = (Column(key="a", heading=HOSTILE, numeric=False), Column(key="b", heading="b"))
-    check_latex(Table(name="t", title=HOSTILE, columns=columns, rows=({"a": HOSTILE, "b": 1},), note=HOSTILE).latex(),
-                columns=2, rows=1)  # fmt: skip
+    check_latex(
+        Table(name="t", title=HOSTILE, columns=columns, rows=({"a": HOSTILE, "b": 1},), note=HOSTILE).latex(),
+        columns=2,
+        rows=1,
+    )
     assert tex("a_b & 5%") == r"a\_b \& 5\%" and tex("\\x") == r"\textbackslash{}x"
 
 
 def test_bold_only_where_intervals_separate() -> None:
     columns = tuple(Column(key=key, heading=key) for key in "abc")
-    rows = ({"a": estimate(0.8, 0.01), "b": estimate(0.7, 0.01), "c": estimate(0.7, 0.2)},
-            {"a": estimate(0.5, 0.01), "b": estimate(0.69, 0.01), "c": None})  # fmt: skip
+    rows = (
+        {"a": estimate(0.8, 0.01), "b": estimate(0.7, 0.01), "c": estimate(0.7, 0.2)},
+        {"a": estimate(0.5, 0.01), "b": estimate(0.69, 0.01), "c": None},
+    )
     by_column = Table(name="t", title="t", columns=columns, rows=rows, best="column")
     assert by_column.bold == {(0, "a")}  # b: intervals touch; c: nothing to compare with
     by_row = Table(name="t", title="t", columns=columns, rows=rows, best="row")

@@ -35,8 +35,10 @@ from tests.analysis._study import study
 FAMILIES = ("ViT", "Hybrid", "ResNet")
 YES, NO, CANNOT_TELL = Verdict.YES, Verdict.NO, Verdict.CANNOT_TELL
 COLUMNS = ("ImageNet", "CIFAR-10", "CIFAR-100", "Pets", "Flowers")
-TABLE_6 = [(published.family(row["name"]), 1e18 * float(row["exaFLOPs"]), sum(float(row[c]) for c in COLUMNS) / 500)
-           for row in table("table6")]  # fmt: skip
+TABLE_6 = [
+    (published.family(row["name"]), 1e18 * float(row["exaFLOPs"]), sum(float(row[c]) for c in COLUMNS) / 500)
+    for row in table("table6")
+]
 """(family, FLOP, Average-5) of every printed row."""
 
 
@@ -65,8 +67,12 @@ def paper() -> Findings:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_clear_effects_are_found(found: Findings, family: str) -> None:
-    for question in (Question.BEATS_UNTRAINED, Question.BEATS_PIXELS, Question.MORE_COMPUTE_HELPS,
-                     Question.MORE_IMAGES_HELP):  # fmt: skip
+    for question in (
+        Question.BEATS_UNTRAINED,
+        Question.BEATS_PIXELS,
+        Question.MORE_COMPUTE_HELPS,
+        Question.MORE_IMAGES_HELP,
+    ):
         finding = ask(found, question, family)
         assert (finding.verdict, finding.reasons, finding.main) == (YES, (), True)
         assert finding.n.seeds == 2 and finding.n.draws == 3 and finding.n.tasks == 2 and finding.evidence
@@ -81,9 +87,7 @@ def test_everything_is_json_with_each_number_once(found: Findings) -> None:
     body = json.loads(json.dumps(dataclasses.asdict(found), allow_nan=False))
     assert {f["question"] for f in body["findings"]} <= {q.value for q in Question}
     assert all(i["kind"] for f in body["findings"] for i in f["evidence"])
-    assert found.claims and all(
-        c.own.finding is None or found.findings[c.own.finding].question for c in found.claims
-    )
+    assert found.claims and all(c.own.finding is None or found.findings[c.own.finding].question for c in found.claims)
 
 
 @pytest.mark.slow
@@ -93,13 +97,21 @@ def test_no_effect_is_not_claimed() -> None:
     false, asked, changing, pairs = 0, 0, 0, 0
     for seed in range(30):
         flat = study(
-            seed=seed, level=dict.fromkeys(FAMILIES, 0.7), data_slope=0.0, slope=dict.fromkeys(FAMILIES, 0.0),
-            sizes=(300, 30_000), horizons=(0, 8_000, 72_000),
-        )  # fmt: skip
+            seed=seed,
+            level=dict.fromkeys(FAMILIES, 0.7),
+            data_slope=0.0,
+            slope=dict.fromkeys(FAMILIES, 0.0),
+            sizes=(300, 30_000),
+            horizons=(0, 8_000, 72_000),
+        )
         series = flat.on_axis("compute")
         duels = list(frontiers.best_at_equal_compute(flat, series))
-        made = [*duels, *frontiers.order_changes(flat, series, by_law=()),
-                *comparisons.more_compute_helps(flat, series), *comparisons.more_images_help(flat)]  # fmt: skip
+        made = [
+            *duels,
+            *frontiers.order_changes(flat, series, by_law=()),
+            *comparisons.more_compute_helps(flat, series),
+            *comparisons.more_images_help(flat),
+        ]
         if seed < 3:
             made += [f for f in law_questions.ask(flat) if "CROSSING" in f.question.name]
         verdicts = [f.verdict for f in made if f.main]
@@ -117,8 +129,16 @@ def test_the_best_of_many_is_not_flattered(monkeypatch: pytest.MonkeyPatch) -> N
     models = {f"ViT-{n}/7": ("ViT", 1e5, 3e6) for n in range(8)} | {"ResNet-mini": ("ResNet", 1e5, 3e6)}
 
     def lead(seed: int) -> float:
-        world = study(seed=seed, models=models, level=truth, slope=dict.fromkeys(truth, 0.0), shots=(10,),
-                      sizes=(30_000,), seed_sd=0.02, horizons=(0, 8_000, 24_000))  # fmt: skip
+        world = study(
+            seed=seed,
+            models=models,
+            level=truth,
+            slope=dict.fromkeys(truth, 0.0),
+            shots=(10,),
+            sizes=(30_000,),
+            seed_sd=0.02,
+            horizons=(0, 8_000, 24_000),
+        )
         gaps = frontiers.at_compute(world, world.on_axis("compute"), "ViT", "ResNet", "headline")
         assert isinstance(gaps, frontiers.Gaps) and gaps.corrected
         return gaps.mean.value
@@ -138,13 +158,23 @@ def test_the_family_ahead_is_named_with_its_interval(found: Findings) -> None:
 def test_a_mean_that_the_trend_contradicts_is_not_given() -> None:
     """ViT leads by far at little compute and by nothing at much: the trend is the answer, though on average it leads.
     Equal slopes leave one number for all."""
-    closing = study(seed=3, level={"ViT": 0.78, "ResNet": 0.70}, slope={"ViT": 0.02, "ResNet": 0.12},
-                    sizes=(30_000,), models=_two_families())  # fmt: skip
+    closing = study(
+        seed=3,
+        level={"ViT": 0.78, "ResNet": 0.70},
+        slope={"ViT": 0.02, "ResNet": 0.12},
+        sizes=(30_000,),
+        models=_two_families(),
+    )
     (finding,) = frontiers.best_at_equal_compute(closing, closing.on_axis("compute"))
     assert (finding.verdict, finding.leader) == (YES, "ViT") and Reason.CHANGES in finding.reasons
     assert finding.estimate is None is finding.low and finding.trend[0].estimate > 0.1 > finding.trend[-1].estimate
-    level = study(seed=3, level={"ViT": 0.74, "ResNet": 0.70}, slope={"ViT": 0.08, "ResNet": 0.08},
-                  sizes=(30_000,), models=_two_families())  # fmt: skip
+    level = study(
+        seed=3,
+        level={"ViT": 0.74, "ResNet": 0.70},
+        slope={"ViT": 0.08, "ResNet": 0.08},
+        sizes=(30_000,),
+        models=_two_families(),
+    )
     (finding,) = frontiers.best_at_equal_compute(level, level.on_axis("compute"))
     assert finding.verdict == YES and Reason.CHANGES not in finding.reasons
     assert finding.low is not None and finding.high is not None and finding.low < 0.04 < finding.high
@@ -152,8 +182,11 @@ def test_a_mean_that_the_trend_contradicts_is_not_given() -> None:
 
 def _two_families() -> dict[str, tuple[str, float, float]]:
     sizes = (("nano", 6e4, 1.1e6), ("mini", 2e5, 4e6), ("base", 8e5, 1.4e7))
-    return {f"{prefix}-{name}": (family, body, macs) for family, prefix in (("ViT", "ViT"), ("ResNet", "ResNet"))
-            for name, body, macs in sizes}  # fmt: skip
+    return {
+        f"{prefix}-{name}": (family, body, macs)
+        for family, prefix in (("ViT", "ViT"), ("ResNet", "ResNet"))
+        for name, body, macs in sizes
+    }
 
 
 def test_no_crossing_is_promised(found: Findings) -> None:
@@ -176,17 +209,25 @@ def test_a_clear_crossing_is_found_and_bracketed() -> None:
 
 
 def test_overlapping_noise_cannot_tell() -> None:
-    noisy = study(seed=5, seed_sd=0.06, slope=dict.fromkeys(FAMILIES, 0.01), data_slope=0.005,
-                  level=dict.fromkeys(FAMILIES, 0.70))  # fmt: skip
+    noisy = study(
+        seed=5, seed_sd=0.06, slope=dict.fromkeys(FAMILIES, 0.01), data_slope=0.005, level=dict.fromkeys(FAMILIES, 0.70)
+    )
     series = noisy.on_axis("compute")
-    for finding in (ask(list(comparisons.more_images_help(noisy)), Question.MORE_IMAGES_HELP, "ViT"),
-                    next(iter(frontiers.best_at_equal_compute(noisy, series)))):  # fmt: skip
+    for finding in (
+        ask(list(comparisons.more_images_help(noisy)), Question.MORE_IMAGES_HELP, "ViT"),
+        next(iter(frontiers.best_at_equal_compute(noisy, series))),
+    ):
         assert finding.verdict == CANNOT_TELL and finding.reasons[0] == Reason.WITHIN_INTERVAL
 
 
 def test_one_seed_claims_no_small_difference() -> None:
-    single = study(seed=4, seeds=(0,), level={"ViT": 0.70, "Hybrid": 0.70, "ResNet": 0.72}, draw_sd=0.001,
-                   slope=dict.fromkeys(FAMILIES, 0.05))  # fmt: skip
+    single = study(
+        seed=4,
+        seeds=(0,),
+        level={"ViT": 0.70, "Hybrid": 0.70, "ResNet": 0.72},
+        draw_sd=0.001,
+        slope=dict.fromkeys(FAMILIES, 0.05),
+    )
     found = questions.find(single)
     finding = ask(found, Question.BEST_AT_EQUAL_COMPUTE, "ViT", "ResNet")
     assert finding.verdict == CANNOT_TELL and finding.excluded == ("training seeds",)
@@ -251,8 +292,10 @@ def test_models_with_one_horizon_each_are_compared_within_budgets(paper: Finding
     """Table 6: most models have one row. At the largest common budget ViT is ahead of ResNet, as its rows say."""
     finding = ask(paper, Question.BEST_AT_EQUAL_COMPUTE, "ViT", "ResNet")
     last = finding.trend[-1]
-    best = {name: max(average for family, flops, average in TABLE_6 if family == name and flops <= last.x * (1 + 1e-9))
-            for name in ("ViT", "ResNet")}  # fmt: skip
+    best = {
+        name: max(average for family, flops, average in TABLE_6 if family == name and flops <= last.x * (1 + 1e-9))
+        for name in ("ViT", "ResNet")
+    }
     assert (finding.verdict, finding.leader) == (YES, "ViT")
     assert last.estimate == pytest.approx(best["ViT"] - best["ResNet"], abs=1e-9)
     assert paper.published and paper.paper == () and Reason.SELECTION_BIAS in finding.reasons

@@ -25,14 +25,26 @@ def race(**windows: Sequence[float]) -> Evidence:
     names = {"own": OWN, "pair": PAIR, "base": BASE, "tuned": TUNED}
     contenders = [
         ContenderResult(
-            name=names[name], package="timm" if names[name] in (BASE, TUNED) else None, left_out=None, dtype="float32",
-            windows=tuple(values), images_per_second=Spread(median=float(np.median(values)), n=len(values)),
-            losses=(2.0, 1.0), same_function=True,
+            name=names[name],
+            package="timm" if names[name] in (BASE, TUNED) else None,
+            left_out=None,
+            dtype="float32",
+            windows=tuple(values),
+            images_per_second=Spread(median=float(np.median(values)), n=len(values)),
+            losses=(2.0, 1.0),
+            same_function=True,
         )
         for name, values in windows.items()
-    ]  # fmt: skip
-    contenders.append(ContenderResult(name="torchvision, defaults", package="torchvision", left_out="not installed",
-                                      windows=(), images_per_second=Spread()))  # fmt: skip
+    ]
+    contenders.append(
+        ContenderResult(
+            name="torchvision, defaults",
+            package="torchvision",
+            left_out="not installed",
+            windows=(),
+            images_per_second=Spread(),
+        )
+    )
     result = PeersResult(revision=1, batch=8, window_seconds=1.0, peaks={}, contenders=tuple(contenders))
     return read([replace(World(seed=1).records()[0], horizons=(), peers=result)])
 

@@ -24,10 +24,17 @@ def family(best: dict[float, float], *, flat: float = 0.1) -> list:
     for number, (macs, peak) in enumerate(best.items()):
         accuracies = {rate: 0.9 - flat * abs(np.log2(rate / peak)) for rate in RATES}
         for record in swept({rate: max(0.01, value) for rate, value in accuracies.items()}):
-            made.append(change(record, {
-                "directory": f"size{number}-{record.directory}", "cell.model": f"size-{number}", "model.name":
-                f"size-{number}", "model.forward_macs": Operations(dense=macs, paper=macs),
-            }))  # fmt: skip
+            made.append(
+                change(
+                    record,
+                    {
+                        "directory": f"size{number}-{record.directory}",
+                        "cell.model": f"size-{number}",
+                        "model.name": f"size-{number}",
+                        "model.forward_macs": Operations(dense=macs, paper=macs),
+                    },
+                )
+            )
     return made
 
 

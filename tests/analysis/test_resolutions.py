@@ -39,8 +39,13 @@ def study(own_MS, high_MS, *, image_error=0.0, measures=(OWN, HIGH, "mnist"), le
 
     def samples(point, measure):
         values = {OWN: own_MS, HIGH: high_MS}[measure]
-        return Samples(values_SD=values[point.number][:, None], seeds=tuple(range(values.shape[1])), draws=(),
-                       image_error=image_error, num_test=100)  # fmt: skip
+        return Samples(
+            values_SD=values[point.number][:, None],
+            seeds=tuple(range(values.shape[1])),
+            draws=(),
+            image_error=image_error,
+            num_test=100,
+        )
 
     return SimpleNamespace(measures=measures, series=models(len(own_MS)), samples=samples, level=level)
 
@@ -56,18 +61,28 @@ def answered(right_MSN, *, content_hash="images", known=True):
     for right_SN in right_MSN:
         value_S = right_SN.mean(axis=1)
         kept_SD = np.array([[from_detail(dict([to_detail(r, content_hash=content_hash)]))] for r in right_SN])
-        made.append(Samples(
-            values_SD=value_S[:, None], seeds=tuple(range(len(right_SN))), draws=(), num_test=number,
-            image_error=float(np.sqrt(value_S * (1 - value_S) / number).mean()), correct_SD=kept_SD if known else None,
-        ))  # fmt: skip
+        made.append(
+            Samples(
+                values_SD=value_S[:, None],
+                seeds=tuple(range(len(right_SN))),
+                draws=(),
+                num_test=number,
+                image_error=float(np.sqrt(value_S * (1 - value_S) / number).mean()),
+                correct_SD=kept_SD if known else None,
+            )
+        )
     return made
 
 
 def compared(own, high, *, level=0.95):
     """Evidence from samples per model at both sizes."""
     found = {OWN: own, HIGH: high}
-    return SimpleNamespace(measures=(OWN, HIGH), series=models(len(own)), level=level,
-                           samples=lambda point, measure: found[measure][point.number])  # fmt: skip
+    return SimpleNamespace(
+        measures=(OWN, HIGH),
+        series=models(len(own)),
+        level=level,
+        samples=lambda point, measure: found[measure][point.number],
+    )
 
 
 def draw(rng, *, shape, number, thresholds=(0.1, 0.35), luck=0.0):
@@ -200,8 +215,11 @@ def test_from_records_and_from_a_study_that_was_begun_without_answers():
     for record in World().records():
         if record.cell.model in names:
             at = [(names.index(record.cell.model), 2 * record.cell.seed + repeat) for repeat in (0, 1)]
-            more = [score(task, right[place], repeat) for repeat, place in enumerate(at)
-                    for task, right in (("finetune", own), ("finetune@56px", high))]  # fmt: skip
+            more = [
+                score(task, right[place], repeat)
+                for repeat, place in enumerate(at)
+                for task, right in (("finetune", own), ("finetune@56px", high))
+            ]
             last = replace(record.horizons[-1], scores=(*record.horizons[-1].scores, *more))
             found.append(replace(record, horizons=(*record.horizons[:-1], last)))
     assert len(found) == 4
@@ -219,6 +237,16 @@ def test_from_records_and_from_a_study_that_was_begun_without_answers():
 
 def score(task, right_N, repeat):
     value = float(right_N.mean())
-    return Score(task=task, data="tiles", metric="accuracy", value=value, num_classes=9, chance=1 / 9,
-                 stderr=math.sqrt(value * (1 - value) / len(right_N)), num_test=len(right_N), shots=None, draw=repeat,
-                 detail=dict([to_detail(right_N, content_hash="tiles")]))  # fmt: skip
+    return Score(
+        task=task,
+        data="tiles",
+        metric="accuracy",
+        value=value,
+        num_classes=9,
+        chance=1 / 9,
+        stderr=math.sqrt(value * (1 - value) / len(right_N)),
+        num_test=len(right_N),
+        shots=None,
+        draw=repeat,
+        detail=dict([to_detail(right_N, content_hash="tiles")]),
+    )

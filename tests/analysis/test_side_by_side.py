@@ -28,9 +28,13 @@ def answers(rng, chance_M, *, seeds, draws, gain=0.0, seed_sd=0.0, draw_SD=None,
     bits = [[from_detail(dict([to_detail(right_M, content_hash=task)])) for right_M in row] for row in right_SDM]
     mean = right_SDM.mean()
     return Samples(
-        values_SD=right_SDM.mean(axis=2), seeds=tuple(seeds), draws=tuple(range(draws)), num_test=len(chance_M),
-        image_error=math.sqrt(mean * (1 - mean) / len(chance_M)), correct_SD=np.array(bits, dtype=object),
-    )  # fmt: skip
+        values_SD=right_SDM.mean(axis=2),
+        seeds=tuple(seeds),
+        draws=tuple(range(draws)),
+        num_test=len(chance_M),
+        image_error=math.sqrt(mean * (1 - mean) / len(chance_M)),
+        correct_SD=np.array(bits, dtype=object),
+    )
 
 
 def pair_of_tables(rng, *, gain=0.0, seeds=(0, 1, 2), seed_sd=0.15, models=2, tasks=("mnist", "digits"), draws=DRAWN):
@@ -42,8 +46,9 @@ def pair_of_tables(rng, *, gain=0.0, seeds=(0, 1, 2), seed_sd=0.15, models=2, ta
         drawn = rng.normal(0, 0.1, draws)
         for model in range(models):
             for table, more in ((a, 0.0), (b, gain)):
-                made = answers(rng, chance_M, seeds=seeds, draws=draws, gain=more, seed_sd=seed_sd, task=task,
-                               draw=drawn)  # fmt: skip
+                made = answers(
+                    rng, chance_M, seeds=seeds, draws=draws, gain=more, seed_sd=seed_sd, task=task, draw=drawn
+                )
                 table.setdefault(Place(f"m{model}", 1000), {})[task] = made
     return a, b
 
@@ -94,8 +99,10 @@ def test_independent_test_sets_average_and_shared_ones_do_not():
 
 def test_without_single_answers_the_wider_error_of_two_sets_is_kept():
     a, b = pair_of_tables(np.random.default_rng(3), models=1, tasks=("mnist",))
-    blind = [{place: {m: replace(s, correct_SD=None) for m, s in scores.items()} for place, scores in side.items()}
-             for side in (a, b)]  # fmt: skip
+    blind = [
+        {place: {m: replace(s, correct_SD=None) for m, s in scores.items()} for place, scores in side.items()}
+        for side in (a, b)
+    ]
     assert compare(*blind).average.margins[IMAGES] > compare(a, b).average.margins[IMAGES]
     assert not compare(*blind).average.paired
 

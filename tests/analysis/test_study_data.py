@@ -90,9 +90,10 @@ def test_seeds_are_repeats_and_recipes_are_not() -> None:
 def test_a_missing_score_is_missing_not_zero() -> None:
     made = [
         map_scores(r, lambda _, s: replace(s, value=None, stderr=None) if s.data == "mnist" else s)
-        if r.cell.model == "ViT-nano/7" else r
+        if r.cell.model == "ViT-nano/7"
+        else r
         for r in World().records()
-    ]  # fmt: skip
+    ]
     evidence = read(made)
     nano = next(s for s in evidence.series if s.label == "ViT-nano/7")
     assert evidence.estimate(nano.last, "mnist") is None
@@ -104,10 +105,16 @@ def test_checks_speak_up() -> None:
     world = World()
     world.seeds, world.horizons = (0,), (0, 8_000, 16_000)
     found = [*world.records(), world.diverged()]
-    found[0] = change(found[0], {
-        "environment.commit": "f" * 40, "environment.cpu": "Another CPU", "environment.accelerator": "A GPU",
-        "execution.dtype": "bfloat16", "execution.threads": 4,
-    })  # fmt: skip
+    found[0] = change(
+        found[0],
+        {
+            "environment.commit": "f" * 40,
+            "environment.cpu": "Another CPU",
+            "environment.accelerator": "A GPU",
+            "execution.dtype": "bfloat16",
+            "execution.threads": 4,
+        },
+    )
     made = checks(read(found))
     wanted = {CheckKind.ONE_SEED, CheckKind.UNSUCCESSFUL, CheckKind.REPEATED_DATA, CheckKind.NARROW_COMPUTE}
     assert wanted <= {check.kind for check in made}
@@ -160,10 +167,14 @@ def in_schema_1(record: Record) -> dict[str, Any]:
     del body["model"]["fingerprint"]
     seconds = cost["seconds"] | {"total": record.cost.seconds.total}
     return body | {
-        "schema": 1, "env": env, "horizons": rows, "cell": body["cell"] | {"recipe": recipe},
-        "peak_flops_per_second": cost.pop("peak_flops_per_second"), "peak_source": cost.pop("peak_source"),
+        "schema": 1,
+        "env": env,
+        "horizons": rows,
+        "cell": body["cell"] | {"recipe": recipe},
+        "peak_flops_per_second": cost.pop("peak_flops_per_second"),
+        "peak_source": cost.pop("peak_source"),
         "cost": cost | {"seconds": seconds} | {name: how[name] for name in ("device", "threads", "dtype")},
-    }  # fmt: skip
+    }
 
 
 @hypothesis.given(
@@ -185,9 +196,15 @@ def test_records_of_the_first_schema_give_the_same_tables_and_estimates(seed: in
     assert [record.environment for record in old] == [record.environment for record in made]
 
 
-@pytest.mark.parametrize("changed", [lambda text: text.replace('"seed":0', '"seed":1', 1),
-    lambda text: text.replace("2030", "2031", 1), lambda text: text.replace('"digest":"', '"digest":"0', 1),
-    lambda text: text.replace('Example CPU', 'Example \\"CPU', 1)])  # fmt: skip
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda text: text.replace('"seed":0', '"seed":1', 1),
+        lambda text: text.replace("2030", "2031", 1),
+        lambda text: text.replace('"digest":"', '"digest":"0', 1),
+        lambda text: text.replace("Example CPU", 'Example \\"CPU', 1),
+    ],
+)
 def test_any_change_is_seen_by_the_digest_of_the_text(results: Path, changed) -> None:
     path = sorted(results.glob("cells/*/record.json"))[1]
     text, record = path.read_text(), read_record(path)

@@ -21,8 +21,19 @@ def made(evidence: Evidence) -> dict[str, tables.Table]:
 def test_models_table_has_one_row_per_model_with_costs_and_n(made: dict[str, tables.Table]) -> None:
     frame = pd.read_csv(io.StringIO(made["models"].csv()))
     assert len(frame) == 8
-    for column in ("params", "forward_macs", "images_per_second", "utilisation", "core_days", "train_flops", "headline",
-                   "headline_low", "headline_seeds", "headline_test_images", "upstream"):  # fmt: skip
+    for column in (
+        "params",
+        "forward_macs",
+        "images_per_second",
+        "utilisation",
+        "core_days",
+        "train_flops",
+        "headline",
+        "headline_low",
+        "headline_seeds",
+        "headline_test_images",
+        "upstream",
+    ):
         assert frame[column].notna().all(), column
     assert (frame["headline_low"] < frame["headline"]).all() and set(frame["headline_seeds"]) == {2}
 

@@ -88,8 +88,14 @@ def test_an_under_swept_learning_rate_and_a_long_warm_up_are_warned_of() -> None
     for rate, lift in ((1e-3, 0.0), (3e-3, 0.05), (1e-2, 0.1)):
         for record in records(lr=rate):
             record = replace(record, directory=f"{record.directory}-{rate}")
-            swept.append(map_scores(record, lambda _, s, lift=lift: (
-                replace(s, value=min(0.999, (s.value or 0) + lift)) if s.task == "upstream" else s)))  # fmt: skip
+            swept.append(
+                map_scores(
+                    record,
+                    lambda _, s, lift=lift: (
+                        replace(s, value=min(0.999, (s.value or 0) + lift)) if s.task == "upstream" else s
+                    ),
+                )
+            )
     (edge,) = found(swept, CheckKind.RATE_AT_EDGE)
     assert len(edge.names) == 8
     assert found(records(), CheckKind.RATE_AT_EDGE, CheckKind.LONG_WARMUP) == []
@@ -108,8 +114,9 @@ def test_old_records_read_what_a_data_set_says_now() -> None:
     kinds = _data_kinds()
     written = {name for name in kinds if "handwritten" in registry.load("data set", name).DESCRIPTION}
     assert {"mnist", "digits"} <= written and {kinds[name] for name in written} == {"handwriting"}
-    evidence = build(Records(suite="s", records=tuple(records())), headline=HEADLINE,
-                     data_kinds={**kinds, "glyphs": "handwriting"})  # fmt: skip
+    evidence = build(
+        Records(suite="s", records=tuple(records())), headline=HEADLINE, data_kinds={**kinds, "glyphs": "handwriting"}
+    )
     assert evidence.name("mnist") == "mnist (handwriting)" and evidence.name("digits") == "digits (handwriting)"
     assert evidence.name("upstream") == "Upstream: glyphs (handwriting)"  # the records say "rendered"
     assert evidence.name("finetune@56px:photo-tiles:56px") == "finetune@56px:photo-tiles:56px (photographs)"
@@ -140,8 +147,10 @@ def test_recipes_that_differ_alike_in_every_family_are_no_difference_between_fam
     made = [change(r, {"cell.recipe.cooldown": 1.0}) if r.cell.seed == 0 else r for r in made]
     (within,) = found(made, *both)
     assert (within.kind, within.names, within.groups) == (
-        CheckKind.RECIPES_WITHIN, ("cooldown",), (("", ("0.2", "1.0")),),
-    )  # fmt: skip
+        CheckKind.RECIPES_WITHIN,
+        ("cooldown",),
+        (("", ("0.2", "1.0")),),
+    )
     made = [change(r, {"cell.recipe.lr": 0.001}) if r.model.family == "ResNet" else r for r in made]
     between = next(c for c in found(made, *both) if c.kind == CheckKind.RECIPES_BETWEEN)
     assert between.names == ("lr",) and ("ResNet", ("0.001",)) in between.groups and len(found(made, *both)) == 2
@@ -164,13 +173,16 @@ def probed(support: dict[int, int], *, draws: int = 3, **detail: Any) -> list[Re
 FEW, SAME = CheckKind.FEW_IMAGES, CheckKind.SAME_DRAWS
 
 
-@pytest.mark.parametrize("support, few, same", [
-    ({5: 50, 10: 100}, [], []),
-    ({1: 10, 10: 97}, [(10, 97, 100, "warning")], []),  # some class has fewer than 10: not known to be the same
-    ({10: 100, 25: 150}, [(25, 150, 250, "note")], []),  # 10 shots are shown
-    ({5: 50, 10: 100, 25: 100}, [(25, 100, 250, "note")], [("warning", "10", "25")]),
-    ({5: 40, 10: 40}, [(10, 40, 100, "warning"), (5, 40, 50, "note")], [("warning", "5", "10")]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "support, few, same",
+    [
+        ({5: 50, 10: 100}, [], []),
+        ({1: 10, 10: 97}, [(10, 97, 100, "warning")], []),  # some class has fewer than 10: not known to be the same
+        ({10: 100, 25: 150}, [(25, 150, 250, "note")], []),  # 10 shots are shown
+        ({5: 50, 10: 100, 25: 100}, [(25, 100, 250, "note")], [("warning", "10", "25")]),
+        ({5: 40, 10: 40}, [(10, 40, 100, "warning"), (5, 40, 50, "note")], [("warning", "5", "10")]),
+    ],
+)
 def test_few_shot_draws_from_too_few_images_are_warned_of(support: dict, few: list, same: list) -> None:
     made = checks(read(probed(support)))
     fewer = [(c.high, c.count, c.limit, str(c.level)) for c in made if c.kind == FEW and c.names == ("mnist",)]
@@ -209,8 +221,11 @@ def test_no_trend_is_missed_where_one_budget_was_meant(budgets: int, warned: boo
 def test_mixtures_of_any_kind_are_named() -> None:
     """What a record says of where it was made, whatever its job: a record without horizons counts as well."""
     made = records()
-    for path, value in (("environment.commit", "1" * 40), ("environment.accelerator", "B"),
-                        ("execution.dtype", "bfloat16")):  # fmt: skip
+    for path, value in (
+        ("environment.commit", "1" * 40),
+        ("environment.accelerator", "B"),
+        ("execution.dtype", "bfloat16"),
+    ):
         other, name = change(made[0], {path: value}), path.rpartition(".")[2]
         if name == "accelerator":
             made = [change(r, {path: "A"}) for r in made]
@@ -246,8 +261,11 @@ def test_flops_over_images_are_the_flops_of_an_image(study: str) -> None:
 
 
 def test_the_rejected_rates_of_a_sweep_are_counted() -> None:
-    swept = [replace(change(r, {"cell.recipe.lr": rate}), directory=f"{r.directory}-{rate}")
-             for rate in (1e-3, 3e-3) for r in records()[:2]]  # fmt: skip
+    swept = [
+        replace(change(r, {"cell.recipe.lr": rate}), directory=f"{r.directory}-{rate}")
+        for rate in (1e-3, 3e-3)
+        for r in records()[:2]
+    ]
     evidence = lr_sweep.without_rejected(read(swept))
     (check,) = [c for c in checks(evidence) if c.kind == CheckKind.REJECTED_RATES]
     assert (check.count, check.level) == (2, Level.NOTE)

@@ -21,15 +21,51 @@ timm = pytest.importorskip("timm")
 
 FEW = ("resnet10t", "convnext_atto", "test_vit")
 MANY = (  # small ones of 40 architectures
-    "resnet18", "resnetv2_18", "seresnext26t_32x4d", "skresnet18", "convnext_atto", "convnextv2_atto",
-    "vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224", "swin_tiny_patch4_window7_224", "mobilenetv3_small_050",
-    "efficientnet_lite0", "mnasnet_small", "ghostnet_050", "regnetx_002", "regnety_002", "densenet121", "dpn48b",
-    "mixer_s32_224", "gmlp_ti16_224", "resmlp_12_224", "xcit_nano_12_p16_224", "levit_128s", "poolformer_s12",
-    "pvt_v2_b0", "coat_lite_tiny", "convit_tiny", "crossvit_tiny_240", "edgenext_xx_small", "efficientformerv2_s0",
-    "mobilevit_xxs", "mobileone_s0", "repvgg_a0", "rexnet_100", "tinynet_e", "twins_svt_small", "visformer_tiny",
-    "hardcorenas_a", "selecsls42", "dla46_c", "fastvit_t8", "tiny_vit_5m_224", "eva02_tiny_patch14_224",
-    "beit_base_patch16_224", "caformer_s18",
-)  # fmt: skip
+    "resnet18",
+    "resnetv2_18",
+    "seresnext26t_32x4d",
+    "skresnet18",
+    "convnext_atto",
+    "convnextv2_atto",
+    "vit_tiny_patch16_224",
+    "deit_tiny_distilled_patch16_224",
+    "swin_tiny_patch4_window7_224",
+    "mobilenetv3_small_050",
+    "efficientnet_lite0",
+    "mnasnet_small",
+    "ghostnet_050",
+    "regnetx_002",
+    "regnety_002",
+    "densenet121",
+    "dpn48b",
+    "mixer_s32_224",
+    "gmlp_ti16_224",
+    "resmlp_12_224",
+    "xcit_nano_12_p16_224",
+    "levit_128s",
+    "poolformer_s12",
+    "pvt_v2_b0",
+    "coat_lite_tiny",
+    "convit_tiny",
+    "crossvit_tiny_240",
+    "edgenext_xx_small",
+    "efficientformerv2_s0",
+    "mobilevit_xxs",
+    "mobileone_s0",
+    "repvgg_a0",
+    "rexnet_100",
+    "tinynet_e",
+    "twins_svt_small",
+    "visformer_tiny",
+    "hardcorenas_a",
+    "selecsls42",
+    "dla46_c",
+    "fastvit_t8",
+    "tiny_vit_5m_224",
+    "eva02_tiny_patch14_224",
+    "beit_base_patch16_224",
+    "caformer_s18",
+)
 
 
 def agrees(name: str, image_size: int) -> None:
@@ -106,10 +142,16 @@ def test_torchvisions_logits(name):
     assert registry.family_label(f"torchvision:{name}") == "torchvision:resnet"
 
 
-@pytest.mark.parametrize("name, message", [
-    ("timm:convnext_ato", "did you mean timm:convnext_atto"), ("torchvision:resnet19", "did you mean"),
-    ("timm:local-dir:/nowhere", "config.json"), ("nowhere.py:Net", "there is no file"), ("ViT-B_16", "timm:NAME"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("timm:convnext_ato", "did you mean timm:convnext_atto"),
+        ("torchvision:resnet19", "did you mean"),
+        ("timm:local-dir:/nowhere", "config.json"),
+        ("nowhere.py:Net", "there is no file"),
+        ("ViT-B_16", "timm:NAME"),
+    ],
+)
 def test_names_that_nothing_stands_behind(name, message):
     with pytest.raises(UserError) as refusal:
         registry.check_model(name)
@@ -212,10 +254,15 @@ def test_a_network_of_ones_own_with_and_without_the_contract(own, target):
     assert model.state_dict().keys() == {key for key, _ in model.named_parameters()}, "nothing is kept twice"
 
 
-@pytest.mark.parametrize("target, message", [
-    ("without_classes", "no parameter num_classes"), ("NoLinear", "features cannot be found"),
-    ("ByValue", "meta"), ("Plan", "it has Plain"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "target, message",
+    [
+        ("without_classes", "no parameter num_classes"),
+        ("NoLinear", "features cannot be found"),
+        ("ByValue", "meta"),
+        ("Plan", "it has Plain"),
+    ],
+)
 def test_what_is_wrong_with_a_network_is_said_by_name_and_file(own, target, message):
     with pytest.raises(UserError) as refusal:
         flops.count(own(target), image_size=12, channels=1, num_classes=4)

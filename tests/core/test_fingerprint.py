@@ -55,15 +55,23 @@ def taken(tmp_path, monkeypatch):
     return take
 
 
-@pytest.mark.parametrize("changed", [
-    {}, {"unused": "X = 2\n"},
-    {"model": MODEL.replace("A network.", "Another word.").replace("a comment", "b")},
-    {"model": MODEL.replace("x: int) -> int", "x)").replace("depth: int = 2", "depth: float = (2)")},
-    {"model": MODEL.replace("import torch", "import numpy")},
-    {"parts": PARTS.replace("def act", "'''Parts.'''\n\n\n\ndef act")},
-    {"parts": PARTS.partition("def wide")[0], "wider": "def wide(x):\n    return 2 * x\n",
-     "model": MODEL.replace("act, wide as broad", "act\n    from .wider import wide as broad")},
-], ids=["same", "unused", "docstring", "annotations", "type checking", "layout", "moved"])  # fmt: skip
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"unused": "X = 2\n"},
+        {"model": MODEL.replace("A network.", "Another word.").replace("a comment", "b")},
+        {"model": MODEL.replace("x: int) -> int", "x)").replace("depth: int = 2", "depth: float = (2)")},
+        {"model": MODEL.replace("import torch", "import numpy")},
+        {"parts": PARTS.replace("def act", "'''Parts.'''\n\n\n\ndef act")},
+        {
+            "parts": PARTS.partition("def wide")[0],
+            "wider": "def wide(x):\n    return 2 * x\n",
+            "model": MODEL.replace("act, wide as broad", "act\n    from .wider import wide as broad"),
+        },
+    ],
+    ids=["same", "unused", "docstring", "annotations", "type checking", "layout", "moved"],
+)
 def test_what_changes_no_behaviour_changes_nothing(taken, changed):
     moved = "wider" in changed
     if moved:  # an import of two names becomes two imports
@@ -73,13 +81,19 @@ def test_what_changes_no_behaviour_changes_nothing(taken, changed):
     assert taken(**changed).digest == base.digest
 
 
-@pytest.mark.parametrize("changed, modules", [
-    ({"model": MODEL.replace("WIDTH = 4", "WIDTH = 5")}, ["model"]), ({"parts": PARTS.replace("0", "1")}, ["parts"]),
-    ({"deeper": DEEPER.replace("2", "3")}, ["deeper"]), ({"model": MODEL.replace("depth: int = 2", "")}, ["model"]),
-    ({"model": MODEL.replace("act, wide as broad", "wide as act, act as broad")}, ["model"]),
-    ({"model": MODEL.replace("json as notation", "csv as notation")}, ["model"]),
-    ({"model": MODEL.replace("        def run", "        @staticmethod\n        def run")}, ["model"]),
-], ids=["constant", "imported", "imported inside", "field", "names swapped", "library swapped", "static"])  # fmt: skip
+@pytest.mark.parametrize(
+    "changed, modules",
+    [
+        ({"model": MODEL.replace("WIDTH = 4", "WIDTH = 5")}, ["model"]),
+        ({"parts": PARTS.replace("0", "1")}, ["parts"]),
+        ({"deeper": DEEPER.replace("2", "3")}, ["deeper"]),
+        ({"model": MODEL.replace("depth: int = 2", "")}, ["model"]),
+        ({"model": MODEL.replace("act, wide as broad", "wide as act, act as broad")}, ["model"]),
+        ({"model": MODEL.replace("json as notation", "csv as notation")}, ["model"]),
+        ({"model": MODEL.replace("        def run", "        @staticmethod\n        def run")}, ["model"]),
+    ],
+    ids=["constant", "imported", "imported inside", "field", "names swapped", "library swapped", "static"],
+)
 def test_what_changes_behaviour_changes_it_and_is_located(taken, changed, modules):
     base, other = taken(), taken(**changed)
     assert base.digest != other.digest

@@ -11,8 +11,14 @@ from bench.core import formatting as words
 
 @pytest.mark.parametrize(
     "value, text",
-    [(3.2e12, "3.2 TFLOPs"), (1e15, "1 PFLOPs"), (4.262e21, "4.26 ZFLOPs"), (4.1e20, "410 EFLOPs"), (5e8, "500 MFLOPs"),
-     (math.nan, "–")],
+    [
+        (3.2e12, "3.2 TFLOPs"),
+        (1e15, "1 PFLOPs"),
+        (4.262e21, "4.26 ZFLOPs"),
+        (4.1e20, "410 EFLOPs"),
+        (5e8, "500 MFLOPs"),
+        (math.nan, "–"),
+    ],
 )
 def test_flops(value: float, text: str) -> None:
     assert words.flops(value) == text
@@ -32,10 +38,18 @@ def test_points_and_intervals() -> None:
     assert words.interval(None, None) == "–"
 
 
-@pytest.mark.parametrize("seconds, text", [
-    (3.21, "3.2 s"), (45.3, "45 s"), (119, "119 s"),
-    (738, "12.3 min"), (18360, "5.1 h"), (4e5, "4.63 days"), (1e12, "31,700 years"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "seconds, text",
+    [
+        (3.21, "3.2 s"),
+        (45.3, "45 s"),
+        (119, "119 s"),
+        (738, "12.3 min"),
+        (18360, "5.1 h"),
+        (4e5, "4.63 days"),
+        (1e12, "31,700 years"),
+    ],
+)
 def test_duration(seconds: float, text: str) -> None:
     assert words.duration(seconds) == text
 
@@ -50,19 +64,31 @@ def test_equal_reasons_are_given_once_with_the_number_of_cells() -> None:
     assert words.by_reason(reasons) == ["4 cells (cell-0, cell-1, …): No such folder.", "other: Too large."]
 
 
-@pytest.mark.parametrize("text, shown", [
-    ("a\tb\nc – ü", "a\tb\nc – ü"), ("\x1b[31mred\x9b\x07", "\\x1b[31mred\\x9b\\x07"), ("a\rb", "a\\rb"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("a\tb\nc – ü", "a\tb\nc – ü"),
+        ("\x1b[31mred\x9b\x07", "\\x1b[31mred\\x9b\\x07"),
+        ("a\rb", "a\\rb"),
+    ],
+)
 def test_what_a_terminal_would_obey_is_written_out(text: str, shown: str) -> None:
     assert words.printable(text) == shown
 
 
-@pytest.mark.parametrize("measure, text", [
-    ("mnist", "mnist"), ("upstream", "upstream"), ("finetune:mnist", "mnist (fine-tuned)"),
-    ("finetune@10shot:mnist", "mnist (fine-tuned on 10 images per class)"),
-    ("finetune@56px:photo-tiles:56px", "photo-tiles:56px (fine-tuned at 56 px)"),
-    ("linear:digits", "digits (linear probe)"),
-    ("vtab:svhn", "svhn"), ("folder:mine", "folder:mine"), ("centroid:digits", "centroid:digits"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "measure, text",
+    [
+        ("mnist", "mnist"),
+        ("upstream", "upstream"),
+        ("finetune:mnist", "mnist (fine-tuned)"),
+        ("finetune@10shot:mnist", "mnist (fine-tuned on 10 images per class)"),
+        ("finetune@56px:photo-tiles:56px", "photo-tiles:56px (fine-tuned at 56 px)"),
+        ("linear:digits", "digits (linear probe)"),
+        ("vtab:svhn", "svhn"),
+        ("folder:mine", "folder:mine"),
+        ("centroid:digits", "centroid:digits"),
+    ],
+)
 def test_a_measure_is_said_as_its_set_and_how_that_is_used(measure: str, text: str) -> None:
     assert words.measure_text(measure) == text

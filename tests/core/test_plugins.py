@@ -18,10 +18,14 @@ from bench.core import registry
 from bench.core.errors import UserError
 from tests.e2e.test_extend import DATA, FAMILY, FIGURE, SUITE, TASK
 
-FILES = {"models/mlp.py": FAMILY, "data/stripes.py": DATA, "tasks/centroid.py": TASK, "suites/perceptrons.py": SUITE,
-         "figures/widths.py": FIGURE}  # fmt: skip
-PACKAGES = ("baselines", "bench.data.sets", "bench.tasks", "bench.suites", "bench.report.figures",
-            "bench.execute.jobs")  # fmt: skip
+FILES = {
+    "models/mlp.py": FAMILY,
+    "data/stripes.py": DATA,
+    "tasks/centroid.py": TASK,
+    "suites/perceptrons.py": SUITE,
+    "figures/widths.py": FIGURE,
+}
+PACKAGES = ("baselines", "bench.data.sets", "bench.tasks", "bench.suites", "bench.report.figures", "bench.execute.jobs")
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:
@@ -101,8 +105,17 @@ def test_extensions_of_an_installed_wheel(tmp_path, monkeypatch):
     assert model.num_features == 8 and installed in registry.source_of("MLP-8").parents
 
 
-@pytest.mark.parametrize("kind, name", [("models", "family"), ("data", "data-set"), ("tasks", "task"),
-                                        ("suites", "suite"), ("figures", "figure"), ("jobs", "job")])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind, name",
+    [
+        ("models", "family"),
+        ("data", "data-set"),
+        ("tasks", "task"),
+        ("suites", "suite"),
+        ("figures", "figure"),
+        ("jobs", "job"),
+    ],
+)
 def test_a_package_that_an_extension_lacks_is_named_with_the_line(verb, tmp_path, kind, name):
     write(tmp_path / "mine", {f"{kind}/needy.py": "REVISION = 1\nimport no_such_package\n"})
     done = verb("check", f"{name}:needy" if kind != "models" else "needy", "--plugins", "mine")
@@ -154,12 +167,16 @@ BROKEN = {
     "no seed": ("import random", "self.bias = nn.Parameter(torch.full((1,), random.random()))", "x"),
     "batch": ("", "", "x - x.mean(0)"),
     "no gradient": ("", "self.unused = nn.Parameter(torch.zeros(1))", "x"),
-    "not only head": ("", """self.num_features, self.head = 8, self._modules.pop("fc")
+    "not only head": (
+        "",
+        """self.num_features, self.head = 8, self._modules.pop("fc")
         def features(self, x):
             return self.body(x).relu().mean((2, 3))
         def fc(self, x):
-            return self.head(x) + x.mean(1, keepdim=True)""", "x"),
-}  # fmt: skip
+            return self.head(x) + x.mean(1, keepdim=True)""",
+        "x",
+    ),
+}
 NET = """
     import torch
     {line}
@@ -174,8 +191,12 @@ NET = """
             x = self.body(x).relu().mean((2, 3))
             return self.fc({given})
 """
-FOUND = {"no seed": "the same weights for the same seed", "batch": "alone", "no gradient": "gradients",
-         "not only head": "fine-tuned"}  # fmt: skip
+FOUND = {
+    "no seed": "the same weights for the same seed",
+    "batch": "alone",
+    "no gradient": "gradients",
+    "not only head": "fine-tuned",
+}
 
 
 @pytest.mark.parametrize("mistake", BROKEN)
@@ -194,10 +215,15 @@ def test_a_misspelt_data_set_is_refused_before_anything_is_checked(capsys, name)
     assert not said.out and "Unknown data set 'digit'" in said.err and "'digits'" in said.err
 
 
-@pytest.mark.parametrize("old, new, wanted", [
-    ("REVISION = ", "VERSION = ", "add REVISION = 1"), ("REVISION = ", "REVISION = '1' or ", "add REVISION = 1"),
-    ("def names():", "def others():", "add def names"), ("def names():", "def names():\n    return 8", "add def names"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "old, new, wanted",
+    [
+        ("REVISION = ", "VERSION = ", "add REVISION = 1"),
+        ("REVISION = ", "REVISION = '1' or ", "add REVISION = 1"),
+        ("def names():", "def others():", "add def names"),
+        ("def names():", "def names():\n    return 8", "add def names"),
+    ],
+)
 def test_a_family_without_revision_or_names_is_found(tmp_path, capsys, old, new, wanted):
     text = textwrap.dedent(FAMILY).replace('FAMILY, REVISION = "MLP", 1', 'FAMILY = "MLP"\nREVISION = 1')
     assert old in text

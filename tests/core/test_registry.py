@@ -8,13 +8,16 @@ from bench.core import registry
 from bench.core.errors import UserError
 
 
-@pytest.mark.parametrize("text, line, what", [
-    ("FAMILY = 1\ndef build(:\n", 2, "invalid syntax"),
-    ("FAMILY = 1\n\nREVISION = revision\n", 3, "NameError"),
-    ("FAMILY = 1\nimport no_such_package.part\n", 2, "No module named 'no_such_package'"),
-    ("FAMILY = 1\n\n\nraise SystemExit(2)\n", 4, "SystemExit: 2"),
-    ("from bench.core.spec import Sell\n", 1, "cannot import name 'Sell'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, line, what",
+    [
+        ("FAMILY = 1\ndef build(:\n", 2, "invalid syntax"),
+        ("FAMILY = 1\n\nREVISION = revision\n", 3, "NameError"),
+        ("FAMILY = 1\nimport no_such_package.part\n", 2, "No module named 'no_such_package'"),
+        ("FAMILY = 1\n\n\nraise SystemExit(2)\n", 4, "SystemExit: 2"),
+        ("from bench.core.spec import Sell\n", 1, "cannot import name 'Sell'"),
+    ],
+)
 def test_one_message_names_file_and_line(text, line, what, tmp_path, monkeypatch):
     package = tmp_path / "added"
     package.mkdir()

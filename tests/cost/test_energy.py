@@ -114,9 +114,11 @@ def test_the_thread_reads_often_enough(powercap, tmp_path, monkeypatch):
 def test_gpus_count_whole_and_only_those_of_the_worker(powercap, tmp_path, monkeypatch):
     millijoules = {0: 1_000, 3: 50_000, "GPU-7": 10_000}
     library = SimpleNamespace(
-        nvmlInit=lambda: None, nvmlDeviceGetHandleByIndex=lambda n: n, nvmlDeviceGetHandleByUUID=lambda n: n,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByIndex=lambda n: n,
+        nvmlDeviceGetHandleByUUID=lambda n: n,
         nvmlDeviceGetTotalEnergyConsumption=lambda handle: millijoules[handle],
-    )  # fmt: skip
+    )
     monkeypatch.setitem(sys.modules, "pynvml", library)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-7,0")
     measured = meter(tmp_path, powercap, [(0.0, 0.0), (0.0, 1.0)], device="cuda", ranks=2)

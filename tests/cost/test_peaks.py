@@ -40,9 +40,15 @@ def test_names_as_drivers_give_them(device: str, dtype: str, tera: float) -> Non
 
 def test_unknown_devices_have_no_published_peak() -> None:
     for name in (
-        "Some CPU @ 2.0GHz", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA H20", "NVIDIA H800", "NVIDIA L40",
-        "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 3090 Ti", "NVIDIA RTX 6000 Ada Generation",
-    ):  # fmt: skip
+        "Some CPU @ 2.0GHz",
+        "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+        "NVIDIA H20",
+        "NVIDIA H800",
+        "NVIDIA L40",
+        "NVIDIA GeForce RTX 4090 Laptop GPU",
+        "NVIDIA GeForce RTX 3090 Ti",
+        "NVIDIA RTX 6000 Ada Generation",
+    ):
         assert peaks.published_peak(name, "float16") is peaks.accelerator_of(name) is None
     with pytest.raises(UserError, match="Did you mean"):
         peaks.accelerator("H101")

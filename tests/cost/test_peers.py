@@ -25,9 +25,15 @@ from bench.suites._contract import SuiteOptions
 from tests.analysis._records import blank
 
 CELL = Cell(
-    model="ViT-pico/14", data="fashion-mnist", num_images=64, image_size=28, channels=3, job="peers",
-    recipe=Recipe(batch=8, shift=0, lr=1e-4), model_options=(("gelu", "exact"),),
-)  # fmt: skip
+    model="ViT-pico/14",
+    data="fashion-mnist",
+    num_images=64,
+    image_size=28,
+    channels=3,
+    job="peers",
+    recipe=Recipe(batch=8, shift=0, lr=1e-4),
+    model_options=(("gelu", "exact"),),
+)
 SAME_LOSS = 0.02  # largest relative difference between losses of the first steps that rounding to bfloat16 explains
 
 
@@ -35,21 +41,34 @@ def record(**windows):
     """A record of a race in which these contenders had these windows."""
     entrants = [
         ContenderResult(
-            name=name.replace("_", ", "), package=None if name == "this project" else "timm", left_out=None,
-            windows=tuple(values), images_per_second=spread(values), share_of_peak=0.5, losses=(2.0, 1.0),
-            same_function=True, dtype="float32",
+            name=name.replace("_", ", "),
+            package=None if name == "this project" else "timm",
+            left_out=None,
+            windows=tuple(values),
+            images_per_second=spread(values),
+            share_of_peak=0.5,
+            losses=(2.0, 1.0),
+            same_function=True,
+            dtype="float32",
         )
         for name, values in windows.items()
-    ]  # fmt: skip
-    entrants.append(ContenderResult(
-        name="torchvision, defaults", package="torchvision", left_out="not installed: pip install torchvision",
-        windows=(), images_per_second=spread([]),
-    ))  # fmt: skip
+    ]
+    entrants.append(
+        ContenderResult(
+            name="torchvision, defaults",
+            package="torchvision",
+            left_out="not installed: pip install torchvision",
+            windows=(),
+            images_per_second=spread([]),
+        )
+    )
     return blank(
-        CELL, peers=PeersResult(revision=1, batch=8, window_seconds=1.0, peaks={}, contenders=tuple(entrants)),
-        model=ModelFacts(name=CELL.model, family="ViT", params=10), execution=Execution(device="cpu", threads=2),
+        CELL,
+        peers=PeersResult(revision=1, batch=8, window_seconds=1.0, peaks={}, contenders=tuple(entrants)),
+        model=ModelFacts(name=CELL.model, family="ViT", params=10),
+        execution=Execution(device="cpu", threads=2),
         environment=Environment(torch="2", commit="c"),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("package", contenders.LIBRARIES)
@@ -140,9 +159,14 @@ def test_a_race_of_real_processes_does_the_same_work_in_each(tmp_path, monkeypat
     directory = Study(tmp_path).cell(CELL)
     directory.prepare(CELL)
     context = JobContext(
-        directory=directory, attempt=directory.new_attempt(), device="cpu", threads=1, progress=lambda _: None,
-        should_stop=lambda: False, log=lambda _: None,
-    )  # fmt: skip
+        directory=directory,
+        attempt=directory.new_attempt(),
+        device="cpu",
+        threads=1,
+        progress=lambda _: None,
+        should_stop=lambda: False,
+        log=lambda _: None,
+    )
     cell = dataclasses.replace(CELL, model="ViT-b/14", model_options=(("gelu", "exact"), ("depth", 1)))
     result = job.run(cell, context)
     assert result.status == "complete"

@@ -53,15 +53,18 @@ def test_costs_and_peaks_arrive_as_they_were_found(nothing_known, monkeypatch):
 
 
 def test_of_several_measurements_the_highest_counts():
-    parts = [{"peaks": {"float32": {"flops_per_second": rate, "source": f"{rate}", "measured": True}}, "costs": [rate]}
-             for rate in (2.0, 3.0, 1.0)]  # fmt: skip
+    parts = [
+        {"peaks": {"float32": {"flops_per_second": rate, "source": f"{rate}", "measured": True}}, "costs": [rate]}
+        for rate in (2.0, 3.0, 1.0)
+    ]
     merged = precomputed.merge(parts)
     assert merged["peaks"]["float32"]["flops_per_second"] == 3.0 and merged["costs"] == [2.0, 3.0, 1.0]
     assert precomputed.merge([]) == {"peaks": {}, "costs": []}
 
 
-@pytest.mark.parametrize("recipe", [Recipe(lr=0.01), Recipe(optimizer="sgd", lr=0.1, weight_decay=0.01)],
-                         ids=lambda r: r.optimizer)  # fmt: skip
+@pytest.mark.parametrize(
+    "recipe", [Recipe(lr=0.01), Recipe(optimizer="sgd", lr=0.1, weight_decay=0.01)], ids=lambda r: r.optimizer
+)
 def test_optimizers_take_torchs_own_steps_to_the_last_bit(recipe):
     torch.manual_seed(0)
     start = [torch.randn(17, 5), torch.randn(3)]

@@ -15,9 +15,12 @@ from bench.train.codegen import MODELS, TABLE
 def work(model: str, *, batch: int, side: int = 224) -> roofline.Work:
     count = flops.count(model, image_size=side, channels=3, num_classes=1000)
     return roofline.Work(
-        family=registry.family_of(model).FAMILY, flops=count.train_flops_per_image["dense"], params=count.params,
-        activation_bytes=count.activation_bytes or 0, images=batch,
-    )  # fmt: skip
+        family=registry.family_of(model).FAMILY,
+        flops=count.train_flops_per_image["dense"],
+        params=count.params,
+        activation_bytes=count.activation_bytes or 0,
+        images=batch,
+    )
 
 
 QUICK = ("ViT-S/16", "ViT-Ti/4")  # to count

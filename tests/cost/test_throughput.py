@@ -35,26 +35,41 @@ def throughput_of(batch: int, rates: list[float], **more: Any) -> Throughput:
 def record(
     model: str, family: str, size: int, rates: list[float] | None, *, found: int | None = None, seed: int = 0
 ) -> Record:
-    conditions = Conditions(device="cpu X", float32_matmul_precision="highest", allow_tf32=False, windows=3,
-                            cudnn_benchmark=False, window_seconds=0.1, slowest_call_seconds=1.0)  # fmt: skip
+    conditions = Conditions(
+        device="cpu X",
+        float32_matmul_precision="highest",
+        allow_tf32=False,
+        windows=3,
+        cudnn_benchmark=False,
+        window_seconds=0.1,
+        slowest_call_seconds=1.0,
+    )
     speed = SpeedResult(revision=1, conditions=conditions)
     if rates:
         speed = replace(
             speed,
             inference=throughput_of(8, rates, utilisation=0.4),
             latency=Latency(batch=1, p50_ms=3.0, p90_ms=3.5, p99_ms=None, min_ms=2.0, max_ms=4.0, n=20),
-            reference=Reference(model="ViT-nano/7", image_size=28, channels=1, num_classes=10,
-                                throughput=throughput_of(64, [100.0 + size])),
-            largest_batch=LargestBatch(inference=5000, training=100, budget_bytes=16 * 2**30, how="from shapes",
-                                       found_inference=found),
-        )  # fmt: skip
+            reference=Reference(
+                model="ViT-nano/7",
+                image_size=28,
+                channels=1,
+                num_classes=10,
+                throughput=throughput_of(64, [100.0 + size]),
+            ),
+            largest_batch=LargestBatch(
+                inference=5000, training=100, budget_bytes=16 * 2**30, how="from shapes", found_inference=found
+            ),
+        )
     return blank(
         Cell(model=model, image_size=size, data="noise", seed=seed, job="speed"),
-        directory=f"{model}-{size}-{seed}", status="complete" if rates else "oom", speed=speed,
+        directory=f"{model}-{size}-{seed}",
+        status="complete" if rates else "oom",
+        speed=speed,
         model=ModelFacts(name=model, family=family, params=10),
         execution=Execution(device="cpu", threads=2, dtype="float32"),
         environment=Environment(torch="2", commit="c"),
-    )  # fmt: skip
+    )
 
 
 def draw(*records: Record) -> Any:

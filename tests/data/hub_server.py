@@ -73,8 +73,12 @@ class Handler(BaseHTTPRequestHandler):
         if rest[:1] == ["commits"]:
             found = [commit for name, commit in reversed(hub.commits) if name == repo]
             stamp = "2023-01-20T00:00:00.000Z"
-            return self.answer(200, json.dumps([{"id": one, "authors": [], "date": stamp, "title": "", "message": ""}
-                                                for one in found]).encode())  # fmt: skip
+            return self.answer(
+                200,
+                json.dumps(
+                    [{"id": one, "authors": [], "date": stamp, "title": "", "message": ""} for one in found]
+                ).encode(),
+            )
         asked = rest[1] if rest[:1] == ["revision"] else "main"
         commit = main if asked == "main" else asked
         if (repo, commit) not in hub.commits:

@@ -89,13 +89,21 @@ def timm_own(folder: Path, *, reader: str = "", **settings: object) -> Iterator[
         shards = sorted((folder / "shards").glob("train-*.tar"))
         last, number = shards[-1].stem.split("-")[1], len(list((folder / "jpegs").rglob("*.jpg")))
         split = f"train-{{{'0' * len(last)}..{last}}}.tar|{number}"
-        made = timm.data.create_dataset("wds/", root=str(folder / "shards"), split=split, is_training=True,
-                                        batch_size=BATCH)  # fmt: skip
+        made = timm.data.create_dataset(
+            "wds/", root=str(folder / "shards"), split=split, is_training=True, batch_size=BATCH
+        )
     else:
         made = timm.data.create_dataset("", root=str(folder / "jpegs"))
-    loader = timm.data.create_loader(made, input_size=(3, SIZE, SIZE), batch_size=BATCH, is_training=True,
-                                     num_workers=WORKERS, persistent_workers=WORKERS > 0,
-                                     device=torch.device("cpu"), **settings)  # fmt: skip
+    loader = timm.data.create_loader(
+        made,
+        input_size=(3, SIZE, SIZE),
+        batch_size=BATCH,
+        is_training=True,
+        num_workers=WORKERS,
+        persistent_workers=WORKERS > 0,
+        device=torch.device("cpu"),
+        **settings,
+    )
     yield from _for_ever(loader, lambda batch: batch[0])
 
 
@@ -137,8 +145,9 @@ def torchvision_v2(folder: Path) -> Iterator[Batch]:
     from torchvision.datasets import DatasetFolder
 
     images = DatasetFolder(str(folder / "jpegs"), loader=_from_file, extensions=(".jpg",))
-    loader = torch.utils.data.DataLoader(images, BATCH, shuffle=True, num_workers=WORKERS, drop_last=True,
-                                         persistent_workers=WORKERS > 0)  # fmt: skip
+    loader = torch.utils.data.DataLoader(
+        images, BATCH, shuffle=True, num_workers=WORKERS, drop_last=True, persistent_workers=WORKERS > 0
+    )
     yield from _for_ever(loader, lambda batch: _finished(batch[0]))
 
 
@@ -170,8 +179,9 @@ def mosaicml_streaming(folder: Path) -> Iterator[Batch]:
             return _decoded_and_cropped(sample["image"]), sample["label"]
 
     images = Images(local=str(folder / "mds"), shuffle=True, batch_size=BATCH)
-    loader = torch.utils.data.DataLoader(images, BATCH, num_workers=WORKERS, persistent_workers=WORKERS > 0,
-                                         drop_last=True)  # fmt: skip
+    loader = torch.utils.data.DataLoader(
+        images, BATCH, num_workers=WORKERS, persistent_workers=WORKERS > 0, drop_last=True
+    )
     yield from _for_ever(loader, lambda batch: _finished(batch[0]))
 
 
@@ -220,9 +230,14 @@ def spdl(folder: Path) -> Iterator[Batch]:
         return spdl.io.to_torch(spdl.io.convert_frames(frames))
 
     pipeline = (
-        PipelineBuilder().add_source(source()).pipe(decode, concurrency=1).aggregate(BATCH).pipe(together)
-        .add_sink(2).build(num_threads=1)
-    )  # fmt: skip
+        PipelineBuilder()
+        .add_source(source())
+        .pipe(decode, concurrency=1)
+        .aggregate(BATCH)
+        .pipe(together)
+        .add_sink(2)
+        .build(num_threads=1)
+    )
     with pipeline.auto_stop():
         yield from _for_ever(pipeline, _finished)
 
@@ -235,11 +250,13 @@ def dali(folder: Path) -> Iterator[Batch]:
     @pipeline_def(batch_size=BATCH, num_threads=1, device_id=None, seed=0)
     def batches() -> Any:
         files, labels = fn.readers.file(file_root=str(folder / "jpegs"), random_shuffle=True, initial_fill=1000)
-        images = fn.decoders.image_random_crop(files, device="cpu", random_area=list(AREA),
-                                               random_aspect_ratio=list(RATIO))  # fmt: skip
+        images = fn.decoders.image_random_crop(
+            files, device="cpu", random_area=list(AREA), random_aspect_ratio=list(RATIO)
+        )
         images = fn.resize(images, size=[SIZE, SIZE], interp_type=types.INTERP_LINEAR, antialias=True)
-        images = fn.crop_mirror_normalize(images, dtype=types.FLOAT, output_layout="CHW", mirror=fn.random.coin_flip(),
-                                          mean=[MEAN] * 3, std=[STD] * 3)  # fmt: skip
+        images = fn.crop_mirror_normalize(
+            images, dtype=types.FLOAT, output_layout="CHW", mirror=fn.random.coin_flip(), mean=[MEAN] * 3, std=[STD] * 3
+        )
         return images, labels
 
     made = batches()
@@ -256,8 +273,15 @@ def ffcv(folder: Path) -> Iterator[Batch]:
 
     decoder = RandomResizedCropRGBImageDecoder((SIZE, SIZE), scale=AREA, ratio=RATIO)
     steps = [decoder, RandomHorizontalFlip(), ToTensor(), ToTorchImage(convert_back_int16=False)]
-    loader = Loader(str(folder / "images.beton"), batch_size=BATCH, num_workers=1, order=OrderOption.RANDOM,
-                    os_cache=True, drop_last=True, pipelines={"image": steps})  # fmt: skip
+    loader = Loader(
+        str(folder / "images.beton"),
+        batch_size=BATCH,
+        num_workers=1,
+        order=OrderOption.RANDOM,
+        os_cache=True,
+        drop_last=True,
+        pipelines={"image": steps},
+    )
     yield from _for_ever(loader, lambda batch: _finished(batch[0]))
 
 

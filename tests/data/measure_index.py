@@ -78,8 +78,16 @@ def start(root: Path) -> dict[str, float]:
         batches(step)
     batches(len(images) // BATCH + 1)  # the next epoch: two orders are kept
     found, readers = memory(), [memory(int(child)) for child in _children()]
-    return {"images": len(images), "opened": opened, "hashed": hashed, "first": first, "processor": processor,
-            "before": before, **found, "reader": max(reader["own"] for reader in readers)}  # fmt: skip
+    return {
+        "images": len(images),
+        "opened": opened,
+        "hashed": hashed,
+        "first": first,
+        "processor": processor,
+        "before": before,
+        **found,
+        "reader": max(reader["own"] for reader in readers),
+    }
 
 
 def _children() -> list[str]:
@@ -104,9 +112,11 @@ def main() -> None:
             settings = os.environ | {"OMP_NUM_THREADS": "1"}
             said = subprocess.run(command, cwd=PROJECT, env=settings, capture_output=True, text=True, check=True)
             f = json.loads(said.stdout.splitlines()[-1])
-            print(f"{f['images']:10,}  {f['opened']:4.1f} s  {f['hashed']:4.1f} s  {f['first']:6.1f} s "
-                  f"({f['processor']:4.1f} s)         {f['resident'] / 1e9:.2f} GB, {f['own'] / 1e9:.2f}, "
-                  f"{f['before'] / 1e9:.2f}, {f['reader'] / 1e9:.2f}")  # fmt: skip
+            print(
+                f"{f['images']:10,}  {f['opened']:4.1f} s  {f['hashed']:4.1f} s  {f['first']:6.1f} s "
+                f"({f['processor']:4.1f} s)         {f['resident'] / 1e9:.2f} GB, {f['own'] / 1e9:.2f}, "
+                f"{f['before'] / 1e9:.2f}, {f['reader'] / 1e9:.2f}"
+            )
 
 
 if __name__ == "__main__":

@@ -85,9 +85,15 @@ class Racer:
         settings = os.environ | {"OMP_NUM_THREADS": "1", "VIT_BENCH_CACHE": str(folder / "cache")}
         self.log = log
         self.process = subprocess.Popen(
-            [python, "-m", "tests.data.loaders", "race", folder, name], cwd=PROJECT, env=settings, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.open("w"), start_new_session=True,
-        )  # fmt: skip
+            [python, "-m", "tests.data.loaders", "race", folder, name],
+            cwd=PROJECT,
+            env=settings,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log.open("w"),
+            start_new_session=True,
+        )
 
     def __call__(self, batches: int) -> float:
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -192,12 +198,16 @@ def compare(names: list[str], folder: Path, given: argparse.Namespace) -> None:
                     missing[name] = f"does not run here: {error}"
     rounds = len(seconds[LIMIT if LIMIT in racers else OURS])  # whole ones
     ours = np.array(seconds[OURS][1:rounds])
-    print(f"{len(files)} files of {np.mean([len(data) for data in files]) / 1e3:.0f} kB, {rounds - 1} rounds of "
-          f"{given.batches * loaders.BATCH} images; images/s and core, and how many times that ours is")  # fmt: skip
+    print(
+        f"{len(files)} files of {np.mean([len(data) for data in files]) / 1e3:.0f} kB, {rounds - 1} rounds of "
+        f"{given.batches * loaders.BATCH} images; images/s and core, and how many times that ours is"
+    )
     for name in sorted((name for name in racers if name not in missing), key=lambda name: np.median(seconds[name])):
         turns = np.array(seconds[name][1:rounds]) / ours
-        print(f"{1 / np.median(seconds[name][1:rounds]):7,.0f}  {np.median(turns):4.2f} ({turns.min():.2f} to "
-              f"{turns.max():.2f})  {name}")  # fmt: skip
+        print(
+            f"{1 / np.median(seconds[name][1:rounds]):7,.0f}  {np.median(turns):4.2f} ({turns.min():.2f} to "
+            f"{turns.max():.2f})  {name}"
+        )
     for name, reason in missing.items():
         print(f"      -  {name}: {reason}", flush=True)
     for racer in racers.values():

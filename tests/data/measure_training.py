@@ -51,8 +51,9 @@ def compare(given: argparse.Namespace, root: Path) -> None:
     model = registry.build_model(given.model, image_size=given.size, channels=3, num_classes=images.num_classes)
     fit = (given.size, 3)
     streamed = Batches(images, recipe=recipe, seed=0, device="cpu", workers=given.workers, fit=fit)
-    trainer = Trainer(model=model, batches=streamed, recipe=recipe, horizons=(1 << 20,), seed=0, device="cpu",
-                      saving=None)  # fmt: skip
+    trainer = Trainer(
+        model=model, batches=streamed, recipe=recipe, horizons=(1 << 20,), seed=0, device="cpu", saving=None
+    )
     model.train()
     x_BCHW = torch.rand(given.batch, 3, given.size, given.size) * 2 - 1
     kept: tuple[Tensor, Tensor] = x_BCHW, torch.randint(images.num_classes, (given.batch,))
@@ -70,21 +71,27 @@ def compare(given: argparse.Namespace, root: Path) -> None:
     streamed.reader.close()
     shards_T2, random_T2 = np.array(found["shards"]), np.array(found["random"])
     each = given.steps * given.batch
-    print(f"{given.model} at {given.size} px, batches of {given.batch}, {torch.get_num_threads()} thread, "
-          f"{streamed.reader.workers} reader(s), {given.rounds} turns of {given.steps} steps each")  # fmt: skip
+    print(
+        f"{given.model} at {given.size} px, batches of {given.batch}, {torch.get_num_threads()} thread, "
+        f"{streamed.reader.workers} reader(s), {given.rounds} turns of {given.steps} steps each"
+    )
     for at, clock in enumerate(("the clock's", "the processor's")):
         slower = np.log(shards_T2[:, at] / random_T2[:, at])
         half = stats.t.ppf(0.975, len(slower) - 1) * stats.sem(slower)
         mean, low, high = np.expm1(slower.mean() + np.array([0, -half, half]))
-        print(f"  {clock} seconds: {each / np.median(random_T2[:, at]):.4g} images/s from random pixels, "
-              f"{each / np.median(shards_T2[:, at]):.4g} from shards; slower by {mean:.2%} [{low:.2%}, {high:.2%}], "
-              f"median {np.expm1(np.median(slower)):.2%}")  # fmt: skip
+        print(
+            f"  {clock} seconds: {each / np.median(random_T2[:, at]):.4g} images/s from random pixels, "
+            f"{each / np.median(shards_T2[:, at]):.4g} from shards; slower by {mean:.2%} [{low:.2%}, {high:.2%}], "
+            f"median {np.expm1(np.median(slower)):.2%}"
+        )
     files = some_encoded(f"{given.data}:{given.size}px:rgb:stream", root=root)
     rate = decoded_per_second(files, size=given.size, channels=3, crop=recipe.crop)
     rates = SimpleNamespace(train_images_per_second=each / np.median(random_T2[:, 1]))
     expected = _wait(rates, environment.cores() * rate, device="cpu")  # type: ignore[arg-type]
-    print(f"  waiting for images: {waited / shards_T2[:, 0].sum():.2%} of the time from shards; the "
-          f"plan expects {expected:.2%} ({rate:,.0f} images/s decoded per core)")  # fmt: skip
+    print(
+        f"  waiting for images: {waited / shards_T2[:, 0].sum():.2%} of the time from shards; the "
+        f"plan expects {expected:.2%} ({rate:,.0f} images/s decoded per core)"
+    )
 
 
 def main() -> None:

@@ -174,11 +174,18 @@ except UserWarning as warning:
 """
 
 
-@pytest.mark.parametrize("kind, words, said", [
-    ("parquet", "24px:rgb:stream", r"refused: .* cannot take the images copied out of their files: .*File too large"),
-    ("tar", "24px:rgb:stream", r"warned: The cache .* cannot be written .*File too large.*prepares it again"),
-    ("tar", "24px:rgb:stored", r"warned: The cache .* cannot be written"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind, words, said",
+    [
+        (
+            "parquet",
+            "24px:rgb:stream",
+            r"refused: .* cannot take the images copied out of their files: .*File too large",
+        ),
+        ("tar", "24px:rgb:stream", r"warned: The cache .* cannot be written .*File too large.*prepares it again"),
+        ("tar", "24px:rgb:stored", r"warned: The cache .* cannot be written"),
+    ],
+)
 def test_a_disk_that_is_full(made, tmp_path, kind, words, said):
     """A limit on the size of a file fails a write as a full disk does. Nothing half-written is taken for whole."""
     opened = made(kind)

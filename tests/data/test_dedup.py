@@ -145,9 +145,13 @@ def test_rendered_sets_share_nothing_with_the_photographs() -> None:
 
 def test_plain_and_empty_pictures_are_nobodys_copy() -> None:
     plain = ImageSet(
-        name="plain", split="train", images_NHWC=np.full((3, 28, 28, 1), 128, np.uint8), labels_N=np.zeros(3, int),
-        class_names=("0",), kind="rendered",
-    )  # fmt: skip
+        name="plain",
+        split="train",
+        images_NHWC=np.full((3, 28, 28, 1), 128, np.uint8),
+        labels_N=np.zeros(3, int),
+        class_names=("0",),
+        kind="rendered",
+    )
     assert len(dedup.find(plain, plain)) == 0
     nothing = plain.take(np.empty(0, dtype=int))
     assert len(dedup.find(nothing, plain)) == len(dedup.find(plain, nothing)) == 0

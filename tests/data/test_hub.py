@@ -149,8 +149,10 @@ def test_configurations_and_splits(hub, tmp_path, capsys):
     files["small/validation-0.parquet"] = files[test]
     files[test] = b"without labels"
     hub.commits = {(NAME, NEW): files}
-    paths = {name: [{"split": "train", "path": f"{name}/train-*"}, {"split": "rest", "path": [f"{name}/[tv]*"]}]
-             for name in ("small", "large")}  # fmt: skip
+    paths = {
+        name: [{"split": "train", "path": f"{name}/train-*"}, {"split": "rest", "path": [f"{name}/[tv]*"]}]
+        for name in ("small", "large")
+    }
     hub.cards = {NAME: {"configs": [{"config_name": name, "data_files": some} for name, some in paths.items()]}}
     assert verb.main([f"hf:{NAME}", "--download", "--data-root", str(tmp_path)]) == 2
     assert_said(capsys, "config=small, config=large")

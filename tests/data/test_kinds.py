@@ -37,6 +37,7 @@ def turned(orientation: int) -> Image.Exif:
 
 def sixteen_bits(channels: str) -> bytes:
     """A PNG of 16 bits a channel, which Pillow cannot write in colour."""
+
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 

@@ -488,12 +488,18 @@ def test_the_python_version_as_python_2_wrote_it(tmp_path: Path, unchecked: None
     program = b"".join(
         [
             b"\x80\x02}(U\x04datacnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R",
-            b"(K\x01", b"M" + struct.pack("<H", ROWS), b"M" + struct.pack("<H", 3072), b"\x86",
+            b"(K\x01",
+            b"M" + struct.pack("<H", ROWS),
+            b"M" + struct.pack("<H", 3072),
+            b"\x86",
             b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89",
-            b"T" + struct.pack("<I", data.size) + data.tobytes(), b"tb",
-            b"U\x06labels](", b"".join(b"K" + bytes([label]) for label in labels), b"eu.",
+            b"T" + struct.pack("<I", data.size) + data.tobytes(),
+            b"tb",
+            b"U\x06labels](",
+            b"".join(b"K" + bytes([label]) for label in labels),
+            b"eu.",
         ]
-    )  # fmt: skip
+    )
     folder = write_cifar10(tmp_path, "python")
     (folder / "test_batch").write_bytes(program)
     if place:

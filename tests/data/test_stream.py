@@ -138,8 +138,9 @@ def test_the_same_files_are_the_same_set_in_every_format(streamed, files):
 
 
 def test_indexed_they_are_the_pixels_that_are_stored_otherwise(streamed):
-    both = [[streamed(words=words, split=split) for split in ("train", "test")]
-            for words in (WORDS, f"{SIDE}px:rgb:stored")]  # fmt: skip
+    both = [
+        [streamed(words=words, split=split) for split in ("train", "test")] for words in (WORDS, f"{SIDE}px:rgb:stored")
+    ]
     one, other = ({pixels.tobytes() for part in parts for pixels in part.images_NHWC[:]} for parts in both)
     assert len(one) == NUMBER and one == other
     images = streamed()
@@ -168,8 +169,10 @@ def test_readers_ranks_and_restarts_do_not_change_a_batch(streamed):
         for step in (3, 4, 5, 6, 2):  # a restart at its step; and a jump
             assert all(torch.equal(*pair) for pair in zip(again(step), expected[step], strict=True))
     for size in (2, 4):
-        ranks = [Batches(images, recipe=CROPPED, seed=1, device="cpu", workers=0, ranks=Rank(rank, size))
-                 for rank in range(size)]  # fmt: skip
+        ranks = [
+            Batches(images, recipe=CROPPED, seed=1, device="cpu", workers=0, ranks=Rank(rank, size))
+            for rank in range(size)
+        ]
         for step in (0, 5):
             shares = zip(*(batches(step) for batches in ranks), strict=True)
             assert all(torch.equal(torch.cat(parts), one) for parts, one in zip(shares, expected[step], strict=True))
@@ -209,9 +212,12 @@ def test_crops_are_cut_out_of_the_full_image(streamed):
 
 
 VARIANTS = {
-    "4:4:4": {"subsampling": 0}, "4:2:2": {"subsampling": 1}, "4:2:0": {"subsampling": 2},
-    "progressive": {"progressive": True}, "restarts": {"subsampling": 2, "restart_marker_rows": 1},
-}  # fmt: skip
+    "4:4:4": {"subsampling": 0},
+    "4:2:2": {"subsampling": 1},
+    "4:2:0": {"subsampling": 2},
+    "progressive": {"progressive": True},
+    "restarts": {"subsampling": 2, "restart_marker_rows": 1},
+}
 
 
 @pytest.mark.parametrize("kind", [*VARIANTS, "grey"])
@@ -238,10 +244,13 @@ def test_photographs_as_people_have_them(streamed, files):
     turned = Image.Exif()
     turned[0x0112] = 6  # the first row is the right side
     odd = [
-        encoded(picture, quality=95, exif=turned), encoded(picture.convert("CMYK")), encoded(picture, "GIF"),
+        encoded(picture, quality=95, exif=turned),
+        encoded(picture.convert("CMYK")),
+        encoded(picture, "GIF"),
         encoded(picture, "GIF", save_all=True, append_images=[picture.rotate(90)]),
-        encoded(picture.convert("P"), "PNG"), encoded(picture.convert("RGBA"), "WEBP"),
-    ]  # fmt: skip
+        encoded(picture.convert("P"), "PNG"),
+        encoded(picture.convert("RGBA"), "WEBP"),
+    ]
     bad = encoded(Image.fromarray(np.zeros((9, 9), dtype=np.uint16)), "PNG")
     with pytest.warns(UserWarning, match=r"1 of 1,047 images cannot be read: .*kind I;16"):
         images = streamed("tar", [*files, *[(data, 1) for data in odd], (bad, 2), *_many(files, 1_000)])

@@ -64,8 +64,12 @@ def test_tables_of_a_study_hold_what_its_records_hold():
     few = "measure == 'mnist' and shots == 10 and draw == 0"
     one = results.scores.query(f"model == 'ViT-pico/7' and seed == 1 and {few}")
     record = next(r for r in results.records if r.cell.model == "ViT-pico/7" and r.cell.seed == 1)
-    values = {h.images_seen: s.value for h in record.horizons for s in h.scores
-              if (s.task, s.data, s.shots, s.draw) == ("fewshot", "mnist", 10, 0)}  # fmt: skip
+    values = {
+        h.images_seen: s.value
+        for h in record.horizons
+        for s in h.scores
+        if (s.task, s.data, s.shots, s.draw) == ("fewshot", "mnist", 10, 0)
+    }
     assert dict(zip(one["images_seen"], one["value"], strict=True)) == values
     assert results.answers == () and results.findings.empty
 
@@ -84,10 +88,31 @@ def test_a_report_is_read_back_as_findings(tmp_path):
 def test_a_fit_is_that_of_the_command(tmp_path, capsys):
     runs = bench.api.load(KEPT).scores.query("measure == 'mnist' and shots == 10 and draw == 0 and images_seen > 0")
     runs.to_csv(tmp_path / "runs.csv", index=False)
-    made = bench.api.fit(runs, x="train_flops_dense", y="value", where=["family=ViT"], accuracy=True, form="power",
-                         draws=20, predict=[1e13])  # fmt: skip
-    words = ["--x", "train_flops_dense", "--y", "value", "--where", "family=ViT", "--accuracy", "--form", "power",
-             "--bootstrap", "20", "--predict", "1e13"]  # fmt: skip
+    made = bench.api.fit(
+        runs,
+        x="train_flops_dense",
+        y="value",
+        where=["family=ViT"],
+        accuracy=True,
+        form="power",
+        draws=20,
+        predict=[1e13],
+    )
+    words = [
+        "--x",
+        "train_flops_dense",
+        "--y",
+        "value",
+        "--where",
+        "family=ViT",
+        "--accuracy",
+        "--form",
+        "power",
+        "--bootstrap",
+        "20",
+        "--predict",
+        "1e13",
+    ]
     assert fit.main([str(tmp_path / "runs.csv"), *words, "--json"]) == EXIT_OK
     assert json.loads(json.dumps(made.answer)) == json.loads(capsys.readouterr().out)
     assert set(made.parameters["parameter"]) == {"b", "c"} and "x = 1e+13" in str(made)

@@ -73,10 +73,15 @@ def test_a_study_file_with_one_value_where_several_are_wanted(verb, tmp_path, na
         StudyOptions.called(None, {"suite": "smoke", name: tomllib.loads(f"v = {value}")["v"]})
 
 
-@pytest.mark.parametrize("line, words", [
-    (r'results = "\u0000"', ("results", "null byte")), (r'data_root = "a\u0000"', ("data_root", "null byte")),
-    ('only = {a = 1}', ("only takes a list", "{'a': 1}")), (f"seeds = {'9' * 5000}", ("is not TOML",)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        (r'results = "\u0000"', ("results", "null byte")),
+        (r'data_root = "a\u0000"', ("data_root", "null byte")),
+        ("only = {a = 1}", ("only takes a list", "{'a': 1}")),
+        (f"seeds = {'9' * 5000}", ("is not TOML",)),
+    ],
+)
 def test_a_study_file_with_what_an_option_cannot_be(verb, tmp_path, line, words):
     (tmp_path / "s.toml").write_text(f'suite = "smoke"\n{line}\n')
     refused(verb("plan", "s.toml"), "s.toml", *words)
@@ -116,8 +121,9 @@ def test_a_model_file_that_ends_the_program(verb, tmp_path):
     assert "script.py, line 2, ends the program" in done.stderr and "__main__" in done.stderr
 
 
-@pytest.mark.parametrize("words", [("--images", "nan"), ("--images", "-1"), ("--images", "1e400"),
-                                   ("--image-size", "99999999999"), ("",)])  # fmt: skip
+@pytest.mark.parametrize(
+    "words", [("--images", "nan"), ("--images", "-1"), ("--images", "1e400"), ("--image-size", "99999999999"), ("",)]
+)
 def test_what_no_training_could_cost_is_not_costed(capsys, words):
     assert flops.main(["ViT-pico/7", *words]) == 2
     assert capsys.readouterr().err.startswith("error: ")

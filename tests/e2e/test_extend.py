@@ -171,13 +171,20 @@ def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp
     plan = ("plan.__main__", "--suite", "smoke", "--models", "MLP-16", "--data")
     calls = [
         ("check", "figure:widths", "--plugins", str(extended), "--study", "results/perceptrons"),
-        (*plan, "stripes", "--tasks", "fewshot,centroid", "--json"), (*plan, "stripes@1000"),
+        (*plan, "stripes", "--tasks", "fewshot,centroid", "--json"),
+        (*plan, "stripes@1000"),
         ("run", "--suite", "smoke", "--models", "MPL-32"),
         ("flops", "MLP-32", "--image-size", "28", "--classes", "10", "--json"),
-    ]  # fmt: skip
+    ]
     variables = os.environ | {"PYTHONPATH": str(PROJECT), "VIT_BENCH_PLUGINS": str(extended)}
-    done = subprocess.run([sys.executable, "-c", IN_ONE_PROCESS, json.dumps(calls)], capture_output=True, text=True,
-                          cwd=tmp_path, env=variables, preexec_fn=stay_on_one_core)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", IN_ONE_PROCESS, json.dumps(calls)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=variables,
+        preexec_fn=stay_on_one_core,
+    )
     assert done.returncode == 0, done.stderr
     checked, planned, too_many, misspelt, counted = json.loads(done.stdout)
     assert checked[0] == 0 and "the same every time" in checked[1] and "--  " not in checked[1]
@@ -194,13 +201,29 @@ def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp
 
 @pytest.mark.slow
 def test_the_newcomers_work_in_the_suites_there_were(extended, bench, tmp_path):
-    done = bench("run", "--suite", "smoke", "--models", "MLP-16", "--tasks", "fewshot,centroid", "--only", "*1000*",
-                 "--set", "lr=1e-3", VIT_BENCH_PLUGINS=str(extended), one_core=True)  # fmt: skip
+    done = bench(
+        "run",
+        "--suite",
+        "smoke",
+        "--models",
+        "MLP-16",
+        "--tasks",
+        "fewshot,centroid",
+        "--only",
+        "*1000*",
+        "--set",
+        "lr=1e-3",
+        VIT_BENCH_PLUGINS=str(extended),
+        one_core=True,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     (record,) = [read_record(p) for p in (tmp_path / "results").glob("smoke/cells/mlp*1000*/record.json")]
     assert {(s.task, s.data) for s in record.horizons[-1].scores} == {
-        ("upstream", "fashion-mnist"), ("fewshot", "fashion-mnist"), ("fewshot", "digits"),
-        ("centroid", "fashion-mnist"), ("centroid", "digits"),
-    }  # fmt: skip
+        ("upstream", "fashion-mnist"),
+        ("fewshot", "fashion-mnist"),
+        ("fewshot", "digits"),
+        ("centroid", "fashion-mnist"),
+        ("centroid", "digits"),
+    }
     report = (tmp_path / "results/smoke/report.html").read_text()
     assert "MLP-16" in report

@@ -33,8 +33,13 @@ def finished(tmp_path_factory):
 
 
 def look(verb, *words, project):
-    done = subprocess.run([sys.executable, "-c", LOOK, verb, *words], capture_output=True, text=True, cwd=project,
-                          env=os.environ | {"PYTHONPATH": str(project)})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK, verb, *words],
+        capture_output=True,
+        text=True,
+        cwd=project,
+        env=os.environ | {"PYTHONPATH": str(project)},
+    )
     assert done.returncode == 0, done.stderr
     output, _, loaded = done.stdout.rpartition("loaded:")
     return json.loads(output), set(loaded.split())

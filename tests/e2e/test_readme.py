@@ -22,9 +22,12 @@ from bench.trackers import _contract as trackers
 from tests.conftest import PROJECT
 
 README = (PROJECT / "README.md").read_text()
-COMMANDS = tuple(dict.fromkeys(
-    found.strip() for found in re.findall(r"(?:^|\| `)python -m (bench\.[^`\n]+?)(?:`|   |\n|$)", README, re.MULTILINE)
-))  # fmt: skip
+COMMANDS = tuple(
+    dict.fromkeys(
+        found.strip()
+        for found in re.findall(r"(?:^|\| `)python -m (bench\.[^`\n]+?)(?:`|   |\n|$)", README, re.MULTILINE)
+    )
+)
 STUDIES, REST = ("bench.run", "bench.plan"), ("bench.probe",)  # planned; needs a checkpoint
 LONG = ("bench.report", "bench.flops")
 
@@ -45,8 +48,11 @@ def home(tmp_path, monkeypatch):
                 shutil.copytree(cell, tmp_path / folder / "scaling" / "cells" / cell.name)
     (tmp_path / "study.toml").write_text(block("study"))
     lines = ["family,compute,images,error"]
-    lines += [f"{family},{x:g},{x / 1e9:g},{a * x**-0.1:.6f}" for family, a in (("ViT", 9), ("ResNet", 8))
-              for x in (1e12, 3e12, 1e13, 3e13, 1e14, 3e14, 1e15)]  # fmt: skip
+    lines += [
+        f"{family},{x:g},{x / 1e9:g},{a * x**-0.1:.6f}"
+        for family, a in (("ViT", 9), ("ResNet", 8))
+        for x in (1e12, 3e12, 1e13, 3e13, 1e14, 3e14, 1e15)
+    ]
     (tmp_path / "runs.csv").write_text("\n".join(lines) + "\n")
     return tmp_path
 
@@ -56,10 +62,14 @@ def test_there_are_commands():
     assert {"bench.run", "bench.plan", "bench.compare", "bench.export", "bench.fit"} <= named and len(COMMANDS) > 12
 
 
-@pytest.mark.parametrize("command", [
-    pytest.param(command, marks=pytest.mark.slow) if command.startswith(LONG) else command
-    for command in COMMANDS if not command.startswith((*STUDIES, *REST))
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command, marks=pytest.mark.slow) if command.startswith(LONG) else command
+        for command in COMMANDS
+        if not command.startswith((*STUDIES, *REST))
+    ],
+)
 def test_a_command_does_what_it_says(command, home, capsys):
     verb, *words = shlex.split(command)
     if "folder:" in command:

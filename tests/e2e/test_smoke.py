@@ -125,9 +125,20 @@ def test_a_kept_model_can_be_probed_from_the_shell(smoke, bench):
     (weights,) = smoke.study.glob("cells/vit-pico*1000*/weights/final.safetensors")
     record = read_record(weights.parent.parent / "record.json")
     done = bench(
-        "probe", "--checkpoint", weights, "--data", "digits", "--shots", "1,10",
-        "--draws", "2", "--option", "test_limit=500", "--json", OMP_NUM_THREADS="2",
-    )  # fmt: skip
+        "probe",
+        "--checkpoint",
+        weights,
+        "--data",
+        "digits",
+        "--shots",
+        "1,10",
+        "--draws",
+        "2",
+        "--option",
+        "test_limit=500",
+        "--json",
+        OMP_NUM_THREADS="2",
+    )
     assert done.returncode == 0, done.stderr
     probed = {(s["metric"], s["shots"], s["draw"]): s["value"] for s in json.loads(done.stdout)}
     for score in record.horizons[-1].scores:

@@ -52,10 +52,15 @@ def one(executor: str, cells: int) -> dict[str, float | str]:
         first += own[tenth] - own[0]
         last += own[-1] - own[-1 - tenth]
     return {
-        "executor": executor, "cells": cells, "wall ms": 1000 * wall / cells, "driver ms": 1000 * driver / cells,
-        "workers ms": 1000 * workers / cells, "last/first": last / first, "wall s": wall,
+        "executor": executor,
+        "cells": cells,
+        "wall ms": 1000 * wall / cells,
+        "driver ms": 1000 * driver / cells,
+        "workers ms": 1000 * workers / cells,
+        "last/first": last / first,
+        "wall s": wall,
         "driver MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }  # fmt: skip
+    }
 
 
 def main() -> int:
@@ -75,8 +80,10 @@ def main() -> int:
             if done.returncode:
                 return done.returncode
             found = json.loads(done.stdout.splitlines()[-1])
-            print(" ".join(f"{v if isinstance(v := found[name], str) else f'{v:,.4g}':>10}" for name in COLUMNS),
-                  flush=True)  # fmt: skip
+            print(
+                " ".join(f"{v if isinstance(v := found[name], str) else f'{v:,.4g}':>10}" for name in COLUMNS),
+                flush=True,
+            )
     return 0
 
 

@@ -22,7 +22,7 @@ def install(folder: Path) -> dict[str, str]:
     folder.mkdir()
     for name in PROGRAMS:
         program = folder / name
-        program.write_text(f"#!/bin/sh\nexec {sys.executable} {__file__} {folder} {name} \"$@\"\n")
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {__file__} {folder} {name} "$@"\n')
         program.chmod(0o755)
     return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 
@@ -37,16 +37,26 @@ def sbatch(folder: Path, script: str) -> None:
     copy = folder / f"job-{job}" / "script.sh"
     copy.write_text(text)
     for task in tasks:
-        subprocess.Popen([sys.executable, __file__, str(folder), "task", str(copy), str(job), str(task)],
-                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+        subprocess.Popen(
+            [sys.executable, __file__, str(folder), "task", str(copy), str(job), str(task)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
     print(f"Submitted batch job {job}")
 
 
 def task(folder: Path, script: str, job: str, number: str) -> None:
     """One task of an array, again and again while it is requeued."""
     name = job if number == "None" else f"{job}_{number}"
-    ids = {"SLURM_JOB_ID": job, "SLURM_NTASKS": "1", "SLURM_JOB_NUM_NODES": "1", "SLURM_NODEID": "0",
-           "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}  # fmt: skip
+    ids = {
+        "SLURM_JOB_ID": job,
+        "SLURM_NTASKS": "1",
+        "SLURM_JOB_NUM_NODES": "1",
+        "SLURM_NODEID": "0",
+        "SLURM_PROCID": "0",
+        "SLURM_LOCALID": "0",
+    }
     if number != "None":
         ids |= {"SLURM_ARRAY_JOB_ID": job, "SLURM_ARRAY_TASK_ID": number, "SLURM_JOB_ID": str(50_000 + int(number))}
     again = folder / f"job-{job}" / f"requeue-{name}"

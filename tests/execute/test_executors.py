@@ -36,9 +36,16 @@ from tests.plan.making import plan_of
 from tests.reliability.storms import leftovers, outcome
 
 TRAININGS = [
-    Cell(model="ViT-pico/14", data="fashion-mnist", num_images=100, horizons=(0, 64), seed=seed,
-         recipe=recipe_for("ViT-pico/14", batch=32, warmup_images=32)) for seed in (0, 1)
-]  # fmt: skip
+    Cell(
+        model="ViT-pico/14",
+        data="fashion-mnist",
+        num_images=100,
+        horizons=(0, 64),
+        seed=seed,
+        recipe=recipe_for("ViT-pico/14", batch=32, warmup_images=32),
+    )
+    for seed in (0, 1)
+]
 SUBMITIT = {"executor": "slurm", "options": [("cluster", "local")]}
 
 
@@ -188,8 +195,13 @@ def test_a_call_to_stop_that_a_library_loses_is_repeated(tmp_path, monkeypatch):
     monkeypatch.setattr(slurm.Slurm, "close", close)
     monkeypatch.setattr(remote, "PATIENCE", 5.0)
     with pytest.raises(Interrupted, match="saved"):
-        naps.run(naps.naps(1, seconds=120.0), tmp_path / "test", on_event=on_event, executor="slurm",
-                 options=[("cluster", "local")])  # fmt: skip
+        naps.run(
+            naps.naps(1, seconds=120.0),
+            tmp_path / "test",
+            on_event=on_event,
+            executor="slurm",
+            options=[("cluster", "local")],
+        )
     assert calls == ["stop", "stop", "close"]
     assert [a.outcome for d in Study(tmp_path / "test").directories() for a in d.attempt_log()] == ["interrupted"]
 
@@ -356,9 +368,16 @@ def test_what_a_plan_says_is_what_slurm_is_asked_for(standin, tmp_path):
     made.close()
     asked = dict(re.findall(r"^#SBATCH --([\w-]+)=(.*)", (standin / "sbatch.txt").read_text(), re.MULTILINE))
     expected = {
-        "array": "0-2%3", "nodes": "2", "gpus-per-node": "2", "cpus-per-task": "4", "ntasks-per-node": "1",
-        "mem": "4GB", "time": "90", "partition": "gpu", "signal": "USR2@120",
-    }  # fmt: skip
+        "array": "0-2%3",
+        "nodes": "2",
+        "gpus-per-node": "2",
+        "cpus-per-task": "4",
+        "ntasks-per-node": "1",
+        "mem": "4GB",
+        "time": "90",
+        "partition": "gpu",
+        "signal": "USR2@120",
+    }
     assert {name: asked[name].strip("'") for name in expected} == expected
     assert "#SBATCH --requeue" in (standin / "sbatch.txt").read_text()
 

@@ -15,8 +15,14 @@ from bench.store import lease
 from bench.store.study import WEIGHTS, Study
 from bench.suites._recipes import recipe_for
 
-CELL = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=100, horizons=(0, 64), seed=1,
-            recipe=recipe_for("ViT-pico/14", batch=32, warmup_images=32))  # fmt: skip
+CELL = Cell(
+    model="ViT-pico/14",
+    data="fashion-mnist",
+    num_images=100,
+    horizons=(0, 64),
+    seed=1,
+    recipe=recipe_for("ViT-pico/14", batch=32, warmup_images=32),
+)
 UNUSED = {"patience": None, "co2": None}
 JOB = registry.load("job", "train")
 

@@ -44,8 +44,12 @@ def test_less_and_less_memory(gpu, monkeypatch):
     room = [8.0]
     monkeypatch.setattr(first_hour, "SHARES", (0.5, 0.1))
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda *_: 8 << 30)
-    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction",
-                        lambda share: room.__setitem__(0, share * MEMORY / 2**30), raising=False)  # fmt: skip
+    monkeypatch.setattr(
+        torch.cuda,
+        "set_per_process_memory_fraction",
+        lambda share: room.__setitem__(0, share * MEMORY / 2**30),
+        raising=False,
+    )
     real, sizes = precision.Working.__call__, []
 
     def short(self, x_BCHW):
@@ -91,10 +95,13 @@ def test_what_must_be_so_in_records_of_peers_and_speed():
     assert outcomes(race(contender(), contender("out of memory", ()))) == ["fail", "pass"]
 
     def scan(largest, *batches):
-        return record(speed=SimpleNamespace(
-            inference=SimpleNamespace(batch=4), batches=[SimpleNamespace(batch=b) for b in batches],
-            largest_batch=SimpleNamespace(found_inference=largest),
-        ))  # fmt: skip
+        return record(
+            speed=SimpleNamespace(
+                inference=SimpleNamespace(batch=4),
+                batches=[SimpleNamespace(batch=b) for b in batches],
+                largest_batch=SimpleNamespace(found_inference=largest),
+            )
+        )
 
     assert outcomes(scan(8, 1, 2, 4)) == ["pass", "pass"] and outcomes(scan(2, 1, 4, 2)) == ["fail", "fail"]
     assert outcomes(record()) == []

@@ -29,9 +29,15 @@ def test_groups_are_read_and_only_of_what_is_allowed(machine):
     assert environment.core_groups(machine / "none") == []
 
 
-@pytest.mark.parametrize("fields, used", [
-    ({"threads": 3}, True), ({"threads": 1, "ranks": 3}, True), ({"threads": 4}, False), ({"device": "cuda"}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "fields, used",
+    [
+        ({"threads": 3}, True),
+        ({"threads": 1, "ranks": 3}, True),
+        ({"threads": 4}, False),
+        ({"device": "cuda"}, False),
+    ],
+)
 def test_a_worker_that_is_larger_than_a_group_is_not_squeezed(machine, monkeypatch, fields, used):
     groups = environment.core_groups(machine)
     monkeypatch.setattr(environment, "core_groups", lambda: groups)

@@ -50,9 +50,14 @@ def test_another_worker_of_the_run_leaves_it_alone_and_the_next_run_tries_again(
     assert [attempt.outcome for attempt in study.cell(HOPELESS[0]).attempt_log()] == ["failed", "failed"]
 
 
-@pytest.mark.parametrize("error, raised", [
-    (BrokenPipeError, Interrupted), (SystemExit, Interrupted), (RuntimeError, RuntimeError),
-])
+@pytest.mark.parametrize(
+    "error, raised",
+    [
+        (BrokenPipeError, Interrupted),
+        (SystemExit, Interrupted),
+        (RuntimeError, RuntimeError),
+    ],
+)
 def test_workers_are_asked_to_save_when_the_display_fails(error, raised, tmp_path, monkeypatch):
     asked = []
 
@@ -108,10 +113,16 @@ def test_a_worker_that_crashes_where_it_begins_is_told_of(tmp_path, monkeypatch)
     assert "same command" in error.fix and notices == [error.what]
 
 
-@pytest.mark.parametrize("script, words", [
-    ("exit 0", "no worker reported a reason"), ("exit 3", "no worker reported a reason"), ("exit 1", "exit code 1"),
-    ("echo 'error: The disk is full: /x' >&2; exit 2", "The disk is full: /x"), ("kill -9 $$", "killed by SIGKILL"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "script, words",
+    [
+        ("exit 0", "no worker reported a reason"),
+        ("exit 3", "no worker reported a reason"),
+        ("exit 1", "exit code 1"),
+        ("echo 'error: The disk is full: /x' >&2; exit 2", "The disk is full: /x"),
+        ("kill -9 $$", "killed by SIGKILL"),
+    ],
+)
 def test_cells_that_were_not_done_are_never_passed_over(tmp_path, monkeypatch, script, words):
     start_instead(monkeypatch, tmp_path, script)
     error, _ = run(tmp_path / "store")
@@ -145,7 +156,7 @@ def test_a_worker_whose_device_is_lost_leaves_the_other_cells_to_the_next(tmp_pa
 
 def test_a_worker_that_dies_of_the_call_to_stop_is_no_complaint(tmp_path, monkeypatch):
     """Its interpreter may end before, or after, it listens to signals."""
-    start_instead(monkeypatch, tmp_path, "echo '{\"event\": \"start\", \"cell\": \"a\"}'; exec sleep 600")
+    start_instead(monkeypatch, tmp_path, 'echo \'{"event": "start", "cell": "a"}\'; exec sleep 600')
 
     def stop(event):
         if event["event"] == "start":
@@ -262,8 +273,9 @@ sys.exit(main())
 def test_a_verb_whose_output_is_closed_ends_quietly(buffering):
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([sys.executable, buffering, "-c", VERB], stdout=writer, stderr=subprocess.PIPE, text=True,
-                          cwd=PROJECT)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, buffering, "-c", VERB], stdout=writer, stderr=subprocess.PIPE, text=True, cwd=PROJECT
+    )
     os.close(writer)
     assert done.returncode == EXIT_OK and not done.stderr
 

@@ -34,8 +34,19 @@ def progress(clock, tmp_path):
 
 
 def report(progress, *, done, horizons, phase):
-    progress.event(0, {"event": "progress", "cell": NAME, "done": done, "total": 10, "phase": phase, "loss": None,
-                       "seconds": 1.0, "horizons": horizons})  # fmt: skip
+    progress.event(
+        0,
+        {
+            "event": "progress",
+            "cell": NAME,
+            "done": done,
+            "total": 10,
+            "phase": phase,
+            "loss": None,
+            "seconds": 1.0,
+            "horizons": horizons,
+        },
+    )
 
 
 def test_a_cell_that_only_has_to_be_read_is_not_nearly_done(progress, clock):
@@ -55,8 +66,14 @@ def test_a_cell_that_only_has_to_be_read_is_not_nearly_done(progress, clock):
 
 def test_progress_never_goes_back_as_a_cell_advances(progress, clock):
     seen = []
-    steps = ((1, 0, 0, "evaluating"), (45, 0, 1, "training"), (50, 5, 1, "training"), (60, 10, 1, "evaluating"),
-             (61, 10, 1, "evaluating"), (100, 10, 2, "training"))  # fmt: skip
+    steps = (
+        (1, 0, 0, "evaluating"),
+        (45, 0, 1, "training"),
+        (50, 5, 1, "training"),
+        (60, 10, 1, "evaluating"),
+        (61, 10, 1, "evaluating"),
+        (100, 10, 2, "training"),
+    )
     for at, done, read, phase in steps:
         clock[0] = float(at)
         report(progress, done=done, horizons=read, phase=phase)

@@ -24,46 +24,94 @@ from bench.store.study import Study
 TASK = TaskSpec(task="fewshot", data="digits", options=(("shots", (1,)), ("draws", 1), ("test_limit", 100)))
 RECIPE = Recipe(batch=16, warmup_images=16)
 CELLS = {
-    "train": Cell(model="ViT-pico/14", data="fashion-mnist", num_images=64, horizons=(0, 32, 64), tasks=(TASK,),
-                  recipe=RECIPE, axes=("compute",)),
+    "train": Cell(
+        model="ViT-pico/14",
+        data="fashion-mnist",
+        num_images=64,
+        horizons=(0, 32, 64),
+        tasks=(TASK,),
+        recipe=RECIPE,
+        axes=("compute",),
+    ),
     "speed": Cell(model="ViT-pico/14", data="noise", channels=3, recipe=Recipe(batch=4), job="speed"),
-    "peers": Cell(model="ViT-pico/14", data="fashion-mnist", num_images=64, channels=3, job="peers",
-                  recipe=Recipe(batch=8, shift=0), model_options=(("gelu", "exact"),)),
-}  # fmt: skip
+    "peers": Cell(
+        model="ViT-pico/14",
+        data="fashion-mnist",
+        num_images=64,
+        channels=3,
+        job="peers",
+        recipe=Recipe(batch=8, shift=0),
+        model_options=(("gelu", "exact"),),
+    ),
+}
 
 UNUSED = {"patience": None, "co2": None}
 NEVER_HERE = {  # whole cells, run here and on a CPU
-    "reason", "source", "environment.accelerator", "environment.cuda", "execution.sharding",
-    "environment.commit", "environment.dirty",  # None outside a checkout
-    "cost.energy", "cost.energy.accelerator_joules", "cost.energy.co2_grams_per_kwh",  # where the hardware tells
-}  # fmt: skip
+    "reason",
+    "source",
+    "environment.accelerator",
+    "environment.cuda",
+    "execution.sharding",
+    "environment.commit",
+    "environment.dirty",  # None outside a checkout
+    "cost.energy",
+    "cost.energy.accelerator_joules",
+    "cost.energy.co2_grams_per_kwh",  # where the hardware tells
+}
 NOT_OF_THE_JOB = {
     "train": {
-        "speed", "peers", "horizons[0].images_per_second", "horizons[0].flops_per_second", "horizons[0].utilisation",
+        "speed",
+        "peers",
+        "horizons[0].images_per_second",
+        "horizons[0].flops_per_second",
+        "horizons[0].utilisation",
         "horizons[0].final_train_loss",  # before the first step there is no rate and no loss
-        "horizons[].scores[].shots", "horizons[].scores[].draw",  # of upstream accuracy
+        "horizons[].scores[].shots",
+        "horizons[].scores[].draw",  # of upstream accuracy
         "curve.horizons[]",  # on the trunk
     },
     "speed": {
-        "curve", "peers", "data.revision", "data.num_images", "data.content_hash", "data.num_val",  # images are made up
-        "cost.spent_images", "cost.spent_flops.dense", "cost.spent_flops.paper",  # nothing is trained
-        "cost.image_wait_seconds", "execution.evaluation_dtype",
-        "speed.compiled", "speed.conditions.cudnn", "speed.memory.inference_peak_bytes",
-        "speed.memory.training_peak_bytes", "speed.largest_batch.found_inference",
+        "curve",
+        "peers",
+        "data.revision",
+        "data.num_images",
+        "data.content_hash",
+        "data.num_val",  # images are made up
+        "cost.spent_images",
+        "cost.spent_flops.dense",
+        "cost.spent_flops.paper",  # nothing is trained
+        "cost.image_wait_seconds",
+        "execution.evaluation_dtype",
+        "speed.compiled",
+        "speed.conditions.cudnn",
+        "speed.memory.inference_peak_bytes",
+        "speed.memory.training_peak_bytes",
+        "speed.largest_batch.found_inference",
         "speed.largest_batch.device_bytes",  # on a GPU only
         "speed.latency.p99_ms",  # of a hundred calls or more
         "cost.processor_seconds",
-        *(f"speed.{place}.{name}" for place in ("inference", "batches[]", "training", "reference.throughput")
-          for name in ("utilisation", "limit", "optimizer", "scan_images_per_second")),
+        *(
+            f"speed.{place}.{name}"
+            for place in ("inference", "batches[]", "training", "reference.throughput")
+            for name in ("utilisation", "limit", "optimizer", "scan_images_per_second")
+        ),
         *(f"speed.batches[].images_per_second.{name}" for name in ("median", "q1", "q3", "min", "max")),  # the slow
     },
     "peers": {
-        "curve", "speed", "data.num_val", "cost.spent_images", "cost.spent_flops.dense", "cost.spent_flops.paper",
-        "cost.image_wait_seconds", "cost.peak_memory_bytes", "cost.processor_seconds",  # of other processes
+        "curve",
+        "speed",
+        "data.num_val",
+        "cost.spent_images",
+        "cost.spent_flops.dense",
+        "cost.spent_flops.paper",
+        "cost.image_wait_seconds",
+        "cost.peak_memory_bytes",
+        "cost.processor_seconds",  # of other processes
         "execution.evaluation_dtype",
-        "peers.contenders[].package", "peers.contenders[].left_out",
+        "peers.contenders[].package",
+        "peers.contenders[].left_out",
     },
-}  # fmt: skip
+}
 
 
 class NeverStopped:

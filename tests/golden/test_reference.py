@@ -67,8 +67,9 @@ def test_tables_findings_and_figure_data_follow_from_the_records(study, tmp_path
 
 def test_a_new_run_never_takes_the_reference_for_its_own(tmp_path, bench):
     """A fresh clone has nothing "already done": the reference is not where any run looks."""
-    shutil.copytree(PROJECT / "results/reference", tmp_path / "results/reference",
-                    ignore=shutil.ignore_patterns("figures"))  # fmt: skip
+    shutil.copytree(
+        PROJECT / "results/reference", tmp_path / "results/reference", ignore=shutil.ignore_patterns("figures")
+    )
     shutil.copy(PROJECT / "results/README.md", tmp_path / "results")
     done = bench("status")
     assert done.returncode == 2 and "No study" in done.stderr

@@ -46,18 +46,36 @@ def context(folder, cell, log=lambda _: None, *, device="cuda"):
     directory = Study(folder).cell(cell)
     directory.prepare(cell)
     return JobContext(
-        directory=directory, attempt=directory.new_attempt(), device=device, threads=1, progress=lambda _: None,
-        should_stop=lambda: False, log=log,
-    )  # fmt: skip
+        directory=directory,
+        attempt=directory.new_attempt(),
+        device=device,
+        threads=1,
+        progress=lambda _: None,
+        should_stop=lambda: False,
+        log=log,
+    )
 
 
 @pytest.mark.slow
 def test_a_study_runs_on_both_devices(gpu, tmp_path, capsys):
     """Planned, calibrated, trained by a worker on each device, evaluated, reported."""
     arguments = [
-        "--suite", "smoke", "--device", "cuda", "--scale", "gpu", "--results", str(tmp_path), "--json",
-        "--models", "ViT-pico/14,R8x0.125-s2", "--only", "*-100_s0", "--horizons", "512",
-    ]  # fmt: skip
+        "--suite",
+        "smoke",
+        "--device",
+        "cuda",
+        "--scale",
+        "gpu",
+        "--results",
+        str(tmp_path),
+        "--json",
+        "--models",
+        "ViT-pico/14,R8x0.125-s2",
+        "--only",
+        "*-100_s0",
+        "--horizons",
+        "512",
+    ]
     assert run.main(arguments) == 0
     records = [read_record(path) for path in sorted(tmp_path.glob("smoke/cells/*/record.json"))]
     assert len(records) == 2
@@ -77,9 +95,13 @@ def test_probes_are_solved_while_the_next_segment_trains(gpu, tmp_path, monkeypa
     """To the scores of a run that waits for them; on a processor, which has better to do, nothing is put aside."""
     options = (("shots", (1, 5)), ("draws", 2), ("test_limit", 100))
     cell = Cell(
-        model="ViT-pico/14", data="fashion-mnist", num_images=64, horizons=(0, 32, 64), recipe=Recipe(batch=16),
+        model="ViT-pico/14",
+        data="fashion-mnist",
+        num_images=64,
+        horizons=(0, 32, 64),
+        recipe=Recipe(batch=16),
         tasks=tuple(TaskSpec(task="fewshot", data=name, options=options) for name in ("digits", "glyphs")),
-    )  # fmt: skip
+    )
     stepped, solved, threads = threading.Event(), fewshot.score_features, []
     step = Trainer.step
 
@@ -153,8 +175,13 @@ def test_the_peak_of_a_step_is_that_of_one_that_allocates(gpu, tmp_path, monkeyp
 def test_timing_and_memory_are_of_the_device_that_was_asked_for(device_name, gpu, monkeypatch):
     """Waiting for another one would time the launches."""
     asked: list[str] = []
-    for name, answer in (("synchronize", None), ("max_memory_allocated", 1), ("reset_peak_memory_stats", None),
-                         ("get_device_name", "unknown"), ("mem_get_info", (1, 1))):  # fmt: skip
+    for name, answer in (
+        ("synchronize", None),
+        ("max_memory_allocated", 1),
+        ("reset_peak_memory_stats", None),
+        ("get_device_name", "unknown"),
+        ("mem_get_info", (1, 1)),
+    ):
         monkeypatch.setattr(torch.cuda, name, lambda at=None, answer=answer: asked.append(str(at)) or answer)
     timing.timed(lambda: None, device=device_name)
     memory.reset_peak(device_name)
@@ -250,9 +277,16 @@ def test_generated_kernels_are_kept_with_the_study(gpu, tmp_path, monkeypatch):
 
 
 CELL = Cell(
-    model="ViT-b/14", model_options=(("gelu", "exact"), ("depth", 1)), data="fashion-mnist", num_images=64,
-    image_size=28, channels=1, recipe=Recipe(batch=8, lr=1e-3), horizons=(64,), job="peers",
-)  # fmt: skip
+    model="ViT-b/14",
+    model_options=(("gelu", "exact"), ("depth", 1)),
+    data="fashion-mnist",
+    num_images=64,
+    image_size=28,
+    channels=1,
+    recipe=Recipe(batch=8, lr=1e-3),
+    horizons=(64,),
+    job="peers",
+)
 
 
 @pytest.mark.slow

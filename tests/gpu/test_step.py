@@ -49,9 +49,13 @@ def made(name="ViT-pico/14", seed=0, **options):
 def images(number=40):
     rng = np.random.default_rng(0)
     return ImageSet(
-        name="noise", split="train", kind="rendered", images_NHWC=rng.integers(0, 256, (number, 28, 28, 1), np.uint8),
-        labels_N=np.arange(number) % 10, class_names=tuple("0123456789"),
-    )  # fmt: skip
+        name="noise",
+        split="train",
+        kind="rendered",
+        images_NHWC=rng.integers(0, 256, (number, 28, 28, 1), np.uint8),
+        labels_N=np.arange(number) % 10,
+        class_names=tuple("0123456789"),
+    )
 
 
 def batch(number=8):
@@ -73,9 +77,15 @@ def same(found, wanted):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("recipe", [
-    replace(RECIPE, micro_batch=3), replace(RECIPE, dtype="float32"), replace(RECIPE, micro_batch=3, dtype="float32"),
-], ids=["bf16 parts", "fp32", "fp32 parts"])  # fmt: skip
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        replace(RECIPE, micro_batch=3),
+        replace(RECIPE, dtype="float32"),
+        replace(RECIPE, micro_batch=3, dtype="float32"),
+    ],
+    ids=["bf16 parts", "fp32", "fp32 parts"],
+)
 def test_recorded_steps_are_the_steps(name, recipe, monkeypatch):
     """Also where everything that a graph has written is lost before its next replay, and the parts are unequal."""
     wanted = trained(Step(model=made(name), recipe=recipe, device="cpu"), 5)
@@ -131,8 +141,11 @@ class Poisoning:
 
 
 @pytest.mark.slow  # and below, quicker, of fine-tuning
-@pytest.mark.parametrize("recipe", [replace(RECIPE, micro_batch=3), replace(RECIPE, dtype="float32", micro_batch=4)],
-                         ids=["low-parts", "parts"])  # fmt: skip
+@pytest.mark.parametrize(
+    "recipe",
+    [replace(RECIPE, micro_batch=3), replace(RECIPE, dtype="float32", micro_batch=4)],
+    ids=["low-parts", "parts"],
+)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_nobody_keeps_what_the_next_call_of_compiled_code_overwrites(name, recipe, monkeypatch):
     """Two cells, one after another: losses, weights and moments of steps whose compiled results are gone when the next
@@ -211,9 +224,13 @@ def test_nothing_outlives_its_cell(gpu):
     try:
         model = made()
         trainer = Trainer(
-            model=model, recipe=RECIPE, horizons=(0, 16, 32), seed=0, device="cuda",
+            model=model,
+            recipe=RECIPE,
+            horizons=(0, 16, 32),
+            seed=0,
+            device="cuda",
             batches=Batches(images(), recipe=RECIPE, seed=0, device="cuda"),
-        )  # fmt: skip
+        )
         trainer.run()
         step = trainer.train_step
         assert step is not None and trainer.batches is not None
@@ -302,6 +319,7 @@ def test_what_fits_is_found_before_anything_is_compiled(gpu, monkeypatch):
 def test_a_device_that_no_longer_answers_is_lost_and_a_full_one_is_not(gpu, monkeypatch):
     assert not is_lost("cpu") and not is_lost("cuda")
     for error, lost in ((torch.OutOfMemoryError("x"), False), (RuntimeError("an illegal memory access"), True)):
+
         def fails(*_, error=error, **__):
             raise error
 
@@ -326,9 +344,13 @@ class NoReading(TorchDispatchMode):
 def test_steady_steps_wait_for_nothing(name, steps, gpu):
     recipe = replace(RECIPE, crop=0.05, average=0.9, shift=2)
     trainer = Trainer(
-        model=made(name), recipe=recipe, horizons=(800,), seed=0, device="cuda",
+        model=made(name),
+        recipe=recipe,
+        horizons=(800,),
+        seed=0,
+        device="cuda",
         batches=Batches(images(), recipe=recipe, seed=0, device="cuda"),
-    )  # fmt: skip
+    )
     trainer.step()
     with NoReading():
         for _ in range(steps):
@@ -345,9 +367,7 @@ def test_depth_head_and_cell_compile_nothing_again():
     counter = CompileCounterWithBackend("aot_eager")
     for depth, classes in ((2, 10), (3, 7)):
         torch.manual_seed(0)
-        model = registry.build_model(
-            "ViT-pico/14", image_size=28, channels=1, num_classes=classes, depth=depth
-        ).train()  # fmt: skip
+        model = registry.build_model("ViT-pico/14", image_size=28, channels=1, num_classes=classes, depth=depth).train()
         step = Step(model=model, recipe=RECIPE, device="cpu")
         step.working.network = compiled.compiled(step.working.network, mode="default", backend=counter)
         with torch._dynamo.config.patch(error_on_recompile=counter.frame_count > 0):

@@ -31,8 +31,15 @@ LAYERS = (
     ("verbs",),  # what lies at the top of bench/, and what `python -m ROOM` runs
 )
 ORDER = [room for layer in LAYERS for room in layer]
-PLUGINS = ("bench.data.sets.", "bench.tasks.", "bench.suites.", "bench.report.figures.", "bench.execute.jobs.",
-           "bench.trackers.", "baselines.")  # fmt: skip
+PLUGINS = (
+    "bench.data.sets.",
+    "bench.tasks.",
+    "bench.suites.",
+    "bench.report.figures.",
+    "bench.execute.jobs.",
+    "bench.trackers.",
+    "baselines.",
+)
 """Folders whose files are found by name, not imported."""
 
 
@@ -110,9 +117,11 @@ class Structure:
         return {
             name: found[0]
             for name, found in importers.items()
-            if len(found) == 1 and not name.startswith(PLUGINS) and room(name) != "verbs"
+            if len(found) == 1
+            and not name.startswith(PLUGINS)
+            and room(name) != "verbs"
             and self.paths[name].name not in ("__init__.py", "__main__.py")
-        }  # fmt: skip
+        }
 
 
 def main() -> None:

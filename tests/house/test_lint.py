@@ -9,10 +9,17 @@ import pytest
 
 from tests.conftest import PROJECT
 
-TOOLS = [("mypy", "bench", "vit", "baselines"), ("ruff", "check", ".")]
+TOOLS = [("mypy", "bench", "vit", "baselines"), ("ruff", "check", "."), ("ruff", "format", "--check", ".")]
 
 
-@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool[0])
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: " ".join(tool[:2]))
 def test_nothing_is_found(tool):
     done = subprocess.run([sys.executable, "-m", *tool], cwd=PROJECT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_statement_is_kept_from_the_formatter():
+    marker = "# fmt: " + "skip"
+    kept = [str(path.relative_to(PROJECT)) for path in PROJECT.glob("*/**/*.py") if marker in path.read_text()]
+    kept = [name for name in kept if name.split("/")[0] in ("bench", "vit", "baselines", "tests", "tools")]
+    assert not kept

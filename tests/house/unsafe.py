@@ -23,8 +23,12 @@ FORBIDDEN = {
     "builtins": {"eval", "exec", "compile", "__import__"},
 }
 NAMES = {f"{module}.{name}" for module, names in FORBIDDEN.items() for name in names}
-LOADERS = {"numpy.load": "allow_pickle=False", "numpy.lib.format.read_array": "allow_pickle=False",
-           "torch.load": "weights_only=True", "torch.serialization.load": "weights_only=True"}  # fmt: skip
+LOADERS = {
+    "numpy.load": "allow_pickle=False",
+    "numpy.lib.format.read_array": "allow_pickle=False",
+    "torch.load": "weights_only=True",
+    "torch.serialization.load": "weights_only=True",
+}
 """Calls that are safe with this argument, by keyword."""
 JUDGED = {"shell", "allow_pickle", "weights_only", "filter"}
 

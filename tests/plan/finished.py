@@ -22,10 +22,18 @@ def finish(store: Path, cells: Iterable[Cell], *, reasons: tuple[str | None, ...
         directory.prepare(cell, fingerprint.of_model(cell.model))
         reason = reasons[number] if number < len(reasons) else None
         record = Record(
-            suite=store.name, cell_id=cell_id(cell, revisions), directory=directory.path.name, cell=cell,
-            revisions=revisions, environment=Environment(), status="diverged" if reason else "complete", reason=reason,
-            model=ModelFacts(name=cell.model), data=DataFacts(name=cell.data), execution=Execution(device="cpu"),
+            suite=store.name,
+            cell_id=cell_id(cell, revisions),
+            directory=directory.path.name,
+            cell=cell,
+            revisions=revisions,
+            environment=Environment(),
+            status="diverged" if reason else "complete",
+            reason=reason,
+            model=ModelFacts(name=cell.model),
+            data=DataFacts(name=cell.data),
+            execution=Execution(device="cpu"),
             cost=Cost(),
-        )  # fmt: skip
+        )
         records.write_record(directory.record, record)
     return study

@@ -17,8 +17,9 @@ REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 def evidence(study: str = "scaling-cpu") -> Evidence:
     """Of a committed study."""
     suite = suites.load(study.rpartition("-")[0])
-    return lr_sweep.of_chosen(study_data.load(REFERENCE / study, suite=suite.name), headline=suite.headline,
-                              far=suite.far)  # fmt: skip
+    return lr_sweep.of_chosen(
+        study_data.load(REFERENCE / study, suite=suite.name), headline=suite.headline, far=suite.far
+    )
 
 
 @cache
@@ -28,10 +29,26 @@ def plan() -> Plan:
     for record in evidence().records.records:
         cost, spent = record.cost, record.cost.spent_flops
         total, train = cost.seconds.total or 0.0, cost.seconds.train or 0.0
-        cells.append(PlannedCell(
-            cell=record.cell, name=record.directory, state="missing", fraction=0.0, seconds=total,
-            images=cost.spent_images or 0, flops={"paper": round(spent.paper or 0), "dense": round(spent.dense or 0)},
-            evaluate_share=1 - train / total if total else 0.0,
-        ))  # fmt: skip
-    return Plan(suite="scaling", question="?", scale="cpu", store=Path(), cells=tuple(cells), device="cpu", workers=2,
-                threads=1, ranks=1)  # fmt: skip
+        cells.append(
+            PlannedCell(
+                cell=record.cell,
+                name=record.directory,
+                state="missing",
+                fraction=0.0,
+                seconds=total,
+                images=cost.spent_images or 0,
+                flops={"paper": round(spent.paper or 0), "dense": round(spent.dense or 0)},
+                evaluate_share=1 - train / total if total else 0.0,
+            )
+        )
+    return Plan(
+        suite="scaling",
+        question="?",
+        scale="cpu",
+        store=Path(),
+        cells=tuple(cells),
+        device="cpu",
+        workers=2,
+        threads=1,
+        ranks=1,
+    )

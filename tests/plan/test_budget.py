@@ -23,10 +23,16 @@ PIXELS = Cell(model="pixels", data="glyphs")
 # -- what is typed -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text, amount, unit", [
-    ("200gpuh", 200, "device"), ("12h", 12, "wall"), ("30min", 0.5, "wall"), ("500eur", 500, "money"),
-    ("99.5$", 99.5, "money"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, amount, unit",
+    [
+        ("200gpuh", 200, "device"),
+        ("12h", 12, "wall"),
+        ("30min", 0.5, "wall"),
+        ("500eur", 500, "money"),
+        ("99.5$", 99.5, "money"),
+    ],
+)
 def test_budgets(text, amount, unit):
     assert budget.parse(text) == budget.Budget(amount=amount, unit=unit)
 
@@ -44,8 +50,10 @@ def test_a_budget_is_the_time_of_one_worker():
 def test_a_grid_leaves_budgets_and_seeds_and_names_what_it_does_not_know():
     kept = chosen_grid.within([*CELLS, PIXELS], ("ViT-pico/14=8000 x2",))
     assert [(c.model, c.horizons, c.seed) for c in kept] == [
-        ("ViT-pico/14", (0, 8000), 0), ("ViT-pico/14", (0, 8000), 1), ("pixels", (0,), 0),
-    ]  # fmt: skip
+        ("ViT-pico/14", (0, 8000), 0),
+        ("ViT-pico/14", (0, 8000), 1),
+        ("pixels", (0,), 0),
+    ]
     assert chosen_grid.within(CELLS, ()) == CELLS
     for line in ("ViT-pico/14=9 x2", "ViT-nano/14=8000 x1", "ViT-pico/14@300=8000 x1", "ViT-pico/14"):
         with pytest.raises(UserError):
@@ -79,10 +87,20 @@ def test_every_data_set_and_recipe_is_paid_for(asked):
 def test_other_recipes_and_sets_are_no_repeats_of_a_training():
     """A second recipe of a model is another training of it, and another set has another law."""
     mine = recorded.evidence().records.records
-    again = [replace(r, directory=f"{r.directory}-b", cell=replace(r.cell, recipe=replace(r.cell.recipe, clip=0.5)))
-             for r in mine if r.cell.model == "ViT-pico/14" and r.cell.num_images is None]  # fmt: skip
-    far = [replace(r, directory=f"{r.directory}-c", cell=replace(r.cell, data="lettering"),
-                   data=replace(r.data, name="lettering")) for r in mine[:2]]  # fmt: skip
+    again = [
+        replace(r, directory=f"{r.directory}-b", cell=replace(r.cell, recipe=replace(r.cell.recipe, clip=0.5)))
+        for r in mine
+        if r.cell.model == "ViT-pico/14" and r.cell.num_images is None
+    ]
+    far = [
+        replace(
+            r,
+            directory=f"{r.directory}-c",
+            cell=replace(r.cell, data="lettering"),
+            data=replace(r.data, name="lettering"),
+        )
+        for r in mine[:2]
+    ]
     seen = budget.observations(evidence.build(Records(suite="scaling", records=(*mine, *again, *far))))
     whole = budget.observations(evidence.build(Records(suite="scaling", records=mine)))
     assert len(set(seen.trunks)) == len(set(whole.trunks)) + len(again) > len(set(whole.trunks))

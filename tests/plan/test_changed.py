@@ -68,8 +68,9 @@ def edit(tmp_path, monkeypatch):
 @pytest.fixture
 def study(edit, tmp_path, monkeypatch):
     """Two finished cells of the family; the suite asks for these."""
-    suite = suites.Suite(name="own", question="?", figures=(), headline=(), far=(), downstream=(), exclusive=False,
-                         cells=lambda _: CELLS)  # fmt: skip
+    suite = suites.Suite(
+        name="own", question="?", figures=(), headline=(), far=(), downstream=(), exclusive=False, cells=lambda _: CELLS
+    )
     monkeypatch.setattr(suites, "load", lambda _: suite)
     monkeypatch.setattr(planner.estimate, "calibrate", lambda *_, **__: planner.NOTHING_MEASURED)
     monkeypatch.setattr(planner.estimate, "cell_cost", lambda *_, **__: planner.estimate.CellCost(seconds=1.0))
@@ -87,8 +88,11 @@ def test_nothing_is_refused_while_the_code_is_the_same(edit, study):
     assert plan(study).todo == ()
 
 
-@pytest.mark.parametrize("changed", [{"family": FAMILY.replace("number, ", "").replace("int(", "1 + int(")},
-                                     {"parts": PARTS.replace("2", "3")}], ids=["family", "imported"])  # fmt: skip
+@pytest.mark.parametrize(
+    "changed",
+    [{"family": FAMILY.replace("number, ", "").replace("int(", "1 + int(")}, {"parts": PARTS.replace("2", "3")}],
+    ids=["family", "imported"],
+)
 def test_results_of_other_code_are_refused_with_the_file_and_what_to_do(edit, study, changed):
     edit(**changed)
     with pytest.raises(UserError) as refusal:

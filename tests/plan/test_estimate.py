@@ -83,12 +83,15 @@ def test_the_gain_of_compiling_is_said_to_be_a_guess(monkeypatch):
 # -- what follows training ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("solving, training, left", [
-    (8.0, 0.0, 8.0),  # no training to hide it: an untrained network
-    (2.0, 100.0, 2.0),  # the last horizon's alone
-    (30.0, 100.0, 35.0),  # each waits for the one before it: 5 to 35, to 65, to 105, 135
-    (5.0, 100.0, 5.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "solving, training, left",
+    [
+        (8.0, 0.0, 8.0),  # no training to hide it: an untrained network
+        (2.0, 100.0, 2.0),  # the last horizon's alone
+        (30.0, 100.0, 35.0),  # each waits for the one before it: 5 to 35, to 65, to 105, 135
+        (5.0, 100.0, 5.0),
+    ],
+)
 def test_probes_that_are_solved_beside_training_are_waited_for_at_its_end(solving, training, left):
     cell = dataclasses.replace(A, horizons=(0,) if not training else (50, 250, 750, 1000))
     assert estimate.waited(cell, solving, training=training) == pytest.approx(left)
@@ -108,8 +111,16 @@ def test_a_wider_network_more_classes_shots_and_draws_take_longer_to_probe():
 
 
 def test_a_cells_cost_has_what_its_tasks_solve():
-    rates = Rates(model=A.model, train_images_per_second=100.0, eval_images_per_second=1000.0, params=1, measured=True,
-                  train_flops_per_image={"dense": 1}, basis="a test", features=384)  # fmt: skip
+    rates = Rates(
+        model=A.model,
+        train_images_per_second=100.0,
+        eval_images_per_second=1000.0,
+        params=1,
+        measured=True,
+        train_flops_per_image={"dense": 1},
+        basis="a test",
+        features=384,
+    )
     sizes = DataSizes()
     probe = TaskSpec(task="fewshot", data="mnist", options=(("shots", (25,)), ("draws", 100)))
     one, more = (dataclasses.replace(A, horizons=h, tasks=(probe,)) for h in ((1_000,), (500, 1_000)))
@@ -142,8 +153,16 @@ class Machine:
         return {key: self.answer(question["cell"]["model"]) for key, question in questions.items()}
 
     def answer(self, model):
-        rates = Rates(model=model, train_images_per_second=self.rate, eval_images_per_second=1.0, params=1,
-                      measured=True, train_flops_per_image={"dense": 1}, basis="a test", share=self.share)  # fmt: skip
+        rates = Rates(
+            model=model,
+            train_images_per_second=self.rate,
+            eval_images_per_second=1.0,
+            params=1,
+            measured=True,
+            train_flops_per_image={"dense": 1},
+            basis="a test",
+            share=self.share,
+        )
         peak = {"flops_per_second": self.rate, "source": "a test", "measured": True}
         found = {"peaks": {"float32": peak}, "costs": [{"of": self.rate}]}
         return {"rates": dataclasses.asdict(rates), "precomputed": found}
@@ -168,7 +187,7 @@ def machine(folder, monkeypatch):
 def ask(*cells, size=SIZE, device="cpu", threads=1, processes=2, anew=False):
     return estimate.calibrate(
         cells, {"glyphs": size}, device=device, threads=threads, processes=processes, anew=anew, report=Reporter()
-    )  # fmt: skip
+    )
 
 
 def later(monkeypatch, seconds):
@@ -194,12 +213,21 @@ def with_recipe(**recipe):
     return replace(A, recipe=replace(A.recipe, **recipe))
 
 
-@pytest.mark.parametrize("cell, options", [
-    (replace(A, image_size=14), {}), (replace(A, channels=3), {}), (replace(A, model_options=(("a", 1),)), {}),
-    (with_recipe(batch=32), {}), (with_recipe(optimizer="sgd"), {}), (with_recipe(dtype="float32"), {}),
-    (A, {"threads": 2}), (A, {"processes": 3}), (A, {"size": replace(SIZE, classes=11)}),
-    (A, {"size": replace(SIZE, shape=None)}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "cell, options",
+    [
+        (replace(A, image_size=14), {}),
+        (replace(A, channels=3), {}),
+        (replace(A, model_options=(("a", 1),)), {}),
+        (with_recipe(batch=32), {}),
+        (with_recipe(optimizer="sgd"), {}),
+        (with_recipe(dtype="float32"), {}),
+        (A, {"threads": 2}),
+        (A, {"processes": 3}),
+        (A, {"size": replace(SIZE, classes=11)}),
+        (A, {"size": replace(SIZE, shape=None)}),
+    ],
+)
 def test_another_step_or_other_neighbours_are_measured(machine, cell, options):
     for _ in range(2):
         ask(A)
@@ -207,11 +235,18 @@ def test_another_step_or_other_neighbours_are_measured(machine, cell, options):
     assert len(machine.measured) == 2
 
 
-@pytest.mark.parametrize("where, what, value", [
-    (environment, "cpu_model", lambda: "another"), (environment, "version", lambda _: "another"),
-    (platform, "node", lambda: "another"), (rate_cache, "RECIPE_REVISION", 4096), (vit.family, "REVISION", 4096),
-    (estimate.fingerprint, "of_model", lambda _: estimate.fingerprint.Fingerprint(digest="another")),
-], ids=lambda v: v if isinstance(v, str) else "")  # fmt: skip
+@pytest.mark.parametrize(
+    "where, what, value",
+    [
+        (environment, "cpu_model", lambda: "another"),
+        (environment, "version", lambda _: "another"),
+        (platform, "node", lambda: "another"),
+        (rate_cache, "RECIPE_REVISION", 4096),
+        (vit.family, "REVISION", 4096),
+        (estimate.fingerprint, "of_model", lambda _: estimate.fingerprint.Fingerprint(digest="another")),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
 def test_another_machine_version_or_network_is_measured(machine, monkeypatch, where, what, value):
     ask(A)
     with monkeypatch.context() as changes:
@@ -253,10 +288,18 @@ def test_what_was_measured_while_others_used_the_machine_is_not_kept(machine, sh
     assert len(machine.measured) == times
 
 
-@pytest.mark.parametrize("damage", [
-    lambda data: data[: len(data) // 2], lambda data: data.replace(b"2.0", b"3.0"), lambda data: b"[]",
-    lambda data: b"\xff\xfe", lambda data: b"[" * 100_000, lambda data: files.sealed({"name": 3, "measured": 1e12}),
-], ids=["torn", "flipped", "list", "bytes", "deep", "foreign"])  # fmt: skip
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda data: data.replace(b"2.0", b"3.0"),
+        lambda data: b"[]",
+        lambda data: b"\xff\xfe",
+        lambda data: b"[" * 100_000,
+        lambda data: files.sealed({"name": 3, "measured": 1e12}),
+    ],
+    ids=["torn", "flipped", "list", "bytes", "deep", "foreign"],
+)
 def test_damaged_and_foreign_files_are_measured_over(machine, folder, damage):
     machine.rate = 1.0
     ask(A)
@@ -275,9 +318,14 @@ def test_where_nothing_can_be_written_every_plan_measures(machine, tmp_path, mon
     assert len(machine.measured) == 2 and (tmp_path / "file").read_text() == "mine"
 
 
-@pytest.mark.parametrize("device, shape, measured", [
-    ("cpu", None, False), ("cpu", (28, 28, 1), True), ("cuda", None, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "device, shape, measured",
+    [
+        ("cpu", None, False),
+        ("cpu", (28, 28, 1), True),
+        ("cuda", None, True),
+    ],
+)
 def test_a_processor_is_not_asked_how_fast_it_would_train_on_images_that_are_not_here(
     device, shape, measured, machine, monkeypatch
 ):

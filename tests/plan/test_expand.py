@@ -62,8 +62,11 @@ def test_the_paper_s_grid_follows_another_set() -> None:
 
 
 def test_a_small_set_of_one_s_own_is_trained_on_for_as_long_as_imagenet(own: Path) -> None:
-    (cell,) = {c for c in cells_of("data", scale="paper", data=("folder:few",), models=("ViT-B/16",), data_root=own)
-               if c.num_images is None and c.horizons != (0,)}  # fmt: skip
+    (cell,) = {
+        c
+        for c in cells_of("data", scale="paper", data=("folder:few",), models=("ViT-B/16",), data_root=own)
+        if c.num_images is None and c.horizons != (0,)
+    }
     assert cell.horizons[-1] == 300 * 200 and cell.recipe.lr == 3e-3
     assert cell.recipe.warmup_images == pytest.approx(300 * 200 * 10_000 * 4096 / (300 * 1_281_167), abs=1)
 

@@ -99,8 +99,16 @@ def test_rounds_follow_from_records(tmp_path, monkeypatch):
             return None if self.value is None else Outcome(status="complete", reason=None)
 
         def read_record(self):
-            score = Score(task="upstream", data="glyphs", metric="accuracy", value=self.value, stderr=None, num_test=1,
-                          num_classes=2, chance=0.5)  # fmt: skip
+            score = Score(
+                task="upstream",
+                data="glyphs",
+                metric="accuracy",
+                value=self.value,
+                stderr=None,
+                num_test=1,
+                num_classes=2,
+                chance=0.5,
+            )
             horizon = type("H", (), {"scores": (score,)})()
             return type("R", (), {"status": "complete", "horizons": (horizon,)})()
 

@@ -23,15 +23,21 @@ from bench.store import records
 from tests.plan.finished import finish
 from tests.plan.making import cells_of, plan_of
 
-CELL = Cell(model="ViT-S/16", data="imagenet", image_size=224, channels=3, horizons=(1_000_000,),
-            recipe=Recipe(batch=1024))  # fmt: skip
+CELL = Cell(
+    model="ViT-S/16", data="imagenet", image_size=224, channels=3, horizons=(1_000_000,), recipe=Recipe(batch=1024)
+)
 SIZES = DataSizes(published=True)
 COUNT = flops.count("ViT-S/16", image_size=224, channels=3, num_classes=1000)
 RATES = Rates(
-    model="ViT-S/16", train_images_per_second=5.0, eval_images_per_second=15.0, params=COUNT.params, measured=True,
-    basis="measured", train_flops_per_image=dict(COUNT.train_flops_per_image),
+    model="ViT-S/16",
+    train_images_per_second=5.0,
+    eval_images_per_second=15.0,
+    params=COUNT.params,
+    measured=True,
+    basis="measured",
+    train_flops_per_image=dict(COUNT.train_flops_per_image),
     activation_bytes=COUNT.activation_bytes or 0,
-)  # fmt: skip
+)
 HERE = Calibration(rates={rate_key(CELL, SIZES["imagenet"].classes): RATES})
 
 
@@ -71,8 +77,13 @@ def test_a_record_of_the_same_model_is_taken_and_one_of_another_scales_the_roofl
     assert own.train_images_per_second == 3000.0 and own.error == hardware.OF_ITS_OWN
     pair = [CELL, replace(CELL, model="ViT-B/16")]
     count = flops.count("ViT-B/16", image_size=224, channels=3, num_classes=1000)
-    larger = replace(RATES, model="ViT-B/16", params=count.params, activation_bytes=count.activation_bytes,
-                     train_flops_per_image=dict(count.train_flops_per_image))  # fmt: skip
+    larger = replace(
+        RATES,
+        model="ViT-B/16",
+        params=count.params,
+        activation_bytes=count.activation_bytes,
+        train_flops_per_image=dict(count.train_flops_per_image),
+    )
     both = Calibration(rates={**HERE.rates, rate_key(pair[1], 1000): larger})
     only_small = hardware.Recorded(rates={rate_key(CELL, 1000): 0.3 * _roof(RATES)})
     made = hardware.rates_on(hardware.parse("H100"), both, pair, SIZES, only_small)
@@ -87,14 +98,21 @@ def test_a_record_of_another_training_of_the_model_is_not_taken_for_its_own(tmp_
     study = finish(tmp_path / "scaling", [CELL])
     path = study.cell(CELL).record
     record = records.read_record(path)
-    records.write_record(path, replace(
-        record, horizons=(horizon,), environment=replace(record.environment, accelerator="NVIDIA H100 80GB HBM3"),
-        data=replace(record.data, num_classes=1000),
-    ))  # fmt: skip
+    records.write_record(
+        path,
+        replace(
+            record,
+            horizons=(horizon,),
+            environment=replace(record.environment, accelerator="NVIDIA H100 80GB HBM3"),
+            data=replace(record.data, num_classes=1000),
+        ),
+    )
     found = hardware.recorded(tmp_path, accelerator("H100"))
     changed = [replace(CELL, model_options=(("depth", 24),))]
-    changed += [replace(CELL, recipe=replace(CELL.recipe, **change))
-                for change in ({"batch": 64}, {"dtype": "float32"}, {"optimizer": "sgd"})]  # fmt: skip
+    changed += [
+        replace(CELL, recipe=replace(CELL.recipe, **change))
+        for change in ({"batch": 64}, {"dtype": "float32"}, {"optimizer": "sgd"})
+    ]
     same = replace(CELL, seed=3, horizons=(5,), recipe=replace(CELL.recipe, lr=0.5))
     known = Calibration(rates={rate_key(cell, 1000): RATES for cell in (same, *changed)})
     made = hardware.rates_on(hardware.parse("H100"), known, [same, *changed], SIZES, found).rates
@@ -135,8 +153,10 @@ def test_ranks_gain_less_than_their_number_and_nothing_without_cores():
 @pytest.mark.slow
 def test_the_papers_grid_has_the_flops_of_table_6():
     """The compute axis at 7 and 14 epochs: the sum of the table's exaFLOPs, which are rounded to whole numbers."""
-    wanted = {(published.model_name(row["name"]), int(row["epochs"])): float(row["exaFLOPs"])
-              for row in published.table("table6")}  # fmt: skip
+    wanted = {
+        (published.model_name(row["name"]), int(row["epochs"])): float(row["exaFLOPs"])
+        for row in published.table("table6")
+    }
     total, sizes = 0.0, dict[str, int]()
     for cell in cells_of("scaling", scale="paper"):
         if "compute" not in cell.axes or cell.num_images is not None:
@@ -144,9 +164,12 @@ def test_the_papers_grid_has_the_flops_of_table_6():
         for horizon in cell.horizons:
             key = (cell.model, round(horizon / 302_935_040)) if horizon else None
             if key in wanted or (key and (key[0], 7 if key[1] < 10 else 14) in wanted):
-                sizes.setdefault(cell.model, flops.count(
-                    cell.model, image_size=224, channels=3, num_classes=1000, activations=False
-                ).train_flops_per_image["paper"])  # fmt: skip
+                sizes.setdefault(
+                    cell.model,
+                    flops.count(
+                        cell.model, image_size=224, channels=3, num_classes=1000, activations=False
+                    ).train_flops_per_image["paper"],
+                )
                 total += sizes[cell.model] * horizon / 1e18
     assert total == pytest.approx(sum(wanted.values()), rel=0.01)
 

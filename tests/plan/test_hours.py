@@ -130,8 +130,11 @@ def test_no_model_is_left_out_where_the_budgets_are_given() -> None:
 def test_the_grid_of_a_budget_keeps_its_horizons_at_scale_gpu():
     """More seeds leave fewer images for the hours: what was chosen stays what is trained."""
     one = cells_of("scaling", scale="gpu", models=("ViT-Ti/8",))
-    lines = [str(chosen_grid.Line(model=c.model, images=c.num_images, horizons=c.horizons[-2:], seeds=4))
-             for c in one if c.seed == 0 and c.model != "pixels"]  # fmt: skip
+    lines = [
+        str(chosen_grid.Line(model=c.model, images=c.num_images, horizons=c.horizons[-2:], seeds=4))
+        for c in one
+        if c.seed == 0 and c.model != "pixels"
+    ]
     more = cells_of("scaling", scale="gpu", models=("ViT-Ti/8",), seeds=4, grid=tuple(lines))
     kept = {cell.horizons[-2:] for cell in more if cell.model != "pixels"}
     assert kept == {cell.horizons[-2:] for cell in one if cell.model != "pixels"}

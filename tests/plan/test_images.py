@@ -38,12 +38,24 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("name, seen", [
-    ("folder:photos", (None, 3)), ("folder:photos:96px:rgb", (96, 3)), ("folder:photos:96px:grey", (96, 1)),
-    ("folder:small", (28, 1)), ("folder:wide", (None, 3)), ("digits", (8, 1)), ("fractaldb:10x20:32px", (32, 1)),
-    ("photo-tiles:56px", (56, 1)), ("pets", (224, 3)), ("eurosat", (64, 3)), ("imagenet", (224, 3)),
-    ("jft-300m", None), ("cifar10", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, seen",
+    [
+        ("folder:photos", (None, 3)),
+        ("folder:photos:96px:rgb", (96, 3)),
+        ("folder:photos:96px:grey", (96, 1)),
+        ("folder:small", (28, 1)),
+        ("folder:wide", (None, 3)),
+        ("digits", (8, 1)),
+        ("fractaldb:10x20:32px", (32, 1)),
+        ("photo-tiles:56px", (56, 1)),
+        ("pets", (224, 3)),
+        ("eurosat", (64, 3)),
+        ("imagenet", (224, 3)),
+        ("jft-300m", None),
+        ("cifar10", None),
+    ],
+)
 def test_a_look_is_what_loading_gives(root: Path, name: str, seen: tuple[int | None, int] | None) -> None:
     assert look(name, root=root) == seen
     if seen is not None and seen[0] is not None and name.split(":")[0] not in ("pets", "eurosat", "imagenet"):
@@ -60,16 +72,19 @@ def test_photographs_are_colour_at_a_sensible_size_in_every_suite(root: Path, su
     assert load("folder:photos:64px:rgb", "train", root=root).images_NHWC.shape[1:] == (64, 64, 3)
 
 
-@pytest.mark.parametrize("options, shape, data", [
-    ({"data": ("folder:photos",), "image_size": 96}, (96, 3), "folder:photos:96px:rgb"),
-    ({"data": ("folder:photos:28px:grey",)}, (28, 1), "folder:photos:28px:grey"),
-    ({"data": ("folder:small",)}, (28, 1), "folder:small"),
-    ({"data": ("folder:small",), "image_size": 32}, (32, 1), "folder:small:32px:grey"),
-    ({"data": ("digits",)}, (28, 1), "digits"),
-    ({"data": ("fractaldb",), "image_size": 64}, (64, 1), "fractaldb:64px"),
-    ({"image_size": 64}, (64, 1), "fashion-mnist"),
-    ({"downstream": ("folder:photos",)}, (64, 3), "fashion-mnist"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options, shape, data",
+    [
+        ({"data": ("folder:photos",), "image_size": 96}, (96, 3), "folder:photos:96px:rgb"),
+        ({"data": ("folder:photos:28px:grey",)}, (28, 1), "folder:photos:28px:grey"),
+        ({"data": ("folder:small",)}, (28, 1), "folder:small"),
+        ({"data": ("folder:small",), "image_size": 32}, (32, 1), "folder:small:32px:grey"),
+        ({"data": ("digits",)}, (28, 1), "digits"),
+        ({"data": ("fractaldb",), "image_size": 64}, (64, 1), "fractaldb:64px"),
+        ({"image_size": 64}, (64, 1), "fashion-mnist"),
+        ({"downstream": ("folder:photos",)}, (64, 3), "fashion-mnist"),
+    ],
+)
 def test_size_and_channels_are_those_of_the_data(root: Path, options: dict, shape: tuple, data: str) -> None:
     for cell in cells_of("smoke", data_root=root, **options):
         assert ((cell.image_size, cell.channels), cell.data) == (shape, data)
@@ -78,8 +93,9 @@ def test_size_and_channels_are_those_of_the_data(root: Path, options: dict, shap
 def test_sets_of_one_study_share_one_size(root: Path) -> None:
     found = cells_of("smoke", data=("fashion-mnist", "folder:photos"), data_root=root)
     assert {(cell.data, cell.image_size, cell.channels) for cell in found} == {
-        ("fashion-mnist", 64, 3), ("folder:photos:64px:rgb", 64, 3),
-    }  # fmt: skip
+        ("fashion-mnist", 64, 3),
+        ("folder:photos:64px:rgb", 64, 3),
+    }
 
 
 def test_a_number_of_images_goes_with_the_set_whatever_it_is_stored_as(root: Path) -> None:
@@ -118,18 +134,29 @@ def test_a_model_that_was_named_is_never_exchanged() -> None:
         grid_of("smoke", image_size=4)
 
 
-@pytest.mark.parametrize("model, size, fits", [
-    ("ViT-B/16", 224, "ViT-B/16"), ("ViT-H/14", 64, "ViT-H/16"), ("ViT-pico/7", 64, "ViT-pico/8"),
-    ("R50+ViT-B/16", 28, "R50+ViT-B/4"), ("R50x1", 61, "R50x1"), ("mnist-7562", 64, "mnist-7562"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "model, size, fits",
+    [
+        ("ViT-B/16", 224, "ViT-B/16"),
+        ("ViT-H/14", 64, "ViT-H/16"),
+        ("ViT-pico/7", 64, "ViT-pico/8"),
+        ("R50+ViT-B/16", 28, "R50+ViT-B/4"),
+        ("R50x1", 61, "R50x1"),
+        ("mnist-7562", 64, "mnist-7562"),
+    ],
+)
 def test_patches(model: str, size: int, fits: str) -> None:
     assert patched(model, size) == fits
 
 
-@pytest.mark.parametrize("name, stored", [
-    ("folder:mine", "folder:mine:64px:grey"), ("imagenet", "imagenet:64px"),
-    ("fractaldb:10x20", "fractaldb:10x20:64px"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, stored",
+    [
+        ("folder:mine", "folder:mine:64px:grey"),
+        ("imagenet", "imagenet:64px"),
+        ("fractaldb:10x20", "fractaldb:10x20:64px"),
+    ],
+)
 def test_a_name_with_a_size(name: str, stored: str) -> None:
     assert named_at(name, 64, 1) == stored
 

@@ -22,8 +22,9 @@ from bench.train import schedule
 from tests.plan.making import cells_of
 from vit import config
 
-CELL = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=1000, horizons=(0, 640, 12_800),
-            recipe=Recipe(batch=32))  # fmt: skip
+CELL = Cell(
+    model="ViT-pico/14", data="fashion-mnist", num_images=1000, horizons=(0, 640, 12_800), recipe=Recipe(batch=32)
+)
 
 
 def parsed(*words: str) -> Overrides:
@@ -38,7 +39,7 @@ def changed(*words: str, cell: Cell = CELL) -> list[Cell]:
 
 @pytest.mark.parametrize("field", sorted(config.CHOICES))
 def test_every_word_of_a_model_option_stays_that_word(field: str) -> None:
-    """"none" is a position embedding, and not the absence of one."""
+    """ "none" is a position embedding, and not the absence of one."""
     for word in config.CHOICES[field]:
         found = dict(changed("--set", f"model.{field}={word}")[0].model_options)
         assert found == {field: word}
@@ -46,9 +47,17 @@ def test_every_word_of_a_model_option_stays_that_word(field: str) -> None:
 
 @pytest.mark.parametrize(
     "text, images",
-    [("8000", 8000), ("8_000images", 8000), ("1e4", 10_000), ("100steps", 3200), ("1 step", 32), ("2epochs", 2000),
-     ("0.5epochs", 500), ("5%", 640)],
-)  # fmt: skip
+    [
+        ("8000", 8000),
+        ("8_000images", 8000),
+        ("1e4", 10_000),
+        ("100steps", 3200),
+        ("1 step", 32),
+        ("2epochs", 2000),
+        ("0.5epochs", 500),
+        ("5%", 640),
+    ],
+)
 def test_lengths_in_any_unit(text, images):
     assert length(text, CELL, DataSizes()) == images
 
@@ -60,14 +69,21 @@ def test_an_epoch_of_a_whole_data_set_is_as_long_as_the_set():
     assert length("3epochs", whole, DataSizes()) == 3 * len(load("digits", "train"))
 
 
-@pytest.mark.parametrize("words, message", [
-    (("--horizons", "1e400"), "not a length"), (("--horizons", "9" * 400), "not a length"),
-    (("--horizons", "0.0001epochs"), "less than an image"), (("--horizons", "0.4,8000"), "less than an image"),
-    (("--set", "warmup=1e400"), "not a length"), (("--set", "average=1"), "leaves nothing"),
-    (("--set", "label_smoothing=1"), "leaves nothing"), (("--set", "shift=28"), "out of view"),
-    (("--set", "model.num_classes=3"), "cannot be set"),
-    (("--sweep", "lr=" + ",".join("1" * 101), "--sweep", "clip=" + ",".join("1" * 101)), "10,201"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (("--horizons", "1e400"), "not a length"),
+        (("--horizons", "9" * 400), "not a length"),
+        (("--horizons", "0.0001epochs"), "less than an image"),
+        (("--horizons", "0.4,8000"), "less than an image"),
+        (("--set", "warmup=1e400"), "not a length"),
+        (("--set", "average=1"), "leaves nothing"),
+        (("--set", "label_smoothing=1"), "leaves nothing"),
+        (("--set", "shift=28"), "out of view"),
+        (("--set", "model.num_classes=3"), "cannot be set"),
+        (("--sweep", "lr=" + ",".join("1" * 101), "--sweep", "clip=" + ",".join("1" * 101)), "10,201"),
+    ],
+)
 def test_what_would_train_nothing_or_for_ever_is_refused(words, message):
     with pytest.raises(UserError, match=message):
         changed(*words)
@@ -97,8 +113,22 @@ def test_horizons_replace_the_budgets_and_keep_the_untrained_network():
 
 
 def test_fields_are_set_in_their_own_type():
-    (cell,) = changed("--set", "clip=0", "--set", "warmup=10steps", "--set", "betas=0.9/0.95", "--set", "flip=yes",
-                      "--set", "optimizer=sgd", "--set", "model.dropout=0.1", "--set", "batch=64")  # fmt: skip
+    (cell,) = changed(
+        "--set",
+        "clip=0",
+        "--set",
+        "warmup=10steps",
+        "--set",
+        "betas=0.9/0.95",
+        "--set",
+        "flip=yes",
+        "--set",
+        "optimizer=sgd",
+        "--set",
+        "model.dropout=0.1",
+        "--set",
+        "batch=64",
+    )
     assert cell.recipe == Recipe(batch=64, clip=0.0, warmup_images=640, betas=(0.9, 0.95), flip=True, optimizer="sgd")
     assert cell.model_options == (("dropout", 0.1),)
 
@@ -179,11 +209,15 @@ def test_a_sweep_and_horizons_reach_the_grid_and_help_lists_what_can_be_asked(ca
     assert "paper:ViT-H/14:imagenet" in text and "cooldown_shape (1-sqrt, linear, cosine)" in text
 
 
-@pytest.mark.parametrize("words, said", [
-    (("--sweep", "lr=,"), r"--sweep lr has no values"),
-    (("--set", "lr=inf"), "lr cannot be 'inf'"), (("--set", "weight_decay=nan"), "weight_decay cannot be 'nan'"),
-    (("--set", "betas=0.9/inf"), "betas"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("--sweep", "lr=,"), r"--sweep lr has no values"),
+        (("--set", "lr=inf"), "lr cannot be 'inf'"),
+        (("--set", "weight_decay=nan"), "weight_decay cannot be 'nan'"),
+        (("--set", "betas=0.9/inf"), "betas"),
+    ],
+)
 def test_what_is_no_value_is_refused(words, said):
     with pytest.raises(UserError, match=said):
         changed(*words)

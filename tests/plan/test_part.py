@@ -26,6 +26,7 @@ def test_only_what_failed(tmp_path):
 
 
 def test_a_run_of_a_part_says_so(verb, tmp_path):
-    said = verb("plan", "--suite", "smoke", "--scale", "cpu", "--results", tmp_path, "--max-cells", 1, "--models",
-                "ViT-pico/14")  # fmt: skip
+    said = verb(
+        "plan", "--suite", "smoke", "--scale", "cpu", "--results", tmp_path, "--max-cells", 1, "--models", "ViT-pico/14"
+    )
     assert said.returncode == 0 and "This run does at most 1 cell." in said.stdout

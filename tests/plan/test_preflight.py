@@ -63,11 +63,19 @@ def test_a_study_is_planned_for_an_apple_gpu(tmp_path, monkeypatch, capsys):
 
     def measured(questions, *, device, **_):
         assert device == "mps"
-        rates = {"train_images_per_second": 100.0, "eval_images_per_second": 300.0, "params": 10, "measured": True,
-                 "train_flops_per_image": {"dense": 10**6, "paper": 10**6}, "basis": "made up"}  # fmt: skip
+        rates = {
+            "train_images_per_second": 100.0,
+            "eval_images_per_second": 300.0,
+            "params": 10,
+            "measured": True,
+            "train_flops_per_image": {"dense": 10**6, "paper": 10**6},
+            "basis": "made up",
+        }
         nothing = precomputed.to_json(measured={}, costs=())
-        return {key: {"rates": {"model": question["cell"]["model"], **rates}, "precomputed": nothing}
-                for key, question in questions.items()}  # fmt: skip
+        return {
+            key: {"rates": {"model": question["cell"]["model"], **rates}, "precomputed": nothing}
+            for key, question in questions.items()
+        }
 
     monkeypatch.setattr(torch.backends.mps, "is_available", functools.cache(lambda: True))
     monkeypatch.setattr(estimate, "_measure", measured)
@@ -93,10 +101,17 @@ def test_a_run_on_devices_that_are_not_here_is_refused(flags, tmp_path, monkeypa
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.parametrize("cores, wanted, exclusive, ranks, expected", [
-    (8, None, False, 1, (4, 2)), (8, None, True, 1, (1, 8)), (8, 2, False, 1, (2, 4)), (8, None, False, 4, (2, 1)),
-    (1, None, False, 1, (1, 1)), (2, 9, False, 1, (4, 1)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "cores, wanted, exclusive, ranks, expected",
+    [
+        (8, None, False, 1, (4, 2)),
+        (8, None, True, 1, (1, 8)),
+        (8, 2, False, 1, (2, 4)),
+        (8, None, False, 4, (2, 1)),
+        (1, None, False, 1, (1, 1)),
+        (2, 9, False, 1, (4, 1)),
+    ],
+)
 def test_workers_share_the_cores(monkeypatch, cores, wanted, exclusive, ranks, expected):
     monkeypatch.setattr(environment, "cores", lambda: cores)
     cells = [Cell(model="ViT-pico/14", data="digits", horizons=(64,), seed=seed) for seed in range(4)]

@@ -38,12 +38,28 @@ def test_one_bad_model_never_ends_a_study_of_others(plan, tmp_path):
     assert made["expected_seconds"] > 0 and not any("bad.py" in note for note in made["notes"])
 
     refused = [
-        PlannedCell(cell=cell_from_json(cell["cell"]), name=cell["name"], state=cell["state"], fraction=0.0,
-                    images=cell["images"], note=cell["note"])
-        for cell in made["cells"] if cell["state"] == "refused"
-    ]  # fmt: skip
-    left = Plan(suite="smoke", question="?", scale="cpu", store=tmp_path / "s", cells=tuple(refused), device="cpu",
-                workers=1, threads=1, ranks=1)  # fmt: skip
+        PlannedCell(
+            cell=cell_from_json(cell["cell"]),
+            name=cell["name"],
+            state=cell["state"],
+            fraction=0.0,
+            images=cell["images"],
+            note=cell["note"],
+        )
+        for cell in made["cells"]
+        if cell["state"] == "refused"
+    ]
+    left = Plan(
+        suite="smoke",
+        question="?",
+        scale="cpu",
+        store=tmp_path / "s",
+        cells=tuple(refused),
+        device="cpu",
+        workers=1,
+        threads=1,
+        ranks=1,
+    )
     assert left.todo == () and "2 that cannot be run" in plan_summary(left)[0]
     failures = local.run(left, on_event=lambda *_: None, tick=lambda: None)
     assert [failure.cell for failure in failures] == [cell.name for cell in refused]

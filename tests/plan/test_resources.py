@@ -22,9 +22,15 @@ from bench.plan.sizes import DataSizes
 
 GB = 10**9
 RATES = Rates(
-    model="ViT-S/8", train_images_per_second=1_000, eval_images_per_second=3_000, train_flops_per_image={"dense": 1},
-    params=21_000_000, measured=True, basis="", activation_bytes=10_000_000,
-)  # fmt: skip
+    model="ViT-S/8",
+    train_images_per_second=1_000,
+    eval_images_per_second=3_000,
+    train_flops_per_image={"dense": 1},
+    params=21_000_000,
+    measured=True,
+    basis="",
+    activation_bytes=10_000_000,
+)
 
 
 def needs(data: str, *, memory: int = 80 * GB, decoded: float = 0.0, device: str = "cuda", **fields) -> resources.Needs:
@@ -75,10 +81,21 @@ def test_what_an_image_takes_to_decode_is_measured(tmp_path: Path, monkeypatch, 
     monkeypatch.setattr(jpeg, "read_part", lambda data, box, **more: parts.append(box) or read(data, box, **more))
     recipe, sizes = Recipe(batch=8, crop=crop), DataSizes(root=tmp_path)
     small, large = (
-        resources.decoding_rate([Cell(model="ViT-S/8", data=f"folder:{side}:64px:rgb:stream", image_size=64, channels=3,
-                                      horizons=(64,), recipe=recipe)], sizes)
+        resources.decoding_rate(
+            [
+                Cell(
+                    model="ViT-S/8",
+                    data=f"folder:{side}:64px:rgb:stream",
+                    image_size=64,
+                    channels=3,
+                    horizons=(64,),
+                    recipe=recipe,
+                )
+            ],
+            sizes,
+        )
         for side in (100, 800)
-    )  # fmt: skip
+    )
     assert small > large > 0 and len(parts) == (2 * LOOKED_AT if crop else 0)  # as training reads them
     assert some_encoded("imagenet", root=tmp_path) == some_encoded("digits", root=tmp_path) == []
 

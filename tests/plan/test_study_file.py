@@ -58,8 +58,16 @@ def test_every_example_plans_what_its_command_does(path):
 
 def test_every_flag_can_be_said_in_a_file_and_reads_the_same(study):
     """One value of each kind for every option of the table, by its own reader."""
-    some = {"suite": "data", "scale": "cpu", "recipe": "paper:ViT-B/16:imagenet", "changed": "keep",
-            "reference": "paper", "executor": "ray", "job": "partition=gpu", "retry": "failed"}  # fmt: skip
+    some = {
+        "suite": "data",
+        "scale": "cpu",
+        "recipe": "paper:ViT-B/16:imagenet",
+        "changed": "keep",
+        "reference": "paper",
+        "executor": "ray",
+        "job": "partition=gpu",
+        "retry": "failed",
+    }
     lines, words = [], []
     for option in RUN:
         value = some.get(option.name, "2")
@@ -67,8 +75,11 @@ def test_every_flag_can_be_said_in_a_file_and_reads_the_same(study):
             lines.append(f"{option.name} = true")
             words.append(option.flag)
         elif option.kind is not Kind.FIELDS:
-            lines.append(f'{option.name} = ["{value}"]' if option.kind in (Kind.LIST, Kind.REPEATED)
-                         else f'{option.name} = "{value}"')  # fmt: skip
+            lines.append(
+                f'{option.name} = ["{value}"]'
+                if option.kind in (Kind.LIST, Kind.REPEATED)
+                else f'{option.name} = "{value}"'
+            )
             words += [option.flag, value]
     tables = ["[set]", "clip = 0", "model.dropout = 0.1", "[sweep]", "lr = [1e-3, 2e-3]"]
     words += ["--set", "clip=0", "--set", "model.dropout=0.1", "--sweep", "lr=0.001,0.002"]
@@ -85,14 +96,25 @@ def test_flags_override_the_file(study):
     assert asked.overrides.sweeps == ()
 
 
-@pytest.mark.parametrize("text, said", [
-    ('siute = "smoke"', "Did you mean 'suite'"), ("modles = []", "Did you mean 'models'"),
-    ("workers = 0", "workers: '0' is not a whole number"), ("workers = [1, 2]", "takes one value"),
-    ('calibrate = "yes"', "Give true or false"), ('models = ""', "models is empty"), ("models = []", "models is empty"),
-    ('changed = "kepe"', "Did you mean 'keep'"), ("[set]\nlearning = 1", "Unknown field of a recipe"),
-    ("[set]\nclip = 0\n[sweep]\nclip = [0, 1]", "both set and swept"), ("suite = ", "is not TOML"),
-    ("[models]\na = 1", "cannot be"), ("seeds = 1979-05-27", "cannot be"), ("json = true", "Unknown option 'json'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ('siute = "smoke"', "Did you mean 'suite'"),
+        ("modles = []", "Did you mean 'models'"),
+        ("workers = 0", "workers: '0' is not a whole number"),
+        ("workers = [1, 2]", "takes one value"),
+        ('calibrate = "yes"', "Give true or false"),
+        ('models = ""', "models is empty"),
+        ("models = []", "models is empty"),
+        ('changed = "kepe"', "Did you mean 'keep'"),
+        ("[set]\nlearning = 1", "Unknown field of a recipe"),
+        ("[set]\nclip = 0\n[sweep]\nclip = [0, 1]", "both set and swept"),
+        ("suite = ", "is not TOML"),
+        ("[models]\na = 1", "cannot be"),
+        ("seeds = 1979-05-27", "cannot be"),
+        ("json = true", "Unknown option 'json'"),
+    ],
+)
 def test_mistakes_name_the_file_and_say_what_is_allowed(text, said, study):
     path = study(text)
     with pytest.raises(UserError) as refusal:
@@ -121,6 +143,9 @@ def test_a_run_keeps_the_file_that_asks_for_the_same(tmp_path, verb):
     assert verb("run", *words).returncode in (0, 2)  # a report may find nothing in these empty records
     kept = tmp_path / "results" / "smoke" / grid.STUDY_FILE
     assert tomllib.loads(kept.read_text()) == {
-        "suite": "smoke", "scale": "cpu", "models": ["ViT-pico/14"], "device": "cpu",
-    }  # fmt: skip
+        "suite": "smoke",
+        "scale": "cpu",
+        "models": ["ViT-pico/14"],
+        "device": "cpu",
+    }
     assert options(str(kept)).models == ("ViT-pico/14",)

@@ -16,8 +16,15 @@ from tests.plan.making import plan_of
 
 MODELS = ("R8x0.125-s2", "R8x0.25-s2")
 CELLS = [Cell(model=model, data="fashion-mnist", num_images=1000, horizons=(0, 512, 1024)) for model in MODELS]
-RATES = Rates(model="m", train_images_per_second=10.0, eval_images_per_second=30.0, measured=True, basis="measured",
-              train_flops_per_image={"dense": 10**12, "paper": 10**12}, params=1)  # fmt: skip
+RATES = Rates(
+    model="m",
+    train_images_per_second=10.0,
+    eval_images_per_second=30.0,
+    measured=True,
+    basis="measured",
+    train_flops_per_image={"dense": 10**12, "paper": 10**12},
+    params=1,
+)
 
 
 def table(plan, width, *, terminal):
@@ -40,10 +47,16 @@ def columns(plan):
     return {column.header: [str(cell) for cell in column.cells] for column in view.plan_table(plan).columns}
 
 
-@pytest.mark.parametrize("horizons, text", [
-    ((0,), "untrained"), ((640,), "640"), ((0, 640), "640 + untrained"), ((320, 640), "2 up to 640"),
-    ((0, 8000, 16_000, 64_000), "3 up to 64 k + untrained"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "horizons, text",
+    [
+        ((0,), "untrained"),
+        ((640,), "640"),
+        ((0, 640), "640 + untrained"),
+        ((320, 640), "2 up to 640"),
+        ((0, 8000, 16_000, 64_000), "3 up to 64 k + untrained"),
+    ],
+)
 def test_budgets_are_named_as_they_are(horizons, text):
     assert columns(plan_of([replace(CELLS[0], horizons=horizons)]))["budgets"] == [text]
 
@@ -80,8 +93,10 @@ def test_a_study_meant_for_accelerators_is_costed_on_one_wherever_it_is_planned(
 
 
 def test_a_plan_for_named_devices_has_their_hours_and_cost_instead_of_this_machines_time():
-    cells = [replace(cell, device_hours=20.0, error=0.5, utilisation=0.15, basis="a guess", seconds=36_000.0)
-             for cell in plan_of(CELLS).cells]  # fmt: skip
+    cells = [
+        replace(cell, device_hours=20.0, error=0.5, utilisation=0.15, basis="a guess", seconds=36_000.0)
+        for cell in plan_of(CELLS).cells
+    ]
     two = hardware.parse("2xH100")
     plan = replace(plan_of(CELLS), cells=tuple(cells), hardware=two, per_hour=(3.0, True), workers=2)
     assert "one worker" not in columns(plan)

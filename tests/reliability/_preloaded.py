@@ -5,8 +5,17 @@ import importlib
 
 from bench.analysis import published, questions
 
-for name in ("torch._dynamo", "scipy.linalg", "bench.execute.jobs.train", "bench.execute.worker", "bench.tasks.fewshot",
-             "bench.trackers.tensorboard", "bench.report.build", "bench.report.inspections", "bench.report.page",
-             "bench.report.tables"):  # fmt: skip
+for name in (
+    "torch._dynamo",
+    "scipy.linalg",
+    "bench.execute.jobs.train",
+    "bench.execute.worker",
+    "bench.tasks.fewshot",
+    "bench.trackers.tensorboard",
+    "bench.report.build",
+    "bench.report.inspections",
+    "bench.report.page",
+    "bench.report.tables",
+):
     importlib.import_module(name)
 questions.find(published.evidence())

@@ -181,8 +181,9 @@ def main() -> int:
     parser.add_argument("--locks", action="store_true", help="on a file system that locks files")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-        found = storm(Path(folder), cells=options.cells, processes=options.processes, locks=options.locks,
-                      seed=options.seed)  # fmt: skip
+        found = storm(
+            Path(folder), cells=options.cells, processes=options.processes, locks=options.locks, seed=options.seed
+        )
     print(", ".join(f"{found[what]} {what}" for what in (*WRONG, *sorted(set(found) - set(WRONG)))))
     return 1 if any(found[what] for what in WRONG) else 0
 

@@ -29,8 +29,11 @@ def main() -> int:
             results, began = folder / f"shared{number}", time.monotonic()
             runs = [storms.start(results, folder / "cache", before=NAMESPACE) for _ in range(options.at_once)]
             said = [run.communicate() for run in runs]
-            problems = [f"exit code {run.returncode}: {text[1][-300:]}" for run, text in zip(runs, said, strict=True)
-                        if run.returncode]  # fmt: skip
+            problems = [
+                f"exit code {run.returncode}: {text[1][-300:]}"
+                for run, text in zip(runs, said, strict=True)
+                if run.returncode
+            ]
             problems += [] if storms.outcome(results / "smoke") == expected else ["other records or weights"]
             problems += [f"left: {name}" for name in storms.leftovers(results)]
             attempts = [len(list(cell.glob("attempts/*"))) for cell in (results / "smoke" / "cells").iterdir()]

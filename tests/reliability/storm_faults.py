@@ -31,8 +31,22 @@ from typing import Any
 
 from tests.reliability import storms
 
-ARGUMENTS = ("--suite", "smoke", "--models", "ViT-pico/14", "--horizons", "0,64", "--only", "*-100_*", "--workers", "1",
-             "--scale", "cpu", "--device", "cpu")  # fmt: skip
+ARGUMENTS = (
+    "--suite",
+    "smoke",
+    "--models",
+    "ViT-pico/14",
+    "--horizons",
+    "0,64",
+    "--only",
+    "*-100_*",
+    "--workers",
+    "1",
+    "--scale",
+    "cpu",
+    "--device",
+    "cpu",
+)
 ROLES = ("run", "worker")
 CODES = (errno.ENOSPC, errno.EIO)
 
@@ -78,8 +92,16 @@ class Injector:
                 injector.reach("write", self.fileno())
                 return super().write(data)
 
-        def faulty_open(file: Any, mode: str = "r", buffering: int = -1, encoding: Any = None, errors: Any = None,
-                        newline: Any = None, closefd: bool = True, opener: Any = None) -> Any:  # fmt: skip
+        def faulty_open(
+            file: Any,
+            mode: str = "r",
+            buffering: int = -1,
+            encoding: Any = None,
+            errors: Any = None,
+            newline: Any = None,
+            closefd: bool = True,
+            opener: Any = None,
+        ) -> Any:
             if isinstance(file, int) or not os.fspath(file).startswith(injector.root):
                 return real_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
             injector.reach("open", file)

@@ -105,8 +105,11 @@ class Storm:
         if storms.outcome(results / "smoke") != self.expected:
             self.wrong.append(f"study {number}: other records or weights")
         self.wrong += [f"study {number}: left {name}" for name in storms.leftovers(results)]
-        self.wrong += [f"study {number}: left {path}" for path in (self.folder / "tmp").iterdir()
-                       if not path.name.startswith("torchinductor")]  # torch keeps what it compiled
+        self.wrong += [
+            f"study {number}: left {path}"
+            for path in (self.folder / "tmp").iterdir()
+            if not path.name.startswith("torchinductor")
+        ]  # torch keeps what it compiled
 
     def wait_for_orphans(self, results: Path, about: str) -> None:
         deadline = time.monotonic() + ORPHANS

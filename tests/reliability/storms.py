@@ -21,10 +21,20 @@ from tests.conftest import PROJECT
 STUDY = ("--suite", "smoke", "--models", "ViT-pico/14", "--horizons", "0,640", "--scale", "cpu")
 MARK = "STORM"  # variable of every process of a storm
 TIMES = {
-    "seconds", "images_per_second", "flops_per_second", "utilisation", "core_days", "peak_memory_bytes",
-    "peak_flops_per_second", "peak_source", "environment", "attempts", "energy", "processor_seconds",
+    "seconds",
+    "images_per_second",
+    "flops_per_second",
+    "utilisation",
+    "core_days",
+    "peak_memory_bytes",
+    "peak_flops_per_second",
+    "peak_source",
+    "environment",
+    "attempts",
+    "energy",
+    "processor_seconds",
     "image_wait_seconds",
-}  # fmt: skip
+}
 
 
 def timeless(value: Any) -> Any:
@@ -57,13 +67,17 @@ def start(
 ) -> subprocess.Popen:
     """`bench.run` of STUDY, in a session of its own."""
     environment = os.environ | {
-        "PYTHONPATH": str(PROJECT), "VIT_BENCH_CACHE": str(cache), "TMPDIR": str(cache.parent / "tmp"),
-        MARK: str(results), **variables,
-    }  # fmt: skip
+        "PYTHONPATH": str(PROJECT),
+        "VIT_BENCH_CACHE": str(cache),
+        "TMPDIR": str(cache.parent / "tmp"),
+        MARK: str(results),
+        **variables,
+    }
     (cache.parent / "tmp").mkdir(exist_ok=True)
     command = [*before, sys.executable, "-m", "bench.run", *STUDY, *options, "--results", str(results)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            start_new_session=True)  # fmt: skip
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
 
 
 def undisturbed(folder: Path) -> dict[str, Any]:

@@ -53,9 +53,16 @@ class Runs:
     """
 
     def __init__(
-        self, folder: Path, *, data: str, root: Path, size: int, images: Sequence[int], horizons: Sequence[int],
+        self,
+        folder: Path,
+        *,
+        data: str,
+        root: Path,
+        size: int,
+        images: Sequence[int],
+        horizons: Sequence[int],
         cache: Path | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.folder, self.root, self.cells = folder, root, len(MODELS) * len(images)
         self.cache = {} if cache is None else {"VIT_BENCH_CACHE": str(cache)}
         (folder / "plugins" / "suites").mkdir(parents=True, exist_ok=True)
@@ -64,9 +71,24 @@ class Runs:
 
     def start(self, name: str) -> subprocess.Popen:
         command = [
-            sys.executable, "-m", "bench.run", "--suite", "shards", "--plugins", self.folder / "plugins", "--workers",
-            "1", "--device", "cpu", "--data-root", self.root, "--results", self.folder / name, "--track", "none",
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "bench.run",
+            "--suite",
+            "shards",
+            "--plugins",
+            self.folder / "plugins",
+            "--workers",
+            "1",
+            "--device",
+            "cpu",
+            "--data-root",
+            self.root,
+            "--results",
+            self.folder / name,
+            "--track",
+            "none",
+        ]
         settings = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1", MARK: str(self.folder / name)}
         with open(self.folder / f"{name}.log", "a") as log:
             return subprocess.Popen(command, env=settings | self.cache, stdout=log, stderr=log, cwd=PROJECT)
@@ -127,8 +149,14 @@ def main() -> None:
         root = given.data_root or folder / "data"
         if given.data_root is None:
             photographs.write(root / "shards", images=max(images), different=200, classes=10, tests=100)
-        runs = Runs(folder, data=f"{given.data}:{given.size}px:rgb:stream", root=root, size=given.size, images=images,
-                    horizons=horizons)  # fmt: skip
+        runs = Runs(
+            folder,
+            data=f"{given.data}:{given.size}px:rgb:stream",
+            root=root,
+            size=given.size,
+            images=images,
+            horizons=horizons,
+        )
         moments = random.Random(given.seed)
         for number in range(given.kills):
             after, later = moments.randint(1 + number, 2 + 2 * number), moments.uniform(0, 4)
@@ -136,8 +164,10 @@ def main() -> None:
         killed = runs.to_the_end("killed")
         print("the killed study has ended", flush=True)
         again = compare(runs.to_the_end("alone"), killed, cells=runs.cells)
-        print(f"{runs.cells} records and weights equal those of a study that was left alone; cells were continued or "
-              f"begun again {again} times; both have a report")  # fmt: skip
+        print(
+            f"{runs.cells} records and weights equal those of a study that was left alone; cells were continued or "
+            f"begun again {again} times; both have a report"
+        )
 
 
 if __name__ == "__main__":

@@ -39,18 +39,40 @@ def start(folder: Path, cell) -> list[subprocess.Popen]:
     (folder / "costs.json").write_text(json.dumps(costs_of([cell])))
     environment = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
     environment["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] = "20"
-    worker = ["--store", str(folder / "test"), "--cells", str(folder / "cells.json"), "--suite", "test",
-              "--precomputed", str(folder / "costs.json")]  # fmt: skip
+    worker = [
+        "--store",
+        str(folder / "test"),
+        "--cells",
+        str(folder / "cells.json"),
+        "--suite",
+        "test",
+        "--precomputed",
+        str(folder / "costs.json"),
+    ]
     return [
         subprocess.Popen(
-            [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={node}", "--nproc-per-node=1",
-             "--master-addr=127.0.0.1", f"--master-port={port}", "-m", "bench.worker", *worker,
-             "--device", "cpu"],
-            env=environment, stdout=subprocess.DEVNULL, stderr=(folder / f"node{node}.txt").open("w"),
+            [
+                sys.executable,
+                "-m",
+                "torch.distributed.run",
+                "--nnodes=2",
+                f"--node-rank={node}",
+                "--nproc-per-node=1",
+                "--master-addr=127.0.0.1",
+                f"--master-port={port}",
+                "-m",
+                "bench.worker",
+                *worker,
+                "--device",
+                "cpu",
+            ],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=(folder / f"node{node}.txt").open("w"),
             start_new_session=True,
         )
         for node in range(2)
-    ]  # fmt: skip
+    ]
 
 
 def ranks_of(agent: subprocess.Popen) -> list[int]:
@@ -64,8 +86,9 @@ def alive(pid: int) -> bool:
 
 
 def training(folder: Path) -> bool:
-    lines = (line for path in folder.glob("test/cells/*/attempts/*/metrics.jsonl")
-             for line in path.read_text().splitlines())  # fmt: skip
+    lines = (
+        line for path in folder.glob("test/cells/*/attempts/*/metrics.jsonl") for line in path.read_text().splitlines()
+    )
     return any(json.loads(line).get("done", 0) > 10 for line in lines)
 
 

@@ -95,11 +95,12 @@ KINDS = {
     "cache": (write_cache, read_cache),
     **{
         f"checkpoint {name}": (
-            lambda folder, name=name: checkpoint(folder) / name, lambda path: checkpoints.verify(path.parent)
+            lambda folder, name=name: checkpoint(folder) / name,
+            lambda path: checkpoints.verify(path.parent),
         )
         for name in (checkpoints.MANIFEST, *checkpoints.FILES)
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -42,8 +42,14 @@ def possible(*command: str) -> bool:
 
 
 needs_namespaces = pytest.mark.skipif(not possible(*ALONE, "true"), reason="namespaces need Linux, root and unshare")
-TRAINED = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=100, horizons=(0, 64), seed=1,
-               recipe=recipe_for("ViT-pico/14", batch=32, warmup_images=32))  # fmt: skip
+TRAINED = Cell(
+    model="ViT-pico/14",
+    data="fashion-mnist",
+    num_images=100,
+    horizons=(0, 64),
+    seed=1,
+    recipe=recipe_for("ViT-pico/14", batch=32, warmup_images=32),
+)
 
 
 def until(condition, processes=()):
@@ -59,13 +65,30 @@ def arguments(store: Path, cells: list[Cell]) -> list[str]:
     listed.write_text(json.dumps([to_json(cell) for cell in cells]))
     costs = store.with_suffix(".costs.json")
     costs.write_text(json.dumps(costs_of(cells)))
-    return ["--store", str(store), "--cells", str(listed), "--suite", "test", "--device", "cpu",
-            "--precomputed", str(costs)]  # fmt: skip
+    return [
+        "--store",
+        str(store),
+        "--cells",
+        str(listed),
+        "--suite",
+        "test",
+        "--device",
+        "cpu",
+        "--precomputed",
+        str(costs),
+    ]
 
 
 def start(*command: str, **variables: str) -> subprocess.Popen:
-    return subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            start_new_session=True, env=os.environ | {"OMP_NUM_THREADS": "1"} | variables)  # fmt: skip
+    return subprocess.Popen(
+        command,
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | variables,
+    )
 
 
 def only_child(process: subprocess.Popen) -> int:
@@ -132,8 +155,11 @@ def network():
         subprocess.run(["ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1]], check=True)
         for (name, address), end in zip(hosts, ends, strict=True):
             subprocess.run(["ip", "link", "set", end, "netns", name], check=True)
-            for words in (["addr", "add", f"{address}/24", "dev", end], ["link", "set", end, "up"],
-                          ["link", "set", "lo", "up"]):  # fmt: skip
+            for words in (
+                ["addr", "add", f"{address}/24", "dev", end],
+                ["link", "set", end, "up"],
+                ["link", "set", "lo", "up"],
+            ):
                 subprocess.run(["ip", "-n", name, *words], check=True)
         yield hosts
     finally:
@@ -149,9 +175,22 @@ def test_ranks_on_two_hosts_train_a_cell_as_ranks_of_one_do(network, tmp_path):
     store = tmp_path / "test"
     shared = ("--nodes", "2", "--first", network[0][1], "--job", "1000_1", *arguments(store, [TRAINED]))
     hosts = [
-        start("ip", "netns", "exec", name, sys.executable, "-m", "bench.execute.torchrun", "--ranks", "1", "--node",
-              str(number), *shared) for number, (name, _) in enumerate(network)
-    ]  # fmt: skip
+        start(
+            "ip",
+            "netns",
+            "exec",
+            name,
+            sys.executable,
+            "-m",
+            "bench.execute.torchrun",
+            "--ranks",
+            "1",
+            "--node",
+            str(number),
+            *shared,
+        )
+        for number, (name, _) in enumerate(network)
+    ]
     try:
         said = [host.communicate(timeout=WAIT) for host in hosts]
     finally:

@@ -21,9 +21,14 @@ from tests.reliability.storms import leftovers, outcome
 
 TASK = TaskSpec(task="fewshot", data="digits", options=(("shots", (5,)), ("draws", 2), ("test_limit", 200)))
 CELL = Cell(
-    model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 640, 1280, 2560), seed=1, tasks=(TASK,),
+    model="ViT-pico/14",
+    data="fashion-mnist",
+    num_images=200,
+    horizons=(0, 640, 1280, 2560),
+    seed=1,
+    tasks=(TASK,),
     recipe=recipe_for("ViT-pico/14", warmup_images=128),
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +58,13 @@ def wait_for(condition):
 def test_a_signal_saves_at_the_next_step_and_says_so(tmp_path, uninterrupted, number):
     store = tmp_path / "test"
     process = begin(store, [CELL], suite="test")
-    wait_for(lambda: any(json.loads(line).get("done", 0) > 10 for path in store.glob("cells/*/attempts/*/metrics.jsonl")
-                         for line in path.read_text().splitlines()))  # fmt: skip
+    wait_for(
+        lambda: any(
+            json.loads(line).get("done", 0) > 10
+            for path in store.glob("cells/*/attempts/*/metrics.jsonl")
+            for line in path.read_text().splitlines()
+        )
+    )
     os.kill(process.pid, number)
     assert ended(process) == 130
     (stopped,) = Study(store).cell(CELL).attempts()
@@ -67,8 +77,19 @@ def test_a_signal_saves_at_the_next_step_and_says_so(tmp_path, uninterrupted, nu
 @pytest.mark.slow
 def test_a_signal_to_the_command_saves_every_cell_and_says_how_to_go_on(tmp_path):
     """As a cluster sends it before a job's time is up."""
-    command = [sys.executable, "-m", "bench.run", "--suite", "smoke", "--models", "ViT-pico/14", "--horizons",
-               "100000", "--results", str(tmp_path)]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "bench.run",
+        "--suite",
+        "smoke",
+        "--models",
+        "ViT-pico/14",
+        "--horizons",
+        "100000",
+        "--results",
+        str(tmp_path),
+    ]
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: list(tmp_path.glob("smoke/cells/*/attempts/*/metrics.jsonl")))

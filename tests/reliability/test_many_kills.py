@@ -16,17 +16,23 @@ from tests.reliability.storms import leftovers, outcome
 HORIZONS = (0, 160, 320, 640, 960)
 PROBE = TaskSpec(task="fewshot", data="fashion-mnist", options=(("shots", (1,)), ("draws", 2), ("test_limit", 100)))
 CELL = Cell(
-    model="ViT-pico/14", data="fashion-mnist", num_images=100, horizons=HORIZONS, seed=1, tasks=(PROBE,),
+    model="ViT-pico/14",
+    data="fashion-mnist",
+    num_images=100,
+    horizons=HORIZONS,
+    seed=1,
+    tasks=(PROBE,),
     recipe=recipe_for("ViT-pico/14", batch=32, warmup_images=64, average=0.9),
-)  # fmt: skip
+)
 
 AT_EVALUATION = ("after-evaluation", "checkpoint-before-rename", "checkpoint-after-rename")
 KILLS = (
     *AT_EVALUATION,  # of the untrained network
     *(("training-step", "training-step:4", *AT_EVALUATION) * (len(HORIZONS) - 1)),
-    "record-before-replace", "record-after-replace",
+    "record-before-replace",
+    "record-after-replace",
     *(f"during-report:{number}" for number in range(1, 7)),
-)  # fmt: skip
+)
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from tests.plan.making import calibrated, costs_of, plan_of
 RECIPE = replace(recipe_for("ViT-pico/14", warmup_images=128), batch=16)
 CELL = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 16_000), seed=1, recipe=RECIPE)
 
+
 def train(store: Path, *, ranks: int, at: int | None = None, act: Callable[[], None] = lambda: None) -> list[str]:
     """Run the cell as `bench.run --ranks` does; `act` once, when it has done `at` steps. Returns its failures."""
     plan = calibrated(plan_of([CELL], store, ranks=ranks))
@@ -103,11 +104,27 @@ def test_sharded_ranks_start_again_with_smaller_micro_batches_when_one_runs_out_
     (tmp_path / "cells.json").write_text(json.dumps([to_json(cell)]))
     (tmp_path / "costs.json").write_text(json.dumps(costs_of([cell])))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.reliability._short_ranks", "launch", "--ranks", "2", "--store", tmp_path / "test",
-         "--cells", tmp_path / "cells.json", "--suite", "test", "--precomputed", tmp_path / "costs.json"],
-        env=os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+        [
+            sys.executable,
+            "-m",
+            "tests.reliability._short_ranks",
+            "launch",
+            "--ranks",
+            "2",
+            "--store",
+            tmp_path / "test",
+            "--cells",
+            tmp_path / "cells.json",
+            "--suite",
+            "test",
+            "--precomputed",
+            tmp_path / "costs.json",
+        ],
+        env=os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
         timeout=120,
-    )  # fmt: skip
+    )
     assert done.returncode == EXIT_OK, done.stderr[-4000:]
     assert "Rank 1 of 2 ran out of memory; the next start goes on with 4 images at a time" in done.stderr
     directory = Study(tmp_path / "test").cell(cell)
@@ -128,9 +145,16 @@ def test_ranks_that_cannot_share_a_batch_are_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     "codes, expected",
     [
-        ((130,), EXIT_INTERRUPTED), ((3,), EXIT_FAILED), ((2, 130), EXIT_INTERRUPTED), ((2, 3), EXIT_USAGE),
-        ((1,), torchrun.EXIT_CRASHED), ((1, 3), torchrun.EXIT_CRASHED), ((2, 1), EXIT_USAGE),
-        ((75,), EXIT_RETRY), ((2, -9, 75), EXIT_RETRY), ((130, 75), EXIT_INTERRUPTED),
+        ((130,), EXIT_INTERRUPTED),
+        ((3,), EXIT_FAILED),
+        ((2, 130), EXIT_INTERRUPTED),
+        ((2, 3), EXIT_USAGE),
+        ((1,), torchrun.EXIT_CRASHED),
+        ((1, 3), torchrun.EXIT_CRASHED),
+        ((2, 1), EXIT_USAGE),
+        ((75,), EXIT_RETRY),
+        ((2, -9, 75), EXIT_RETRY),
+        ((130, 75), EXIT_INTERRUPTED),
     ],
 )
 def test_the_launcher_hands_on_how_ranks_ended(codes, expected):

@@ -15,9 +15,16 @@ from typing import Any
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-    "--no-first-run", "--disable-extensions", "--disable-background-networking", "--remote-debugging-pipe",
-)  # fmt: skip
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--disable-extensions",
+    "--disable-background-networking",
+    "--remote-debugging-pipe",
+)
 TO_BROWSER, FROM_BROWSER = 3, 4  # file descriptors that --remote-debugging-pipe reads and writes
 
 
@@ -80,8 +87,14 @@ class Browser:
     def key(self, name: str) -> None:
         """Press a named key."""
         text = {"Enter": "\r"}.get(name, "")
-        self.call("Input.dispatchKeyEvent", type="keyDown", key=name, code=name, text=text,
-                  windowsVirtualKeyCode={"Enter": 13, "ArrowRight": 39, "Escape": 27}[name])  # fmt: skip
+        self.call(
+            "Input.dispatchKeyEvent",
+            type="keyDown",
+            key=name,
+            code=name,
+            text=text,
+            windowsVirtualKeyCode={"Enter": 13, "ArrowRight": 39, "Escape": 27}[name],
+        )
         self.call("Input.dispatchKeyEvent", type="keyUp", key=name, code=name)
 
     def screenshot(self, path: Path) -> None:
@@ -119,9 +132,12 @@ def browser() -> Iterator[Browser]:
 
     with tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
-            [CHROMIUM, *FLAGS, f"--user-data-dir={profile}"], preexec_fn=place, close_fds=False,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [CHROMIUM, *FLAGS, f"--user-data-dir={profile}"],
+            preexec_fn=place,
+            close_fds=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(to_read)
         os.close(from_write)
         try:

@@ -46,8 +46,14 @@ from tests.analysis._study import read, study, swept
 FEW = {"ViT-mini/7": ("ViT", 2.1e5, 3.3e6), "ResNet-small": ("ResNet", 1.6e5, 1.2e7)}
 KINDS = {"natural": 3, "specialised": 2, "structured": 2}  # tasks per group of a many-task benchmark
 FIVE = ("ImageNet", "CIFAR-10", "CIFAR-100", "Pets", "Flowers")
-TABLE5 = {"imagenet": "ImageNet", "cifar-10": "CIFAR-10", "cifar-100": "CIFAR-100", "pets": "Oxford-IIIT-Pets",
-          "flowers": "Oxford-Flowers-102", "imagenet-real": "ImageNet-ReaL"}  # fmt: skip
+TABLE5 = {
+    "imagenet": "ImageNet",
+    "cifar-10": "CIFAR-10",
+    "cifar-100": "CIFAR-100",
+    "pets": "Oxford-IIIT-Pets",
+    "flowers": "Oxford-Flowers-102",
+    "imagenet-real": "ImageNet-ReaL",
+}
 
 
 @pytest.fixture(scope="module")
@@ -155,10 +161,15 @@ def test_caption_and_axes_name_what_is_shown(drawn: Drawing) -> None:
     assert "Upstream: glyphs (rendered)" in titles
 
 
-@pytest.mark.parametrize("task, shown", [
-    ("fewshot", "10-shot accuracy [%]"), ("linear", "Linear-probe accuracy [%]"), ("centroid", "Accuracy [%]"),
-    ("finetune@56px", "Fine-tuned accuracy [%]"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "task, shown",
+    [
+        ("fewshot", "10-shot accuracy [%]"),
+        ("linear", "Linear-probe accuracy [%]"),
+        ("centroid", "Accuracy [%]"),
+        ("finetune@56px", "Fine-tuned accuracy [%]"),
+    ],
+)
 def test_an_axis_names_the_task_whatever_the_set_is_called(evidence: Evidence, task: str, shown: str) -> None:
     def changed(_: Horizon, score: Score) -> Score:
         own = "folder:photos:64px:rgb"
@@ -214,10 +225,15 @@ def test_lines_drawn_apart_stay_near_their_place(lines: int) -> None:
     assert abs(moved).max() <= 0.05 + 1e-9 and len(set(moved[:, 0].round(12))) == lines
 
 
-@pytest.mark.parametrize("values", [
-    [9.1, 18.2, 36.4, 72.7, 145, 245, 277, 444], [1e10, 5e11, 1e20, 4e21], [1, 9e6],
-    [300, 1_000, 3_000, 12_000, 20_000, 29_000, 30_000],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "values",
+    [
+        [9.1, 18.2, 36.4, 72.7, 145, 245, 277, 444],
+        [1e10, 5e11, 1e20, 4e21],
+        [1, 9e6],
+        [300, 1_000, 3_000, 12_000, 20_000, 29_000, 30_000],
+    ],
+)
 def test_ticks_of_log_axes_are_few_round_and_where_the_points_are(values: list[float]) -> None:
     axes = Figure().subplots()
     _style.plain_log_x(axes, values)
@@ -289,21 +305,31 @@ def with_curves_and_groups() -> list[Record]:
     world.sizes = (30_000,)
     found, rng = world.records(), np.random.default_rng(0)
     images = (100, 6_000, 7_000, 8_000, 20_000, 24_000)
-    curve = LearningCurve(images=images, losses=tuple(3 - math.log10(x) / 2 for x in images),
-                          horizons=(None, None, 8_000, 8_000, None, 24_000))  # fmt: skip
+    curve = LearningCurve(
+        images=images,
+        losses=tuple(3 - math.log10(x) / 2 for x in images),
+        horizons=(None, None, 8_000, 8_000, None, 24_000),
+    )
     names = [(group, f"{group}-{n}") for group, size in KINDS.items() for n in range(size)]
 
     def more(horizon: Horizon) -> Horizon:
         extra = [
-            Score(task="vtab", data=name, metric="accuracy", value=0.3 + 0.1 * place + rng.normal(0, 0.01),
-                  stderr=0.01, num_test=500, num_classes=4, chance=0.25, detail={"group": group})
+            Score(
+                task="vtab",
+                data=name,
+                metric="accuracy",
+                value=0.3 + 0.1 * place + rng.normal(0, 0.01),
+                stderr=0.01,
+                num_test=500,
+                num_classes=4,
+                chance=0.25,
+                detail={"group": group},
+            )
             for place, (group, name) in enumerate(names if horizon.images_seen else [])
-        ]  # fmt: skip
+        ]
         return replace(horizon, scores=(*horizon.scores, *extra))
 
-    return [
-        replace(r, curve=curve, horizons=tuple(map(more, r.horizons))) if r.model.params_body else r for r in found
-    ]
+    return [replace(r, curve=curve, horizons=tuple(map(more, r.horizons))) if r.model.params_body else r for r in found]
 
 
 def test_learning_curves_hold_every_point_of_every_seed() -> None:
@@ -333,10 +359,16 @@ def test_upstream_sets_stand_beside_each_other_small_first() -> None:
     found = []
     for record in World(seed=1).records():
         if record.cell.num_images == 30_000:
-            other = change(record, {
-                "cell.data": "stripes", "data.name": "stripes", "cell.num_images": 900, "data.num_images": 900,
-                "directory": record.directory.replace("glyphs-30000", "stripes-900"),
-            })  # fmt: skip
+            other = change(
+                record,
+                {
+                    "cell.data": "stripes",
+                    "data.name": "stripes",
+                    "cell.num_images": 900,
+                    "data.num_images": 900,
+                    "directory": record.directory.replace("glyphs-30000", "stripes-900"),
+                },
+            )
             found += [record, other]
     drawing = pretraining_data.draw(read(found))
     ticks = [label.get_text().partition("\n")[0] for label in drawing.figure.axes[0].get_xticklabels()]
@@ -360,10 +392,17 @@ def test_a_sweep_shows_every_rate_the_chosen_one_and_open_ends() -> None:
     drawing = learning_rates.draw(read([*highest, *lowest, *inside]))
     data = drawing.data
     assert dict(data.loc[data["chosen"], ["model", "learning_rate"]].itertuples(index=False)) == {
-        "ViT-nano/7": 8e-3, "ViT-mini/7": 1e-3, "ResNet-mini": 2e-3}  # fmt: skip
+        "ViT-nano/7": 8e-3,
+        "ViT-mini/7": 1e-3,
+        "ResNet-mini": 2e-3,
+    }
     assert list(data.loc[data["diverged"] > 0, "learning_rate"]) == [1.6e-2] and data["accuracy"].isna().sum() == 1
-    rings = {(float(line.get_xdata()[0]), round(float(line.get_ydata()[0]), 3)) for axes in drawing.figure.axes
-             for line in axes.get_lines() if line.get_fillstyle() == "none" and len(line.get_xdata())}  # fmt: skip
+    rings = {
+        (float(line.get_xdata()[0]), round(float(line.get_ydata()[0]), 3))
+        for axes in drawing.figure.axes
+        for line in axes.get_lines()
+        if line.get_fillstyle() == "none" and len(line.get_xdata())
+    }
     chosen = data[data["chosen"]]
     assert rings == set(zip(chosen["learning_rate"], (100 * chosen["accuracy"]).round(3), strict=True))
     arrows = {(text.xy[0], np.sign(text.xyann[0])) for axes in drawing.figure.axes for text in axes.texts}
@@ -382,8 +421,10 @@ def test_figure_5_has_every_row_of_table_6(paper: dict[str, Drawing]) -> None:
     average = data[data["measure"] == HEADLINE]
     assert set(data["kind"]) == {"published"} and len(average) == 18
     for row in table("table6"):
-        mine = average[(average["series"] == model_name(row["name"]))
-                       & (average["compute_EFLOPs"].sub(float(row["exaFLOPs"])).abs() < 1e-6)]  # fmt: skip
+        mine = average[
+            (average["series"] == model_name(row["name"]))
+            & (average["compute_EFLOPs"].sub(float(row["exaFLOPs"])).abs() < 1e-6)
+        ]
         assert 100 * mine["accuracy"].item() == pytest.approx(statistics.mean(float(row[c]) for c in FIVE))
 
 

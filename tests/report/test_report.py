@@ -117,9 +117,20 @@ class Page(HTMLParser):
 
 def test_everything_is_written(built: Path) -> None:
     names = set(digests(built / "synthetic"))
-    assert {"report.html", "report.md", "findings.json", "fits.json", "tables/models.csv", "tables/models.md",
-            "tables/models.tex", "tables/scores.csv", "figures/frontier.svg", "figures/compute.png",
-            "figures/compute.csv", "figures/data-size.png"} <= names  # fmt: skip
+    assert {
+        "report.html",
+        "report.md",
+        "findings.json",
+        "fits.json",
+        "tables/models.csv",
+        "tables/models.md",
+        "tables/models.tex",
+        "tables/scores.csv",
+        "figures/frontier.svg",
+        "figures/compute.png",
+        "figures/compute.csv",
+        "figures/data-size.png",
+    } <= names
     assert not [name for name in names if name.endswith(".tmp")]
 
 
@@ -190,8 +201,16 @@ def test_the_frontier_and_the_table_come_first_and_every_answer_has_its_reasons(
     findings = json.loads((folder / "findings.json").read_text())["findings"]
     assert {f"answer-{n}" for n in range(1, len(findings) + 1)} <= set(Page(markup).ids)
     words = " ".join(Page(markup).words)
-    for part in ("Example CPU", "2 threads", "float32", "2030-01-01", "python -m bench.run --suite synthetic",
-                 "cannot tell", "diverged", "core-days"):  # fmt: skip
+    for part in (
+        "Example CPU",
+        "2 threads",
+        "float32",
+        "2030-01-01",
+        "python -m bench.run --suite synthetic",
+        "cannot tell",
+        "diverged",
+        "core-days",
+    ):
         assert part in words, part
 
 
@@ -411,9 +430,14 @@ def test_a_report_with_published_points_into_another_folder(tmp_path: Path) -> N
     assert ",published," in (tmp_path / "kept" / "figures" / "compute.csv").read_text()
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (["--suite", "sclaing"], "Unknown suite"), (["--suite", "smoke"], "no results"), (["--nonsense"], "nonsense"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--suite", "sclaing"], "Unknown suite"),
+        (["--suite", "smoke"], "no results"),
+        (["--nonsense"], "nonsense"),
+    ],
+)
 def test_bad_input_is_one_message(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -71,8 +71,9 @@ def test_the_rates_table_has_a_row_per_model_and_rate() -> None:
 def test_the_lines_to_copy_are_the_dictionaries_of_the_recipes() -> None:
     reference = evidence.build(study_data.load(PROJECT / "results/reference/rates-cpu", suite="rates"))
     assert lines_to_copy(table(reference, "rates").note) == {
-        "FAMILY_RATES": _recipes.FAMILY_RATES["cpu"], "MODEL_RATES": _recipes.MODEL_RATES["cpu"],
-    }  # fmt: skip
+        "FAMILY_RATES": _recipes.FAMILY_RATES["cpu"],
+        "MODEL_RATES": _recipes.MODEL_RATES["cpu"],
+    }
     asked = WantedCells(suite="rates", scale="gpu", names=())
     at_scale = evidence.build(replace(reference.records, wanted=asked))
     assert all(f'{name}["gpu"] = {{' in table(at_scale, "rates").note for name in ("FAMILY_RATES", "MODEL_RATES"))
@@ -108,9 +109,11 @@ def test_the_branching_table_holds_every_budget_and_both_differences(branched: E
             score.value
             for record in branched.records.records
             if "compute" in record.cell.axes and record.cell.model == row["model"]
-            for horizon in record.horizons if horizon.images_seen == int(row["seen"])
-            for score in horizon.scores if score.task == "upstream"
-        ]  # fmt: skip
+            for horizon in record.horizons
+            if horizon.images_seen == int(row["seen"])
+            for score in horizon.scores
+            if score.task == "upstream"
+        ]
         assert len(seeds) == 2 and float(row["accuracy"]) == pytest.approx(np.mean(seeds))
         assert float(row["same"]) == pytest.approx(0.0, abs=1e-9)
         assert float(row["cosine"]) == pytest.approx(GAP) and row["cosine_seeds"] == "2"

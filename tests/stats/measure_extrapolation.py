@@ -46,8 +46,12 @@ def judge(made: Forecast, x: np.ndarray, y: np.ndarray) -> HeldOut:
     at = np.atleast_2d(x)
     predicted = made.log_predict(at)
     total = np.array([made.half_width(float(distance), level=LAW_LEVEL) for distance in made.distance(at)])
-    return HeldOut(error=np.log(y) - predicted, trend_error=trend(place(at), y) - predicted, total=total,
-                   one_run=np.hypot(total, t_quantile(made.freedom, LAW_LEVEL) * made.scatter))  # fmt: skip
+    return HeldOut(
+        error=np.log(y) - predicted,
+        trend_error=trend(place(at), y) - predicted,
+        total=total,
+        one_run=np.hypot(total, t_quantile(made.freedom, LAW_LEVEL) * made.scatter),
+    )
 
 
 def curves(path: str) -> dict[str, tuple[Points, np.ndarray, np.ndarray]]:
@@ -66,13 +70,15 @@ def coverage(held: list[HeldOut]) -> dict[str, float]:
     total = [np.abs(h.trend_error) <= h.total for h in held]
     one_run = [np.abs(h.error) <= h.one_run for h in held]
     return {
-        "total, last": float(np.mean([t[-1] for t in total])), "total, all": float(np.mean([t.mean() for t in total])),
+        "total, last": float(np.mean([t[-1] for t in total])),
+        "total, all": float(np.mean([t.mean() for t in total])),
         "one run, last": float(np.mean([o[-1] for o in one_run])),
         "one run, all": float(np.mean([o.mean() for o in one_run])),
         "half-width": float(np.median([h.total[-1] for h in held])),
         "half-width of one run": float(np.median([h.one_run[-1] for h in held])),
-        "median error": float(np.median([h.rms for h in held])), "mean error": float(np.mean([h.rms for h in held])),
-    }  # fmt: skip
+        "median error": float(np.median([h.rms for h in held])),
+        "mean error": float(np.mean([h.rms for h in held])),
+    }
 
 
 def error_of_form(points: Points, name: str, x: np.ndarray, y: np.ndarray) -> float:

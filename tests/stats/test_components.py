@@ -10,11 +10,16 @@ from bench.stats.intervals import t_quantile
 
 TRUE = Components(model=0.02**2, point=0.01**2, trunk=0.015**2, run=0.01**2, df=1000)
 LAWS = {"A": (0.5, 0.06, -0.004), "B": (0.45, 0.05, 0.0)}
-ARMS = [Arm(model=f"{family}{n}", family=family, x=tuple(n + np.arange(4.0)), seeds=2 + n % 2)
-        for family in LAWS for n in range(3)]  # fmt: skip
+ARMS = [
+    Arm(model=f"{family}{n}", family=family, x=tuple(n + np.arange(4.0)), seeds=2 + n % 2)
+    for family in LAWS
+    for n in range(3)
+]
 FAMILIES = {arm.model: arm.family for arm in ARMS}
-TARGET = Target(pair=("A", "B"), points=tuple((float(x), f"A{min(2, int(x) // 2)}", f"B{min(2, int(x) // 2)}")
-                                              for x in np.linspace(1, 5, 9)))  # fmt: skip
+TARGET = Target(
+    pair=("A", "B"),
+    points=tuple((float(x), f"A{min(2, int(x) // 2)}", f"B{min(2, int(x) // 2)}") for x in np.linspace(1, 5, 9)),
+)
 
 
 def study(rng, arms=ARMS) -> tuple[Observations, float]:
@@ -30,8 +35,10 @@ def study(rng, arms=ARMS) -> tuple[Observations, float]:
                 rows.append((float(value), x, arm.family, arm.model, f"{arm.model} {seed}"))
     values, xs, families, models, trunks = zip(*rows, strict=True)
     seen = Observations(values=values, x=xs, families=families, models=models, variants=models, trunks=trunks)
-    lead = [np.polyval(LAWS["A"][::-1], x) + place[a] - np.polyval(LAWS["B"][::-1], x) - place[b]
-            for x, a, b in TARGET.points]  # fmt: skip
+    lead = [
+        np.polyval(LAWS["A"][::-1], x) + place[a] - np.polyval(LAWS["B"][::-1], x) - place[b]
+        for x, a, b in TARGET.points
+    ]
     return seen, float(np.mean(lead))
 
 
@@ -62,8 +69,14 @@ def test_components_are_found_again():
         assert mean == pytest.approx(getattr(TRUE, name), rel=0.5), name
 
 
-@pytest.mark.parametrize("arms", [ARMS, [arm for arm in ARMS if arm.model != "A1"],
-                                  [Arm(model=a.model, family=a.family, x=a.x[:2], seeds=1) for a in ARMS]])  # fmt: skip
+@pytest.mark.parametrize(
+    "arms",
+    [
+        ARMS,
+        [arm for arm in ARMS if arm.model != "A1"],
+        [Arm(model=a.model, family=a.family, x=a.x[:2], seeds=1) for a in ARMS],
+    ],
+)
 def test_the_interval_is_as_wide_as_simulated_studies_scatter(arms):
     rng = np.random.default_rng(1)
     off = [predicted(seen) - lead for seen, lead in (study(rng, arms) for _ in range(200))]

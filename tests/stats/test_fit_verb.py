@@ -74,15 +74,19 @@ def test_text_says_interval_starts_and_warnings(runs: Path, capsys: pytest.Captu
         assert part in text
 
 
-@pytest.mark.parametrize("change, message", [
-    (["--x", "computee"], "Did you mean 'compute'"), (["--form", "pwer"], "Unknown form"),
-    (["--predict", "minus"], "not a positive number"), (["--form", "chinchilla"], "takes 2 x columns"),
-    (["--form", "isoflop"], "--budget"), (["--delta", "-1"], "not a number above 0"),
-    (["--delta", "nan"], "not a number above 0"),
-])  # fmt: skip
-def test_bad_input_is_one_message(
-    runs: Path, change: list[str], message: str, capsys: pytest.CaptureFixture
-) -> None:
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (["--x", "computee"], "Did you mean 'compute'"),
+        (["--form", "pwer"], "Unknown form"),
+        (["--predict", "minus"], "not a positive number"),
+        (["--form", "chinchilla"], "takes 2 x columns"),
+        (["--form", "isoflop"], "--budget"),
+        (["--delta", "-1"], "not a number above 0"),
+        (["--delta", "nan"], "not a number above 0"),
+    ],
+)
+def test_bad_input_is_one_message(runs: Path, change: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
     assert verb.main([str(runs), "--x", "compute", "--y", "error", "--form", "power", *change]) == 2
     assert message in capsys.readouterr().err
 

@@ -83,8 +83,10 @@ def test_chinchilla_reaches_the_published_optimum() -> None:
 def test_the_worth_of_repeats_is_recovered() -> None:
     """Muennighoff et al. 2023: 80 epochs are worth little more than 40; their R* is about 15."""
     rng = np.random.default_rng(0)
-    n, u, epochs = (part.ravel() for part in np.meshgrid(np.geomspace(1e6, 1e8, 4), np.geomspace(1e6, 1e9, 4),
-                                                         [1.0, 4.0, 20.0, 80.0]))  # fmt: skip
+    n, u, epochs = (
+        part.ravel()
+        for part in np.meshgrid(np.geomspace(1e6, 1e8, 4), np.geomspace(1e6, 1e9, 4), [1.0, 4.0, 20.0, 80.0])
+    )
     worth = u * (1 + 15 * (1 - np.exp((1 - epochs) / 15)))
     y = (1.7 + 400 * n**-0.34 + 400 * worth**-0.28) * np.exp(rng.normal(0, 1e-3, len(n)))
     data = fit.Points(x=np.stack([n, u * epochs, u]), y=y, cluster=np.arange(len(n)))

@@ -26,9 +26,7 @@ def samples(values: list[list[float]], *, image_error: float = 0.0, num_test: in
 def test_seeds_alone_give_students_interval() -> None:
     data = [0.70, 0.74, 0.71, 0.76, 0.73]
     grid = np.asarray(data)[:, None]
-    found = intervals.estimate(
-        Samples(values_SD=grid, seeds=(0, 1, 2, 3, 4), draws=(), image_error=0.0, num_test=1000)
-    )
+    found = intervals.estimate(Samples(values_SD=grid, seeds=(0, 1, 2, 3, 4), draws=(), image_error=0.0, num_test=1000))
     low, high = stats.t.interval(0.95, 4, loc=np.mean(data), scale=stats.sem(data))
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-12)
     assert found.excluded == () and found.num_draws == 0

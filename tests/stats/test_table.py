@@ -42,16 +42,20 @@ def exponent(answer: dict) -> float:
     return next(iter(answer["fits"].values()))["card"]["parameters"]["c"]
 
 
-@pytest.mark.parametrize("columns, y", [
-    ({"Train FLOPs": X, "error": ERROR}, "error"),
-    ({"C": X, "Error ": ERROR}, "error"),
-    ({"compute": X, "top1_accuracy": 1 - ERROR}, "top1_accuracy"),
-    ({"compute": X, "acc": 100 * (1 - ERROR)}, "acc"),
-    ({"compute": [f"{v / 1e6:.9g}M" for v in X], "error": ERROR}, "error"),
-    ({"compute": [f"{v:,.0f}" for v in X], "error": [f"{100 * e:.8g}%" for e in ERROR]}, "error"),
-    ({"compute": [f"{v:.9e}" for v in X], "error": ERROR, "note": "extra"}, "error"),
-    ({"compute (millions)": X / 1e6, "error": ERROR}, "error"),
-], ids=lambda value: next(iter(value)) if isinstance(value, dict) else value)  # fmt: skip
+@pytest.mark.parametrize(
+    "columns, y",
+    [
+        ({"Train FLOPs": X, "error": ERROR}, "error"),
+        ({"C": X, "Error ": ERROR}, "error"),
+        ({"compute": X, "top1_accuracy": 1 - ERROR}, "top1_accuracy"),
+        ({"compute": X, "acc": 100 * (1 - ERROR)}, "acc"),
+        ({"compute": [f"{v / 1e6:.9g}M" for v in X], "error": ERROR}, "error"),
+        ({"compute": [f"{v:,.0f}" for v in X], "error": [f"{100 * e:.8g}%" for e in ERROR]}, "error"),
+        ({"compute": [f"{v:.9e}" for v in X], "error": ERROR, "note": "extra"}, "error"),
+        ({"compute (millions)": X / 1e6, "error": ERROR}, "error"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else value,
+)
 def test_one_law_in_many_spellings(csv, columns, y: str, capsys: pytest.CaptureFixture) -> None:
     x = "compute (millions)" if "compute (millions)" in columns else "compute"
     answer = fitted(csv(columns), capsys, "--x", x, y=y)
@@ -75,10 +79,15 @@ def raw(tmp_path: Path, text: str) -> str:
     return str(tmp_path / "raw.csv")
 
 
-@pytest.mark.parametrize("header, end", [
-    ("compute,error,n_params", ","), ("compute,error,n_params,", ","), ("compute;error;n_params", ";"),
-    ("compute\terror\tn_params", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "header, end",
+    [
+        ("compute,error,n_params", ","),
+        ("compute,error,n_params,", ","),
+        ("compute;error;n_params", ";"),
+        ("compute\terror\tn_params", ""),
+    ],
+)
 def test_a_separator_at_the_end_of_rows_shifts_nothing(tmp_path, header: str, end: str, capsys) -> None:
     separator = next(c for c in ",;\t" if c in header)
     rows = [separator.join([f"{x:.6e}", f"{y:.9g}", "2.0"]) + end for x, y in zip(X, ERROR, strict=True)]
@@ -87,11 +96,15 @@ def test_a_separator_at_the_end_of_rows_shifts_nothing(tmp_path, header: str, en
     assert answer["fits"]["all"]["card"]["x_range"] == pytest.approx([X[0], X[-1]], rel=1e-5)
 
 
-@pytest.mark.parametrize("text, message", [
-    ("compute,error\n1e9,0.5\n2e9,0.4,0.3\n", "Line 3 of"), ("compute,error,error\n1,2,3\n", "several columns named"),
-    ("compute,error\n\n\n", "has no rows"),
-    (",".join(f"c{i}" for i in range(3_000)) + "\n1\n", "3,000 columns"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("compute,error\n1e9,0.5\n2e9,0.4,0.3\n", "Line 3 of"),
+        ("compute,error,error\n1,2,3\n", "several columns named"),
+        ("compute,error\n\n\n", "has no rows"),
+        (",".join(f"c{i}" for i in range(3_000)) + "\n1\n", "3,000 columns"),
+    ],
+)
 def test_a_table_that_is_none_is_refused_in_one_message(tmp_path, text: str, message: str, capsys) -> None:
     assert verb.main([raw(tmp_path, text), "--x", "compute", "--y", "error", "--form", "power"]) == 2
     assert message in capsys.readouterr().err
@@ -103,23 +116,32 @@ def test_decimal_commas_are_read_between_semicolons(tmp_path, capsys: pytest.Cap
     assert exponent(answer) == pytest.approx(0.25, abs=1e-4)
 
 
-@pytest.mark.parametrize("entries, numbers", [
-    (["1", "1,5", "1,500", "0,25", "-1,5e-3"], [1, 1.5, 1.5, 0.25, -1.5e-3]),
-    (["1,500", "1,500,000", "2 000", "1,500.5"], [1500, 1_500_000, 2000, 1500.5]),
-    (["0,500", "7 %", "1.5M"], [0.5, 7, 1.5e6]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "entries, numbers",
+    [
+        (["1", "1,5", "1,500", "0,25", "-1,5e-3"], [1, 1.5, 1.5, 0.25, -1.5e-3]),
+        (["1,500", "1,500,000", "2 000", "1,500.5"], [1500, 1_500_000, 2000, 1500.5]),
+        (["0,500", "7 %", "1.5M"], [0.5, 7, 1.5e6]),
+    ],
+)
 def test_a_column_shows_what_its_commas_are(tmp_path, entries: list[str], numbers: list[float]) -> None:
     table = reader.read(Path(raw(tmp_path, "\n".join(["n;y", *(f"{i};{e}" for i, e in enumerate(entries)), ""]))))
     np.testing.assert_allclose(reader.numbers(table, "y"), numbers)
 
 
-@pytest.mark.parametrize("separator, entries, message", [
-    (";", ["1", "1,500"], r"Line 3, column 'y': '1,500' may be 1.500 or 1500.\n.*Write 1.500, or 1500 without"),
-    (";", ["1,500,000", "1,5"], "'1,5' is not a number.*\n.*commas or spaces only between thousands"),
-    (";", ["1.234,5"], "'1.234,5' is not a number"), ("\t", ["1,5"], "Line 2, column 'y': '1,5' is not a number"),
-    (",", ["1", '"1,5"'], "Line 3, column 'y': '1,5' is not a number"), (",", ['"1,500 000"'], "is not a number"),
-    (",", ['"0,500"'], "is not a number"), (",", ["1 5"], "'1 5' is not a number"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "separator, entries, message",
+    [
+        (";", ["1", "1,500"], r"Line 3, column 'y': '1,500' may be 1.500 or 1500.\n.*Write 1.500, or 1500 without"),
+        (";", ["1,500,000", "1,5"], "'1,5' is not a number.*\n.*commas or spaces only between thousands"),
+        (";", ["1.234,5"], "'1.234,5' is not a number"),
+        ("\t", ["1,5"], "Line 2, column 'y': '1,5' is not a number"),
+        (",", ["1", '"1,5"'], "Line 3, column 'y': '1,5' is not a number"),
+        (",", ['"1,500 000"'], "is not a number"),
+        (",", ['"0,500"'], "is not a number"),
+        (",", ["1 5"], "'1 5' is not a number"),
+    ],
+)
 def test_unclear_commas_are_refused_by_line(tmp_path, separator: str, entries: list[str], message: str) -> None:
     rows = [f"{i}{separator}{entry}" for i, entry in enumerate(entries)]
     table = reader.read(Path(raw(tmp_path, "\n".join([f"n{separator}y", *rows, ""]))))
@@ -145,17 +167,20 @@ def test_a_small_group_is_refused_by_name_and_the_others_fitted(csv, capsys: pyt
     assert list(fitted(csv(table), capsys, "--where", "family=a")["fits"]) == ["all"]
 
 
-@pytest.mark.parametrize("columns, more, message", [
-    ({"compute": X, "error": ERROR, "val_error": ERROR}, ["--where", "family"], "not COLUMN=VALUE"),
-    ({"compute": X, "flops": X, "error": ERROR}, ["--x", "train_flops"], "may mean several columns"),
-    ({"compute": X, "error": ERROR, "split": "val"}, ["--where", "split=vall"], "Did you mean 'val'"),
-    ({"compute": X, "error": ["none"] * 12}, [], "holds no numbers"),
-    ({"compute": X, "error": ERROR, "checkpoint": ["best", "last"] * 6}, [], "mix checkpoints"),
-    ({"compute": X, "error": ERROR, "lr_schedule": ["cosine", "constant"] * 6}, [], "mix schedules"),
-    ({"compute": X[:2], "error": ERROR[:2]}, [], "2 points cannot determine the 2 parameters"),
-    ({"compute": X, "error": ERROR}, ["--claimed", "b=60"], "needs positive values for b, c"),
-    ({"compute": X, "error": ERROR}, ["--bootstrap", "1"], "too few"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "columns, more, message",
+    [
+        ({"compute": X, "error": ERROR, "val_error": ERROR}, ["--where", "family"], "not COLUMN=VALUE"),
+        ({"compute": X, "flops": X, "error": ERROR}, ["--x", "train_flops"], "may mean several columns"),
+        ({"compute": X, "error": ERROR, "split": "val"}, ["--where", "split=vall"], "Did you mean 'val'"),
+        ({"compute": X, "error": ["none"] * 12}, [], "holds no numbers"),
+        ({"compute": X, "error": ERROR, "checkpoint": ["best", "last"] * 6}, [], "mix checkpoints"),
+        ({"compute": X, "error": ERROR, "lr_schedule": ["cosine", "constant"] * 6}, [], "mix schedules"),
+        ({"compute": X[:2], "error": ERROR[:2]}, [], "2 points cannot determine the 2 parameters"),
+        ({"compute": X, "error": ERROR}, ["--claimed", "b=60"], "needs positive values for b, c"),
+        ({"compute": X, "error": ERROR}, ["--bootstrap", "1"], "too few"),
+    ],
+)
 def test_refusals_say_what_and_where(
     csv, columns, more: list[str], message: str, capsys: pytest.CaptureFixture
 ) -> None:
@@ -205,26 +230,48 @@ def test_a_column_of_words_is_refused_with_those_that_hold_numbers(csv, capsys) 
     assert "'family' holds no numbers" in said and "compute, error, seen" in said
 
 
-WHERE = pd.DataFrame({
-    "model": ["6 Enc, 6 Dec", "6 Enc", "ViT", "ViT"], "size": ["1.68e+07", "16.8M", "2,000", "none"],
-    "step": [1.0, 2.0, 3.0, np.nan], "Tokens (billions)": [1, 2, 3, 4],
-})  # fmt: skip
+WHERE = pd.DataFrame(
+    {
+        "model": ["6 Enc, 6 Dec", "6 Enc", "ViT", "ViT"],
+        "size": ["1.68e+07", "16.8M", "2,000", "none"],
+        "step": [1.0, 2.0, 3.0, np.nan],
+        "Tokens (billions)": [1, 2, 3, 4],
+    }
+)
 
 
-@pytest.mark.parametrize("conditions, kept", [
-    (["model=6 Enc, 6 Dec"], [0]), (["model=6 Enc,ViT"], [1, 2, 3]), (["size=16.8M"], [0, 1]), (["size=2000"], [2]),
-    (["step=1"], [0]), (["step = 1, 3.0"], [0, 2]), (["step<3"], [0, 1]), (["step>=2"], [1, 2]),
-    (["step!=2"], [0, 2, 3]), (["tokens<=2", "model=6 Enc"], [1]), (["size>1K"], [0, 1, 2]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "conditions, kept",
+    [
+        (["model=6 Enc, 6 Dec"], [0]),
+        (["model=6 Enc,ViT"], [1, 2, 3]),
+        (["size=16.8M"], [0, 1]),
+        (["size=2000"], [2]),
+        (["step=1"], [0]),
+        (["step = 1, 3.0"], [0, 2]),
+        (["step<3"], [0, 1]),
+        (["step>=2"], [1, 2]),
+        (["step!=2"], [0, 2, 3]),
+        (["tokens<=2", "model=6 Enc"], [1]),
+        (["size>1K"], [0, 1, 2]),
+    ],
+)
 def test_rows_are_chosen_by_words_and_by_numbers(conditions: list[str], kept: list[int]) -> None:
     assert reader.select(WHERE, conditions).index.tolist() == kept
 
 
-@pytest.mark.parametrize("condition, message", [
-    ("model=Vit", "Did you mean 'ViT'"), ("step=7", "Known: 1.0, 2.0, 3.0"), ("step<1", "runs from 1 to 3"),
-    ("model<3", "every entry of 'model' is none"), ("step<few", "'few' is none"), ("model", "not COLUMN=VALUE"),
-    ("modle=ViT", "Did you mean 'model'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "condition, message",
+    [
+        ("model=Vit", "Did you mean 'ViT'"),
+        ("step=7", "Known: 1.0, 2.0, 3.0"),
+        ("step<1", "runs from 1 to 3"),
+        ("model<3", "every entry of 'model' is none"),
+        ("step<few", "'few' is none"),
+        ("model", "not COLUMN=VALUE"),
+        ("modle=ViT", "Did you mean 'model'"),
+    ],
+)
 def test_a_condition_that_nothing_meets_says_what_there_is(condition: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         reader.select(WHERE, [condition])
@@ -281,8 +328,12 @@ def test_a_floor_is_judged_beside_the_range_of_y() -> None:
 def test_isoflop_takes_one_set_of_budgets_and_gives_sizes_with_intervals(csv, capsys: pytest.CaptureFixture) -> None:
     budget, size = (v.ravel() for v in np.meshgrid(np.geomspace(1e18, 1e21, 5), np.geomspace(1e7, 1e11, 17)))
     loss = joint(budget / 6 / size, size)
-    columns = {"flops": np.tile(budget, 2), "params": np.tile(size, 2), "loss": np.append(loss, np.exp(loss)),
-               "kind": np.repeat(["nats", "perplexity"], len(loss))}  # fmt: skip
+    columns = {
+        "flops": np.tile(budget, 2),
+        "params": np.tile(size, 2),
+        "loss": np.append(loss, np.exp(loss)),
+        "kind": np.repeat(["nats", "perplexity"], len(loss)),
+    }
     arguments = [csv(columns), "--form", "isoflop", "--budget", "flops", "--x", "params", "--y", "loss"]
     assert verb.main([*arguments, "--where", "kind=nats", "--predict", "1e22", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

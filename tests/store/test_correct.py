@@ -36,11 +36,19 @@ def test_ten_thousand_images_are_small() -> None:
     assert len(json.dumps(entry(np.random.default_rng(0).random(10_000) < 0.5))) < 1_900
 
 
-@pytest.mark.parametrize("detail", [
-    None, {}, {"rate": 0.1}, {"correct": 37}, {"correct": None}, {"correct": {"packed": "gA=="}},
-    {"correct": {"content_hash": HASH, "num_images": 9, "packed": "gA=="}},
-    {"correct": {"content_hash": HASH, "num_images": 2, "packed": "g!A=="}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "detail",
+    [
+        None,
+        {},
+        {"rate": 0.1},
+        {"correct": 37},
+        {"correct": None},
+        {"correct": {"packed": "gA=="}},
+        {"correct": {"content_hash": HASH, "num_images": 9, "packed": "gA=="}},
+        {"correct": {"content_hash": HASH, "num_images": 2, "packed": "g!A=="}},
+    ],
+)
 def test_records_without_it_and_other_things_of_that_name(detail) -> None:
     assert from_detail(detail) is None
 

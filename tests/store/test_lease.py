@@ -52,9 +52,7 @@ def test_many_claimants_at_once_one_wins(tmp_path):
 
 def test_a_killed_runner_loses_its_lease(tmp_path):
     path = tmp_path / "lease.json"
-    script = (
-        "import sys; from pathlib import Path; from bench.store import lease\nlease._acquire(Path(sys.argv[1]))"
-    )
+    script = "import sys; from pathlib import Path; from bench.store import lease\nlease._acquire(Path(sys.argv[1]))"
     subprocess.run([sys.executable, "-c", script, str(path)], check=True)
     assert path.exists()
     assert lease.holder(path) is None

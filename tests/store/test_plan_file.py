@@ -37,12 +37,20 @@ def test_what_was_written_is_read(study):
     assert plan.read(path / "cells") is None and plan.never_started(None, names) == ()
 
 
-@pytest.mark.parametrize("text, message", [("{", "damaged"), ("[]", "damaged"), ('{"schema": 1}', "damaged"),
-    ("[" * 99_999, "damaged"), ('{"schema": 1e999, "suite": "a", "scale": "b", "cells": []}', "damaged"),
-    ('{"schema": 1, "suite": "a", "scale": "b", "cells": "abc"}', "damaged"),
-    ('{"schema": 1, "suite": "a", "scale": "b", "cells": [1]}', "damaged"),
-    ('{"schema": 1, "suite": "a", "scale": "b", "cells": [], "refused": 5}', "damaged"),
-    ('{"schema": 99, "suite": "a", "scale": "b", "cells": []}', "newer version")])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("{", "damaged"),
+        ("[]", "damaged"),
+        ('{"schema": 1}', "damaged"),
+        ("[" * 99_999, "damaged"),
+        ('{"schema": 1e999, "suite": "a", "scale": "b", "cells": []}', "damaged"),
+        ('{"schema": 1, "suite": "a", "scale": "b", "cells": "abc"}', "damaged"),
+        ('{"schema": 1, "suite": "a", "scale": "b", "cells": [1]}', "damaged"),
+        ('{"schema": 1, "suite": "a", "scale": "b", "cells": [], "refused": 5}', "damaged"),
+        ('{"schema": 99, "suite": "a", "scale": "b", "cells": []}', "newer version"),
+    ],
+)
 def test_a_damaged_or_newer_plan_is_one_message(study, text, message):
     (study[0] / plan.PLAN_FILE).write_text(text)
     with pytest.raises(UserError, match=message):
@@ -85,7 +93,8 @@ def test_collecting_keeps_the_records_of_the_grid_byte_for_byte(study, tmp_path)
         assert files == sorted([*(f"cells/{name}/record.json" for name in names[1:]), "plan.json"])
         for name in names[1:]:
             assert (target / "cells" / name / "record.json").read_bytes() == (
-                path / "cells" / name / "record.json").read_bytes()  # fmt: skip
+                path / "cells" / name / "record.json"
+            ).read_bytes()
         (target / "figures").mkdir()
         (target / "figures" / "old.png").write_text("of an earlier report")
 

@@ -27,15 +27,24 @@ from bench.store.study import CellDirectory, state_of
 from tests.conftest import PROJECT
 
 RECORD = Record(
-    suite="smoke", cell_id="0" * 10, directory="x-0000000000", revisions={"recipe": 1}, status="complete",
+    suite="smoke",
+    cell_id="0" * 10,
+    directory="x-0000000000",
+    revisions={"recipe": 1},
+    status="complete",
     cell=Cell(model="m", data="d", horizons=(0, 10), tasks=(TaskSpec(task="t", data="d", options=(("k", (1, 5)),)),)),
-    model=ModelFacts(name="m"), data=DataFacts(name="d"), execution=Execution(device="cpu"), cost=Cost(),
-    environment=Environment(), horizons=(Horizon(images_seen=10),),
-)  # fmt: skip
+    model=ModelFacts(name="m"),
+    data=DataFacts(name="d"),
+    execution=Execution(device="cpu"),
+    cost=Cost(),
+    environment=Environment(),
+    horizons=(Horizon(images_seen=10),),
+)
 COMMITTED = [
-    path for path in sorted(PROJECT.glob("results/reference/**/cells/*/record.json"))  # those in superseded/ too
+    path
+    for path in sorted(PROJECT.glob("results/reference/**/cells/*/record.json"))  # those in superseded/ too
     if json.loads(path.read_bytes())["schema"] == 1
-]  # fmt: skip
+]
 
 
 @pytest.fixture
@@ -50,13 +59,19 @@ TEXT = strategies.text(max_size=8)
 NUMBERS = {float: strategies.floats(allow_nan=False, allow_infinity=False), int: strategies.integers(-(2**80), 2**80)}
 JSON = strategies.recursive(
     strategies.none() | strategies.booleans() | TEXT | NUMBERS[int] | NUMBERS[float],
-    lambda inner: strategies.lists(inner, max_size=2) | strategies.dictionaries(TEXT, inner, max_size=2), max_leaves=4,
-)  # fmt: skip
+    lambda inner: strategies.lists(inner, max_size=2) | strategies.dictionaries(TEXT, inner, max_size=2),
+    max_leaves=4,
+)
 CELLS = strategies.builds(
-    Cell, model=TEXT, data=TEXT, num_images=strategies.none() | strategies.integers(1), seed=NUMBERS[int],
-    axes=strategies.lists(TEXT, max_size=2).map(tuple), recipe=strategies.builds(Recipe, lr=strategies.floats(0, 1)),
+    Cell,
+    model=TEXT,
+    data=TEXT,
+    num_images=strategies.none() | strategies.integers(1),
+    seed=NUMBERS[int],
+    axes=strategies.lists(TEXT, max_size=2).map(tuple),
+    recipe=strategies.builds(Recipe, lr=strategies.floats(0, 1)),
     model_options=strategies.lists(strategies.tuples(TEXT, NUMBERS[int]), max_size=2).map(tuple),
-)  # fmt: skip
+)
 
 
 def values(hint: Any) -> strategies.SearchStrategy[Any]:
@@ -81,8 +96,12 @@ def values(hint: Any) -> strategies.SearchStrategy[Any]:
 
 def outcome_of(record: Record) -> records.Outcome:
     """What the whole record says."""
-    return records.Outcome(status=record.status, reason=record.reason, seconds=record.cost.seconds.total,
-                           processor_seconds=record.cost.processor_seconds)  # fmt: skip
+    return records.Outcome(
+        status=record.status,
+        reason=record.reason,
+        seconds=record.cost.seconds.total,
+        processor_seconds=record.cost.processor_seconds,
+    )
 
 
 @hypothesis.given(record=values(Record))
@@ -283,10 +302,19 @@ def test_a_record_without_a_required_field_is_damaged(path, schema):
                 read(path)
 
 
-@pytest.mark.parametrize("key, value", [
-    ("status", "unheard of"), ("cell", {"model": "m"}), ("cell", 7), ("cell", {"model": "m", "data": "d", "new": 1}),
-    ("horizons", 7), ("horizons", [{}]), ("horizons", [{"images_seen": 1, "scores": [{}]}]), ("cost", 7),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("status", "unheard of"),
+        ("cell", {"model": "m"}),
+        ("cell", 7),
+        ("cell", {"model": "m", "data": "d", "new": 1}),
+        ("horizons", 7),
+        ("horizons", [{}]),
+        ("horizons", [{"images_seen": 1, "scores": [{}]}]),
+        ("cost", 7),
+    ],
+)
 def test_a_record_with_a_field_of_another_shape_is_damaged(path, key, value):
     sealed(path, json.loads(path.read_text()) | {key: value})
     with pytest.raises(records.DamagedRecord, match="damaged"):

@@ -12,12 +12,23 @@ from bench.suites._contract import SuiteOptions
 from bench.train import schedule
 
 JFT = {  # Table 3, first ten rows: epochs, base rate; linear decay, weight decay 0.1, no dropout
-    "ViT-B/32": ((7,), 8e-4), "ViT-B/16": ((7,), 8e-4), "ViT-L/32": ((7,), 6e-4), "ViT-L/16": ((7, 14), 4e-4),
-    "ViT-H/14": ((14,), 3e-4), "R50x1": ((7,), 1e-3), "R50x2": ((7,), 1e-3), "R101x1": ((7,), 8e-4),
-    "R152x1": ((7,), 6e-4), "R152x2": ((7, 14), 6e-4), "R50+ViT-B/32": ((7,), 8e-4), "R50+ViT-B/16": ((7,), 8e-4),
-    "R50+ViT-L/32": ((7,), 2e-4), "R50+ViT-L/16": ((7, 14), 4e-4),
-    "ViT-b/32": ((7,), 8e-4), "R200x3": ((14,), 6e-4),  # not in Table 3: as ViT-B/32 and R152x2
-}  # fmt: skip
+    "ViT-B/32": ((7,), 8e-4),
+    "ViT-B/16": ((7,), 8e-4),
+    "ViT-L/32": ((7,), 6e-4),
+    "ViT-L/16": ((7, 14), 4e-4),
+    "ViT-H/14": ((14,), 3e-4),
+    "R50x1": ((7,), 1e-3),
+    "R50x2": ((7,), 1e-3),
+    "R101x1": ((7,), 8e-4),
+    "R152x1": ((7,), 6e-4),
+    "R152x2": ((7, 14), 6e-4),
+    "R50+ViT-B/32": ((7,), 8e-4),
+    "R50+ViT-B/16": ((7,), 8e-4),
+    "R50+ViT-L/32": ((7,), 2e-4),
+    "R50+ViT-L/16": ((7, 14), 4e-4),
+    "ViT-b/32": ((7,), 8e-4),
+    "R200x3": ((14,), 6e-4),  # not in Table 3: as ViT-B/32 and R152x2
+}
 OTHERS = {
     "imagenet-21k": (90, 14_094_722, 1e-3, "linear", 0.03, 0.0),
     "imagenet": (300, 1_281_167, 3e-3, "cosine", 0.3, 1.0),

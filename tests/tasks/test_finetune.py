@@ -31,9 +31,18 @@ from vit.checkpoints import export
 
 FAMILIES = {"ViT-pico/7": 18, "R5+ViT-pico/14": 12, "R8x0.125-s2": 25}  # steps that it takes to learn something
 PLAIN = Recipe(
-    optimizer="sgd", lr=0.05, batch=24, weight_decay=0.0, clip=1.0, schedule="separate", cooldown=1.0,
-    cooldown_shape="cosine", warmup_images=2 * 24, shift=0, dtype="float32",
-)  # fmt: skip
+    optimizer="sgd",
+    lr=0.05,
+    batch=24,
+    weight_decay=0.0,
+    clip=1.0,
+    schedule="separate",
+    cooldown=1.0,
+    cooldown_shape="cosine",
+    warmup_images=2 * 24,
+    shift=0,
+    dtype="float32",
+)
 
 
 def images(count: int = 90, size: int = 28, channels: int = 1, classes: int = 3, seed: int = 0) -> ImageSet:
@@ -135,9 +144,13 @@ def test_a_classifier_alone_converges_to_scikit_learn_s(monkeypatch: pytest.Monk
     labels = rng.integers(0, 3, 240)
     pixels = np.clip(rng.normal(110 + 20 * labels[:, None], 70, (240, 9)), 0, 255).astype(np.uint8)
     data = ImageSet(
-        name="toy", split="train", images_NHWC=pixels.reshape(-1, 3, 3, 1), labels_N=labels,
-        class_names=("a", "b", "c"), kind="x",
-    )  # fmt: skip
+        name="toy",
+        split="train",
+        images_NHWC=pixels.reshape(-1, 3, 3, 1),
+        labels_N=labels,
+        class_names=("a", "b", "c"),
+        kind="x",
+    )
     monkeypatch.setattr(engine.registry, "transferred_model", lambda model, name, **_: Linear(3))
     monkeypatch.setattr(engine.flops, "count", lambda *_, **__: type("Cost", (), {"train_flops_per_image": {}}))
     settings = make_tuning(240, steps=250, rates=(1.0,))

@@ -146,15 +146,24 @@ def test_kept_weights_know_their_model_s_options(tmp_path: Path) -> None:
     options = {"heads": 4, "norm_after_pool": True}
     recipe = Recipe(batch=16, dtype="float32")
     cell = Cell(
-        model="ViT-pico/14", data="mnist", num_images=50, horizons=(16,), recipe=recipe,
+        model="ViT-pico/14",
+        data="mnist",
+        num_images=50,
+        horizons=(16,),
+        recipe=recipe,
         model_options=tuple(options.items()),
-    )  # fmt: skip
+    )
     directory = CellDirectory(tmp_path / "cell")
     directory.prepare(cell)
     said = JobContext(
-        directory=directory, attempt=tmp_path, device="cpu", threads=1, progress=lambda _: None,
-        should_stop=lambda: False, log=lambda _: None,
-    )  # fmt: skip
+        directory=directory,
+        attempt=tmp_path,
+        device="cpu",
+        threads=1,
+        progress=lambda _: None,
+        should_stop=lambda: False,
+        log=lambda _: None,
+    )
     train.run(cell, said)
     newest, _ = load_newest(directory.checkpoints)
     assert newest is not None

@@ -99,9 +99,16 @@ def test_every_strength_on_request_predicts_what_scikit_learn_does(regime: str) 
     test_labels_M = np.arange(len(test_MD)) % CLASSES
     ranks_N = np.zeros(len(labels_N), dtype=np.int64)
     scores = score_features(
-        support_ND, labels_N, test_MD, test_labels_M, picks=[(np.arange(len(labels_N)), ranks_N)], data="toy",
-        num_classes=CLASSES, shots=(1,), ridge="each",
-    )  # fmt: skip
+        support_ND,
+        labels_N,
+        test_MD,
+        test_labels_M,
+        picks=[(np.arange(len(labels_N)), ranks_N)],
+        data="toy",
+        num_classes=CLASSES,
+        shots=(1,),
+        ridge="each",
+    )
     assert [score.detail["ridge"] for score in scores] == list(RIDGES)
     for ridge, score in zip(RIDGES, scores, strict=True):
         model = Ridge(alpha=ridge, fit_intercept=False, solver="svd").fit(train, y)

@@ -21,9 +21,12 @@ from tests.tasks.test_fewshot import CLASSES, image_set
 
 # The training images of Table 4's sets; of Flowers those of the official train and validation splits together.
 SIZES = {
-    "ImageNet": 1_281_167, "CIFAR-100": 50_000, "CIFAR-10": 50_000, "Oxford-IIIT-Pets": 3_680,
+    "ImageNet": 1_281_167,
+    "CIFAR-100": 50_000,
+    "CIFAR-10": 50_000,
+    "Oxford-IIIT-Pets": 3_680,
     "Oxford-Flowers-102": 2_040,
-}  # fmt: skip
+}
 
 
 class Fake:
@@ -46,9 +49,13 @@ class Fake:
 
         def logits(images_NHWC: np.ndarray) -> np.ndarray:
             keys_N = ImageSet(
-                name="", split="", images_NHWC=images_NHWC, labels_N=np.zeros(len(images_NHWC), np.int64),
-                class_names=("",), kind="",
-            ).content_keys_N  # fmt: skip
+                name="",
+                split="",
+                images_NHWC=images_NHWC,
+                labels_N=np.zeros(len(images_NHWC), np.int64),
+                class_names=("",),
+                kind="",
+            ).content_keys_N
             self.asked.append((purpose, keys_N))
             self.forward += len(images_NHWC)
             truth_N = np.array([self.labels[int(key)] for key in keys_N])
@@ -57,9 +64,13 @@ class Fake:
 
         losses = np.full(steps, np.nan if accuracy is None else 1.0)
         return FineTuned(
-            logits=logits, losses_T=losses, diverged=accuracy is None, image_size=image_size or 6, seconds=1.0,
+            logits=logits,
+            losses_T=losses,
+            diverged=accuracy is None,
+            image_size=image_size or 6,
+            seconds=1.0,
             train_flops={"dense": 10 * steps * recipe.batch},
-        )  # fmt: skip
+        )
 
 
 def context(accuracy_of: dict[float, float | None], *, test: ImageSet | None = None) -> tuple[TaskContext, Fake]:
@@ -200,9 +211,13 @@ def test_vtab_s_examples_come_at_natural_frequencies() -> None:
     def fine_tune(images: ImageSet, **_):
         seen.append(images)
         return FineTuned(
-            logits=lambda x: np.zeros((len(x), CLASSES)), losses_T=np.ones(1), diverged=False, image_size=4,
-            seconds=0.0, train_flops={"dense": 0},
-        )  # fmt: skip
+            logits=lambda x: np.zeros((len(x), CLASSES)),
+            losses_T=np.ones(1),
+            diverged=False,
+            image_size=4,
+            seconds=0.0,
+            train_flops={"dense": 0},
+        )
 
     given_context, _ = context(RATES)
     load = {"train": train, "test": test}

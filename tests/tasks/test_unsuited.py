@@ -26,9 +26,14 @@ LARGER = TaskSpec(
     task="finetune", data="digits", options=(("image_size", 42), ("steps", 1), ("batch", 8), ("rates", (0.1,)))
 )
 CELL = Cell(
-    model="ViT-pico/14", data="mnist", num_images=100, horizons=(16,), tasks=(FOLDS, LARGER, FEWSHOT),
-    recipe=Recipe(batch=16, dtype="float32"), model_options=(("position", "relative"),),
-)  # fmt: skip
+    model="ViT-pico/14",
+    data="mnist",
+    num_images=100,
+    horizons=(16,),
+    tasks=(FOLDS, LARGER, FEWSHOT),
+    recipe=Recipe(batch=16, dtype="float32"),
+    model_options=(("position", "relative"),),
+)
 
 
 @pytest.mark.parametrize(
@@ -47,9 +52,14 @@ def test_a_linear_probe_says_which_classes_are_too_small(images: ImageSet, answe
 def test_scores_that_cannot_be_had_leave_a_trained_model_the_others(tmp_path) -> None:
     said: list[str] = []
     context = JobContext(
-        directory=CellDirectory(tmp_path), attempt=tmp_path, device="cpu", threads=1, progress=lambda _: None,
-        should_stop=lambda: False, log=said.append,
-    )  # fmt: skip
+        directory=CellDirectory(tmp_path),
+        attempt=tmp_path,
+        device="cpu",
+        threads=1,
+        progress=lambda _: None,
+        should_stop=lambda: False,
+        log=said.append,
+    )
     result = train.run(CELL, context)
     scores = {score.task: score for score in result.horizons[0].scores}
     assert result.status == "complete" and set(scores) == {"upstream", "linear", "finetune@42px", "fewshot"}

@@ -40,8 +40,10 @@ class Watched(Batches):
 
     def __call__(self, step: int) -> tuple[Tensor, Tensor]:
         x_BCHW, labels_B = super().__call__(step)
-        self.given[step] = [hashlib.sha256(x.contiguous().numpy().tobytes() + bytes([int(label)])).hexdigest()
-                            for x, label in zip(x_BCHW, labels_B, strict=True)]  # fmt: skip
+        self.given[step] = [
+            hashlib.sha256(x.contiguous().numpy().tobytes() + bytes([int(label)])).hexdigest()
+            for x, label in zip(x_BCHW, labels_B, strict=True)
+        ]
         return x_BCHW, labels_B
 
 
@@ -57,10 +59,15 @@ def trainer(
     model = registry.build_model("ViT-pico/8", image_size=SIDE, channels=3, num_classes=given.num_classes)
     batches = Watched(given, recipe=recipe, seed=5, device="cpu", ranks=ranks, workers=workers, fit=(SIDE, 3))
     made = Trainer(
-        model=ranks.shard_model(model, sharding=recipe.sharding, dtype=recipe.dtype), batches=batches, recipe=recipe,
-        horizons=(STEPS * recipe.batch,), seed=5, device="cpu",
-        saving=Saving(folder=folder, content=given.content_hash), ranks=ranks,
-    )  # fmt: skip
+        model=ranks.shard_model(model, sharding=recipe.sharding, dtype=recipe.dtype),
+        batches=batches,
+        recipe=recipe,
+        horizons=(STEPS * recipe.batch,),
+        seed=5,
+        device="cpu",
+        saving=Saving(folder=folder, content=given.content_hash),
+        ranks=ranks,
+    )
     model.train()
     made.resume()
     return made

@@ -74,9 +74,15 @@ def trainer(case: str, folder: Path, ranks: Ranks = ONE_RANK) -> Trainer:
     model = ranks.shard_model(whole, sharding=recipe.sharding, dtype=recipe.dtype)
     batches = Batches(images(), recipe=recipe, seed=5, device="cpu", ranks=ranks)
     made = Trainer(
-        model=model, batches=batches, recipe=recipe, horizons=(STEPS * recipe.batch,), seed=5, device="cpu",
-        saving=Saving(folder=folder), ranks=ranks,
-    )  # fmt: skip
+        model=model,
+        batches=batches,
+        recipe=recipe,
+        horizons=(STEPS * recipe.batch,),
+        seed=5,
+        device="cpu",
+        saving=Saving(folder=folder),
+        ranks=ranks,
+    )
     model.train()
     return made
 
@@ -128,10 +134,14 @@ def decisions(ranks: Ranks) -> dict[str, Any]:
 
 TUNING = (("steps", 2), ("batch", 8), ("rates", (0.1,)), ("train_limit", 40), ("test_limit", 50))
 JOB = Cell(
-    model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(0, 96, 192), seed=1,
+    model="ViT-pico/14",
+    data="fashion-mnist",
+    num_images=200,
+    horizons=(0, 96, 192),
+    seed=1,
     tasks=(TaskSpec(task="finetune", data="mnist", options=TUNING), TaskSpec(task="fewshot", data="digits")),
     recipe=replace(FLOAT, cooldown=0.2, micro_batch=4, sharding="fsdp"),
-)  # fmt: skip
+)
 
 
 def job(folder: Path, ranks: Ranks = ONE_RANK) -> Result:
@@ -140,9 +150,15 @@ def job(folder: Path, ranks: Ranks = ONE_RANK) -> Result:
 
     nothing: Callable[..., None] = lambda *_: None  # noqa: E731
     context = JobContext(
-        directory=CellDirectory(folder), attempt=folder, device="cpu", threads=1, progress=nothing,
-        should_stop=lambda: False, log=nothing, ranks=ranks,
-    )  # fmt: skip
+        directory=CellDirectory(folder),
+        attempt=folder,
+        device="cpu",
+        threads=1,
+        progress=nothing,
+        should_stop=lambda: False,
+        log=nothing,
+        ranks=ranks,
+    )
     return run(JOB, context)
 
 

@@ -16,9 +16,13 @@ from tests.gpu.posing import posing
 def images(count: int, side: int = 6, channels: int = 1) -> ImageSet:
     pixels = np.random.default_rng(0).integers(0, 256, (count, side, side, channels), dtype=np.uint8)
     return ImageSet(
-        name="noise", split="train", images_NHWC=pixels, labels_N=np.arange(count) % 3, class_names=("a", "b", "c"),
+        name="noise",
+        split="train",
+        images_NHWC=pixels,
+        labels_N=np.arange(count) % 3,
+        class_names=("a", "b", "c"),
         kind="rendered",
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("count, batch", [(10, 4), (7, 16), (64, 64), (1, 3)])

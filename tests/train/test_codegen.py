@@ -68,8 +68,9 @@ def test_crops_and_mirrored_images_are_made_by_one_kernel_too():
         boxes_4B = torch.empty((4, 64), dtype=torch.int64)
         mirrored_B = torch.empty(64, dtype=torch.bool)
         for run, given, number, moved in (
-            (cut, [boxes_4B, mirrored_B], 2, 3 * values + 2 * 8 * pixels), (mirrored, [mirrored_B], 1, 2 * values),
-        ):  # fmt: skip
+            (cut, [boxes_4B, mirrored_B], 2, 3 * values + 2 * 8 * pixels),
+            (mirrored, [mirrored_B], 1, 2 * values),
+        ):
             found, (source,) = codegen.both_ways(run, given, codegen.pixels_of(shape))
             assert (found.launches, found.kernels, codegen.assembled(source)) == (number, number, number)
             assert found.gigabytes == pytest.approx(moved / 1e9, rel=0.01) and "*u8" in source
@@ -136,8 +137,11 @@ def test_sums_of_the_stream_are_kept_for_the_backward_pass():
         return x_TD + x_TD.sin().cos() @ b_DD
 
     for marked in (False, True):
-        run = aot_function(block, fw_compiler=lambda gm, _: make_boxed_func(gm.forward),
-                           partition_fn=functools.partial(cut, marked=marked))  # fmt: skip
+        run = aot_function(
+            block,
+            fw_compiler=lambda gm, _: make_boxed_func(gm.forward),
+            partition_fn=functools.partial(cut, marked=marked),
+        )
         run(*(torch.randn(8, 8, requires_grad=True) for _ in range(3))).sum().backward()
     usual, marked_too = kept
     assert "aten.mm.default" in usual and "aten.mm.default" not in marked_too and "aten.add.Tensor" in marked_too

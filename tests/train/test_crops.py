@@ -19,8 +19,14 @@ SIZES = [(28, 28), (224, 224), (32, 48), (64, 20), (1, 1), (2, 3)]
 
 def images(count: int, side: int = 12) -> ImageSet:
     pixels = np.random.default_rng(0).integers(0, 256, (count, side, side, 3), dtype=np.uint8)
-    return ImageSet(name="noise", split="train", images_NHWC=pixels, labels_N=np.arange(count) % 3,
-                    class_names=("a", "b", "c"), kind="rendered")  # fmt: skip
+    return ImageSet(
+        name="noise",
+        split="train",
+        images_NHWC=pixels,
+        labels_N=np.arange(count) % 3,
+        class_names=("a", "b", "c"),
+        kind="rendered",
+    )
 
 
 @pytest.mark.parametrize(("height", "width"), SIZES)

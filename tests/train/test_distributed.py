@@ -65,8 +65,10 @@ def two_ranks(folder: Path, *what: str) -> list[dict]:
     done = subprocess.run(
         [sys.executable, *launcher, "-m", "tests.train._two_ranks", str(folder), *what],
         env=os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     return [json.loads((folder / f"rank{number}.json").read_text()) for number in range(2)]
 

@@ -23,9 +23,14 @@ TASKS = (
     TaskSpec(task="finetune", data="digits", options=(("steps", 3), ("batch", 32), ("rates", (0.1,)))),
 )
 CELL = Cell(
-    model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(64,), seed=1, tasks=TASKS,
+    model="ViT-pico/14",
+    data="fashion-mnist",
+    num_images=200,
+    horizons=(64,),
+    seed=1,
+    tasks=TASKS,
     recipe=Recipe(batch=16, dtype="float32"),
-)  # fmt: skip
+)
 
 
 class Tight(nn.Module):
@@ -55,9 +60,14 @@ def test_top1_counts_every_image_once():
 def row(folder, said: list[str]) -> Horizon:
     """What the training job finds of CELL."""
     context = JobContext(
-        directory=CellDirectory(folder), attempt=folder, device="cpu", threads=1, progress=lambda _: None,
-        should_stop=lambda: False, log=said.append,
-    )  # fmt: skip
+        directory=CellDirectory(folder),
+        attempt=folder,
+        device="cpu",
+        threads=1,
+        progress=lambda _: None,
+        should_stop=lambda: False,
+        log=said.append,
+    )
     return train.run(CELL, context).horizons[0]
 
 

@@ -75,8 +75,13 @@ def test_compiled_code_sees_one_size(monkeypatch):
 
 def test_what_auto_means():
     model = built("ViT-pico/14")
-    for dtype, device, meant in (("auto", "cpu", "float32"), ("auto", "mps", "float32"), ("auto", "cuda:1", "bfloat16"),
-                                 ("float32", "cuda", "float32"), ("bfloat16", "cpu", "bfloat16")):  # fmt: skip
+    for dtype, device, meant in (
+        ("auto", "cpu", "float32"),
+        ("auto", "mps", "float32"),
+        ("auto", "cuda:1", "bfloat16"),
+        ("float32", "cuda", "float32"),
+        ("bfloat16", "cpu", "bfloat16"),
+    ):
         assert inference.resolve(dtype, device, model) == meant
     raw = registry.build_model("pixels", image_size=28, channels=1, num_classes=10)
     assert inference.resolve("auto", "cuda", raw) == inference.resolve("bfloat16", "cpu", raw) == "float32"
@@ -119,9 +124,14 @@ def noted(name: str, used: list[str]) -> Any:
 
 def job(cell: Cell, folder: Path) -> Any:
     context = JobContext(
-        directory=CellDirectory(folder), attempt=folder, device="cpu", threads=1, progress=lambda _: None,
-        should_stop=lambda: False, log=lambda _: None,
-    )  # fmt: skip
+        directory=CellDirectory(folder),
+        attempt=folder,
+        device="cpu",
+        threads=1,
+        progress=lambda _: None,
+        should_stop=lambda: False,
+        log=lambda _: None,
+    )
     return train.run(cell, context)
 
 
@@ -133,9 +143,10 @@ def test_scores_of_trained_models_are_those_of_float32(name):
     own = nested(whole.labels_N, 3_000, keys_N=whole.content_keys_N)
     held = np.setdiff1d(np.arange(len(whole)), own)
     unseen = replace(
-        test, images_NHWC=np.concatenate([whole.images_NHWC[held], test.images_NHWC]),
+        test,
+        images_NHWC=np.concatenate([whole.images_NHWC[held], test.images_NHWC]),
         labels_N=np.concatenate([whole.labels_N[held], test.labels_N]),
-    )  # fmt: skip
+    )
     recipe = recipe_for(name, warmup_images=1_000, dtype="float32")
     model = built(name)
     batches = Batches(whole.take(own), recipe=recipe, seed=0, device="cpu")

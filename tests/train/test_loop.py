@@ -61,9 +61,16 @@ class Net(nn.Module):
 
 
 def trainer(
-    folder, *, stop=lambda: False, recipe=None, horizons=HORIZONS, snapshots=None, content="", on_step=lambda _: None,
+    folder,
+    *,
+    stop=lambda: False,
+    recipe=None,
+    horizons=HORIZONS,
+    snapshots=None,
+    content="",
+    on_step=lambda _: None,
     looks=None,
-) -> Trainer:  # fmt: skip
+) -> Trainer:
     torch.manual_seed(0)
     model = Net()
 
@@ -77,26 +84,43 @@ def trainer(
         weights = torch.cat([p.detach().flatten() for p in model.parameters()])
         if snapshots is not None:
             snapshots[horizon] = weights.clone()
-        digest = Score(task="digest", data="weights", metric="sum", value=weights.double().sum().item(), stderr=None,
-                       num_test=0, num_classes=None, chance=None)  # fmt: skip
+        digest = Score(
+            task="digest",
+            data="weights",
+            metric="sum",
+            value=weights.double().sum().item(),
+            stderr=None,
+            num_test=0,
+            num_classes=None,
+            chance=None,
+        )
         row = Horizon(images_seen=horizon, final_train_loss=loss, spent_images=0, scores=(digest,))
         return row if looks is None else Later(row, looks)
 
     return Trainer(
-        model=model, batches=Batches(data(), recipe=recipe, seed=5, device="cpu"),
-        recipe=recipe, horizons=horizons, seed=5, device="cpu",
+        model=model,
+        batches=Batches(data(), recipe=recipe, seed=5, device="cpu"),
+        recipe=recipe,
+        horizons=horizons,
+        seed=5,
+        device="cpu",
         hooks=Hooks(initialise=initialise, evaluate=evaluate, on_step=on_step, should_stop=stop),
         saving=Saving(folder=folder, content=content),
-    )  # fmt: skip
+    )
 
 
 def weights_of(t: Trainer) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in t.model.parameters()])
 
 
-@pytest.mark.parametrize("kind, seed, looks", [
-    *((kind, seed, None) for kind in ("branch", "separate") for seed in range(4)), ("branch", 0, 7), ("separate", 1, 7),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind, seed, looks",
+    [
+        *((kind, seed, None) for kind in ("branch", "separate") for seed in range(4)),
+        ("branch", 0, 7),
+        ("separate", 1, 7),
+    ],
+)
 def test_stopping_anywhere_changes_not_one_bit(tmp_path, kind, seed, looks):
     recipe = Recipe(batch=16, lr=1e-2, warmup_images=64, schedule=kind)
     whole = trainer(tmp_path / "whole", recipe=recipe)
@@ -130,8 +154,9 @@ def test_training_goes_on_while_a_row_is_computed_and_a_kill_loses_none(tmp_path
     rows = whole.run()
     taken: list[tuple[int, int]] = []
     result = Later.result
-    monkeypatch.setattr(Later, "result", lambda self: (taken.append((self.row.images_seen, t.progress.work)),
-                                                        result(self))[1])  # fmt: skip
+    monkeypatch.setattr(
+        Later, "result", lambda self: (taken.append((self.row.images_seen, t.progress.work)), result(self))[1]
+    )
     t = trainer(tmp_path / "at once", looks=looks)
     assert t.run() == rows and torch.equal(weights_of(t), weights_of(whole))
     ends = [0]  # where each horizon's segment ends, in steps done
@@ -305,9 +330,14 @@ def test_compiling_comes_before_the_clock_and_changes_nothing(tmp_path, monkeypa
         model = Normalised()
         recipe = Recipe(batch=16, lr=1e-2, warmup_images=64, dtype=dtype, micro_batch=8)
         t = Trainer(
-            model=model, batches=Batches(data(), recipe=recipe, seed=5, device="cpu"), recipe=recipe,
-            horizons=(0, 64, 128), seed=5, device="cpu", saving=Saving(folder=tmp_path / f"{mode}-{dtype}"),
-        )  # fmt: skip
+            model=model,
+            batches=Batches(data(), recipe=recipe, seed=5, device="cpu"),
+            recipe=recipe,
+            horizons=(0, 64, 128),
+            seed=5,
+            device="cpu",
+            saving=Saving(folder=tmp_path / f"{mode}-{dtype}"),
+        )
         t.run()
         states.append(t.state())
     assert graphs == [False, True]

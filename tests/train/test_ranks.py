@@ -39,8 +39,15 @@ from tests.train._two_ranks import noted
 
 SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
 TASKS = tuple(TaskSpec(task="fewshot", data=name) for name in ("digits", "glyphs", "mnist"))
-CELL = Cell(model="ViT-pico/4", data="digits", num_images=200, image_size=8, horizons=(0, 64), tasks=TASKS,
-            recipe=Recipe(batch=16))  # fmt: skip
+CELL = Cell(
+    model="ViT-pico/4",
+    data="digits",
+    num_images=200,
+    image_size=8,
+    horizons=(0, 64),
+    tasks=TASKS,
+    recipe=Recipe(batch=16),
+)
 
 
 class Pretended(Ranks):
@@ -65,9 +72,15 @@ class Pretended(Ranks):
 
 def context(folder, ranks):
     return JobContext(
-        directory=CellDirectory(folder), attempt=folder, device="cpu", threads=1, progress=lambda _: None,
-        should_stop=lambda: False, log=lambda _: None, ranks=ranks,
-    )  # fmt: skip
+        directory=CellDirectory(folder),
+        attempt=folder,
+        device="cpu",
+        threads=1,
+        progress=lambda _: None,
+        should_stop=lambda: False,
+        log=lambda _: None,
+        ranks=ranks,
+    )
 
 
 class Enough(Exception):
@@ -132,8 +145,16 @@ def test_a_horizon_is_read_by_all_ranks_each_a_part_of_it(tmp_path, monkeypatch)
 def test_what_another_rank_says_of_a_horizon_reaches_the_log(tmp_path, monkeypatch):
     """Of a task that it could not evaluate, and of lack of memory; once for each horizon."""
     real, lines = registry.load, []
-    missing = Score(task="digits", data="digits", metric="accuracy", value=None, stderr=None, num_test=0,
-                    num_classes=None, chance=None)  # fmt: skip
+    missing = Score(
+        task="digits",
+        data="digits",
+        metric="accuracy",
+        value=None,
+        stderr=None,
+        num_test=0,
+        num_classes=None,
+        chance=None,
+    )
 
     def evaluate(_, *, data):
         if data == "digits":
@@ -184,9 +205,13 @@ def one_of_64(request):
 def images():
     rng = np.random.default_rng(0)
     return ImageSet(
-        name="noise", split="train", kind="rendered", images_NHWC=rng.integers(0, 256, (256, 28, 28, 1), np.uint8),
-        labels_N=np.arange(256) % 10, class_names=tuple("0123456789"),
-    )  # fmt: skip
+        name="noise",
+        split="train",
+        kind="rendered",
+        images_NHWC=rng.integers(0, 256, (256, 28, 28, 1), np.uint8),
+        labels_N=np.arange(256) % 10,
+        class_names=tuple("0123456789"),
+    )
 
 
 class Counting(TorchDispatchMode):
@@ -209,9 +234,14 @@ def steps(name, recipe, ranks, *, number=2):
     ranks.check_model(whole)
     model = ranks.shard_model(whole, sharding=recipe.sharding, dtype=recipe.dtype)
     trainer = Trainer(
-        model=model, recipe=recipe, horizons=(recipe.batch * 10,), seed=0, device="cpu", ranks=ranks,
+        model=model,
+        recipe=recipe,
+        horizons=(recipe.batch * 10,),
+        seed=0,
+        device="cpu",
+        ranks=ranks,
         batches=Batches(images(), recipe=recipe, seed=0, device="cpu", ranks=ranks),
-    )  # fmt: skip
+    )
     model.train()
     for _ in range(number):
         with Counting() as counting:

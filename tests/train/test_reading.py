@@ -29,8 +29,14 @@ def mapped(tmp_path) -> ImageSet:
     np.save(tmp_path / "pixels.npy", pixels)
     images_NHWC = np.load(tmp_path / "pixels.npy", mmap_mode="r")
     names = tuple("0123456789")
-    return ImageSet(name="noise", split="train", images_NHWC=images_NHWC, labels_N=np.arange(50) % 10,
-                    class_names=names, kind="rendered")  # fmt: skip
+    return ImageSet(
+        name="noise",
+        split="train",
+        images_NHWC=images_NHWC,
+        labels_N=np.arange(50) % 10,
+        class_names=names,
+        kind="rendered",
+    )
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])

@@ -50,10 +50,15 @@ def test_schedules_over_a_whole_training_are_the_published_ones(kind, cooldown):
     total, warmup = 200, 40
     whole = kind in ("linear", "cosine")
     recipe = Recipe(
-        lr=1.0, batch=8, warmup_images=warmup * 8, timescale_images=30 * 8, schedule="separate",
-        decay="rsqrt" if kind == "rsqrt" else "constant", cooldown=1.0 if whole else cooldown / total,
+        lr=1.0,
+        batch=8,
+        warmup_images=warmup * 8,
+        timescale_images=30 * 8,
+        schedule="separate",
+        decay="rsqrt" if kind == "rsqrt" else "constant",
+        cooldown=1.0 if whole else cooldown / total,
         cooldown_shape=kind if whole else "linear",
-    )  # fmt: skip
+    )
     found = rates(recipe, total * 8)
     assert found[:warmup] == pytest.approx([(step + 1) / warmup for step in range(warmup)])
     for step in range(warmup, total):
@@ -100,8 +105,14 @@ def images(count: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("change", [{}, {"optimizer": "sgd", "momentum": 0.9, "lr": 0.1}])
 def test_optimizers_against_their_formulas_in_float64(change):
     """flax.optim.Adam decays every parameter beside the gradient; BiT's SGD adds the decay to the gradient."""
-    recipe = Recipe(batch=8, lr=change.get("lr", 0.01), weight_decay=0.1, betas=(0.8, 0.95), clip=0.0,
-                    **{k: v for k, v in change.items() if k != "lr"})  # fmt: skip
+    recipe = Recipe(
+        batch=8,
+        lr=change.get("lr", 0.01),
+        weight_decay=0.1,
+        betas=(0.8, 0.95),
+        clip=0.0,
+        **{k: v for k, v in change.items() if k != "lr"},
+    )
     model = small()
     step = Step(model=model, recipe=recipe, device="cpu")
     ours = [p.detach().double().numpy().copy() for p in model.parameters()]
@@ -235,9 +246,12 @@ def test_averaging_against_torch(tmp_path):
 
     snapshots: dict[int, torch.Tensor] = {}
     t = trainer(
-        tmp_path, recipe=AVERAGED, horizons=(640,), snapshots=snapshots,
+        tmp_path,
+        recipe=AVERAGED,
+        horizons=(640,),
+        snapshots=snapshots,
         on_step=lambda _: theirs.update_parameters(t.model),
-    )  # fmt: skip
+    )
     theirs = AveragedModel(t.model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
     t.run()
     expected = torch.cat([p.detach().flatten() for p in theirs.module.parameters()])

@@ -59,8 +59,10 @@ def test_pixels_that_are_stored_train_the_same(folder):
     """Resident and streamed, from the same stored pixels: to the bit."""
     recipe, streamed = without_crops(), images(folder)
     resident = replace(streamed, images_NHWC=streamed.images_NHWC[:])
-    one, other = (trainer(given, folder / f"stored-{at}", workers=at, recipe=recipe)
-                  for at, given in enumerate((resident, streamed)))  # fmt: skip
+    one, other = (
+        trainer(given, folder / f"stored-{at}", workers=at, recipe=recipe)
+        for at, given in enumerate((resident, streamed))
+    )
     assert (one.batches.tier, other.batches.tier) == ("resident", "streamed")
     assert train(one) == train(other)
 
@@ -99,13 +101,25 @@ def test_a_mirror_of_the_hub_trains_as_the_same_images_in_folders(folder, files)
 
 def ranks(folder: Path, name: str, *, size: int, workers: int, kill: int | None = None) -> dict | None:
     """What so many processes found; None where they killed themselves before the step `kill`."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}", "-m",
-               "tests.train._streamed_ranks", str(folder), name, str(workers)]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={size}",
+        "-m",
+        "tests.train._streamed_ranks",
+        str(folder),
+        name,
+        str(workers),
+    ]
     done = subprocess.run(
         [*command, *([] if kill is None else [str(kill)])],
-        env=os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
         timeout=280,
-    )  # fmt: skip
+    )
     if kill is not None:
         assert "SIGKILL" in done.stderr, done.stderr[-3000:]
         return None

@@ -106,8 +106,11 @@ def test_captured_attention_is_the_attention_used(name: str) -> None:
     passed: list[tuple[Any, torch.Tensor, torch.Tensor]] = []  # module, input, output
     with torch.inference_mode():
         before = model.features(x_BCHW)
-        hooks = [m.register_forward_hook(lambda m, args, output: passed.append((m, args[0], output)))
-                 for m in model.modules() if isinstance(m, Attention)]  # fmt: skip
+        hooks = [
+            m.register_forward_hook(lambda m, args, output: passed.append((m, args[0], output)))
+            for m in model.modules()
+            if isinstance(m, Attention)
+        ]
         with inspection.captured(model) as layers:
             assert torch.equal(model.features(x_BCHW), before)  # capturing changes nothing
         for hook in hooks:

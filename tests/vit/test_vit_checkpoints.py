@@ -131,8 +131,10 @@ def test_timms_state_dict_loads_as_pth_and_as_safetensors(tmp_path: Path) -> Non
 
 def test_torchvisions_old_names(tmp_path: Path) -> None:
     source, target = build(seed=1), build()
-    old = {k.replace("mlp.0.", "mlp.linear_1.").replace("mlp.3.", "mlp.linear_2."): v
-           for k, v in export(source, "torchvision").items()}  # fmt: skip
+    old = {
+        k.replace("mlp.0.", "mlp.linear_1.").replace("mlp.3.", "mlp.linear_2."): v
+        for k, v in export(source, "torchvision").items()
+    }
     torch.save(old, tmp_path / "w.pth")
     load(target, tmp_path / "w.pth")
     assert equal(source, target)
@@ -430,9 +432,12 @@ def torch_before_2020(path: Path, tensors: dict[str, torch.Tensor]) -> None:
 
 
 KINDS = {
-    "w.npz": files.write_npz, "compressed.npz": compressed_npz, "w.safetensors": files.write_safetensors,
-    "w.pth": lambda path, tensors: torch.save(tensors, path), "old.pth": torch_before_2020,
-}  # fmt: skip
+    "w.npz": files.write_npz,
+    "compressed.npz": compressed_npz,
+    "w.safetensors": files.write_safetensors,
+    "w.pth": lambda path, tensors: torch.save(tensors, path),
+    "old.pth": torch_before_2020,
+}
 UNCHECKED = ("w.safetensors", "old.pth")  # the format holds no checksum: other numbers are not noticed
 
 

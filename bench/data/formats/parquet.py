@@ -77,9 +77,7 @@ def _source(paths: list[Path]) -> Source:
         for path, labels_N in zip(paths, labels, strict=True):
             yield from itertools.islice(_images(path), len(labels_N))
 
-    return Source(
-        labels_N=np.concatenate(labels), files=tuple(paths), name=name, read=read, in_order=in_order
-    )
+    return Source(labels_N=np.concatenate(labels), files=tuple(paths), name=name, read=read, in_order=in_order)
 
 
 def _labels(path: Path) -> np.ndarray:

@@ -64,9 +64,17 @@ def parsed(name: str, option: str, usual: Asked) -> Asked:
 
 
 def image_set(
-    name: str, option: str, split: str, asked: Asked, *, draw: Draw, channels: int, revision: int,
-    class_names: tuple[str, ...], made_of: str = "",
-) -> ImageSet:  # fmt: skip
+    name: str,
+    option: str,
+    split: str,
+    asked: Asked,
+    *,
+    draw: Draw,
+    channels: int,
+    revision: int,
+    class_names: tuple[str, ...],
+    made_of: str = "",
+) -> ImageSet:
     """One split, drawn once on all cores and mapped from the cache.
 
     Args:
@@ -75,9 +83,10 @@ def image_set(
     total = asked.size[split]
     full = f"{name}:{option}" if option else name
     pieces = cache.Chunks(
-        shape=(total, asked.side, asked.side, channels), dtype="uint8",
+        shape=(total, asked.side, asked.side, channels),
+        dtype="uint8",
         make=partial(_pieces, draw, asked.classes, total, split, asked.side, f"drawing {full}, {split}"),
-    )  # fmt: skip
+    )
     of = f"{made_of}-" if made_of else ""
     key = f"{name}-r{revision}-{split}-{of}{asked.classes}x{total // asked.classes}-{asked.side}px"
     return ImageSet(

@@ -31,12 +31,14 @@ HOW_TO_GET = (
 )
 DESCRIPTION = "28 px grey photographs of clothing, 10 classes"
 DOWNLOADS = idx_files(
-    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com", "fashion-mnist", "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-    "25c81989df183df01b3e8a0aad5dffbe", "bef4ecab320f06d8554ea6380940ec79", "bb300cfdad3c16e7a12a480ee83cd310",
-)  # fmt: skip
-CLASSES = (
-    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"
-)  # fmt: skip
+    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+    "fashion-mnist",
+    "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "25c81989df183df01b3e8a0aad5dffbe",
+    "bef4ecab320f06d8554ea6380940ec79",
+    "bb300cfdad3c16e7a12a480ee83cd310",
+)
+CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 EMBEDDED = Path(__file__).parent.parent / "embedded" / "fashion_mnist.npz.xz"
 SYSTEM_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 

@@ -62,8 +62,9 @@ def available(root: Path | None) -> bool:
 def load(split: str, *, root: Path | None, option: str = "", as_published: bool = False) -> ImageSet:
     name, storage, streamed = parse_option(option)
     storage = replace(storage, as_published=as_published)
-    return read(_place(root, name), split, storage=storage, streamed=streamed,
-                name=f"folder:{option}" if option else "folder")  # fmt: skip
+    return read(
+        _place(root, name), split, storage=storage, streamed=streamed, name=f"folder:{option}" if option else "folder"
+    )
 
 
 def read(folder: Path, split: str, *, storage: Storage, streamed: bool | None, name: str) -> ImageSet:

@@ -41,9 +41,15 @@ def size(option: str) -> dict[str, int]:
 def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
     asked = parsed("fractaldb", option, USUAL)
     return image_set(
-        "fractaldb", option, split, asked, draw=draw, channels=1, revision=REVISION,
+        "fractaldb",
+        option,
+        split,
+        asked,
+        draw=draw,
+        channels=1,
+        revision=REVISION,
         class_names=numbered("system", asked),
-    )  # fmt: skip
+    )
 
 
 def draw(numbers_N: np.ndarray, *, classes: int, split: str, size: int) -> np.ndarray:

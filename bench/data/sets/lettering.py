@@ -49,9 +49,16 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
     asked = _asked(option)
     made_of = fingerprint(CLASSES, VARIATION, fonts=glyphs.fonts(split))
     return drawn.image_set(
-        "lettering", option, split, asked, draw=drawn_by_number, channels=1, revision=REVISION,
-        class_names=CLASSES[: asked.classes], made_of=made_of,
-    )  # fmt: skip
+        "lettering",
+        option,
+        split,
+        asked,
+        draw=drawn_by_number,
+        channels=1,
+        revision=REVISION,
+        class_names=CLASSES[: asked.classes],
+        made_of=made_of,
+    )
 
 
 def _asked(option: str) -> Asked:

@@ -33,9 +33,13 @@ HOW_TO_GET = (
 )
 DESCRIPTION = "28 px scanned handwritten digits, 10 classes"
 DOWNLOADS = idx_files(
-    "https://ossci-datasets.s3.amazonaws.com/mnist", "mnist", "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-    "d53e105ee54ea40749a09fcbcd1e9432", "9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c",
-)  # fmt: skip
+    "https://ossci-datasets.s3.amazonaws.com/mnist",
+    "mnist",
+    "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+    "d53e105ee54ea40749a09fcbcd1e9432",
+    "9fb629c4189551a2d022fa330f9573f3",
+    "ec29112dd5afa0611ce80d1b7f02629c",
+)
 NUM_TRAIN_OF_PART = 2_500
 
 
@@ -58,8 +62,15 @@ def load(split: str, *, root: Path | None) -> ImageSet:
 
 def _image_set(split: str, images_NHWC: np.ndarray, labels_N: np.ndarray, *, source: str) -> ImageSet:
     names = tuple("0123456789")
-    return ImageSet(name="mnist", split=split, images_NHWC=images_NHWC, labels_N=labels_N, class_names=names, kind=KIND,
-                    source=source)  # fmt: skip
+    return ImageSet(
+        name="mnist",
+        split=split,
+        images_NHWC=images_NHWC,
+        labels_N=labels_N,
+        class_names=names,
+        kind=KIND,
+        source=source,
+    )
 
 
 def _folders(root: Path | None) -> list[Path]:

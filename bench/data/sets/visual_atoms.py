@@ -40,9 +40,15 @@ def size(option: str) -> dict[str, int]:
 def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
     asked = parsed("visual-atoms", option, USUAL)
     return image_set(
-        "visual-atoms", option, split, asked, draw=draw, channels=3, revision=REVISION,
+        "visual-atoms",
+        option,
+        split,
+        asked,
+        draw=draw,
+        channels=3,
+        revision=REVISION,
         class_names=numbered("atom", asked),
-    )  # fmt: skip
+    )
 
 
 def draw(numbers_N: np.ndarray, *, classes: int, split: str, size: int) -> np.ndarray:

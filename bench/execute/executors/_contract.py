@@ -62,9 +62,12 @@ class Work:
         began = self.log.stat().st_size if self.log.exists() else 0
         with open(self.log, "ab") as log:
             process = subprocess.Popen(
-                [*self.command, *more, "--parent", str(os.getpid())], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                [*self.command, *more, "--parent", str(os.getpid())],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
                 env=os.environ | self.environment | {RUNNER: runner},
-            )  # fmt: skip
+            )
         self._running, self._waiting = process, threading.Thread(target=process.wait, daemon=True)
         self._waiting.start()  # not here: a signal's handler that calls `stop` could not wait for it too
         try:
@@ -136,5 +139,7 @@ def load(name: str, *, package: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        raise UserError(f"--executor {name} needs the package {package}.",
-                        f"Install it: pip install {package}, or pip install -e '.[{name}]'.") from error  # fmt: skip
+        raise UserError(
+            f"--executor {name} needs the package {package}.",
+            f"Install it: pip install {package}, or pip install -e '.[{name}]'.",
+        ) from error

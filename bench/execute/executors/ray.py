@@ -49,9 +49,7 @@ class Ray:
         self._tasks: list[Any] = []
 
     def submit(self, works: Sequence[Work]) -> None:
-        self._tasks += [
-            self._remote.options(runtime_env={"env_vars": work.environment}).remote(work) for work in works
-        ]
+        self._tasks += [self._remote.options(runtime_env={"env_vars": work.environment}).remote(work) for work in works]
 
     def ended(self) -> list[Ended]:
         if not self._tasks:

@@ -30,8 +30,16 @@ class Job:
         import submitit
 
         place = submitit.JobEnvironment()
-        several = ("--nodes", str(place.num_nodes), "--node", str(place.node), "--job", place.job_id,
-                   "--first", place.hostnames[0])  # fmt: skip
+        several = (
+            "--nodes",
+            str(place.num_nodes),
+            "--node",
+            str(place.node),
+            "--job",
+            place.job_id,
+            "--first",
+            place.hostnames[0],
+        )
         return self.work(*(several if place.num_nodes > 1 else ()), runner=f"{place.cluster} job {place.job_id}")
 
     def checkpoint(self) -> Any:
@@ -51,22 +59,31 @@ class Slurm:
         options = dict(needs.options)
         cluster = self._cluster = options.pop("cluster", "slurm")
         asked = {
-            "name": "vit-bench", "nodes": needs.nodes, "tasks_per_node": 1, "cpus_per_task": needs.cpus,
-            "gpus_per_node": needs.gpus or None, "timeout_min": round(60 * needs.hours),
-            "mem_gb": max(1, round(needs.memory / GIB)), "slurm_signal_delay_s": SIGNAL_SECONDS,
-            "slurm_array_parallelism": self.slots, "slurm_additional_parameters": {"requeue": True},
-        }  # fmt: skip
+            "name": "vit-bench",
+            "nodes": needs.nodes,
+            "tasks_per_node": 1,
+            "cpus_per_task": needs.cpus,
+            "gpus_per_node": needs.gpus or None,
+            "timeout_min": round(60 * needs.hours),
+            "mem_gb": max(1, round(needs.memory / GIB)),
+            "slurm_signal_delay_s": SIGNAL_SECONDS,
+            "slurm_array_parallelism": self.slots,
+            "slurm_additional_parameters": {"requeue": True},
+        }
         try:
             self._executor = submitit.AutoExecutor(folder, cluster=cluster, slurm_max_num_timeout=TIMEOUTS)
             self._executor.update_parameters(**{name: value for name, value in asked.items() if value is not None})
             known = self._executor._executor._valid_parameters() if cluster == "slurm" else options
-            self._executor.update_parameters(**{
-                f"slurm_{name}" if cluster == "slurm" and name in known else name: value
-                for name, value in options.items()
-            })  # fmt: skip
+            self._executor.update_parameters(
+                **{
+                    f"slurm_{name}" if cluster == "slurm" and name in known else name: value
+                    for name, value in options.items()
+                }
+            )
         except (RuntimeError, ValueError, NameError, TypeError) as error:
-            raise UserError(f"--executor slurm: {str(error).splitlines()[0]}",
-                            "--job takes the names of submitit's parameters.") from error  # fmt: skip
+            raise UserError(
+                f"--executor slurm: {str(error).splitlines()[0]}", "--job takes the names of submitit's parameters."
+            ) from error
         self._jobs: list[Any] = []
         self._names: tuple[str, ...] = ()
 

@@ -78,10 +78,15 @@ def run(cell: Cell, context: JobContext) -> Result:
         model=model_facts(cell.model, cost),
         data=data_facts(cell, train),
         execution=execution(context, dtype=ours.dtype, compile_mode="off"),
-        cost=cost_facts(context, seconds=Seconds(train=0.0, evaluate=seconds, save=0.0, wait=0.0), busy=seconds,
-                        peak=best, peak_memory=False),
+        cost=cost_facts(
+            context,
+            seconds=Seconds(train=0.0, evaluate=seconds, save=0.0, wait=0.0),
+            busy=seconds,
+            peak=best,
+            peak_memory=False,
+        ),
         peers=found,
-    )  # fmt: skip
+    )
 
 
 class Entrant:
@@ -94,10 +99,12 @@ class Entrant:
         self.left_out = contender.missing
         self.processes: list[subprocess.Popen[str]] = []
         self.task = {
-            "cell": to_json(cell), "contender": dataclasses.asdict(contender), "device": context.device,
+            "cell": to_json(cell),
+            "contender": dataclasses.asdict(contender),
+            "device": context.device,
             "threads": max(1, context.threads // contender.processes),
             "data_root": str(context.data_root) if context.data_root else None,
-        }  # fmt: skip
+        }
         self.complaints: Path = context.attempt / f"{contender.name.replace(', ', '-').replace(' ', '-')}.txt"
 
     def start(self) -> None:
@@ -110,11 +117,14 @@ class Entrant:
             self.processes = [
                 subprocess.Popen(
                     [sys.executable, "-m", "bench.execute.peers.entrant"],
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                    stderr=errors, text=True, env=environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    text=True,
+                    env=environment,
                 )
                 for _ in range(self.contender.processes)
-            ]  # fmt: skip
+            ]
         answers = self.ask(json.dumps(self.task))
         self.facts = self.facts or (answers[0] if answers else {})  # of its first start, where it compiled
 
@@ -192,4 +202,3 @@ def race(entrants: list[Entrant], cell: Cell, context: JobContext, kind: str) ->
             if context.should_stop():
                 return
             entrant.turn(kind)
-

@@ -105,14 +105,17 @@ class SpeedJob:
             status=status,
             reason=reason,
             model=model_facts(cell.model, self.cost),
-            data=DataFacts(name=cell.data, kind="rendered", num_classes=CLASSES, image_size=cell.image_size,
-                           channels=cell.channels),
-            execution=execution(self.context, dtype=self.subject.dtype,
-                                compile_mode=COMPILE_MODE if found.compiled else "off"),
-            cost=cost_facts(self.context, seconds=Seconds(train=0.0, evaluate=total, save=0.0, wait=0.0), busy=total,
-                            peak=self.peak),
+            data=DataFacts(
+                name=cell.data, kind="rendered", num_classes=CLASSES, image_size=cell.image_size, channels=cell.channels
+            ),
+            execution=execution(
+                self.context, dtype=self.subject.dtype, compile_mode=COMPILE_MODE if found.compiled else "off"
+            ),
+            cost=cost_facts(
+                self.context, seconds=Seconds(train=0.0, evaluate=total, save=0.0, wait=0.0), busy=total, peak=self.peak
+            ),
             speed=found,
-        )  # fmt: skip
+        )
 
     def measure(self) -> SpeedResult:
         """All measurements.
@@ -153,16 +156,18 @@ class SpeedJob:
             conditions=self.conditions(),
             inference=best.throughput(utilisation=self._utilisation(best, self.cost.forward_flops), limit=limit),
             batches=tuple(w.throughput(scan_images_per_second=_scan_rate(w)) for w in scanned),
-            compiled=None if compiled is None else compiled.throughput(
-                utilisation=self._utilisation(compiled, self.cost.forward_flops)
-            ),
-            training=None if training is None else training.throughput(
+            compiled=None
+            if compiled is None
+            else compiled.throughput(utilisation=self._utilisation(compiled, self.cost.forward_flops)),
+            training=None
+            if training is None
+            else training.throughput(
                 utilisation=self._utilisation(training, self.cost.train_flops_per_image), optimizer=OPTIMIZER
             ),
             latency=latency,
             reference=Reference(**workloads.REFERENCE, throughput=reference.throughput()),
             memory=self._memory(model, best, training),
-        )  # fmt: skip
+        )
         self._profile(model, best.images)
         del model, inference, single, training, together, best, scanned, chosen, compiled
         release(self.device)
@@ -226,8 +231,9 @@ class SpeedJob:
 
         return Memory(
             how="torch's allocator during one call, with weights and images of all workloads",
-            inference_peak_bytes=peak_of(best), training_peak_bytes=peak_of(training),
-        )  # fmt: skip
+            inference_peak_bytes=peak_of(best),
+            training_peak_bytes=peak_of(training),
+        )
 
     def _profile(self, model: nn.Module, batch: int) -> None:
         """A few training steps and evaluations in a trace, if the user requested one."""

@@ -121,8 +121,10 @@ class TrainJob:
         self.cell, self.context, self.ranks = cell, context, context.ranks
         self.train, self.val = _open_data(cell, context)
         sizes: dict[str, Any] = {
-            "image_size": cell.image_size, "channels": cell.channels, "num_classes": self.train.num_classes,
-        }  # fmt: skip
+            "image_size": cell.image_size,
+            "channels": cell.channels,
+            "num_classes": self.train.num_classes,
+        }
         self.cost: ModelCost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
         self.per_image = Operations(**self.cost.train_flops_per_image)
         self._sizes = sizes
@@ -305,19 +307,32 @@ class TrainJob:
     def tuner(self) -> FineTuner:
         cell, context = self.cell, self.context
         return FineTuner(
-            self.model, name=cell.model, options=cell.model_options, image_size=cell.image_size,
-            channels=cell.channels, device=context.device, seed=cell.seed, should_stop=context.should_stop,
-            batches=self.batches, dtype=cell.recipe.evaluation_dtype,
-        )  # fmt: skip
+            self.model,
+            name=cell.model,
+            options=cell.model_options,
+            image_size=cell.image_size,
+            channels=cell.channels,
+            device=context.device,
+            seed=cell.seed,
+            should_stop=context.should_stop,
+            batches=self.batches,
+            dtype=cell.recipe.evaluation_dtype,
+        )
 
     def _upstream_score(self, network: nn.Module) -> Score:
         right, loss = top1_and_loss(network, self.val, device=self.context.device, batches=self.batches, fit=self.fit)
         value, n = right / len(self.val), len(self.val)
         return Score(
-            task="upstream", data=self.cell.data, metric="accuracy", value=value,
-            stderr=float(np.sqrt(value * (1 - value) / n)), num_test=n, num_classes=self.val.num_classes,
-            chance=1 / self.val.num_classes, detail={"loss": loss} if np.isfinite(loss) else {},
-        )  # fmt: skip
+            task="upstream",
+            data=self.cell.data,
+            metric="accuracy",
+            value=value,
+            stderr=float(np.sqrt(value * (1 - value) / n)),
+            num_test=n,
+            num_classes=self.val.num_classes,
+            chance=1 / self.val.num_classes,
+            detail={"loss": loss} if np.isfinite(loss) else {},
+        )
 
     def keep_weights(self) -> None:
         """Keep the weights of the last horizon, for `bench.probe` and later transfer."""
@@ -404,7 +419,9 @@ class TrainJob:
                 images=tuple(point["images"] for point in points),
                 losses=tuple(point["loss"] for point in points),
                 horizons=tuple(point["horizon"] for point in points),
-            ) if points else None,
+            )
+            if points
+            else None,
             execution=execution(
                 self.context,
                 dtype=self.dtype,
@@ -423,4 +440,4 @@ class TrainJob:
                 per_image=self.per_image,
                 image_wait=progress.image_wait_seconds,
             ),
-        )  # fmt: skip
+        )

@@ -52,9 +52,15 @@ def _timm(ours: Any, name: str, image_size: int, num_classes: int) -> tuple[nn.M
         return model, True
     c = ours.config
     model = TimmViT(
-        img_size=image_size, patch_size=c.patch_size[0], in_chans=c.channels, num_classes=num_classes,
-        embed_dim=c.width, depth=c.depth, num_heads=c.heads, mlp_ratio=c.mlp_width / c.width,
-    )  # fmt: skip
+        img_size=image_size,
+        patch_size=c.patch_size[0],
+        in_chans=c.channels,
+        num_classes=num_classes,
+        embed_dim=c.width,
+        depth=c.depth,
+        num_heads=c.heads,
+        mlp_ratio=c.mlp_width / c.width,
+    )
     model.load_state_dict(checkpoints.export(ours, "timm"))
     return model, True
 
@@ -64,9 +70,14 @@ def _torchvision(ours: Any, name: str, image_size: int, num_classes: int) -> tup
 
     c = ours.config
     model = TorchvisionViT(
-        image_size=image_size, patch_size=c.patch_size[0], num_layers=c.depth, num_heads=c.heads, hidden_dim=c.width,
-        mlp_dim=c.mlp_width, num_classes=num_classes,
-    )  # fmt: skip
+        image_size=image_size,
+        patch_size=c.patch_size[0],
+        num_layers=c.depth,
+        num_heads=c.heads,
+        hidden_dim=c.width,
+        mlp_dim=c.mlp_width,
+        num_classes=num_classes,
+    )
     model.load_state_dict(checkpoints.export(ours, "torchvision"))
     return model, True
 
@@ -76,11 +87,18 @@ def _transformers(ours: Any, name: str, image_size: int, num_classes: int) -> tu
 
     c = ours.config
     options: dict[str, Any] = {
-        "hidden_size": c.width, "num_hidden_layers": c.depth, "num_attention_heads": c.heads,
-        "intermediate_size": c.mlp_width, "image_size": image_size, "patch_size": c.patch_size[0],
-        "num_channels": c.channels, "layer_norm_eps": c.norm_eps, "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0, "num_labels": num_classes,
-    }  # fmt: skip
+        "hidden_size": c.width,
+        "num_hidden_layers": c.depth,
+        "num_attention_heads": c.heads,
+        "intermediate_size": c.mlp_width,
+        "image_size": image_size,
+        "patch_size": c.patch_size[0],
+        "num_channels": c.channels,
+        "layer_norm_eps": c.norm_eps,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "num_labels": num_classes,
+    }
     model = ViTForImageClassification(ViTConfig(**options))
     given = hugging_face_names(checkpoints.export(ours, "timm"), set(model.state_dict()))
     model.load_state_dict(given)
@@ -137,12 +155,23 @@ def _vit_pytorch(ours: Any, name: str, image_size: int, num_classes: int) -> tup
 
     c = ours.config
     model = ViT(
-        image_size=image_size, patch_size=c.patch_size[0], num_classes=num_classes, dim=c.width, depth=c.depth,
-        heads=c.heads, mlp_dim=c.mlp_width, channels=c.channels, dim_head=c.width // c.heads, pool="cls",
-    )  # fmt: skip
+        image_size=image_size,
+        patch_size=c.patch_size[0],
+        num_classes=num_classes,
+        dim=c.width,
+        depth=c.depth,
+        heads=c.heads,
+        mlp_dim=c.mlp_width,
+        channels=c.channels,
+        dim_head=c.width // c.heads,
+        pool="cls",
+    )
     return model, False
 
 
 BUILDERS: dict[str, Any] = {
-    "timm": _timm, "torchvision": _torchvision, "transformers": _transformers, "vit_pytorch": _vit_pytorch,
-}  # fmt: skip
+    "timm": _timm,
+    "torchvision": _torchvision,
+    "transformers": _transformers,
+    "vit_pytorch": _vit_pytorch,
+}

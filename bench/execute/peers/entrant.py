@@ -39,9 +39,13 @@ def resident(cell: Cell, root: Path | None = None) -> ImageSet:
     x_NCHW = network_input(torch.from_numpy(np.array(images.images_NHWC[:])), **sizes)
     pixels_NHWC = x_NCHW.add_(1.0).mul_(127.5).round_().clamp_(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
     return ImageSet(
-        name=images.name, split=images.split, images_NHWC=pixels_NHWC.contiguous().numpy(), labels_N=images.labels_N,
-        class_names=images.class_names, kind=images.kind,
-    )  # fmt: skip
+        name=images.name,
+        split=images.split,
+        images_NHWC=pixels_NHWC.contiguous().numpy(),
+        labels_N=images.labels_N,
+        class_names=images.class_names,
+        kind=images.kind,
+    )
 
 
 def network(cell: Cell, num_classes: int) -> nn.Module:

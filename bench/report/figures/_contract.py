@@ -123,11 +123,17 @@ def render(name: str, title: str, drawing: Drawing) -> Saved:
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         drawing.figure.savefig(svg, format="svg", metadata=nothing)
     return Saved(
-        name=name, title=title, caption=drawing.caption, alt=drawing.alt, png=png.getvalue(),
-        svg=_short(svg.getvalue()), hover_points=hover_points, annotations=len(drawing.annotations),
+        name=name,
+        title=title,
+        caption=drawing.caption,
+        alt=drawing.alt,
+        png=png.getvalue(),
+        svg=_short(svg.getvalue()),
+        hover_points=hover_points,
+        annotations=len(drawing.annotations),
         csv=drawing.data.to_csv(index=False, lineterminator="\n", float_format=f"%.{CSV_DIGITS}g"),
         width=float(drawing.figure.get_figwidth()),
-    )  # fmt: skip
+    )
 
 
 def _short(svg: str) -> str:
@@ -136,11 +142,15 @@ def _short(svg: str) -> str:
     text = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     text = re.sub(
         r'(?<=\s)(?:d|x|y|x1|x2|y1|y2)="[^"]*"|translate\([^)]*\)',
-        lambda found: re.sub(r"-?\d+\.\d{3,}", lambda n: f"{float(n[0]):.2f}", found[0]), text,
-    )  # fmt: skip
+        lambda found: re.sub(r"-?\d+\.\d{3,}", lambda n: f"{float(n[0]):.2f}", found[0]),
+        text,
+    )
     names: dict[str, str] = {}
-    text = re.sub(r'(?<=url\(#)p\w{10}(?=\))|(?<=<clipPath id=")p\w{10}(?=")',
-                  lambda found: names.setdefault(found[0], f"clip{len(names) + 1}"), text)  # fmt: skip
+    text = re.sub(
+        r'(?<=url\(#)p\w{10}(?=\))|(?<=<clipPath id=")p\w{10}(?=")',
+        lambda found: names.setdefault(found[0], f"clip{len(names) + 1}"),
+        text,
+    )
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 

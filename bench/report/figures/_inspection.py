@@ -43,16 +43,36 @@ def filters(states: Mapping[str, tuple[np.ndarray, np.ndarray]], *, model: str, 
                 span = float(np.ptp(image_CRS)) or 1.0
                 axes.imshow(((image_CRS - image_CRS.min()) / span).transpose(1, 2, 0), interpolation="none")
             axes.set_title(f"{100 * share:.1f} %", fontsize=9, pad=2)
-            table += [{"state": state, "component": k + 1, "share": share, "channel": c, "row": r, "column": s,
-                       "value": value} for (c, r, s), value in np.ndenumerate(image_CRS)]  # fmt: skip
+            table += [
+                {
+                    "state": state,
+                    "component": k + 1,
+                    "share": share,
+                    "channel": c,
+                    "row": r,
+                    "column": s,
+                    "value": value,
+                }
+                for (c, r, s), value in np.ndenumerate(image_CRS)
+            ]
     if grey:
-        figure.colorbar(shown, cax=parts[-1].add_axes((0.05, 0.12, 0.16, 0.72)), ticks=(-1, 0, 1),
-                        label="Weight relative to the largest")
+        figure.colorbar(
+            shown,
+            cax=parts[-1].add_axes((0.05, 0.12, 0.16, 0.72)),
+            ticks=(-1, 0, 1),
+            label="Weight relative to the largest",
+        )
     colours = "Each is scaled by its largest entry" if grey else "Each has its own range"
-    caption = (f"{model}: the first {number} principal components of {what}, and their shares of the filters' "
-               f"variance (the paper's Figure 7, left). {colours}.")  # fmt: skip
-    return Drawing(figure=figure, data=pd.DataFrame(table), caption=caption,
-                   alt=f"Principal components of the filters of {model}, {' and '.join(states)}.")  # fmt: skip
+    caption = (
+        f"{model}: the first {number} principal components of {what}, and their shares of the filters' "
+        f"variance (the paper's Figure 7, left). {colours}."
+    )
+    return Drawing(
+        figure=figure,
+        data=pd.DataFrame(table),
+        caption=caption,
+        alt=f"Principal components of the filters of {model}, {' and '.join(states)}.",
+    )
 
 
 @_style.context()
@@ -78,10 +98,16 @@ def positions(states: States, *, grid: tuple[int, int], model: str, fixed: bool)
         axes.spines[:].set_visible(False)
     figure.colorbar(image, ax=list(panels), label="Cosine similarity", shrink=0.85)
     same = " The table is fixed: training does not change it." if fixed else ""
-    caption = (f"{model}: cosine similarity between the position embedding of the patch at each place and those of all "
-               f"others, {rows} × {columns} patches (the paper's Figure 7, centre).{same}")  # fmt: skip
-    return Drawing(figure=figure, data=pd.DataFrame(table), caption=caption,
-                   alt=f"Grid of grids of position similarities of {model}, {' and '.join(states)}.")  # fmt: skip
+    caption = (
+        f"{model}: cosine similarity between the position embedding of the patch at each place and those of all "
+        f"others, {rows} × {columns} patches (the paper's Figure 7, centre).{same}"
+    )
+    return Drawing(
+        figure=figure,
+        data=pd.DataFrame(table),
+        caption=caption,
+        alt=f"Grid of grids of position similarities of {model}, {' and '.join(states)}.",
+    )
 
 
 @_style.context()
@@ -95,23 +121,41 @@ def distances(states: States, *, model: str, uniform: float, images: int, data: 
         for head in range(heads):
             place = np.arange(1, layers + 1) + 0.3 * (head - (heads - 1) / 2) / max(1, heads - 1)
             colour = _style.shade(_style.FAMILIES["ViT"][0], head, heads)
-            axes.plot(place, pixels_LH[:, head], linestyle="", marker="o", markersize=6, color=colour, zorder=3,
-                      label=f"Head {head + 1}", markeredgecolor="white", markeredgewidth=0.5)  # fmt: skip
+            axes.plot(
+                place,
+                pixels_LH[:, head],
+                linestyle="",
+                marker="o",
+                markersize=6,
+                color=colour,
+                zorder=3,
+                label=f"Head {head + 1}",
+                markeredgecolor="white",
+                markeredgewidth=0.5,
+            )
         axes.plot(range(1, layers + 1), pixels_LH.mean(1), color="#444444", linewidth=1, label="Mean over heads")
         axes.axhline(uniform, color="#888888", linestyle="--", linewidth=1, label="Equal attention to all patches")
         axes.set(title=state, xlabel="Layer", xlim=(0.5, layers + 0.5))
         axes.set_xticks(range(1, layers + 1, max(1, layers // 8)))
-        table += [{"state": state, "layer": layer + 1, "head": head + 1, "pixels": value}
-                  for (layer, head), value in np.ndenumerate(pixels_LH)]  # fmt: skip
+        table += [
+            {"state": state, "layer": layer + 1, "head": head + 1, "pixels": value}
+            for (layer, head), value in np.ndenumerate(pixels_LH)
+        ]
     panels[0].set_ylabel("Mean attention distance [pixels]")
     panels[0].set_ylim(0, 1.12 * max(uniform, *(float(v.max()) for v in states.values())))
     if heads <= 8:
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=heads + 2 if heads < 4 else 5)
-    caption = (f"{model}: mean distance between a query patch and the patches it attends to, weighted by attention, "
-               f"per head and layer (the paper's Figures 7 and 11); n = {images} images of {data}, {side} px wide.")
-    return Drawing(figure=figure, data=pd.DataFrame(table), caption=caption,
-                   alt=f"Mean attention distance of every head of {model}, {' and '.join(states)}.")  # fmt: skip
+    caption = (
+        f"{model}: mean distance between a query patch and the patches it attends to, weighted by attention, "
+        f"per head and layer (the paper's Figures 7 and 11); n = {images} images of {data}, {side} px wide."
+    )
+    return Drawing(
+        figure=figure,
+        data=pd.DataFrame(table),
+        caption=caption,
+        alt=f"Mean attention distance of every head of {model}, {' and '.join(states)}.",
+    )
 
 
 @_style.context()
@@ -132,10 +176,25 @@ def rollouts(states: States, images_BHWC: np.ndarray, *, model: str, labels: lis
             axes, relative_RS = panels[row, column], share_BRS[column] * share_BRS[column].size
             axes.imshow(grey, cmap="gray", interpolation="none")
             height, width = grey.shape
-            drawn: Any = axes.imshow(relative_RS, cmap="inferno", norm=colours, alpha=0.6, interpolation="bilinear",
-                                     extent=(-0.5, width - 0.5, height - 0.5, -0.5))  # fmt: skip
-            table += [{"state": state, "image": column, "label": labels[column], "row": r, "column": s,
-                       "relative_attention": value} for (r, s), value in np.ndenumerate(relative_RS)]  # fmt: skip
+            drawn: Any = axes.imshow(
+                relative_RS,
+                cmap="inferno",
+                norm=colours,
+                alpha=0.6,
+                interpolation="bilinear",
+                extent=(-0.5, width - 0.5, height - 0.5, -0.5),
+            )
+            table += [
+                {
+                    "state": state,
+                    "image": column,
+                    "label": labels[column],
+                    "row": r,
+                    "column": s,
+                    "relative_attention": value,
+                }
+                for (r, s), value in np.ndenumerate(relative_RS)
+            ]
     for axes in panels.flat:
         axes.set(xticks=[], yticks=[])
         axes.grid(visible=False)
@@ -143,7 +202,13 @@ def rollouts(states: States, images_BHWC: np.ndarray, *, model: str, labels: lis
     for row, name in enumerate(("Input", *states)):
         panels[row, 0].set_ylabel(name)
     figure.colorbar(drawn, ax=panels[1:].ravel().tolist(), label="Attention\n(1: mean over patches)", aspect=12)
-    caption = (f"{model}: attention roll-out on test images of {data}: heads averaged, the identity added for residual "
-               "connections, layers multiplied (the paper's Figure 6). Colours are interpolated between patches.")
-    return Drawing(figure=figure, data=pd.DataFrame(table), caption=caption,
-                   alt=f"Images of {data}, and where {model} attends to, {' and '.join(states)}.")  # fmt: skip
+    caption = (
+        f"{model}: attention roll-out on test images of {data}: heads averaged, the identity added for residual "
+        "connections, layers multiplied (the paper's Figure 6). Colours are interpolated between patches."
+    )
+    return Drawing(
+        figure=figure,
+        data=pd.DataFrame(table),
+        caption=caption,
+        alt=f"Images of {data}, and where {model} attends to, {' and '.join(states)}.",
+    )

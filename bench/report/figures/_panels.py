@@ -56,9 +56,18 @@ class _Drawn:
     annotations: list[Annotation] = field(default_factory=list)
 
     def add(
-        self, axes: Axes, evidence: Evidence, line: Line, point: Point, e: Estimate, *, measure: str, panel: str,
-        x: float, at: float,
-    ) -> None:  # fmt: skip
+        self,
+        axes: Axes,
+        evidence: Evidence,
+        line: Line,
+        point: Point,
+        e: Estimate,
+        *,
+        measure: str,
+        panel: str,
+        x: float,
+        at: float,
+    ) -> None:
         """One point of the panel of a measure, whatever the evidence calls it; drawn at `at`, a little off `x`."""
         kind = "published" if evidence.published else "trained"
         self.rows.append(_row(panel, kind, line.label, point, e) | {"x": x})
@@ -71,10 +80,19 @@ def measures_of(evidence: Evidence) -> list[str]:
 
 
 def draw(
-    evidence: Evidence, lines: Sequence[Line], *, x_label: str, x_name: str, caption: str, alt: str,
-    measures: Sequence[str] = (), reference: Sequence[Line] = (), dodge: bool = False, ticks: Sequence[str] = (),
+    evidence: Evidence,
+    lines: Sequence[Line],
+    *,
+    x_label: str,
+    x_name: str,
+    caption: str,
+    alt: str,
+    measures: Sequence[str] = (),
+    reference: Sequence[Line] = (),
+    dodge: bool = False,
+    ticks: Sequence[str] = (),
     handles: Sequence[Artist] = (),
-) -> Drawing:  # fmt: skip
+) -> Drawing:
     """A panel per measure that any point was scored on.
 
     Args:
@@ -116,8 +134,13 @@ def draw(
             axes.set_xlabel(x_label)
         place_legend(legend, [*_handles(evidence, lines, families, reference), *handles])
     parts = [caption, *_what_is_shown(evidence, shown, drawn, lines), *_what_is_quoted(evidence, shown, reference)]
-    return Drawing(figure=figure, data=pd.DataFrame(drawn.rows).rename(columns={"x": x_name}), alt=alt,
-                   annotations=tuple(drawn.annotations), caption=" ".join(part for part in parts if part))  # fmt: skip
+    return Drawing(
+        figure=figure,
+        data=pd.DataFrame(drawn.rows).rename(columns={"x": x_name}),
+        alt=alt,
+        annotations=tuple(drawn.annotations),
+        caption=" ".join(part for part in parts if part),
+    )
 
 
 def distinguished(lines: Sequence[Line]) -> str:
@@ -150,8 +173,15 @@ def place_legend(axes: Axes, handles: Sequence[Any]) -> None:
     """A legend in the free place or strip that `grid` left for it."""
     place = axes.get_subplotspec()
     wide = place is not None and len(place.colspan) > 1
-    axes.legend(handles=handles, loc="center" if wide else "center left", ncols=3 if wide else 1, borderaxespad=0.0,
-                bbox_to_anchor=(0.5, 0.5) if wide else (0.0, 0.5), handlelength=2.2, labelspacing=0.45)  # fmt: skip
+    axes.legend(
+        handles=handles,
+        loc="center" if wide else "center left",
+        ncols=3 if wide else 1,
+        borderaxespad=0.0,
+        bbox_to_anchor=(0.5, 0.5) if wide else (0.0, 0.5),
+        handlelength=2.2,
+        labelspacing=0.45,
+    )
 
 
 def apart(lines: Sequence[Sequence[float]], *, ticks: bool = False) -> list[list[float]]:
@@ -169,9 +199,13 @@ def apart(lines: Sequence[Sequence[float]], *, ticks: bool = False) -> list[list
 
 
 def _lines(
-    axes: Axes, evidence: Evidence, lines: Sequence[tuple[Line, Sequence[float]]], measure: str,
-    families: Sequence[str], drawn: _Drawn,
-) -> tuple[float, float]:  # fmt: skip
+    axes: Axes,
+    evidence: Evidence,
+    lines: Sequence[tuple[Line, Sequence[float]]],
+    measure: str,
+    families: Sequence[str],
+    drawn: _Drawn,
+) -> tuple[float, float]:
     """Every line with its points and intervals; the range of y. One collection per family: thousands are quick."""
     ends: list[float] = []
     for order, family in enumerate(families):
@@ -179,17 +213,27 @@ def _lines(
         points: list[tuple[float, float, float, float]] = []  # x, accuracy, half-width, diameter
         paths, dashes = [], []
         for line, xs in lines:
-            found = [(x, at, p, e) for x, at, p in zip(line.x, xs, line.points, strict=True)
-                     if line.family == family and (e := evidence.estimate(p, measure))]  # fmt: skip
+            found = [
+                (x, at, p, e)
+                for x, at, p in zip(line.x, xs, line.points, strict=True)
+                if line.family == family and (e := evidence.estimate(p, measure))
+            ]
             if not found:
                 continue
             paths.append([(at, 100 * e.value) for _, at, _, e in found])
             dashes.append(_style.DASHES[line.style])
             points += [(at, 100 * e.value, 100 * e.half, line.size) for _, at, _, e in found]
             if line.style:
-                axes.plot(*zip(*paths[-1], strict=True), linestyle="", marker=marker, color=colour, zorder=4,
-                          markersize=line.size, fillstyle=_style.FILLS[line.style], markerfacecoloralt="white",
-                          )  # fmt: skip
+                axes.plot(
+                    *zip(*paths[-1], strict=True),
+                    linestyle="",
+                    marker=marker,
+                    color=colour,
+                    zorder=4,
+                    markersize=line.size,
+                    fillstyle=_style.FILLS[line.style],
+                    markerfacecoloralt="white",
+                )
             for x, at, point, e in found:
                 drawn.estimates.append(e)
                 drawn.add(axes, evidence, line, point, e, measure=measure, panel=measure, x=x, at=at)
@@ -200,22 +244,51 @@ def _lines(
 
 
 def _family(
-    axes: Axes, paths: Sequence[Any], dashes: Sequence[Any], points: np.ndarray, look: tuple[str, str], order: int, *,
+    axes: Axes,
+    paths: Sequence[Any],
+    dashes: Sequence[Any],
+    points: np.ndarray,
+    look: tuple[str, str],
+    order: int,
+    *,
     hollow: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Faint lines, intervals and markers of one family."""
     (colour, marker), (x, y, half, size) = look, points.T
     above, crowded = 3 + 0.01 * order, len(points) > CROWDED
-    axes.add_collection(LineCollection(paths, colors=colour, linewidths=0.5 if crowded else 1.1, linestyles=dashes,
-                                       alpha=0.2 if crowded else 0.45, zorder=2, rasterized=crowded))  # fmt: skip
+    axes.add_collection(
+        LineCollection(
+            paths,
+            colors=colour,
+            linewidths=0.5 if crowded else 1.1,
+            linestyles=dashes,
+            alpha=0.2 if crowded else 0.45,
+            zorder=2,
+            rasterized=crowded,
+        )
+    )
     ends = np.stack([y - half, y + half, np.full(len(y), np.nan)], axis=1)  # one path with gaps: quick to draw
-    axes.plot(np.repeat(x, 3), ends.ravel(), color=colour, linewidth=0.5 if crowded else 1.1, solid_capstyle="butt",
-              alpha=0.35 if crowded else 1.0, zorder=above, rasterized=crowded)  # fmt: skip
+    axes.plot(
+        np.repeat(x, 3),
+        ends.ravel(),
+        color=colour,
+        linewidth=0.5 if crowded else 1.1,
+        solid_capstyle="butt",
+        alpha=0.35 if crowded else 1.0,
+        zorder=above,
+        rasterized=crowded,
+    )
     axes.scatter(
-        x, y, s=(size * (0.6 if crowded else 1.0)) ** 2, c="white" if hollow else colour, marker=marker,
-        edgecolors=colour if hollow else "white", linewidths=1.3 if hollow else 0.3 if crowded else 0.7,
-        zorder=above + 0.005, rasterized=crowded,
-    )  # fmt: skip
+        x,
+        y,
+        s=(size * (0.6 if crowded else 1.0)) ** 2,
+        c="white" if hollow else colour,
+        marker=marker,
+        edgecolors=colour if hollow else "white",
+        linewidths=1.3 if hollow else 0.3 if crowded else 0.7,
+        zorder=above + 0.005,
+        rasterized=crowded,
+    )
 
 
 def _pixels(
@@ -232,9 +305,15 @@ def _pixels(
 
 
 def _untrained(
-    axes: Axes, evidence: Evidence, lines: Sequence[Line], measure: str, families: Sequence[str], drawn: _Drawn,
-    low: float, high: float,
-) -> float:  # fmt: skip
+    axes: Axes,
+    evidence: Evidence,
+    lines: Sequence[Line],
+    measure: str,
+    families: Sequence[str],
+    drawn: _Drawn,
+    low: float,
+    high: float,
+) -> float:
     """A dashed line per family: the mean over its untrained networks. One far below the panel is written instead.
     Returns the low end of y."""
     below, lowest = [], low
@@ -245,8 +324,16 @@ def _untrained(
         if not found:
             continue
         value = 100 * float(np.mean([e.value for e in found.values()]))
-        drawn.rows.append({"measure": measure, "kind": "untrained", "family": family, "accuracy": value / 100,
-                           "series": f"untrained {family} (mean of {len(found)} models)", "x": math.nan})  # fmt: skip
+        drawn.rows.append(
+            {
+                "measure": measure,
+                "kind": "untrained",
+                "family": family,
+                "accuracy": value / 100,
+                "series": f"untrained {family} (mean of {len(found)} models)",
+                "x": math.nan,
+            }
+        )
         if value < low - 0.3 * (high - low):  # the panel is for the trained models: do not squeeze them
             below.append(f"{family} {value:.0f} %")
             continue
@@ -255,17 +342,31 @@ def _untrained(
         axes.axhline(value, color=colour, linestyle=UNTRAINED_DASH, linewidth=1.2, zorder=1)
     if below:
         axes.text(
-            0.98, 0.02, "untrained, below:\n" + ", ".join(below), transform=axes.transAxes, ha="right", va="bottom",
-            fontsize=8.5, color="#444444", zorder=5, path_effects=[withStroke(linewidth=2.5, foreground="white")],
-        )  # fmt: skip
+            0.98,
+            0.02,
+            "untrained, below:\n" + ", ".join(below),
+            transform=axes.transAxes,
+            ha="right",
+            va="bottom",
+            fontsize=8.5,
+            color="#444444",
+            zorder=5,
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+        )
         lowest -= 0.14 * (high - lowest)  # room for the text
     return lowest
 
 
 def _published(
-    axes: Axes, evidence: Evidence, lines: Sequence[Line], measure: str, families: Sequence[str], drawn: _Drawn,
-    low: float, high: float,
-) -> tuple[float, float, list[float]]:  # fmt: skip
+    axes: Axes,
+    evidence: Evidence,
+    lines: Sequence[Line],
+    measure: str,
+    families: Sequence[str],
+    drawn: _Drawn,
+    low: float,
+    high: float,
+) -> tuple[float, float, list[float]]:
     """Published points of the same measure, hollow and grey; the range of y with them, and their x."""
     theirs, published, quoted = counterpart(evidence, measure), evidence.reference, []
     for line in lines if theirs and published else ():
@@ -275,8 +376,9 @@ def _published(
             continue
         quoted += [x for x, _, _ in found]
         values = [100 * e.value for _, _, e in found]
-        axes.plot([x for x, _, _ in found], values, **_published_look(line.family, families), markersize=line.size,
-                  zorder=1.5)  # fmt: skip
+        axes.plot(
+            [x for x, _, _ in found], values, **_published_look(line.family, families), markersize=line.size, zorder=1.5
+        )
         for x, point, e in found:
             drawn.add(axes, published, line, point, e, measure=theirs, panel=measure, x=x, at=x)
         low, high = min(low, *values), max(high, *values)
@@ -285,8 +387,15 @@ def _published(
 
 def _published_look(family: str, families: Sequence[str]) -> dict[str, Any]:
     grey = _style.PUBLISHED_COLOUR
-    return {"color": grey, "linestyle": ":", "linewidth": 0.9, "marker": _style.look(family, families)[1],
-            "markerfacecolor": "none", "markeredgecolor": grey, "markeredgewidth": 1.0}  # fmt: skip
+    return {
+        "color": grey,
+        "linestyle": ":",
+        "linewidth": 0.9,
+        "marker": _style.look(family, families)[1],
+        "markerfacecolor": "none",
+        "markeredgecolor": grey,
+        "markeredgewidth": 1.0,
+    }
 
 
 def counterpart(evidence: Evidence, measure: str) -> str | None:
@@ -307,25 +416,41 @@ def _handles(
     for family in families:
         colour, marker = _style.look(family, families)
         members = [line for line in lines if line.family == family]
-        entries = [(line.size, line.style, f"{line.label}, {short_count(line.points[-1].params)} params")
-                   for line in members]  # fmt: skip
+        entries = [
+            (line.size, line.style, f"{line.label}, {short_count(line.points[-1].params)} params") for line in members
+        ]
         if len(lines) > MAX_NAMED:
             entries = [(7.0, 0, f"{family} ({plural(len(members), 'model')})")]
         for size, style, label in entries:
             hollow = evidence.published and not style
-            handles.append(Line2D(
-                [], [], color=colour, marker=marker, markersize=size, linewidth=1.1, markerfacecoloralt="white",
-                label=label.removesuffix(", – params"), linestyle=_style.DASHES[style], fillstyle=_style.FILLS[style],
-                markerfacecolor="white" if hollow else colour,
-                markeredgecolor=colour if evidence.published or style else "white",
-            ))  # fmt: skip
-    handles += [Line2D([], [], **_published_look(family, families), markersize=7.0, label=f"{family}, published")
-                for family in dict.fromkeys(line.family for line in reference)]  # fmt: skip
+            handles.append(
+                Line2D(
+                    [],
+                    [],
+                    color=colour,
+                    marker=marker,
+                    markersize=size,
+                    linewidth=1.1,
+                    markerfacecoloralt="white",
+                    label=label.removesuffix(", – params"),
+                    linestyle=_style.DASHES[style],
+                    fillstyle=_style.FILLS[style],
+                    markerfacecolor="white" if hollow else colour,
+                    markeredgecolor=colour if evidence.published or style else "white",
+                )
+            )
+    handles += [
+        Line2D([], [], **_published_look(family, families), markersize=7.0, label=f"{family}, published")
+        for family in dict.fromkeys(line.family for line in reference)
+    ]
     if evidence.pixels:
         handles.append(Line2D([], [], **_style.PIXELS, label="raw pixels"))
     if any(series.untrained for series in evidence.series):
-        handles.append(Line2D([], [], color="#777777", linestyle=UNTRAINED_DASH, linewidth=1.2,
-                              label="untrained, mean of the family"))  # fmt: skip
+        handles.append(
+            Line2D(
+                [], [], color="#777777", linestyle=UNTRAINED_DASH, linewidth=1.2, label="untrained, mean of the family"
+            )
+        )
     return handles
 
 
@@ -374,12 +499,25 @@ def y_label(evidence: Evidence, measure: str) -> str:
 
 def _row(measure: str, kind: str, label: str, point: Point, e: Estimate) -> dict[str, Any]:
     return {
-        "measure": measure, "kind": kind, "series": label, "family": point.family, "upstream": point.data,
-        "params": point.params, "params_body": point.params_body, "num_images": point.num_images,
-        "unique_images": point.unique_images, "images_seen": point.images_seen, "train_flops": point.train_flops,
-        "accuracy": e.value, "low": e.low, "high": e.high, "seeds": e.num_seeds, "draws": e.num_draws,
-        "test_images": e.num_test, "excluded": "; ".join(e.excluded),
-    }  # fmt: skip
+        "measure": measure,
+        "kind": kind,
+        "series": label,
+        "family": point.family,
+        "upstream": point.data,
+        "params": point.params,
+        "params_body": point.params_body,
+        "num_images": point.num_images,
+        "unique_images": point.unique_images,
+        "images_seen": point.images_seen,
+        "train_flops": point.train_flops,
+        "accuracy": e.value,
+        "low": e.low,
+        "high": e.high,
+        "seeds": e.num_seeds,
+        "draws": e.num_draws,
+        "test_images": e.num_test,
+        "excluded": "; ".join(e.excluded),
+    }
 
 
 def _what_is_shown(evidence: Evidence, measures: Sequence[str], drawn: _Drawn, lines: Sequence[Line]) -> list[str]:

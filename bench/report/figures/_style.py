@@ -30,14 +30,23 @@ FAMILIES = {  # Okabe-Ito colours, distinct with any colour vision; markers for 
 }
 SPARE = (("#CC79A7", "D"), ("#E69F00", "v"), ("#56B4E9", "P"), ("#F0E442", "X"), ("#7F7F7F", "<"))
 DASHES: tuple[Literal["-"] | tuple[float, Sequence[float]], ...] = (
-    "-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 3)),
-)  # fmt: skip
+    "-",
+    (0, (5, 2)),
+    (0, (1, 1.5)),
+    (0, (5, 2, 1, 2)),
+    (0, (3, 1, 1, 1, 1, 1)),
+    (0, (8, 3)),
+)
 FILLS: tuple[Literal["full", "left", "bottom", "right", "top"], ...] = ("full", "left", "bottom", "right", "top")
 SAME_SIZE = 1.0  # points of diameter: markers that differ by less look alike
 ALIASES = (
-    ("hybrid", "Hybrid"), ("r+vit", "Hybrid"), ("resnet+vit", "Hybrid"), ("bit", "ResNet"), ("resnet", "ResNet"),
+    ("hybrid", "Hybrid"),
+    ("r+vit", "Hybrid"),
+    ("resnet+vit", "Hybrid"),
+    ("bit", "ResNet"),
+    ("resnet", "ResNet"),
     ("vit", "ViT"),
-)  # fmt: skip
+)
 RC = {
     "svg.hashsalt": "vit-scaling-bench",
     "svg.fonttype": "path",

@@ -29,9 +29,17 @@ class Curve:
 
 
 def draw(
-    evidence: Evidence, curves: Sequence[Curve], *, measures: Sequence[str], x_label: str, x_name: str,
-    ticks: Sequence[str] = (), joined: bool = True, caption: str, alt: str,
-) -> Drawing:  # fmt: skip
+    evidence: Evidence,
+    curves: Sequence[Curve],
+    *,
+    measures: Sequence[str],
+    x_label: str,
+    x_name: str,
+    ticks: Sequence[str] = (),
+    joined: bool = True,
+    caption: str,
+    alt: str,
+) -> Drawing:
     """A panel per measure.
 
     Args:
@@ -68,35 +76,61 @@ def draw(
                 off = SPREAD * (number - (len(curves) - 1) / 2)
                 at = [x + off if ticks else x * (max(xs) / min(xs)) ** (off / 10) for x, _, _ in known]
                 axes.errorbar(
-                    at, [100 * e.value for *_, e in known], yerr=[100 * e.half for *_, e in known], color=colour,
-                    marker=marker, markersize=7, linewidth=1.2 if joined else 0, elinewidth=1.2, label=curve.label,
-                )  # fmt: skip
+                    at,
+                    [100 * e.value for *_, e in known],
+                    yerr=[100 * e.half for *_, e in known],
+                    color=colour,
+                    marker=marker,
+                    markersize=7,
+                    linewidth=1.2 if joined else 0,
+                    elinewidth=1.2,
+                    label=curve.label,
+                )
                 for place, (x, point, e) in zip(at, known, strict=True):
                     found.append(e)
-                    rows.append({
-                        "measure": measure, "curve": curve.label, x_name: ticks[int(x)] if ticks else x,
-                        "model": point.model, "params": point.params, "train_flops": point.train_flops,
-                        "accuracy": e.value, "low": e.low, "high": e.high, "seeds": e.num_seeds, "draws": e.num_draws,
-                        "test_images": e.num_test,
-                    })  # fmt: skip
-                    annotations.append(_panels.annotation(evidence, axes, point, measure, e, label=point.series,
-                                                          x=place))  # fmt: skip
+                    rows.append(
+                        {
+                            "measure": measure,
+                            "curve": curve.label,
+                            x_name: ticks[int(x)] if ticks else x,
+                            "model": point.model,
+                            "params": point.params,
+                            "train_flops": point.train_flops,
+                            "accuracy": e.value,
+                            "low": e.low,
+                            "high": e.high,
+                            "seeds": e.num_seeds,
+                            "draws": e.num_draws,
+                            "test_images": e.num_test,
+                        }
+                    )
+                    annotations.append(
+                        _panels.annotation(evidence, axes, point, measure, e, label=point.series, x=place)
+                    )
             if ticks:
                 axes.set_xticks(range(len(ticks)), ["\n".join(name) for name in names])
                 axes.set_xlim(-0.5, len(ticks) - 0.5)
                 axes.grid(axis="x", visible=False)
             else:
                 _style.plain_log_x(axes, xs, text=_plain)
-            axes.set(title=_panels.title(evidence, measure, [p for c in curves for _, p in c.points]), xlabel=x_label,
-                     ylabel=_panels.y_label(evidence, measure))  # fmt: skip
+            axes.set(
+                title=_panels.title(evidence, measure, [p for c in curves for _, p in c.points]),
+                xlabel=x_label,
+                ylabel=_panels.y_label(evidence, measure),
+            )
         if legend:
             handles, labels = axes.get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
     numbers = {(e.num_seeds, e.num_draws, e.num_test) for e in found}
     seeds, draws, tests = (max(part) for part in zip(*numbers, strict=True))
     n = f"n: {seeds} seeds" + (f" × {draws} draws" if draws else "") + f", up to {tests:,} test images."
-    return Drawing(figure=figure, data=pd.DataFrame(rows), annotations=tuple(annotations), alt=alt,
-                   caption=f"{caption} {n} {contents(found)}")  # fmt: skip
+    return Drawing(
+        figure=figure,
+        data=pd.DataFrame(rows),
+        annotations=tuple(annotations),
+        alt=alt,
+        caption=f"{caption} {n} {contents(found)}",
+    )
 
 
 def _wrapped(line: str) -> list[str]:

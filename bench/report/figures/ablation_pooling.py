@@ -22,8 +22,12 @@ def draw(evidence: Evidence) -> Drawing:
     if not curves:
         raise NothingToDraw("pooling was not compared")
     return _variants.draw(
-        ablations.whole, sorted(curves, key=lambda c: c.label), measures=(HEADLINE, UPSTREAM), x_label="Learning rate",
-        x_name="learning_rate", alt=f"{TITLE}: accuracy against learning rate, a line per way to pool.",
+        ablations.whole,
+        sorted(curves, key=lambda c: c.label),
+        measures=(HEADLINE, UPSTREAM),
+        x_label="Learning rate",
+        x_name="learning_rate",
+        alt=f"{TITLE}: accuracy against learning rate, a line per way to pool.",
         caption=f"{ablations.base} with learned positions, read at a class token or at the mean over patch tokens (the "
         "paper's Figure 9).",
-    )  # fmt: skip
+    )

@@ -9,8 +9,12 @@ from bench.report.figures._contract import Drawing, NothingToDraw
 
 TITLE = "Position embeddings"
 ENCODINGS = {
-    "none": "None", "learned-1d": "1-D", "learned-2d": "2-D", "relative": "Relative", "sincos-2d": "Sine-cosine",
-}  # fmt: skip
+    "none": "None",
+    "learned-1d": "1-D",
+    "learned-2d": "2-D",
+    "relative": "Relative",
+    "sincos-2d": "Sine-cosine",
+}
 PLACES = {"stem": "At the stem", "every-layer": "At every layer, each its own", "shared": "At every layer, shared"}
 
 
@@ -25,8 +29,14 @@ def draw(evidence: Evidence) -> Drawing:
         points = [(float(x), at[name, place]) for x, name in enumerate(ENCODINGS) if (name, place) in at]
         curves.append(_variants.Curve(label=label, points=tuple(points)))
     return _variants.draw(
-        ablations.whole, [c for c in curves if c.points], measures=(HEADLINE, UPSTREAM), x_label="Position embedding",
-        x_name="encoding", ticks=tuple(ENCODINGS.values()), joined=False, alt=f"{TITLE}: accuracy by kind and place.",
+        ablations.whole,
+        [c for c in curves if c.points],
+        measures=(HEADLINE, UPSTREAM),
+        x_label="Position embedding",
+        x_name="encoding",
+        ticks=tuple(ENCODINGS.values()),
+        joined=False,
+        alt=f"{TITLE}: accuracy by kind and place.",
         caption=f"{ablations.base} with other position embeddings (the paper's Table 8), all at one learning rate. "
         "Relative positions enter every layer's attention.",
-    )  # fmt: skip
+    )

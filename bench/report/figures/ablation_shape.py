@@ -9,8 +9,12 @@ from bench.report.figures._contract import Drawing, NothingToDraw
 
 TITLE = "Shape of the network"
 DIMENSIONS = {
-    "all": "All", "depth": "Depth", "patch_size": "Patch size", "mlp_width": "Width of the MLP", "width": "Width",
-}  # fmt: skip
+    "all": "All",
+    "depth": "Depth",
+    "patch_size": "Patch size",
+    "mlp_width": "Width of the MLP",
+    "width": "Width",
+}
 
 
 def draw(evidence: Evidence) -> Drawing:
@@ -28,8 +32,12 @@ def draw(evidence: Evidence) -> Drawing:
         made = tuple((p.forward_macs / base.forward_macs, p) for p in points)
         curves += [_variants.Curve(label=label, points=made)] if len(made) > 1 else []
     return _variants.draw(
-        ablations.whole, curves, measures=(HEADLINE, UPSTREAM), x_label=f"Compute, relative to {base.model}",
-        x_name="relative_compute", alt=f"{TITLE}: accuracy against relative compute, a line per dimension.",
+        ablations.whole,
+        curves,
+        measures=(HEADLINE, UPSTREAM),
+        x_label=f"Compute, relative to {base.model}",
+        x_name="relative_compute",
+        alt=f"{TITLE}: accuracy against relative compute, a line per dimension.",
         caption=f"{base.model} with one dimension changed, or all (the paper's Figure 8), for as many images and "
         "at one learning rate. A little spread to the sides keeps intervals apart.",
-    )  # fmt: skip
+    )

@@ -24,9 +24,15 @@ def draw(evidence: Evidence) -> Drawing:
         raise NothingToDraw("no stems and optimizers were compared")
     curve = _variants.Curve(label="", points=tuple((float(x), p) for x, p in enumerate(made.values())))
     return _variants.draw(
-        ablations.whole, [curve], measures=(HEADLINE, UPSTREAM), x_label="", x_name="variant", ticks=tuple(made),
-        joined=False, alt=f"{TITLE}: accuracy of each variant.",
+        ablations.whole,
+        [curve],
+        measures=(HEADLINE, UPSTREAM),
+        x_label="",
+        x_name="variant",
+        ticks=tuple(made),
+        joined=False,
+        alt=f"{TITLE}: accuracy of each variant.",
         caption="Patches against a convolutional stem (with one layer fewer too, for equal compute), the axial ViT "
         "(the paper's appendix D.6), and a ResNet trained with Adam and with SGD (Table 7), each at the rate chosen by "
         "upstream accuracy.",
-    )  # fmt: skip
+    )

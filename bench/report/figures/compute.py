@@ -22,13 +22,17 @@ def draw(evidence: Evidence) -> Drawing:
     scale, unit = flop_unit((min(flops) * max(flops)) ** 0.5) if not quoted else (1.0, "FLOP")  # decades: ticks say k…E
     lines, reference = _lines(series, scale), _lines(quoted, scale)
     return _panels.draw(
-        evidence, lines, reference=reference, x_label=f"Pre-training compute [{unit}s]", x_name=f"compute_{unit}s",
+        evidence,
+        lines,
+        reference=reference,
+        x_label=f"Pre-training compute [{unit}s]",
+        x_name=f"compute_{unit}s",
         caption=(
             "Faint lines join one model's horizons (they are not fits); larger markers are larger models"
             f"{_panels.distinguished(lines)}. {counted(evidence)}"
         ),
         alt=f"{TITLE}: {len(lines)} models, one panel per task.",
-    )  # fmt: skip
+    )
 
 
 def counted(evidence: Evidence) -> str:

@@ -18,13 +18,22 @@ def draw(evidence: Evidence) -> Drawing:
         raise NothingToDraw("no model was trained on two or more numbers of images")
     sizes = _style.marker_sizes([c.points[-1].params for c in curves])
     lines = [
-        _panels.Line(label=c.label, family=c.family, points=c.points, size=size,
-                     x=tuple(float(p.unique_images) for p in c.points))
+        _panels.Line(
+            label=c.label,
+            family=c.family,
+            points=c.points,
+            size=size,
+            x=tuple(float(p.unique_images) for p in c.points),
+        )
         for c, size in zip(curves, sizes, strict=True)
-    ]  # fmt: skip
+    ]
     seen = join([f"{c.label} {count(c.points[0].images_seen)}" for c in curves])
     return _panels.draw(
-        evidence, lines, x_label="Distinct pre-training images", x_name="distinct_images", dodge=True,
+        evidence,
+        lines,
+        x_label="Distinct pre-training images",
+        x_name="distinct_images",
+        dodge=True,
         caption=f"Every point of a line has seen equally many images: {seen}.",
         alt=f"{TITLE}: {len(lines)} models, one panel per task.",
-    )  # fmt: skip
+    )

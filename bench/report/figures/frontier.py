@@ -24,8 +24,11 @@ def draw(evidence: Evidence) -> Drawing:
     """One panel: per family a line through its best points and their intervals; every other point faint."""
     found: dict[str, list[Scored]] = {}
     for series in evidence.on_axis("compute"):
-        scored = [(p, series.label, e) for p in series.points
-                  if p.train_flops > 0 and (e := evidence.estimate(p, HEADLINE)) is not None]  # fmt: skip
+        scored = [
+            (p, series.label, e)
+            for p in series.points
+            if p.train_flops > 0 and (e := evidence.estimate(p, HEADLINE)) is not None
+        ]
         found.setdefault(series.family, []).extend(scored)
     families = sorted((family for family, points in found.items() if points), key=family_rank)
     if not families or not evidence.headline:
@@ -44,27 +47,43 @@ def draw(evidence: Evidence) -> Drawing:
             for number, (p, label, e) in enumerate(points):
                 x = p.train_flops / scale
                 annotations.append(_panels.annotation(evidence, axes, p, HEADLINE, e, label=label, x=x))
-                rows.append({"family": family, "series": label, f"compute_{unit}s": x,
-                             "accuracy": e.value, "low": e.low, "high": e.high, "best": number in best})  # fmt: skip
+                rows.append(
+                    {
+                        "family": family,
+                        "series": label,
+                        f"compute_{unit}s": x,
+                        "accuracy": e.value,
+                        "low": e.low,
+                        "high": e.high,
+                        "best": number in best,
+                    }
+                )
         pixels = evidence.estimate(evidence.pixels, HEADLINE)
         if pixels is not None:
             axes.axhline(100 * pixels.value, **_style.PIXELS, zorder=1)
         _style.plain_log_x(axes, [x / scale for x in flops])
         axes.set_xlabel(f"Pre-training compute [{unit}s]")
         axes.set_ylabel(_panels.y_label(evidence, HEADLINE))
-        axes.legend(handles=_handles(families, evidence, pixels=pixels is not None), loc="lower right", frameon=True,
-                    framealpha=0.85, edgecolor="none")  # fmt: skip
+        axes.legend(
+            handles=_handles(families, evidence, pixels=pixels is not None),
+            loc="lower right",
+            frameon=True,
+            framealpha=0.85,
+            edgecolor="none",
+        )
     tasks = ", ".join(part.rpartition(":")[2] if evidence.published else part for part in evidence.headline)
     quoted = "Published points, nothing measured here. " if evidence.published else ""
     return Drawing(
-        figure=figure, data=pd.DataFrame(rows), annotations=tuple(annotations),
+        figure=figure,
+        data=pd.DataFrame(rows),
+        annotations=tuple(annotations),
         caption=(
             f"{quoted}Lines: the best model of each family at or below that compute, as scored; faint: its other "
             f"points. {'Mean over' if len(evidence.headline) > 1 else 'Task:'} {tasks}. "
             f"{contents(e for points in found.values() for _, _, e in points)} {counted(evidence)}"
         ),
         alt=f"{TITLE}: one line for each of {', '.join(families)}.",
-    )  # fmt: skip
+    )
 
 
 def _best(points: list[Scored]) -> list[int]:
@@ -85,16 +104,27 @@ def _family(
     y, low, high = (np.array([100 * getattr(e, name) for _, _, e in points]) for name in ("value", "low", "high"))
     axes.plot(x, y, linestyle="", marker=marker, markersize=4.5, color=colour, alpha=0.3, markeredgewidth=0, zorder=2)
     places = [x[n] for n in best] + [x[-1]] * (best[-1] != len(points) - 1)  # the best stays the best
-    line, below, above = ([values[n] for n in best] + [values[best[-1]]] * (len(places) - len(best))
-                          for values in (y, low, high))  # fmt: skip
+    line, below, above = (
+        [values[n] for n in best] + [values[best[-1]]] * (len(places) - len(best)) for values in (y, low, high)
+    )
     below, above = np.clip(below, 0, 100), np.clip(above, 0, 100)  # what an accuracy can be; the CSV has the interval
     axes.fill_between(places, below, above, color=colour, alpha=0.13, linewidth=0, zorder=1.5)
     axes.plot(places, line, color=colour, linewidth=2.2, zorder=3)
-    axes.plot(places[: len(best)], line[: len(best)], linestyle="", marker=marker, markersize=8, zorder=4, color=colour,
-              **_style.faces(colour, hollow=hollow))  # fmt: skip
+    axes.plot(
+        places[: len(best)],
+        line[: len(best)],
+        linestyle="",
+        marker=marker,
+        markersize=8,
+        zorder=4,
+        color=colour,
+        **_style.faces(colour, hollow=hollow),
+    )
 
 
 def _handles(families: list[str], evidence: Evidence, *, pixels: bool) -> list[Line2D]:
-    handles = [_style.family_handle(family, families, hollow=evidence.published, linewidth=2.2, markersize=8)
-               for family in families]  # fmt: skip
+    handles = [
+        _style.family_handle(family, families, hollow=evidence.published, linewidth=2.2, markersize=8)
+        for family in families
+    ]
     return [*handles, Line2D([], [], **_style.PIXELS, label="raw pixels")] if pixels else handles

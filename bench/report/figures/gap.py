@@ -47,8 +47,17 @@ def draw(evidence: Evidence) -> Drawing:
             once = catch_up.new_images(evidence, models)
             if len(once) > 1:
                 _line(axes, evidence, once, "#555555", rows, annotations, name="every image once", dashed=True)
-                handles.append(Line2D([], [], color="#555555", marker="D", markersize=5, linestyle=DASH,
-                                      label="each image once, more compute"))  # fmt: skip
+                handles.append(
+                    Line2D(
+                        [],
+                        [],
+                        color="#555555",
+                        marker="D",
+                        markersize=5,
+                        linestyle=DASH,
+                        label="each image once, more compute",
+                    )
+                )
             every += [place for line in mine for place in line.places] + list(once)
             axes.axhline(0, color="black", linewidth=1)
             _style.plain_log_x(axes, [row["distinct_images"] for row in rows])
@@ -58,10 +67,12 @@ def draw(evidence: Evidence) -> Drawing:
                 axes.legend(handles=handles, loc="lower right", frameon=True, framealpha=0.85, edgecolor="none")
         panels[0].set_ylabel("Difference in accuracy [points]")
     return Drawing(
-        figure=figure, data=pd.DataFrame(rows), annotations=tuple(annotations),
+        figure=figure,
+        data=pd.DataFrame(rows),
+        annotations=tuple(annotations),
         caption=_caption(evidence, found, every),
         alt=f"{TITLE}: {' minus '.join(pairs[0][1])}, {_ends(found)}.",
-    )  # fmt: skip
+    )
 
 
 def _colour(line: Line, evidence: Evidence) -> str:
@@ -70,9 +81,16 @@ def _colour(line: Line, evidence: Evidence) -> str:
 
 
 def _line(
-    axes: Axes, evidence: Evidence, places: Sequence[Place], colour: Any, rows: list[dict[str, Any]],
-    annotations: list[Annotation], *, name: str, dashed: bool = False,
-) -> None:  # fmt: skip
+    axes: Axes,
+    evidence: Evidence,
+    places: Sequence[Place],
+    colour: Any,
+    rows: list[dict[str, Any]],
+    annotations: list[Annotation],
+    *,
+    name: str,
+    dashed: bool = False,
+) -> None:
     x, y = [p.x for p in places], [100 * p.gap.value for p in places]
     look: dict[str, Any] = {"linewidth": 2.2, "marker": "o", "markersize": 7}
     if dashed:
@@ -82,22 +100,38 @@ def _line(
     axes.vlines(x, low, high, colors=[colour], linewidth=1.3)
     for place in places:
         a, b = place.first, place.second
-        rows.append({
-            "first": a.family, "second": b.family, "line": name, "distinct_images": place.x,
-            "gap": place.gap.value, "low": place.gap.low, "high": place.gap.high, "first_model": a.series,
-            "second_model": b.series, "first_images_seen": a.images_seen, "second_images_seen": b.images_seen,
-            "first_flops": a.train_flops, "second_flops": b.train_flops, "seeds": place.gap.num_seeds,
-        })  # fmt: skip
-        text = (f"{a.series} minus {b.series}: {signed(place.gap.value)} points\n{flops(a.train_flops)} each\n"
-                f"{count(a.unique_images)} and {count(b.unique_images)} distinct images")  # fmt: skip
+        rows.append(
+            {
+                "first": a.family,
+                "second": b.family,
+                "line": name,
+                "distinct_images": place.x,
+                "gap": place.gap.value,
+                "low": place.gap.low,
+                "high": place.gap.high,
+                "first_model": a.series,
+                "second_model": b.series,
+                "first_images_seen": a.images_seen,
+                "second_images_seen": b.images_seen,
+                "first_flops": a.train_flops,
+                "second_flops": b.train_flops,
+                "seeds": place.gap.num_seeds,
+            }
+        )
+        text = (
+            f"{a.series} minus {b.series}: {signed(place.gap.value)} points\n{flops(a.train_flops)} each\n"
+            f"{count(a.unique_images)} and {count(b.unique_images)} distinct images"
+        )
         cells = (*evidence.cells.get(a.variant, ()), *evidence.cells.get(b.variant, ()))
         annotations.append(Annotation(axes=axes, x=place.x, y=100 * place.gap.value, text=text, cells=cells))
 
 
 def _ends(found: Sequence[Line]) -> str:
     places = found[0].places
-    return (f"{signed(places[0].gap.value)} points with {count(places[0].x)} images and "
-            f"{signed(places[-1].gap.value)} with {count(places[-1].x)}")  # fmt: skip
+    return (
+        f"{signed(places[0].gap.value)} points with {count(places[0].x)} images and "
+        f"{signed(places[-1].gap.value)} with {count(places[-1].x)}"
+    )
 
 
 def _caption(evidence: Evidence, found: Sequence[Line], every: Sequence[Place]) -> str:
@@ -110,5 +144,3 @@ def _caption(evidence: Evidence, found: Sequence[Line], every: Sequence[Place]) 
         f"{', '.join(evidence.parts(HEADLINE))}. {contents([p.gap for p in every], trained_on=trained_on)} "
         f"n: {every[0].gap.counts}."
     )
-
-

@@ -45,19 +45,31 @@ def draw(evidence: Evidence) -> Drawing:
             for place, s in enumerate(series):
                 e = at[s.last.key]
                 found.append(e)
-                rows.append({"group": title, "series": s.label, "family": s.family, "tasks": len(members),
-                             "accuracy": e.value, "low": e.low, "high": e.high, "seeds": e.num_seeds})  # fmt: skip
+                rows.append(
+                    {
+                        "group": title,
+                        "series": s.label,
+                        "family": s.family,
+                        "tasks": len(members),
+                        "accuracy": e.value,
+                        "low": e.low,
+                        "high": e.high,
+                        "seeds": e.num_seeds,
+                    }
+                )
                 annotations.append(_panels.annotation(evidence, axes, s.last, title, e, label=s.label, x=place))
             _points(axes, series, [at[s.last.key] for s in series], hollow=evidence.published)
             axes.set_title(title)
             axes.set_ylabel("Accuracy [%]" if len(rows) == len(series) else "")
     quoted = "Hollow: published, nothing measured here. " if evidence.published else ""
     return Drawing(
-        figure=figure, data=pd.DataFrame(rows), annotations=tuple(annotations),
+        figure=figure,
+        data=pd.DataFrame(rows),
+        annotations=tuple(annotations),
         caption=f"{quoted}Plain means over tasks: {join([f'{g} {len(m)}' for g, m in groups.items()])}. Each "
         f"panel has its own range of accuracies. {contents(found)}",
         alt=f"{TITLE}: {len(series)} models, {len(panels)} panels.",
-    )  # fmt: skip
+    )
 
 
 def _points(axes: Axes, series: Sequence[Series], estimates: Sequence[Estimate], *, hollow: bool) -> None:
@@ -66,8 +78,16 @@ def _points(axes: Axes, series: Sequence[Series], estimates: Sequence[Estimate],
     for place, (s, e) in enumerate(zip(series, estimates, strict=True)):
         colour, marker = _style.look(s.family, families)
         axes.vlines(place, 100 * e.low, 100 * e.high, colors=colour, linewidth=1.4, zorder=2)
-        axes.plot(place, 100 * e.value, linestyle="", marker=marker, markersize=9, color=colour, zorder=3,
-                  **_style.faces(colour, hollow=hollow))  # fmt: skip
+        axes.plot(
+            place,
+            100 * e.value,
+            linestyle="",
+            marker=marker,
+            markersize=9,
+            color=colour,
+            zorder=3,
+            **_style.faces(colour, hollow=hollow),
+        )
     low, high = 100 * min(e.low for e in estimates), 100 * max(e.high for e in estimates)
     margin = 0.08 * (high - low) + 0.5
     axes.set_ylim(max(0.0, low - margin), min(100.5, high + margin))

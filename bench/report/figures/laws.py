@@ -44,27 +44,43 @@ def draw(evidence: Evidence) -> Drawing:
             for card in mine:
                 _law(axes, card, scale, _style.look(card["family"], families), hollow=evidence.published)
                 annotations += [
-                    Annotation(axes=axes, x=point["x"] / scale, y=100 * point["error"], text=(
-                        f"{card['family']}, on the frontier\nerror {percent(point['error'])} %, corrected for being "
-                        "chosen as best" + ("\npublished" if evidence.published else "")))
+                    Annotation(
+                        axes=axes,
+                        x=point["x"] / scale,
+                        y=100 * point["error"],
+                        text=(
+                            f"{card['family']}, on the frontier\nerror {percent(point['error'])} %, corrected "
+                            f"for being "
+                            "chosen as best" + ("\npublished" if evidence.published else "")
+                        ),
+                    )
                     for point in card["frontier"]
-                ]  # fmt: skip
+                ]
             _style.plain_log_x(axes, [x / scale for x in xs])
             _plain_log_y(axes, [row["error"] for row in rows if row["axis"] == name])
             axes.set_xlabel(f"Pre-training compute [{unit}s]" if name == "compute" else "Distinct pre-training images")
             axes.set_ylabel("Error on the headline tasks [%]")
         _panels.place_legend(legend, _legend(families, hollow=evidence.published))
     return Drawing(
-        figure=figure, data=pd.DataFrame(rows), annotations=tuple(annotations), alt=f"{TITLE}: {len(cards)} laws.",
-        caption=" ".join([
-            "Large points: each family's best, corrected for being chosen as best; dots: the runs on or near them that "
-            f"were fitted, one per seed. Lines: {_fitted(cards)}.",
-            f"Dark bands: {cards[0]['level']:.0%} intervals within this one analysis; light bands add the spread over "
-            "forms and losses, and beyond the points what the same law missed from earlier budgets. Dashed: "
-            "extrapolated beyond every point.", *_no_record(cards), *_lack_of_fit(cards),
-            *fits.missing(evidence),
-        ]),
-    )  # fmt: skip
+        figure=figure,
+        data=pd.DataFrame(rows),
+        annotations=tuple(annotations),
+        alt=f"{TITLE}: {len(cards)} laws.",
+        caption=" ".join(
+            [
+                "Large points: each family's best, corrected for being chosen as best; dots: the runs on or "
+                "near them that "
+                f"were fitted, one per seed. Lines: {_fitted(cards)}.",
+                f"Dark bands: {cards[0]['level']:.0%} intervals within this one analysis; light bands add the "
+                f"spread over "
+                "forms and losses, and beyond the points what the same law missed from earlier budgets. Dashed: "
+                "extrapolated beyond every point.",
+                *_no_record(cards),
+                *_lack_of_fit(cards),
+                *fits.missing(evidence),
+            ]
+        ),
+    )
 
 
 def _fitted(cards: Sequence[dict[str, Any]]) -> str:
@@ -73,8 +89,9 @@ def _fitted(cards: Sequence[dict[str, Any]]) -> str:
     for card in cards:
         fit = card["card"]
         groups.setdefault((card["axis"], fit["form"]), []).append(f"{card['family']} ({fit['points']} runs)")
-    return "; ".join(f"against {fits.AXES[axis]}, the form {form} for {join(who)}"
-                     for (axis, form), who in groups.items())  # fmt: skip
+    return "; ".join(
+        f"against {fits.AXES[axis]}, the form {form} for {join(who)}" for (axis, form), who in groups.items()
+    )
 
 
 def _no_record(cards: Sequence[dict[str, Any]]) -> list[str]:
@@ -86,8 +103,11 @@ def _no_record(cards: Sequence[dict[str, Any]]) -> list[str]:
 
 def _lack_of_fit(cards: Sequence[dict[str, Any]]) -> list[str]:
     """A sentence: whose line misses its group means, and by how much of their error."""
-    found = [f"{card['family']} against {fits.AXES[card['axis']]} by up to {card['lack_of_fit']['worst']:.0%}"
-             for card in cards if card["lack_of_fit"] and card["lack_of_fit"]["fails"]]  # fmt: skip
+    found = [
+        f"{card['family']} against {fits.AXES[card['axis']]} by up to {card['lack_of_fit']['worst']:.0%}"
+        for card in cards
+        if card["lack_of_fit"] and card["lack_of_fit"]["fails"]
+    ]
     return [f"Lines that miss their points by more than seed noise: {join(found)} of the error there."] if found else []
 
 
@@ -104,18 +124,33 @@ def _law(axes: Axes, card: dict[str, Any], scale: float, look: tuple[str, str], 
         places = [(p["x"] / scale, 100 * p["error"]) for p in card[key]]
         filled = "white" if hollow and key == "frontier" else colour
         edge = colour if filled == "white" or key == "runs" else "white"
-        axes.plot(*zip(*places, strict=True), linestyle="", marker=shape, markersize=size, color=colour, zorder=above,
-                  alpha=0.55 if key == "runs" else 1.0, markerfacecolor=filled, markeredgecolor=edge)  # fmt: skip
+        axes.plot(
+            *zip(*places, strict=True),
+            linestyle="",
+            marker=shape,
+            markersize=size,
+            color=colour,
+            zorder=above,
+            alpha=0.55 if key == "runs" else 1.0,
+            markerfacecolor=filled,
+            markeredgecolor=edge,
+        )
 
 
 def _rows(card: dict[str, Any]) -> list[dict[str, Any]]:
     about, curve = {"axis": card["axis"], "family": card["family"]}, card["curve"]
-    rows = [about | {"kind": kind, "x": p["x"], "error": p["error"]}
-            for kind, key in (("frontier", "frontier"), ("run", "runs")) for p in card[key]]  # fmt: skip
+    rows = [
+        about | {"kind": kind, "x": p["x"], "error": p["error"]}
+        for kind, key in (("frontier", "frontier"), ("run", "runs"))
+        for p in card[key]
+    ]
     columns = (curve[key] for key in ("x", "y", "beyond", "within", "total"))
     for x, y, beyond, within, total in zip(*columns, strict=True):
-        rows.append(about | {"kind": "extrapolated" if beyond else "fitted", "x": x, "error": y}
-                    | dict(zip(ENDS, (*within, *total), strict=True)))  # fmt: skip
+        rows.append(
+            about
+            | {"kind": "extrapolated" if beyond else "fitted", "x": x, "error": y}
+            | dict(zip(ENDS, (*within, *total), strict=True))
+        )
     return rows
 
 
@@ -128,7 +163,7 @@ def _legend(families: Sequence[str], *, hollow: bool) -> list[Any]:
         Line2D([], [], color=grey, linewidth=1.5, linestyle=DASH, label="extrapolated"),
         Patch(color=grey, alpha=0.28, label="interval within this analysis"),
         Patch(color=grey, alpha=0.12, label="total interval"),
-    ]  # fmt: skip
+    ]
 
 
 def _plain_log_y(axes: Axes, errors: Sequence[float]) -> None:

@@ -48,16 +48,20 @@ def draw(evidence: Evidence) -> Drawing:
         for axes in panels:  # one scale for all, so that families compare
             _style.plain_log_x(axes, [row["images_seen"] for row in rows])
             axes.set_ylim(min(0.0, *(row["loss"] for row in rows)), 1.03 * max(row["loss"] for row in rows))
-        handles += [Line2D([], [], color="#555555", linewidth=1.2, label="trunk, constant rate"),
-                    Line2D([], [], color="#555555", linewidth=1.2, linestyle=DASH, label="cool-down")]  # fmt: skip
+        handles += [
+            Line2D([], [], color="#555555", linewidth=1.2, label="trunk, constant rate"),
+            Line2D([], [], color="#555555", linewidth=1.2, linestyle=DASH, label="cool-down"),
+        ]
         _panels.place_legend(legend, handles)
     return Drawing(
-        figure=figure, data=pd.DataFrame(rows), annotations=tuple(annotations),
+        figure=figure,
+        data=pd.DataFrame(rows),
+        annotations=tuple(annotations),
         alt=f"{TITLE}: {plural(shown, 'model')}.",
         caption="Each point is the mean training loss since the point before, augmentation included: not an accuracy, "
         "and not comparable between recipes. Every seed is a line of its own; no interval is drawn."
         + (f" {plural(total - shown, 'more model')} not drawn." if total > shown else ""),
-    )  # fmt: skip
+    )
 
 
 def _curves(evidence: Evidence) -> dict[str, list[Member]]:
@@ -73,16 +77,35 @@ def _curves(evidence: Evidence) -> dict[str, list[Member]]:
 
 
 def _lines(
-    axes: Axes, series: Series, curves: Sequence[tuple[str, LearningCurve]], shade: Any, rows: list[dict[str, Any]],
+    axes: Axes,
+    series: Series,
+    curves: Sequence[tuple[str, LearningCurve]],
+    shade: Any,
+    rows: list[dict[str, Any]],
     annotations: list[Annotation],
-) -> None:  # fmt: skip
+) -> None:
     """The curves of one model: the first seed strong, the others thin."""
     for seed, (name, curve) in enumerate(curves):
         for horizon, images, losses in curve.parts():
-            axes.plot(images, losses, color=shade, linestyle="-" if horizon is None else DASH,
-                      linewidth=1.2 if seed == 0 else 0.7, alpha=1.0 if seed == 0 else 0.6)  # fmt: skip
-            rows += [{"series": series.label, "family": series.family, "cell": name, "horizon": horizon,
-                      "images_seen": x, "loss": y} for x, y in zip(images, losses, strict=True)]  # fmt: skip
+            axes.plot(
+                images,
+                losses,
+                color=shade,
+                linestyle="-" if horizon is None else DASH,
+                linewidth=1.2 if seed == 0 else 0.7,
+                alpha=1.0 if seed == 0 else 0.6,
+            )
+            rows += [
+                {
+                    "series": series.label,
+                    "family": series.family,
+                    "cell": name,
+                    "horizon": horizon,
+                    "images_seen": x,
+                    "loss": y,
+                }
+                for x, y in zip(images, losses, strict=True)
+            ]
             what = "trunk" if horizon is None else f"cool-down at {count(horizon)} images"
             text = f"{series.label}\n{what}\nloss {losses[-1]:.3f} after {count(images[-1])} images"
             annotations.append(Annotation(axes=axes, x=images[-1], y=losses[-1], text=text, cells=(name,)))

@@ -48,8 +48,11 @@ def draw(evidence: Evidence) -> Drawing:
                 for tried in sweep.tried:
                     rows.append(_row(label, sweep, tried))
                     height = 100 * tried.accuracy.value if tried.accuracy else 0.0
-                    annotations.append(Annotation(axes=axes, x=tried.rate, y=height, cells=tried.cells,
-                                                  text=_explained(label, sweep, tried)))  # fmt: skip
+                    annotations.append(
+                        Annotation(
+                            axes=axes, x=tried.rate, y=height, cells=tried.cells, text=_explained(label, sweep, tried)
+                        )
+                    )
             axes.set_title(family)
             axes.set_xlabel("Learning rate")
             axes.set_ylabel("Upstream accuracy [%]")
@@ -57,8 +60,13 @@ def draw(evidence: Evidence) -> Drawing:
             _style.plain_log_x(axes, [row["learning_rate"] for row in rows], text=plain)
             axes.set_ylim(-3.0, min(101.0, 103 * max(row["high"] for row in rows if row["high"] == row["high"])))
         _panels.place_legend(legend, [*handles, *_signs(sweeps)])
-    return Drawing(figure=figure, data=pd.DataFrame(rows), annotations=tuple(annotations), caption=_caption(sweeps),
-                   alt=_alt(sweeps))  # fmt: skip
+    return Drawing(
+        figure=figure,
+        data=pd.DataFrame(rows),
+        annotations=tuple(annotations),
+        caption=_caption(sweeps),
+        alt=_alt(sweeps),
+    )
 
 
 def plain(rate: float) -> str:
@@ -69,23 +77,52 @@ def plain(rate: float) -> str:
 def _line(axes: Any, sweep: Sweep, look: dict[str, Any]) -> None:
     scored = [(t, t.accuracy) for t in sweep.tried if t.accuracy]
     x, y = [t.rate for t, _ in scored], [100 * e.value for _, e in scored]
-    axes.vlines(x, [100 * e.low for _, e in scored], [100 * e.high for _, e in scored], colors=look["color"],
-                linewidth=0.9, alpha=0.5, zorder=2)  # fmt: skip
+    axes.vlines(
+        x,
+        [100 * e.low for _, e in scored],
+        [100 * e.high for _, e in scored],
+        colors=look["color"],
+        linewidth=0.9,
+        alpha=0.5,
+        zorder=2,
+    )
     axes.plot(x, y, **look, linewidth=1.4, markersize=5.5, markeredgecolor="white", markeredgewidth=0.5, zorder=3)
     chosen, best = sweep.chosen, sweep.best
     assert chosen.accuracy and best.accuracy
-    axes.plot(chosen.rate, 100 * chosen.accuracy.value, linestyle="", marker="o", markersize=12, fillstyle="none",
-              color="black", markeredgewidth=1.6, zorder=4)  # fmt: skip
+    axes.plot(
+        chosen.rate,
+        100 * chosen.accuracy.value,
+        linestyle="",
+        marker="o",
+        markersize=12,
+        fillstyle="none",
+        color="black",
+        markeredgewidth=1.6,
+        zorder=4,
+    )
     if (edge := edge_of(sweep)) is not None:
         end, side = edge
         assert end.accuracy
-        axes.annotate("", (end.rate, 100 * end.accuracy.value), xytext=(side * 21, 0), textcoords="offset points",
-                      zorder=5, arrowprops={"arrowstyle": "<|-", "color": "black", "linewidth": 1.3, "shrinkB": 8},
-                      )  # fmt: skip
+        axes.annotate(
+            "",
+            (end.rate, 100 * end.accuracy.value),
+            xytext=(side * 21, 0),
+            textcoords="offset points",
+            zorder=5,
+            arrowprops={"arrowstyle": "<|-", "color": "black", "linewidth": 1.3, "shrinkB": 8},
+        )
     for tried in sweep.tried:
         if tried.diverged:
-            axes.plot(tried.rate, 0.0, linestyle="", marker="x", markersize=7, color=look["color"], zorder=5,
-                      markeredgewidth=1.8)  # fmt: skip
+            axes.plot(
+                tried.rate,
+                0.0,
+                linestyle="",
+                marker="x",
+                markersize=7,
+                color=look["color"],
+                zorder=5,
+                markeredgewidth=1.8,
+            )
 
 
 def edge_of(sweep: Sweep) -> tuple[Tried, int] | None:
@@ -96,14 +133,44 @@ def edge_of(sweep: Sweep) -> tuple[Tried, int] | None:
 
 
 def _signs(sweeps: Sequence[Sweep]) -> list[Line2D]:
-    signs = [Line2D([], [], linestyle="", marker="o", markersize=11, fillstyle="none", color="black",
-                    markeredgewidth=1.6, label="chosen rate")]  # fmt: skip
+    signs = [
+        Line2D(
+            [],
+            [],
+            linestyle="",
+            marker="o",
+            markersize=11,
+            fillstyle="none",
+            color="black",
+            markeredgewidth=1.6,
+            label="chosen rate",
+        )
+    ]
     if any(edge_of(s) for s in sweeps):
-        signs.append(Line2D([], [], linestyle="", marker=r"$\rightarrow$", markersize=12, color="black",
-                            label="no rate was tried beyond"))  # fmt: skip
+        signs.append(
+            Line2D(
+                [],
+                [],
+                linestyle="",
+                marker=r"$\rightarrow$",
+                markersize=12,
+                color="black",
+                label="no rate was tried beyond",
+            )
+        )
     if any(t.diverged for s in sweeps for t in s.tried):
-        signs.append(Line2D([], [], linestyle="", marker="x", markersize=7, color="#555555", markeredgewidth=1.8,
-                            label="a run diverged: not chosen"))  # fmt: skip
+        signs.append(
+            Line2D(
+                [],
+                [],
+                linestyle="",
+                marker="x",
+                markersize=7,
+                color="#555555",
+                markeredgewidth=1.8,
+                label="a run diverged: not chosen",
+            )
+        )
     return signs
 
 
@@ -116,8 +183,10 @@ def _labels(evidence: Evidence, sweeps: Sequence[Sweep]) -> list[str]:
     series = dict(zip(named["directory"], named["series"], strict=True))
     labels = [next((series[name] for name in s.chosen.cells if name in series), s.model) for s in sweeps]
     shared = Counter(labels)
-    return [f"{label}, {count(s.num_images)} images" if shared[label] > 1 and s.num_images else label
-            for label, s in zip(labels, sweeps, strict=True)]  # fmt: skip
+    return [
+        f"{label}, {count(s.num_images)} images" if shared[label] > 1 and s.num_images else label
+        for label, s in zip(labels, sweeps, strict=True)
+    ]
 
 
 def _explained(label: str, sweep: Sweep, tried: Tried) -> str:
@@ -136,13 +205,23 @@ def _explained(label: str, sweep: Sweep, tried: Tried) -> str:
 def _row(label: str, sweep: Sweep, tried: Tried) -> dict[str, Any]:
     e = tried.accuracy
     return {
-        "series": label, "model": sweep.model, "family": sweep.family, "data": sweep.data,
-        "num_images": sweep.num_images, "images_seen": sweep.images_seen, "learning_rate": tried.rate,
-        "accuracy": e.value if e else np.nan, "low": e.low if e else np.nan, "high": e.high if e else np.nan,
-        "seeds": e.num_seeds if e else 0, "test_images": e.num_test if e else 0, "diverged": tried.diverged,
-        "chosen": tried is sweep.chosen, "best": tried is sweep.best,
+        "series": label,
+        "model": sweep.model,
+        "family": sweep.family,
+        "data": sweep.data,
+        "num_images": sweep.num_images,
+        "images_seen": sweep.images_seen,
+        "learning_rate": tried.rate,
+        "accuracy": e.value if e else np.nan,
+        "low": e.low if e else np.nan,
+        "high": e.high if e else np.nan,
+        "seeds": e.num_seeds if e else 0,
+        "test_images": e.num_test if e else 0,
+        "diverged": tried.diverged,
+        "chosen": tried is sweep.chosen,
+        "best": tried is sweep.best,
         "edge": (tried is sweep.best and sweep.edge) or "",
-    }  # fmt: skip
+    }
 
 
 def _caption(sweeps: Sequence[Sweep]) -> str:
@@ -171,5 +250,7 @@ def _alt(sweeps: Sequence[Sweep]) -> str:
     tried = sorted({t.rate for s in sweeps for t in s.tried})
     chosen = Counter(s.chosen.rate for s in sweeps)
     named = join([f"{plain(rate)} for {plural(chosen[rate], 'model')}" for rate in sorted(chosen)])
-    return (f"{TITLE}: {plural(len(sweeps), 'model')} at {plural(len(tried), 'rate')} from {plain(tried[0])} to "
-            f"{plain(tried[-1])}. Chosen: {named}.")  # fmt: skip
+    return (
+        f"{TITLE}: {plural(len(sweeps), 'model')} at {plural(len(tried), 'rate')} from {plain(tried[0])} to "
+        f"{plain(tried[-1])}. Chosen: {named}."
+    )

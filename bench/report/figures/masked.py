@@ -20,9 +20,15 @@ def draw(evidence: Evidence) -> Drawing:
     measures = sorted(evidence.measures, key=lambda m: (":" not in m, evidence.measures.index(m)))
     curve = _variants.Curve(label="", points=tuple((float(x), by[w]) for x, w in enumerate(WAYS) if w in by))
     return _variants.draw(
-        evidence, [curve], measures=[m for m in measures if m != "upstream"][:SETS], x_label="Pre-training",
-        x_name="pretraining", ticks=tuple(WAYS.values()), joined=False, alt=f"{TITLE}: accuracy by way to pre-train.",
+        evidence,
+        [curve],
+        measures=[m for m in measures if m != "upstream"][:SETS],
+        x_label="Pre-training",
+        x_name="pretraining",
+        ticks=tuple(WAYS.values()),
+        joined=False,
+        alt=f"{TITLE}: accuracy by way to pre-train.",
         caption=f"{by['masked'].model.partition(':')[0]}, pre-trained on {by['masked'].data} by predicting masked "
         "patches, with its labels, or not at all. Fine-tuned at equal compute: without pre-training, fine-tuning "
         "takes longer by as many images. The few-shot probe trains no network: there “None” is the untrained one.",
-    )  # fmt: skip
+    )

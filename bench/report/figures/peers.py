@@ -37,9 +37,12 @@ def draw(evidence: Evidence) -> Drawing:
             for axes in row_of_axes[len(pair) :]:
                 axes.remove()
     contenders = [c for race in everything for c in race]
-    return Drawing(figure=figure, data=pd.DataFrame([_row(c) for c in contenders]),
-                   caption=_caption(contenders, evidence),
-                   alt=f"{TITLE}: {plural(len(drawn), 'model')}, one panel each.")  # fmt: skip
+    return Drawing(
+        figure=figure,
+        data=pd.DataFrame([_row(c) for c in contenders]),
+        caption=_caption(contenders, evidence),
+        alt=f"{TITLE}: {plural(len(drawn), 'model')}, one panel each.",
+    )
 
 
 def _race(axes: Any, race: Sequence[Contender], *, bars: int, widest: float) -> None:
@@ -47,8 +50,14 @@ def _race(axes: Any, race: Sequence[Contender], *, bars: int, widest: float) -> 
     values = [r.value for r in ratios]
     errors = [[r.value - (r.low or r.value) for r in ratios], [(r.high or r.value) - r.value for r in ratios]]
     colours = [OWN_COLOUR if c.own else PEER_COLOUR for c in race]
-    axes.barh([c.name for c in race], values, color=colours, xerr=errors, height=0.72,
-              error_kw={"ecolor": "#222222", "elinewidth": 1.1})  # fmt: skip
+    axes.barh(
+        [c.name for c in race],
+        values,
+        color=colours,
+        xerr=errors,
+        height=0.72,
+        error_kw={"ecolor": "#222222", "elinewidth": 1.1},
+    )
     for place, value in enumerate(values):
         axes.text(0.02 * widest, place, f"{value:.2f}", va="center", color="white", fontweight="bold", fontsize=9)
     axes.axvline(1.0, color="#222222", linewidth=0.9)
@@ -65,11 +74,24 @@ def _row(c: Contender) -> dict[str, Any]:
         for end in ("value", "low", "high", "rounds"):
             ends[name if end == "value" else f"{name}_{end}"] = getattr(ratio, end) if ratio else None
     return {
-        "model": c.race[0], "image_size": c.race[1], "seed": c.seed, "batch": c.batch, "contender": c.name,
-        "left_out": c.left_out, "dtype": c.dtype, "images_per_second": c.images_per_second, "q1": c.quartiles[0],
-        "q3": c.quartiles[1], "share_of_peak": c.share_of_peak, "first_call_seconds": c.first_call_seconds,
-        "loss_difference": c.loss_difference, "device": c.device, "threads": c.threads, "torch": c.torch, **ends,
-    }  # fmt: skip
+        "model": c.race[0],
+        "image_size": c.race[1],
+        "seed": c.seed,
+        "batch": c.batch,
+        "contender": c.name,
+        "left_out": c.left_out,
+        "dtype": c.dtype,
+        "images_per_second": c.images_per_second,
+        "q1": c.quartiles[0],
+        "q3": c.quartiles[1],
+        "share_of_peak": c.share_of_peak,
+        "first_call_seconds": c.first_call_seconds,
+        "loss_difference": c.loss_difference,
+        "device": c.device,
+        "threads": c.threads,
+        "torch": c.torch,
+        **ends,
+    }
 
 
 def _caption(contenders: Sequence[Contender], evidence: Evidence) -> str:

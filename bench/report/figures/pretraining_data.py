@@ -25,21 +25,29 @@ def draw(evidence: Evidence) -> Drawing:
     sets = sorted(images, key=lambda data: (images[data], data))
     if len(sets) < 2:
         raise NothingToDraw("no model was pre-trained on two or more data sets")
-    measures = [m for m in _panels.measures_of(evidence) if m != UPSTREAM
-                and sum(evidence.estimate(p, m) is not None for p in points.values()) > 1][:MAX_PANELS]  # fmt: skip
+    measures = [
+        m
+        for m in _panels.measures_of(evidence)
+        if m != UPSTREAM and sum(evidence.estimate(p, m) is not None for p in points.values()) > 1
+    ][:MAX_PANELS]
     if not measures:
         raise NothingToDraw("no downstream score of the models that were pre-trained on several data sets")
     lines = _lines(points, sets)
     resnets = [line for line in lines if _style.look(line.family, ()) == _style.FAMILIES["ResNet"]]
     look: dict[str, Any] = {"color": _style.FAMILIES["ResNet"][0], "alpha": BAND, "linewidth": 0}
     drawing = _panels.draw(
-        evidence, lines, x_label="", x_name="place", measures=measures, dodge=True,
+        evidence,
+        lines,
+        x_label="",
+        x_name="place",
+        measures=measures,
+        dodge=True,
         ticks=[f"{data}\n{_style.tick_text(images[data])} images" for data in sets],
         caption="Each point is a model's longest run on that set; faint lines join one model's sets, smallest set "
         f"first, and are not fits{_panels.distinguished(lines)}.",
         alt=f"{TITLE}: {len(lines)} models on {len(sets)} sets.",
         handles=[Patch(**look, label="range of the ResNets")] if len(resnets) > 1 else [],
-    )  # fmt: skip
+    )
     if len(resnets) > 1:
         for axes, measure in zip(drawing.figure.axes, measures, strict=False):
             spans = {sets.index(p.data): [] for line in resnets for p in line.points}  # type: ignore[var-annotated]
@@ -48,8 +56,9 @@ def draw(evidence: Evidence) -> Drawing:
                     if (e := evidence.estimate(point, measure)) is not None:
                         spans[sets.index(point.data)].append(100 * e.value)
             places = sorted(place for place, values in spans.items() if values)
-            axes.fill_between(places, [min(spans[n]) for n in places], [max(spans[n]) for n in places],
-                              **look, zorder=1)  # fmt: skip
+            axes.fill_between(
+                places, [min(spans[n]) for n in places], [max(spans[n]) for n in places], **look, zorder=1
+            )
     return drawing
 
 

@@ -148,8 +148,9 @@ def _panel(
         x, y = [row["image_size"] for row in mine], [row[value] for row in mine]
         colour = looks[name]["color"]
         solid = all(filled(row) for row in mine)  # predicted points are hollow
-        axes.plot(x, y, **looks[name], markersize=6.5, markerfacecolor=colour if solid else "white", linewidth=1.3,
-                  label=name)  # fmt: skip
+        axes.plot(
+            x, y, **looks[name], markersize=6.5, markerfacecolor=colour if solid else "white", linewidth=1.3, label=name
+        )
         if extremes is not None:
             low, high = ([row[extreme] for row in mine] for extreme in extremes)
             axes.vlines(x, low, high, colors=colour, linewidth=1.1)
@@ -189,8 +190,9 @@ def _caption(done: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]], uni
 
 def _machines(rows: Sequence[dict[str, Any]], unit: str) -> str:
     """Hardware and versions; says so where they are mixed."""
-    kinds = sorted({f"{r['device']}, {plural(r['threads'] or 1, 'thread')}, {r['dtype']}, torch {r['torch']}"
-                    for r in rows})  # fmt: skip
+    kinds = sorted(
+        {f"{r['device']}, {plural(r['threads'] or 1, 'thread')}, {r['dtype']}, torch {r['torch']}" for r in rows}
+    )
     commits = {row["commit"] for row in rows}
     text = f"Per {unit}; {'; '.join(kinds)}."
     return text + (" The points mix commits of this project." if len(commits) > 1 else "")

@@ -23,6 +23,9 @@ def run(cell, context):
         raise RuntimeError("it was to fail")
     context.progress({"done": 1, "total": 1})
     return Result(
-        status="complete", model=ModelFacts(name=cell.model, params=os.getpid()), data=DataFacts(name=cell.data),
-        execution=Execution(device=context.device), cost=Cost(seconds=Seconds(wait=seconds, train=time.process_time())),
-    )  # fmt: skip
+        status="complete",
+        model=ModelFacts(name=cell.model, params=os.getpid()),
+        data=DataFacts(name=cell.data),
+        execution=Execution(device=context.device),
+        cost=Cost(seconds=Seconds(wait=seconds, train=time.process_time())),
+    )
