@@ -1,7 +1,9 @@
-"""The project's rooms and who imports whom.
+"""The project's rooms, who imports whom, and how much a reader must hold.
 
-`python -m tests.house.structure [FOLDER]` prints lines per room, imports that go upwards, circles, and files that only
-one other file imports.
+`python -m tests.house.structure [FOLDER]` prints statements per room, what a study loads and can reach, the spine,
+imports that go upwards, circles, class names with two meanings, and files that only one other file imports.
+
+Size is counted in statements: nodes of `ast.stmt` without docstrings. No formatting changes them.
 """
 
 from __future__ import annotations
@@ -9,7 +11,14 @@ from __future__ import annotations
 import argparse
 import ast
 import graphlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
 from collections import Counter
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -41,6 +50,50 @@ PLUGINS = (
     "baselines.",
 )
 """Folders whose files are found by name, not imported."""
+
+
+STUDY = ("bench.run", "bench.worker")
+"""Where a study starts: the command, and the process that trains a cell."""
+
+NOTE_MODULES = """
+import atexit, json, os, sys
+def note():
+    with open(os.path.join(os.environ["MODULES_FOLDER"], f"{os.getpid()}.json"), "w") as file:
+        json.dump(sorted(sys.modules), file)
+atexit.register(note)
+"""
+"""A `sitecustomize.py`: every process writes down at its end what it has imported."""
+
+
+def statements(path: Path) -> int:
+    """Statements of a file, docstrings left out."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = sum(isinstance(node, documented) and ast.get_docstring(node, False) is not None for node in nodes)
+    return sum(isinstance(node, ast.stmt) for node in nodes) - docstrings
+
+
+def spine(root: Path = PROJECT) -> list[str]:
+    """Modules that a newcomer reads, in CONTRIBUTING's order: paths in backquotes between its two markers."""
+    text = (root / "CONTRIBUTING.md").read_text()
+    listed = re.search(r"<!-- spine:begin -->(.*?)<!-- spine:end -->", text, flags=re.DOTALL)
+    paths = re.findall(r"`((?:bench|vit|baselines)/\S+?\.py)`", listed[1]) if listed else []
+    return [path.removesuffix(".py").replace("/", ".") for path in paths]
+
+
+def loaded_by_a_study(folder: Path) -> set[str]:
+    """Modules that any process of `bench.run --suite scaling` imports: plan, workers, jobs and report of two short
+    cells, run for the purpose in `folder`."""
+    (folder / "modules").mkdir()
+    (folder / "sitecustomize.py").write_text(NOTE_MODULES)
+    environment = os.environ | {"MODULES_FOLDER": str(folder / "modules"), "PYTHONPATH": f"{folder}:{PROJECT}"}
+    command = [sys.executable, "-m", "bench.run", "--suite", "scaling", "--scale", "cpu", "--device", "cpu"]
+    command += ["--models", "ViT-pico/14,R8x0.125-s2", "--horizons", "0,640", "--set", "warmup=10%", "--seeds", "1"]
+    command += ["--only", "*_glyphs_s0", "--results", str(folder / "results")]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stdout + done.stderr)
+    return {name for path in (folder / "modules").glob("*.json") for name in json.loads(path.read_text())}
 
 
 def under(name: str, prefix: str) -> bool:
@@ -78,6 +131,37 @@ class Structure:
     @cached_property
     def lines(self) -> dict[str, int]:
         return {name: len(path.read_text().splitlines()) for name, path in self.paths.items()}
+
+    @cached_property
+    def statements(self) -> dict[str, int]:
+        return {name: statements(path) for name, path in self.paths.items()}
+
+    def size(self, modules: Iterable[str]) -> int:
+        """Statements of those of the modules that are the project's own."""
+        return sum(self.statements.get(name, 0) for name in set(modules))
+
+    def reached(self, *roots: str) -> set[str]:
+        """Modules that imports lead to from `roots`, deferred ones included; what is loaded by name is not."""
+        seen: set[str] = set()
+        todo = list(roots)
+        while todo:
+            name = todo.pop()
+            if name in seen or name not in self.paths:
+                continue
+            seen.add(name)
+            parts = name.split(".")
+            todo += [".".join(parts[:count]) for count in range(1, len(parts))]
+            todo += self.imports.get(name, ())
+        return seen
+
+    def classes(self) -> dict[str, list[str]]:
+        """Names of classes that more than one file defines, and which."""
+        defined: dict[str, list[str]] = {}
+        for module, path in self.paths.items():
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef):
+                    defined.setdefault(node.name, []).append(module)
+        return {name: modules for name, modules in sorted(defined.items()) if len(modules) > 1}
 
     @cached_property
     def all_imports(self) -> dict[str, set[str]]:
@@ -127,21 +211,31 @@ class Structure:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=PROJECT, help="a checkout (default: this one)")
-    house = Structure(parser.parse_args().folder.resolve())
-    lines: Counter[str] = Counter()
+    root = parser.parse_args().folder.resolve()
+    house = Structure(root)
+    counted: Counter[str] = Counter()
     files: Counter[str] = Counter()
-    for name, number in house.lines.items():
-        lines[room(name)] += number
+    for name, number in house.statements.items():
+        counted[room(name)] += number
         files[room(name)] += number > 0
     for name in ORDER:
-        print(f"{name:16} {lines[name]:6,} lines {files[name]:4} files")
-    print(f"{'all':16} {lines.total():6,} lines {files.total():4} files")
+        print(f"{name:16} {counted[name]:6,} statements {files[name]:4} files")
+    print(f"installed: {counted.total():,} statements in {files.total()} files")
+    print(f"tests: {sum(map(statements, (root / 'tests').rglob('*.py'))):,}")
+    reached = house.reached(*STUDY)
+    print(f"reached by a study without a registry: {house.size(reached):,} in {len(reached)} files")
+    print(f"the spine: {house.size(spine(root)):,} in {len(spine(root))} files")
+    if root == PROJECT:
+        with tempfile.TemporaryDirectory() as folder:
+            loaded = loaded_by_a_study(Path(folder)) & set(house.paths)
+        print(f"loaded by a study: {house.size(loaded):,} in {len(loaded)} files")
+    print("class names with several meanings:", ", ".join(house.classes()) or "none")
     print("upwards:", "; ".join(house.upwards()) or "none")
     print("circle:", " -> ".join(house.circle()) or "none")
     single = house.one_importer()
-    print(f"one importer: {len(single)} files, {sum(house.lines[name] for name in single):,} lines")
+    print(f"one importer: {len(single)} files, {house.size(single):,} statements")
     for name, importer in single.items():
-        print(f"  {name} ({house.lines[name]}) <- {importer}")
+        print(f"  {name} ({house.statements[name]}) <- {importer}")
 
 
 if __name__ == "__main__":
