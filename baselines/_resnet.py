@@ -69,28 +69,30 @@ class StdConv(nn.Conv2d):
             variance, mean = torch.var_mean(flat, dim=1, correction=0, keepdim=True)
             deviation = variance.sqrt() + self.eps if self.eps_on_std else (variance + self.eps).sqrt()
             standardised = (flat - mean) / deviation
-        elif flat.is_cpu and dtype != torch.float32:
-            # Normalising each row takes half as long as below; in float32 committed results would change a last bit.
-            standardised = F.layer_norm(flat, flat.shape[1:], eps=self.eps)
+        elif flat.is_cpu:
+            standardised = F.layer_norm(flat, flat.shape[1:], eps=self.eps)  # half the time of the kernel below
         else:
-            # Batch statistics over one "image" of O channels are the same thing, in one kernel: 3x faster on a CPU.
+            # Batch statistics over one "image" of O channels are the same thing, in one kernel.
             standardised = F.batch_norm(flat[None], None, None, training=True, momentum=0.0, eps=self.eps)
         return standardised.view_as(self.weight).to(dtype)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         weight = self.standardised_weight(x_BCHW.dtype)
-        padding = self.padding
-        if self.same:
+        stride, padding = self.stride, self.padding
+        if layers.keeps_order(x_BCHW) and self.kernel_size == (1, 1):
+            # Pixels that nobody reads are dropped first: oneDNN's own strided products take three times as long.
+            x_BCHW, stride = x_BCHW[..., :: stride[0], :: stride[1]], (1, 1)
+        elif self.same:
             needed = [
-                max((-(-size // stride) - 1) * stride + kernel - size, 0)
-                for size, stride, kernel in zip(x_BCHW.shape[-2:], self.stride, self.kernel_size, strict=True)
+                max((-(-size // step) - 1) * step + kernel - size, 0)
+                for size, step, kernel in zip(x_BCHW.shape[-2:], stride, self.kernel_size, strict=True)
             ]
             if needed[0] % 2 or needed[1] % 2:
                 (top, bottom), (left, right) = ((n // 2, n - n // 2) for n in needed)
                 x_BCHW, padding = F.pad(x_BCHW, (left, right, top, bottom)), (0, 0)
             else:
                 padding = (needed[0] // 2, needed[1] // 2)
-        y_BCHW = F.conv2d(x_BCHW, weight, None, self.stride, padding, self.dilation, self.groups)
+        y_BCHW = F.conv2d(x_BCHW, weight, None, stride, padding, self.dilation, self.groups)
         # As GPUs compute convolutions. Said here, or compiled blocks, whose normalisation hides it, would hand over
         # every map in the other order: 15 % more bytes of a block (`python -m bench.train.codegen --models R50x1`).
         # On a CPU a step of R50x1 takes 1.2 times as long that way: torch's group norm is slower.
@@ -188,9 +190,9 @@ class ResNet(ResNetV2):
         return bit_entries(self) if self.preact else backbone_entries(self)
 
     def forward_features(self, x_BCHW: Tensor) -> Tensor:
-        """The last stage's map; on a CPU in bfloat16 all maps are NCHW in memory: torch's group norm takes 2.5 times as
-        long where they are NHWC, as batches of pixels are. In float32 committed results would change a last bit."""
-        if layers.runs_on_cpu(x_BCHW) and not layers.keeps_order(x_BCHW):
+        """The last stage's map; on a CPU all maps are NCHW in memory: torch's group norm takes 2.5 times as long where
+        they are NHWC, as batches of pixels are."""
+        if layers.runs_on_cpu(x_BCHW):
             x_BCHW = x_BCHW.clone(memory_format=torch.contiguous_format)  # `contiguous` leaves grey images as they are
         return super().forward_features(x_BCHW)
 

@@ -250,6 +250,13 @@ class Step:
             compiled.forget()
         release(self.device)
 
+    def _seed_dropout(self, seed: int) -> None:
+        """`torch.manual_seed` where this step draws; it would visit every other kind of device too: 0.3 ms."""
+        if self.device.partition(":")[0] == "cpu":
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)
+
     def _gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int, *, exchange: bool = True) -> Tensor:
         """Accumulate the gradient of the mean loss of this rank's batch, one micro-batch after another, and begin to
         exchange it with other ranks while the last is in hand.
@@ -263,7 +270,7 @@ class Step:
         for index, (x_bCHW, labels_b) in enumerate(parts):
             place = self.ranks.rank * len(parts) + index  # in the global batch
             last = index == len(parts) - 1
-            torch.manual_seed(stream(seed, "micro-batch", place) if place else seed)
+            self._seed_dropout(stream(seed, "micro-batch", place) if place else seed)
             self.ranks.set_gradient_sync(self.model, last=last)
             buckets = self.buckets if last and exchange else None
             if buckets is not None and not isinstance(self.both_ways, Recorded):  # its gradients appear all at once

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -295,7 +296,7 @@ def test_wrong_number_of_classes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["R8x0.25-s2", "R8+ViT-nano/4"])
-def test_maps_lie_channels_last_on_a_gpu_and_as_they_come_on_a_cpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maps_lie_channels_last_on_a_gpu_and_not_on_a_cpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else compiled blocks would hand them over in the other order, and each turn them twice."""
     for low in (False, True):
         monkeypatch.setattr(layers, "runs_on_cpu", lambda _, low=low: not low)
@@ -308,16 +309,38 @@ def test_maps_lie_channels_last_on_a_gpu_and_as_they_come_on_a_cpu(name: str, mo
         assert len(found) > 3 and all(y.is_contiguous(memory_format=torch.channels_last) == low for y in found)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_maps_are_nchw_on_a_cpu_in_bfloat16(channels: int) -> None:
+@pytest.mark.parametrize("name", ["R8x0.25-s2", "R8+ViT-nano/4"])
+def test_maps_are_nchw_on_a_cpu(name: str, channels: int, dtype: torch.dtype) -> None:
     """torch's group norm is slow on the others, and weight gradients would come in the wrong order."""
-    model, found = build("R8x0.25-s2", image_size=32, channels=channels).bfloat16(), list[Tensor]()
+    model, found = build(name, image_size=32, channels=channels).to(dtype), list[Tensor]()
     for module in model.modules():
         if isinstance(module, _resnet.StdConv):
             module.register_forward_hook(lambda _, given, y: found.append(y))
-    pixels_BHWC = torch.rand((2, 32, 32, channels)).bfloat16()
+    pixels_BHWC = torch.rand((2, 32, 32, channels)).to(dtype)
     model(pixels_BHWC.permute(0, 3, 1, 2))
     assert len(found) > 3 and all(y.stride() == torch.empty(y.shape).stride() for y in found)
+
+
+@pytest.mark.parametrize("size", [(8, 8), (7, 5)])
+@pytest.mark.parametrize("same", [False, True])
+def test_a_strided_product_of_pixels_reads_only_those_it_needs(same: bool, size: tuple[int, int]) -> None:
+    """In float32 on a CPU they are picked out first. torch's strided convolution, which double precision takes, is the
+    oracle for the output and the gradients."""
+    conv = _resnet.StdConv(24, 16, 1, stride=2, same=same)
+    exact = copy.deepcopy(conv).double()
+    numbers = torch.Generator().manual_seed(0)
+    x = torch.randn((3, 24, *size), generator=numbers)
+    results = []
+    for module in (conv, exact):
+        given = x.to(module.weight.dtype, copy=True).requires_grad_()
+        y = module(given)
+        y.backward(torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y))
+        results.append((y, given.grad, module.weight.grad))
+    assert results[0][0].shape == (3, 16, -(-size[0] // 2), -(-size[1] // 2))
+    for found, wanted in zip(*results, strict=True):
+        assert (found - wanted).norm() < 1e-6 * wanted.norm()
 
 
 def test_weights_are_standardised_alike_in_either_precision() -> None:

@@ -140,3 +140,18 @@ def test_gradients_are_clipped_in_the_update_as_torch_clips_them(optimizer, clip
         moved = [torch.cat([p.detach().flatten() for p in m.parameters()]) for m in (start, peer, model)]
         assert (moved[2] - moved[1]).norm() <= 1e-4 * (moved[1] - moved[0]).norm()
         peer.load_state_dict(model.state_dict())  # differences of rounding do not add up
+
+
+@pytest.mark.parametrize("micro_batch", [0, 4])
+def test_dropout_on_a_cpu_draws_what_torch_seeds_draw(monkeypatch, micro_batch):
+    """The step seeds the processor's stream alone; `torch.manual_seed`, which visits every device, is the oracle."""
+    states = []
+    for seeds in (Step._seed_dropout, lambda _, seed: torch.manual_seed(seed)):
+        monkeypatch.setattr(Step, "_seed_dropout", seeds)
+        torch.manual_seed(0)
+        model = registry.build_model("ViT-pico/14", image_size=28, channels=1, num_classes=10, dropout=0.3).train()
+        recipe = Recipe(batch=16, dtype="float32", micro_batch=micro_batch)
+        step = Step(model=model, recipe=recipe, device="cpu")
+        losses = [float(step(*batch(), lr=1e-3, seed=seed)) for seed in (2**63 - 1, 7, 8)]
+        states.append((losses, torch.rand(3)))
+    assert states[0][0] == states[1][0] and torch.equal(states[0][1], states[1][1])
