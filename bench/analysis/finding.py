@@ -515,6 +515,8 @@ class CheckKind(StrEnum):
     RECIPES_BETWEEN = "recipes between families"
     """names (field,); groups: values by family. Part of a difference between families may be the recipe's."""
     RECIPES_WITHIN = "recipes within families"  # names (field,); groups: the values, alike in every family
+    UNEQUAL_RECIPES = "unequal recipes"
+    """names (axis,); groups: values by field in which trainings along it differ, as they were done, beside the axis."""
     SUPERSEDED = "superseded"
     """names (cell,); groups: data sets by task whose scores are set aside, since the current grid, a newer
     revision or a later run has them."""

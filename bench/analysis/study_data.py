@@ -15,11 +15,13 @@ import pandas as pd
 from bench.core.errors import UserError
 from bench.core.formatting import plural
 from bench.core.record import Record
-from bench.core.spec import Recipe, canonical, to_json
+from bench.core.spec import RECIPE_REVISION, Recipe, canonical, to_json
 from bench.stats.intervals import Samples
 from bench.store import grid, planned
 from bench.store.prediction_bits import from_detail
 from bench.store.records import DamagedRecord, read_record
+from bench.train.effective import EffectiveRecipe, effective_recipe
+from bench.train.schedule import warmup_steps
 
 PIXELS = "Pixels"
 MAX_NAMED = 5  # damaged records named one by one
@@ -120,7 +122,8 @@ def left_out(damaged: Mapping[str, str]) -> str:
 
 def variant_of(record: Record, *, but_for: Sequence[str] = ()) -> str:
     """A hash of everything that defines the trained model apart from its seed: cells that share it are repeats. Images
-    count by content: a folder may have been edited. How the model is read afterwards is no part of it.
+    count by content: a folder may have been edited. How the model is read afterwards is no part of it. The warm-up
+    counts as it was done, which by an old revision depended on the budgets.
 
     Args:
         but_for: fields of the recipe that do not count.
@@ -128,15 +131,22 @@ def variant_of(record: Record, *, but_for: Sequence[str] = ()) -> str:
     defaults = {name: getattr(Recipe(), name) for name in but_for}
     cell = {k: v for k, v in to_json(record.cell).items() if k not in NOT_A_VARIANT}
     cell["recipe"] = to_json(replace(record.cell.recipe, **defaults), omit_defaults=True)
+    if (steps := trained_as(record).warmup_steps) != warmup_steps(record.cell.recipe):
+        cell["warmup_steps"] = steps
     made_by = "model", "recipe", f"job:{record.cell.job}", f"data:{record.cell.data}"
     revisions = {k: v for k, v in record.revisions.items() if k in made_by}
     return hashlib.sha256(canonical([cell, revisions, record.data.content_hash]).encode()).hexdigest()[:10]
 
 
+def trained_as(record: Record) -> EffectiveRecipe:
+    """What a record's model was really trained with, by the revision that trained it."""
+    return effective_recipe(record.cell, revision=record.revisions.get("recipe", RECIPE_REVISION))
+
+
 # -- one row per horizon -----------------------------------------------------------------------------------------------
 
 TEXTS = ("directory", "cell_id", "status", "reason", "model", "family", "data", "kind", "variant", "content")
-OBJECTS = ("axes", "recipe")
+OBJECTS = ("axes", "recipe", "trained_as")
 NUMBERS = (
     "num_images",
     "num_classes",
@@ -164,7 +174,8 @@ NUMBERS = (
 
 def horizon_table(records: Iterable[Record]) -> pd.DataFrame:
     """One row per (cell, horizon), ordered by directory and images seen. Numbers are floats, since FLOP counts overflow
-    64-bit integers; missing ones are NaN. `recipe` holds a `Recipe`, `series` the variant's name."""
+    64-bit integers; missing ones are NaN. `recipe` holds a `Recipe`, `trained_as` an `EffectiveRecipe`, `series` the
+    variant's name."""
     rows = [row for record in records for row in _horizon_rows(record)]
     table = pd.DataFrame(rows, columns=[*TEXTS, *OBJECTS, "seed", "images_seen", *NUMBERS])
     table = table.astype({"seed": "int64", "images_seen": "int64", **dict.fromkeys(NUMBERS, "float64")})
@@ -200,6 +211,7 @@ def _horizon_rows(record: Record) -> list[dict[str, Any]]:
         "forward_macs_dense": model.forward_macs.dense,
         "forward_macs_paper": model.forward_macs.paper,
         "recipe": cell.recipe,
+        "trained_as": trained_as(record),
         "content": data.content_hash,
     }
     return [
@@ -252,6 +264,9 @@ def _differences(variants: pd.DataFrame) -> dict[str, str]:
         variant: {**to_json(recipe), "images": str(content)[:8]}
         for variant, recipe, content in zip(variants.index, variants["recipe"], variants["content"], strict=True)
     }
+    if len({str(sorted(found.items())) for found in fields.values()}) < len(fields):
+        for variant, used in zip(variants.index, variants["trained_as"], strict=True):
+            fields[variant]["warmup_steps"] = used.warmup_steps
     names = sorted({name for found in fields.values() for name in found})
     varying = [n for n in names if len({str(found[n]) for found in fields.values()}) > 1]
     return {

@@ -10,17 +10,19 @@ from bench.analysis import catch_up, lr_sweep
 from bench.analysis.comparisons import size_curves, unreplicated_noise
 from bench.analysis.evidence import Evidence, PointKey, family_rank
 from bench.analysis.finding import Axis, Check, CheckKind, Level
-from bench.analysis.scaling_laws import recipe, refusal
+from bench.analysis.scaling_laws import refusal
 from bench.analysis.study_data import PIXELS
+from bench.core import registry
 from bench.core.record import Record
 from bench.core.spec import to_json
+from bench.train.effective import WORDS, Compared, differences
+from bench.train.schedule import total_steps
 
 MIN_DECADES = 1.5
 MAX_EPOCHS = 4.0
 MOST_FALL = 0.1  # of the loss of guessing, per doubling of training: more, and training has only begun
 ONE_BUDGET = 1.25  # factor of compute up to which there is no range to see a trend in
 MAX_WARMUP = 0.1  # of the shortest run
-WARMUP_CAP = 0.25  # of the shortest horizon, at which training ends a warm-up (`bench.train.schedule.warmup_steps`)
 HASH_DIGITS = 8
 ENVIRONMENT: tuple[tuple[str, Callable[[Record], object]], ...] = (
     ("commit", lambda record: record.environment.commit and record.environment.commit[:10]),
@@ -179,6 +181,21 @@ def different_recipes(evidence: Evidence) -> Iterator[Check]:
             yield Check(kind=CheckKind.RECIPES_BETWEEN, level=Level.NOTE, names=(name,), groups=_groups(used))
 
 
+def unequal_recipes(evidence: Evidence) -> Iterator[Check]:
+    """Axes along which trainings differ in more than the axis, and than what the suite varies on purpose."""
+    used = dict(zip(evidence.horizons["variant"], evidence.horizons["trained_as"], strict=True))
+    known = evidence.suite in registry.names("suite")
+    varies = getattr(registry.load("suite", evidence.suite), "VARIES", {}) if known else {}
+    axes = sorted({axis for series in evidence.series for axis in series.last.axes}) or ["compute"]
+    for axis in axes if not evidence.published else ():
+        compared = [
+            Compared(model=s.last.model, data=s.last.data, recipe=used[s.variant]) for s in evidence.on_axis(axis)
+        ]
+        if apart := differences(compared, varies=varies.get(axis, ())):
+            groups = tuple((WORDS[name], values) for name, values in apart.items())
+            yield Check(kind=CheckKind.UNEQUAL_RECIPES, names=(axis.replace("_", " "),), groups=groups)
+
+
 def refused_laws(evidence: Evidence) -> Iterator[Check]:
     """Families whose points do not belong in one law."""
     for family in sorted({s.family for s in evidence.on_axis("compute")}, key=family_rank):
@@ -198,11 +215,11 @@ def learning_rates(evidence: Evidence) -> Iterator[Check]:
         yield Check(kind=CheckKind.CHOSEN_ON_TEST, names=tuple(both))
     if edges := dict.fromkeys(s.model for s in found if s.edge):
         yield Check(kind=CheckKind.RATE_AT_EDGE, names=tuple(edges))
-    shares = {}
+    shares, trained = {}, dict(zip(evidence.horizons["variant"], evidence.horizons["trained_as"], strict=True))
     for series in evidence.on_axis("compute"):
-        used, seen = recipe(evidence, series.points[0]), series.points[0].images_seen
-        if used is not None and used.warmup_images > MAX_WARMUP * seen:
-            shares[series.label] = min(used.warmup_images / seen, WARMUP_CAP)
+        used, seen = trained[series.variant], series.points[0].images_seen
+        if used.warmup_steps > MAX_WARMUP * total_steps(seen, used.batch):
+            shares[series.label] = used.warmup_steps / total_steps(seen, used.batch)
     if shares:
         most = max(shares, key=lambda name: shares[name])
         yield Check(kind=CheckKind.LONG_WARMUP, names=(most,), high=shares[most])
@@ -306,6 +323,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Check]], ...] = (
     environment,
     missing_baselines,
     different_recipes,
+    unequal_recipes,
     refused_laws,
     superseded,
     learning_rates,

@@ -20,7 +20,7 @@ from bench.core.errors import UserError, unknown
 
 RATE_MARGIN = 0.02  # accuracy that a learning rate may lack to the best of a sweep and still be chosen, if it is lower
 RATE_ROUNDING = 1e-9  # of accuracies, so that a difference of the margin is within it
-RECIPE_REVISION = 2
+RECIPE_REVISION = 3
 """Bump when the training loop gives other results from the same recipe."""
 
 

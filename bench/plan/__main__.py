@@ -17,7 +17,7 @@ from bench.core.cli import parser
 from bench.core.console import make_console, write
 from bench.core.errors import EXIT_OK, UserError, command, sigterm_interrupts
 from bench.core.files import write_bytes
-from bench.plan import view
+from bench.plan import recipes, view
 from bench.plan.options import StudyOptions, add_options, listing
 from bench.plan.plan import Plan, make_plan
 from bench.suites import _contract as suites
@@ -32,6 +32,7 @@ examples:
   python -m bench.plan --suite scaling --scale paper              cost the grid of the paper
   python -m bench.plan --suite scaling --scale paper --hardware 8xH100 --price 2.5/gpuh
   python -m bench.plan --suite scaling --budget 5min --save smaller.toml     the best grid for five minutes
+  python -m bench.plan --suite scaling --recipes                  how each cell is trained, and whether it is alike
   python -m bench.plan study.toml                                 the study that a file describes
   python -m bench.plan --suite scaling --json | python -m json.tool
 """
@@ -47,11 +48,25 @@ def main(argv: list[str] | None = None) -> int:
         help="choose the grid that answers the suite's question best within "
         "200gpuh (hours of one device), 12h or 30min of wall time, or money as 500eur",
     )
+    p.add_argument(
+        "--recipes",
+        action="store_true",
+        help="show how each cell is really trained (warm-up, batch, rate …) by axis, and whether it is alike; measure "
+        "nothing",
+    )
     p.add_argument("--save", metavar="FILE.toml", type=Path, help="write the chosen grid as a study file of bench.run")
     arguments = p.parse_args(argv)
     if arguments.save and not arguments.budget:
         raise UserError("--save writes the grid that --budget chooses.", "Give --budget too.")
+    if arguments.recipes and arguments.budget:
+        raise UserError("--recipes plans nothing, and --budget does.", "Give one of them.")
     options, console = StudyOptions.parsed(arguments), make_console(stderr=arguments.json)
+    if arguments.recipes:
+        found = recipes.axes(options)
+        recipes.show(found, console)
+        if arguments.json:
+            print(json.dumps([axis.json() for axis in found]))
+        return EXIT_OK
     with sigterm_interrupts():
         if not arguments.budget:
             plan, chosen = view.make_and_show(options, console, to_run=False), None

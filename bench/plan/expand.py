@@ -1,7 +1,7 @@
 """Expands the options of a command line to cells: the whole grid of the study, and the part selected for this run.
 
 In this order: the suite's cells; the size of images, models that fit it, downstream sets; numbers of images cut to what
-the data sets hold; overrides of the recipe; tasks; `--only`.
+the data sets hold; overrides of the recipe; cells that have become one; tasks; `--only`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bench.plan import chosen_grid, hours
 from bench.plan.images import StudyImages
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes, declared
-from bench.suites._contract import Suite, SuiteOptions, merge
+from bench.suites._contract import Suite, SuiteOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,10 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name
     if options.scale == "gpu" and not given and not chosen:
         cells, alike = _without_alike(cells)
         notes = (*notes, *alike)
-    cells = chosen_grid.within(cells, options.grid, own_budgets=chosen)
+    cells = chosen_grid.within(_united(cells), options.grid, own_budgets=chosen)
+    if options.scale == "gpu" and not suite.exclusive and not given and not options.overrides.chooses_warmup:
+        cells, shortened = hours.with_one_warmup(cells)
+        notes = (*notes, *shortened)
     if options.tasks:
         if not any(cell.tasks for cell in cells):
             what = f"Suite {suite.name!r} judges nothing downstream at scale {options.scale}: no task has data to read."
@@ -177,7 +180,7 @@ def _clip(
         if beyond:
             has = f"is cut at {images:,} images" if name in limits else f"has {images:,} training images"
             notes.append(f"{name} {has}; all are used instead of the suite's {join([f'{size:,}' for size in beyond])}.")
-    return [*kept, *_once(cut)], tuple(notes)
+    return [*kept, *cut], tuple(notes)
 
 
 def _without_alike(cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
@@ -204,17 +207,20 @@ def _without_alike(cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
     return [cell for cell in cells if cell not in gone], tuple(notes)
 
 
-def _once(cells: Iterable[Cell]) -> list[Cell]:
-    """A cell whose budgets are all among those of an otherwise equal one is that one, with the labels of both."""
-    found: list[Cell] = []
-    for cell in sorted(merge(cells), key=lambda cell: -len(cell.horizons)):
-        for place, other in enumerate(found):
-            if set(cell.horizons) <= set(other.horizons) and cell == replace(other, horizons=cell.horizons):
-                found[place] = replace(other, axes=tuple(dict.fromkeys(other.axes + cell.axes)))
-                break
-        else:
-            found.append(cell)
-    return found
+def _united(cells: Iterable[Cell]) -> list[Cell]:
+    """Cells that differ in nothing but their budgets and axes are one, with those of all: it is one training, since
+    budgets change nothing else about it."""
+    united: dict[Cell, Cell] = {}
+    for cell in cells:
+        training = replace(cell, horizons=(0,))
+        other = united.setdefault(training, cell)
+        if other is not cell:
+            united[training] = replace(
+                other,
+                horizons=tuple(sorted({*other.horizons, *cell.horizons})),
+                axes=tuple(dict.fromkeys(other.axes + cell.axes)),
+            )
+    return list(united.values())
 
 
 # -- tasks, and the part of the grid that is wanted -----------------------------------------------------------------

@@ -16,7 +16,7 @@ from bench.core.formatting import join, significant
 from bench.core.spec import Cell
 from bench.cost import flops
 from bench.cost.peaks import TERA, Accelerator, accelerator
-from bench.train.schedule import images_trained
+from bench.train.schedule import images_trained, longest_warmup, warmup_steps
 
 UTILISATION = {"ViT": 0.25, "Hybrid": 0.12, "ResNet": 0.10}
 """Of the bfloat16 peak, by family: assumed for 64 to 224 px, below what large models at 224 px reach."""
@@ -67,6 +67,25 @@ def fit(cells: Sequence[Cell], *, hours: float, device: str, keep: Sequence[str]
     if dropped:
         note += f" Left out for want of time: {join(dropped)}."
     return InHours(cells=tuple(_scaled(cell, factor) for cell in left), note=note)
+
+
+def with_one_warmup(cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
+    """The cells with a warm-up that is no longer than a quarter of the shortest of all their budgets: in images the
+    same for all, as the suite's own is. A sentence says where it is shorter than that."""
+    trained = [c for c in cells if c.job == "train" and longest_warmup(c.horizons, c.recipe.batch) is not None]
+    limits = ((longest_warmup(c.horizons, c.recipe.batch) or 0) * c.recipe.batch for c in trained)
+    most = min(limits, default=0)
+    longer = [c.recipe.warmup_images for c in trained if warmup_steps(c.recipe) * c.recipe.batch > most]
+    if not longer:
+        return list(cells), ()
+    at_most = {
+        c: replace(c, recipe=replace(c.recipe, warmup_images=min(c.recipe.warmup_images, most))) for c in trained
+    }
+    note = (
+        f"Warm-up is {most:,} images for every model, a quarter of the shortest budget, instead of the suite's "
+        f"{max(longer):,}."
+    )
+    return [at_most.get(cell, cell) for cell in cells], (note,)
 
 
 def _largest(models: dict[str, float], keep: Sequence[str]) -> str | None:

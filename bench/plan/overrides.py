@@ -76,6 +76,11 @@ class Overrides:
         """Whether a field of the recipe is set or swept."""
         return field in dict(self.settings) or field in dict(self.sweeps)
 
+    @property
+    def chooses_warmup(self) -> bool:
+        """Whether the warm-up is not the suite's."""
+        return self.recipe is not None or self.changes("warmup_images")
+
     def apply(self, cells: Sequence[Cell], sizes: DataSizes) -> list[Cell]:
         """The cells, those that train changed: one for each combination of swept values. Cells that train nothing (raw
         pixels) stay.
@@ -89,28 +94,42 @@ class Overrides:
         if self == NO_OVERRIDES:
             return list(cells)
         trains = (cell.horizons != (0,) or cell.job != "train" for cell in cells)
-        changed = (self._changed(cell, sizes) if do else [cell] for cell, do in zip(cells, trains, strict=True))
-        return merge(itertools.chain.from_iterable(changed))
+        changed = [
+            pair
+            for cell, do in zip(cells, trains, strict=True)
+            for pair in (self._lengths(cell, sizes) if do else [(cell, None)])
+        ]
+        shortest = _paper.shortest_budget(cell for cell, settings in changed if settings is not None)
+        return merge(
+            cell if settings is None else self._recipe(cell, settings, sizes, shortest=shortest)
+            for cell, settings in changed
+        )
 
-    def _changed(self, cell: Cell, sizes: DataSizes) -> Iterator[Cell]:
+    def _lengths(self, cell: Cell, sizes: DataSizes) -> Iterator[tuple[Cell, dict[str, str] | None]]:
+        """The cell at its batch and horizons, and the settings that are still to be made: of each combination."""
         for values in itertools.product(*(texts for _, texts in self.sweeps)):
             swept = tuple((key, text) for (key, _), text in zip(self.sweeps, values, strict=True))
-            yield self._one(cell, dict(self.settings + swept), sizes)
+            settings = dict(self.settings + swept)
+            batch = _value("batch", settings["batch"]) if "batch" in settings else cell.recipe.batch
+            changed = replace(cell, recipe=replace(cell.recipe, batch=batch))
+            if self.horizons and cell.job == "train":
+                ends = {_horizon(text, changed, sizes) for text in self.horizons}
+                changed = replace(changed, horizons=tuple(sorted(ends | ({0} & set(cell.horizons)))))
+            yield changed, settings
 
-    def _one(self, cell: Cell, settings: dict[str, str], sizes: DataSizes) -> Cell:
-        batch = _value("batch", settings["batch"]) if "batch" in settings else cell.recipe.batch
-        cell = replace(cell, recipe=replace(cell.recipe, batch=batch))
-        if self.horizons and cell.job == "train":
-            ends = {_horizon(text, cell, sizes) for text in self.horizons}
-            cell = replace(cell, horizons=tuple(sorted(ends | ({0} & set(cell.horizons)))))
+    def _recipe(self, cell: Cell, settings: dict[str, str], sizes: DataSizes, *, shortest: int) -> Cell:
+        """The cell in its recipe. A share of the training is one of the study's shortest budget for the warm-up, so
+        that all cells warm up alike."""
         if self.recipe and cell.job == "train":
-            cell = _paper.scaled(cell, _row_for(cell, self.recipe), batch=batch)
+            row = _row_for(cell, self.recipe)
+            cell = _paper.scaled(cell, row, batch=cell.recipe.batch, shortest=shortest)
         for key, text in settings.items():
             if key.startswith(MODEL):
                 options = dict(cell.model_options) | {key.removeprefix(MODEL): _literal(text)}
                 cell = replace(cell, model_options=tuple(options.items()))
             else:
-                value: Any = length(text, cell, sizes) if key.endswith("_images") else _value(key, text)
+                whole = shortest if key == "warmup_images" else None
+                value: Any = length(text, cell, sizes, whole=whole) if key.endswith("_images") else _value(key, text)
                 cell = replace(cell, recipe=replace(cell.recipe, **{key: value}))
         return cell
 
@@ -125,8 +144,11 @@ def listing() -> str:
     return "\n" + "\n".join(textwrap.fill(part, 110, break_on_hyphens=False) for part in parts) + "\n"
 
 
-def length(text: str, cell: Cell, sizes: DataSizes) -> int:
-    """A length of training in images: "8000", "8000images", "100steps", "2epochs", or "5%" of the longest horizon.
+def length(text: str, cell: Cell, sizes: DataSizes, *, whole: int | None = None) -> int:
+    """A length of training in images: "8000", "8000images", "100steps", "2epochs", or "5%" of `whole`.
+
+    Args:
+        whole: images; None: the cell's longest horizon.
 
     Raises:
         UserError: anything else.
@@ -141,7 +163,7 @@ def length(text: str, cell: Cell, sizes: DataSizes) -> int:
         return round(number * cell.recipe.batch)
     if unit == "epoch":
         return round(number * (cell.num_images or sizes[cell.data].train))
-    return round(number / 100 * cell.horizons[-1]) if unit == "%" else round(number)
+    return round(number / 100 * (cell.horizons[-1] if whole is None else whole)) if unit == "%" else round(number)
 
 
 def _horizon(text: str, cell: Cell, sizes: DataSizes) -> int:

@@ -221,6 +221,7 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
     sizes = DataSizes(root=options.data_root, published=options.scale == "paper")
     row = peaks.accelerator_of(where.reason) if target is None else target.device
     cells = expand(suite, options, sizes, device_name=options.accelerator or (row.name if row else "H100"))
+    preflight.check_warmup(cells.chosen)
     study, waiting, at_once = Study(options.results / options.suite), 0, len(cells.chosen)
     if options.halving:
         study.check()

@@ -9,11 +9,13 @@ from bench.core import environment, registry
 from bench.core.device import accelerators
 from bench.core.errors import UserError, nearest, one_class
 from bench.core.files import explain
+from bench.core.formatting import plural
 from bench.core.spec import Cell
 from bench.cost import peaks
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes, evaluation_images
 from bench.suites._contract import SCALES
+from bench.train.schedule import WARMUP_PART, longest_warmup, total_steps, warmup_steps
 
 PER_CORE = 8  # processes: each holds torch and its own copy of the model
 
@@ -133,6 +135,31 @@ def check_data(cells: Sequence[Cell], sizes: DataSizes) -> None:
                 f"Ask for at most {cell.data}@{size.train}.",
             )
         evaluation_images(cell, sizes)
+
+
+def check_warmup(cells: Sequence[Cell]) -> None:
+    """Refuse a warm-up of more than a quarter of a cell's shortest budget: the rate that is compared would hardly be
+    reached. It is never shortened for one cell alone, which would then differ from those that it is compared with.
+
+    Raises:
+        UserError: of which model, and what to set.
+    """
+    trained = [cell for cell in cells if cell.job == "train" and any(cell.horizons)]
+    most = {cell: longest_warmup(cell.horizons, cell.recipe.batch) or 0 for cell in trained}
+    short = [cell for cell in trained if warmup_steps(cell.recipe) > most[cell]]
+    if not short:
+        return
+    worst = max(short, key=lambda cell: warmup_steps(cell.recipe) / (most[cell] + 1))
+    batch, steps = worst.recipe.batch, warmup_steps(worst.recipe)
+    budget = min(h for h in worst.horizons if h)
+    others = f" So it is in {plural(len(short) - 1, 'other cell')}." if len(short) > 1 else ""
+    raise UserError(
+        f"{worst.model} on {worst.data_name}: a warm-up of {steps * batch:,} images ({plural(steps, 'step')}) is more "
+        f"than a quarter of the shortest budget, {budget:,} images ({plural(total_steps(budget, batch), 'step')})."
+        + others,
+        f"Give --set warmup={min(most[cell] * cell.recipe.batch for cell in trained)}, which every cell here allows, "
+        f"or --horizons of at least {WARMUP_PART * steps * batch}.",
+    )
 
 
 def check_present(cells: Sequence[Cell], sizes: DataSizes) -> None:

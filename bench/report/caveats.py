@@ -252,6 +252,8 @@ CHECKS: dict[CheckKind, str | Callable[[Check], str]] = {
     CheckKind.MISSING_BASELINE: "Baselines not measured: {names}.",
     CheckKind.RECIPES_BETWEEN: "Families differ in {field} ({groups}): part of a difference may be due to the recipe.",
     CheckKind.RECIPES_WITHIN: "Every family was trained with {field} {groups}.",
+    CheckKind.UNEQUAL_RECIPES: "Runs that are compared on the {names} axis were not trained alike "
+    "({groups}): part of a difference may be due to it.",
     CheckKind.SUPERSEDED: "Excluded, because a newer run measured the same scores: {names} ({groups}).",
     CheckKind.REJECTED_RATES: "{count} runs at learning rates that a sweep rejected are excluded from "
     "everything except the sweep.",

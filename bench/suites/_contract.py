@@ -44,6 +44,8 @@ class Suite:
         headline, far: HEADLINE and FAR, the tasks (NAME:DATA) or downstream sets that answer it; optional.
         downstream: DOWNSTREAM, all downstream sets by scale, or of every scale; where a file has none, the headline and
             far ones.
+        varies: VARIES, by axis the fields of a recipe that its cells differ in on purpose; the others are equal along
+            the axis; optional.
         exclusive: EXCLUSIVE, whether cells measure time, so that they have the machine to themselves; optional.
         cells: what is to be trained.
     """
@@ -55,6 +57,7 @@ class Suite:
     far: tuple[str, ...]
     downstream: Mapping[str, tuple[str, ...]]
     exclusive: bool
+    varies: Mapping[str, tuple[str, ...]]
     cells: Callable[[SuiteOptions], list[Cell]]
 
 
@@ -77,6 +80,7 @@ def load(name: str) -> Suite:
         far=far,
         downstream=downstream,
         exclusive=getattr(module, "EXCLUSIVE", False),
+        varies=getattr(module, "VARIES", {}),
         cells=module.cells,
     )
 

@@ -8,12 +8,13 @@ and its caption, appendix B.1). Losses and random crops are those of the public 
 head's bias starting at −log of the number of classes. The suites' own scale `paper` is this table at its own size
 (`as_published`).
 
-The rules, for a cell with batch b and longest horizon H:
+The rules, for a cell with batch b:
 
 - budget: the suite's horizons (or --horizons) replace the paper's epochs; each is a separate training run;
 - learning rate: × √(b / 4096), the rule for Adam (Malladi et al. 2022, arXiv 2205.10287; the linear rule of Goyal et
   al. 2017 is for SGD). Betas are kept;
-- warm-up: the same fraction of the training as in the paper, 10,000 · 4096 / (epochs · images) of H;
+- warm-up: the same fraction of the training as in the paper, 10,000 · 4096 / (epochs · images), of the shortest budget
+  of the study, so that all its cells warm up alike;
 - weight decay, dropout, clipping: as published.
 """
 
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -124,20 +125,31 @@ def epochs(data: str) -> int:
 
 def as_published(cell: Cell, *, like: str = "") -> Cell:
     """The cell trained at the paper's own size: batch 4096 and 10,000 steps of warm-up, however long it is (on another
-    set than the paper's, the same fraction); crops and mirrored images.
+    set than the paper's, and on a part of one for as many epochs, the same fraction); crops and mirrored images.
 
     Args:
         like: the upstream set whose rows are meant, where it is not the cell's own.
     """
-    own = upstream_of(cell.data) != cell.data.partition(":")[0]
-    trained = scaled(cell, row_for(cell.model, like or upstream_of(cell.data)), batch=BATCH)
+    upstream = upstream_of(cell.data)
+    published_length = min(row.epochs * IMAGES[row.data] for row in rows().values() if row.data.lower() == upstream)
+    own = upstream != cell.data.partition(":")[0] or cell.horizons[-1] < published_length
+    trained = scaled(cell, row_for(cell.model, like or upstream), batch=BATCH, shortest=shortest_budget([cell]))
     warmup = trained.recipe.warmup_images if own else WARMUP_STEPS * BATCH
     recipe = replace(trained.recipe, warmup_images=warmup, flip=True, shift=0, crop=CROP)
     return replace(trained, recipe=recipe)
 
 
-def scaled(cell: Cell, row: Row, *, batch: int) -> Cell:
-    """The cell trained as the row was, by the rules above; augmentation and precision stay the suite's."""
+def shortest_budget(cells: Iterable[Cell]) -> int:
+    """Images of the shortest budget that is trained; 0 where nothing is."""
+    return min((h for cell in cells if cell.job == "train" for h in cell.horizons if h), default=0)
+
+
+def scaled(cell: Cell, row: Row, *, batch: int, shortest: int) -> Cell:
+    """The cell trained as the row was, by the rules above; augmentation and precision stay the suite's.
+
+    Args:
+        shortest: images of the study's shortest budget, of which the warm-up is a fraction.
+    """
     recipe = replace(
         cell.recipe,
         batch=batch,
@@ -147,7 +159,7 @@ def scaled(cell: Cell, row: Row, *, batch: int) -> Cell:
         weight_decay=row.weight_decay,
         clip=1.0 if row.data == "ImageNet" else 0.0,
         schedule="separate",
-        warmup_images=round(row.warmup * cell.horizons[-1]),
+        warmup_images=round(row.warmup * shortest),
         decay="constant",
         cooldown=1.0,
         cooldown_shape=row.shape,

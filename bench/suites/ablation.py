@@ -23,6 +23,7 @@ from vit.config import config_for
 QUESTION = "what do position embeddings, pooling, shape, stem and optimizer change, one at a time?"
 FIGURES = ("ablation-position", "ablation-pooling", "ablation-shape", "ablation-variants")
 HEADLINE = ("scripts", "mnist")
+VARIES = {"pooling": ("lr",), "optimizer": ("lr", "optimizer", "weight_decay")}
 
 POSITIONS = {  # signal -> where it is added
     "none": ("stem",),

@@ -30,6 +30,7 @@ FIGURES = ("branching",)
 HEADLINE = ("scripts", *PHOTOGRAPHIC)
 FAR = FAR_FROM_PHOTOGRAPHS
 DOWNSTREAM = {"cpu": ("scripts",), "gpu": GPU_DOWNSTREAM}
+VARIES = {"branching": ("schedule", "cooldown", "cooldown_shape")}
 
 WAYS: dict[str, dict[str, Any]] = {
     "branch": {},
@@ -57,7 +58,7 @@ CPU = Scale(
         "R5+ViT-pico/14": budgets(12_000, 3)[1:],
         "R11x0.25-s2": budgets(12_000, 3)[1:],
     },
-    recipe=lambda data: {"batch": 32, "shift": 1},
+    recipe=lambda data: {"batch": 32, "shift": 1, "warmup_images": 15 * 32},  # a quarter of the shortest budget
     probe={"shots": (10,), "draws": 3, "test_limit": 500},
 )
 

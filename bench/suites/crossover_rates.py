@@ -16,6 +16,7 @@ from bench.suites.crossover import DATA, RATES, RECIPE, images
 QUESTION = "which learning rate does each model of the suite crossover train best with?"
 FIGURES = ("learning-rates",)
 
+VARIES = {"compute": ("lr",)}
 TRIED = (2e-3, 4e-3, 8e-3, 1.6e-2)
 SHARE = 8  # of the largest budget
 

@@ -7,6 +7,7 @@ from bench.suites._contract import SuiteOptions, pick
 
 QUESTION = "is training faster here than in the libraries that people use?"
 FIGURES = ("peers",)
+VARIES = {"peers": ("batch",)}  # models are timed each in the batch that fits it, never compared with each other
 EXCLUSIVE = True  # one worker with all cores: a neighbour would be measured too
 
 DATA, IMAGES = "fashion-mnist", 512

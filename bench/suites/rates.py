@@ -17,6 +17,7 @@ QUESTION = "which learning rate does each family train best with, by accuracy on
 FIGURES = ("learning-rates",)
 
 RATES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
+VARIES = {"compute": ("lr",)}
 IMAGES = {"cpu": 16_000, "gpu": 250_000}
 
 

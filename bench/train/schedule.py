@@ -20,6 +20,8 @@ SHAPES = {
     "cosine": lambda x: 0.5 * (1.0 + math.cos(math.pi * x)),
 }
 
+WARMUP_PART = 4  # of the shortest budget, a warm-up takes at most one of so many parts: the rest is at full rate
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -43,27 +45,36 @@ def total_steps(images: int, batch: int) -> int:
     return max(1, round(images / batch))
 
 
-def warmup_steps(recipe: Recipe, horizons: tuple[int, ...]) -> int:
-    """Warm-up, capped at a quarter of the shortest horizon so that every budget reaches full rate."""
+def warmup_steps(recipe: Recipe) -> int:
+    """Steps of warm-up. They are the recipe's alone: cells that share one warm up alike, whatever their budgets."""
+    return round(recipe.warmup_images / recipe.batch)
+
+
+def longest_warmup(horizons: tuple[int, ...], batch: int) -> int | None:
+    """Steps of the longest warm-up that leaves every budget time at full rate: a quarter of the shortest one. None of
+    a cell that trains nothing."""
     trained = [h for h in horizons if h > 0]
-    if not trained:
-        return 0
-    return min(round(recipe.warmup_images / recipe.batch), total_steps(min(trained), recipe.batch) // 4)
+    return total_steps(min(trained), batch) // WARMUP_PART if trained else None
 
 
 def segments(recipe: Recipe, horizons: tuple[int, ...]) -> tuple[Segment, ...]:
     """The work of a cell, in order. Horizon 0 (the untrained network) needs none.
 
     Raises:
-        UserError: a reciprocal root without a timescale.
+        UserError: a reciprocal root without a timescale; a horizon that ends before its warm-up does.
     """
-    warmup = warmup_steps(recipe, horizons)
+    warmup = warmup_steps(recipe)
     if recipe.decay == "rsqrt" and not (recipe.timescale_images or warmup):
         raise UserError("A reciprocal root needs a timescale or a warm-up.", "Set timescale_images, e.g. 10000.")
     work: list[Segment] = []
     position = 0
     for horizon in (h for h in horizons if h > 0):
         end = total_steps(horizon, recipe.batch)
+        if end < warmup:
+            raise UserError(
+                f"A budget of {horizon:,} images ({end:,} steps) ends before its warm-up of {warmup:,} steps.",
+                "Shorten the warm-up (--set warmup=0 leaves it out), or give a longer budget.",
+            )
         branch_at = max(warmup, end - round(end * recipe.cooldown))
         if recipe.schedule == "separate":
             work.append(Segment("init", 0, branch_at))

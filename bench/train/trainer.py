@@ -143,7 +143,7 @@ class Trainer:
         self.hooks = hooks or Hooks()
         self.save_interval = saving.every if saving else math.inf  # seconds; grows where checkpoints take long
         self.segments = schedule.segments(recipe, horizons)
-        self.warmup = schedule.warmup_steps(recipe, horizons)
+        self.warmup = schedule.warmup_steps(recipe)
         self.total_work = sum(s.end - s.start for s in self.segments)
         self.train_step: Step | None = None
         if self.segments:

@@ -1,0 +1,130 @@
+"""How each cell of a study is really trained, by axis: warm-up in steps, images and as a share of the shortest budget.
+
+What is compared along an axis has to be trained alike but for the axis; the last line of each axis says whether it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from bench.core.console import add_row, make_table, show_table, write
+from bench.core.device import find_device
+from bench.core.formatting import count, join
+from bench.core.spec import Cell
+from bench.cost import peaks
+from bench.plan import preflight
+from bench.plan.expand import expand
+from bench.plan.options import StudyOptions
+from bench.plan.sizes import DataSizes
+from bench.suites import _contract as suites
+from bench.train.effective import WORDS, Compared, EffectiveRecipe, differences, effective_recipe
+from bench.train.schedule import total_steps
+
+COLUMNS = ("model", "upstream", "warm-up", "images", "of shortest budget", "batch", "rate", "cool-down", "augmentation")
+NUMBERS = ("warm-up", "images", "of shortest budget", "batch", "rate", "cool-down")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Trainings of one model on one data set that are trained alike. `shortest`: images of the shortest budget."""
+
+    model: str
+    data: str
+    shortest: int
+    recipe: EffectiveRecipe
+
+    @property
+    def share(self) -> float:
+        """Of the shortest budget that is warm-up."""
+        return self.recipe.warmup_steps / total_steps(self.shortest, self.recipe.batch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """One axis. `differ`: values of every field in which its rows differ and should not. `varies`: fields in which they
+    differ on purpose."""
+
+    name: str
+    rows: tuple[Row, ...]
+    differ: dict[str, tuple[str, ...]]
+    varies: tuple[str, ...]
+
+    def json(self) -> dict[str, Any]:
+        """As JSON types."""
+        rows = [
+            {"model": r.model, "data": r.data, "shortest": r.shortest, "share": r.share, **asdict(r.recipe)}
+            for r in self.rows
+        ]
+        return {"axis": self.name, "equal": not self.differ, "differ": self.differ, "varies": self.varies, "rows": rows}
+
+
+def axes(options: StudyOptions) -> tuple[Axis, ...]:
+    """The axes of the study that is asked for. Nothing is measured.
+
+    Raises:
+        UserError: as `bench.plan.expand.expand`.
+    """
+    suite = suites.load(options.suite)
+    device, reason = find_device(options.device)
+    scale = preflight.resolve_scale(options.scale, device)
+    options = replace(options, scale=scale)
+    row = peaks.accelerator_of(reason)
+    sizes = DataSizes(root=options.data_root, published=scale == "paper")
+    grid = expand(suite, options, sizes, device_name=options.accelerator or (row.name if row else "H100"))
+    return by_axis(grid.chosen, suite.varies)
+
+
+def by_axis(cells: tuple[Cell, ...], varied: Mapping[str, tuple[str, ...]]) -> tuple[Axis, ...]:
+    """The trainings among the cells, by axis.
+
+    Args:
+        varied: by axis, fields that differ on purpose.
+    """
+    found: dict[str, dict[Row, None]] = {}
+    for cell in cells:
+        if cell.job == "train" and any(cell.horizons):
+            shortest = min(h for h in cell.horizons if h)
+            row = Row(model=cell.model, data=cell.data_name, shortest=shortest, recipe=effective_recipe(cell))
+            for axis in cell.axes or ("",):
+                found.setdefault(axis, {})[row] = None
+    made = []
+    for name, rows in found.items():
+        varies = varied.get(name, ())
+        compared = (Compared(model=r.model, data=r.data.partition("@")[0], recipe=r.recipe) for r in rows)
+        made.append(Axis(name=name, rows=tuple(rows), differ=differences(compared, varies=varies), varies=varies))
+    return tuple(made)
+
+
+def show(found: tuple[Axis, ...], console: Console) -> None:
+    """Print a table for each axis."""
+    if not found:
+        write(console, "This study trains nothing.")
+    for axis in found:
+        title = f"{axis.name.replace('_', ' ') or 'no'} axis"
+        console.print(Text(title, style="bold"), soft_wrap=True)
+        table = make_table(*COLUMNS, right=NUMBERS)
+        for row in axis.rows:
+            used = row.recipe
+            images = count(used.warmup_steps * used.batch)
+            add_row(
+                table,
+                *(row.model, row.data, f"{count(used.warmup_steps)} steps", images, f"{row.share:.1%}"),
+                *(str(used.batch), f"{used.lr:g}", f"{used.cooldown:g}", used.augmentation),
+            )
+        show_table(table, console, spare=("augmentation", "cool-down", "batch", "rate"))
+        write(console, _sentence(axis))
+
+
+def _sentence(axis: Axis) -> str:
+    title = axis.name.replace("_", " ") or "no"
+    purpose = f" The suite varies {join([v.replace('_', ' ') for v in axis.varies])} on purpose." if axis.varies else ""
+    if axis.differ:
+        apart = "; ".join(f"{WORDS[name]} {join(values)}" for name, values in axis.differ.items())
+        return f"Not equal along the {title} axis: {apart}.{purpose}"
+    steps = sorted({row.recipe.warmup_steps for row in axis.rows})
+    return f"Equal along the {title} axis: warm-up of {join([count(n) for n in steps])} steps.{purpose}"
