@@ -76,14 +76,14 @@ def top1(
 ) -> int:
     """How many images a model in test mode classifies rightly with its own head, never dropping a last batch; see
     `top1_and_loss`."""
-    return top1_and_loss(model, images, device=device, batches=batches, fit=fit)[0]
+    return int(top1_and_loss(model, images, device=device, batches=batches, fit=fit)[0].sum())
 
 
 def top1_and_loss(
     model: Any, images: ImageSet, *, device: str, batches: InBatches | None = None, fit: tuple[int, int] | None = None
-) -> tuple[int, float]:
-    """How many images a model in test mode classifies rightly with its own head, and the mean cross entropy of its
-    softmax in nats, whatever loss it was trained with.
+) -> tuple[np.ndarray, float]:
+    """Which images a model in test mode classifies rightly with its own head, bool right_M, and the mean cross entropy
+    of its softmax in nats, whatever loss it was trained with.
 
     Args:
         fit: (image_size, channels) of the model, where images are stored at other ones.
@@ -100,12 +100,13 @@ def top1_and_loss(
             x_BCHW = fit_input(x_BCHW, image_size=fit[0], channels=fit[1])
         logits_BK = model(x_BCHW)
         nats = torch.nn.functional.cross_entropy(logits_BK.float(), labels_B, reduction="sum")
-        return torch.stack(((logits_BK.argmax(-1) == labels_B).sum().float(), nats))
+        return (logits_BK.argmax(-1) == labels_B).float(), nats
 
     with torch.inference_mode():
         parts = (batches or InBatches(device=device))(len(images), read)
-        right, nats = torch.stack(parts).cpu().double().sum(0).tolist()
-        return round(right), nats / len(images)
+        right_M = torch.cat([right_B for right_B, _ in parts]).cpu().numpy() > 0
+        nats = torch.stack([part for _, part in parts]).cpu().double().sum().item()
+        return right_M, nats / len(images)
 
 
 # -- features that were extracted elsewhere ----------------------------------------------------------------------------

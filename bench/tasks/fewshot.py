@@ -85,6 +85,7 @@ def begin(
         shots=shots,
         ridge=ridge,
         copies_M=context.copies(test),
+        content_hash=test.content_hash,
     )
 
 
@@ -162,8 +163,10 @@ def score_features(
     shots: Sequence[int],
     ridge: str = "both",
     copies_M: np.ndarray | None = None,
+    content_hash: str | None = None,
 ) -> list[Score]:
-    """Scores from features; `picks` as `draw_support` gives them.
+    """Scores from features; `picks` as `draw_support` gives them. With the test images' `content_hash`, the metric that
+    models are compared by ("accuracy") holds which of them were right.
 
     Features that are not finite (a diverged model) give scores whose value is None, with the reason in `detail`.
     """
@@ -180,6 +183,7 @@ def score_features(
         judged(
             right_M,
             copies_M=copies_M,
+            content_hash=content_hash if metric == "accuracy" else None,
             task="fewshot",
             data=data,
             num_test=len(test_labels_M),

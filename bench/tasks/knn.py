@@ -43,7 +43,8 @@ def evaluate(
     predicted_M = predict(
         train_ND, train.labels_N, test_MD, num_classes=train.num_classes, neighbours=neighbours, temperature=temperature
     )
-    return [judged(predicted_M == test.labels_N, copies_M=context.copies(test), **head, detail=detail)]
+    right_M, content = predicted_M == test.labels_N, test.content_hash
+    return [judged(right_M, copies_M=context.copies(test), content_hash=content, **head, detail=detail)]
 
 
 def forward_images(

@@ -47,7 +47,8 @@ def evaluate(
         return [accuracy_score(None, **head, detail={"reason": "features are not finite"})]
     predicted_M, strength = fit_predict(train_ND, train.labels_N, test_MD, folds=folds, max_iter=max_iter)
     detail = {"inverse_penalty": strength, "num_train": len(train), "folds": folds}
-    return [judged(predicted_M == test.labels_N, copies_M=context.copies(test), **head, detail=detail)]
+    right_M, content = predicted_M == test.labels_N, test.content_hash
+    return [judged(right_M, copies_M=context.copies(test), content_hash=content, **head, detail=detail)]
 
 
 def forward_images(

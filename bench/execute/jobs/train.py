@@ -27,7 +27,7 @@ from bench.data.load import load
 from bench.execute.jobs._contract import JobContext, cost_facts, data_facts, execution, model_facts
 from bench.store import weights
 from bench.store.study import WEIGHTS
-from bench.tasks._contract import TaskContext, Unsuited
+from bench.tasks._contract import TaskContext, Unsuited, judged
 from bench.tasks._features import extractor, top1, top1_and_loss
 from bench.tasks._finetuner import FineTuner
 from bench.train import inference, precision, schedule
@@ -320,17 +320,14 @@ class TrainJob:
         )
 
     def _upstream_score(self, network: nn.Module) -> Score:
-        right, loss = top1_and_loss(network, self.val, device=self.context.device, batches=self.batches, fit=self.fit)
-        value, n = right / len(self.val), len(self.val)
-        return Score(
+        right_M, loss = top1_and_loss(network, self.val, device=self.context.device, batches=self.batches, fit=self.fit)
+        return judged(
+            right_M,
+            content_hash=self.val.content_hash,
             task="upstream",
             data=self.cell.data,
-            metric="accuracy",
-            value=value,
-            stderr=float(np.sqrt(value * (1 - value) / n)),
-            num_test=n,
+            num_test=len(self.val),
             num_classes=self.val.num_classes,
-            chance=1 / self.val.num_classes,
             detail={"loss": loss} if np.isfinite(loss) else {},
         )
 
