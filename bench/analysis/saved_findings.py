@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import typing
 from collections.abc import Mapping
@@ -60,6 +59,5 @@ def _item(body: Mapping[str, Any]) -> Item:
     return build(kind, {name: float("nan") if v is None and name in _numbers(kind) else v for name, v in body.items()})
 
 
-@functools.cache
 def _numbers(kind: type) -> frozenset[str]:
     return frozenset(name for name, hint in typing.get_type_hints(kind).items() if hint is float)
