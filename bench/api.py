@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from bench.analysis import frames, runs_fit, runs_table, study_data
+from bench.analysis import frames, runs_fit, runs_table, saved_findings, study_data
 from bench.analysis.finding import Finding
 from bench.analysis.side_by_side import SideBySide
 from bench.compare import compare as compare_sides
@@ -73,14 +73,18 @@ class Results:
         """One row per point of a learning curve."""
         return frames.curves(self.records)
 
-    @property
+    @cached_property
     def answers(self) -> tuple[Finding, ...]:
-        """The report's findings, typed; none without a report."""
-        return self.paths.findings.findings if self.paths else ()
+        """The report's findings, typed: of the report just built, or of the one in the folder; none without one.
+
+        Raises:
+            UserError: findings.json is damaged, or of another version.
+        """
+        return self.paths.findings.findings if self.paths else saved_findings.read(self.folder)
 
     @cached_property
     def findings(self) -> pd.DataFrame:
-        """The report's findings, one row each."""
+        """The report's findings, one row each; see `bench.analysis.frames.findings` for the columns."""
         return frames.findings(self.answers)
 
     def figure(self, name: str) -> Path:
@@ -89,7 +93,8 @@ class Results:
         Raises:
             UserError: it was not drawn.
         """
-        drawn = {path.stem: path for path in self.paths.figures if path.suffix == ".png"} if self.paths else {}
+        files = self.paths.figures if self.paths else (self.folder / "figures").glob("*.png")
+        drawn = {path.stem: path for path in files if path.suffix == ".png"}
         if name not in drawn:
             raise UserError(f"The report has no figure {name!r}.", f"It has: {', '.join(sorted(drawn)) or 'none'}.")
         return drawn[name]
@@ -164,7 +169,7 @@ def report(folder: Path | str, *, reference: str | None = None) -> Results:
 
 
 def load(folder: Path | str) -> Results:
-    """A study's records and tables, without writing anything.
+    """A study's records and tables, and the findings and figures of its last report, without writing anything.
 
     Raises:
         UserError: no results there.

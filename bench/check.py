@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,24 @@ TOLERANCE = 1e-4  # relative, of float32 results that are summed up in another o
 SAME_COUNT = 1e-3  # relative difference of two counts of FLOPs
 CHECKED_TEST_IMAGES = 200
 LONG_JOB = 60.0  # seconds of one cell of a job that is not tried
+FEATURES = "has features, logits and a classifier"
 MADE_TWICE = 2e9  # bytes of decoded images, of a data set that is made a second time
 
-Requirement = tuple[str, Callable[[], str]]
-"""What is required, and a function that returns what was found, or raises what is wrong with it."""
+
+@dataclass(frozen=True, kw_only=True)
+class Requirement:
+    """Something that an extension must do.
+
+    Attributes:
+        what: is required. check: returns what was seen, or raises what is wrong with it.
+        is_gate: nothing further can be looked at unless it is met.
+        needs: another requirement, by its `what`: unless that is met, this one cannot be looked at.
+    """
+
+    what: str
+    check: Callable[[], str]
+    is_gate: bool = False
+    needs: str = ""
 
 
 class Limited(Exception):
@@ -68,19 +83,24 @@ def main(argv: list[str] | None = None) -> int:
     for kind, name in found(arguments.name):
         shown = kind if kind != "family" else "model"
         say(f"{shown} {name}")
-        for what, check in CHECKS[kind](name, arguments):
+        unmet: set[str] = set()
+        for required in CHECKS[kind](name, arguments):
+            what = required.what
             try:
+                if required.needs in unmet:
+                    raise Limited(f"not looked at, since this is not met: {required.needs}")
                 with prints_aside():
-                    mark, detail = "ok", check()
+                    mark, detail = "ok", required.check()
             except Limited as limit:
                 mark, detail = "--", str(limit)
             except Exception as error:  # of whatever was written
                 mark, failed = "NO", failed + 1
+                unmet.add(what)
                 detail = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             say(f"  {mark}  {what}{': ' * bool(detail)}{detail}")
             met = {"ok": True, "NO": False, "--": None}[mark]
             results.append({"kind": shown, "name": name, "requirement": what, "met": met, "detail": detail})
-            if mark == "NO" and what.startswith("is "):  # nothing else can be looked at
+            if required.is_gate and what in unmet:
                 break
     say(f"{failed} requirement(s) not met; CONTRIBUTING.md has an example of each kind." if failed else "All met.")
     if arguments.json:
@@ -251,22 +271,22 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
             raise ValueError("its source cannot be read: a change of it would not be noticed")
         return ", ".join(f"{key} {value}" if "version" in value else key for key, value in code.modules.items())
 
-    yield "is found", is_found
-    yield "is built", is_built
+    yield Requirement(what="is found", check=is_found, is_gate=True)
+    yield Requirement(what="is built", check=is_built, is_gate=True)
     if not getattr(registry.family_of(name), "TRAINS", True):
         return  # features only
-    yield "has features, logits and a classifier", contract
-    yield "the same weights for the same seed", same_seed
-    yield "treats every image alone in test mode", alone
-    yield "can be counted on the meta device", counted
-    yield "gradients reach every weight", gradients
-    yield "learns", lambda: learns("float32")
-    yield "learns in bfloat16", lambda: learns("bfloat16")
-    yield "is saved and loaded", saved
-    yield "can be fine-tuned", fine_tuned
+    yield Requirement(what=FEATURES, check=contract)
+    yield Requirement(what="the same weights for the same seed", check=same_seed)
+    yield Requirement(what="treats every image alone in test mode", check=alone, needs=FEATURES)
+    yield Requirement(what="can be counted on the meta device", check=counted)
+    yield Requirement(what="gradients reach every weight", check=gradients)
+    yield Requirement(what="learns", check=lambda: learns("float32"))
+    yield Requirement(what="learns in bfloat16", check=lambda: learns("bfloat16"))
+    yield Requirement(what="is saved and loaded", check=saved, needs=FEATURES)
+    yield Requirement(what="can be fine-tuned", check=fine_tuned)
     if arguments.compile:
-        yield "compiles", compiles
-    yield "changes of these are noticed", identity
+        yield Requirement(what="compiles", check=compiles, needs=FEATURES)
+    yield Requirement(what="changes of these are noticed", check=identity)
 
 
 def _path_of_head(model: Any) -> str:
@@ -341,11 +361,11 @@ def check_data(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
             raise Limited(f"{shared} different images are in both splits; scores are also given without copies")
         return ""
 
-    yield "says what it is", described
-    yield "is on this machine", is_here
-    yield "is loaded", splits
-    yield "the same every time", repeats
-    yield "no image in both splits", apart
+    yield Requirement(what="says what it is", check=described)
+    yield Requirement(what="is on this machine", check=is_here, is_gate=True)
+    yield Requirement(what="is loaded", check=splits, is_gate=True)
+    yield Requirement(what="the same every time", check=repeats)
+    yield Requirement(what="no image in both splits", check=apart)
 
 
 # -- tasks, suites, figures, jobs --------------------------------------------------------------------------------------
@@ -406,10 +426,10 @@ def check_task(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
         sizes = {"num_train": 1000, "num_test": 500, "num_classes": 10, "own_size": 28}
         return f"{module.forward_images(**sizes):,} images through the network, of 1,000 + 500"
 
-    yield "is callable, with options by name", is_callable
-    yield "gives scores", scores
-    yield "the same every time", repeats
-    yield "can be planned", planned
+    yield Requirement(what="is callable, with options by name", check=is_callable, is_gate=True)
+    yield Requirement(what="gives scores", check=scores)
+    yield Requirement(what="the same every time", check=repeats, needs="gives scores")
+    yield Requirement(what="can be planned", check=planned)
 
 
 def check_suite(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
@@ -450,11 +470,11 @@ def check_suite(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
             raise Limited(f"asked for ViT-pico/14, it has cells of {', '.join(sorted(models))}: see options.models")
         return "--models, --seeds"
 
-    yield "is loaded", is_loaded
-    yield "its figures are there", figures
-    yield "has cells", cells
-    yield "evaluates what answers it", answers
-    yield "follows options", options
+    yield Requirement(what="is loaded", check=is_loaded, is_gate=True)
+    yield Requirement(what="its figures are there", check=figures)
+    yield Requirement(what="has cells", check=cells)
+    yield Requirement(what="evaluates what answers it", check=answers, needs="has cells")
+    yield Requirement(what="follows options", check=options, needs="has cells")
 
 
 def check_figure(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
@@ -488,9 +508,9 @@ def check_figure(name: str, arguments: argparse.Namespace) -> Iterator[Requireme
         _require((one.png, one.svg, one.csv) == (other.png, other.svg, other.csv), "other files for equal records")
         return ""
 
-    yield "has a title", titled
-    yield "draws", drawn
-    yield "the same every time", repeats
+    yield Requirement(what="has a title", check=titled)
+    yield Requirement(what="draws", check=drawn)
+    yield Requirement(what="the same every time", check=repeats, needs="draws")
 
 
 def check_job(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
@@ -541,9 +561,9 @@ def check_job(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]
         json.dumps(to_json(found), allow_nan=False)
         return f"{found.status}{f': {found.reason}' if found.reason else ''}"
 
-    yield "is callable", is_callable
-    yield "can be planned", planned
-    yield "gives a result", result
+    yield Requirement(what="is callable", check=is_callable, is_gate=True)
+    yield Requirement(what="can be planned", check=planned)
+    yield Requirement(what="gives a result", check=result, needs="can be planned")
 
 
 CHECKS: dict[str, Callable[[str, argparse.Namespace], Iterator[Requirement]]] = {

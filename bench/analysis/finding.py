@@ -104,6 +104,23 @@ class Question(StrEnum):
     that. evidence: each pair (`Contrast.VARIANT`)."""
 
 
+ABOUT_TWO_FAMILIES = frozenset(
+    {
+        Question.BEST_AT_EQUAL_COMPUTE,
+        Question.ORDER_OVER_COMPUTE,
+        Question.ORDER_OVER_IMAGES,
+        Question.GAP_OVER_IMAGES,
+        Question.GAP_OVER_COMPUTE,
+        Question.COMPUTE_TO_MATCH,
+        Question.CROSSING_OVER_COMPUTE,
+        Question.CROSSING_OVER_IMAGES,
+        Question.HYBRIDS_STOP_HELPING,
+        Question.HYBRID_ADVANTAGE_SHRINKS,
+        Question.NEXT_RUN,
+    }
+)
+
+
 class Statement(StrEnum):
     """A statement of the paper about a design choice, or about self-supervision."""
 
@@ -436,6 +453,11 @@ class Finding:
     axis: Axis | None = None
     trend: tuple[TrendPoint, ...] = ()
     evidence: tuple[Item, ...] = ()
+
+    @property
+    def is_about_two(self) -> bool:
+        """Whether its subject is a pair of families, in this order."""
+        return self.question in ABOUT_TWO_FAMILIES
 
 
 class ClaimKind(StrEnum):

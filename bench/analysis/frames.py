@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from bench.analysis.finding import Finding
+from bench.analysis.finding import Counts, Finding
 from bench.analysis.study_data import horizon_table, score_table
 from bench.core.record import Record
 from bench.core.spec import to_json
@@ -50,18 +50,22 @@ def curves(records: Sequence[Record]) -> pd.DataFrame:
     return table.astype({"horizon": "Int64"})
 
 
+FINDING_COLUMNS = tuple(
+    entry.name for entry in dataclasses.fields(Finding) if entry.name not in ("n", "evidence", "trend", "axis")
+)
+COUNT_COLUMNS = tuple(f"n_{entry.name}" for entry in dataclasses.fields(Counts))
+
+
 def findings(found: Sequence[Finding]) -> pd.DataFrame:
-    """One row per finding, without the evidence behind it."""
-    return pd.DataFrame([_row(finding) for finding in found])
+    """One row per finding, without the evidence behind it. Columns, also of no findings: question, subject, verdict,
+    measure, estimate, low, high and the other fields of `Finding`; n_seeds, n_models and the other `Counts`."""
+    return pd.DataFrame([_row(finding) for finding in found], columns=[*FINDING_COLUMNS, *COUNT_COLUMNS])
 
 
 def _row(finding: Finding) -> dict[str, Any]:
-    values = {entry.name: getattr(finding, entry.name) for entry in dataclasses.fields(finding)}
-    counts = {f"n_{name}": number for name, number in vars(values.pop("n")).items()}
-    for name in ("evidence", "trend", "axis"):
-        values.pop(name)
+    values = {name: getattr(finding, name) for name in FINDING_COLUMNS}
     plain = {name: ", ".join(map(str, v)) if isinstance(v, tuple) else v for name, v in values.items()}
-    return plain | counts
+    return plain | {f"n_{name}": number for name, number in vars(finding.n).items()}
 
 
 TABLES = {"horizons": horizons, "scores": scores, "curves": curves}

@@ -8,10 +8,14 @@ import functools
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from bench.core.formatting import printable
 
+PROJECT = Path(__file__).resolve().parents[2]
+PACKAGES = ("bench", "baselines")  # in which plug-ins are found
 EXIT_OK = 0
 EXIT_FAILED = 3  # a cell could not be run; the rest of the study was finished (Python itself ends with 1, 2 or 120)
 EXIT_FOUND = 4  # what `bench.compare --fail-if` looks for is there
@@ -81,8 +85,8 @@ def sigterm_interrupts() -> Iterator[None]:
 
 
 def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
-    """Wrap a verb's `main`: a user's mistake, or a file that may not be read, becomes one message on stderr and exit
-    code 2, never a traceback."""
+    """Wrap a verb's `main`: a user's mistake, a file that may not be read, or what a plug-in raises becomes one message
+    on stderr and exit code 2, never a traceback."""
 
     @functools.wraps(main)
     def guarded(argv: list[str] | None = None) -> int:
@@ -110,5 +114,24 @@ def command(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
                 file=sys.stderr,
             )
             return EXIT_USAGE
+        except Exception as error:
+            if (place := plugin_line(error)) is None:
+                raise
+            reason = f"{type(error).__name__}: {error}".rstrip(": ")
+            what = f"The plug-in {place}, failed: {reason}."
+            fix = "Fix it or move it away. python -m bench.check names what a plug-in must have."
+            print(printable(f"error: {what}\n  {fix}"), file=sys.stderr)
+            return EXIT_USAGE
 
     return guarded
+
+
+def plugin_line(error: BaseException) -> str | None:
+    """ "my/suites/one.py, line 3": the last line of a plug-in that an error passed through; None where it passed
+    through none. A plug-in is a module of one of the project's packages whose file lies outside of that package."""
+    place = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        package, file = str(frame.f_globals.get("__name__")).partition(".")[0], Path(frame.f_code.co_filename)
+        if package in PACKAGES and file.is_absolute() and not file.is_relative_to(PROJECT / package):
+            place = f"{file}, line {line}"
+    return place

@@ -104,6 +104,7 @@ class Option:
 
     Attributes:
         cell: of the suite. x: horizon -> logarithm (base 2) of its training FLOPs.
+        whole: on as many images as any of the study: all, or the N of a set that was named as NAME@N.
         trainings: of each seed: several where the study has several data sets, or recipes of a sweep. What is chosen
             is chosen for all of them. seeds: of the suite. most: seeds that may be chosen.
     """
@@ -111,6 +112,7 @@ class Option:
     cell: Cell
     family: str
     x: Mapping[int, float]
+    whole: bool
     trainings: tuple[Training, ...]
     seeds: int
     most: int
@@ -121,7 +123,7 @@ class Option:
 
     def is_on(self, axis: str) -> bool:
         """Whether it is part of an axis: on that of compute, with all images."""
-        return axis in self.cell.axes and (axis != COMPUTE or self.cell.num_images is None)
+        return axis in self.cell.axes and (axis != COMPUTE or self.whole)
 
     def seconds(self, horizons: Iterable[int]) -> float:
         """Of one seed's trainings, read at these."""
@@ -189,11 +191,11 @@ class GridQuestion:
 
     def _number(self, model: str, size: int | None, horizons: Sequence[int]) -> int | None:
         """Distinct images that a unit has on the axis of images: all, where it is read at the horizon of its parts."""
-        if size is not None:
+        if not self.options[model, size].whole:
             return size
-        parts = [o for (other, n), o in self.options.items() if other == model and n is not None]
+        parts = [o for (other, _), o in self.options.items() if other == model and not o.whole]
         read_at = next(iter(parts[0].x), None) if parts else None
-        return read_at if read_at in horizons else None
+        return (size or read_at) if read_at in horizons else None
 
     def loss(self, choice: Choice, best: Mapping[str, float]) -> float:
         """Mean squared half-width, each in terms of the whole grid's; the suite's first question counts more."""
@@ -218,8 +220,9 @@ def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
     """
     options: dict[Unit, Option] = {}
     trained = [p for p in plan.cells if p.cell.job == "train" and p.cell.horizons != (0,) and p.seconds]
+    most = max((p.cell.num_images or math.inf for p in trained), default=math.inf)
     for unit, group in _grouped(trained).items():
-        options[unit] = _option(group)
+        options[unit] = _option(group, whole=(unit[1] or math.inf) == most)
     on_compute = {unit[0]: option for unit, option in options.items() if option.is_on(COMPUTE)}
     pairs = list(itertools.combinations(sorted({o.family for o in on_compute.values()}), 2))
     if not pairs:
@@ -234,7 +237,7 @@ def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
         if found.df >= 3:
             components, source = found, f"estimated from {len(seen.values)} results of this study"
             curves = _curves(seen)
-    parts = {unit[0]: option for unit, option in options.items() if unit[1] is not None}
+    parts = {unit[0]: option for unit, option in options.items() if not option.whole}
     return GridQuestion(
         options=options,
         components=components,
@@ -255,7 +258,7 @@ def _grouped(cells: Iterable[PlannedCell]) -> dict[Unit, list[PlannedCell]]:
     return found
 
 
-def _option(group: Sequence[PlannedCell]) -> Option:
+def _option(group: Sequence[PlannedCell], *, whole: bool) -> Option:
     """Of the cells of one unit: its seeds, and what each seed trains."""
     first, seeds = max(group, key=lambda p: len(p.cell.axes)), len({p.cell.seed for p in group})
     cell, flops = first.cell, (first.flops or {}).get("paper", 0) / max(1, first.images)
@@ -268,6 +271,7 @@ def _option(group: Sequence[PlannedCell]) -> Option:
     return Option(
         cell=cell,
         family=registry.family_of(cell.model).FAMILY,
+        whole=whole,
         seeds=seeds,
         most=SEEDS * seeds,
         x={h: math.log2(max(1.0, flops * h)) for h in cell.horizons if h},
@@ -314,7 +318,8 @@ def _over_images(pair: tuple[str, str], parts: Mapping[str, Option], options: Ma
     """The lead over numbers of images, from the smallest part to where the horizon sees each image once."""
     first, second = (next(m for m, o in parts.items() if o.family == family) for family in pair)
     sizes = [n for model, n in options if n is not None and model in (first, second)]
-    most = max(max(sizes), min(max(parts[m].x) for m in (first, second)))
+    is_counted = all(n is not None for _, n in options)  # else of all images it is known how many are seen
+    most = max(sizes) if is_counted else max(max(sizes), min(max(parts[m].x) for m in (first, second)))
     xs = np.linspace(math.log2(min(sizes)), math.log2(most), POINTS)
     return Target(pair=pair, points=tuple((float(x), first, second) for x in xs))
 
@@ -478,8 +483,7 @@ def lines_of(choice: Choice) -> tuple[str, ...]:
 def halved(asked: GridQuestion) -> dict[str, float]:
     """Half-widths with every horizon of the whole grid halved, which takes half the time."""
     options = {
-        unit: replace(o, x={h: x - 1 for h, x in o.x.items()}) if unit[1] is None else o
-        for unit, o in asked.options.items()
+        unit: replace(o, x={h: x - 1 for h, x in o.x.items()}) if o.whole else o for unit, o in asked.options.items()
     }
     return replace(asked, options=options).half_widths(asked.whole())
 

@@ -32,6 +32,22 @@ OF_THE_STUDY = ("name", "image_size", "channels", "num_classes")  # arguments of
 YES_OR_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 MOST = 10_000  # values of a sweep, all combinations
 DEFAULTS = {entry.name: getattr(Recipe(), entry.name) for entry in fields(Recipe)}
+ALSO_CALLED = {
+    "learning_rate": "lr",
+    "batch_size": "batch",
+    "wd": "weight_decay",
+    "l2": "weight_decay",
+    "beta": "betas",
+    "grad_clip": "clip",
+    "gradient_clip": "clip",
+    "clip_norm": "clip",
+    "max_norm": "clip",
+    "ema": "average",
+    "precision": "dtype",
+    "scheduler": "schedule",
+    "opt": "optimizer",
+}
+"""Names that other trainers give to a field."""
 Setting = tuple[str, str]
 
 
@@ -130,6 +146,8 @@ class Overrides:
             else:
                 whole = shortest if key == "warmup_images" else None
                 value: Any = length(text, cell, sizes, whole=whole) if key.endswith("_images") else _value(key, text)
+                if key == "warmup_images" and text.endswith("%") and value > (shortest or cell.horizons[-1]):
+                    raise UserError(f"A warm-up of {text} is longer than the training.", "Give up to 25%, e.g. 5%.")
                 cell = replace(cell, recipe=replace(cell.recipe, **{key: value}))
         return cell
 
@@ -198,7 +216,9 @@ def _setting(text: str) -> Setting:
     key = key.replace("-", "_")
     key = f"{key}_images" if f"{key}_images" in DEFAULTS else key
     if key not in DEFAULTS:
-        raise unknown("field of a recipe", key, DEFAULTS)
+        error = unknown("field of a recipe", key, DEFAULTS)
+        known = f"Known: {error.fix.partition('Known: ')[2]}"
+        raise UserError(error.what, f"Did you mean {ALSO_CALLED[key]!r}? {known}") if key in ALSO_CALLED else error
     return key, value
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 PAPER = "paper"
 SWEPT = ("learning-rates",)  # figures for any suite, where a sweep was made
 DIGITS = 6  # significant, of numbers in findings.json; further ones differ between processors
-FINDINGS_SCHEMA = 2  # of findings.json
 CONSOLE_ROWS = 14  # answers that `say` prints, unless it is asked for all
 WIDE = 100  # columns of a console from which a trend names its ends
 CHECK = "check"  # PURPOSE of a suite that only checks the pipeline
@@ -63,7 +62,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     Raises:
         UserError: no results there, a record from a newer version, a disk that cannot be written.
     """
-    from bench.analysis import questions
+    from bench.analysis import questions, saved_findings
     from bench.core import files
     from bench.report import fits, inspections, page, tables
     from bench.store import export, faults
@@ -93,8 +92,8 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     pages[table_folder / "scores.csv"] = tables.scores_csv(evidence).encode()
     for figure in figures:
         pages |= figure.files(figure_folder)
-    about = {"schema": FINDINGS_SCHEMA, "suite": evidence.suite, "question": evidence.question}
-    pages[suite_directory / "findings.json"] = files.dump_json(_jsonable(about | dataclasses.asdict(findings)))
+    about = {"schema": saved_findings.SCHEMA, "suite": evidence.suite, "question": evidence.question}
+    pages[suite_directory / saved_findings.NAME] = files.dump_json(_jsonable(about | dataclasses.asdict(findings)))
     pages[suite_directory / "fits.json"] = files.dump_json(fits.cards(evidence))
     pages[suite_directory / "report.md"] = page.report_md(shown).encode()
     pages[suite_directory / "report.html"] = page.html(shown).encode()
@@ -112,7 +111,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
         markdown=suite_directory / "report.md",
         check=shown["check"],
         works=shown["works"] or not shown["check"],
-        findings_json=suite_directory / "findings.json",
+        findings_json=suite_directory / saved_findings.NAME,
         findings=findings,
         tables=tuple(p for p in pages if p.parent == table_folder),
         figures=tuple(p for p in pages if p.parent == figure_folder),

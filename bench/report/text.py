@@ -218,7 +218,7 @@ class Answer:
             shows it; None of a trend.
         verdict, tone: the answer, and the tone that selects its colour and symbol.
         text: explanation of the number, reasons and caveats, and n where it differs from the usual one.
-        main: see `Finding`.
+        main: see `Finding`. is_pair: see `Finding.is_about_two`.
     """
 
     key: str
@@ -231,6 +231,7 @@ class Answer:
     tone: Tone
     text: str
     main: bool
+    is_pair: bool
 
     @property
     def symbol(self) -> str:
@@ -258,9 +259,8 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str]) -> Answer:
     yes = f.verdict is Verdict.YES
     verdict = (phrase.yes if yes else phrase.no).format(f.leader or "one") if decided else "cannot tell"
     tone: Tone = phrase.tones[0 if yes else 1] if decided else "unsure"
-    if f.question is Question.BEST_AT_EQUAL_COMPUTE and f.estimate is None and f.trend:
-        verdict = _along(f)
-        tone = "fact" if verdict != "cannot tell" else tone
+    if f.question is Question.BEST_AT_EQUAL_COMPUTE and f.estimate is None and (along := _along(f)):
+        verdict, tone = along, "fact"
     measure = "" if f.question is Question.BEST_LEARNING_RATE else MEASURES.get(f.measure, "")
     if f.question is Question.AS_PUBLISHED and f.measure not in MEASURES:
         measure = f", {measure_text(f.measure)}"
@@ -273,6 +273,7 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str]) -> Answer:
         verdict=verdict,
         tone=tone,
         main=f.main,
+        is_pair=f.is_about_two,
         label=phrase.label.format(target=target) + measure,
         question=phrase.ask.format(target=target).removesuffix("?") + measure + "?",
         text=" ".join(part for part in (*_body(f), *_reasons(f), _counted(f, usual)) if part),
@@ -280,19 +281,16 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str]) -> Answer:
 
 
 def _along(f: Finding) -> str:
-    """The leader along a trend that changes: "ViT ahead" or "ViT, then even"."""
+    """The leader along a trend that changes: "ViT ahead" or "ViT, then even". "" where nobody is ahead anywhere, or the
+    leader changes more often: then the mean along the range answers."""
     names = {Verdict.YES: f"{f.subject[0]} ahead", Verdict.NO: f"{f.subject[1]} ahead", Verdict.CANNOT_TELL: "even"}
     parts = [names[p.verdict] for p in f.trend]
     parts = [part for part, before in zip(parts, ["", *parts], strict=False) if part != before]
     if len(parts) > 2:
-        return "order changes" if Reason.ORDER_CHANGES in f.reasons else "cannot tell"
-    return (
-        "cannot tell"
-        if parts == ["even"]
-        else ", then ".join(parts)
-        if len(parts) == 1
-        else ", then ".join(part.removesuffix(" ahead") for part in parts)
-    )
+        return "order changes" if Reason.ORDER_CHANGES in f.reasons else ""
+    if parts in ([], ["even"]):
+        return ""
+    return parts[0] if len(parts) == 1 else ", then ".join(part.removesuffix(" ahead") for part in parts)
 
 
 def subject(f: Finding) -> str:
@@ -351,7 +349,7 @@ def console_rows(found: Sequence[Answer], *, limit: int) -> tuple[list[tuple[str
     grouped: dict[str, dict[str, list[Answer]]] = {}
     for label, asked in by_label.items():
         for a in asked:
-            alone = a.tone == "fact" or len(asked) > MAX_TOGETHER or "/" in a.subject
+            alone = a.tone == "fact" or len(asked) > MAX_TOGETHER or a.is_pair
             grouped.setdefault(label, {}).setdefault(a.key if alone else a.verdict, []).append(a)
     rows: list[tuple[str, str, str, str]] = []
     left: list[str] = []

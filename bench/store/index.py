@@ -12,8 +12,12 @@ from bench.store.study import Study
 
 
 def named(results: Path) -> list[str]:
-    """Names of the folders that hold a study, sorted."""
-    return sorted(p.parent.name for p in results.glob("*/cells") if p.is_dir()) if results.is_dir() else []
+    """Names of the folders that hold a study, sorted.
+
+    Raises:
+        PermissionError: a folder there may not be read (`glob` would be silent about it).
+    """
+    return sorted(p.name for p in results.iterdir() if (p / "cells").is_dir()) if results.is_dir() else []
 
 
 def absent(name: str, results: Path) -> UserError:

@@ -13,6 +13,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -190,16 +191,15 @@ def read_outcome(path: Path, *, of: str | None = None) -> Outcome:
     return Outcome(status=record.status, reason=record.reason, seconds=seconds, processor_seconds=processor)
 
 
-def check_schema(path: Path, version: int) -> None:
+def check_schema(path: Path, version: int, *, newest: int = SCHEMA_VERSION) -> None:
     """Refuse what a newer version wrote.
 
     Raises:
         UserError: `version` is newer than this project's.
     """
-    if version > SCHEMA_VERSION:
+    if version > newest:
         raise UserError(
-            f"{path} was written by a newer version of this project "
-            f"(schema {version}; this one reads up to {SCHEMA_VERSION}).",
+            f"{path} was written by a newer version of this project (schema {version}; this one reads up to {newest}).",
             "Update the project, or choose another folder with --results.",
         )
 
@@ -231,6 +231,7 @@ def _plan(kind: type) -> list[tuple[str, Callable[[Any], Any] | None, bool]]:
     return [
         (f.name, _converter(hints[f.name]), f.default is MISSING and f.default_factory is MISSING)
         for f in fields(kind)  # type: ignore[arg-type]
+        if f.init
     ]
 
 
@@ -244,6 +245,8 @@ def _converter(hint: Any) -> Callable[[Any], Any] | None:
         return tuple if inner is None else lambda items: tuple(inner(item) for item in items)
     if hint is Cell:
         return cell_from_json
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint
     if is_dataclass(hint):
         return functools.partial(build, typing.cast(type, hint))
     return None

@@ -127,7 +127,7 @@ class Buckets:
             self._begin(pack=False)
         reason = self.agree(reason)
         for work in self._works:
-            work.wait()
+            wait_for(work)
         self._works.clear()
         for bucket in self.buckets:
             bucket.reset()
@@ -155,6 +155,11 @@ class Buckets:
             if bucket is self.buckets[-1] and self._loss is not None:
                 bucket.memory[-1].copy_(self._loss)
         self._works.append(dist.all_reduce(bucket.memory, async_op=True))
+
+
+def wait_for(work: Any) -> None:
+    """Wait for an exchange. An error that this raises is of the connection between ranks."""
+    work.wait()
 
 
 def _found(buckets: weakref.ref[Buckets], place: int, number: int, _: Tensor) -> None:

@@ -34,7 +34,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from bench.core.device import is_out_of_memory
 from bench.core.errors import Interrupted, UserError
 from bench.train import compiled, precision
-from bench.train.buckets import Buckets
+from bench.train.buckets import Buckets, wait_for
 from bench.train.precision import Working
 from bench.train.ranks import RankFailure, Ranks, RestartNeeded, SharedError
 
@@ -142,7 +142,7 @@ class DistributedRanks(Ranks):
         decided = [0, 0]
         if self._vote is not None:
             work, votes_2 = self._vote
-            work.wait()
+            wait_for(work)
             decided = votes_2.tolist()
         should_save = save and self.is_rank0 and not decided[1]  # once
         votes_2 = torch.tensor([int(stop), int(should_save)])
@@ -302,11 +302,21 @@ def _description(error: Exception) -> str:
     return f"failed: {_explained(error)[0]}{advice}"
 
 
-BROKEN = ("connection closed by peer", "connection reset", "broken pipe", "gloo", "nccl", "timed out", "socket")
+OPERATORS = "torch.distributed.tensor._dispatch"  # runs ordinary operators on sharded tensors: exchanges nothing itself
 
 
 def _connection_broke(error: Exception) -> bool:
-    """Whether an error came from communication between ranks rather than from this rank's own work."""
+    """Whether an error came from communication between ranks rather than from this rank's own work: by its type, as
+    NCCL's have, or by the code that raised it, since gloo's have no type of their own."""
     if isinstance(error, dist.DistError):
         return True
-    return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in BROKEN)
+    if not isinstance(error, RuntimeError) or is_out_of_memory(error):
+        return False
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    while frames and frames[-1].f_globals.get("__name__") == "torch._ops":  # whoever called this operator
+        frames.pop()
+    if not frames:
+        return False
+    module = str(frames[-1].f_globals.get("__name__"))
+    exchanges = module.startswith("torch.distributed.") and module != OPERATORS
+    return exchanges or frames[-1].f_code is wait_for.__code__

@@ -15,7 +15,8 @@ import pytest
 
 from bench import check
 from bench.core import registry
-from bench.core.errors import UserError
+from bench.core.errors import EXIT_USAGE, UserError
+from bench.plan.__main__ import main as plan_main
 from tests.e2e.test_extend import DATA, FAMILY, FIGURE, SUITE, TASK
 
 FILES = {
@@ -121,6 +122,51 @@ def test_a_package_that_an_extension_lacks_is_named_with_the_line(verb, tmp_path
     done = verb("check", f"{name}:needy" if kind != "models" else "needy", "--plugins", "mine")
     assert done.returncode == 2 and "needy.py, line 2 is broken" in done.stderr, done.stdout + done.stderr
     assert "'no_such_package'" in done.stderr and "pip install no_such_package" in done.stderr
+
+
+DRAWN = """
+    REVISION, KIND = 1, "rendered"
+    LICENCE, SOURCE, HOW_TO_GET, DESCRIPTION = "none needed", "drawn by this file", "Nothing to get.", "nothing"
+
+    def available(root):
+        return True
+
+    def load(split, *, root):
+        raise KeyError("pixels")
+"""
+RAISES = {
+    "cells": (
+        "suites/torn.py",
+        "QUESTION, FIGURES = 'does it?', ()\ndef cells(options):\n    return 1 / 0\n",
+        ("--suite", "torn"),
+        "line 3, failed: ZeroDivisionError: division by zero",
+    ),
+    "load": ("data/torn.py", DRAWN, ("--suite", "smoke", "--data", "torn"), "line 8, failed: KeyError: 'pixels'"),
+    "accepts": (
+        "models/torn.py",
+        "FAMILY, REVISION = 'Torn', 1\ndef names():\n    return ()\ndef accepts(name):\n    return int(name) > 0\n",
+        ("--suite", "smoke", "--models", "Torn-8"),
+        "line 5, failed: ValueError: invalid literal",
+    ),
+}
+
+
+@pytest.mark.parametrize("where", RAISES)
+def test_what_an_extension_raises_is_one_message_with_its_line(tmp_path, capsys, where):
+    file, text, words, said = RAISES[where]
+    write(tmp_path, {file: text})
+    assert plan_main([*words, "--plugins", str(tmp_path)]) == EXIT_USAGE
+    shown = capsys.readouterr().err
+    assert f"The plug-in {tmp_path / file}, {said}" in shown and "Traceback" not in shown
+
+
+def test_an_error_of_the_project_itself_keeps_its_traceback(monkeypatch):
+    def fails(*_, **__):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("bench.plan.view.make_and_show", fails)
+    with pytest.raises(ZeroDivisionError):
+        plan_main(["--suite", "smoke"])
 
 
 # -- bench.check -------------------------------------------------------------------------------------------------------
@@ -230,6 +276,43 @@ def test_a_family_without_revision_or_names_is_found(tmp_path, capsys, old, new,
     write(tmp_path, {"models/mlp.py": text.replace(old, new, 1)})
     assert check.main(["MLP-8", "--plugins", str(tmp_path)]) == 3
     assert wanted in capsys.readouterr().out
+
+
+FEATURELESS = """
+    from torch import nn
+    class Net(nn.Module):
+        def __init__(self, num_classes):
+            super().__init__()
+            self.body = nn.Sequential(nn.Flatten(), nn.Linear(784, 8), nn.ReLU())
+            self.num_features, self.head = 8, nn.Linear(8, num_classes)
+        def features(self, x):
+            return self.body(x)[:, :4]
+        def forward(self, x):
+            return self.head(self.body(x))
+"""
+
+
+def test_what_rests_on_a_failed_requirement_is_no_further_failure(tmp_path, capsys, monkeypatch):
+    """A classifier whose features are too few: the rest that can be looked at is."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, {"featureless.py": FEATURELESS})
+    assert check.main(["featureless.py:Net", "--json"]) == 3
+    rows = {row["requirement"]: row for row in json.loads(capsys.readouterr().out)}
+    assert [name for name, row in rows.items() if row["met"] is False] == [check.FEATURES]
+    resting = {name for name, row in rows.items() if row["detail"].startswith("not looked at")}
+    assert resting == {"treats every image alone in test mode", "is saved and loaded"}
+    assert rows["learns"]["met"] and rows["changes of these are noticed"]["met"]
+
+
+def test_weights_that_cannot_be_saved_do_not_end_the_check(tmp_path, capsys, monkeypatch):
+    def full(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("bench.store.weights.write", full)
+    assert check.main(["ViT-pico/14", "--json"]) == 3
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["requirement"] for row in rows if row["met"] is False] == ["is saved and loaded"]
+    assert [row["requirement"] for row in rows[-2:]] == ["can be fine-tuned", "changes of these are noticed"]
 
 
 UNSEEDED = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -13,9 +14,11 @@ import pytest
 import bench
 from bench import __main__ as script
 from bench import compare, fit
+from bench.analysis.finding import Verdict
 from bench.core.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, UserError
 from bench.execute.local import Failure
 from bench.plan.plan import begin
+from bench.report.build import _jsonable
 from bench.store.study import Study
 from tests.conftest import PROJECT
 from tests.plan.finished import finish
@@ -71,7 +74,42 @@ def test_tables_of_a_study_hold_what_its_records_hold():
         if (s.task, s.data, s.shots, s.draw) == ("fewshot", "mnist", 10, 0)
     }
     assert dict(zip(one["images_seen"], one["value"], strict=True)) == values
+
+
+def test_a_study_without_a_report_has_the_columns_of_findings(tmp_path):
+    shutil.copytree(next((KEPT / "cells").glob("pixels*")), tmp_path / "mine" / "cells" / "one")
+    results = bench.api.load(tmp_path / "mine")
     assert results.answers == () and results.findings.empty
+    assert list(results.findings[["question", "subject", "verdict", "estimate", "low", "high", "n_seeds"]]) != []
+    with pytest.raises(UserError, match="It has: none"):
+        results.figure("compute")
+
+
+@pytest.mark.parametrize("kept", sorted(KEPT.parent.glob("*/findings.json")), ids=lambda path: path.parent.name)
+def test_findings_of_a_report_are_read_back_whole(kept):
+    """With their evidence, whatever its kind: written again, they are the same file."""
+    body = json.loads(kept.read_text())
+    results = bench.api.load(kept.parent)
+    assert _jsonable([dataclasses.asdict(finding) for finding in results.answers]) == body["findings"]
+    assert all(isinstance(finding.verdict, Verdict) for finding in results.answers)
+    assert list(results.findings["question"]) == [finding["question"] for finding in body["findings"]]
+
+
+def test_figures_of_a_loaded_study_are_found():
+    assert bench.api.load(KEPT).figure("compute") == KEPT / "figures" / "compute.png"
+    with pytest.raises(UserError, match="no figure 'cat'"):
+        bench.api.load(KEPT).figure("cat")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("{", "is damaged"), ('{"schema": 99, "findings": []}', "newer version"), ('{"schema": 1}', "older")],
+)
+def test_findings_that_cannot_be_read_are_no_traceback(tmp_path, text, said):
+    (tmp_path / "mine" / "cells").mkdir(parents=True)
+    (tmp_path / "mine" / "findings.json").write_text(text)
+    with pytest.raises(UserError, match=said):
+        _ = bench.api.load(tmp_path / "mine").findings
 
 
 def test_a_report_is_read_back_as_findings(tmp_path):
@@ -81,6 +119,7 @@ def test_a_report_is_read_back_as_findings(tmp_path):
     kept = json.loads(results.paths.findings_json.read_text())["findings"]
     assert list(results.findings["question"]) == [finding["question"] for finding in kept]
     assert len(results.answers) == len(results.findings) > 0
+    assert [f.question for f in bench.api.load(tmp_path / "presets").answers] == [f.question for f in results.answers]
     with pytest.raises(UserError, match="no figure 'cat'"):
         results.figure("cat")
 

@@ -10,7 +10,7 @@ import tomllib
 
 import pytest
 
-from bench import SCHEMA_VERSION, flops, run
+from bench import SCHEMA_VERSION, flops, run, status
 from bench.core import environment, files
 from bench.core.errors import UserError, command
 from bench.plan import estimate
@@ -181,3 +181,23 @@ def test_a_file_that_may_not_be_read_is_named(capsys):
 
     code = verb()
     refused(subprocess.CompletedProcess((), code, "", capsys.readouterr().err), "No permission", "results/theirs/cells")
+
+
+@pytest.mark.parametrize("theirs", ["results", "results/scaling/cells"])
+def test_a_study_that_may_not_be_read_is_not_said_to_be_absent(tmp_path, monkeypatch, capsys, theirs):
+    """Raised, for root reads everything."""
+    (tmp_path / "results/scaling/cells").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+
+    def guarded(real):
+        def listed(path="."):
+            if os.fspath(path) == theirs:
+                raise PermissionError(errno.EACCES, "Permission denied", theirs)
+            return real(path)
+
+        return listed
+
+    for name in ("scandir", "listdir"):
+        monkeypatch.setattr(os, name, guarded(getattr(os, name)))
+    code = status.main([])
+    refused(subprocess.CompletedProcess((), code, "", capsys.readouterr().err), "No permission", theirs)

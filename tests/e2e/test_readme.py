@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+import bench
 from bench import __main__ as script
 from bench.core.cli import parser
 from bench.core.errors import EXIT_FOUND, EXIT_OK
@@ -100,3 +101,12 @@ def test_the_python_lines_run(tmp_path, monkeypatch, capsys):
     (tmp_path / "study.toml").write_text('suite = "smoke"\nmodels = ["ViT-pico/14"]\n')
     exec(block("python"), {})
     assert "ViT-pico/14" in capsys.readouterr().out
+
+
+def test_the_python_lines_run_on_a_study_that_is_loaded(tmp_path, monkeypatch, capsys):
+    kept = shutil.copytree(PROJECT / "results/reference/scaling-cpu", tmp_path / "scaling-cpu")
+    monkeypatch.setattr("bench.api.run", lambda *_, **__: bench.api.load(kept))
+    exec(block("python"), {})
+    printed = capsys.readouterr().out
+    assert "ViT-pico/14" in printed and "gap over images" in printed and "estimate" in printed
+    assert bench.api.load(kept).figure("compute") == kept / "figures" / "compute.png"

@@ -69,6 +69,21 @@ def test_names_with_options_are_read():
 # -- whatever there is of a study --------------------------------------------------------------------------------------
 
 
+def test_a_set_that_is_cut_is_compared_as_a_whole_one_is(asked):
+    """NAME@N: no cell is on all images, and those on N are compared over compute as those on all would be."""
+    plan = recorded.plan()
+    cells = [replace(p, cell=replace(p.cell, num_images=p.cell.num_images or 5000)) for p in plan.cells]
+    cut = budget.question(replace(plan, cells=tuple(cells)), recorded.evidence())
+    widths, wanted = cut.half_widths(cut.whole()), asked.half_widths(asked.whole())
+    over_compute = [key for key in wanted if key.endswith(budget.OVER["compute"])]
+    assert len(over_compute) == 3 and widths.keys() == wanted.keys()
+    assert all(widths[key] == pytest.approx(wanted[key]) for key in over_compute)
+    assert all(math.isfinite(width) for width in widths.values())
+    lines = budget.lines_of(budget.choose(cut, 0.5 * cut.seconds(cut.whole())))
+    kept = chosen_grid.within([p.cell for p in cells], lines)
+    assert any("@5000=" in line for line in lines) and kept
+
+
 def test_every_data_set_and_recipe_is_paid_for(asked):
     """Twice the cells, on another set or at another rate, are twice the time; what is chosen is chosen for all."""
     once = recorded.plan()

@@ -319,7 +319,7 @@ def test_numbers_in_words_are_those_of_the_findings() -> None:
 
 def test_equal_answers_share_a_row_with_the_smallest_and_the_largest(reported: report.ReportPaths) -> None:
     """By the numbers themselves; ranges and trends have no order."""
-    one = replace(text.answers(reported.findings)[0], label="?", main=True, verdict="yes", tone="yes")
+    one = replace(text.answers(reported.findings)[0], label="?", main=True, is_pair=False, verdict="yes", tone="yes")
 
     def row(*shown: tuple[str, float | None]) -> str:
         alike = [replace(one, subject=str(n), number=number, magnitude=m) for n, (number, m) in enumerate(shown)]

@@ -8,6 +8,7 @@ tensor after the other.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
@@ -269,12 +270,20 @@ def order(case: str, folder: Path, ranks: Ranks) -> list[str]:
     return events
 
 
-def killed(folder: Path) -> None:
-    """Train until the second rank is killed where it has sent two buckets of the third step; what the first says."""
+def killed(folder: Path, *, case: str = "vit") -> None:
+    """Train until the second rank is killed where it has sent two buckets of the third step, or sharded, where it
+    gathers weights for its third; what the first says."""
     from bench.train.distributed import DistributedRanks
 
     ranks = DistributedRanks(device="cpu")
-    made = trainer("vit", folder / "killed", ranks)
+    made = trainer(case, folder / "killed", ranks)
+    if ranks.rank == 1 and ranks.is_sharded(made.model):
+        forwards = itertools.count(1)
+        die_at = 2 * (made.recipe.batch // 2 // made.recipe.micro_batch) + 1
+        block = made.model.blocks[1]
+        block.register_forward_pre_hook(
+            lambda *_: os.kill(os.getpid(), signal.SIGKILL) if next(forwards) == die_at else None
+        )
     send, sent = buckets.Buckets._begin, itertools.count(1)
 
     def begin(self: Any, **how: Any) -> None:
@@ -338,5 +347,6 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     buckets.BYTES = 1 << 12  # several buckets, of models that would have one
-    job_of_rank = {"killed": killed, "anywhere": anywhere}.get(sys.argv[-1], main)
+    fsdp = functools.partial(killed, case="vit-fsdp")
+    job_of_rank = {"killed": killed, "killed-fsdp": fsdp, "anywhere": anywhere}.get(sys.argv[-1], main)
     job_of_rank(Path(sys.argv[1]))

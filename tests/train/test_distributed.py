@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from unittest import mock
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from bench.core.errors import UserError
 from bench.core.record import Result
@@ -21,7 +23,8 @@ from bench.core.spec import Cell, Recipe
 from bench.store import checkpoints
 from bench.store.prediction_bits import from_detail
 from bench.store.records import build
-from bench.train.distributed import choose_interface
+from bench.train.buckets import wait_for
+from bench.train.distributed import DistributedRanks, choose_interface
 from bench.train.ranks import Ranks, check_cells
 from tests.conftest import PROJECT
 from tests.train._two_ranks import CASES, CONTINUED, ROOM, SAVED, SHORT, STEPS, TRIES, job, losses, trainer
@@ -174,14 +177,59 @@ def test_exchanges_begin_before_the_backward_pass_is_over(two, case, micro_batch
         assert last.split().index("sent") < last.count("found") / 2 and last.split()[-1] == "found"
 
 
+def rank_0_of_2() -> DistributedRanks:
+    """A rank with a launcher's store and no connection."""
+    ranks = object.__new__(DistributedRanks)
+    ranks.rank, ranks.size, ranks._store = 0, 2, dist.HashStore()
+    return ranks
+
+
+@pytest.mark.parametrize("words", ["socket timed out", "no gloo today", "NCCL error", "Connection reset by peer"])
+def test_an_error_of_a_model_that_speaks_of_connections_is_its_own(words):
+    """Its report stands; nobody is said to have been killed."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            raise RuntimeError(words)
+
+    with pytest.raises(RuntimeError) as caught:
+        Model()(torch.ones(1))
+    failure = rank_0_of_2().failure(caught.value)
+    assert failure.is_reporter and str(failure) == f"Rank 0 of 2 failed: RuntimeError: {words}"
+
+
+def test_memory_that_runs_out_in_an_exchange_is_no_broken_connection(monkeypatch):
+    """FSDP takes memory for what it gathers."""
+
+    def gathers():
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setitem(gathers.__globals__, "__name__", "torch.distributed.fsdp")
+    with pytest.raises(RuntimeError) as caught:
+        gathers()
+    assert "out of memory Use more ranks" in str(rank_0_of_2().failure(caught.value))
+
+
+def test_what_waiting_for_an_exchange_raises_is_a_broken_connection(monkeypatch):
+    """Whatever its words: gloo's errors are plain ones."""
+
+    monkeypatch.setattr("bench.train.distributed.REPORT_TIMEOUT", 0.0)
+    work = mock.Mock(spec=["wait"])
+    work.wait = functools.partial(torch.ones(2).view, 3)  # raised by C++: no frame of its own
+    with pytest.raises(RuntimeError, match="invalid for input") as caught:
+        wait_for(work)
+    assert "ended without a report" in str(rank_0_of_2().failure(caught.value))
+
+
 @pytest.mark.slow
-def test_a_rank_that_is_killed_in_mid_exchange_ends_the_other(tmp_path):
+@pytest.mark.parametrize("how", ["killed", "killed-fsdp"])
+def test_a_rank_that_is_killed_in_mid_exchange_ends_the_other(tmp_path, how):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     known = {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     known |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    command = [sys.executable, "-m", "tests.train._two_ranks", str(tmp_path), "killed"]
+    command = [sys.executable, "-m", "tests.train._two_ranks", str(tmp_path), how]
     both = [subprocess.Popen(command, env=os.environ | known | {"RANK": n, "LOCAL_RANK": n}) for n in "01"]
     try:
         assert [process.wait(60) for process in both] == [0, -signal.SIGKILL]

@@ -1,0 +1,63 @@
+"""Findings as a report has saved them: findings.json read back as dataclasses."""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bench.analysis import branches, lr_sweep, races
+from bench.analysis import finding as data
+from bench.analysis.finding import Finding, Item
+from bench.core.errors import UserError
+from bench.store.records import build, check_schema
+
+NAME = "findings.json"
+SCHEMA = 2
+ITEMS: Mapping[str, type[Item]] = {
+    kind.__name__: kind
+    for module in (data, branches, lr_sweep, races)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Item)
+}
+
+
+def read(folder: Path) -> tuple[Finding, ...]:
+    """The findings of the report of a study; () where no report was built.
+
+    Args:
+        folder: `results/<suite>`.
+
+    Raises:
+        UserError: the file is damaged, or another version of this project wrote it.
+    """
+    path = folder / NAME
+    if not path.exists():
+        return ()
+    again = f"Build the report again: python -m bench.report --results {folder.parent} --suite {folder.name}"
+    try:
+        body = json.loads(path.read_text())
+        check_schema(path, body["schema"], newest=SCHEMA)
+        if body["schema"] != SCHEMA:
+            raise UserError(f"{path} was written by an older version of this project.", again)
+        return tuple(map(_finding, body["findings"]))
+    except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path} is damaged: {type(error).__name__}: {error}.", again) from error
+
+
+def _finding(body: Mapping[str, Any]) -> Finding:
+    evidence = tuple(_item(item) for item in body["evidence"])
+    return replace(build(Finding, {**body, "evidence": ()}), evidence=evidence)
+
+
+def _item(body: Mapping[str, Any]) -> Item:
+    """An item of evidence. JSON has no NaN: a number that must be there and is null is not known."""
+    kind = ITEMS[body["kind"]]
+    return build(kind, {name: float("nan") if v is None and name in _numbers(kind) else v for name, v in body.items()})
+
+
+def _numbers(kind: type) -> frozenset[str]:
+    return frozenset(name for name, hint in typing.get_type_hints(kind).items() if hint is float)
