@@ -228,7 +228,7 @@ def resuming(device: str) -> Iterator[Line]:
 
     from bench.data.image_set import ImageSet
     from bench.train.batches import Batches
-    from bench.train.trainer import Saving, Trainer
+    from bench.train.trainer import Checkpoints, Trainer
 
     rng = np.random.default_rng(0)
     images = ImageSet(
@@ -250,7 +250,7 @@ def resuming(device: str) -> Iterator[Line]:
             horizons=(16 * 20,),
             seed=0,
             device=device,
-            saving=Saving(folder=folder),
+            saving=Checkpoints(folder=folder),
         )
 
     def losses(made: Trainer, steps: int) -> list[float]:

@@ -24,6 +24,18 @@ from bench.core import environment, files
 from bench.core.device import accelerators, place
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted, UserError
+from bench.core.events import (
+    CellDone,
+    CellFailed,
+    CellInterrupted,
+    CellLost,
+    CellStarted,
+    CellUnsettled,
+    Notice,
+    WorkerEnded,
+    WorkerEvent,
+    from_line,
+)
 from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
 from bench.plan.plan import Plan
@@ -64,20 +76,23 @@ class Account:
     saved: set[str] = field(default_factory=set)
     notices: dict[str, float] = field(default_factory=dict)
 
-    def take(self, worker: int, event: dict[str, Any]) -> None:
-        kind, cell = event["event"], event.get("cell", "")
-        if kind == "start":
-            self.running[worker] = cell
-        elif kind in ("done", "failed", "interrupted", "lost"):
+    def take(self, worker: int, event: WorkerEvent) -> None:
+        """Count one event."""
+        if isinstance(event, CellDone | CellFailed | CellInterrupted | CellLost):
             self.running.pop(worker, None)
-        if kind == "unsettled":
-            self.unsettled[cell] = event["reason"]
-        elif kind == "failed" or (kind == "done" and event["status"] == "failed"):
-            self.failures[cell] = event["reason"]
-        elif kind == "done":  # perhaps by another worker than the one that failed
-            self.failures.pop(cell, None)
-        elif kind == "interrupted":
-            self.saved.add(cell)
+        match event:
+            case CellStarted():
+                self.running[worker] = event.cell
+            case CellUnsettled():
+                self.unsettled[event.cell] = event.reason
+            case CellFailed():
+                self.failures[event.cell] = event.reason
+            case CellDone(status="failed"):
+                self.failures[event.cell] = event.reason or ""
+            case CellDone():  # perhaps by another worker than the one that failed
+                self.failures.pop(event.cell, None)
+            case CellInterrupted():
+                self.saved.add(event.cell)
 
     def is_news(self, message: str) -> bool:
         """Whether a notice has not been given just now."""
@@ -104,7 +119,7 @@ class Pool:
             self._told_to_stop = False
             self.interrupted = False  # whether a worker was interrupted by a signal of its own
             self.complaints: list[str] = []  # error messages of workers that failed outside a cell
-            self.events: queue.Queue[tuple[int, dict[str, Any] | None]] = queue.Queue()
+            self.events: queue.Queue[tuple[int, WorkerEvent | None]] = queue.Queue()
             self._errors = [
                 opened.enter_context(tempfile.TemporaryFile("w+")) for _ in range(min(plan.workers, len(plan.todo)))
             ]
@@ -142,9 +157,8 @@ class Pool:
 
     def _read(self, index: int, stream: IO[str]) -> None:
         for line in stream:
-            with contextlib.suppress(ValueError):
-                if isinstance(event := json.loads(line), dict):  # a user's network may print numbers
-                    self.events.put((index, event))
+            if (event := from_line(line)) is not None:
+                self.events.put((index, event))
         self.events.put((index, None))
 
     def stop(self) -> None:
@@ -306,7 +320,7 @@ def _shared(opened: contextlib.ExitStack, path: Path, content: Any) -> str:
 def run(
     plan: Plan,
     *,
-    on_event: Callable[[int, dict[str, Any]], None],
+    on_event: Callable[[int, WorkerEvent], None],
     tick: Callable[[], None],
     profile: bool = False,
     co2: float | None = None,
@@ -321,7 +335,7 @@ def run(
     if not plan.todo:
         return refused(plan)
     if not files.has_locks(plan.store):
-        on_event(-1, {"event": "notice", "message": NO_LOCKS.format(plan.store)})
+        on_event(-1, Notice(message=NO_LOCKS.format(plan.store)))
     with signals() as received:
         account, complaints, began = _work_off(plan, received, on_event=on_event, tick=tick, profile=profile, co2=co2)
     return unfinished(plan, account, complaints, began=began) + refused(plan)
@@ -331,7 +345,7 @@ def _work_off(
     plan: Plan,
     received: list[float],
     *,
-    on_event: Callable[[int, dict[str, Any]], None],
+    on_event: Callable[[int, WorkerEvent], None],
     tick: Callable[[], None],
     profile: bool,
     co2: float | None,
@@ -363,7 +377,7 @@ def _follow(
     pool: Pool,
     account: Account,
     *,
-    on_event: Callable[[int, dict[str, Any]], None],
+    on_event: Callable[[int, WorkerEvent], None],
     tick: Callable[[], None],
     received: list[float],
     hurry: Callable[[], bool],
@@ -372,7 +386,7 @@ def _follow(
 
     def notice(message: str) -> None:
         if account.is_news(message):
-            on_event(-1, {"event": "notice", "message": message})
+            on_event(-1, Notice(message=message))
 
     alive, asked, killed = len(pool.processes), False, False
     while alive:
@@ -395,12 +409,12 @@ def _follow(
                 continue
             alive -= 1
             if complaint := pool.ended(index):
-                on_event(index, {"event": "ended"})
+                on_event(index, WorkerEnded())
                 notice(complaint.splitlines()[0])
             continue
         account.take(index, event)
-        if event["event"] == "notice":
-            notice(event["message"])
+        if isinstance(event, Notice):
+            notice(event.message)
         else:
             on_event(index, event)
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import dataclass
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
 from bench.core.console import add_row, make_table, write
+from bench.core.events import (
+    Advanced,
+    CellAdvanced,
+    CellDone,
+    CellFailed,
+    CellStarted,
+    Notice,
+    WorkerEvent,
+)
 from bench.core.formatting import duration
 from bench.plan.plan import Plan
 
@@ -17,6 +26,21 @@ LOG_EVERY = 15.0  # seconds between plain lines
 BAR = 20  # characters
 ROUNDING = 1e-9  # of sums that are kept up to date
 TRUSTED = 0.02  # share of the work done, from which on the time left follows the run's own speed, not the plan's
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningCell:
+    """What a worker is at.
+
+    Attributes:
+        name: of the cell's folder.
+        progress: the newest; None before the first.
+        since: when that came, by a monotonic clock in seconds.
+    """
+
+    name: str
+    progress: Advanced | None
+    since: float
 
 
 class LiveProgress:
@@ -30,7 +54,7 @@ class LiveProgress:
         self.at_start = dict(self.fraction)
         self._total = sum(self.expected.values())  # seconds, as are the next two
         self._done = self._begun = sum(self.expected[name] * done for name, done in self.fraction.items())
-        self.running: dict[int, dict[str, Any]] = {}  # worker -> its cell's latest event
+        self.running: dict[int, RunningCell] = {}  # by worker
         self.finished: list[str] = []
         self.failed: dict[str, str] = {}
         self.started = self.last_line = time.monotonic()
@@ -45,27 +69,31 @@ class LiveProgress:
         if self.live:
             self.live.stop()
 
-    def event(self, worker: int, event: dict[str, Any]) -> None:
+    def event(self, worker: int, event: WorkerEvent) -> None:
         """Take in one event of a worker."""
-        name, kind = event.get("cell", ""), event["event"]
-        if kind == "notice":
-            self._line(event["message"])
-            return
-        if kind in ("start", "progress"):
-            self.running.setdefault(worker, {}).update(event, since=time.monotonic())
-            self._update()
-            return
+        match event:
+            case Notice():
+                self._line(event.message)
+                return
+            case CellStarted():
+                self.running[worker] = RunningCell(name=event.cell, progress=None, since=time.monotonic())
+                return
+            case CellAdvanced():
+                self.running[worker] = RunningCell(name=event.cell, progress=event.progress, since=time.monotonic())
+                self._update()
+                return
         self.running.pop(worker, None)
-        if kind == "done":
-            self._set(name, 1.0)
-            self.finished.append(name)
-            self.failed.pop(name, None)  # another worker could
-            if event["status"] != "complete":
-                self._line(f"{event['status']}: {name}: {event['reason']}")
-        elif kind == "failed":
-            if event["reason"] not in self.failed.values():  # the end of the run says what to do about it
-                self._line(f"failed: {name}: {event['reason'].splitlines()[0]}")
-            self.failed[name] = event["reason"]
+        match event:
+            case CellDone():
+                self._set(event.cell, 1.0)
+                self.finished.append(event.cell)
+                self.failed.pop(event.cell, None)  # another worker could
+                if event.status != "complete":
+                    self._line(f"{event.status}: {event.cell}: {event.reason}")
+            case CellFailed():
+                if event.reason not in self.failed.values():  # the end of the run says what to do about it
+                    self._line(f"failed: {event.cell}: {event.reason.splitlines()[0]}")
+                self.failed[event.cell] = event.reason
         if not self.live:
             self._line(self._summary())
 
@@ -90,21 +118,21 @@ class LiveProgress:
 
     def _update(self) -> None:
         for running in self.running.values():
-            if "done" in running:
-                self._set(running["cell"], self._fraction_of(running))
+            if running.progress is not None:
+                self._set(running.name, self._fraction_of(running, running.progress))
 
-    def _fraction_of(self, running: dict[str, Any]) -> float:
+    def _fraction_of(self, running: RunningCell, progress: Advanced) -> float:
         """How much of a running cell is done, in expected time: its training, and the horizons it has read. The one
         that is being read counts by the time it has taken, as far as was expected."""
-        cell = self.cells[running["cell"]]
-        trained = running.get("done", 0) / running["total"] if running.get("total") else 0.0
+        cell = self.cells[running.name]
+        trained = progress.done / progress.total if progress.total else 0.0
         if not cell.evaluate_share:
             return min(0.99, trained)
         horizons = len(cell.cell.horizons)
-        read = running.get("horizons", 0)
-        if running.get("phase") == "evaluating":
+        read: float = progress.horizons
+        if progress.phase == "evaluating":
             expected = cell.evaluate_share * self.expected[cell.name] / horizons
-            read += min(0.95, (time.monotonic() - running["since"]) / expected) if expected else 0.0
+            read += min(0.95, (time.monotonic() - running.since) / expected) if expected else 0.0
         return min(0.99, (1 - cell.evaluate_share) * trained + cell.evaluate_share * min(1.0, read / horizons))
 
     def _set(self, name: str, fraction: float) -> None:
@@ -129,13 +157,17 @@ class LiveProgress:
     def _render(self) -> Group:
         table = make_table("worker", "model", "upstream", "seed", "progress", "phase", "loss")
         for worker, running in sorted(self.running.items()):
-            done = self.fraction[running["cell"]]
+            cell, done = self.cells[running.name].cell, self.fraction[running.name]
             bar = "━" * round(BAR * done) + "─" * (BAR - round(BAR * done))
-            loss = f"{running['loss']:.3f}" if running.get("loss") is not None else ""
-            what = (running["model"], running["data"], str(running["seed"]))
-            add_row(table, str(worker), *what, f"{bar} {done:4.0%}", running.get("phase", "starting"), loss)
+            loss = f"{running.progress.loss:.3f}" if running.progress and running.progress.loss is not None else ""
+            what = (cell.model, cell.data_name, str(cell.seed))
+            add_row(table, str(worker), *what, f"{bar} {done:4.0%}", _phase(running), loss)
         return Group(table, Text(self._summary()))
 
-    def _describe(self, running: dict[str, Any]) -> str:
-        done, phase = self.fraction[running["cell"]], running.get("phase", "starting")
-        return f"{running.get('model')} on {running.get('data')} seed {running.get('seed')} {done:.0%} ({phase})"
+    def _describe(self, running: RunningCell) -> str:
+        cell, done = self.cells[running.name].cell, self.fraction[running.name]
+        return f"{cell.model} on {cell.data_name} seed {cell.seed} {done:.0%} ({_phase(running)})"
+
+
+def _phase(running: RunningCell) -> str:
+    return running.progress.phase if running.progress else "starting"

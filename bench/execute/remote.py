@@ -20,6 +20,7 @@ from typing import Any
 from bench.core import files
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, Interrupted
+from bench.core.events import Notice, WorkerEvent
 from bench.core.formatting import plural
 from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
@@ -54,7 +55,7 @@ def run(
     workers: int | None = None,
     options: Sequence[tuple[str, Any]] = (),
     detach: bool = False,
-    on_event: Callable[[int, dict[str, Any]], None],
+    on_event: Callable[[int, WorkerEvent], None],
     tick: Callable[[], None],
     profile: bool = False,
     co2: float | None = None,
@@ -99,14 +100,8 @@ def run(
         received = opened.enter_context(local.signals())  # in place of what a library has put there
         earlier, before = adopt(kinds, study, folder.parent)
         if earlier:
-            on_event(
-                -1,
-                {
-                    "event": "notice",
-                    "message": f"{plural(earlier, 'job')} of an earlier run still queued or "
-                    "running: not submitted again.",
-                },
-            )
+            queued = f"{plural(earlier, 'job')} of an earlier run still queued or running: not submitted again."
+            on_event(-1, Notice(message=queued))
         if early or received:  # while the library was loaded, or asked
             for kind in kinds:
                 kind.executor.leave()
@@ -123,7 +118,7 @@ def run(
                 kind.executor.leave()
             if names:
                 shown = ", ".join(names[:FEW]) + (", …" if len(names) > FEW else "")
-                on_event(-1, {"event": "notice", "message": f"{plural(len(names), 'job')} submitted: {shown}."})
+                on_event(-1, Notice(message=f"{plural(len(names), 'job')} submitted: {shown}."))
             else:
                 shutil.rmtree(folder, ignore_errors=True)
             return refused
@@ -286,7 +281,7 @@ class Fleet:
         self,
         account: Account,
         *,
-        on_event: Callable[[int, dict[str, Any]], None],
+        on_event: Callable[[int, WorkerEvent], None],
         tick: Callable[[], None],
         received: Sequence[float],
         closed: Sequence[float],
@@ -314,7 +309,7 @@ class Fleet:
             tick()
             look()
             if received and not stops:
-                on_event(-1, {"event": "notice", "message": "Stopping: running cells are being saved."})
+                on_event(-1, Notice(message="Stopping: running cells are being saved."))
                 self.stop()
                 stops = 1
             if stops == 1 and time.monotonic() - received[0] > 1.1 * PATIENCE:
@@ -338,7 +333,7 @@ class Fleet:
                 return
             time.sleep(max(LOOK, self._watched.pause))
 
-    def _replace(self, left: set[str], on_event: Callable[[int, dict[str, Any]], None]) -> None:
+    def _replace(self, left: set[str], on_event: Callable[[int, WorkerEvent], None]) -> None:
         """Start a worker for each that was lost, and for cells that nobody is left to do."""
         for kind in self._kinds:
             for ended in kind.executor.ended():
@@ -348,7 +343,7 @@ class Fleet:
                 complaint = local.complaint(ended.code, ended.words)
                 if ended.code != EXIT_INTERRUPTED:
                     self.complaints.append(complaint)
-                    on_event(-1, {"event": "notice", "message": complaint.splitlines()[0]})
+                    on_event(-1, Notice(message=complaint.splitlines()[0]))
                 self._again(kind, left)
             if not kind.running and kind not in self._waiting and not self._watched.held():
                 self._again(kind, left)

@@ -11,17 +11,24 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from bench.core.environment import now
+from bench.core.events import (
+    Advanced,
+    CellAdvanced,
+    CellDone,
+    CellFailed,
+    CellInterrupted,
+    CellLost,
+    CellStarted,
+    WorkerEvent,
+)
 from bench.core.spec import Cell
 from bench.store.lease import holder
 from bench.store.study import CellDirectory, Study, attempt_status, state_of
 
 TAIL = 4096  # bytes of a log of metrics in which its last line is looked for
 SHARE = 0.05  # of the time, that looks may take
-
-Event = dict[str, Any]
 
 
 class Watched:
@@ -32,35 +39,34 @@ class Watched:
         self.cells = cells
         self._open = {number: study.cell(cell) for number, cell in enumerate(cells)}
         self._names = {number: directory.path.name for number, directory in self._open.items()}
-        self._running: dict[int, Event] = {}
+        self._running: dict[int, WorkerEvent] = {}
         self._failed: dict[int, str] = {}  # when the attempt began
         self.began, self.pause = now(), 0.0
 
-    def news(self) -> list[tuple[int, Event]]:
+    def news(self) -> list[tuple[int, WorkerEvent]]:
         """What has happened since the last look: (number of the cell, event)."""
-        began, found = time.monotonic(), list[tuple[int, Event]]()
+        began, found = time.monotonic(), list[tuple[int, WorkerEvent]]()
         for number, directory in list(self._open.items()):
             if (event := self._look(number, directory)) is not None:
                 found.append((number, event))
         self.pause = (time.monotonic() - began) / SHARE
         return found
 
-    def _look(self, number: int, directory: CellDirectory) -> Event | None:
+    def _look(self, number: int, directory: CellDirectory) -> WorkerEvent | None:
         name = self._names[number]
         if directory.record.exists() and (state := state_of(directory)).name == "done":
             del self._open[number]
             self._running.pop(number, None)
             self._failed.pop(number, None)
             status, _, reason = (state.note or "complete").partition(": ")
-            return {"event": "done", "cell": name, "status": status, "reason": reason or None}
+            return CellDone(cell=name, status=status, reason=reason or None)
         if directory.lease.exists():
             cell = self.cells[number]
-            start = {"event": "start", "cell": name, "model": cell.model, "data": cell.data_name, "seed": cell.seed}
             if number not in self._running:
-                self._running[number] = start
-                return start
-            event = {"event": "progress", "cell": name} | _last_line(directory)
-            if event == self._running[number]:
+                self._running[number] = CellStarted(cell=name, model=cell.model, data=cell.data_name, seed=cell.seed)
+                return self._running[number]
+            progress = _last_line(directory)
+            if progress is None or (event := CellAdvanced(cell=name, progress=progress)) == self._running[number]:
                 return None
             self._running[number] = event
             return event
@@ -71,11 +77,11 @@ class Watched:
                 if self._failed.get(number) == last["started"]:
                     return None
                 self._failed[number] = last["started"]
-                return {"event": "failed", "cell": name, "reason": str(last.get("reason"))}
+                return CellFailed(cell=name, reason=str(last.get("reason")))
             if was_running and last.get("outcome") == "interrupted":
-                return {"event": "interrupted", "cell": name}
+                return CellInterrupted(cell=name)
             if was_running:
-                return {"event": "lost", "cell": name}
+                return CellLost(cell=name)
         return None
 
     def left(self) -> set[str]:
@@ -87,8 +93,8 @@ class Watched:
         return any(holder(self._open[number].lease) is not None for number in self._running)
 
 
-def _last_line(directory: CellDirectory) -> Event:
-    """The newest progress of the attempt that runs."""
+def _last_line(directory: CellDirectory) -> Advanced | None:
+    """The newest progress of the attempt that runs; None before the first."""
     path = Path(directory.attempts()[-1] / "metrics.jsonl") if directory.attempts() else None
     try:
         if path is not None:
@@ -96,7 +102,7 @@ def _last_line(directory: CellDirectory) -> Event:
                 handle.seek(max(0, os.fstat(handle.fileno()).st_size - TAIL))
                 lines = handle.read().splitlines()
             if lines:
-                return {name: value for name, value in json.loads(lines[-1]).items() if name != "time"}
-    except (OSError, ValueError):
+                return Advanced(**{name: value for name, value in json.loads(lines[-1]).items() if name != "time"})
+    except (OSError, ValueError, TypeError, AttributeError):
         pass
-    return {}
+    return None

@@ -37,6 +37,19 @@ from bench.core.errors import (
     UserError,
     command,
 )
+from bench.core.events import (
+    Advanced,
+    CellAdvanced,
+    CellDone,
+    CellFailed,
+    CellInterrupted,
+    CellLost,
+    CellStarted,
+    CellUnsettled,
+    Notice,
+    WorkerEvent,
+    to_line,
+)
 from bench.core.record import Attempt, Record, Result
 from bench.core.registry import revisions_of
 from bench.core.spec import Cell, cell_from_json, cell_id, to_json
@@ -73,10 +86,10 @@ class Signals:
         return self.stopping
 
 
-def emit(event: str, **values: Any) -> None:
+def emit(event: WorkerEvent) -> None:
     """Send an event to the executor. A closed pipe is ignored."""
     try:
-        print(json.dumps({"event": event, **values}), flush=True)
+        print(to_line(event), flush=True)
     except (BrokenPipeError, ValueError):
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - lives as long as the process
 
@@ -169,7 +182,7 @@ class Worker:
     def _say_who_holds(self, cells: list[Cell]) -> None:
         for directory in map(self.study.cell, cells[:3]):
             who = holder(directory.lease) or "a process without a recent heartbeat"
-            emit("notice", message=f"Waiting for {directory.path.name}: leased by {who}.")
+            emit(Notice(message=f"Waiting for {directory.path.name}: leased by {who}."))
 
     def _try(self, number: int) -> bool:
         """Do one cell unless it is done. False if another runner holds it, or has taken it over."""
@@ -189,7 +202,7 @@ class Worker:
                     return self._attempt(number, directory, lease)
         except UserError as error:  # outside the cell's own work: its folder cannot be written, …
             self.failed = True
-            emit("failed", cell=directory.path.name, reason=str(error))
+            emit(CellFailed(cell=directory.path.name, reason=str(error)))
         return True
 
     def _refused(self, directory: CellDirectory) -> bool:
@@ -203,7 +216,7 @@ class Worker:
         """Run a cell's job and write its record. False if another runner has taken the cell over meanwhile."""
         cell = self.cells[number]
         attempt = RunningAttempt(directory, lease)
-        emit("start", cell=attempt.name, model=cell.model, data=cell.data_name, seed=cell.seed)
+        emit(CellStarted(cell=attempt.name, model=cell.model, data=cell.data_name, seed=cell.seed))
         context = self._context(directory, attempt.path, attempt)
         self.ranks.run_on_rank0(lambda: (number, attempt.path))
         meter = self._meter(attempt.path)
@@ -214,7 +227,7 @@ class Worker:
         except Interrupted as interruption:
             self.stop.stopping = True  # the signal may have come to another rank
             attempt.log(f"interrupted: {interruption}")
-            emit("interrupted", cell=attempt.name)  # it is saved, whatever becomes of the status
+            emit(CellInterrupted(cell=attempt.name))  # it is saved, whatever becomes of the status
             attempt.finish("interrupted")
         except RankFailure as failure:
             attempt.log(f"failed: {failure}\n{traceback.format_exc()}")
@@ -227,7 +240,7 @@ class Worker:
             self.failed = True
             attempt.fail(error)
             if self.ranks.size == 1 and is_lost(self.options.device):
-                emit("notice", message="The device no longer answers: the worker starts anew.")
+                emit(Notice(message="The device no longer answers: the worker starts anew."))
                 raise DeviceLost from error
         finally:
             meter.stop()
@@ -258,20 +271,21 @@ class Worker:
             **{entry.name: getattr(result, entry.name) for entry in dataclasses.fields(Result)} | {"cost": cost},
         )
         attempt.directory.publish(record)
-        emit("done", cell=attempt.name, status=result.status, reason=result.reason, seconds=result.cost.seconds.total)
+        seconds = result.cost.seconds.total
+        emit(CellDone(cell=attempt.name, status=result.status, reason=result.reason, seconds=seconds))
         try:
             attempt.finish(result.status)
             attempt.directory.settle()
         except UserError as error:
             self.failed = True
-            emit("unsettled", cell=attempt.name, reason=str(error))
+            emit(CellUnsettled(cell=attempt.name, reason=str(error)))
 
     def _lost(self, attempt: RunningAttempt, error: Exception) -> bool:
         attempt.log(f"lost: {error}")
         with contextlib.suppress(UserError):
             attempt.finish("lost")
-        emit("lost", cell=attempt.name)
-        emit("notice", message=f"{attempt.name}: {error}; its results are kept.")
+        emit(CellLost(cell=attempt.name))
+        emit(Notice(message=f"{attempt.name}: {error}; its results are kept."))
         return False
 
     def _context(self, directory: CellDirectory, path: Path, attempt: RunningAttempt | None) -> JobContext:
@@ -324,13 +338,13 @@ class RunningAttempt:
                 handle.write(f"{now()} {text}\n")
         except OSError as error:
             if self._can_log:
-                emit("notice", message=files.explain(error, self.path / "log.txt").what)
+                emit(Notice(message=files.explain(error, self.path / "log.txt").what))
             self._can_log = False
 
-    def progress(self, values: dict[str, Any]) -> None:
+    def progress(self, advanced: Advanced) -> None:
         """Report how far the job is."""
-        emit("progress", cell=self.name, **values)
-        files.append_line(self.path / "metrics.jsonl", {"time": now(), **values})
+        emit(CellAdvanced(cell=self.name, progress=advanced))
+        files.append_line(self.path / "metrics.jsonl", {"time": now(), **to_json(advanced)})
 
     def log_with(self, outcome: str) -> tuple[Attempt, ...]:
         """Every attempt up to this one, which ends so."""
@@ -368,7 +382,7 @@ class RunningAttempt:
             self.log("".join(traceback.format_exception(error)))
             reason = f"{type(error).__name__}: {error} (see {self.path / 'log.txt'})"
         self.log(f"failed: {reason}")
-        emit("failed", cell=self.name, reason=reason)
+        emit(CellFailed(cell=self.name, reason=reason))
         with contextlib.suppress(UserError):  # it has been emitted
             self.finish("failed", reason=reason, again=not isinstance(error, UserError))
 

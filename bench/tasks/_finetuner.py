@@ -23,7 +23,8 @@ from bench.tasks._contract import FineTuned
 from bench.tasks._features import network_input
 from bench.train import inference
 from bench.train.batches import Batches
-from bench.train.trainer import Diverged, Hooks, Trainer
+from bench.train.events import Stepped
+from bench.train.trainer import Diverged, Trainer
 
 
 class FineTuner:
@@ -86,12 +87,14 @@ class FineTuner:
             horizons=(steps * recipe.batch,),
             seed=self.seed,
             device=self.device,
-            hooks=Hooks(on_step=losses.append, should_stop=self.should_stop),
+            should_stop=self.should_stop,
             purpose=streams,
         )
         diverged = False
         try:
-            trainer.run()
+            for event in trainer.run():
+                if isinstance(event, Stepped):
+                    losses.append(event.loss)
         except Diverged:
             diverged = True
         assert trainer.train_step is not None

@@ -1,12 +1,13 @@
-"""The training loop: runs the segments of a schedule step by step; can stop after any step and continue from there with
-the same results, bit for bit. Used for pre-training and fine-tuning."""
+"""The training loop: runs the segments of a schedule step by step and yields events. It can stop after any step and
+continue from there with the same results, bit for bit. Pre-training and fine-tuning use it."""
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from bench.core import files
 from bench.core.clock import running
 from bench.core.device import synchronise
 from bench.core.errors import Interrupted, UserError
-from bench.core.record import Horizon
+from bench.core.events import Advanced
+from bench.core.record import Horizon, MicroBatch, Seconds
 from bench.core.seeds import stream
 from bench.core.spec import Recipe, to_json
 from bench.cost.trace import label
@@ -26,6 +28,7 @@ from bench.store.checkpoints import Checkpoint
 from bench.store.records import horizon_from_json
 from bench.train import schedule
 from bench.train.batches import Batches
+from bench.train.events import Event, HorizonReached, Saved, Stepped
 from bench.train.loss_curve import LossCurve
 from bench.train.optim import Ema, set_aside
 from bench.train.ranks import ONE_RANK, Ranks
@@ -42,62 +45,74 @@ class Diverged(Exception):
     """The loss, or a weight, stopped being finite; the message has the range of steps."""
 
 
+NO_TIME = Seconds(train=0.0, evaluate=0.0, save=0.0, wait=0.0)
+
+
 @dataclass
 class Progress:
-    """How far a run is, as saved in its checkpoints. `work` counts every step done, trunk and branches, and only grows.
+    """How far a run is, as saved in its checkpoints.
 
     Attributes:
-        segment, step: the segment in hand; steps counted from the start of training.
-        rows: what `Hooks.evaluate` returned at the horizons so far.
-        seconds: by what they went into. segment_seconds: training time of each finished segment.
+        segment: index of the segment in hand.
+        step: position in it, in steps counted from the start of training.
+        work: steps done, trunk and branches; only grows.
+        rows: what was kept of the horizons so far.
+        seconds: by what they went into.
+        segment_seconds: training time of each finished segment.
         current_seconds: training time of the segment in hand.
-        image_wait_seconds: of the training time, in which images were waited for.
-        micro_batches: {"work", "images"} where memory ran out.
+        image_wait_seconds: part of the training time in which images were waited for.
+        micro_batches: where memory ran out.
     """
 
     segment: int = 0
     step: int = 0
     work: int = 0
     rows: list[Horizon] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("train", "evaluate", "save", "wait"), 0.0))
+    seconds: Seconds = NO_TIME
     segment_seconds: list[float] = field(default_factory=list)
     current_seconds: float = 0.0
     image_wait_seconds: float = 0.0
-    micro_batches: list[dict[str, int]] = field(default_factory=list)
+    micro_batches: list[MicroBatch] = field(default_factory=list)
+
+    @classmethod
+    def from_json(cls, state: Mapping[str, Any]) -> Progress:
+        """What a checkpoint holds; fields that an older version did not write keep their defaults."""
+        values = {entry.name: state[entry.name] for entry in fields(cls) if entry.name in state}
+        return cls(
+            **values
+            | {
+                "rows": [horizon_from_json(row) for row in state["rows"]],
+                "seconds": Seconds(**state["seconds"]),
+                "micro_batches": [MicroBatch(**each) for each in state.get("micro_batches", ())],
+            }
+        )
+
+    def spend(self, purpose: str, seconds: float) -> None:
+        """Add to the time of one purpose, a field of `Seconds`."""
+        self.seconds = replace(self.seconds, **{purpose: getattr(self.seconds, purpose) + seconds})
 
     def scale_seconds(self, factor: float) -> None:
         """Multiply all times."""
-        self.seconds = {kind: seconds * factor for kind, seconds in self.seconds.items()}
+        self.seconds = Seconds(**{purpose: spent * factor for purpose, spent in to_json(self.seconds).items()})
         self.segment_seconds = [seconds * factor for seconds in self.segment_seconds]
         self.current_seconds *= factor
         self.image_wait_seconds *= factor
 
-
-@dataclass(frozen=True, kw_only=True)
-class Hooks:
-    """What a training run calls.
-
-    Attributes:
-        initialise: sets the model's initial weights, a pure function of the seed; None where it has them.
-        evaluate: (horizon, mean loss of the last steps, progress) -> the row to keep, or its future: what is still
-            computed needs neither the model nor the device, and training goes on.
-        on_step: called after every step with its loss, a tensor on the device.
-        report: now and then, with what is shown as progress.
-        should_stop: looked at after every step.
-        log: one line for the attempt's log.
-    """
-
-    initialise: Callable[[], None] | None = None
-    evaluate: Callable[[int, float | None, Progress], Evaluated] = lambda horizon, *_: Horizon(images_seen=horizon)
-    on_step: Callable[[torch.Tensor], None] = lambda _: None
-    report: Callable[[dict[str, Any]], None] = lambda _: None
-    should_stop: Callable[[], bool] = lambda: False
-    log: Callable[[str], None] = lambda _: None
+    def horizon_seconds(self, segments: tuple[Segment, ...]) -> float:
+        """Training time of the horizon in hand as if it had been trained alone: its branch, and the trunk before it
+        back to where training began."""
+        total, at = self.current_seconds, segments[self.segment]
+        for segment, seconds in zip(segments[: self.segment][::-1], self.segment_seconds[::-1], strict=True):
+            if at.origin == "init":
+                break
+            if not segment.is_branch:
+                total, at = total + seconds, segment
+        return total
 
 
 @dataclass(frozen=True, kw_only=True)
-class Saving:
-    """How checkpoints are written.
+class Checkpoints:
+    """Where and how checkpoints are written.
 
     Attributes:
         folder: where they go.
@@ -119,9 +134,12 @@ class Trainer:
         model: on its device.
         batches: step -> batch; None if nothing is trained.
         recipe, horizons, seed: the cell's.
-        purpose: what random streams are derived from besides the seed.
+        initialise: sets the model's initial weights, a pure function of the seed; None where it has them.
+        should_stop: looked at after every step; True saves and raises `Interrupted`.
+        log: takes one line for the attempt's log.
         saving: None keeps nothing: a run that is stopped starts over.
         ranks: the processes that train together: each has a Trainer, and rank 0 writes.
+        purpose: what random streams are derived from besides the seed.
     """
 
     def __init__(
@@ -133,14 +151,16 @@ class Trainer:
         horizons: tuple[int, ...],
         seed: int,
         device: str,
-        hooks: Hooks | None = None,
-        saving: Saving | None = None,
+        initialise: Callable[[], None] | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+        log: Callable[[str], None] = lambda _: None,
+        saving: Checkpoints | None = None,
         ranks: Ranks = ONE_RANK,
         purpose: tuple[str, ...] = (),
     ) -> None:
         self.model, self.batches, self.recipe, self.seed, self.device = model, batches, recipe, seed, device
         self.horizons, self.saving, self.ranks, self.purpose = horizons, saving, ranks, purpose
-        self.hooks = hooks or Hooks()
+        self.initialise, self.should_stop, self.log = initialise, should_stop, log
         self.save_interval = saving.every if saving else math.inf  # seconds; grows where checkpoints take long
         self.segments = schedule.segments(recipe, horizons)
         self.warmup = schedule.warmup_steps(recipe)
@@ -209,7 +229,7 @@ class Trainer:
         self.ranks.run_on_rank0(lambda: checkpoints.save(saving.folder, whole, check_lease=saving.check_lease))
         self._last_save = running()
         seconds = self._last_save - started
-        p.seconds["save"] += seconds
+        p.spend("save", seconds)
         self.save_interval = max(self.saving.every, seconds / SAVING)
 
     def resume(self) -> bool:
@@ -224,7 +244,7 @@ class Trainer:
         self.progress = self._continued(found.state)
         if (ranks := found.state.get("ranks", 1)) != self.ranks.size:  # devices × seconds stays what was spent
             self.progress.scale_seconds(ranks / self.ranks.size)
-            self.hooks.log(f"{self.ranks.size} rank(s) continue what {ranks} began")
+            self.log(f"{self.ranks.size} rank(s) continue what {ranks} began")
         self.restore({k.removeprefix("live/"): v for k, v in found.tensors.items() if k.startswith("live/")})
         trunk = {k.removeprefix("trunk/"): v for k, v in found.tensors.items() if k.startswith("trunk/")}
         self.trunk = trunk or None
@@ -232,8 +252,8 @@ class Trainer:
         if "curve" in found.tensors:
             self.curve.restore(found.tensors["curve"])
         if self.train_step and self.progress.micro_batches:
-            self.train_step.micro_batch = self.progress.micro_batches[-1]["images"]
-        self.hooks.log(f"continuing from step {self.progress.work} of {self.total_work}")
+            self.train_step.micro_batch = self.progress.micro_batches[-1].images
+        self.log(f"continuing from step {self.progress.work} of {self.total_work}")
         return True
 
     def limit_micro_batch(self, images: int) -> None:
@@ -252,7 +272,7 @@ class Trainer:
         def look() -> int | None:
             checkpoint, messages = checkpoints.load_newest(folder)
             for message in messages:
-                self.hooks.log(message)
+                self.log(message)
             found.append(checkpoint)
             return checkpoint.step if checkpoint else None
 
@@ -279,31 +299,54 @@ class Trainer:
                 f"The training in {folder} was begun on other images under the same name.",
                 "Give the same --data-root as then; or delete that folder, and it begins anew.",
             )
-        values = {entry.name: state[entry.name] for entry in fields(Progress) if entry.name in state}
-        return Progress(**values | {"rows": [horizon_from_json(row) for row in state["rows"]]})
+        return Progress.from_json(state)
 
     # -- work ----------------------------------------------------------------------------------------------------
 
-    def run(self) -> list[Horizon]:
-        """Do all segments; returns one row per horizon.
+    def run(self) -> Iterator[Event]:
+        """Do all segments. `HorizonReached` waits for `keep`; where nobody evaluates, the row says only that much.
 
         Raises:
             Interrupted: after a signal, with everything saved.
-            Diverged: the loss stopped being finite.
+            Diverged: the loss, or a weight, stopped being finite.
         """
         if self.horizons[0] == 0 and not self.progress.rows:
-            self._evaluate(0)
+            yield from self._reach(0)
         while self.progress.segment < len(self.segments):
             segment = self.segments[self.progress.segment]
             self._enter(segment)
-            self._run_segment(segment)
+            yield from self._run_segment(segment)
             if segment.horizon is not None:
                 self._check_weights()
-                self._evaluate(segment.horizon)
+                yield from self._reach(segment.horizon)
             self._leave(segment)
         if self._pending is not None:
+            yield from self._save()
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """The model has its averaged weights in this context. The time counts as evaluation; a task that takes long
+        looks for signals too, and what it raises then leaves a checkpoint."""
+        started = running()
+        try:
+            with label("evaluate"), self.ema.applied():
+                yield
+        except Interrupted:
             self.save()
-        return self.progress.rows
+            raise
+        self.progress.spend("evaluate", running() - started)
+
+    def keep(self, row: Evaluated) -> None:
+        """Keep the row of the horizon that was reached.
+
+        Args:
+            row: or its future: what is still computed needs neither the model nor the device, and training goes on.
+        """
+        if isinstance(row, Future):
+            self._pending = row
+            return
+        self.progress.rows.append(row)
+        faults.reach("after-evaluation")
 
     def settle(self) -> None:
         """Wait for the row that is still computed, and keep it."""
@@ -311,17 +354,16 @@ class Trainer:
             return
         started = running()
         row, self._pending = self._pending.result(), None
-        self.progress.seconds["evaluate"] += running() - started
-        self.progress.rows.append(row)
-        faults.reach("after-evaluation")
+        self.progress.spend("evaluate", running() - started)
+        self.keep(row)
 
     def _enter(self, segment: Segment) -> None:
         p = self.progress
         if p.step > segment.start or (p.step == segment.start and segment.is_branch and self.trunk is not None):
             return  # in the middle of it, after a resume
         if segment.origin == "init":
-            if self.hooks.initialise is not None:
-                self.hooks.initialise()
+            if self.initialise is not None:
+                self.initialise()
             if self.optimizer is not None:
                 self.optimizer.state.clear()
             self.ema.restore({})
@@ -341,7 +383,7 @@ class Trainer:
             p.step = self.segments[p.segment].start
             self.losses = [] if segment.is_branch else self.losses
 
-    def _run_segment(self, segment: Segment) -> None:
+    def _run_segment(self, segment: Segment) -> Iterator[Event]:
         p = self.progress
         self.model.train()
         self._compile(segment)
@@ -349,7 +391,7 @@ class Trainer:
         while p.step < segment.end:
             faults.reach("training-step")
             self.step(segment)
-            self.hooks.on_step(self.losses[-1])
+            yield Stepped(self.losses[-1])
             p.step += 1
             p.work += 1
             look = p.work % CHECK_EVERY == 0 or p.step == segment.end
@@ -359,12 +401,12 @@ class Trainer:
             due = running() - self._last_save > self.save_interval
             if self._pending is not None:  # saved as soon as it is there, and nothing before
                 due = self._pending.done()
-            stop, due = self.ranks.agree(stop=self.hooks.should_stop(), save=due)
+            stop, due = self.ranks.agree(stop=self.should_stop(), save=due)
             if look or due or stop:
                 self._count_time()
-                self._report()
+                yield self._advanced("training")
                 if due or stop:
-                    self.save()
+                    yield from self._save()
                 if stop:
                     kept = "saved" if self.saving else "stopped, with nothing saved,"
                     raise Interrupted(f"{kept} at step {p.work} of {self.total_work}")
@@ -374,7 +416,7 @@ class Trainer:
         """Add the time since the last call to that of training, after synchronising the device."""
         synchronise(self.device)
         now = running()
-        self.progress.seconds["train"] += now - self._mark
+        self.progress.spend("train", now - self._mark)
         self.progress.current_seconds += now - self._mark
         self._mark = now
         if self.batches is not None:
@@ -386,14 +428,14 @@ class Trainer:
         p, train_step = self.progress, self.train_step
         if self._compiled or train_step is None or self.batches is None or p.step == segment.end:
             return
-        self.hooks.log("compiling")
+        self.log("compiling")
         started, fitted = running(), train_step.micro_batch
         train_step.rehearse(*self.batches(p.step))
         synchronise(self.device)
         self._compiled = True
         if train_step.how_compiled != train_step.compile_mode:
-            self.hooks.log(f"compiled otherwise than asked: {train_step.how_compiled}")
-        p.seconds["wait"] += running() - started
+            self.log(f"compiled otherwise than asked: {train_step.how_compiled}")
+        p.spend("wait", running() - started)
         if train_step.micro_batch != fitted:
             self._note_micro_batch(train_step.micro_batch)
 
@@ -415,10 +457,8 @@ class Trainer:
         del self.losses[:-CHECK_EVERY]
 
     def _note_micro_batch(self, images: int) -> None:
-        self.progress.micro_batches.append({"work": self.progress.work, "images": images})
-        self.hooks.log(
-            f"out of memory at step {self.progress.work}: going on with {images} of {self.recipe.batch} at a time"
-        )
+        self.progress.micro_batches.append(MicroBatch(work=self.progress.work, images=images))
+        self.log(f"out of memory at step {self.progress.work}: going on with {images} of {self.recipe.batch} at a time")
 
     def _check_loss(self, segment: Segment) -> None:
         self._seen_loss = torch.stack(self.losses).mean().item()
@@ -435,41 +475,36 @@ class Trainer:
         if self.ranks.mean(finite.float()).item() < 1.0:
             raise Diverged(f"a weight was not finite after step {self.progress.step} of {self.segments[-1].end}")
 
-    def _evaluate(self, horizon: int) -> None:
-        """Evaluate at a horizon and keep its row in a checkpoint, so that a kill never repeats it; one that is still
+    def _reach(self, horizon: int) -> Iterator[Event]:
+        """Have a horizon evaluated and keep its row in a checkpoint, so that a kill never repeats it; one that is still
         computed is kept when it is there, and a kill before that repeats what has not been saved."""
         self.settle()
         p = self.progress
         if any(row.images_seen == horizon for row in p.rows):
             return
         loss = torch.stack(self.losses).mean().item() if horizon and self.losses else None
-        started = running()
-        self._report(phase="evaluating")
-        try:
-            with label("evaluate"), self.ema.applied():
-                row = self.hooks.evaluate(horizon, loss, p)
-        except Interrupted:  # a task that takes long looks for signals too
-            self.save()
-            raise
-        p.seconds["evaluate"] += running() - started
-        if isinstance(row, Future):
-            self._pending = row
+        yield self._advanced("evaluating")
+        yield HorizonReached(images_seen=horizon, loss=loss)
+        if self._pending is not None:
             return
-        p.rows.append(row)
-        faults.reach("after-evaluation")
-        self.save()
+        if not any(row.images_seen == horizon for row in p.rows):
+            self.keep(Horizon(images_seen=horizon))
+        yield from self._save()
 
-    def _report(self, phase: str = "training") -> None:
+    def _save(self) -> Iterator[Saved]:
+        self.save()
+        if self.saving is not None:
+            yield Saved(work=self.progress.work)
+
+    def _advanced(self, phase: str) -> Advanced:
         p = self.progress
-        self.hooks.report(
-            {
-                "done": p.work,
-                "total": self.total_work,
-                "phase": phase,
-                "loss": self._seen_loss,
-                "seconds": p.seconds["train"],
-                "horizons": len(p.rows),
-            }
+        return Advanced(
+            done=p.work,
+            total=self.total_work,
+            phase=phase,
+            loss=self._seen_loss,
+            seconds=p.seconds.train,
+            horizons=len(p.rows),
         )
 
 

@@ -22,6 +22,7 @@ from types import SimpleNamespace
 import pytest
 
 from bench.core.errors import EXIT_OK, Interrupted, UserError
+from bench.core.events import CellStarted, Notice
 from bench.core.spec import Cell
 from bench.execute import remote
 from bench.execute.executors import _contract, slurm
@@ -113,7 +114,7 @@ def attempts(store: Path) -> Counter[int]:
 def heard() -> tuple[list[str], Callable[[int, dict], None]]:
     """Notices, and what collects them from events."""
     notices: list[str] = []
-    return notices, lambda _, event: notices.extend([event["message"]] if event["event"] == "notice" else [])
+    return notices, lambda _, event: notices.extend([event.message] if isinstance(event, Notice) else [])
 
 
 def holder(store: Path, name: str) -> int:
@@ -138,10 +139,10 @@ def test_a_worker_that_is_killed_costs_its_cell_one_attempt(cluster, tmp_path):
     store, killed, notices = tmp_path / "test", [], []
 
     def on_event(_, event):
-        if event["event"] == "start" and not killed:
-            killed.append(event["cell"])
-            os.kill(holder(store, event["cell"]), signal.SIGKILL)
-        notices.extend([event["message"]] if event["event"] == "notice" else [])
+        if isinstance(event, CellStarted) and not killed:
+            killed.append(event.cell)
+            os.kill(holder(store, event.cell), signal.SIGKILL)
+        notices.extend([event.message] if isinstance(event, Notice) else [])
 
     cells = naps.naps(4, seconds=2.0)
     assert naps.run(cells, store, on_event=on_event, **cluster) == []
@@ -164,8 +165,8 @@ def test_a_signal_saves_and_leaves_nothing_half_done(cluster, tmp_path):
     store, sent = tmp_path / "test", []
 
     def on_event(_, event):
-        if event["event"] == "start" and not sent:
-            sent.append(event["cell"])
+        if isinstance(event, CellStarted) and not sent:
+            sent.append(event.cell)
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Interrupted, match="saved"):
@@ -188,7 +189,7 @@ def test_a_call_to_stop_that_a_library_loses_is_repeated(tmp_path, monkeypatch):
         real(self)
 
     def on_event(_, event):
-        if event["event"] == "start":
+        if isinstance(event, CellStarted):
             os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(slurm.Slurm, "stop", stop)
@@ -247,9 +248,9 @@ def test_preempted_and_timed_out_jobs_save_and_are_requeued(standin, tmp_path):
     store, sent = tmp_path / "test", []
 
     def on_event(_, event):
-        if event["event"] == "start" and not sent:
-            sent.append(event["cell"])
-            runner = json.loads((store / "cells" / event["cell"] / "lease.json").read_text())["runner"]
+        if isinstance(event, CellStarted) and not sent:
+            sent.append(event.cell)
+            runner = json.loads((store / "cells" / event.cell / "lease.json").read_text())["runner"]
             assert slurm_standin.send(standin, runner.removeprefix("slurm job "), signal.SIGUSR2)
 
     assert naps.run(naps.naps(2, seconds=3.0), store, executor="slurm", on_event=on_event) == []
@@ -338,9 +339,9 @@ def test_jobs_go_on_when_the_terminal_is_closed(standin, in_a_terminal, tmp_path
     store, sent, notices = tmp_path / "test", [], []
 
     def on_event(_, event):
-        notices.extend([event["message"]] if event["event"] == "notice" else [])
-        if event["event"] == "start" and not sent:
-            sent.append(event["cell"])
+        notices.extend([event.message] if isinstance(event, Notice) else [])
+        if isinstance(event, CellStarted) and not sent:
+            sent.append(event.cell)
             os.kill(os.getpid(), signal.SIGHUP)
 
     with pytest.raises(Interrupted, match="go on"):

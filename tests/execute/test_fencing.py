@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 
 import pytest
 
 from bench.core import files, registry
 from bench.core.errors import EXIT_OK
+from bench.core.events import CellDone, CellFailed, CellLost, from_line
 from bench.core.spec import Cell
 from bench.execute import worker
 from bench.store import lease
@@ -87,8 +87,8 @@ def test_a_finished_record_is_never_replaced(study, meanwhile, monkeypatch, caps
     assert run(study.path) == EXIT_OK
     assert {path: path.read_bytes() for path in found} == found and len(found) == 2
     assert outcomes(directory) == ["lost", "complete"]
-    events = [json.loads(line)["event"] for line in capsys.readouterr().out.splitlines()]
-    assert events.count("done") == 1 and events.count("lost") == 1 and "failed" not in events
+    events = [type(from_line(line)) for line in capsys.readouterr().out.splitlines()]
+    assert events.count(CellDone) == 1 and events.count(CellLost) == 1 and CellFailed not in events
     assert not list(directory.path.rglob("attempts/*/*.safetensors")) and not directory.lease.exists()
 
 

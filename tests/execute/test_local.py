@@ -16,6 +16,7 @@ import pytest
 
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_OK, Interrupted, UserError
+from bench.core.events import CellFailed, CellStarted, Notice, from_line, to_line
 from bench.core.spec import Cell
 from bench.execute import local, worker
 from bench.execute.jobs import train
@@ -27,6 +28,7 @@ from tests.plan.making import plan_of
 
 HOPELESS = [Cell(model="ViT-pico/14", data="glyphs", image_size=15, horizons=(0, 64), seed=seed) for seed in (0, 1)]
 UNUSED = {"patience": None, "co2": None}
+STARTED = CellStarted(cell="a", model="ViT-pico/14", data="digits", seed=0)
 
 
 def work(store, *, since, cells=HOPELESS, stop=lambda: False):
@@ -41,8 +43,8 @@ def test_another_worker_of_the_run_leaves_it_alone_and_the_next_run_tries_again(
     assert work(tmp_path, since=began) == EXIT_FAILED
     assert work(tmp_path, since=began) == EXIT_OK  # a second worker, at the end of its list
     assert [len(study.cell(cell).attempts()) for cell in HOPELESS] == [1, 1]
-    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [event["event"] for event in events].count("failed") == 2
+    events = [from_line(line) for line in capsys.readouterr().out.splitlines()]
+    assert sum(isinstance(event, CellFailed) for event in events) == 2
     state = state_of(study.cell(HOPELESS[0]))  # what bench.status shows
     assert state.name == "failed" and "15 px" in state.note and "14 or 28 px" in state.note
     assert work(tmp_path, since="9999") == EXIT_FAILED  # a later run: the user may have mended it
@@ -64,7 +66,7 @@ def test_workers_are_asked_to_save_when_the_display_fails(error, raised, tmp_pat
     class Pool:
         def __init__(self, *_, **__):
             self.processes, self.interrupted, self.events, self.complaints = [None], False, local.queue.Queue(), []
-            self.events.put((0, {"event": "start", "cell": "a"}))
+            self.events.put((0, STARTED))
 
         def stop(self):
             asked.append("stop")
@@ -87,7 +89,7 @@ def run(store, *, cells=HOPELESS[:1], tick=lambda: None, seen=lambda event: None
     notices = []
 
     def on_event(_, event):
-        notices.extend([event["message"]] if event["event"] == "notice" else [])
+        notices.extend([event.message] if isinstance(event, Notice) else [])
         seen(event)
 
     try:
@@ -156,18 +158,18 @@ def test_a_worker_whose_device_is_lost_leaves_the_other_cells_to_the_next(tmp_pa
 
 def test_a_worker_that_dies_of_the_call_to_stop_is_no_complaint(tmp_path, monkeypatch):
     """Its interpreter may end before, or after, it listens to signals."""
-    start_instead(monkeypatch, tmp_path, 'echo \'{"event": "start", "cell": "a"}\'; exec sleep 600')
+    start_instead(monkeypatch, tmp_path, f"echo '{to_line(STARTED)}'; exec sleep 600")
 
     def stop(event):
-        if event["event"] == "start":
+        if isinstance(event, CellStarted):
             os.kill(os.getpid(), signal.SIGTERM)
 
     error, notices = run(tmp_path / "store", seen=stop)
     assert isinstance(error, Interrupted) and not any("memory" in notice for notice in notices)
 
 
-HANGS = """trap '' TERM
-echo '{"event": "start", "cell": "a"}'
+HANGS = f"""trap '' TERM
+echo '{to_line(STARTED)}'
 sleep 600 & wait; sleep 600"""
 
 
@@ -233,8 +235,8 @@ def test_a_damaged_record_that_cannot_be_set_aside_is_a_failure(tmp_path, monkey
 
     monkeypatch.setattr(os, "replace", refuse)
     assert work(tmp_path, since=now(), cells=HOPELESS[:1]) == EXIT_FAILED
-    event = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert event["event"] == "failed" and "cannot be set aside" in event["reason"]
+    event = from_line(capsys.readouterr().out.splitlines()[-1])
+    assert isinstance(event, CellFailed) and "cannot be set aside" in event.reason
 
 
 def test_a_log_that_cannot_be_written_ends_nothing(tmp_path, monkeypatch, capsys):

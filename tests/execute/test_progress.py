@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from bench.core.events import Advanced, CellAdvanced, CellDone, CellFailed, CellStarted, Notice
 from bench.core.spec import Cell
 from bench.execute import progress as module
 from bench.execute.progress import LiveProgress
@@ -29,24 +30,13 @@ def progress(clock, tmp_path):
     plan = plan_of([CELL], tmp_path, seconds=100.0)
     plan = replace(plan, cells=tuple(replace(cell, evaluate_share=0.8) for cell in plan.cells))
     shown = LiveProgress(plan, Console(file=io.StringIO()))
-    shown.event(0, {"event": "start", "cell": NAME, "model": "ViT-pico/14", "data": "digits", "seed": 0})
+    shown.event(0, CellStarted(cell=NAME, model="ViT-pico/14", data="digits", seed=0))
     return shown
 
 
 def report(progress, *, done, horizons, phase):
-    progress.event(
-        0,
-        {
-            "event": "progress",
-            "cell": NAME,
-            "done": done,
-            "total": 10,
-            "phase": phase,
-            "loss": None,
-            "seconds": 1.0,
-            "horizons": horizons,
-        },
-    )
+    advanced = Advanced(done=done, total=10, phase=phase, seconds=1.0, horizons=horizons)
+    progress.event(0, CellAdvanced(cell=NAME, progress=advanced))
 
 
 def test_a_cell_that_only_has_to_be_read_is_not_nearly_done(progress, clock):
@@ -79,12 +69,12 @@ def test_progress_never_goes_back_as_a_cell_advances(progress, clock):
         report(progress, done=done, horizons=read, phase=phase)
         seen.append(progress.fraction[NAME])
     assert seen == sorted(seen) and seen[-1] == 0.99
-    progress.event(0, {"event": "done", "cell": NAME, "status": "complete", "reason": None, "seconds": 100.0})
+    progress.event(0, CellDone(cell=NAME, status="complete", seconds=100.0))
     assert progress.fraction[NAME] == 1.0
 
 
 def test_a_notice_is_shown_and_changes_nothing(progress):
-    progress.event(0, {"event": "notice", "message": "A worker waits."})
+    progress.event(0, Notice(message="A worker waits."))
     assert list(progress.running) == [0] and "A worker waits." in progress.console.file.getvalue()
 
 
@@ -94,7 +84,7 @@ def test_failed_cells_are_counted_once_and_are_not_waited_for(clock, tmp_path):
     clock[0] = 1.0
     for worker in (0, 1):
         for cell in cells:
-            shown.event(worker, {"event": "failed", "cell": cell.readable_name, "reason": "No folder.\n  Create it."})
+            shown.event(worker, CellFailed(cell=cell.readable_name, reason="No folder.\n  Create it."))
     said = shown.console.file.getvalue()
     assert said.count("No folder.") == 1 and "0 of 2 cells, 2 failed" in said and "3 failed" not in said
     assert shown.seconds_left() == 0.0
@@ -102,7 +92,7 @@ def test_failed_cells_are_counted_once_and_are_not_waited_for(clock, tmp_path):
 
 def test_what_others_wrote_is_neither_markup_nor_obeyed(progress):
     progress.console = Console(file=io.StringIO(), width=200, force_terminal=True, color_system=None)
-    progress.event(0, {"event": "failed", "cell": NAME, "reason": "\x1b[2J[/data/x] [enforce fail at alloc_cpu.cpp]"})
+    progress.event(0, CellFailed(cell=NAME, reason="\x1b[2J[/data/x] [enforce fail at alloc_cpu.cpp]"))
     said = progress.console.file.getvalue()
     assert "[/data/x] [enforce fail at alloc_cpu.cpp]" in said and "\x1b[2J" not in said
 
@@ -113,7 +103,8 @@ def test_at_the_end_nothing_is_left(clock, tmp_path):
     shown = LiveProgress(plan_of(cells, tmp_path, seconds=0.1), Console(file=io.StringIO(), width=200))
     for cell in cells:
         for done in (1, 3, 7):
-            shown.event(0, {"event": "progress", "cell": cell.readable_name, "done": done, "total": 10})
-        shown.event(0, {"event": "done", "cell": cell.readable_name, "status": "complete", "reason": None})
+            advanced = Advanced(done=done, total=10, phase="training")
+            shown.event(0, CellAdvanced(cell=cell.readable_name, progress=advanced))
+        shown.event(0, CellDone(cell=cell.readable_name, status="complete"))
     clock[0] = 9.0
     assert shown.seconds_left() == 0.0

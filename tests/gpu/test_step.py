@@ -231,7 +231,7 @@ def test_nothing_outlives_its_cell(gpu):
             device="cuda",
             batches=Batches(images(), recipe=RECIPE, seed=0, device="cuda"),
         )
-        trainer.run()
+        list(trainer.run())
         step = trainer.train_step
         assert step is not None and trainer.batches is not None
         (graph,) = step.both_ways._graphs.values()

@@ -125,13 +125,13 @@ def test_a_host_that_was_cut_off_loses_its_cell_and_does_not_overwrite(tmp_path,
             assert len({os.readlink(f"/proc/{pid}/ns/{kind}") for pid in ("self", cut_off, other)}) == 3
         said, errors = hosts[1].communicate(timeout=WAIT)
         assert hosts[1].returncode == EXIT_OK, errors
-        assert events(said) == ["start", "progress", "done"] * 3, said
+        assert events(said) == ["CellStarted", "CellAdvanced", "CellDone"] * 3, said
         written = {path: path.read_bytes() for path in store.rglob("record.json")}
         assert len(written) == 3 and [len(directory.attempts()) for directory in directories] == [2, 1, 1]
         os.kill(cut_off, signal.SIGCONT)
         said, errors = hosts[0].communicate(timeout=WAIT)
         assert hosts[0].returncode == EXIT_OK, errors
-        assert events(said).count("lost") == 1 and "done" not in events(said)
+        assert events(said).count("CellLost") == 1 and "CellDone" not in events(said)
         assert {path: path.read_bytes() for path in store.rglob("record.json")} == written
         assert [a.outcome for a in directories[0].attempt_log()] == ["lost", "complete"]
         assert not list(store.rglob("lease.json"))

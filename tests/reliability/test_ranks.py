@@ -16,6 +16,7 @@ import pytest
 
 from bench import run
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, Interrupted, UserError
+from bench.core.events import CellAdvanced, WorkerEvent
 from bench.core.record import MicroBatch
 from bench.core.spec import Cell, to_json
 from bench.execute import local, torchrun
@@ -35,8 +36,8 @@ def train(store: Path, *, ranks: int, at: int | None = None, act: Callable[[], N
     plan = calibrated(plan_of([CELL], store, ranks=ranks))
     left = [act]
 
-    def on_event(_: int, event: dict) -> None:
-        if at is not None and event["event"] == "progress" and event["done"] >= at and left:
+    def on_event(_: int, event: WorkerEvent) -> None:
+        if at is not None and isinstance(event, CellAdvanced) and event.progress.done >= at and left:
             left.pop()()
 
     return local.run(plan, on_event=on_event, tick=lambda: None)

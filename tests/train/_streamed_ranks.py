@@ -25,7 +25,7 @@ from bench.data.image_set import ImageSet
 from bench.data.load import load
 from bench.train.batches import Batches
 from bench.train.ranks import ONE_RANK, Ranks
-from bench.train.trainer import Saving, Trainer
+from bench.train.trainer import Checkpoints, Trainer
 
 SIDE, STEPS, KEPT = 32, 12, 3  # pixels; of a training; a checkpoint before every third step
 RECIPE = Recipe(batch=8, lr=1e-3, warmup_images=32, dtype="float32", cooldown=0.0, crop=0.05, flip=True, shift=0)
@@ -65,7 +65,7 @@ def trainer(
         horizons=(STEPS * recipe.batch,),
         seed=5,
         device="cpu",
-        saving=Saving(folder=folder, content=given.content_hash),
+        saving=Checkpoints(folder=folder, content=given.content_hash),
         ranks=ranks,
     )
     model.train()

@@ -35,7 +35,7 @@ from bench.store.study import CellDirectory
 from bench.train import buckets
 from bench.train.batches import Batches
 from bench.train.ranks import ONE_RANK, Ranks
-from bench.train.trainer import Saving, Trainer
+from bench.train.trainer import Checkpoints, Trainer
 from tests.gpu import posing
 
 STEPS, SAVED, CONTINUED = 24, 6, 14  # all (an epoch is 18); before which a checkpoint is written; to which it goes on
@@ -81,7 +81,7 @@ def trainer(case: str, folder: Path, ranks: Ranks = ONE_RANK) -> Trainer:
         horizons=(STEPS * recipe.batch,),
         seed=5,
         device="cpu",
-        saving=Saving(folder=folder),
+        saving=Checkpoints(folder=folder),
         ranks=ranks,
     )
     model.train()
@@ -204,7 +204,7 @@ def running_out(folder: Path, ranks: Ranks) -> dict[str, Any]:
         for how, made in made_by.items():
             seen = losses(made, TRIES)
             state = digest(value for _, value in sorted(made.state().items()))
-            found[f"{case} {how}"] = [seen, state, made.progress.micro_batches]
+            found[f"{case} {how}"] = [seen, state, to_json(made.progress.micro_batches)]
     made = short_of_memory("vit", folder / "short", ranks, where="backward", room=0)
     try:
         made.step()

@@ -22,7 +22,7 @@ def test_points_are_means_of_the_losses_between_them(tmp_path):
     step = t.train_step
     t.train_step = lambda *a, **k: seen.append(loss := step(*a, **k)) or loss
     t.train_step.micro_batch = 16
-    t.run()
+    t.drive()
     points = t.curve.points()
     assert len(seen) == t.total_work and len(points) <= MAX_POINTS
     for segment, horizon in zip(t.segments, (None, 320, None, 640, None, 1280), strict=True):
@@ -36,13 +36,13 @@ def test_points_are_means_of_the_losses_between_them(tmp_path):
 
 def test_a_stopped_run_has_the_same_curve_to_the_bit(tmp_path):
     whole = trainer(tmp_path / "whole", recipe=RECIPE)
-    whole.run()
+    whole.drive()
     for _ in range(100):
         steps = iter(range(13))
         part = trainer(tmp_path / "parts", recipe=RECIPE, stop=lambda s=steps: next(s, None) is None)
         part.resume()
         try:
-            part.run()
+            part.drive()
             break
         except Interrupted:
             continue

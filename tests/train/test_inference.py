@@ -25,7 +25,7 @@ from bench.tasks._contract import TaskContext
 from bench.tasks._features import extractor, top1
 from bench.train import compiled, inference
 from bench.train.batches import Batches
-from bench.train.trainer import Trainer
+from tests.train.driving import Driven
 
 ROUNDING = 2.0**-8  # of bfloat16
 FAMILIES = ("ViT-pico/14", "ViT-pico/14:pooling=cls", "R8x0.125-s2", "R5+ViT-pico/14")
@@ -150,7 +150,7 @@ def test_scores_of_trained_models_are_those_of_float32(name):
     recipe = recipe_for(name, warmup_images=1_000, dtype="float32")
     model = built(name)
     batches = Batches(whole.take(own), recipe=recipe, seed=0, device="cpu")
-    Trainer(model=model, batches=batches, recipe=recipe, horizons=(20_000,), seed=0, device="cpu").run()
+    Driven(model=model, batches=batches, recipe=recipe, horizons=(20_000,), seed=0, device="cpu").drive()
     scores: dict[str, list[float]] = {}
     for dtype in ("float32", "bfloat16"):
         at_once = InBatches(device="cpu")

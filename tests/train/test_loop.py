@@ -18,7 +18,8 @@ from bench.data.image_set import ImageSet
 from bench.train import compiled
 from bench.train import trainer as loop
 from bench.train.batches import Batches
-from bench.train.trainer import Diverged, Hooks, Saving, Trainer
+from bench.train.trainer import Checkpoints, Diverged, Trainer
+from tests.train.driving import Driven
 
 HORIZONS = (0, 320, 640, 1280)
 
@@ -70,7 +71,7 @@ def trainer(
     content="",
     on_step=lambda _: None,
     looks=None,
-) -> Trainer:
+) -> Driven:
     torch.manual_seed(0)
     model = Net()
 
@@ -80,7 +81,7 @@ def trainer(
 
     recipe = recipe or Recipe(batch=16, lr=1e-2, warmup_images=64)
 
-    def evaluate(horizon, loss, position):
+    def evaluate(horizon, loss):
         weights = torch.cat([p.detach().flatten() for p in model.parameters()])
         if snapshots is not None:
             snapshots[horizon] = weights.clone()
@@ -97,15 +98,18 @@ def trainer(
         row = Horizon(images_seen=horizon, final_train_loss=loss, spent_images=0, scores=(digest,))
         return row if looks is None else Later(row, looks)
 
-    return Trainer(
+    return Driven(
         model=model,
         batches=Batches(data(), recipe=recipe, seed=5, device="cpu"),
         recipe=recipe,
         horizons=horizons,
         seed=5,
         device="cpu",
-        hooks=Hooks(initialise=initialise, evaluate=evaluate, on_step=on_step, should_stop=stop),
-        saving=Saving(folder=folder, content=content),
+        initialise=initialise,
+        evaluate=evaluate,
+        on_step=on_step,
+        should_stop=stop,
+        saving=Checkpoints(folder=folder, content=content),
     )
 
 
@@ -124,7 +128,7 @@ def weights_of(t: Trainer) -> torch.Tensor:
 def test_stopping_anywhere_changes_not_one_bit(tmp_path, kind, seed, looks):
     recipe = Recipe(batch=16, lr=1e-2, warmup_images=64, schedule=kind)
     whole = trainer(tmp_path / "whole", recipe=recipe)
-    rows = whole.run()
+    rows = whole.drive()
     chooser = random.Random(seed)
     pieces = 0
     while True:
@@ -134,7 +138,7 @@ def test_stopping_anywhere_changes_not_one_bit(tmp_path, kind, seed, looks):
         part.resume()
         pieces += 1
         try:
-            resumed_rows = part.run()
+            resumed_rows = part.drive()
             break
         except Interrupted:
             continue
@@ -151,14 +155,14 @@ class Killed(Exception):
 def test_training_goes_on_while_a_row_is_computed_and_a_kill_loses_none(tmp_path, monkeypatch, looks):
     """At any step, also with the row still missing: no checkpoint is further than the rows that it holds."""
     whole = trainer(tmp_path / "whole")
-    rows = whole.run()
+    rows = whole.drive()
     taken: list[tuple[int, int]] = []
     result = Later.result
     monkeypatch.setattr(
         Later, "result", lambda self: (taken.append((self.row.images_seen, t.progress.work)), result(self))[1]
     )
     t = trainer(tmp_path / "at once", looks=looks)
-    assert t.run() == rows and torch.equal(weights_of(t), weights_of(whole))
+    assert t.drive() == rows and torch.equal(weights_of(t), weights_of(whole))
     ends = [0]  # where each horizon's segment ends, in steps done
     for segment in t.segments:
         ends.append(ends[-1] + segment.end - segment.start)
@@ -174,10 +178,10 @@ def test_training_goes_on_while_a_row_is_computed_and_a_kill_loses_none(tmp_path
 
         t = trainer(tmp_path / f"killed {steps}", looks=looks, on_step=kill)
         with pytest.raises(Killed):
-            t.run()
+            t.drive()
         t = trainer(tmp_path / f"killed {steps}", looks=looks)
         t.resume()
-        assert t.run() == rows and torch.equal(weights_of(t), weights_of(whole))
+        assert t.drive() == rows and torch.equal(weights_of(t), weights_of(whole))
 
 
 def test_a_row_that_cannot_be_computed_ends_the_run(tmp_path, monkeypatch):
@@ -186,7 +190,7 @@ def test_a_row_that_cannot_be_computed_ends_the_run(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Later, "result", fails)
     with pytest.raises(ValueError, match="no probe"):
-        trainer(tmp_path, looks=3).run()
+        trainer(tmp_path, looks=3).drive()
 
 
 def test_waiting_for_images_is_counted_over_interruptions(tmp_path, monkeypatch):
@@ -200,44 +204,44 @@ def test_waiting_for_images_is_counted_over_interruptions(tmp_path, monkeypatch)
 
     part = trainer(tmp_path, stop=lambda: next(steps, None) is None, on_step=on_step)
     with pytest.raises(Interrupted):
-        part.run()
+        part.drive()
     done = part.progress.work
     assert 0 < done < part.total_work and part.progress.image_wait_seconds == done / 4
     waited[0] = 7.0  # of whatever a later process does before its first step
     rest = trainer(tmp_path, on_step=on_step)
     assert rest.resume()
-    rest.run()
+    rest.drive()
     assert rest.progress.image_wait_seconds == rest.total_work / 4
 
 
 def test_losing_the_newest_checkpoint_changes_nothing_either(tmp_path):
-    rows = trainer(tmp_path / "whole").run()
+    rows = trainer(tmp_path / "whole").drive()
     steps = iter(range(60))
     part = trainer(tmp_path / "parts", stop=lambda: next(steps, None) is None)
     with pytest.raises(Interrupted):
-        part.run()
+        part.drive()
     newest = max((tmp_path / "parts").iterdir())
     (newest / "tensors.safetensors").write_bytes(b"torn")
     again = trainer(tmp_path / "parts")
     assert again.resume()
-    assert again.run() == rows
+    assert again.drive() == rows
 
 
 def test_a_branch_equals_training_to_that_budget_alone(tmp_path):
     """Same order, same rates, same dropout: sharing the trunk must not change a weight."""
     shared: dict[int, torch.Tensor] = {}
-    trainer(tmp_path / "shared", snapshots=shared).run()
+    trainer(tmp_path / "shared", snapshots=shared).drive()
     for horizon in HORIZONS[1:]:
         alone: dict[int, torch.Tensor] = {}
         # warm-up is a function of the shortest horizon; 64 images are below its cap in every case
-        trainer(tmp_path / f"alone-{horizon}", horizons=(horizon,), snapshots=alone).run()
+        trainer(tmp_path / f"alone-{horizon}", horizons=(horizon,), snapshots=alone).drive()
         assert torch.equal(shared[horizon], alone[horizon])
 
 
 def test_what_was_begun_on_other_images_is_not_continued(tmp_path):
     steps = iter(range(5))
     with pytest.raises(Interrupted):
-        trainer(tmp_path / "c", stop=lambda: next(steps, None) is None, content="these").run()
+        trainer(tmp_path / "c", stop=lambda: next(steps, None) is None, content="these").drive()
     with pytest.raises(UserError, match="other images"):
         trainer(tmp_path / "c", content="those").resume()
     assert trainer(tmp_path / "c", content="these").resume()
@@ -247,7 +251,7 @@ def test_what_another_cell_began_is_not_continued(tmp_path):
     steps = iter(range(5))
     (tmp_path / "a").mkdir()
     with pytest.raises(Interrupted):
-        trainer(tmp_path / "a" / "c", stop=lambda: next(steps, None) is None).run()
+        trainer(tmp_path / "a" / "c", stop=lambda: next(steps, None) is None).drive()
     shutil.copytree(tmp_path / "a", tmp_path / "b")  # a folder that was renamed, after the rate was changed
     with pytest.raises(UserError, match="another cell, a"):
         trainer(tmp_path / "b" / "c").resume()
@@ -255,7 +259,7 @@ def test_what_another_cell_began_is_not_continued(tmp_path):
 
 
 def test_training_learns(tmp_path):
-    rows = trainer(tmp_path / "c").run()
+    rows = trainer(tmp_path / "c").drive()
     assert rows[0].final_train_loss is None
     assert rows[-1].final_train_loss < rows[1].final_train_loss < 1.2
 
@@ -263,7 +267,7 @@ def test_training_learns(tmp_path):
 def test_divergence_is_noticed_and_says_where(tmp_path):
     recipe = Recipe(batch=16, lr=float("inf"), warmup_images=0)
     with pytest.raises(Diverged, match=r"between steps \d+ and \d+"):
-        trainer(tmp_path / "c", recipe=recipe).run()
+        trainer(tmp_path / "c", recipe=recipe).drive()
 
 
 def test_weights_that_the_last_step_broke_are_no_result(tmp_path):
@@ -276,15 +280,15 @@ def test_weights_that_the_last_step_broke_are_no_result(tmp_path):
 
     t = trainer(tmp_path, recipe=Recipe(batch=16), horizons=(160,), on_step=break_last)
     with pytest.raises(Diverged, match="after step 10 of 10"):
-        t.run()
+        t.drive()
     assert not t.progress.rows
 
 
 def test_what_diverged_is_charged_the_time_it_took(tmp_path):
     t = trainer(tmp_path, recipe=Recipe(batch=16, lr=float("inf"), warmup_images=0))
     with pytest.raises(Diverged):
-        t.run()
-    assert t.progress.work and t.progress.seconds["train"] == t.progress.current_seconds > 0
+        t.drive()
+    assert t.progress.work and t.progress.seconds.train == t.progress.current_seconds > 0
 
 
 def test_checkpoints_that_take_long_are_written_less_often(tmp_path, monkeypatch):
@@ -292,7 +296,7 @@ def test_checkpoints_that_take_long_are_written_less_often(tmp_path, monkeypatch
     clock = iter(range(0, 10_000, 30))
     monkeypatch.setattr(loop, "running", lambda: float(next(clock)))  # every look costs 30 s
     t.save()
-    assert t.progress.seconds["save"] == 30.0
+    assert t.progress.seconds.save == 30.0
     assert t.save_interval == pytest.approx(30.0 / loop.SAVING)
     monkeypatch.setattr(loop, "running", lambda: 0.0)
     t.save()
@@ -319,7 +323,7 @@ def test_compiling_comes_before_the_clock_and_changes_nothing(tmp_path, monkeypa
     def noted(network, *, mode):
         graphs.append(mode in compiled.WITH_GRAPHS)
         if mode != "off":
-            network.register_forward_pre_hook(lambda *_: called.append(t.progress.seconds["train"]))
+            network.register_forward_pre_hook(lambda *_: called.append(t.progress.seconds.train))
         return network
 
     states = []
@@ -329,21 +333,21 @@ def test_compiling_comes_before_the_clock_and_changes_nothing(tmp_path, monkeypa
         torch.manual_seed(0)
         model = Normalised()
         recipe = Recipe(batch=16, lr=1e-2, warmup_images=64, dtype=dtype, micro_batch=8)
-        t = Trainer(
+        t = Driven(
             model=model,
             batches=Batches(data(), recipe=recipe, seed=5, device="cpu"),
             recipe=recipe,
             horizons=(0, 64, 128),
             seed=5,
             device="cpu",
-            saving=Saving(folder=tmp_path / f"{mode}-{dtype}"),
+            saving=Checkpoints(folder=tmp_path / f"{mode}-{dtype}"),
         )
-        t.run()
+        t.drive()
         states.append(t.state())
     assert graphs == [False, True]
     before = 2 * compiled.REHEARSALS
     assert len(called) == before + 2 * t.total_work
-    assert set(called[: before + 1]) == {0.0} and t.progress.seconds["wait"] > 0
+    assert set(called[: before + 1]) == {0.0} and t.progress.seconds.wait > 0
     assert states[0].keys() == states[1].keys()
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 

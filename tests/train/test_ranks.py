@@ -30,6 +30,7 @@ from bench.tasks._contract import Unsuited
 from bench.train import buckets, compiled, precision
 from bench.train.batches import Batches
 from bench.train.distributed import DistributedRanks
+from bench.train.events import HorizonReached
 from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.recorded import Recorded
 from bench.train.step import Step
@@ -142,6 +143,9 @@ def test_a_horizon_is_read_by_all_ranks_each_a_part_of_it(tmp_path, monkeypatch)
     assert [list(part) for part in found] == [[0, 2], [1, 3]] and found[0] | found[1] == alone
 
 
+BEGINNING = SimpleNamespace(progress=Progress(), segments=())  # what a horizon's row is made of before the first step
+
+
 def test_what_another_rank_says_of_a_horizon_reaches_the_log(tmp_path, monkeypatch):
     """Of a task that it could not evaluate, and of lack of memory; once for each horizon."""
     real, lines = registry.load, []
@@ -173,8 +177,8 @@ def test_what_another_rank_says_of_a_horizon_reaches_the_log(tmp_path, monkeypat
     for _ in range(2):
         lines.clear()
         with pytest.raises(Enough):
-            second.row(0, None, Progress())
-        upstream, digits = first.row(0, None, Progress()).scores
+            second.evaluate_horizon(HorizonReached(images_seen=0, loss=None), BEGINNING)
+        upstream, digits = first.evaluate_horizon(HorizonReached(images_seen=0, loss=None), BEGINNING).scores
         assert upstream is missing and digits.detail == {"reason": "too few classes"}
         assert lines == [
             "rank 1: no score of fewshot: too few classes",

@@ -13,6 +13,7 @@ from scipy.special import log_expit, log_softmax
 from torch import nn
 
 from bench.core.errors import Interrupted, UserError
+from bench.core.record import MicroBatch
 from bench.core.spec import CHOICES, Recipe
 from bench.train import schedule
 from bench.train.optim import make_loss, set_head_bias
@@ -226,15 +227,15 @@ def test_the_trainer_notes_where_memory_ran_out_and_keeps_to_it_after_a_stop(tmp
         return t
 
     whole = tight(tmp_path / "whole")
-    rows = whole.run()
-    assert whole.progress.micro_batches == [{"work": 10, "images": 8}]
+    rows = whole.drive()
+    assert whole.progress.micro_batches == [MicroBatch(work=10, images=8)]
     steps = iter(range(30))
     part = tight(tmp_path / "part", stop=lambda: next(steps, None) is None)
     with pytest.raises(Interrupted):
-        part.run()
+        part.drive()
     again = tight(tmp_path / "part")
     again.resume()
-    assert again.run() == rows and again.progress.micro_batches == whole.progress.micro_batches
+    assert again.drive() == rows and again.progress.micro_batches == whole.progress.micro_batches
     assert torch.equal(weights_of(again), weights_of(whole))
 
 
@@ -253,7 +254,7 @@ def test_averaging_against_torch(tmp_path):
         on_step=lambda _: theirs.update_parameters(t.model),
     )
     theirs = AveragedModel(t.model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
-    t.run()
+    t.drive()
     expected = torch.cat([p.detach().flatten() for p in theirs.module.parameters()])
     assert torch.equal(snapshots[640], expected)
     assert not torch.equal(weights_of(t), expected)  # training goes on from the weights themselves
@@ -264,13 +265,13 @@ def test_averaging_against_torch(tmp_path):
 def test_every_recipe_resumes_to_the_bit(tmp_path, kind, change):
     recipe = Recipe(batch=16, lr=1e-2, warmup_images=64, schedule=kind, **change)
     whole = trainer(tmp_path / "whole", recipe=recipe)
-    rows = whole.run()
+    rows = whole.drive()
     for _ in range(50):
         steps = iter(range(17))
         part = trainer(tmp_path / "parts", recipe=recipe, stop=lambda s=steps: next(s, None) is None)
         part.resume()
         try:
-            assert part.run() == rows
+            assert part.drive() == rows
             break
         except Interrupted:
             continue
@@ -281,10 +282,10 @@ def test_every_recipe_resumes_to_the_bit(tmp_path, kind, change):
 
 def test_a_branch_with_averaging_equals_training_to_that_budget_alone(tmp_path):
     shared: dict[int, torch.Tensor] = {}
-    trainer(tmp_path / "shared", recipe=AVERAGED, snapshots=shared).run()
+    trainer(tmp_path / "shared", recipe=AVERAGED, snapshots=shared).drive()
     for horizon in HORIZONS[1:]:
         alone: dict[int, torch.Tensor] = {}
-        trainer(tmp_path / f"{horizon}", recipe=AVERAGED, horizons=(horizon,), snapshots=alone).run()
+        trainer(tmp_path / f"{horizon}", recipe=AVERAGED, horizons=(horizon,), snapshots=alone).drive()
         assert torch.equal(shared[horizon], alone[horizon])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.core.record import MicroBatch
 from bench.core.spec import Recipe
 from bench.train.trainer import MICRO_BATCH_HINT as FILE
 from bench.train.trainer import load_micro_batch_hint, save_micro_batch_hint
@@ -32,6 +33,6 @@ def test_training_goes_on_with_it_and_says_so_once(tmp_path):
     for images in (32, 8, 8, 16):
         made.limit_micro_batch(images)
     assert made.train_step.micro_batch == 8
-    assert made.progress.micro_batches == [{"work": 0, "images": 8}]
-    made.run()
-    assert made.progress.micro_batches == [{"work": 0, "images": 8}]
+    assert made.progress.micro_batches == [MicroBatch(work=0, images=8)]
+    made.drive()
+    assert made.progress.micro_batches == [MicroBatch(work=0, images=8)]

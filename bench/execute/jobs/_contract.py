@@ -1,4 +1,4 @@
-"""The interface between worker and job, and the facts on model, data and cost that every job records."""
+"""The interface between worker and job, and the facts on model and data that every job records."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.core import fingerprint, registry
-from bench.core.record import Cost, DataFacts, Execution, ModelFacts, Operations, Seconds
+from bench.core.events import Advanced
+from bench.core.record import DataFacts, Execution, ModelFacts, Operations
 from bench.core.spec import Cell
-from bench.cost import units
 from bench.data.image_set import ImageSet
 from bench.store.study import CellDirectory
 from bench.train.ranks import ONE_RANK, Ranks
 
 if TYPE_CHECKING:
     from bench.cost.flops import ModelCost
-    from bench.cost.peaks import Peak
-
-NOTHING = Operations()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +26,7 @@ class JobContext:
     Attributes:
         directory: the cell's folder; attempt: this attempt's folder inside it (metrics.jsonl, log.txt).
         device: "cpu", "cuda" or "mps"; threads: CPU threads that this worker may use.
-        progress: called now and then with {"done": images, "total": images, "phase": text, ...} for the display.
+        progress: called now and then, for the display.
         should_stop: True after a signal requested a stop. The job saves and raises `bench.core.errors.Interrupted`.
         log: writes one line to the attempt's log.
         data_root: where the user keeps data sets, or None.
@@ -48,7 +45,7 @@ class JobContext:
     attempt: Path
     device: str
     threads: int
-    progress: Callable[[dict[str, Any]], None]
+    progress: Callable[[Advanced], None]
     should_stop: Callable[[], bool]
     log: Callable[[str], None]
     data_root: Path | None = None
@@ -105,38 +102,4 @@ def execution(context: JobContext, *, dtype: str | None, **more: Any) -> Executi
         threads=context.threads,
         dtype=dtype,
         **more,
-    )
-
-
-def cost_facts(
-    context: JobContext,
-    *,
-    seconds: Seconds,
-    busy: float,
-    peak: Peak,
-    spent_images: int | None = None,
-    per_image: Operations = NOTHING,
-    image_wait: float | None = None,
-    peak_memory: bool = True,
-) -> Cost:
-    """The record's `cost`.
-
-    Args:
-        busy: the seconds that core-days count.
-        spent_images, per_image: images trained on, and the FLOPs of one; None where nothing was trained.
-        image_wait: of these, seconds of waiting for images.
-        peak_memory: whether the work was done by this process, whose peak is known.
-    """
-    from bench.cost import memory  # torch: a worker's --help does without
-
-    return Cost(
-        seconds=seconds,
-        spent_images=spent_images,
-        spent_flops=NOTHING if spent_images is None else per_image.times(spent_images),
-        core_days=units.core_days(busy, devices=context.devices),
-        devices=context.devices,
-        image_wait_seconds=image_wait,
-        peak_memory_bytes=memory.measured_peak_bytes(context.device) if peak_memory else None,
-        peak_flops_per_second=peak.flops_per_second,
-        peak_source=peak.source,
     )

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.core.events import Advanced
 from bench.core.record import ContenderResult, PeersResult, Result, Seconds
 from bench.core.spec import Cell, to_json
 
@@ -44,7 +45,8 @@ def run(cell: Cell, context: JobContext) -> Result:
     from bench.core.errors import Interrupted
     from bench.cost import flops, peaks
     from bench.data.load import load
-    from bench.execute.jobs._contract import cost_facts, data_facts, execution, model_facts
+    from bench.execute.jobs._contract import data_facts, execution, model_facts
+    from bench.execute.jobs._costs import cell_cost
     from bench.execute.peers.contenders import contenders
 
     started = time.perf_counter()
@@ -78,7 +80,7 @@ def run(cell: Cell, context: JobContext) -> Result:
         model=model_facts(cell.model, cost),
         data=data_facts(cell, train),
         execution=execution(context, dtype=ours.dtype, compile_mode="off"),
-        cost=cost_facts(
+        cost=cell_cost(
             context,
             seconds=Seconds(train=0.0, evaluate=seconds, save=0.0, wait=0.0),
             busy=seconds,
@@ -192,12 +194,12 @@ class Entrant:
 def race(entrants: list[Entrant], cell: Cell, context: JobContext, kind: str) -> None:
     """Rounds in which each has its turn, every other round backwards. On a CPU all have been started before."""
     for number, entrant in enumerate(entrants if kind == "cpu" else ()):
-        context.progress({"done": number, "total": len(entrants) + ROUNDS[kind], "phase": "starting"})
+        context.progress(Advanced(done=number, total=len(entrants) + ROUNDS[kind], phase="starting"))
         if context.should_stop():
             return
         entrant.start()
     for number in range(ROUNDS[kind]):
-        context.progress({"done": len(entrants) + number, "total": len(entrants) + ROUNDS[kind], "phase": "racing"})
+        context.progress(Advanced(done=len(entrants) + number, total=len(entrants) + ROUNDS[kind], phase="racing"))
         for entrant in entrants if number % 2 == 0 else reversed(entrants):
             if context.should_stop():
                 return

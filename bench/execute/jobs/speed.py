@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bench.core.device import is_out_of_memory, release
+from bench.core.events import Advanced
 from bench.core.record import (
     Conditions,
     DataFacts,
@@ -88,7 +89,8 @@ class SpeedJob:
         """What was found, under `speed`."""
         from bench.core.errors import Interrupted
         from bench.cost.timing import OutOfMemory
-        from bench.execute.jobs._contract import cost_facts, execution, model_facts
+        from bench.execute.jobs._contract import execution, model_facts
+        from bench.execute.jobs._costs import cell_cost
         from bench.execute.workloads import CLASSES
 
         status: Status = "complete"
@@ -111,7 +113,7 @@ class SpeedJob:
             execution=execution(
                 self.context, dtype=self.subject.dtype, compile_mode=COMPILE_MODE if found.compiled else "off"
             ),
-            cost=cost_facts(
+            cost=cell_cost(
                 self.context, seconds=Seconds(train=0.0, evaluate=total, save=0.0, wait=0.0), busy=total, peak=self.peak
             ),
             speed=found,
@@ -277,7 +279,7 @@ class SpeedJob:
 
     def _say(self, phase: str) -> None:
         self.context.log(phase)
-        self.context.progress({"done": self.phase, "total": PHASES, "phase": phase})
+        self.context.progress(Advanced(done=self.phase, total=PHASES, phase=phase))
         self.phase += 1
 
 

@@ -16,36 +16,38 @@ from bench.core import registry
 from bench.core.clock import running
 from bench.core.device import InBatches, is_out_of_memory, release
 from bench.core.errors import UserError
-from bench.core.record import Horizon, LearningCurve, MicroBatch, Operations, Result, Score, Seconds, Status
+from bench.core.events import Advanced
+from bench.core.record import Horizon, LearningCurve, Result, Score, Status
 from bench.core.seeds import stream
 from bench.core.spec import Cell
-from bench.cost import flops, memory, peaks, units
+from bench.cost import flops, memory, peaks
 from bench.cost.flops import ModelCost
 from bench.cost.trace import ACTIVE, WAIT, WARM_UP, Trace, label, profile
 from bench.data.image_set import ImageSet
 from bench.data.load import load
-from bench.execute.jobs._contract import JobContext, cost_facts, data_facts, execution, model_facts
+from bench.execute.jobs._contract import JobContext, data_facts, execution, model_facts
+from bench.execute.jobs._costs import TrainingCosts
 from bench.store import weights
 from bench.store.study import WEIGHTS
 from bench.tasks._contract import TaskContext, Unsuited, judged
 from bench.tasks._features import extractor, top1, top1_and_loss
 from bench.tasks._finetuner import FineTuner
-from bench.train import inference, precision, schedule
+from bench.train import inference, precision
 from bench.train.batches import Batches
+from bench.train.events import HorizonReached, Stepped
 from bench.train.optim import set_head_bias
 from bench.train.ranks import RestartNeeded
 from bench.train.step import TooLarge
 from bench.train.trainer import (
+    Checkpoints,
     Diverged,
     Evaluated,
-    Hooks,
-    Progress,
-    Saving,
     Trainer,
     load_micro_batch_hint,
     save_micro_batch_hint,
 )
 
+TRACED_IMAGES = 256  # evaluated after each step of a trace
 Scores = list[Score] | Callable[[], list[Score]]
 
 
@@ -68,13 +70,13 @@ def run(cell: Cell, context: JobContext) -> Result:
     ranks.run_on_all(lambda: _check_content(cell, job.train, content))
     waited = running() - started
     with profile(context.attempt / "trace", enabled=context.profile, device=context.device) as trace:
-        trainer = job.trainer(on_step=job.traced(trace) if context.profile else lambda _: trace.step())
+        trainer = job.trainer()
         trainer.resume()
         limit = context.ranks.run_on_rank0(lambda: load_micro_batch_hint(context.directory.attempts()))
         if limit is not None:
             trainer.limit_micro_batch(limit)
-        trainer.progress.seconds["wait"] += waited
-        return _run(job, trainer)
+        trainer.progress.spend("wait", waited)
+        return _run(job, trainer, trace)
 
 
 def _open_data(cell: Cell, context: JobContext) -> tuple[ImageSet, ImageSet]:
@@ -92,12 +94,21 @@ def _check_content(cell: Cell, images: ImageSet, content: str) -> None:
         )
 
 
-def _run(job: TrainJob, trainer: Trainer) -> Result:
-    """Train; divergence and lack of memory are results."""
+def _run(job: TrainJob, trainer: Trainer, trace: Trace) -> Result:
+    """Train and evaluate; divergence and lack of memory are results."""
     status: Status = "complete"
     reason = None
     try:
-        trainer.run()
+        for event in trainer.run():
+            match event:
+                case Stepped():
+                    job.trace_step(trace)
+                case Advanced():
+                    job.context.progress(event)
+                case HorizonReached():
+                    with trainer.evaluating():
+                        row = job.evaluate_horizon(event, trainer)
+                    trainer.keep(row)
         with trainer.ema.applied():
             job.keep_weights()
     except Diverged as error:
@@ -126,16 +137,22 @@ class TrainJob:
             "num_classes": self.train.num_classes,
         }
         self.cost: ModelCost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
-        self.per_image = Operations(**self.cost.train_flops_per_image)
         self._sizes = sizes
         self.model = self._fresh_model().to(context.device)
         self.ranks.check_model(self.model)
         self.trained = self.model  # what the steps change; another module where it is spread over ranks
         self.dtype = precision.resolve(cell.recipe.dtype, context.device, self.model)
         self.evaluation_dtype = inference.resolve(cell.recipe.evaluation_dtype, context.device, self.model)
-        self.peak = peaks.peak(self.dtype, device=context.device, threads=context.threads)
+        self.costs = TrainingCosts(
+            context=context,
+            recipe=cell.recipe,
+            cost=self.cost,
+            peak=peaks.peak(self.dtype, device=context.device, threads=context.threads),
+            num_images=len(self.train),
+        )
         self.batches = InBatches(device=context.device)  # of evaluation
-        self.said: list[str] = []  # of a horizon, by a rank that has no log
+        self.rank_messages: list[str] = []  # about a horizon, from a rank that has no log
+        self._steps_to_trace = WAIT + WARM_UP + ACTIVE if context.profile else 0
 
     @property
     def fit(self) -> tuple[int, int] | None:
@@ -159,7 +176,7 @@ class TrainJob:
         own, fresh = self.trained.state_dict(), self._fresh_model().state_dict()
         self.trained.load_state_dict({name: self.ranks.shard(value, like=own[name]) for name, value in fresh.items()})
 
-    def trainer(self, *, on_step: Callable[[torch.Tensor], None]) -> Trainer:
+    def trainer(self) -> Trainer:
         recipe, context = self.cell.recipe, self.context
         batches = None
         if self.trains:
@@ -175,15 +192,10 @@ class TrainJob:
             horizons=self.cell.horizons,
             seed=self.cell.seed,
             device=context.device,
-            hooks=Hooks(
-                initialise=self.initialise,
-                evaluate=self.row,
-                on_step=on_step,
-                report=context.progress,
-                should_stop=context.should_stop,
-                log=context.log,
-            ),
-            saving=Saving(
+            initialise=self.initialise,
+            should_stop=context.should_stop,
+            log=context.log,
+            saving=Checkpoints(
                 folder=context.directory.checkpoints,
                 content=self.train.content_hash,
                 check_lease=context.check_lease,
@@ -191,68 +203,66 @@ class TrainJob:
             ranks=self.ranks,
         )
 
-    def traced(self, trace: Trace) -> Callable[[torch.Tensor], None]:
-        """What follows each step while a trace is made: a batch of evaluation, so that the trace shows its cost too."""
-        left = iter(range(WAIT + WARM_UP + ACTIVE))
-        sample = self.val.take(np.arange(min(256, len(self.val))))
-
-        def on_step(_: torch.Tensor) -> None:
-            if next(left, None) is not None:
-                self.model.eval()
-                with label("evaluate"):
-                    top1(self.model, sample, device=self.context.device, fit=self.fit)
-                self.model.train()
-            trace.step()
-
-        return on_step
+    def trace_step(self, trace: Trace) -> None:
+        """End a step of the trace. A batch is evaluated after each traced step, so that it shows that too."""
+        if self._steps_to_trace > 0:
+            self._steps_to_trace -= 1
+            sample = self.val.take(np.arange(min(TRACED_IMAGES, len(self.val))))
+            self.model.eval()
+            with label("evaluate"):
+                top1(self.model, sample, device=self.context.device, fit=self.fit)
+            self.model.train()
+        trace.step()
 
     # -- evaluation ------------------------------------------------------------------------------------------------
 
     @property
-    def solves_beside(self) -> bool:
+    def probes_in_background(self) -> bool:
         """Whether probes are solved while training goes on: on the processor, where that is not what trains."""
         return self.context.device != "cpu" and self.ranks.size == 1
 
     @cached_property
-    def _beside(self) -> ThreadPoolExecutor:
+    def _probe_pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(1, thread_name_prefix="probes")
 
-    def row(self, horizon: int, loss: float | None, progress: Progress) -> Evaluated:
-        """What is known of the model at one horizon: its costs and its scores. Each rank reads some of them."""
-        self._put_together(everywhere=True)
+    def evaluate_horizon(self, reached: HorizonReached, trainer: Trainer) -> Evaluated:
+        """Costs and scores of the model at one horizon. Each rank computes some of the scores."""
+        self._gather_weights(everywhere=True)
         started = running()
 
-        def read() -> tuple[dict[int, Scores], dict[str, int], list[str]]:
-            self.said = []
+        def evaluate() -> tuple[dict[int, Scores], dict[str, int], list[str]]:
+            self.rank_messages = []
             scores = self.scores()
             if self.trained is not self.model:
                 self.model.cpu()  # its memory is the shards'
-            return scores, self._smaller_batches(), self.said
+            return scores, self._smaller_batches(), self.rank_messages
 
-        found: dict[int, Scores] = {}
+        by_part: dict[int, Scores] = {}
         smaller: dict[str, int] = {}
-        for rank, (scores, batches, said) in enumerate(self.ranks.exchange(self.ranks.run_on_all(read))):
-            found |= scores
-            for text in said:
+        for rank, (scores, batches, messages) in enumerate(self.ranks.exchange(self.ranks.run_on_all(evaluate))):
+            by_part |= scores
+            for text in messages:
                 self.context.log(f"rank {rank}: {text}")
             smaller |= {kind: min(images, smaller.get(kind, images)) for kind, images in batches.items()}
-        row = self._horizon(horizon, progress, running() - started, loss=loss, smaller_batches=smaller)
-        in_order = [part for _, part in sorted(found.items())]
+        row = self.costs.of_horizon(
+            reached, trainer.progress, trainer.segments, evaluate_seconds=running() - started, smaller_batches=smaller
+        )
+        in_order = [part for _, part in sorted(by_part.items())]
 
         def scored() -> Horizon:
             parts = (part() if callable(part) else part for part in in_order)
             return replace(row, scores=tuple(score for part in parts for score in part))
 
-        return self._beside.submit(scored) if any(map(callable, in_order)) else scored()
+        return self._probe_pool.submit(scored) if any(map(callable, in_order)) else scored()
 
     def _log(self, text: str) -> None:
         """A line for the log, which is rank 0's; another rank's get there when the horizon has been read."""
         if self.ranks.is_rank0:
             self.context.log(text)
         else:
-            self.said.append(text)
+            self.rank_messages.append(text)
 
-    def _put_together(self, *, everywhere: bool = False) -> None:
+    def _gather_weights(self, *, everywhere: bool = False) -> None:
         """Give the model that is read, by rank 0 or by all, the weights of one that is spread over ranks."""
         if self.trained is not self.model:
             weights_now = self.ranks.gather(self.trained.state_dict(), everywhere=everywhere)
@@ -263,8 +273,8 @@ class TrainJob:
     def _smaller_batches(self) -> dict[str, int]:
         """Images at a time that fitted, where evaluation ran out of memory; nothing where all went well.
         Scores do not depend on them, but for the dropout of fine-tuning."""
-        found = {"evaluate": self.batches.batch if self.batches.shrunk else None, "finetune": self.tuner.micro_batch}
-        smaller = {kind: images for kind, images in found.items() if images is not None}
+        reduced = {"evaluate": self.batches.batch if self.batches.shrunk else None, "finetune": self.tuner.micro_batch}
+        smaller = {kind: images for kind, images in reduced.items() if images is not None}
         for kind, images in smaller.items():
             self._log(f"out of memory in evaluation ({kind}): went on with {images} images at a time")
         return smaller
@@ -287,21 +297,21 @@ class TrainJob:
             data_root=root,
         )
         supervised = not getattr(self.model, "self_supervised", False)
-        found: dict[int, Scores] = {}
+        by_part: dict[int, Scores] = {}
         for number, spec in enumerate((None, *self.cell.tasks)):
             if number % self.ranks.size != self.ranks.rank:
                 continue
             if spec is None:
-                found[number] = [self._upstream_score(network)] if self.trains and supervised else []
+                by_part[number] = [self._upstream_score(network)] if self.trains and supervised else []
                 continue
             try:
                 task = registry.load("task", spec.task)
-                read = (self.solves_beside and getattr(task, "begin", None)) or task.evaluate
-                found[number] = read(task_context, data=spec.data, **spec.kwargs)
+                read = (self.probes_in_background and getattr(task, "begin", None)) or task.evaluate
+                by_part[number] = read(task_context, data=spec.data, **spec.kwargs)
             except Unsuited as error:
-                found[number] = error.missing
+                by_part[number] = error.missing
                 self._log(f"no score of {spec.task}: {error}")
-        return found
+        return by_part
 
     @cached_property
     def tuner(self) -> FineTuner:
@@ -338,74 +348,16 @@ class TrainJob:
         cell = self.cell
         facts = self._sizes | {"model": cell.model, "data": cell.data_name, "images_seen": cell.horizons[-1]}
         facts["model_options"] = dict(cell.model_options)
-        self._put_together()
+        self._gather_weights()
         path = self.context.attempt / WEIGHTS
         self.ranks.run_on_rank0(
             lambda: weights.write(path, self.model.state_dict(), facts, check_lease=self.context.check_lease)
         )
 
-    # -- costs -----------------------------------------------------------------------------------------------------
-
-    def _horizon(
-        self,
-        horizon: int,
-        progress: Progress,
-        evaluated: float,
-        *,
-        loss: float | None,
-        smaller_batches: dict[str, int],
-    ) -> Horizon:
-        batch = self.cell.recipe.batch
-        steps = schedule.total_steps(horizon, batch) if horizon else 0
-        seen, spent = steps * batch, progress.work * batch - sum(row.spent_images or 0 for row in progress.rows)
-        own_seconds = self._own_seconds(progress) if horizon else 0.0
-        rate = seen / own_seconds if own_seconds else None
-        flops_per_second = rate * self.cost.train_flops_per_image["dense"] if rate else None
-        peak = self.peak.flops_per_second * self.ranks.size
-        return Horizon(
-            images_seen=horizon,
-            images_trained=seen,
-            unique_images=min(seen, len(self.train)),
-            epochs=seen / len(self.train),
-            steps=steps,
-            batch=batch,
-            train_flops=self.per_image.times(seen),
-            spent_images=spent,
-            spent_flops=self.per_image.times(spent),
-            seconds=Seconds(train=own_seconds, evaluate=evaluated, **self._since_the_last(progress)),
-            images_per_second=rate,
-            flops_per_second=flops_per_second,
-            utilisation=flops_per_second / peak if flops_per_second else None,
-            core_days=units.core_days(own_seconds, devices=self.context.devices),
-            final_train_loss=loss,
-            smaller_batches=smaller_batches,
-        )
-
-    def _since_the_last(self, progress: Progress) -> dict[str, float]:
-        """Seconds of saving and waiting that no earlier horizon counts. (Seconds before a change of ranks are
-        stretched, so that the difference may fall below zero.)"""
-        return {
-            part: max(0.0, progress.seconds[part] - sum(getattr(row.seconds, part) or 0.0 for row in progress.rows))
-            for part in ("save", "wait")
-        }
-
-    def _own_seconds(self, progress: Progress) -> float:
-        """Training time of this horizon as if trained alone: the trunk up to the branch, and the branch."""
-        segments = schedule.segments(self.cell.recipe, self.cell.horizons)
-        total = progress.current_seconds
-        for index in range(progress.segment - 1, -1, -1):
-            if segments[index].is_branch:
-                if self.cell.recipe.schedule == "separate":
-                    break
-                continue
-            total += progress.segment_seconds[index]
-        return total
-
     def result(self, trainer: Trainer, *, status: Status, reason: str | None) -> Result:
         """Everything that was found, at the end."""
         cell, progress, step = self.cell, trainer.progress, trainer.train_step
         points = trainer.curve.points()
-        seconds = Seconds(**progress.seconds)
         return Result(
             status=status,
             reason=reason,
@@ -426,15 +378,7 @@ class TrainJob:
                 sharding=cell.recipe.sharding if self.ranks.size > 1 else None,
                 compile_mode=step.how_compiled if step else None,
                 attention_kernels=step.attention_kernels() if step else (),
-                micro_batches=tuple(MicroBatch(**found) for found in progress.micro_batches),
+                micro_batches=tuple(progress.micro_batches),
             ),
-            cost=cost_facts(
-                self.context,
-                seconds=seconds,
-                busy=progress.seconds["train"],
-                peak=self.peak,
-                spent_images=progress.work * cell.recipe.batch,
-                per_image=self.per_image,
-                image_wait=progress.image_wait_seconds,
-            ),
+            cost=self.costs.of_cell(progress),
         )

@@ -9,6 +9,7 @@ import os
 import time
 
 from bench.core.errors import Interrupted
+from bench.core.events import Advanced
 from bench.core.record import Cost, DataFacts, Execution, ModelFacts, Result, Seconds
 
 
@@ -21,7 +22,7 @@ def run(cell, context):
         time.sleep(0.01)
     if dict(cell.model_options).get("fails"):
         raise RuntimeError("it was to fail")
-    context.progress({"done": 1, "total": 1})
+    context.progress(Advanced(done=1, total=1, phase="asleep"))
     return Result(
         status="complete",
         model=ModelFacts(name=cell.model, params=os.getpid()),

@@ -1,0 +1,134 @@
+"""What a worker tells whoever watches it: one line of JSON each, on its standard output."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Advanced:
+    """How far a job is; reported now and then, for displays.
+
+    Attributes:
+        done, total: in steps of the job's own.
+        phase: for example "training", "evaluating".
+        loss: mean of the last steps looked at; None before the first look, and of jobs without one.
+        seconds: spent on training so far.
+        horizons: evaluated so far.
+    """
+
+    done: int
+    total: int
+    phase: str
+    loss: float | None = None
+    seconds: float | None = None
+    horizons: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellStarted:
+    """A worker has begun a cell."""
+
+    cell: str
+    model: str
+    data: str
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellAdvanced:
+    """How far the cell is."""
+
+    cell: str
+    progress: Advanced
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellDone:
+    """The cell has a record.
+
+    Attributes:
+        status: of the record: "complete", "diverged", "oom" or "failed".
+        reason: of another status than "complete".
+        seconds: that the cell took, in all attempts.
+    """
+
+    cell: str
+    status: str
+    reason: str | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellFailed:
+    """The attempt failed and left no record."""
+
+    cell: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellInterrupted:
+    """A signal stopped the attempt; everything is saved."""
+
+    cell: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellLost:
+    """Another runner has taken the cell over, or its worker vanished."""
+
+    cell: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CellUnsettled:
+    """The record is written, but weights or checkpoints could not be tidied."""
+
+    cell: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notice:
+    """One line for the user."""
+
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerEnded:
+    """A worker ended outside a cell; its executor says so."""
+
+
+WorkerEvent = (
+    CellStarted
+    | CellAdvanced
+    | CellDone
+    | CellFailed
+    | CellInterrupted
+    | CellLost
+    | CellUnsettled
+    | Notice
+    | WorkerEnded
+)
+KINDS: dict[str, type[WorkerEvent]] = {kind.__name__: kind for kind in WorkerEvent.__args__}  # type: ignore[attr-defined]
+
+
+def to_line(event: WorkerEvent) -> str:
+    """The event as one line of JSON."""
+    return json.dumps({"event": type(event).__name__, **dataclasses.asdict(event)})
+
+
+def from_line(line: str) -> WorkerEvent | None:
+    """The event that a line holds; None for anything else, such as what a user's network prints."""
+    try:
+        body = json.loads(line)
+        kind = KINDS[body.pop("event")]
+        if kind is CellAdvanced:
+            body["progress"] = Advanced(**body["progress"])
+        return kind(**body)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
