@@ -14,6 +14,7 @@ from bench.core.errors import UserError
 from bench.core.options import add_flags, given, resolve
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, Recipe
+from bench.plan import preflight
 from bench.plan.overrides import OPTIONS, Overrides, length
 from bench.plan.sizes import DataSizes
 from bench.suites import _paper
@@ -197,6 +198,16 @@ def test_a_row_scaled_down_follows_the_stated_rules():
     assert trained.recipe.lr == pytest.approx(8e-4 * math.sqrt(64 / 4096))
     assert trained.recipe.warmup_images == round(640 * 10_000 * 4096 / (7 * 303_000_000))  # of the shortest budget
     assert (trained.recipe.clip, trained.recipe.loss, trained.model_options) == (1.0, "sigmoid", ())
+
+
+@pytest.mark.parametrize("words", [("--set", "warmup=5%"), ("--recipe", "paper:R50x1:jft-300m")])
+def test_a_share_of_the_training_is_one_of_the_study_s_shortest_budget(words):
+    """Cells of an axis have other longest budgets, and warm up alike."""
+    found = [c for c in cells_of("scaling", overrides=parsed(*words)) if any(c.horizons)]
+    (warmup,) = {c.recipe.warmup_images for c in found}
+    share = 0.05 if "warmup=5%" in words else 10_000 * 4096 / (7 * 303_000_000)
+    assert warmup == round(share * min(h for c in found for h in c.horizons if h))
+    preflight.check_warmup(found)
 
 
 def test_a_sweep_and_horizons_reach_the_grid_and_help_lists_what_can_be_asked(capsys):

@@ -46,7 +46,7 @@ CELL = Cell(
     image_size=8,
     horizons=(0, 64),
     tasks=TASKS,
-    recipe=Recipe(batch=16),
+    recipe=Recipe(batch=16, warmup_images=16),
 )
 
 
@@ -236,7 +236,7 @@ def steps(name, recipe, ranks, *, number=2):
     trainer = Trainer(
         model=model,
         recipe=recipe,
-        horizons=(recipe.batch * 10,),
+        horizons=(recipe.batch * 10 + recipe.warmup_images,),
         seed=0,
         device="cpu",
         ranks=ranks,
