@@ -84,6 +84,22 @@ def test_seeds_are_repeats_and_recipes_are_not() -> None:
     b = change(b, {"cell.recipe.lr": 0.003})
     assert study_data.variant_of(a) != study_data.variant_of(b)
     assert study_data.variant_of(a, but_for=["lr"]) == study_data.variant_of(b, but_for=["lr"])
+
+
+def test_seeds_are_pooled_only_where_their_warm_up_was_the_same() -> None:
+    made = World(seed=1).records()[1]
+    of = {
+        (revision, horizons): study_data.variant_of(
+            change(
+                replace(made, revisions={**made.revisions, "recipe": revision}),
+                {"cell.horizons": horizons, "cell.recipe.warmup_images": 2_000},
+            )
+        )
+        for revision in (2, 3)
+        for horizons in ((0, 4_000, 64_000), (0, 64_000), (32_000,))
+    }
+    assert of[2, (0, 64_000)] == of[2, (32_000,)] != of[2, (0, 4_000, 64_000)]
+    assert len({name for (revision, _), name in of.items() if revision == 3}) == 1
     assert set(study_data.horizon_table([a, b])["series"]) == {"ViT-nano/7 (lr 0.001)", "ViT-nano/7 (lr 0.003)"}
 
 

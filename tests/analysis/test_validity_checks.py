@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ from bench.analysis.study_data import Records
 from bench.analysis.validity_checks import checks, support_images
 from bench.core import registry
 from bench.core.record import Horizon, Operations, Record, Score
-from bench.core.spec import Recipe
 from bench.report import caveats
 from bench.report.build import _data_kinds
 from bench.train import schedule
+from bench.train.effective import CAPPED
 from tests.analysis._records import HEADLINE, World, change, map_scores
 from tests.analysis._study import read
 
@@ -99,14 +100,57 @@ def test_an_under_swept_learning_rate_and_a_long_warm_up_are_warned_of() -> None
     (edge,) = found(swept, CheckKind.RATE_AT_EDGE)
     assert len(edge.names) == 8
     assert found(records(), CheckKind.RATE_AT_EDGE, CheckKind.LONG_WARMUP) == []
-    assert found(records(warmup_images=2_000), CheckKind.LONG_WARMUP)[0].high == pytest.approx(0.25)
+    assert found(records(warmup_images=2_000), CheckKind.LONG_WARMUP)[0].high == pytest.approx(31 / 125)
 
 
 def test_a_warm_up_is_warned_of_as_long_as_it_was() -> None:
-    """Training caps it: 6,000 of 8,000 images were asked for, a quarter was done."""
-    recipe = Recipe(batch=64, warmup_images=6_000)
-    share = schedule.warmup_steps(recipe, (8_000, 24_000)) / schedule.total_steps(8_000, 64)
-    assert found(records(warmup_images=6_000), CheckKind.LONG_WARMUP)[0].high == pytest.approx(share, abs=0.01)
+    """Old revisions capped it: 6,000 of 8,000 images were asked for, a quarter was done."""
+    made = [replace(r, revisions={**r.revisions, "recipe": 2}) for r in records(warmup_images=6_000)]
+    steps = schedule.longest_warmup((0, 8_000, 24_000), 64)
+    assert steps == 31
+    share = steps / schedule.total_steps(8_000, 64)
+    assert found(made, CheckKind.LONG_WARMUP)[0].high == pytest.approx(share)
+
+
+def test_runs_that_are_compared_and_were_not_trained_alike_are_warned_of_by_axis() -> None:
+    assert found(records(), CheckKind.UNEQUAL_RECIPES) == []
+    assert found(of_model(records(), "ViT-mini/7", {"cell.recipe.lr": 1e-2}), CheckKind.UNEQUAL_RECIPES) == []
+    changes = {"cell.recipe.warmup_images": 1_000, "cell.recipe.cooldown": 0.3, "cell.recipe.batch": 32}
+    checked = found(of_model(records(), "ViT-mini/7", changes), CheckKind.UNEQUAL_RECIPES)
+    assert {check.names for check in checked} >= {("compute",)}
+    for check in checked:
+        assert dict(check.groups) == {
+            "warm-up steps": ("8", "31"),
+            "batch": ("32", "64"),
+            "cool-down share": ("0.2", "0.3"),
+        }
+        assert "\n" not in caveats.check(check) and "warm-up steps 8 and 31" in caveats.check(check)
+
+
+def test_an_old_warm_up_counts_as_it_was_done() -> None:
+    """Up to revision 2 a cell's shortest budget capped it; the same recipe is one warm-up since."""
+    for revision, unequal in ((2, True), (3, False)):
+        made = [
+            change(replace(r, revisions={**r.revisions, "recipe": revision}), {"cell.horizons": (0, budget, 64_000)})
+            for r, budget in zip(records(warmup_images=4_000), itertools.cycle((8_000, 32_000)), strict=False)
+        ]
+        assert bool(found(made, CheckKind.UNEQUAL_RECIPES)) == unequal
+
+
+@pytest.mark.parametrize(
+    "study, axes",
+    [
+        ("scaling-cpu", {"compute", "data size"}),
+        ("crossover-cpu", {"compute"}),
+        ("branching-cpu", {"branching", "compute"}),
+    ],
+)
+def test_committed_studies_of_the_old_rule_are_caught(study: str, axes: set[str]) -> None:
+    records = study_data.load(REFERENCE / study, suite=study.removesuffix("-cpu"))
+    old = {r.revisions["recipe"] for r in records.records} <= {1, CAPPED}
+    checked = [c for c in checks(build(records)) if c.kind is CheckKind.UNEQUAL_RECIPES]
+    assert {c.names[0] for c in checked} == (axes if old else set())
+    assert all([name for name, _ in c.groups] == ["warm-up steps"] for c in checked)
 
 
 def test_old_records_read_what_a_data_set_says_now() -> None:

@@ -102,7 +102,8 @@ FAR = ()
 
 def cells(options):
     task = TaskSpec(task="centroid", data="stripes")
-    return [Cell(model=m, data="stripes", num_images=200, horizons=(0, 2000), tasks=(task,), recipe=Recipe(lr=3e-3),
+    return [Cell(model=m, data="stripes", num_images=200, horizons=(0, 2000), tasks=(task,),
+                 recipe=Recipe(lr=3e-3, warmup_images=448),
                  axes=("compute",)) for m in options.models or ("MLP-8", "MLP-32")]
 '''
 

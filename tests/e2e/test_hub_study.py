@@ -49,7 +49,20 @@ def test_they_are_trained_on_without_the_hub(tmp_path, monkeypatch):
         assert data_verb.main(["hf:some-one/tiny:16px:rgb:stream", "--download", "--data-root", str(root)]) == 0
     saved = "folder:saved:16px:rgb:stream"
     asked = ["--suite", "smoke", "--data", f"{name},{saved}", "--downstream", name, "--models", "ViT-pico/8"]
-    asked += ["--horizons", "0,64", "--set", "batch=16", "--only", "vit", "--workers", "1", "--track", "none"]
+    asked += [
+        "--horizons",
+        "0,64",
+        "--set",
+        "batch=16",
+        "--set",
+        "warmup=0",
+        "--only",
+        "vit",
+        "--workers",
+        "1",
+        "--track",
+        "none",
+    ]
     assert run.main([*asked, "--data-root", str(root), "--results", str(tmp_path / "results")]) == 0
     records = [read_record(path) for path in sorted(tmp_path.glob("results/smoke/cells/*/record.json"))]
     assert [record.status for record in records] == ["complete", "complete"]

@@ -99,7 +99,7 @@ def test_probes_are_solved_while_the_next_segment_trains(gpu, tmp_path, monkeypa
         data="fashion-mnist",
         num_images=64,
         horizons=(0, 32, 64),
-        recipe=Recipe(batch=16),
+        recipe=Recipe(batch=16, warmup_images=0),
         tasks=tuple(TaskSpec(task="fewshot", data=name, options=options) for name in ("digits", "glyphs")),
     )
     stepped, solved, threads = threading.Event(), fewshot.score_features, []

@@ -123,7 +123,7 @@ def test_a_cells_cost_has_what_its_tasks_solve():
     )
     sizes = DataSizes()
     probe = TaskSpec(task="fewshot", data="mnist", options=(("shots", (25,)), ("draws", 100)))
-    one, more = (dataclasses.replace(A, horizons=h, tasks=(probe,)) for h in ((1_000,), (500, 1_000)))
+    one, more = (dataclasses.replace(A, horizons=h, tasks=(probe,)) for h in ((20_000,), (10_000, 20_000)))
 
     def seconds(cell, device, features=384):
         key = estimate.rate_key(cell, sizes[cell.data].classes)

@@ -11,8 +11,11 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Cell, canonical, to_json
 from bench.plan import preflight
+from bench.plan.overrides import NO_OVERRIDES, Overrides
 from bench.plan.sizes import DataSizes
 from bench.store.records import read_record
+from bench.suites import _contract as suites
+from bench.suites._contract import SuiteOptions
 from tests.conftest import PROJECT
 from tests.data import writers
 from tests.plan.making import cells_of, grid_of
@@ -91,6 +94,23 @@ def test_a_number_of_images_cuts_every_suite(own: Path, suite: str, sizes: set[i
     assert {cell.num_images for cell in found} == sizes and {cell.data for cell in found} == {"folder:few"}
     assert [("150" in note, "1,000" in note) for note in grid.notes] == ([(True, True)] if suite == "smoke" else [])
     assert budgets(found) == budgets(cells_of(suite, data=("folder:few",), data_root=own))
+
+
+SWEEP = Overrides(sweeps=(("lr", ("1e-3", "2e-3")),))
+NAMED = ("fashion-mnist@2000", "glyphs@1000", "folder:few@150", "folder:few")
+
+
+@pytest.mark.parametrize("overrides", [NO_OVERRIDES, SWEEP], ids=["as it is", "sweep"])
+@pytest.mark.parametrize("data", NAMED)
+@pytest.mark.parametrize("suite", registry.names("suite"))
+def test_no_two_cells_differ_in_budgets_and_axes_alone(own: Path, suite: str, data: str, overrides: Overrides) -> None:
+    """Where sizes are cut to a number or to the set, what is left of an axis is often part of another."""
+    found = grid_of(suite, data=(data,), data_root=own, overrides=overrides).cells
+    trainings = [replace(cell, horizons=(0,)) for cell in found]
+    assert len(set(trainings)) == len(trainings)
+    assert {axis for c in found for axis in c.axes} == {a for c in cells_of(suite) for a in c.axes}
+    wanted = suites.load(suite).cells(SuiteOptions(data=(data.partition("@")[0],), data_root=own))
+    assert budgets(list(found)) == budgets(wanted), "every budget of every model is still read"
 
 
 @pytest.mark.parametrize(

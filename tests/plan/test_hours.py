@@ -118,6 +118,23 @@ def test_too_little_time_leaves_the_largest_models_out_but_a_family_never() -> N
     assert {cell.model for cell in named.cells} - {"pixels"} == set(MODELS)
 
 
+@pytest.mark.parametrize("asked", [0.06, 0.3, 2.0])
+def test_the_warm_up_follows_the_hours_alike_for_all(asked: float) -> None:
+    """A quarter of the shortest budget of all, or the suite's own; --set stands before it."""
+    own = hours_warmups(grid_of("scaling", scale="gpu", overrides=Overrides(horizons=("1000000",))))
+    grid = grid_of("scaling", scale="gpu", hours=asked)
+    shortest = min(h for cell in grid.cells for h in cell.horizons if h)
+    (images,), (most,) = hours_warmups(grid), own
+    assert images == min(most, round(shortest / 512) // 4 * 512)
+    assert (images < most) == any("Warm-up is" in note for note in grid.notes)
+    said = Overrides(settings=(("warmup_images", "512"),))
+    assert hours_warmups(grid_of("scaling", scale="gpu", hours=asked, overrides=said)) == {512}
+
+
+def hours_warmups(grid) -> set[int]:
+    return {cell.recipe.warmup_images for cell in grid.cells if any(cell.horizons)}
+
+
 def test_no_model_is_left_out_where_the_budgets_are_given() -> None:
     given = Overrides(horizons=("512", "1024"))
     grid = grid_of("scaling", scale="gpu", overrides=given)

@@ -14,6 +14,7 @@ from bench.core.errors import UserError
 from bench.core.options import add_flags, given, resolve
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, Recipe
+from bench.plan import preflight
 from bench.plan.overrides import OPTIONS, Overrides, length
 from bench.plan.sizes import DataSizes
 from bench.suites import _paper
@@ -189,7 +190,7 @@ def test_at_the_papers_own_size_a_row_is_the_papers_recipe():
     recipe = trained.recipe
     assert (recipe.lr, recipe.weight_decay, recipe.clip, recipe.betas) == (3e-3, 0.3, 1.0, (0.9, 0.999))
     assert trained.model_options == (("dropout", 0.1),)
-    assert schedule.warmup_steps(recipe, trained.horizons) == 10_000
+    assert schedule.warmup_steps(recipe) == 10_000
     work = schedule.segments(recipe, trained.horizons)
     assert [s.start for s in work] == [0, 10_000]
     half = schedule.learning_rate(recipe, step=(10_000 + work[1].end) // 2, warmup=10_000, segment=work[1])
@@ -199,8 +200,18 @@ def test_at_the_papers_own_size_a_row_is_the_papers_recipe():
 def test_a_row_scaled_down_follows_the_stated_rules():
     (trained,) = changed("--recipe", "paper:ViT-B/32:jft-300m", "--set", "batch=64", "--set", "clip=1")
     assert trained.recipe.lr == pytest.approx(8e-4 * math.sqrt(64 / 4096))
-    assert trained.recipe.warmup_images / 12_800 == pytest.approx(10_000 * 4096 / (7 * 303e6), rel=1e-2)
+    assert trained.recipe.warmup_images == round(640 * 10_000 * 4096 / (7 * 303_000_000))  # of the shortest budget
     assert (trained.recipe.clip, trained.recipe.loss, trained.model_options) == (1.0, "sigmoid", ())
+
+
+@pytest.mark.parametrize("words", [("--set", "warmup=5%"), ("--recipe", "paper:R50x1:jft-300m")])
+def test_a_share_of_the_training_is_one_of_the_study_s_shortest_budget(words):
+    """Cells of an axis have other longest budgets, and warm up alike."""
+    found = [c for c in cells_of("scaling", overrides=parsed(*words)) if any(c.horizons)]
+    (warmup,) = {c.recipe.warmup_images for c in found}
+    share = 0.05 if "warmup=5%" in words else 10_000 * 4096 / (7 * 303_000_000)
+    assert warmup == round(share * min(h for c in found for h in c.horizons if h))
+    preflight.check_warmup(found)
 
 
 def test_a_sweep_and_horizons_reach_the_grid_and_help_lists_what_can_be_asked(capsys):

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+import re
+from dataclasses import replace
 
 import pytest
 
 from bench import api, run
-from bench.core import environment
+from bench.core import environment, registry
 from bench.core.errors import EXIT_USAGE, UserError
-from bench.core.spec import Cell
+from bench.core.spec import Cell, Recipe
 from bench.cost import precomputed
 from bench.data.source import ALLOWED, max_unreadable
-from bench.plan import estimate, preflight
+from bench.plan import estimate, preflight, recipes
 from bench.plan.__main__ import main as plan_verb
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
+from bench.suites import _contract as suites
+from bench.suites._contract import SuiteOptions
 from tests.data import writers
 
 
@@ -28,6 +33,56 @@ def test_a_set_of_one_class_is_refused(tmp_path):
     writers.as_npz(tmp_path / "one", writers.make(200, classes=1, side=28))
     with pytest.raises(UserError, match=r"folder:one has images of one class only.*\n.*two classes"):
         check(Cell(model="ViT-pico/14", data="folder:one", horizons=(64,)), tmp_path)
+
+
+@pytest.mark.parametrize("warmup, budget, refused", [(8, 1024, False), (9, 1024, True), (0, 32, False), (1, 96, True)])
+def test_a_warm_up_takes_at_most_a_quarter_of_the_shortest_budget(warmup, budget, refused):
+    recipe = Recipe(batch=32, warmup_images=32 * warmup)
+    cell = Cell(model="ViT-pico/14", data="glyphs", horizons=(0, budget, 64_000), recipe=recipe)
+    asked = [cell, replace(cell, model="R8x0.125-s2", horizons=(0, 64_000)), replace(cell, horizons=(0,))]
+    if not refused:
+        return preflight.check_warmup(asked)
+    with pytest.raises(UserError, match=rf"ViT-pico/14 on glyphs: a warm-up of .* \({warmup} step") as error:
+        preflight.check_warmup(asked)
+    advised = re.search(r"--set warmup=(\d+),.*--horizons of at least (\d+)", error.value.fix)
+    allowed, longer = (int(text) for text in advised.groups())
+    for number in (allowed, allowed + 32):  # as good as it is said to be, and no more could be
+        changed = [replace(c, recipe=replace(c.recipe, warmup_images=number)) for c in asked]
+        with pytest.raises(UserError) if number > allowed else contextlib.nullcontext():
+            preflight.check_warmup(changed)
+    preflight.check_warmup([replace(cell, horizons=(longer,))])
+
+
+def test_a_budget_too_short_for_its_warm_up_is_refused_before_anything_is_measured(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(estimate, "calibrate", None)
+    asked = ["--suite", "scaling", "--scale", "cpu", "--horizons", "500", "--results", str(tmp_path / "r")]
+    assert run.main(asked) == EXIT_USAGE
+    said = capsys.readouterr().err
+    assert "736 images (23 steps)" in said and "500 images (16 steps)" in said and "--set warmup=128" in said
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("suite", registry.names("suite"))
+def test_a_table_shows_how_every_cell_is_trained(suite, monkeypatch, capsys):
+    monkeypatch.setattr(estimate, "calibrate", None)
+    assert plan_verb(["--suite", suite, "--scale", "cpu", "--recipes", "--json"]) == 0
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    cells = [c for c in suites.load(suite).cells(SuiteOptions()) if c.job == "train" and any(c.horizons)]
+    assert {axis["axis"] for axis in found} == {axis for cell in cells for axis in cell.axes}
+    assert {row["model"] for axis in found for row in axis["rows"]} == {cell.model for cell in cells}
+    assert all(
+        axis["equal"] and f"Equal along the {axis['axis'].replace('_', ' ')} axis" in shown.err for axis in found
+    )
+
+
+def test_the_table_says_what_is_not_equal():
+    one = Cell(model="ViT-pico/14", data="glyphs", horizons=(64_000,), recipe=Recipe(batch=32), axes=("compute",))
+    other = replace(one, model="R8x0.125-s2", recipe=replace(one.recipe, warmup_images=640, lr=1e-2))
+    (axis,) = recipes.by_axis((one, other), {})
+    assert axis.differ == {"warmup_steps": ("20", "62")}  # a model has its own learning rate
+    (axis,) = recipes.by_axis((one, other), {"compute": ("warmup_steps",)})
+    assert not axis.differ
 
 
 def test_a_study_of_data_that_are_nowhere_is_costed_and_not_begun(tmp_path, capsys):

@@ -38,6 +38,8 @@ ARGUMENTS = (
     "ViT-pico/14",
     "--horizons",
     "0,64",
+    "--set",
+    "warmup=0",
     "--only",
     "*-100_*",
     "--workers",

@@ -45,8 +45,8 @@ def test_images_go_from_300_to_all_of_them_and_the_vit_sees_each_once() -> None:
 
 def test_every_size_of_a_model_is_warmed_up_alike() -> None:
     for model in crossover.SIZES:
-        mine = {warmup_steps(c.recipe, c.horizons) for c in CELLS if c.model == model}
-        assert mine == {round(2_000 / 32)}, model
+        mine = {warmup_steps(c.recipe) for c in CELLS if c.model == model}
+        assert len(mine) == 1, model
 
 
 def test_rates_are_those_of_the_sweep() -> None:

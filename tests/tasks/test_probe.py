@@ -144,7 +144,7 @@ def test_kept_weights_know_their_model_s_options(tmp_path: Path) -> None:
     from bench.store.study import CellDirectory
 
     options = {"heads": 4, "norm_after_pool": True}
-    recipe = Recipe(batch=16, dtype="float32")
+    recipe = Recipe(batch=16, dtype="float32", warmup_images=0)
     cell = Cell(
         model="ViT-pico/14",
         data="mnist",

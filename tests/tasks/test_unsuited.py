@@ -31,7 +31,7 @@ CELL = Cell(
     num_images=100,
     horizons=(16,),
     tasks=(FOLDS, LARGER, FEWSHOT),
-    recipe=Recipe(batch=16, dtype="float32"),
+    recipe=Recipe(batch=16, dtype="float32", warmup_images=0),
     model_options=(("position", "relative"),),
 )
 

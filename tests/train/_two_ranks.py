@@ -141,7 +141,7 @@ JOB = Cell(
     horizons=(0, 96, 192),
     seed=1,
     tasks=(TaskSpec(task="finetune", data="mnist", options=TUNING), TaskSpec(task="fewshot", data="digits")),
-    recipe=replace(FLOAT, cooldown=0.2, micro_batch=4, sharding="fsdp"),
+    recipe=replace(FLOAT, cooldown=0.2, micro_batch=4, sharding="fsdp", warmup_images=16),
 )
 
 

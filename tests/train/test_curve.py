@@ -54,7 +54,7 @@ def test_a_stopped_run_has_the_same_curve_to_the_bit(tmp_path):
 @pytest.mark.parametrize("images", [320, 3_000, 100_000])
 def test_few_points_each_belonging_to_what_it_was_trained_for(kind, images):
     horizons = (images, 2 * images, 4 * images)
-    work = segments(Recipe(batch=16, schedule=kind), horizons)
+    work = segments(Recipe(batch=16, schedule=kind, warmup_images=64), horizons)
     curve = LossCurve(work, batch=16, device="cpu")
     for number, segment in enumerate(work):
         for step in range(segment.start, segment.end):
@@ -70,7 +70,7 @@ def test_few_points_each_belonging_to_what_it_was_trained_for(kind, images):
 
 
 def test_a_loss_that_is_not_finite_ends_the_curve():
-    work = segments(Recipe(batch=1, cooldown=0.0), (10,))
+    work = segments(Recipe(batch=1, cooldown=0.0, warmup_images=0), (10,))
     curve = LossCurve(work, batch=1, device="cpu")
     for step, loss in enumerate((2.0, 1.0, float("nan"), 1.0)):
         curve.add(torch.tensor(loss), segment=0, step=step)

@@ -286,7 +286,7 @@ def test_shares_are_the_batch():
 
 
 def test_a_batch_that_ranks_cannot_share_is_refused():
-    cell = Cell(model="ViT-pico/14", data="digits", horizons=(640,), recipe=Recipe(batch=64))
+    cell = Cell(model="ViT-pico/14", data="digits", horizons=(640,), recipe=Recipe(batch=64, warmup_images=64))
     check_cells([cell], ranks=4)
     with pytest.raises(UserError, match=r"64 images cannot be shared equally by 3 ranks.*\n.*1, 2, 4, 8, 16, 32, 64"):
         check_cells([cell], ranks=3)

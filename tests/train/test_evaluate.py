@@ -29,7 +29,7 @@ CELL = Cell(
     horizons=(64,),
     seed=1,
     tasks=TASKS,
-    recipe=Recipe(batch=16, dtype="float32"),
+    recipe=Recipe(batch=16, dtype="float32", warmup_images=16),
 )
 
 

@@ -95,7 +95,7 @@ def test_a_record_says_in_which_precision_it_was_judged(tmp_path, monkeypatch):
         TaskSpec(task="fewshot", data="digits", options=(("shots", (5,)), ("draws", 1), ("test_limit", 200))),
         TaskSpec(task="finetune", data="digits", options=(("steps", 2), ("batch", 16), ("rates", (0.1,)))),
     )
-    recipe = Recipe(batch=16, dtype="float32")
+    recipe = Recipe(batch=16, dtype="float32", warmup_images=16)
     cell = Cell(model="ViT-pico/14", data="fashion-mnist", num_images=200, horizons=(64,), recipe=recipe, tasks=tasks)
     asked = replace(cell, recipe=replace(recipe, evaluation_dtype="bfloat16"))
     used: list[str] = []

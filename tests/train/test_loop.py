@@ -278,7 +278,7 @@ def test_weights_that_the_last_step_broke_are_no_result(tmp_path):
             with torch.no_grad():
                 next(t.model.parameters())[0] = float("nan")
 
-    t = trainer(tmp_path, recipe=Recipe(batch=16), horizons=(160,), on_step=break_last)
+    t = trainer(tmp_path, recipe=Recipe(batch=16, warmup_images=32), horizons=(160,), on_step=break_last)
     with pytest.raises(Diverged, match="after step 10 of 10"):
         t.drive()
     assert not t.progress.rows

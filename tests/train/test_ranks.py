@@ -47,7 +47,7 @@ CELL = Cell(
     image_size=8,
     horizons=(0, 64),
     tasks=TASKS,
-    recipe=Recipe(batch=16),
+    recipe=Recipe(batch=16, warmup_images=16),
 )
 
 
@@ -240,7 +240,7 @@ def steps(name, recipe, ranks, *, number=2):
     trainer = Trainer(
         model=model,
         recipe=recipe,
-        horizons=(recipe.batch * 10,),
+        horizons=(recipe.batch * 10 + recipe.warmup_images,),
         seed=0,
         device="cpu",
         ranks=ranks,

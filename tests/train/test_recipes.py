@@ -23,7 +23,7 @@ from tests.train.test_loop import HORIZONS, trainer, weights_of
 
 def rates(recipe: Recipe, horizon: int) -> list[float]:
     """The rate of every step of a training to one horizon."""
-    warmup = schedule.warmup_steps(recipe, (horizon,))
+    warmup = schedule.warmup_steps(recipe)
     return [
         schedule.learning_rate(recipe, step=step, warmup=warmup, segment=segment)
         for segment in schedule.segments(recipe, (horizon,))

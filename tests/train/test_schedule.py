@@ -17,7 +17,7 @@ horizon_lists = st.lists(st.integers(64, 20_000), min_size=1, max_size=6, unique
 
 @given(horizons=horizon_lists, cooldown=st.floats(0, 1), kind=st.sampled_from(["branch", "separate"]))
 def test_every_horizon_is_reached_through_unbroken_steps(horizons, cooldown, kind):
-    recipe = Recipe(batch=32, cooldown=cooldown, schedule=kind)
+    recipe = Recipe(batch=32, cooldown=cooldown, schedule=kind, warmup_images=32)
     trunk = 0
     reached = []
     for segment in schedule.segments(recipe, horizons):
@@ -59,10 +59,12 @@ def test_the_branch_shape_is_one_minus_root():
     assert rate == pytest.approx(2.0 * (1 - math.sqrt(0.25)))
 
 
-def test_warm_up_is_linear_and_capped_at_a_quarter_of_the_shortest_budget():
+def test_warm_up_is_linear_and_the_recipe_s_alone():
     recipe = Recipe(lr=1.0, batch=10, warmup_images=1_000)
-    assert schedule.warmup_steps(recipe, (0, 100_000)) == 100
-    assert schedule.warmup_steps(recipe, (0, 400, 100_000)) == 10
+    assert schedule.warmup_steps(recipe) == 100
+    assert schedule.segments(recipe, (1_000,))[-1].end == 100
+    with pytest.raises(UserError, match=r"990 images \(99 steps\) ends before its warm-up of 100 steps"):
+        schedule.segments(recipe, (990, 100_000))
     trunk = schedule.Segment("init", 0, 1_000)
     rates = [schedule.learning_rate(recipe, step=s, warmup=100, segment=trunk) for s in (0, 49, 99, 500)]
     assert rates == pytest.approx([0.01, 0.5, 1.0, 1.0])

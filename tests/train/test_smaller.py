@@ -29,7 +29,7 @@ def test_a_changed_byte_is_noticed_wherever_it_is(tmp_path):
 
 
 def test_training_goes_on_with_it_and_says_so_once(tmp_path):
-    made = trainer(tmp_path, recipe=Recipe(batch=16))
+    made = trainer(tmp_path, recipe=Recipe(batch=16, warmup_images=64))
     for images in (32, 8, 8, 16):
         made.limit_micro_batch(images)
     assert made.train_step.micro_batch == 8
