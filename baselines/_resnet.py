@@ -1,25 +1,38 @@
-"""The ResNets behind BiT and the hybrids, on timm's ResNetV2.
+"""The ResNets behind BiT and the hybrids.
 
 Facts: BiT section 3.1 and its code; vit_jax models_resnet.py for the hybrids' backbone. Convolutions standardise their
-weights (Qiao et al. 2019) and are followed, or preceded, by GroupNorm. Shapes: B images, C channels, H and W pixels.
+weights (Qiao et al. 2019) and are followed, or preceded, by GroupNorm. Names of weights are those of timm's ResNetV2,
+which tests compare with; building on it would cost each process three seconds of imports, as long as torch itself.
+Shapes: B images, C channels, H and W pixels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
-from timm.layers import GroupNormAct
-from timm.models.resnetv2 import ResNetV2
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vit import formats, layers
 from vit.formats import Entry, conv, norm, vector
 
+STEM_CHANNELS = 64  # at width 1
 STAGE_CHANNELS = (256, 512, 1024, 2048)  # outputs of the four stages at width 1
+BOTTLENECK = 4  # a block's inner channels are its outputs divided by this
+
+Layer = Callable[..., Any]
+
+
+def same_padding(x_BCHW: Tensor, *, kernel: Sequence[int], stride: Sequence[int]) -> tuple[int, int, int, int]:
+    """TensorFlow's SAME padding: (left, right, top, bottom); an odd pixel goes to the right, or the bottom."""
+    needed_H, needed_W = (
+        max((-(-size // step) - 1) * step + width - size, 0)
+        for size, step, width in zip(x_BCHW.shape[-2:], stride, kernel, strict=True)
+    )
+    return needed_W // 2, needed_W - needed_W // 2, needed_H // 2, needed_H - needed_H // 2
 
 
 class StdConv(nn.Conv2d):
@@ -27,7 +40,7 @@ class StdConv(nn.Conv2d):
 
     Args:
         eps: keeps the division finite; added to the variance, or to the deviation where `eps_on_std`.
-        same: TensorFlow's SAME padding, which on even sizes puts the odd pixel at the bottom right.
+        same: whether images are padded as `same_padding` says.
     """
 
     standardises_weight = True  # in float32, whatever the activations are: see bench/train/precision.py
@@ -83,15 +96,11 @@ class StdConv(nn.Conv2d):
             # Pixels that nobody reads are dropped first: oneDNN's own strided products take three times as long.
             x_BCHW, stride = x_BCHW[..., :: stride[0], :: stride[1]], (1, 1)
         elif self.same:
-            needed = [
-                max((-(-size // step) - 1) * step + kernel - size, 0)
-                for size, step, kernel in zip(x_BCHW.shape[-2:], stride, self.kernel_size, strict=True)
-            ]
-            if needed[0] % 2 or needed[1] % 2:
-                (top, bottom), (left, right) = ((n // 2, n - n // 2) for n in needed)
-                x_BCHW, padding = F.pad(x_BCHW, (left, right, top, bottom)), (0, 0)
+            sides = same_padding(x_BCHW, kernel=self.kernel_size, stride=stride)
+            if sides[0] != sides[1] or sides[2] != sides[3]:
+                x_BCHW, padding = F.pad(x_BCHW, sides), (0, 0)
             else:
-                padding = (needed[0] // 2, needed[1] // 2)
+                padding = (sides[2], sides[0])
         y_BCHW = F.conv2d(x_BCHW, weight, None, stride, padding, self.dilation, self.groups)
         # As GPUs compute convolutions. Said here, or compiled blocks, whose normalisation hides it, would hand over
         # every map in the other order: 15 % more bytes of a block (`python -m bench.train.codegen --models R50x1`).
@@ -99,16 +108,114 @@ class StdConv(nn.Conv2d):
         return y_BCHW if layers.runs_on_cpu(y_BCHW) else y_BCHW.contiguous(memory_format=torch.channels_last)
 
 
-def group_norm(channels: int, *, eps: float = 1e-5, **options: Any) -> GroupNormAct:
-    """GroupNorm of 32 groups; narrow layers have fewer, of at least two channels (the stem's size at width 1)."""
-    groups = min(32, max(1, channels // 2))
-    while channels % groups:
-        groups -= 1
-    return GroupNormAct(channels, groups, eps=eps, **options)
+class GroupNorm(nn.GroupNorm):
+    """GroupNorm of 32 groups, then ReLU unless told otherwise. Narrow layers have fewer groups, of at least two
+    channels (the stem's size at width 1)."""
+
+    def __init__(self, channels: int, *, eps: float = 1e-5, relu: bool = True) -> None:
+        groups = min(32, max(1, channels // 2))
+        while channels % groups:
+            groups -= 1
+        super().__init__(groups, channels, eps=eps)
+        # A module with a part is compiled as one kernel, also in the hybrids' stem: see `bench.train.compiled.blocks`.
+        self.act = nn.ReLU(inplace=True) if relu else nn.Identity()
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        return self.act(super().forward(x_BCHW))
 
 
-class ResNet(ResNetV2):
-    """timm's ResNetV2 with the harness's contract: `features`, `init_weights(generator)`.
+class Downsample(nn.Module):
+    """The shortcut of a stage's first block."""
+
+    def __init__(self, inputs: int, outputs: int, *, stride: int, preact: bool, conv: Layer, norm: Layer) -> None:
+        super().__init__()
+        self.conv = conv(inputs, outputs, 1, stride=stride)
+        self.norm = nn.Identity() if preact else norm(outputs, relu=False)
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        return self.norm(self.conv(x_BCHW))
+
+
+class PreActBottleneck(nn.Module):
+    """ResNet-v2's block: three convolutions, each behind its norm; the second has the stride, as in BiT's code."""
+
+    def __init__(self, inputs: int, outputs: int, *, stride: int, first: bool, conv: Layer, norm: Layer) -> None:
+        super().__init__()
+        inner, layers = outputs // BOTTLENECK, {"conv": conv, "norm": norm}
+        self.downsample = Downsample(inputs, outputs, stride=stride, preact=True, **layers) if first else None
+        self.norm1 = norm(inputs)
+        self.conv1 = conv(inputs, inner, 1)
+        self.norm2 = norm(inner)
+        self.conv2 = conv(inner, inner, 3, stride=stride)
+        self.norm3 = norm(inner)
+        self.conv3 = conv(inner, outputs, 1)
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        y_BCHW = self.norm1(x_BCHW)
+        shortcut_BCHW = x_BCHW if self.downsample is None else self.downsample(y_BCHW)
+        y_BCHW = self.conv2(self.norm2(self.conv1(y_BCHW)))
+        return self.conv3(self.norm3(y_BCHW)) + shortcut_BCHW
+
+
+class Bottleneck(nn.Module):
+    """ResNet-v1.5's block: three convolutions, each before its norm; the second has the stride."""
+
+    def __init__(self, inputs: int, outputs: int, *, stride: int, first: bool, conv: Layer, norm: Layer) -> None:
+        super().__init__()
+        inner, layers = outputs // BOTTLENECK, {"conv": conv, "norm": norm}
+        self.downsample = Downsample(inputs, outputs, stride=stride, preact=False, **layers) if first else None
+        self.conv1 = conv(inputs, inner, 1)
+        self.norm1 = norm(inner)
+        self.conv2 = conv(inner, inner, 3, stride=stride)
+        self.norm2 = norm(inner)
+        self.conv3 = conv(inner, outputs, 1)
+        self.norm3 = norm(outputs, relu=False)
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        shortcut_BCHW = x_BCHW if self.downsample is None else self.downsample(x_BCHW)
+        y_BCHW = self.norm2(self.conv2(self.norm1(self.conv1(x_BCHW))))
+        return F.relu(self.norm3(self.conv3(y_BCHW)) + shortcut_BCHW, inplace=True)
+
+
+class Stage(nn.Module):
+    """Blocks of one size of map, which the first of them makes."""
+
+    def __init__(self, block: Layer, inputs: int, outputs: int, *, depth: int, stride: int, **layers: Layer) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(
+            block(inputs, outputs, stride=stride, first=True, **layers),
+            *(block(outputs, outputs, stride=1, first=False, **layers) for _ in range(depth - 1)),
+        )
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        return self.blocks(x_BCHW)
+
+
+class SamePool(nn.MaxPool2d):
+    """Max-pooling of 3x3 and stride 2 with `same_padding`."""
+
+    def __init__(self) -> None:
+        super().__init__(3, 2)
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        sides = same_padding(x_BCHW, kernel=(3, 3), stride=(2, 2))
+        return super().forward(F.pad(x_BCHW, sides, value=-torch.inf))
+
+
+class Head(nn.Module):
+    """Average over the map, then a classifier, which is a 1x1 convolution as in BiT's code."""
+
+    def __init__(self, channels: int, num_classes: int) -> None:
+        super().__init__()
+        self.fc = nn.Conv2d(channels, num_classes, 1) if num_classes else nn.Identity()
+
+    def forward(self, x_BCHW: Tensor, *, pre_logits: bool = False) -> Tensor:
+        x_BC11 = F.adaptive_avg_pool2d(x_BCHW, 1)
+        return (x_BC11 if pre_logits else self.fc(x_BC11)).flatten(1)
+
+
+class ResNet(nn.Module):
+    """A ResNet with the harness's contract: `features`, `init_weights(generator)`.
 
     Args:
         blocks: bottleneck blocks per stage.
@@ -131,43 +238,39 @@ class ResNet(ResNetV2):
     ) -> None:
         if numerics not in ("official", "timm"):
             raise ValueError(f"numerics={numerics!r} is neither 'official' nor 'timm'")
-        conv: dict[str, Any] = {"same": not preact, "eps": 1e-8}
+        super().__init__()
+        constants: dict[str, Any] = {"same": not preact, "eps": 1e-8}
         norm_eps = 1e-5
         if numerics == "official":
-            conv |= {"eps": 1e-10} if preact else {"eps": 1e-5, "eps_on_std": True}
+            constants |= {"eps": 1e-10} if preact else {"eps": 1e-5, "eps_on_std": True}
             norm_eps = 1e-5 if preact else 1e-6  # torch's and flax's defaults: each family was trained with its own
-        super().__init__(
-            layers=list(blocks),
-            channels=STAGE_CHANNELS,
-            num_classes=num_classes,
-            in_chans=channels,
-            global_pool="avg" if preact else "",
-            width_factor=width,  # type: ignore[arg-type]
-            stem_type="fixed" if preact else "same",
-            preact=preact,
-            norm_layer=partial(group_norm, eps=norm_eps),  # type: ignore[arg-type]
-            conv_layer=partial(StdConv, **conv),
-            output_stride=64,
-        )
-        if small_stem is not None:
-            full: Any = self.stem
-            conv3 = StdConv(channels, full.conv.out_channels, 3, stride=small_stem, **conv)
-            layers = {"conv": conv3} if preact else {"conv": conv3, "norm": full.norm}
-            self.stem = nn.Sequential()
-            for name, module in layers.items():
-                self.stem.add_module(name, module)
+        conv: Layer = partial(StdConv, **constants)
+        norm: Layer = partial(GroupNorm, eps=norm_eps)
+        outputs = int(STEM_CHANNELS * width)
+        self.stem = nn.Sequential()
+        self.stem.add_module("conv", conv(channels, outputs, 3 if small_stem else 7, stride=small_stem or 2))
         if not preact:
-            self.head: Any = nn.Identity()
-        self.preact = preact
-        self.out_channels = int(self.num_features)
+            self.stem.add_module("norm", norm(outputs))
+        if small_stem is None and preact:
+            self.stem.add_module("pad", nn.ConstantPad2d(1, 0.0))
+            self.stem.add_module("pool", nn.MaxPool2d(3, 2))
+        elif small_stem is None:
+            self.stem.add_module("pool", SamePool())
+        self.stages = nn.Sequential()
+        block: Layer = PreActBottleneck if preact else Bottleneck
+        for number, depth in enumerate(blocks):
+            inputs, outputs = outputs, int(STAGE_CHANNELS[number] * width)
+            stride = 2 if number else 1
+            self.stages.append(Stage(block, inputs, outputs, depth=depth, stride=stride, conv=conv, norm=norm))
+        self.norm = norm(outputs) if preact else nn.Identity()
+        self.head: Any = Head(outputs, num_classes) if preact else nn.Identity()
+        self.preact, self.num_classes = preact, num_classes
+        self.num_features = self.out_channels = outputs
         self.stride = (small_stem or 4) * 2 ** max(len(blocks) - 1, 0)
 
     @torch.no_grad()
-    def init_weights(self, generator: torch.Generator | None = None, *, zero_init_last: bool = False) -> None:
-        """flax's defaults (the weights' scale is divided out), a zero head, and the hybrids' zero last norm.
-
-        `zero_init_last` is accepted because timm's constructor passes it; which norm starts at zero is fixed.
-        """
+    def init_weights(self, generator: torch.Generator | None = None) -> None:
+        """flax's defaults (the weights' scale is divided out), a zero head, and the hybrids' zero last norm."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 layers.lecun_normal(module.weight, generator)
@@ -177,11 +280,9 @@ class ResNet(ResNetV2):
         if isinstance(head, nn.Conv2d):
             layers.constant(head.weight, 0.0)
             layers.constant(head.bias, 0.0)
-        if not getattr(self, "preact", True):
-            stages: Any = self.stages
-            for stage in stages:
-                for block in stage.blocks:
-                    layers.constant(block.norm3.weight, 0.0)
+        for module in self.modules():
+            if isinstance(module, Bottleneck):
+                layers.constant(module.norm3.weight, 0.0)
 
     def checkpoint_entries(self, layout: str) -> list[Entry]:
         """How a layout names these weights; timm's names are ours."""
@@ -194,16 +295,15 @@ class ResNet(ResNetV2):
         they are NHWC, as batches of pixels are."""
         if layers.runs_on_cpu(x_BCHW):
             x_BCHW = x_BCHW.clone(memory_format=torch.contiguous_format)  # `contiguous` leaves grey images as they are
-        return super().forward_features(x_BCHW)
+        return self.norm(self.stages(self.stem(x_BCHW)))
 
     def features(self, x_BCHW: Tensor) -> Tensor:
         """The pooled representation that feeds the classifier, x_BC."""
-        return self.forward_head(self.forward_features(x_BCHW), pre_logits=True)
+        return self.head(self.forward_features(x_BCHW), pre_logits=True)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Logits x_BK; for a hybrid's backbone, the feature map."""
-        x_BCHW = self.forward_features(x_BCHW)
-        return self.forward_head(x_BCHW) if self.preact else x_BCHW
+        return self.head(self.forward_features(x_BCHW))
 
 
 def small_enough(image_size: tuple[int, int], stride: int) -> None:
