@@ -124,7 +124,7 @@ def statements(evidence: Evidence) -> Iterator[Finding]:
 
 def _judged(evidence: Evidence, asked: Sequence[Asked], measure: str) -> Iterator[Finding]:
     """The mean difference of each statement's pairs, and whether it bears the statement out; nothing where no pair was
-    measured. The variance between seeds is pooled over all pairs of all statements: each has few seeds."""
+    measured. The variances between seeds of all pairs of all statements moderate each other."""
     pairs = [
         (statement, Pair(contrast=Contrast.VARIANT, model=a.series, point=a, base=b))
         for statement, both in asked

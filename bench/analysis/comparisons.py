@@ -22,7 +22,16 @@ from bench.analysis.finding import (
     Unit,
     Verdict,
 )
-from bench.stats.intervals import SEEDS, Estimate, Pool, Samples, difference, estimate, mean_of, pool
+from bench.stats.intervals import (
+    SEEDS,
+    Estimate,
+    Samples,
+    difference,
+    estimate,
+    estimate_difference,
+    mean_of,
+    pool,
+)
 
 UNREPLICATED = 0.12
 """Without any repeated training run, differences under 0.12 in log-odds are read as nothing: 3 points at 50 %, 0.6 at
@@ -166,32 +175,32 @@ def mean_finding(
 # -- comparing ---------------------------------------------------------------------------------------------------------
 
 
-def compare(evidence: Evidence, pairs: Sequence[Pair], measure: str, *, pooled: Pool | None = None) -> list[Comparison]:
-    """Differences with intervals, on the seeds that both have. Without `pooled`, the variance between seeds is pooled
-    over the pairs themselves, which keeps what the two sides of a pair share (one trunk, one initialisation)."""
-    known: list[tuple[Pair, Samples, float]] = []
+def compare(evidence: Evidence, pairs: Sequence[Pair], measure: str, *, apart: bool = False) -> list[Comparison]:
+    """Differences with intervals, on the seeds that both have.
+
+    Args:
+        apart: the sides of a pair were trained apart, and each has the variance between seeds of its model. Otherwise
+            it is that of the pairs' own differences, which keeps what their sides share (one trunk, one
+            initialisation).
+    """
+    known: list[tuple[Pair, Samples, Samples, Samples]] = []
     for pair in pairs:
         a, b = evidence.samples(pair.point, measure), evidence.samples(pair.base, measure)
         both = difference(a, b) if a and b else None
         if a and b and both is not None:
-            known.append((pair, both, (a.mean + b.mean) / 2))
-    pooled = pooled or pool((pair.point.variant, both) for pair, both, _ in known)
-    return [
-        Comparison(
-            pair=pair, measure=measure, accuracy=accuracy, estimate=estimate(both, pooled=pooled, level=evidence.level)
-        )
-        for pair, both, accuracy in known
-    ]
+            known.append((pair, a, b, both))
+    pooled = None if apart else pool(both for *_, both in known)
+    found = []
+    for pair, a, b, both in known:
+        e = independent_difference(evidence, a, b, measure) if apart else None
+        e = e or estimate(both, pooled=pooled, level=evidence.level)
+        found.append(Comparison(pair=pair, measure=measure, accuracy=(a.mean + b.mean) / 2, estimate=e))
+    return found
 
 
 def independent_difference(evidence: Evidence, a: Samples, b: Samples, measure: str) -> Estimate | None:
-    """a - b for two models that were trained apart: the pooled variance counts twice."""
-    both = difference(a, b)
-    return None if both is None else estimate(both, pooled=_twice(evidence.pool(measure)), level=evidence.level)
-
-
-def _twice(pooled: Pool | None) -> Pool | None:
-    return replace(pooled, variance=2 * pooled.variance) if pooled else None
+    """a - b for two models that were trained apart."""
+    return estimate_difference(a, b, pooled=evidence.pool(measure), level=evidence.level)
 
 
 def against_untrained(evidence: Evidence, series: Iterable[Series], measure: str) -> list[Comparison]:
@@ -206,7 +215,7 @@ def against_pixels(evidence: Evidence, series: Iterable[Series], measure: str) -
     """Each model at its longest horizon minus the same probe on raw pixels."""
     pixels = evidence.pixels
     pairs = [Pair(contrast=Contrast.PIXELS, model=s.label, point=s.last, base=pixels) for s in series if pixels]
-    return compare(evidence, pairs, measure, pooled=evidence.pool(measure))
+    return compare(evidence, pairs, measure, apart=True)
 
 
 def _longer(contrast: Contrast, series: Series, base: Point, point: Point) -> Pair:
@@ -297,7 +306,6 @@ def more_images_help(evidence: Evidence) -> Iterator[Finding]:
     """Per measure, each family's largest against its smallest number of distinct images."""
     curves = size_curves(evidence)
     for measure in _with_upstream(evidence):
-        pooled = _twice(evidence.pool(measure))
         for family in dict.fromkeys(c.family for c in curves):
             mine = [c for c in curves if c.family == family]
             pairs = [
@@ -311,7 +319,7 @@ def more_images_help(evidence: Evidence) -> Iterator[Finding]:
                 )
                 for c in mine
             ]
-            found = compare(evidence, pairs, measure, pooled=pooled)
+            found = compare(evidence, pairs, measure, apart=True)
             if found:
                 peaks = [peak for c in mine if (peak := _peak(evidence, c, measure)) is not None]
                 yield mean_finding(

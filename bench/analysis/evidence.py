@@ -13,7 +13,8 @@ import pandas as pd
 from bench.analysis.deduplicate import current
 from bench.analysis.study_data import PIXELS, Records, SampleKey, horizon_table, samples, score_table, without
 from bench.core import registry
-from bench.stats.intervals import POINT_LEVEL, Estimate, Pool, Samples, average, estimate_all, pool
+from bench.stats.intervals import POINT_LEVEL, Estimate, Samples, average, estimate_all, pool
+from bench.stats.moderated import Moderated
 
 HEADLINE, FAR, UPSTREAM = "headline", "far", "upstream"
 DEFAULT_SHOTS = 10
@@ -103,7 +104,7 @@ class Evidence:
     swept: Evidence | None = None
     _estimates: dict[tuple[str, int | None], dict[PointKey, Estimate]] = field(default_factory=dict, repr=False)
     _averages: dict[tuple[PointKey, str, int | None], Samples | None] = field(default_factory=dict, repr=False)
-    _pools: dict[str, Pool | None] = field(default_factory=dict, repr=False)
+    _pools: dict[str, Moderated | None] = field(default_factory=dict, repr=False)
 
     @property
     def suite(self) -> str:
@@ -236,23 +237,23 @@ class Evidence:
         return self._averages[key]
 
     def estimates(self, measure: str, *, shots: int | None = None) -> dict[PointKey, Estimate]:
-        """Estimates of one measure at every point. Variance between seeds is pooled over trained points, and apart
-        from them over untrained ones."""
+        """Estimates of one measure at every point. The variances between seeds of trained points moderate each other,
+        and those of untrained ones do."""
         cached = self._estimates.get((measure, shots))
         if cached is None:
             cached = {}
             for trained in (True, False):
                 chosen = [p for p in self.points.values() if p.trained is trained]
                 found = {p.key: s for p in chosen if (s := self.samples(p, measure, shots=shots)) is not None}
-                cached |= estimate_all(found, trunk={key: key[0] for key in found}, level=self.level)
+                cached |= estimate_all(found, level=self.level)
             self._estimates[measure, shots] = cached
         return cached
 
-    def pool(self, measure: str) -> Pool | None:
-        """Variance between seeds of one measure, pooled over all trained points."""
+    def pool(self, measure: str) -> Moderated | None:
+        """Variances between seeds of one measure, over all trained points."""
         if measure not in self._pools:
             points = [p for p in self.points.values() if p.trained]
-            self._pools[measure] = pool((p.variant, s) for p in points if (s := self.samples(p, measure)) is not None)
+            self._pools[measure] = pool(s for p in points if (s := self.samples(p, measure)) is not None)
         return self._pools[measure]
 
     def estimate(self, point: Point | None, measure: str) -> Estimate | None:

@@ -30,7 +30,7 @@ from bench.analysis.comparisons import (
 from bench.analysis.evidence import HEADLINE, Evidence, Series
 from bench.analysis.finding import Axis, Finding, Quantity, Question, Reason, TrendPoint, Unit, Verdict
 from bench.stats.crossing import FAR_OFF, frontier_bias
-from bench.stats.intervals import Estimate, Samples, mix
+from bench.stats.intervals import Estimate, Samples, mix, seed_error
 
 BUDGETS = 5
 """Compute levels, evenly spaced in log compute over the common range, at which two families are compared."""
@@ -176,7 +176,7 @@ def _gaps(
     if len(gaps) < 2:
         return None
     mean = independent_difference(evidence, _along([a for a, _ in samples]), _along([b for _, b in samples]), measure)
-    corrected = _known_noise(evidence, measure) > 0
+    corrected = _noise_is_known(evidence, measure)
     return Gaps(first=first, second=second, gaps=tuple(gaps), mean=mean, corrected=corrected) if mean else None
 
 
@@ -186,19 +186,17 @@ def _best(evidence: Evidence, found: Sequence[Rival], measure: str) -> Rival | N
         return None
     errors = np.array([1 - samples.mean for _, samples in found])
     label, best = found[int(errors.argmin())]
-    variance = _known_noise(evidence, measure)
-    if len(found) == 1 or not variance:
+    noise = np.array([seed_error(samples, evidence.pool(measure))[0] for _, samples in found])
+    if len(found) == 1 or not _noise_is_known(evidence, measure) or not np.isfinite(noise).all():
         return label, best
-    noise = np.sqrt(variance / np.array([max(1, len(samples.seeds)) for _, samples in found]))
     near = np.flatnonzero(errors <= errors.min() + FAR_OFF * noise).tolist()
     bias = float(frontier_bias(errors, noise, [near], draws=PICKS)[0])  # of an error: negative
     return label, replace(best, values_SD=best.values_SD + bias)
 
 
-def _known_noise(evidence: Evidence, measure: str) -> float:
-    """Variance between seeds; 0 where nothing was repeated and so nothing is known."""
-    pooled = evidence.pool(measure)
-    return pooled.variance if pooled else 0.0
+def _noise_is_known(evidence: Evidence, measure: str) -> bool:
+    """Whether training was repeated."""
+    return evidence.pool(measure) is not None
 
 
 def _within(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> list[Rival]:

@@ -35,7 +35,7 @@ def compared(evidence: Evidence) -> dict[tuple[str, str], list[Compared]]:
             and (own := evidence.samples(s.last, f"finetune:{name['data']}"))
             and (d := difference(high, own))
         }
-        pooled = pool((s.variant, d) for s, (d, _, _) in both.items())
+        pooled = pool(d for d, _, _ in both.values())
         made: list[Compared] = []
         for s, (d, images, accuracy) in both.items():
             pair = Pair(

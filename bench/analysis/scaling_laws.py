@@ -22,6 +22,7 @@ from bench.stats import bootstrap, fit, model_selection
 from bench.stats.crossing import FAR_OFF, frontier_bias, pareto
 from bench.stats.extrapolation import Forecast, forecast
 from bench.stats.forms import POWER, POWER_FLOOR, Form
+from bench.stats.intervals import seed_error
 from bench.stats.lack_of_fit import GroupMeans, LackOfFit, lack_of_fit
 
 FORMS: tuple[Form, ...] = (POWER, POWER_FLOOR)
@@ -238,8 +239,8 @@ def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Che
             every.append(bootstrap.resample(rival, draws=DRAWS, restarts=0))
         except UserError:
             continue
-    pool, front_noise = evidence.pool(measure), noise[front]
-    freedom = pool.df if pool is not None and pool.variance > 0 else 0
+    front_noise = noise[front]
+    freedom = _freedom(evidence, measure, [known[i] for i in front])
     return Law(
         group_means=GroupMeans(x=x[front], error=errors[front] - biases, noise=front_noise, freedom=freedom),
         most=float(x.max()),
@@ -267,14 +268,26 @@ def analyses(ranked: Sequence[model_selection.Ranked]) -> list[tuple[Form, str]]
 
 def _noise(evidence: Evidence, measure: str, known: Sequence[Point], x: np.ndarray, errors: np.ndarray) -> np.ndarray:
     """Standard error of every point: training seeds where some were repeated, else the scatter about a law."""
-    pool = evidence.pool(measure)
-    seeds = np.array([max(1, len(p.seeds)) for p in known])
-    if pool is not None and pool.variance > 0:
-        return np.sqrt(pool.variance / seeds)
+    noise = np.array([error for error, _ in _seed_errors(evidence, measure, known)])
+    if np.isfinite(noise).all() and (noise > 0).all():
+        return noise
     data = fit.Points(x=x[None], y=errors, cluster=np.arange(len(x)))
     forms = [form for form in FORMS if form.size < len(x)]
     scatter = min(fit.fit(data, form, loss="squares", max_starts=STARTS, ftol=fit.REFIT_FTOL).rms for form in forms)
     return np.full(len(known), scatter * float(errors.mean()))
+
+
+def _seed_errors(evidence: Evidence, measure: str, points: Sequence[Point]) -> list[tuple[float, float]]:
+    """Standard error of every point over training seeds, and its degrees of freedom: (NaN, 0) where it is unknown."""
+    pooled = evidence.pool(measure)
+    found = [evidence.samples(p, measure) for p in points]
+    return [(np.nan, 0.0) if s is None or pooled is None else seed_error(s, pooled) for s in found]
+
+
+def _freedom(evidence: Evidence, measure: str, points: Sequence[Point]) -> float:
+    """Degrees of freedom of these points' noise, their harmonic mean; 0 where it is unknown, or none."""
+    found = _seed_errors(evidence, measure, points)
+    return len(found) / sum(1 / df for _, df in found) if all(error > 0 for error, _ in found) else 0.0
 
 
 def _biases(x: np.ndarray, errors: np.ndarray, noise: np.ndarray, front: Sequence[int]) -> np.ndarray:

@@ -4,8 +4,9 @@ What is compared is matched first: the same cell (of two models: the same upstre
 seeds and few-shot draws. The mean difference then has three sources of chance, each with its own margin; margins add in
 quadrature, as in `bench.stats.intervals`:
 
-- training seeds: the spread of the seeds' mean differences, variance pooled over cells, Student's t; two models of one
-  study may borrow that of its other models. Where nothing was repeated, what single runs owe to chance is bounded by
+- training seeds: the spread of the seeds' mean differences, the variances of cells moderated by each other
+  (`bench.stats.moderated`), Student's t; of two models of one study, the variances of both, moderated by those of its
+  other models. Where nothing was repeated, what single runs owe to chance is bounded by
   `bench.analysis.comparisons.UNREPLICATED`;
 - few-shot draws: the spread of the draws' mean differences, Student's t;
 - test images: the spread of the images' own mean differences, as in a paired t test, where records say which were
@@ -33,17 +34,20 @@ from bench.core.record import Record
 from bench.core.spec import canonical, to_json
 from bench.stats.intervals import (
     BORROW_DF,
+    CHANGE,
     DRAWS,
     IMAGES,
     POINT_LEVEL,
     SEEDS,
-    Pool,
     Samples,
     average,
     difference,
-    f_limit,
+    moderated_variance,
     pool,
+    seed_error,
+    sum_of_errors,
 )
+from bench.stats.moderated import Moderated
 from bench.stats.paired import pair
 
 AVERAGE = "average"
@@ -94,11 +98,11 @@ class Contrast:
 
     @property
     def low(self) -> float:
-        return self.estimate - self.half
+        return max(self.estimate - self.half, CHANGE[0])
 
     @property
     def high(self) -> float:
-        return self.estimate + self.half
+        return min(self.estimate + self.half, CHANGE[1])
 
     @property
     def verdict(self) -> str:
@@ -223,28 +227,24 @@ def _other_images(a: Samples, b: Samples) -> bool:
     return a.correct_SD.flat[0].content_hash != b.correct_SD.flat[0].content_hash
 
 
-def seed_variance_of(others: Table, measures: Sequence[str]) -> Pool | None:
-    """Variance between seeds of the mean over tasks, pooled over variants; None where nothing was repeated."""
-    known = (
-        (place.variant, [scores[m] for m in measures])
-        for place, scores in others.items()
-        if all(m in scores for m in measures)
-    )
-    return pool((variant, made) for variant, parts in known if (made := average(parts)) is not None)
+def seed_variance_of(others: Table, measures: Sequence[str]) -> Moderated | None:
+    """Variances between seeds of the mean over tasks, by model; None where nothing was repeated."""
+    known = ([scores[m] for m in measures] for scores in others.values() if all(m in scores for m in measures))
+    return pool(made for parts in known if (made := average(parts)) is not None)
 
 
 def contrast(
     task: str,
     items: Iterable[tuple[Place, tuple[Samples, Samples], str]],
     *,
-    borrowed: Pool | None = None,
+    borrowed: Moderated | None = None,
     level: float = POINT_LEVEL,
 ) -> Contrast:
     """The mean of B - A over items: places × tasks, each with the samples of both sides.
 
     Args:
-        borrowed: variance of single runs between seeds. Used where it has more degrees of freedom than the
-            differences' own, unless these contradict it (F test, 0.1 %).
+        borrowed: variances of single runs between seeds, by model. Used in place of those of the differences, unless
+            nearly nothing was repeated.
     """
     known = sorted(((place, both, measure) for place, both, measure in items), key=lambda item: (str(item[0]), item[2]))
     gaps = [difference(b, a) for _, (a, b), _ in known]
@@ -259,16 +259,9 @@ def contrast(
     seeds = _by_label(
         [(variant, gap.seeds, gap.values_SD.mean(axis=1)) for variant, gap in zip(variants, diffs, strict=True)]
     )
-    df = sum(len(found) - 1 for found in seeds.values())
-    squares = sum((len(x) - 1) * float(np.var(x, ddof=1)) for x in seeds.values() if len(x) > 1)
-    variance = squares / max(df, 1)
-    if borrowed is not None and borrowed.df >= max(BORROW_DF, df + 1):
-        pooled = 2 * borrowed.variance  # of two runs
-        if not (df and variance > pooled * f_limit(df, borrowed.df)):
-            variance, df = pooled, borrowed.df
-    if seeds and df:
-        shares = sum((variants.count(variant) / number) ** 2 / len(x) for variant, x in seeds.items())
-        errors[SEEDS] = math.sqrt(variance * shares), df
+    by_seed = _seed_errors(seeds, known, borrowed) if seeds else []
+    if by_seed and all(df for _, df in by_seed):
+        errors[SEEDS] = sum_of_errors(by_seed)
     elif seeds:
         excluded.append(SEEDS)
     draws = _by_label([("", gap.draws, gap.values_SD.mean(axis=0)) for gap in diffs if gap.draws])
@@ -305,6 +298,55 @@ def contrast(
         draws=max((len(gap.draws) for gap in diffs), default=0),
         test_images=min(gap.num_test for gap in diffs),
     )
+
+
+def _seed_errors(
+    seeds: Mapping[Hashable, np.ndarray],
+    items: Sequence[tuple[Place, tuple[Samples, Samples], str]],
+    borrowed: Moderated | None,
+) -> list[tuple[float, float]]:
+    """Standard error over training seeds of each variant's part of the mean difference, and its degrees of freedom.
+
+    Args:
+        seeds: by variant, the mean difference of every seed.
+        borrowed: as in `contrast`.
+    """
+    members = {variant: [item for item in items if item[0].variant == variant] for variant in seeds}
+    shares = {variant: len(of) / len(items) for variant, of in members.items()}
+    if borrowed is not None and borrowed.df >= max(BORROW_DF, sum(len(x) - 1 for x in seeds.values()) + 1):
+        sides = [(variant, side) for variant in seeds for side in (0, 1)]
+        apart = [(variant, _run_error(members[variant], side, borrowed)) for variant, side in sides]
+        return [(shares[v] * error / math.sqrt(len(seeds[v])), df) for v, (error, df) in apart]
+    made = {}
+    for variant, of in members.items():
+        accuracies = [samples.mean for _, both, _ in of for samples in both]
+        made[variant] = Samples(
+            values_SD=seeds[variant][:, None],
+            seeds=tuple(range(len(seeds[variant]))),
+            draws=(),
+            image_error=0.0,
+            num_test=min(samples.num_test for _, both, _ in of for samples in both),
+            model=of[0][1][0].model,
+            trunk=variant,
+            bounds=CHANGE,
+            around=float(np.mean(accuracies)),
+        )
+    pooled = pool(made.values())
+    found = {variant: seed_error(samples, pooled) for variant, samples in made.items()}
+    return [(shares[variant] * error, df) for variant, (error, df) in found.items()]
+
+
+def _run_error(
+    items: Sequence[tuple[Place, tuple[Samples, Samples], str]], side: int, borrowed: Moderated
+) -> tuple[float, float]:
+    """Standard deviation between single runs of one side's mean over tasks, and its degrees of freedom; averaged over
+    horizons, as if they shared all their luck."""
+    by_place: dict[Place, list[Samples]] = {}
+    for place, both, _ in items:
+        by_place.setdefault(place, []).append(both[side])
+    means = [made for parts in by_place.values() if (made := average(parts)) is not None]
+    found = [moderated_variance(mean, borrowed) for mean in means]
+    return float(np.mean([math.sqrt(variance) for variance, _ in found])), min(df for _, df in found)
 
 
 def _by_label(parts: Sequence[tuple[Hashable, tuple[int, ...], np.ndarray]]) -> dict[Hashable, np.ndarray]:

@@ -16,7 +16,7 @@ from bench.core.errors import UserError
 from bench.core.formatting import plural
 from bench.core.record import Record
 from bench.core.spec import RECIPE_REVISION, Recipe, canonical, to_json
-from bench.stats.intervals import Samples
+from bench.stats.intervals import SHARE, UNBOUNDED, Samples
 from bench.store import grid, planned
 from bench.store.prediction_bits import from_detail
 from bench.store.records import DamagedRecord, read_record
@@ -341,20 +341,23 @@ def measure_of(task: str, data: str, metric: str = "accuracy") -> str:
 
 SampleKey = tuple[str, int, str, int | None]
 """(variant, images seen, measure, shots)."""
+ACCURACY = "accuracy"  # the metric that is a share of the test images
 OF_SAMPLE = ["variant", "images_seen", "measure", "shots"]
 
 
 def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Samples]:
     """Scores of complete cells as seeds × draws, for every variant, budget, measure and number of shots. A second
     score of the same seed and draw is left out."""
-    cells = horizons.loc[horizons["status"] == "complete", ["directory", "images_seen", "variant", "seed", "family"]]
+    of_cell = ["directory", "images_seen", "variant", "seed", "family", "model"]
+    cells = horizons.loc[horizons["status"] == "complete", of_cell]
     known = scores[scores["value"].notna()].astype({"directory": object, "measure": object})
     table = known.merge(cells, on=["directory", "images_seen"])
     table = table.fillna({"shots": -1, "draw": -1}).astype({"shots": int, "draw": int})
     table = table.sort_values([*OF_SAMPLE, "seed", "draw", "directory"], kind="stable")
     table = table.drop_duplicates([*OF_SAMPLE, "seed", "draw"], ignore_index=True)
-    error = table["stderr"].fillna(np.sqrt(table["value"] * (1 - table["value"]) / table["num_test"])).to_numpy()
-    columns = {name: table[name].to_numpy() for name in ("value", "correct", "seed", "draw", "num_test", "family")}
+    table["error"] = _image_error(table)
+    names = ("value", "correct", "seed", "draw", "num_test", "family", "model", "metric", "error")
+    columns = {name: table[name].to_numpy() for name in names}
     found = {}
     for (variant, seen, measure, shots), rows in table.groupby(OF_SAMPLE, sort=False).indices.items():
         of = {name: column[rows] for name, column in columns.items()}
@@ -364,12 +367,26 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
             seeds=of["seed"],
             draws=of["draw"],
             trained=of["family"][0] != PIXELS,
-            image_error=float(error[rows].mean()),
+            image_error=float(of["error"].mean()),
             num_test=int(of["num_test"].min()),
+            model=str(of["model"][0]),
+            trunk=variant,
+            bounds=SHARE if of["metric"][0] == ACCURACY else UNBOUNDED,
         )
         if made is not None:
             found[variant, int(seen), measure, None if shots < 0 else int(shots)] = made
     return found
+
+
+def _image_error(table: pd.DataFrame) -> np.ndarray:
+    """Standard error from the finite test set: as recorded, or binomial. Of an accuracy near 0 or 1 at least that of
+    half an image more on either side: a test set without a single mistake does not rule out mistakes."""
+    binomial = np.sqrt(table["value"] * (1 - table["value"]) / table["num_test"])
+    error = table["stderr"].fillna(binomial).to_numpy()
+    images = table["num_test"].to_numpy()
+    almost = (table["value"].to_numpy() * images + 0.5) / (images + 1)  # as `bench.stats.intervals.inside`
+    least = np.sqrt(np.clip(almost * (1 - almost), 0, None) / (images + 1))
+    return np.where((table["metric"] == ACCURACY).to_numpy(), np.fmax(error, least), error)
 
 
 def _rectangle(
@@ -379,10 +396,10 @@ def _rectangle(
     seeds: np.ndarray,
     draws: np.ndarray,
     trained: bool,
-    image_error: float,
-    num_test: int,
+    **about: Any,
 ) -> Samples | None:
-    """Seeds × draws without holes: draws that a seed lacks are dropped, or else seeds that lack a draw."""
+    """Seeds × draws without holes: draws that a seed lacks are dropped, or else seeds that lack a draw. `about`: the
+    rest of `Samples`."""
     all_seeds, all_draws = sorted(set(seeds.tolist())), sorted(set(draws.tolist()))
     if len(value) == len(all_seeds) * len(all_draws):  # whole, and in order
         shape = len(all_seeds), len(all_draws)
@@ -402,7 +419,6 @@ def _rectangle(
         values_SD=values_SD,
         seeds=tuple(all_seeds) if trained else (),
         draws=() if all_draws == [-1] else tuple(all_draws),
-        image_error=image_error,
-        num_test=num_test,
         correct_SD=None if None in correct_SD.flat else correct_SD,
+        **about,
     )

@@ -23,7 +23,7 @@ def groups_of(evidence: Evidence) -> dict[str, tuple[str, ...]]:
 
 def means(evidence: Evidence, measures: Sequence[str]) -> dict[PointKey, Estimate]:
     """The plain mean over tasks at every trained point that has them all. Seeds are averaged task by task, so that the
-    noise that tasks share stays; their variance is pooled over the points."""
+    noise that tasks share stays; variances of the points moderate each other."""
     found: dict[PointKey, Samples] = {}
     for point in evidence.points.values():
         parts = [evidence.samples(point, measure) for measure in measures]
@@ -31,4 +31,4 @@ def means(evidence: Evidence, measures: Sequence[str]) -> dict[PointKey, Estimat
         mean = average(known) if point.trained and known and len(known) == len(parts) else None
         if mean is not None:
             found[point.key] = mean
-    return estimate_all(found, trunk={key: key[0] for key in found}, level=evidence.level)
+    return estimate_all(found, level=evidence.level)

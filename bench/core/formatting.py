@@ -17,6 +17,7 @@ FLOP_UNITS = (
 )
 SPANS = ((31_557_600.0, "years"), (86_400.0, "days"), (3_600.0, "h"), (60.0, "min"))  # in seconds
 MISSING = "–"
+ONE_SIDED_POINTS, ONE_SIDED_SHARE = 0.1, 0.2  # by which the sides of an interval may differ and be printed as one
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed
 
 
@@ -67,11 +68,16 @@ def percent(value: float | None) -> str:
     return MISSING if value is None or not math.isfinite(value) else f"{100 * value:.1f}"
 
 
-def interval(value: float | None, half: float | None) -> str:
-    """Percent with its half-width: "71.2 ± 1.3"."""
+def interval(value: float | None, low: float | None, high: float | None) -> str:
+    """Percent with its interval: "71.2 ± 1.3", or "99.2 −1.3 +0.5" where it reaches clearly further to one side."""
     if value is None or not math.isfinite(value):
         return MISSING
-    return percent(value) + (f" ± {100 * half:.1f}" if half is not None and math.isfinite(half) else " ± ?")
+    if low is None or high is None or not math.isfinite(high - low):
+        return percent(value) + " ± ?"
+    below, above = 100 * (value - low), 100 * (high - value)
+    if abs(above - below) <= max(ONE_SIDED_POINTS, ONE_SIDED_SHARE * (above + below) / 2):
+        return f"{percent(value)} ± {(above + below) / 2:.1f}"
+    return f"{percent(value)} −{below:.1f} +{above:.1f}"
 
 
 def points(value: float, low: float, high: float) -> str:

@@ -171,7 +171,7 @@ def shown(column: Column, value: Any) -> str:
     """One cell as text; a dash for what is missing."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return words.MISSING
-    return words.interval(value.value, value.half) if isinstance(value, Estimate) else column.text(value)
+    return words.interval(value.value, value.low, value.high) if isinstance(value, Estimate) else column.text(value)
 
 
 def split(value: Any) -> list[Any]:

@@ -2,17 +2,21 @@
 
 Accuracies of one point form a table seeds × draws. Three sources of chance move its mean:
 
-- training seeds: the spread of the seeds' means; Student's t with (seeds - 1) degrees of freedom. Two seeds alone give
-  t = 12.7, so where several cells of a study were repeated their variances are pooled (more degrees of freedom), unless
-  this cell's own variance contradicts the pooled one (F test, 0.1 %). A single run borrows the pooled variance when at
-  least `BORROW_DF` repeats support it; otherwise its interval excludes training noise, and says so;
+- training seeds: the spread of the seeds' means, its variance moderated by that of the study's other models
+  (`bench.stats.moderated`); Student's t with the degrees of freedom that leaves. A single run takes what its model's
+  other runs, or the study's other models, say of its variance when at least `BORROW_DF` repeats support it; otherwise
+  its interval excludes training noise, and says so;
 - few-shot draws: the spread of the draws' means; Student's t with (draws - 1);
 - test images: the binomial error of a finite test set. Draws and seeds share the test images, so it does not shrink
   with their number.
 
-Each source gets its own margin; margins add in quadrature. (Welch-Satterthwaite would shorten intervals whenever the
-variance with one degree of freedom happens to come out small, and then cover too rarely.) Spread that both seeds and
-draws share is counted twice. Both choices err on the wide side.
+Each source gets its own margin; margins add in quadrature. (Welch-Satterthwaite over sources would shorten intervals
+whenever a variance with one degree of freedom happens to come out small, and then cover too rarely.) Spread that both
+seeds and draws share is counted twice. Both choices err on the wide side.
+
+Margins are in accuracy. The interval of an accuracy is symmetric in log-odds, where its half-width is the margin over
+p (1 - p) (delta method): it stays inside [0, 1], and is wider towards 50 %. That of a difference is symmetric, and cut
+at what two accuracies allow, [-1, 1], which takes no coverage from it.
 """
 
 from __future__ import annotations
@@ -27,11 +31,17 @@ import numpy as np
 from scipy import special  # not scipy.stats, which takes most of a second to import
 
 from bench.core.formatting import plural
+from bench.stats.moderated import Moderated, Repeated, moderate
 
 POINT_LEVEL = 0.95
 BORROW_DF = 3
 SEEDS, DRAWS, IMAGES = "training seeds", "few-shot draws", "test images"
 Key = TypeVar("Key", bound=Hashable)
+Bounds = tuple[float, float]
+SHARE: Bounds = (0.0, 1.0)
+CHANGE: Bounds = (-1.0, 1.0)
+UNBOUNDED: Bounds = (-math.inf, math.inf)
+"""What values can be: accuracies, differences of accuracies, scores of another metric."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,6 +57,10 @@ class Samples:
         tasks: how many tasks were averaged.
         correct_SD: which test images were right (`bench.store.prediction_bits.Correct`) behind every value; None where
             the record does not say, or where values are no single scores.
+        model: what was trained; its runs have one variance between seeds, but for a trend over accuracy.
+        trunk: the training run, but for the seed. Other budgets of it share some of its luck.
+        bounds: what a value can be (`SHARE`, `CHANGE`, `UNBOUNDED`).
+        around: for a difference, the mean accuracy of its two sides.
     """
 
     values_SD: np.ndarray
@@ -56,6 +70,10 @@ class Samples:
     num_test: int
     tasks: int = 1
     correct_SD: np.ndarray | None = None
+    model: Hashable = ""
+    trunk: Hashable = ""
+    bounds: Bounds = SHARE
+    around: float | None = None
 
     @cached_property
     def mean(self) -> float:
@@ -71,6 +89,23 @@ class Samples:
         """Variance of single draws' means; NaN where there is one draw."""
         return _variance(np.add.reduce(self.values_SD, axis=0) / self.values_SD.shape[0])
 
+    @cached_property
+    def inside(self) -> float:
+        """The accuracy about which values lie, strictly between 0 and 1. NaN of another metric."""
+        if self.bounds == UNBOUNDED:
+            return math.nan
+        return inside(self.mean if self.around is None else self.around, self.num_test)
+
+    @cached_property
+    def log_odds(self) -> float:
+        """Of that accuracy; 0 of another metric."""
+        return 0.0 if self.bounds == UNBOUNDED else float(special.logit(self.inside))
+
+    @cached_property
+    def per_log_odds(self) -> float:
+        """Accuracy by which values move with their log-odds: variances in log-odds are comparable between models."""
+        return 1.0 if self.bounds == UNBOUNDED else self.inside * (1 - self.inside)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
@@ -80,31 +115,47 @@ class Estimate:
         value: in accuracy units (0..1), or a difference of them.
         margins: half-width that each source of chance contributes.
         excluded: sources that exist but that the data cannot show (one seed, one draw).
-        pooled: the seeds' margin rests on the variance pooled over the study's repeated cells.
+        moderated: the seeds' margin rests on the variances of the study's other models as well.
         num_seeds, num_draws, num_test: 0 where a source does not exist.
+        seed_df: degrees of freedom of the seeds' margin; 0 without one.
+        bounds: what the value can be, as in `Samples`.
     """
 
     value: float
     margins: Mapping[str, float]
     excluded: tuple[str, ...]
-    pooled: bool
+    moderated: bool
     num_seeds: int
     num_draws: int
     num_test: int
     tasks: int = 1
     level: float = POINT_LEVEL
+    seed_df: float = 0.0
+    bounds: Bounds = SHARE
 
     @property
     def half(self) -> float:
+        """Half-width where the value is far from its bounds."""
         return math.sqrt(sum(margin**2 for margin in self.margins.values()))
 
     @property
     def low(self) -> float:
-        return self.value - self.half
+        return self._end(-1)
 
     @property
     def high(self) -> float:
-        return self.value + self.half
+        return self._end(1)
+
+    def _end(self, side: int) -> float:
+        if not self.half:
+            return self.value
+        if self.bounds != SHARE:
+            return min(max(self.value + side * self.half, self.bounds[0]), self.bounds[1])
+        if not 0 <= self.value <= 1:  # corrected for selection
+            return min(max(self.value, 0.0), 1.0)
+        middle = inside(self.value, self.num_test)
+        end = float(special.expit(special.logit(middle) + side * self.half / (middle * (1 - middle))))
+        return max(end, self.value) if side > 0 else min(end, self.value)
 
     @property
     def runs(self) -> str:
@@ -118,17 +169,15 @@ class Estimate:
         return ", ".join([*([self.runs] if self.runs else []), f"{tests}{self.num_test:,} test images"])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pool:
-    """Variance between seeds, pooled over the repeated cells of a study. `df` counts trunks, not their horizons."""
-
-    variance: float
-    df: int
-    trunks: int
+def inside(accuracy: float, num_test: int) -> float:
+    """An accuracy strictly between 0 and 1: half an image right and half an image wrong are added (Haldane, Anscombe)
+    to the test set, or a millionth where its size is unknown."""
+    images = num_test if num_test > 0 else 1e6
+    return (min(max(accuracy, 0.0), 1.0) * images + 0.5) / (images + 1)
 
 
 @lru_cache(maxsize=4096)
-def t_quantile(df: int, level: float = POINT_LEVEL) -> float:
+def t_quantile(df: float, level: float = POINT_LEVEL) -> float:
     """Two-sided quantile of Student's t."""
     return float(special.stdtrit(df, 0.5 + level / 2))
 
@@ -137,12 +186,6 @@ def t_quantile(df: int, level: float = POINT_LEVEL) -> float:
 def z_quantile(level: float = POINT_LEVEL) -> float:
     """Two-sided quantile of the normal distribution."""
     return float(special.ndtri(0.5 + level / 2))
-
-
-@lru_cache(maxsize=4096)
-def f_limit(df: int, pooled_df: int) -> float:
-    """Ratio of variances that chance exceeds once in a thousand."""
-    return float(special.fdtri(df, pooled_df, 0.999))
 
 
 def _variance(x_N: np.ndarray) -> float:
@@ -160,36 +203,72 @@ def seed_variance(samples: Samples) -> tuple[float, int]:
     return samples.seed_variance, len(samples.seeds) - 1
 
 
-def pool(samples: Iterable[tuple[Hashable, Samples]]) -> Pool | None:
-    """Pool variances between seeds over (trunk, samples) pairs. Horizons of one trunk are not independent: their
-    variances are averaged and count once. None if nothing was repeated."""
-    by_trunk: dict[Hashable, list[tuple[float, int]]] = {}
-    for trunk, item in samples:
+def pool(samples: Iterable[Samples]) -> Moderated | None:
+    """The variances between seeds of a study's points, moderated; None if nothing was repeated."""
+    found = []
+    for item in samples:
         variance, df = seed_variance(item)
         if df:
-            by_trunk.setdefault(trunk, []).append((variance, df))
-    if not by_trunk:
-        return None
-    variances = [sum(v for v, _ in found) / len(found) for found in by_trunk.values()]
-    dfs = [max(df for _, df in found) for found in by_trunk.values()]
-    total = sum(dfs)
-    return Pool(
-        variance=sum(v * df for v, df in zip(variances, dfs, strict=True)) / total, df=total, trunks=len(by_trunk)
-    )
+            in_log_odds = variance / item.per_log_odds**2
+            found.append(Repeated(model=item.model, trunk=item.trunk, x=item.log_odds, variance=in_log_odds, df=df))
+    return moderate(found) if len(found) > 1 else None
 
 
-def estimate(samples: Samples, *, pooled: Pool | None = None, level: float = POINT_LEVEL) -> Estimate:
+def moderated_variance(samples: Samples, pooled: Moderated | None) -> tuple[float, float]:
+    """Variance of single seeds' means and its degrees of freedom: (NaN, 0) where nothing says how large it is. Without
+    `pooled`, the samples' own."""
+    own, df = seed_variance(samples)
+    if pooled is None or (df == 0 and pooled.df < BORROW_DF):
+        return own, df
+    variance, df_moderated = pooled.of(samples.model, samples.log_odds)
+    return variance * samples.per_log_odds**2, df_moderated
+
+
+def seed_error(samples: Samples, pooled: Moderated | None) -> tuple[float, float]:
+    """Standard error of the mean over training seeds, and its degrees of freedom; (NaN, 0) where it is unknown."""
+    variance, df = moderated_variance(samples, pooled)
+    return math.sqrt(variance / max(1, len(samples.seeds))), df
+
+
+def sum_of_errors(errors: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Standard error of a sum of independent values, and its degrees of freedom (Satterthwaite), from (standard error,
+    degrees of freedom) of each."""
+    variance = math.fsum(error**2 for error, _ in errors)
+    if variance == 0:
+        return 0.0, min(df for _, df in errors)
+    return math.sqrt(variance), variance**2 / math.fsum(error**4 / df for error, df in errors)
+
+
+def estimate(samples: Samples, *, pooled: Moderated | None = None, level: float = POINT_LEVEL) -> Estimate:
     """The mean of `samples` with its interval; see the module's text for what it contains."""
+    return _estimate(samples, seed_error(samples, pooled), moderated=pooled is not None, level=level)
+
+
+def estimate_difference(
+    a: Samples, b: Samples, *, pooled: Moderated | None = None, level: float = POINT_LEVEL
+) -> Estimate | None:
+    """a - b for two models that were trained apart: the variances between seeds of both add up. A side without seeds
+    has none. None if they share no seeds or no draws."""
+    both = difference(a, b)
+    if both is None:
+        return None
+    if pooled is None:
+        return estimate(both, level=level)
+    seeds = max(1, len(both.seeds))
+    sides = [moderated_variance(side, pooled) for side in (a, b) if side.seeds]
+    known = [(math.sqrt(variance / seeds), df) for variance, df in sides]
+    error = sum_of_errors(known) if known and all(df for _, df in known) else (math.nan, 0.0)
+    return _estimate(both, error, moderated=True, level=level)
+
+
+def _estimate(samples: Samples, seed_error: tuple[float, float], *, moderated: bool, level: float) -> Estimate:
     margins: dict[str, float] = {}
     excluded: list[str] = []
-    used_pool = False
-    if samples.seeds:
-        variance, df = _seed_variance_to_use(samples, pooled)
-        used_pool = df > 0 and df != len(samples.seeds) - 1
-        if df:
-            margins[SEEDS] = t_quantile(df, level) * math.sqrt(variance / len(samples.seeds))
-        else:
-            excluded.append(SEEDS)
+    error, seed_df = seed_error if samples.seeds else (math.nan, 0.0)
+    if seed_df:
+        margins[SEEDS] = t_quantile(seed_df, level) * error
+    elif samples.seeds:
+        excluded.append(SEEDS)
     if samples.draws:
         if len(samples.draws) > 1:
             spread = math.sqrt(samples.draw_variance)
@@ -201,30 +280,21 @@ def estimate(samples: Samples, *, pooled: Pool | None = None, level: float = POI
         value=samples.mean,
         margins=margins,
         excluded=tuple(excluded),
-        pooled=used_pool,
+        moderated=moderated and seed_df > 0,
         num_seeds=len(samples.seeds),
         num_draws=len(samples.draws),
         num_test=samples.num_test,
         tasks=samples.tasks,
         level=level,
+        seed_df=seed_df,
+        bounds=samples.bounds,
     )
 
 
-def _seed_variance_to_use(samples: Samples, pooled: Pool | None) -> tuple[float, int]:
-    own, df = seed_variance(samples)
-    if pooled is None or pooled.df <= df:
-        return own, df
-    if df == 0:
-        return (pooled.variance, pooled.df) if pooled.df >= BORROW_DF else (math.nan, 0)
-    contradicted = own > pooled.variance * f_limit(df, pooled.df) > 0
-    return (own, df) if contradicted else (pooled.variance, pooled.df)
-
-
-def estimate_all(
-    samples: Mapping[Key, Samples], *, trunk: Mapping[Key, Hashable], level: float = POINT_LEVEL
-) -> dict[Key, Estimate]:
-    """Estimates of like quantities (one measure over many points), pooling their variance between seeds."""
-    pooled = pool((trunk[key], item) for key, item in samples.items())
+def estimate_all(samples: Mapping[Key, Samples], *, level: float = POINT_LEVEL) -> dict[Key, Estimate]:
+    """Estimates of like quantities (one measure over many points), whose variances between seeds moderate each
+    other."""
+    pooled = pool(samples.values())
     return {key: estimate(item, pooled=pooled, level=level) for key, item in samples.items()}
 
 
@@ -244,6 +314,9 @@ def average(parts: Sequence[Samples]) -> Samples | None:
         num_test=min(p.num_test for p in parts),
         image_error=math.sqrt(sum(p.image_error**2 for p in parts)) / len(parts),
         tasks=len(parts),
+        model=parts[0].model,
+        trunk=parts[0].trunk,
+        bounds=parts[0].bounds,
     )
 
 
@@ -266,6 +339,10 @@ def difference(a: Samples, b: Samples) -> Samples | None:
         image_error=error,
         num_test=min(a.num_test, b.num_test),
         tasks=a.tasks,
+        model=a.model if a.seeds else b.model,
+        trunk=(a.trunk, b.trunk),
+        bounds=CHANGE if a.bounds == SHARE else UNBOUNDED,
+        around=(a.mean + b.mean) / 2 if a.bounds == SHARE else None,
     )
 
 
@@ -282,29 +359,36 @@ def mix(a: Samples, b: Samples, weight_b: float) -> Samples | None:
         image_error=(1 - weight_b) * a.image_error + weight_b * b.image_error,
         num_test=min(a.num_test, b.num_test),
         tasks=a.tasks,
+        model=a.model,
+        trunk=a.trunk,
+        bounds=a.bounds,
     )
 
 
 def mean_of(estimates: Sequence[Estimate]) -> Estimate:
     """The mean of estimates of different models. Seeds are independent between models; draws and test images are
     shared, so their margins are averaged as if fully correlated."""
-    number = len(estimates)
+    number, level = len(estimates), estimates[0].level
     margins: dict[str, float] = {}
-    for source in (SEEDS, DRAWS, IMAGES):
-        found = [e.margins.get(source, 0.0) for e in estimates]
+    repeated = [(e.margins[SEEDS] / t_quantile(e.seed_df, level), e.seed_df) for e in estimates if e.seed_df]
+    seed_df = 0.0
+    if repeated:
+        error, seed_df = sum_of_errors(repeated)
+        margins[SEEDS] = t_quantile(seed_df, level) * error / number
+    for source in (DRAWS, IMAGES):
         if any(source in e.margins for e in estimates):
-            shared = sum(found) / number
-            margins[source] = math.sqrt(sum(m**2 for m in found)) / number if source == SEEDS else shared
+            margins[source] = sum(e.margins.get(source, 0.0) for e in estimates) / number
     excluded = tuple(s for s in (SEEDS, DRAWS) if any(s in e.excluded for e in estimates))
     return replace(
         estimates[0],
         value=sum(e.value for e in estimates) / number,
         margins=margins,
         excluded=excluded,
-        pooled=any(e.pooled for e in estimates),
+        moderated=any(e.moderated for e in estimates),
         num_seeds=min(e.num_seeds for e in estimates),
         num_draws=min(e.num_draws for e in estimates),
         num_test=min(e.num_test for e in estimates),
+        seed_df=seed_df,
     )
 
 
@@ -321,8 +405,8 @@ def contents(estimates: Iterable[Estimate], *, trained_on: Iterable[tuple[str, i
     inside = [s for s in (SEEDS, DRAWS, IMAGES) if any(s in e.margins for e in found)]
     outside = [s for s in (SEEDS, DRAWS) if any(s in e.excluded for e in found)]
     text = f"{found[0].level:.0%} intervals contain the spread over {', '.join(inside)}"
-    if any(e.pooled for e in found):
-        text += " (training seeds: variance pooled over the repeated cells)"
+    if any(e.moderated for e in found):
+        text += " (training seeds: each model's variance, moderated by that of the others)"
     for source in outside:
         everywhere = all(source in e.excluded for e in found if e.num_seeds or source != SEEDS)
         what = "training noise (one seed)" if source == SEEDS else "the choice of the task's training images (one draw)"

@@ -28,7 +28,7 @@ class GroupMeans:
     x: np.ndarray
     error: np.ndarray
     noise: np.ndarray
-    freedom: int
+    freedom: float
 
     def take(self, chosen: np.ndarray) -> GroupMeans:
         return GroupMeans(x=self.x[chosen], error=self.error[chosen], noise=self.noise[chosen], freedom=self.freedom)

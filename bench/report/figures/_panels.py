@@ -210,7 +210,7 @@ def _lines(
     ends: list[float] = []
     for order, family in enumerate(families):
         colour, marker = _style.look(family, families)
-        points: list[tuple[float, float, float, float]] = []  # x, accuracy, half-width, diameter
+        points: list[tuple[float, float, float, float, float]] = []  # x, accuracy, its interval, diameter
         paths, dashes = [], []
         for line, xs in lines:
             found = [
@@ -222,7 +222,7 @@ def _lines(
                 continue
             paths.append([(at, 100 * e.value) for _, at, _, e in found])
             dashes.append(_style.DASHES[line.style])
-            points += [(at, 100 * e.value, 100 * e.half, line.size) for _, at, _, e in found]
+            points += [(at, 100 * e.value, 100 * e.low, 100 * e.high, line.size) for _, at, _, e in found]
             if line.style:
                 axes.plot(
                     *zip(*paths[-1], strict=True),
@@ -239,7 +239,7 @@ def _lines(
                 drawn.add(axes, evidence, line, point, e, measure=measure, panel=measure, x=x, at=at)
         if points:
             _family(axes, paths, dashes, np.asarray(points), (colour, marker), order, hollow=evidence.published)
-            ends += [y + sign * half for _, y, half, _ in points for sign in (-1, 1)]
+            ends += [end for _, _, low, high, _ in points for end in (low, high)]
     return min(ends), max(ends)
 
 
@@ -254,7 +254,7 @@ def _family(
     hollow: bool,
 ) -> None:
     """Faint lines, intervals and markers of one family."""
-    (colour, marker), (x, y, half, size) = look, points.T
+    (colour, marker), (x, y, low, high, size) = look, points.T
     above, crowded = 3 + 0.01 * order, len(points) > CROWDED
     axes.add_collection(
         LineCollection(
@@ -267,7 +267,7 @@ def _family(
             rasterized=crowded,
         )
     )
-    ends = np.stack([y - half, y + half, np.full(len(y), np.nan)], axis=1)  # one path with gaps: quick to draw
+    ends = np.stack([low, high, np.full(len(y), np.nan)], axis=1)  # one path with gaps: quick to draw
     axes.plot(
         np.repeat(x, 3),
         ends.ravel(),
@@ -465,7 +465,7 @@ def point_text(evidence: Evidence, point: Point, measure: str, e: Estimate, *, l
         f"{count(point.unique_images)} images of {point.data}"
         + (f", {count(point.images_seen)} seen" if point.epochs == point.epochs else ""),
         f"{flops(point.train_flops)} of training" if point.train_flops > 0 else "",
-        f"{evidence.name(measure, [point])}: {interval(e.value, e.half)} %",
+        f"{evidence.name(measure, [point])}: {interval(e.value, e.low, e.high)} %",
         "published" if evidence.published else e.counts,
     ]
     return "\n".join(line for line in lines if line)

@@ -78,7 +78,7 @@ def draw(
                 axes.errorbar(
                     at,
                     [100 * e.value for *_, e in known],
-                    yerr=[100 * e.half for *_, e in known],
+                    yerr=[[100 * (e.value - e.low) for *_, e in known], [100 * (e.high - e.value) for *_, e in known]],
                     color=colour,
                     marker=marker,
                     markersize=7,

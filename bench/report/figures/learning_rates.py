@@ -193,7 +193,9 @@ def _explained(label: str, sweep: Sweep, tried: Tried) -> str:
     e = tried.accuracy
     lines = [
         f"{label} at learning rate {plain(tried.rate)}",
-        f"{interval(e.value, e.half)} % of {sweep.data} after {count(sweep.images_seen)} images seen" if e else "",
+        f"{interval(e.value, e.low, e.high)} % of {sweep.data} after {count(sweep.images_seen)} images seen"
+        if e
+        else "",
         e.counts if e else "no run finished",
         f"{plural(tried.diverged, 'run')} diverged" if tried.diverged else "",
         ("the best" + (f", the {sweep.edge} tried" if sweep.edge else "")) if tried is sweep.best else "",
