@@ -14,12 +14,11 @@ from bench.analysis.scaling_laws import refusal
 from bench.analysis.study_data import PIXELS
 from bench.core import registry
 from bench.core.record import Record
-from bench.core.spec import to_json
+from bench.core.spec import MAX_EPOCHS, to_json
 from bench.train.effective import WORDS, Compared, differences
 from bench.train.schedule import total_steps
 
 MIN_DECADES = 1.5
-MAX_EPOCHS = 4.0
 MOST_FALL = 0.1  # of the loss of guessing, per doubling of training: more, and training has only begun
 ONE_BUDGET = 1.25  # factor of compute up to which there is no range to see a trend in
 MAX_WARMUP = 0.1  # of the shortest run

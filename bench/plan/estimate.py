@@ -255,6 +255,10 @@ class CellCost:
     flops: dict[str, int] | None = None
     evaluate_share: float = 0.0
 
+    def fed(self, wait: float) -> float:
+        """Seconds where the share `wait` of the training time is spent waiting for images."""
+        return self.seconds * (1 + (1 - self.evaluate_share) * wait / max(0.01, 1 - wait))
+
 
 def cell_cost(
     cell: Cell,

@@ -30,22 +30,38 @@ PRICE = re.compile(r"[€$£]?([0-9]{1,9}(?:\.[0-9]{1,6})?)(?:/(gpuh|h))?")
 OF_ITS_OWN = 0.1  # error of a rate that was recorded for this very model
 OTHER_MODEL = 0.2  # least error of one that follows from other models' records
 UNSEEN = 0.35  # more error for a family that no published rate is of
+CORES = {  # processor cores per device of the makers' own servers: NVIDIA's data sheets of DGX and superchips
+    "B200": 14,
+    "H200": 14,
+    "H100": 14,
+    "A100": 16,
+    "V100": 5,
+    "GH200": 72,
+    "GB200": 36,
+}
+USUAL_CORES = 8  # of other devices. Assumed
 ROOM = 0.85  # of the memory, that weights and activations may take
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """`count` devices of one kind."""
+    """`count` devices of one kind, each with so many processor `cores` beside it (0: as in `CORES`)."""
 
     device: Accelerator
     count: int = 1
+    cores: int = 0
+
+    @property
+    def cores_each(self) -> int:
+        """Processor cores beside each device, which decode its images."""
+        return self.cores or CORES.get(self.device.name, USUAL_CORES)
 
     def __str__(self) -> str:
         return f"{self.count} x {self.device.name}" if self.count > 1 else self.device.name
 
 
-def parse(text: str) -> Hardware:
-    """ "8xH100", or "H100" for one.
+def parse(text: str, *, cores: int | None = None) -> Hardware:
+    """ "8xH100", or "H100" for one; with so many processor cores beside each.
 
     Raises:
         UserError: another form, or a device that is not in the table (with the nearest).
@@ -53,7 +69,7 @@ def parse(text: str) -> Hardware:
     match = FORM.fullmatch(text.strip())
     if match is None:
         raise UserError(f"{text!r} is no hardware.", "Give a number and a name, e.g. 8xH100.")
-    return Hardware(device=accelerator(match[2]), count=int(match[1] or 1))
+    return Hardware(device=accelerator(match[2]), count=int(match[1] or 1), cores=cores or 0)
 
 
 def price(text: str) -> tuple[float, bool]:

@@ -147,6 +147,14 @@ STUDY = (
         "--results, else from a roofline, with its error",
     ),
     Option(
+        name="cores",
+        read=positive,
+        here=True,
+        metavar="N",
+        help="for a plan with --hardware: processor cores beside each device, which decode its images (default: those "
+        "of its maker's servers)",
+    ),
+    Option(
         name="price",
         here=True,
         metavar="2.5/gpuh",
@@ -189,8 +197,8 @@ class StudyOptions:
         only: patterns of cells' names; the others are left for another run.
         max_unreadable: share of a set's images that may be left out, see `bench.data.source`.
         device: one of `bench.core.device.KINDS`. workers: cells at a time. ranks: processes that train a cell together.
-        calibrate: measure every model's speed again. accelerator: also cost the study on this one. hardware, price:
-            plan for such devices, as bench/plan/hardware.py reads them.
+        calibrate: measure every model's speed again. accelerator: also cost the study on this one. hardware, cores,
+            price: plan for such devices, as bench/plan/hardware.py reads them.
         changed: what to do with results of a model whose code has changed since; see `bench.core.fingerprint`.
         executor: "local", "slurm" or "ray"; job: (name, value) pairs for it; detach: leave once
             jobs are submitted; nodes: machines of each worker.
@@ -230,6 +238,7 @@ class StudyOptions:
     changed: str
     accelerator: str | None
     hardware: str | None
+    cores: int | None
     price: str | None
     reference: str | None
     track: tuple[str, ...]

@@ -15,14 +15,15 @@ from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
 from bench.cost import peaks
 from bench.data.source import allow_unreadable
-from bench.plan import estimate, halving, hardware, preflight, price, resources
+from bench.plan import estimate, feed, halving, hardware, preflight, price, repeats, resources
 from bench.plan.changed import Change, accept, changes, refusal
 from bench.plan.estimate import Calibration, Reporter, rate_key
 from bench.plan.expand import expand
 from bench.plan.hardware import Hardware
 from bench.plan.options import StudyOptions
 from bench.plan.price import Price
-from bench.plan.resources import Needs
+from bench.plan.repeats import Repeated
+from bench.plan.resources import Disk, Needs
 from bench.plan.sizes import DataSizes
 from bench.store import grid
 from bench.store.planned import PlannedCost, note
@@ -53,7 +54,7 @@ class PlannedCell:
             or does not train.
         error: of the logarithm of `seconds`, one standard deviation, where rates were not measured here. basis: where
             the rate comes from. utilisation: of the peak, on devices that are not here. device_hours: what is left, of
-            all devices that the cell occupies.
+            all devices that the cell occupies. epochs: how often it sees each image, up to its longest horizon.
     """
 
     cell: Cell
@@ -71,6 +72,7 @@ class PlannedCell:
     basis: str = ""
     utilisation: float | None = None
     device_hours: float | None = None
+    epochs: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +145,16 @@ class Plan:
         return price.of(self.todo, hardware=self.hardware, ranks=self.ranks, wall=self.seconds, asked=self.per_hour)
 
     @property
+    def disk(self) -> Disk:
+        """What is left needs of the disk."""
+        return resources.disk([c.needs for c in self.todo if c.needs is not None], running=self.workers)
+
+    @property
+    def repeated(self) -> tuple[Repeated, ...]:
+        """What sees its images more often than `MAX_EPOCHS`, most often first."""
+        return repeats.find(self.todo)
+
+    @property
     def measured(self) -> bool:
         """Whether the time is: what ranks lose to each other is not."""
         return self.ranks == 1 and all(rates.measured for rates in self.calibration.rates.values())
@@ -160,12 +172,15 @@ class Plan:
             "calibrated": self.measured,
             "rates_age_seconds": self.calibration.age,
             "notes": list(self.notes),
+            "disk": self.disk.json(),
+            "repeated": [asdict(part) for part in self.repeated],
             "cells": [
                 {
                     "name": c.name,
                     "state": c.state,
                     "fraction": c.fraction,
                     "images": c.images,
+                    "epochs": c.epochs,
                     "flops": c.flops,
                     "seconds": c.seconds,
                     "needs": None if c.needs is None else asdict(c.needs),
@@ -202,6 +217,8 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
     Raises:
         UserError: unknown names, missing data, a store from a newer version, --hardware of a plan to be run, …
     """
+    if options.cores and not options.hardware:
+        raise UserError("--cores is of --hardware.", "Name the devices, e.g. --hardware 8xH100 --cores 16.")
     if to_run and (options.hardware or options.price):
         raise UserError(
             "--hardware and --price are for plans: they do not choose what a run trains on.",
@@ -256,7 +273,7 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
         if to_run:
             preflight.check_present(training, sizes)
         calibration = _rates(training, sizes, where, options, workers=workers, threads=threads, report=report)
-        needs = _needs(training, sizes, where, options, calibration, to_run=to_run)
+        needs = _needs(training, sizes, where, options, calibration, workers=workers, to_run=to_run)
 
     def planned_with(ranks: int) -> list[PlannedCell]:
         at_once = environment.cores() / (workers * ranks * threads) if target is None and device == "cpu" else 1.0
@@ -286,7 +303,7 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
         elsewhere = _elsewhere(one, planned, calibration, sizes)
     unswept = _unswept(options, [p.cell for p in planned if p.state not in ("done", "refused")])
     part = _part(options)
-    return Plan(
+    made = Plan(
         suite=suite.name,
         question=suite.question,
         scale=options.scale,
@@ -311,6 +328,8 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
         retry=options.retry,
         most=options.max_cells,
     )
+    warning = resources.too_little_disk(made.disk, study.path) if target is None else ""
+    return replace(made, notes=(warning, *made.notes)) if warning else made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,7 +348,7 @@ def _where(options: StudyOptions, *, to_run: bool) -> tuple[StudyOptions, Where]
     device, reason = find_device(options.device)
     where = Where(device=device, reason=reason)
     if options.hardware and not to_run:
-        target, present = hardware.parse(options.hardware), peaks.accelerator_of(reason)
+        target, present = hardware.parse(options.hardware, cores=options.cores), peaks.accelerator_of(reason)
         here = present is not None and present.name == target.device.name
         said = f"{target}, {'as the one here' if here else 'not here'}"
         where = Where(device="cuda", reason=said, target=target, measured=here)
@@ -376,6 +395,7 @@ def _needs(
     options: StudyOptions,
     calibration: Calibration,
     *,
+    workers: int,
     to_run: bool,
 ) -> dict[Cell, Needs]:
     """Bytes of every cell whose rates are known."""
@@ -384,11 +404,18 @@ def _needs(
     if to_run:
         resources.check_memory(rated, device=where.device, ranks=options.ranks)
     trained = [(cell, found) for cell, found in rated if cell.horizons != (0,)]
+    decoded = feed.per_core([cell for cell, _ in trained], sizes)
     if where.target is None:
-        decoding, memory = resources.decoding_rate([c for c, _ in rated], sizes), free_memory(where.device)
+        memory, cores = free_memory(where.device), environment.cores() / (workers * options.ranks)
         return {
             cell: resources.needs(
-                cell, found, sizes, device=where.device, memory=memory, decoded_per_second=decoding, ranks=options.ranks
+                cell,
+                found,
+                sizes,
+                device=where.device,
+                memory=memory,
+                decoded_per_second=cores * decoded.get(cell, 0.0),
+                ranks=options.ranks,
             )
             for cell, found in trained
         }
@@ -400,7 +427,7 @@ def _needs(
             sizes,
             device=where.device,
             memory=round(there.gigabytes * 1e9),
-            decoded_per_second=0.0,
+            decoded_per_second=where.target.cores_each * decoded.get(cell, 0.0),
             ranks=options.ranks,
             micro=hardware.micro_batch(cell, found, there, ranks=options.ranks),
         )
@@ -411,12 +438,15 @@ def _needs(
 def _elsewhere(one: Hardware, planned: Sequence[PlannedCell], calibration: Calibration, sizes: DataSizes) -> Price:
     """What is left of the cells that train, on one device of another kind."""
     left = [p for p in planned if p.state not in ("done", "refused") and p.cell.job == "train"]
+    decoded = feed.per_core([p.cell for p in left], sizes)
     there = hardware.rates_on(one, calibration, [p.cell for p in left], sizes, hardware.Recorded())
     moved = []
     for each in left:
         cost = estimate.cell_cost(each.cell, there, sizes, ranks=1, fraction=each.fraction, device="cuda")
         rates = there.rates[rate_key(each.cell, sizes[each.cell.data].classes)]
-        moved.append(replace(each, device_hours=cost.seconds / price.HOUR, error=rates.error, basis=rates.basis))
+        decoding = one.cores_each * decoded.get(each.cell, 0.0)
+        seconds = cost.fed(feed.waiting(rates.train_images_per_second, decoding, device="cuda"))
+        moved.append(replace(each, device_hours=seconds / price.HOUR, error=rates.error, basis=rates.basis))
     wall = sum(p.device_hours or 0.0 for p in moved) * price.HOUR
     return price.of(moved, hardware=one, ranks=1, wall=wall, asked=None)
 
@@ -470,9 +500,12 @@ def _planned(
         estimate.cell_cost(cell, calibration, sizes, ranks=ranks, fraction=fraction, device=device, own=own)
         for fraction in (state.fraction, 0.0)
     ]
-    wait = 0.0 if needs is None else needs.wait / max(0.01, 1 - needs.wait)  # stretches the training
-    cost, (seconds, whole) = costs[0], (each.seconds * (1 + (1 - each.evaluate_share) * wait) for each in costs)
     rates = estimate.rates_of(cell, calibration, sizes) if cell.job == "train" else None
+    if needs is not None and rates is not None and ranks > 1:  # each is slower than alone, and waits less
+        slower = estimate.gain(cell, rates, ranks=ranks, device=device) / ranks
+        wait = feed.waiting(slower * rates.train_images_per_second, needs.decoded, device=device)
+        needs = replace(needs, wait=wait)
+    cost, (seconds, whole) = costs[0], (each.fed(needs.wait if needs else 0.0) for each in costs)
     return replace(
         planned,
         flops=cost.flops,
@@ -484,6 +517,7 @@ def _planned(
         error=rates.error if rates else 0.0,
         basis=rates.basis if rates else "",
         utilisation=rates.utilisation if rates else None,
+        epochs=cell.horizons[-1] / (cell.num_images or sizes[cell.data].train) if cell.horizons[-1] else 0.0,
     )
 
 

@@ -5,10 +5,10 @@ Nothing is decoded or drawn to find out: numbers of images are those that are pu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from bench.core import environment
 from bench.core.device import free_memory
 from bench.core.errors import UserError
 from bench.core.files import free_bytes
@@ -17,12 +17,13 @@ from bench.core.spec import Cell, Recipe
 from bench.cost.units import OPTIMIZER_BYTES
 from bench.data import cache
 from bench.data.image_set import AHEAD_BYTES, Tier, tier_of
-from bench.data.load import some_encoded
+from bench.plan import feed
 from bench.plan.estimate import Rates
 from bench.plan.sizes import DataSizes
+from bench.store.checkpoints import KEEP
 
 FLOAT = 4
-CHECKPOINTS = 2  # that are kept of a cell: the newest and the one before
+CHECKPOINTS = KEEP + 1  # of a running cell: those that are kept, and the next, which is written before one goes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,18 +31,64 @@ class Needs:
     """What one cell needs. Bytes; on a CPU, `device` and `host` are the same memory.
 
     Attributes:
-        tier: from where training images are read. device: weights, gradients, optimizer, activations of a batch, and
-            resident images. host: images on their way, and the index. disk: stored pixels or the index (all cells of a
-            set share them), and checkpoints. wait: expected share of the training time spent waiting for images.
+        tier: from where training images are read.
+        device: weights, gradients, optimizer, activations of a batch, and resident images.
+        host: images on their way, and the index.
+        shared: stored pixels or the index, by data set: all cells of a set share them.
         kept: what a checkpoint holds, which passes through the host's memory when it is written.
+        weights: those that stay of a finished cell.
+        decoded: images per second that its cores decode for one process, where they are streamed; 0: not known.
+        wait: expected share of the training time spent waiting for images.
     """
 
     tier: Tier
     device: int
     host: int
-    disk: int
-    wait: float
+    shared: Mapping[str, int]
     kept: int
+    weights: int
+    decoded: float = 0.0
+    wait: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disk:
+    """Bytes that cells need on the disk.
+
+    Attributes:
+        shared: stored pixels and indices, once per data set.
+        checkpoints: of the cells that run at once, the largest ones: those that are kept, and one being written.
+        weights: final ones, of every cell.
+        running: cells at once.
+    """
+
+    shared: int
+    checkpoints: int
+    weights: int
+    running: int
+
+    @property
+    def total(self) -> int:
+        return self.shared + self.checkpoints + self.weights
+
+    def json(self) -> dict[str, int]:
+        """As JSON types."""
+        return asdict(self) | {"total": self.total}
+
+
+def disk(needed: Sequence[Needs], *, running: int) -> Disk:
+    """What cells need on the disk together, of which so many run at once."""
+    shared: dict[str, int] = {}
+    for each in needed:
+        for name, size in each.shared.items():
+            shared[name] = max(size, shared.get(name, 0))
+    largest = sorted((each.kept for each in needed), reverse=True)[:running]
+    return Disk(
+        shared=sum(shared.values()),
+        checkpoints=CHECKPOINTS * sum(largest),
+        weights=sum(each.weights for each in needed),
+        running=len(largest),
+    )
 
 
 def kept_bytes(recipe: Recipe, params: int) -> int:
@@ -73,7 +120,8 @@ def needs(
     """What a cell that trains needs.
 
     Args:
-        memory: free bytes of the device. decoded_per_second: images that this machine decodes, where they are streamed.
+        memory: free bytes of the device. decoded_per_second: images that the cores beside one process decode, where
+            they are streamed; 0: not known.
         ranks: devices that train it together; needs are those of each. micro: images at a time on each, where that is
             not the recipe's.
     """
@@ -82,41 +130,33 @@ def needs(
     size = sizes[cell.data]
     height, width, channels = size.shape or (cell.image_size, cell.image_size, cell.channels)
     images = cell.num_images or size.train
-    pixels, total = images * height * width * channels, (size.train + size.test) * height * width * channels
+    pixels = images * height * width * channels
     tier = tier_of(pixels, memory, encoded=size.streamed)
     state = state_bytes(cell.recipe, rates.params, ranks=ranks)
     share = max(1, cell.recipe.batch // ranks)
     micro = micro or min(share, cell.recipe.micro_batch or share)
     activations = micro * rates.activation_bytes // (1 if device == "cpu" else 2)  # half of it in bfloat16
     kept = kept_bytes(cell.recipe, rates.params)
+    decoded = decoded_per_second if tier == "streamed" else 0.0
     return Needs(
         tier=tier,
         device=state + activations + (pixels if tier == "resident" else 0),
         host=0 if tier == "resident" else AHEAD_BYTES + (ROW_BYTES * size.train if tier == "streamed" else 0),
-        disk=CHECKPOINTS * kept + (ROW_BYTES * (size.train + size.test) if tier == "streamed" else total),
-        wait=_wait(rates, decoded_per_second, device=device) if tier == "streamed" else 0.0,
+        shared={name: _stored(name, cell, sizes) for name in (cell.data, *(task.data for task in cell.tasks))},
         kept=kept,
+        weights=FLOAT * rates.params,
+        decoded=decoded,
+        wait=feed.waiting(rates.train_images_per_second, decoded, device=device),
     )
 
 
-def _wait(rates: Rates, decoded_per_second: float, *, device: str) -> float:
-    """Share of the time: a CPU decodes and trains in turns; for a GPU others decode beside it."""
-    if not decoded_per_second:
-        return 0.0
-    decode, train = 1 / decoded_per_second, 1 / rates.train_images_per_second
-    return decode / (decode + train) if device == "cpu" else max(0.0, 1 - train / decode)
+def _stored(name: str, cell: Cell, sizes: DataSizes) -> int:
+    """Bytes of a set on the disk: its pixels, or the index of what is streamed."""
+    from bench.data.index import ROW_BYTES  # brings Pillow
 
-
-def decoding_rate(cells: Sequence[Cell], sizes: DataSizes) -> float:
-    """Images per second that all cores of this machine decode of the first streamed set that is here, from what one of
-    them takes for a few; 0 where none is."""
-    for cell in cells:
-        if sizes[cell.data].streamed and (files := some_encoded(cell.data, root=sizes.root)):
-            from bench.train.decoding import decoded_per_second  # brings torch
-
-            shape = {"size": cell.image_size, "channels": cell.channels}
-            return environment.cores() * decoded_per_second(files, **shape, crop=cell.recipe.crop)
-    return 0.0
+    size = sizes[name]
+    height, width, channels = size.shape or (cell.image_size, cell.image_size, cell.channels)
+    return (size.train + size.test) * (ROW_BYTES if size.streamed else height * width * channels)
 
 
 def check_room(cells: Sequence[Cell], sizes: DataSizes) -> None:
@@ -150,3 +190,14 @@ def check_memory(cells: Sequence[tuple[Cell, Rates]], *, device: str, ranks: int
                 f"{data_size(memory)} free.",
                 "Spread it over devices (--ranks N --set sharding=fsdp), or leave it out of --models.",
             )
+
+
+def too_little_disk(needed: Disk, results: Path) -> str:
+    """A warning where checkpoints and weights are more than is free where results go; "" where they are not."""
+    written, free = needed.checkpoints + needed.weights, free_bytes(results)
+    if written <= free:
+        return ""
+    return (
+        f"Warning: checkpoints and final weights need about {data_size(written)}, and {results} has {data_size(free)} "
+        "free. Free some space, give fewer --workers, or choose another folder with --results."
+    )

@@ -10,14 +10,19 @@ from rich.text import Text
 
 from bench.core.console import add_row, make_table, show_table, write
 from bench.core.formatting import by_reason, count, data_size, duration, flops, join, plural, short_count, significant
+from bench.core.spec import MAX_EPOCHS
 from bench.cost import units
 from bench.plan.estimate import BUSY, Reporter
 from bench.plan.options import StudyOptions
 from bench.plan.plan import Plan, PlannedCell, make_plan
 from bench.plan.price import Price
+from bench.plan.repeats import Repeated
+from bench.plan.resources import Disk
 
 LARGE = 1e18  # FLOPs from which a plan is also given in accelerator time
 SPARE = ("images", "budgets", "FLOPs", "done", "seeds")  # columns of a plan, the least useful first
+LEAST_WAIT = 0.005  # share of the training time, spent waiting for images, that is worth a word
+MAX_PARTS = 4  # sets of which a plan says how often their images are seen
 SPREAD = (0.85, 1.25)  # factors around the expected time
 
 
@@ -124,7 +129,7 @@ def plan_summary(plan: Plan) -> list[str]:
         lines.append(f"To do: {count(images)} training images, {flops(total)} (forward and backward, dense count).")
         priced = plan.priced
         lines += [_expected(plan)] if priced is None else _priced(priced)
-        lines += _needs(todo)
+        lines += [*_needs(todo), *_disk(plan.disk), *_feed(plan), *_repeated(plan.repeated, todo)]
         if (age := plan.calibration.age) is not None:
             lines.append(f"Rates measured up to {duration(age)} ago on this machine (measure again: --calibrate).")
         share = min((rates.share for rates in plan.calibration.rates.values()), default=1.0)
@@ -140,28 +145,79 @@ def plan_summary(plan: Plan) -> list[str]:
 
 
 def _needs(todo: Sequence[PlannedCell]) -> list[str]:
-    """Memory, disk, and where images are read from, at most, over the cells that train."""
+    """Memory at most, and where images are read from, over the cells that train."""
     found = [(cell.cell, cell.needs) for cell in todo if cell.needs is not None]
     if not found:
         return []
     cell, most = max(found, key=lambda pair: pair[1].device)
     host = max(needs.host for _, needs in found)
-    disk = sum({c.data: needs.disk for c, needs in found}.values())
     lines = [
         f"Memory: up to {data_size(most.device)} on the device ({cell.model}, batch {cell.recipe.batch})"
         + (f" and {data_size(host)} of the host's" if host else "")
-        + f"; disk: about {data_size(disk)}."
+        + "."
     ]
-    for tier in ("streamed", "mapped"):
-        names = list(dict.fromkeys(c.data for c, needs in found if needs.tier == tier))
-        if names:
-            wait = max(needs.wait for _, needs in found if needs.tier == tier)
-            how = "decoded as they are needed" if tier == "streamed" else "read from stored pixels on the disk"
-            lines.append(
-                f"Images of {join(names)} are {tier}: {how}"
-                + (f"; waiting for them is up to {wait:.0%} of the training time." if wait >= 0.005 else ".")
-            )
+    for tier, how in (("streamed", "decoded as they are needed"), ("mapped", "read from stored pixels on the disk")):
+        if names := list(dict.fromkeys(c.data for c, needs in found if needs.tier == tier)):
+            lines.append(f"Images of {join(names)} are {tier}: {how}.")
     return lines
+
+
+def _disk(disk: Disk) -> list[str]:
+    """Bytes on the disk, and what they are for."""
+    parts = {
+        "images": disk.shared,
+        f"checkpoints of {plural(disk.running, 'cell')} at a time": disk.checkpoints,
+        "final weights": disk.weights,
+    }
+    shown = [f"{data_size(size)} of {what}" for what, size in parts.items() if size]
+    return [f"Disk: about {data_size(disk.total)}: {join(shown)}."] if shown else []
+
+
+def _feed(plan: Plan) -> list[str]:
+    """Whether the devices or their images decide how long cells that decode images take."""
+    fed = [(c, c.needs) for c in plan.todo if c.needs is not None and c.needs.decoded]
+    if not fed:
+        return []
+    slow = [(c, needs) for c, needs in fed if needs.wait >= LEAST_WAIT]
+    low, high = (short_count(end([needs.decoded for _, needs in fed])) for end in (min, max))
+    rate = low if low == high else f"{low} to {high}"
+    of = f"each {plan.hardware.device.name} ({plan.hardware.cores_each})" if plan.hardware else "each process"
+    text = (
+        f"Decoding: the cores of {of} decode about {rate} images a second (measured on files that are here, "
+        "else as for JPEGs of 500 x 375 pixels)"
+    )
+    if not slow:
+        return [f"{text}, more than any of these models takes: the device decides the hours."]
+    worst, most = max(slow, key=lambda pair: pair[1].wait)
+    decides = f"the feed decides the hours of {len(slow)} of {plural(len(fed), 'cell')}"
+    if plan.device == "cpu":
+        return [f"{text}, in turns with training: up to {most.wait:.0%} of the training time ({worst.cell.model})."]
+    takes = short_count(most.decoded / (1 - most.wait))
+    return [
+        f"{text}, and {worst.cell.model} takes {takes}: {decides} (up to {most.wait:.0%} of the training time "
+        f"is waiting), the device those of the others." + (" Other cores: --cores N." if plan.hardware else "")
+    ]
+
+
+def _repeated(repeated: Sequence[Repeated], todo: Sequence[PlannedCell]) -> list[str]:
+    """Images that are seen again and again, which a model may memorise."""
+    if not repeated:
+        return []
+    shown = [
+        f"{part.data} {_epochs(part)} ({plural(part.cells, 'cell')}, {part.share:.0%} of the time)"
+        for part in repeated[:MAX_PARTS]
+    ]
+    more = len(repeated) - len(shown)
+    return [
+        f"Images repeat: {sum(part.cells for part in repeated)} of {plural(len(todo), 'cell')}, "
+        f"{sum(part.share for part in repeated):.0%} of the time, see each image more than {MAX_EPOCHS:g} times, which "
+        f"reports warn of, since models may memorise: {'; '.join(shown)}{f'; {more} more' if more else ''}."
+    ]
+
+
+def _epochs(part: Repeated) -> str:
+    low, high = significant(part.least, 2), significant(part.most, 2)
+    return f"{high} times" if low == high else f"{low} to {high} times"
 
 
 def _expected(plan: Plan) -> str:
@@ -196,7 +252,7 @@ def _priced(priced: Price) -> list[str]:
             f"Money: about {amount(priced.money)} ({amount(priced.money * low)} to "
             f"{amount(priced.money * high)}), at {priced.per_device_hour:g} an hour of one {name}."
         )
-    lines.append(f"Rates: {join(list(priced.bases))}. Waiting for images is not included.")
+    lines.append(f"Rates: {join(list(priced.bases))}.")
     return lines
 
 

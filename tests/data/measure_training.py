@@ -18,7 +18,6 @@ import tempfile
 import time
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -28,7 +27,7 @@ from torch import Tensor
 from bench.core import environment, registry
 from bench.core.spec import Recipe
 from bench.data.load import load, some_encoded
-from bench.plan.resources import _wait
+from bench.plan import feed
 from bench.train.batches import Batches
 from bench.train.decoding import decoded_per_second
 from bench.train.trainer import Trainer
@@ -86,8 +85,7 @@ def compare(given: argparse.Namespace, root: Path) -> None:
         )
     files = some_encoded(f"{given.data}:{given.size}px:rgb:stream", root=root)
     rate = decoded_per_second(files, size=given.size, channels=3, crop=recipe.crop)
-    rates = SimpleNamespace(train_images_per_second=each / np.median(random_T2[:, 1]))
-    expected = _wait(rates, environment.cores() * rate, device="cpu")  # type: ignore[arg-type]
+    expected = feed.waiting(each / np.median(random_T2[:, 1]), environment.cores() * rate, device="cpu")
     print(
         f"  waiting for images: {waited / shards_T2[:, 0].sum():.2%} of the time from shards; the "
         f"plan expects {expected:.2%} ({rate:,.0f} images/s decoded per core)"

@@ -10,11 +10,12 @@ import pytest
 
 from baselines import published
 from bench.core.errors import UserError
+from bench.core.formatting import data_size
 from bench.core.record import Horizon
 from bench.core.spec import Cell, Recipe
 from bench.cost import flops, roofline
 from bench.cost.peaks import accelerator
-from bench.plan import estimate, hardware, price
+from bench.plan import estimate, feed, hardware, price, resources, view
 from bench.plan.estimate import Calibration, Rates, rate_key
 from bench.plan.options import StudyOptions
 from bench.plan.plan import make_plan
@@ -38,6 +39,7 @@ RATES = Rates(
     train_flops_per_image=dict(COUNT.train_flops_per_image),
     activation_bytes=COUNT.activation_bytes or 0,
 )
+CELLS_ONCE = [replace(CELL, data="digits", horizons=(1_000,))]
 HERE = Calibration(rates={rate_key(CELL, SIZES["imagenet"].classes): RATES})
 
 
@@ -197,6 +199,71 @@ def test_a_plan_for_named_devices_says_hours_money_and_how_sure_it_is(monkeypatc
     assert all(cell["basis"] and cell["needs"]["device"] < 80e9 for cell in trained)
     hourly = plan(monkeypatch, hardware="8xH100", price="20/h", results=tmp_path).priced
     assert hourly is not None and hourly.money == pytest.approx(priced.money)
+
+
+def test_the_slower_of_device_and_feed_decides_the_hours(monkeypatch, tmp_path):
+    """An H100 would train 7,000 to 10,000 images a second of this model: few cores feed fewer, many more."""
+    few, usual, many = (
+        plan(monkeypatch, hardware="H100", cores=cores, results=tmp_path) for cores in (2, None, 1_000_000)
+    )
+    longest = max((c for c in few.cells if c.needs), key=lambda c: c.images)
+    alone = next(c for c in many.cells if c.name == longest.name)
+    trained = longest.images / (2 * feed.PHOTOGRAPHS) / 3600
+    assert longest.device_hours == pytest.approx(trained, rel=0.05) and longest.device_hours > 3 * alone.device_hours
+    assert usual.cells[0].needs.decoded == pytest.approx(hardware.CORES["H100"] * feed.PHOTOGRAPHS)
+    assert alone.needs.wait == 0 and few.priced.device_hours > usual.priced.device_hours >= many.priced.device_hours
+    slow, fast = ("\n".join(view.plan_summary(made)) for made in (few, many))
+    assert "the feed decides the hours of" in slow and "of each H100 (2) decode about 1,528" in slow
+    assert "the device decides the hours" in fast
+    with pytest.raises(UserError, match="--cores is of --hardware"):
+        plan(monkeypatch, cores=8, results=tmp_path)
+
+
+def test_the_feed_of_a_cell_grows_with_its_devices(monkeypatch, tmp_path):
+    """Two devices with two cores each decode what four cores do; what ranks lose to each other is hidden behind it."""
+    made = plan(monkeypatch, hardware="2xH100", cores=2, ranks=2, results=tmp_path)
+    longest = max((c for c in made.cells if c.needs), key=lambda c: c.images)
+    assert made.ranks == 2 and longest.seconds == pytest.approx(longest.images / (4 * feed.PHOTOGRAPHS), rel=0.05)
+
+
+def test_what_a_plan_repeats_and_stores_is_the_same_in_words_and_in_json(monkeypatch, tmp_path):
+    """Epochs by division; every image of the smaller parts is seen thousands of times."""
+    made = plan(monkeypatch, hardware="8xH100", results=tmp_path)
+    body, said = json.loads(json.dumps(made.json())), "\n".join(view.plan_summary(made))
+    for cell in (c for c in body["cells"] if c["cell"]["horizons"][-1]):
+        images = cell["cell"]["num_images"] or 1_281_167
+        assert cell["epochs"] == pytest.approx(cell["cell"]["horizons"][-1] / images)
+    assert body["disk"]["total"] == made.disk.total and f"Disk: about {data_size(made.disk.total)}: " in said
+    parts = {part["data"]: part for part in body["repeated"]}
+    assert list(parts) == ["imagenet@38000", "imagenet@130000", "imagenet@380000", "imagenet"]
+    assert parts["imagenet@38000"]["most"] == pytest.approx(10_114, rel=1e-3)
+    seconds = {part: sum(c.seconds for c in made.todo if c.cell.data_name == part) for part in parts}
+    whole = sum(c.seconds for c in made.todo)
+    assert {part: row["share"] for part, row in parts.items()} == pytest.approx(
+        {part: each / whole for part, each in seconds.items()}
+    )
+    assert "imagenet@38000 10,000 times" in said and "more than 4 times" in said
+
+
+def test_a_resident_set_is_not_decoded_and_its_plan_says_nothing_of_it():
+    made = plan_of(CELLS_ONCE)
+    said = "\n".join(view.plan_summary(made))
+    assert "Decoding" not in said and "repeat" not in said and made.repeated == ()
+
+
+def test_a_disk_that_is_too_small_is_warned_of_before_the_run(monkeypatch, tmp_path):
+    monkeypatch.setattr(resources, "free_bytes", lambda _: 1_000)
+    asked = {"suite": "smoke", "models": ("ViT-pico/14",), "results": tmp_path, "device": "cpu", "scale": "cpu"}
+
+    def calibrated(cells, sizes, **_):
+        return Calibration(rates={rate_key(cell, sizes[cell.data].classes): RATES for cell in cells})
+
+    monkeypatch.setattr(estimate, "calibrate", calibrated)
+    made = make_plan(replace(StudyOptions.of(), **asked), to_run=False)
+    written = made.disk.checkpoints + made.disk.weights
+    assert made.notes[0].startswith(f"Warning: checkpoints and final weights need about {data_size(written)}")
+    monkeypatch.setattr(resources, "free_bytes", lambda _: written)
+    assert not any("Warning" in note for note in make_plan(replace(StudyOptions.of(), **asked), to_run=False).notes)
 
 
 def test_the_range_is_that_of_the_rates_errors():

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 
 from bench.core.errors import UserError
@@ -16,9 +17,11 @@ from bench.cost import flops
 from bench.data import cache, jpeg
 from bench.data.load import load, some_encoded
 from bench.data.sets.folder import LOOKED_AT
-from bench.plan import resources
+from bench.plan import estimate, feed, resources
 from bench.plan.estimate import Rates
 from bench.plan.sizes import DataSizes
+from bench.store import checkpoints
+from bench.store.checkpoints import KEEP
 
 GB = 10**9
 RATES = Rates(
@@ -44,7 +47,7 @@ def test_a_million_images_are_resident_where_they_fit_and_mapped_where_not() -> 
     roomy, tight = needs("visual-atoms:1000x1000"), needs("visual-atoms:1000x1000", memory=24 * GB)
     assert (roomy.tier, tight.tier) == ("resident", "mapped")
     assert roomy.device - tight.device == pixels and roomy.host == 0 < tight.host < GB
-    assert roomy.disk == tight.disk >= pixels + 25_000 * 64 * 64 * 3
+    assert roomy.shared == tight.shared and sum(roomy.shared.values()) == pixels + 25_000 * 64 * 64 * 3
     part = needs("visual-atoms:1000x1000", memory=24 * GB, num_images=300_000)
     assert part.tier == "resident" and part.device - tight.device == 300_000 * 64 * 64 * 3
     assert tight.device >= 16 * RATES.params + 100 * RATES.activation_bytes / 2  # AdamW; half as much in bfloat16
@@ -65,9 +68,55 @@ def test_each_rank_has_its_share_of_the_batch_and_its_buckets_beside_the_gradien
 
 def test_photographs_are_streamed_and_the_wait_follows_from_the_slower_side() -> None:
     stream = needs("imagenet:64px", decoded=4_000)
-    assert stream.tier == "streamed" and stream.disk < 2 * GB and stream.host < GB  # never 193 GB of pixels
+    assert stream.tier == "streamed" and stream.host < GB
+    assert resources.disk([stream], running=1).total < 2 * GB  # never 193 GB of pixels
     assert stream.wait == 0 and needs("imagenet:64px", decoded=250).wait == pytest.approx(0.75)
     assert needs("imagenet:64px", decoded=1_000, device="cpu").wait == pytest.approx(0.5)  # in turns
+
+
+def test_a_set_that_is_not_here_is_decoded_as_photographs_are() -> None:
+    """A resident set is not decoded; what is stored is not either. Whole files take longer than parts of them, more
+    pixels longer than fewer."""
+    cell = Cell(model="ViT-S/8", data="imagenet", image_size=224, channels=3, horizons=(64,), recipe=Recipe(crop=0.05))
+    whole, large = replace(cell, recipe=Recipe()), replace(cell, image_size=384)
+    drawn = replace(cell, data="visual-atoms:1000x1000", image_size=64)
+    rates = feed.per_core([cell, whole, large, drawn, replace(cell, data="digits")], DataSizes(published=True))
+    assert set(rates) == {cell, whole, large}
+    assert rates[cell] == pytest.approx(feed.PHOTOGRAPHS) and rates[whole] < rates[cell] > rates[large]
+
+
+GIVEN = [(10.0, 22.7, 1 - 10 / 22.7), (22.7, 22.7, 0.0), (50.0, 22.7, 0.0), (0.0, 22.7, 0.0)]
+
+
+@pytest.mark.parametrize("decoded, trained, wait", GIVEN)
+def test_the_slower_of_feed_and_device_decides(decoded: float, trained: float, wait: float) -> None:
+    """By the clock of a pipeline: images pass both at once, and the slower sets the pace."""
+    assert feed.waiting(trained, decoded, device="cuda") == pytest.approx(wait)
+    cost = estimate.CellCost(seconds=100.0)
+    pace = min(trained, decoded or trained)
+    assert cost.fed(wait) == pytest.approx(100 * trained / pace)
+
+
+def test_the_disk_holds_a_set_once_checkpoints_of_what_runs_and_weights_of_all() -> None:
+    """As counted by hand: three models of two sets, two at a time."""
+    parts = [(100, {"a": 1_000}), (300, {"a": 1_000, "b": 50}), (200, {"b": 50})]
+    needed = [replace(needs("digits"), kept=kept, weights=kept // 4, shared=shared) for kept, shared in parts]
+    two = resources.disk(needed, running=2)
+    assert (two.shared, two.checkpoints, two.weights) == (1_050, 3 * (300 + 200), 25 + 75 + 50)
+    assert two.total == two.shared + two.checkpoints + two.weights == two.json()["total"]
+    all_at_once, none = resources.disk(needed, running=9), resources.disk([], running=2)
+    assert all_at_once.running == 3 and all_at_once.checkpoints == 3 * 600 and none.total == 0
+
+
+def test_checkpoints_never_take_more_than_is_planned(tmp_path: Path) -> None:
+    """The most that lies in a cell's folder, looked at whenever a file has been written."""
+    held, size = [0], 400_000
+    tensors = {"weights": torch.zeros(size // 4)}
+    look = lambda: held.append(sum(f.stat().st_size for f in tmp_path.rglob("*") if f.is_file()))  # noqa: E731
+    for step in range(5):
+        checkpoints.save(tmp_path, checkpoints.Checkpoint(step=step, tensors=tensors, state={}), check_lease=look)
+        look()
+    assert (KEEP + 0.9) * size < max(held) <= 1.05 * resources.CHECKPOINTS * size
 
 
 @pytest.mark.parametrize("crop", [0.0, 0.5])
@@ -80,22 +129,18 @@ def test_what_an_image_takes_to_decode_is_measured(tmp_path: Path, monkeypatch, 
     read, parts = jpeg.read_part, []
     monkeypatch.setattr(jpeg, "read_part", lambda data, box, **more: parts.append(box) or read(data, box, **more))
     recipe, sizes = Recipe(batch=8, crop=crop), DataSizes(root=tmp_path)
-    small, large = (
-        resources.decoding_rate(
-            [
-                Cell(
-                    model="ViT-S/8",
-                    data=f"folder:{side}:64px:rgb:stream",
-                    image_size=64,
-                    channels=3,
-                    horizons=(64,),
-                    recipe=recipe,
-                )
-            ],
-            sizes,
+    cells = [
+        Cell(
+            model="ViT-S/8",
+            data=f"folder:{side}:64px:rgb:stream",
+            image_size=64,
+            channels=3,
+            horizons=(64,),
+            recipe=recipe,
         )
         for side in (100, 800)
-    )
+    ]
+    small, large = feed.per_core(cells, sizes).values()
     assert small > large > 0 and len(parts) == (2 * LOOKED_AT if crop else 0)  # as training reads them
     assert some_encoded("imagenet", root=tmp_path) == some_encoded("digits", root=tmp_path) == []
 

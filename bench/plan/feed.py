@@ -1,0 +1,65 @@
+"""How many images a second processors decode for a device: what training takes where it waits for its images.
+
+Only encoded files are decoded while training goes on. Sets that fit the device's memory are decoded once, and stored
+pixels are read from the disk as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from bench.core.spec import Cell
+from bench.data.load import some_encoded
+from bench.plan.sizes import DataSizes
+
+PHOTOGRAPHS = 764.0
+"""Images per second and core: JPEGs of 500 x 375 pixels and 60 kB, as ImageNet's, cropped at random to 224 px. Measured
+by tests/data/measure_loading.py on an x86 core (reading, decoding, cropping and resizing, with simplejpeg)."""
+SIDE = 224
+PER_PIXEL = 0.24  # of that time at `SIDE` goes with the pixels that come out; measured at 64 to 384 px
+WHOLE = 2.5  # times as long without random crops: all of the file is decoded and shrunk; measured, 1.7 to 2.8
+
+
+def of_photographs(cell: Cell) -> float:
+    """Images per second that one core decodes for a cell, of photographs such as ImageNet's."""
+    seconds = (1 - PER_PIXEL + PER_PIXEL * (cell.image_size / SIDE) ** 2) / PHOTOGRAPHS
+    return 1 / (seconds if cell.recipe.crop else WHOLE * seconds)
+
+
+def per_core(cells: Iterable[Cell], sizes: DataSizes) -> Mapping[Cell, float]:
+    """Images per second that one core decodes for each cell whose set is streamed: measured here on a few files where
+    the set is on this machine, else taken to be photographs."""
+    rates: dict[tuple[str, int, int, float], float] = {}
+    answers = {}
+    for cell in cells:
+        if not sizes[cell.data].streamed:
+            continue
+        key = (cell.data, cell.image_size, cell.channels, cell.recipe.crop)
+        if key not in rates:
+            rates[key] = _measured(cell, sizes) or of_photographs(cell)
+        answers[cell] = rates[key]
+    return answers
+
+
+def _measured(cell: Cell, sizes: DataSizes) -> float:
+    """0 where no file is here, or none can be decoded."""
+    files = some_encoded(cell.data, root=sizes.root)
+    if not files:
+        return 0.0
+    from bench.train.decoding import decoded_per_second  # brings torch
+
+    return decoded_per_second(files, size=cell.image_size, channels=cell.channels, crop=cell.recipe.crop)
+
+
+def waiting(trained: float, decoded: float, *, device: str) -> float:
+    """Share of the training time spent waiting for images.
+
+    Args:
+        trained: images per second of one process that has them. decoded: those that its cores decode meanwhile; 0 where
+            nothing is decoded. A CPU decodes and trains in turns; for a GPU others decode beside it.
+    """
+    if not decoded:
+        return 0.0
+    if device == "cpu":
+        return trained / (trained + decoded)
+    return max(0.0, 1 - decoded / trained)

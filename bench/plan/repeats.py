@@ -1,0 +1,59 @@
+"""What a plan trains on images that it has seen before: how often, and how much of its time that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from bench.core.spec import MAX_EPOCHS, Cell
+
+
+class Planned(Protocol):
+    """What a planned cell says of its images; see `bench.plan.plan.PlannedCell`."""
+
+    @property
+    def cell(self) -> Cell: ...
+    @property
+    def epochs(self) -> float: ...
+    @property
+    def seconds(self) -> float | None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeated:
+    """Cells that see each image of one set, or of one part of it, more often than `MAX_EPOCHS`.
+
+    Attributes:
+        data: the set, as NAME or NAME@N.
+        cells: how many.
+        least, most: how often they see each image.
+        share: of the time of all cells that is left.
+    """
+
+    data: str
+    cells: int
+    least: float
+    most: float
+    share: float
+
+
+def find(planned: Iterable[Planned]) -> tuple[Repeated, ...]:
+    """By set, what sees its images most often first."""
+    everything = list(planned)
+    total = sum(each.seconds or 0.0 for each in everything)
+    parts: dict[str, list[Planned]] = {}
+    for each in everything:
+        if each.epochs > MAX_EPOCHS:
+            parts.setdefault(each.cell.data_name, []).append(each)
+    made = [
+        Repeated(
+            data=name,
+            cells=len(part),
+            least=min(each.epochs for each in part),
+            most=max(each.epochs for each in part),
+            share=sum(each.seconds or 0.0 for each in part) / total if total else 0.0,
+        )
+        for name, part in parts.items()
+    ]
+    return tuple(sorted(made, key=lambda part: -part.most))
