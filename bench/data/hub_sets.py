@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from bench.core.errors import UserError
 from bench.data.data_set import DataSet, Download
-from bench.data.hub import Repository, look_up
+from bench.data.hub_copy import Repository
 from bench.data.image_set import ImageSet
 from bench.data.source import Source, image_files
 from bench.data.torchvision_sets import resized, sized
@@ -72,6 +72,8 @@ class HubSet(DataSet):
         return self._stored(option)
 
     def _download(self, option: str) -> Download:
+        from bench.data.hub import look_up  # what a study has no use for
+
         name = f"{self.name}:{option}" if option else self.name
         return look_up(self.hub, named=name.replace("{", "{{"), licence=self.licence)
 

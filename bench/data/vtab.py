@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bench.data.data_set import DataSet
-from bench.data.hub import Repository
+from bench.data.hub_copy import Repository
 from bench.data.hub_sets import HubSet, ListedSet
 
 CLIP = "clip-benchmark/wds_vtab-"

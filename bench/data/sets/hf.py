@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.core.errors import UserError
-from bench.data import hub
+from bench.data import hub_copy
 from bench.data.data_set import DataSet, Download
 from bench.data.decode import Storage
 from bench.data.image_set import ImageSet
@@ -25,14 +25,14 @@ OPTIONS = (
 )
 
 
-def parse(option: str) -> tuple[hub.Repository, Storage, bool | None]:
+def parse(option: str) -> tuple[hub_copy.Repository, Storage, bool | None]:
     """Which files, how images are stored, and whether they are streamed where the option says it.
 
     Raises:
         UserError: no name of a set, a word that is not known.
     """
     repo, *words = option.split(":")
-    if not hub.NAME.fullmatch(repo):
+    if not hub_copy.NAME.fullmatch(repo):
         raise UserError(f"hf:{option}: {repo!r} is not the name of a data set on the hub.", OPTIONS + ".")
     plain = r"\d{1,5}px|rgb|grey|stream|stored|(config|test)=.*"
     revision = words.pop(0) if words and not re.fullmatch(plain, words[0]) else ""
@@ -45,7 +45,7 @@ def parse(option: str) -> tuple[hub.Repository, Storage, bool | None]:
         raise UserError(f"hf:{option}: {test!r} names no test split.", f"Known: {known}.")
     rest = [word for word in words if not re.match(r"(config|test)=", word)]
     storage, streamed = folder.parse_words(rest, shown=f"hf:{option}", options=OPTIONS)
-    return hub.Repository(repo=repo, revision=revision, config=config, test=test), storage, streamed
+    return hub_copy.Repository(repo=repo, revision=revision, config=config, test=test), storage, streamed
 
 
 def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
@@ -71,12 +71,14 @@ def some_encoded(option: str, *, root: Path | None) -> list[bytes]:
 
 def download(option: str) -> Download:
     """What is to be fetched, under the name with the commit in it. Asks the hub."""
+    from bench.data.hub import look_up  # what a study has no use for
+
     wanted, storage, streamed = parse(option)
     words = option.split(":")[1 + bool(wanted.revision) :]
     named = ":".join(["hf", wanted.repo, "{revision}", *words])
     # Images of any sizes can be looked into when they are streamed at one.
     opened_as = named if storage.size else f"{named}:224px" + (":stream" if streamed is None else "")
-    return hub.look_up(wanted, named=named, opened_as=opened_as)
+    return look_up(wanted, named=named, opened_as=opened_as)
 
 
 def _here(option: str, root: Path | None) -> tuple[Path, Storage, bool | None]:
@@ -93,7 +95,7 @@ def _here(option: str, root: Path | None) -> tuple[Path, Storage, bool | None]:
         return place, storage, streamed
     here = replace(wanted, revision="").commits(root)
     command = f"python -m bench.data hf:{option} --download --data-root {root}"
-    if not hub.COMMIT.fullmatch(wanted.revision):
+    if not hub_copy.COMMIT.fullmatch(wanted.revision):
         known = f"Here: {', '.join(f'hf:{wanted.repo}:{commit}' for commit in here)}." if here else f"Run: {command}"
         raise UserError(f"hf:{option} names no commit, so it may be another set tomorrow.", known)
     raise UserError(f"hf:{option} is not, or not wholly, below {root}.", f"Run: {command}")
