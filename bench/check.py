@@ -306,30 +306,30 @@ def check_data(name: str, arguments: argparse.Namespace) -> Iterator[Requirement
     """A data set: described, loaded twice, and its subsets."""
     import numpy as np
 
-    from bench.data.load import load
+    from bench.data.load import data_set, load
 
     base, root = name.partition(":")[0], arguments.data_root
-    module = registry.load("data set", base)
+    one = data_set(base)
     made: dict[str, Any] = {}
 
     def both() -> dict[str, Any]:
         return {split: load(name, split, root=root) for split in ("train", "test")}
 
     def described() -> str:
-        for member in ("LICENCE", "SOURCE", "HOW_TO_GET", "DESCRIPTION", "KIND"):
-            _require(bool(str(getattr(module, member, "")).strip()), f"{member} is missing")
-        _require(isinstance(module.REVISION, int) and module.REVISION >= 1, "REVISION is not a positive integer")
-        return f"{module.DESCRIPTION}; licence: {module.LICENCE}"
+        for member in ("licence", "source", "how_to_get", "description", "kind"):
+            _require(bool(str(getattr(one, member)).strip()), f"{member} is missing")
+        _require(type(one.revision) is int and one.revision >= 1, "revision is not a positive integer")
+        return f"{one.description}; licence: {one.licence}"
 
     def is_here() -> str:
-        _require(bool(module.available(root)), module.HOW_TO_GET)
+        _require(bool(one.available(root)), one.how_to_get)
         return ""
 
     def splits() -> str:
         made.update(both())
         train, test = made.values()
         for images in (train, test):
-            _require(images.kind == module.KIND, f"kind {images.kind!r} is not KIND, {module.KIND!r}")
+            _require(images.kind == one.kind, f"kind {images.kind!r} is not {one.kind!r}, as it says of itself")
             _require(images.images_NHWC.shape[3] in (1, 3), "not 1 or 3 channels")
             labels = set(np.unique(images.labels_N).tolist())
             _require(labels == set(range(images.num_classes)), f"the {images.split} split lacks classes")

@@ -125,7 +125,7 @@ def _rows(kind: str) -> dict[str, Any]:
 
 @cache
 def load(kind: str, name: str) -> Any:
-    """The module (or table row) of one kind with this public name.
+    """The module of one kind with this public name, or the object that it exports (of data sets, a `DataSet`).
 
     Raises:
         UserError: no such file (suggests the nearest names), or one that is broken (says where).
@@ -137,9 +137,10 @@ def load(kind: str, name: str) -> Any:
     if name in _rows(kind):
         return _rows(kind)[name]
     module = f"{FOLDERS[kind]}.{name.replace('-', '_')}"
+    exported = getattr(importlib.import_module(FOLDERS[kind]), "exported", lambda module, name: module)
     try:
         with prints_aside():
-            return importlib.import_module(module)
+            return exported(importlib.import_module(module), name)
     except UserError:  # of a file that knows what it lacks
         raise
     except (Exception, SystemExit) as error:
@@ -315,10 +316,10 @@ def revisions_of(cell: Cell) -> dict[str, int]:
     revisions = {"recipe": RECIPE_REVISION, "model": family_of(cell.model).REVISION}
     if cell.job != "train" and (job := getattr(load("job", cell.job), "REVISION", 1)) != 1:
         revisions[f"job:{cell.job}"] = job
-    revisions[f"data:{cell.data}"] = load("data set", cell.data).REVISION
+    revisions[f"data:{cell.data}"] = load("data set", cell.data).revision
     for task in cell.tasks:
         revisions[f"task:{task.task}"] = load("task", task.task).REVISION
-        revisions[f"data:{task.data}"] = load("data set", task.data).REVISION
+        revisions[f"data:{task.data}"] = load("data set", task.data).revision
     return revisions
 
 

@@ -15,9 +15,10 @@ from bench.core import registry
 from bench.core.cli import parser
 from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.formatting import data_size
-from bench.data import cache, fetch
-from bench.data.load import SPLITS, load, parse, resizes
-from bench.data.public import SIZES
+from bench.data import cache
+from bench.data.data_set import Download
+from bench.data.fetch import check_room
+from bench.data.load import SPLITS, data_set, load, parse
 from bench.data.source import allow_unreadable
 
 EXAMPLES = """\
@@ -25,7 +26,7 @@ examples:
   python -m bench.data                                                all data sets, and whether they are here
   python -m bench.data fashion-mnist glyphs@1000                      images, classes, content hash
   python -m bench.data folder:mine:224px:stream --data-root data --max-unreadable 5%    index it, and leave those out
-  python -m bench.data kmnist --download --data-root data             get it from its authors' server
+  python -m bench.data kmnist --download --data-root data             get it from its authors, by torchvision
   python -m bench.data hf:owner/name --download --data-root data      get it from the Hugging Face hub
   python -m bench.data --json
 """
@@ -33,32 +34,22 @@ examples:
 
 def about(name: str, root: Path | None) -> dict[str, Any]:
     """The description in a set's file, and whether the set is here. Opens no image."""
-    module = registry.load("data set", name)
+    one = data_set(name)
     return {
         "name": name,
-        "available": module.available(root),
-        "kind": module.KIND,
-        "description": module.DESCRIPTION,
-        "options": getattr(module, "OPTIONS", None),
-        "licence": module.LICENCE,
-        "source": module.SOURCE,
-        "how_to_get": module.HOW_TO_GET,
-        "split": getattr(module, "SPLIT", "as published or as drawn"),
-        "published": published(name, module),
-        "pinned": getattr(module, "PINNED", "comes with the project or a package"),
-        "download": bool(getattr(module, "DOWNLOADS", ()) or getattr(module, "hub", None)),
-        "revision": module.REVISION,
+        "available": one.available(root),
+        "kind": one.kind,
+        "description": one.description,
+        "options": one.options or None,
+        "licence": one.licence,
+        "source": one.source,
+        "how_to_get": one.how_to_get,
+        "split": one.split,
+        "published": one.stated,
+        "pinned": one.pinned,
+        "download": one.download is not None,
+        "revision": one.revision,
     }
-
-
-def published(name: str, module: Any) -> dict[str, int] | None:
-    """Numbers of images and classes that a set states; None where a name decides."""
-    if hasattr(module, "size"):
-        return dict(module.size(""))
-    if name not in SIZES and isinstance(getattr(module, "SIZE", None), dict):
-        return dict(module.SIZE)
-    stated = SIZES.get(name) or getattr(module, "IMAGES", None)
-    return dict(zip(("train", "test", "classes"), stated, strict=True)) if stated else None
 
 
 def counted(name: str, root: Path | None) -> dict[str, Any]:
@@ -96,11 +87,11 @@ def main(argv: list[str] | None = None) -> int:
         rows = [about(name, arguments.data_root) for name in registry.names("data set")]
         print(json.dumps(rows, indent=1)) if arguments.json else _show_list(rows)
         return EXIT_OK
-    found = [counted(name, arguments.data_root) for name in arguments.names]
+    looked_into = [counted(name, arguments.data_root) for name in arguments.names]
     if arguments.json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(looked_into, indent=1))
     else:
-        for facts in found:
+        for facts in looked_into:
             _show(facts)
     return EXIT_OK
 
@@ -116,51 +107,40 @@ def download(arguments: argparse.Namespace) -> None:
         raise UserError("--download needs the names of data sets, and --data-root.", "See --help for an example.")
     wanted = [_download_of(name) for name in arguments.names]
     for one in wanted:
-        size, needed = fetch.missing(one.files, root), fetch.disk(one.files, root)
-        print(
-            f"{one.name}: {data_size(size)} to fetch, {data_size(needed)} of disk in {root}; licence {one.licence}; "
-            f"from {one.source}",
-            file=sys.stderr,
-        )
-        if any(file.name.endswith(".parquet") for file in one.files):
+        size, needed = one.bytes_missing(root), one.disk_bytes(root)
+        cost = "size not stated" if size is None else f"{data_size(size)} to fetch, {data_size(needed)} of disk"
+        print(f"{one.name}: {cost} in {root}; licence {one.licence}; from {one.source}", file=sys.stderr)
+        if one.is_parquet:
             print(
                 f"  streamed, its images are copied out of Parquet once: as much again in {cache.directory()}",
                 file=sys.stderr,
             )
-    fetch.check_room(sum(fetch.disk(one.files, root) for one in wanted), root)
+    check_room(sum(one.disk_bytes(root) for one in wanted), root)
     for one in wanted:
-        for file in one.files:
-            new = fetch.fetch(file, root)
-            print(f"  {file.name}: {'fetched, checksum right' if new else 'there already'}", file=sys.stderr)
-        one.finish(root)
-    arguments.names = [_indexed(one.name) for one in wanted]
+        try:
+            lines = one.fetch(root)
+        except OSError as error:
+            what = f"{one.name} cannot be written below {root}: {error}."
+            raise UserError(what, "Free some space, or use another folder, and run the same command again.") from error
+        print(*(f"  {line}" for line in lines), sep="\n", file=sys.stderr)
+    arguments.names = [one.opened_as or one.name for one in wanted]
 
 
-def _indexed(name: str) -> str:
-    """A name under which a set of the hub can be looked into, whatever sizes its images are of."""
-    full, size = parse(name)
-    if not hasattr(registry.load("data set", full), "pinned") or not resizes(full):
-        return name
-    return f"{full}:224px:stream" + (f"@{size}" if size else "")
-
-
-def _download_of(name: str) -> fetch.Download:
+def _download_of(name: str) -> Download:
     """What has to be fetched of a set.
 
     Raises:
         UserError: it has to be fetched by hand.
     """
     full, size = parse(name)
-    module = registry.load("data set", full)
-    if hasattr(module, "pinned"):
-        found: fetch.Download = module.pinned(full.partition(":")[2])
-        return replace(found, name=f"{found.name}@{size}") if size else found
-    if hasattr(module, "download"):
-        return replace(module.download(), name=name)
-    if not getattr(module, "DOWNLOADS", ()):
-        what = f"Data set {name!r} cannot be downloaded."
-        raise UserError(what, module.HOW_TO_GET)
-    return fetch.Download(name=name, files=tuple(module.DOWNLOADS), licence=module.LICENCE, source=module.SOURCE)
+    one = data_set(full)
+    if one.download is None:
+        why = "its licence forbids it, or nobody serves it to programs"
+        raise UserError(f"Data set {name!r} cannot be downloaded: {why}.", one.how_to_get)
+    asked = one.download(full.partition(":")[2])
+    if not size:
+        return asked
+    return replace(asked, name=f"{asked.name}@{size}", opened_as=f"{asked.opened_as or asked.name}@{size}")
 
 
 def _show_list(rows: list[dict[str, Any]]) -> None:

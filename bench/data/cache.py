@@ -9,7 +9,6 @@ larger than memory is built as `Chunks`, and in a `scratch` array.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import math
@@ -26,6 +25,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from filelock import FileLock, Timeout
+from platformdirs import user_cache_path
 
 from bench.core.errors import UserError
 from bench.core.files import dump_json, file_sha256, sync_directory
@@ -38,13 +39,8 @@ _verified: set[tuple[str, int, int]] = set()  # (path, size, mtime_ns) whose sha
 
 def directory() -> Path:
     """$VIT_BENCH_CACHE, else the platform's folder for caches."""
-    if chosen := os.environ.get("VIT_BENCH_CACHE"):
-        return Path(chosen)
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "vit-bench"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local"))) / "vit-bench"
-    return Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))) / "vit-bench"
+    chosen = os.environ.get("VIT_BENCH_CACHE")
+    return Path(chosen) if chosen else user_cache_path("vit-bench", appauthor=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,23 +123,23 @@ def remove(key: str) -> None:
 def _turn(entry: Path) -> Iterator[None]:
     """One process at a time, as far as files can be locked; a lock ends with its process."""
     path = entry.with_name(f".{entry.name}.lock")
+    lock = FileLock(path)
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
-    except OSError:  # nothing can be written here: nobody waits
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            print(f"waiting for another process that prepares {entry.name}", file=sys.stderr, flush=True)
+            lock.acquire()
+    except (OSError, NotImplementedError):  # nothing can be written or locked here: nobody waits
         yield
         return
     try:
-        with contextlib.suppress(OSError):
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                print(f"waiting for another process that prepares {entry.name}", file=sys.stderr, flush=True)
-                fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        path.unlink(missing_ok=True)  # whoever waits for this file looks for what was built first
-        os.close(handle)
+        with contextlib.suppress(OSError):
+            path.unlink()  # whoever waits for this file looks for what was built first
+        lock.release()
 
 
 def _built(entry: Path, build: Callable[[], Mapping[str, np.ndarray | Chunks]]) -> dict[str, np.ndarray]:

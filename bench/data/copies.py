@@ -22,7 +22,7 @@ EXAMPLES = """\
 examples:
   python -m bench.data.copies fashion-mnist fashion-mnist                       its training against its test images
   python -m bench.data.copies folder:mine pets:64px --data-root data --picture pairs.png
-  python -m bench.data.copies fractaldb@1000 fashion-mnist --json
+  python -m bench.data.copies lettering@1000 fashion-mnist --json
 """
 ACROSS, SCALE = 12, 3  # pairs in a row; each pixel of an image is so many of the picture, up to MAX_SIDE
 MAX_SIDE, GAP = 112, 12  # pixels: of an image, between pairs

@@ -1,17 +1,17 @@
-"""Data sets of the Hugging Face hub, each at one commit: which files make a set up, and where they lie.
+"""Data sets of the Hugging Face hub: what is fetched of one, and how it is checked.
 
-Only `--download` asks the hub. It fetches the files of a commit, checks each against the checksum that the hub states,
-and then lists them in `<data root>/hf/OWNER--NAME/COMMIT.json`, beside the folder that holds them. Without that list a
-set is not there, so half of one is never trained on. What trains reads files alone.
+Only `--download` asks the hub. `huggingface_hub` fetches the files of a commit. Each is checked against the size and
+the checksum that the hub states; then they are listed in `<data root>/hf/OWNER--NAME/COMMIT.json`, beside the folder
+that holds them (`bench.data.hub_copy`).
 """
 
 from __future__ import annotations
 
 import fnmatch
-import json
 import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -19,135 +19,133 @@ from typing import Any
 
 from bench.core.errors import UserError
 from bench.core.files import write_json
-from bench.data.fetch import Download, File
+from bench.data.data_set import Download
+from bench.data.fetch import matches, unpack
+from bench.data.hub_copy import COMMIT, Repository
 from bench.data.source import SPLIT_WORDS, is_image, split_word
 
-FOLDER = "hf"
-COMMIT = re.compile(r"[0-9a-f]{7,40}")
-NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 KINDS = (".parquet", ".arrow", ".tar")  # the first that a set has is read; without, image files in folders
 NAMES = ("classes.txt", "classnames.txt")  # of the classes
 MOST_NAMED = 10
+AT_ONCE = 8  # files that are fetched together
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repository:
-    """Files of one data set of the hub.
+class HubFile:
+    """A file as the hub describes it.
 
     Attributes:
-        repo: "owner/name".
-        revision: a commit, of which seven digits are enough; or, for a download, a branch or a tag; "" for the newest.
-        config: which of the set's configurations; "" for the only one.
-        test: the word for the split that is for testing ("validation"), of several; "" for the best that is there.
-        archive: one file that is fetched and unpacked, instead of files that are read as they are; makes: what to.
+        name: path in the repository.
+        size: bytes.
+        checksum: "sha256:…", or "git:…" of a file that is not in large-file storage.
     """
 
-    repo: str
-    revision: str = ""
-    config: str = ""
-    test: str = ""
-    archive: str = ""
-    makes: tuple[str, ...] = ()
-
-    def place(self, root: Path) -> Path:
-        return root / FOLDER / self.repo.replace("/", "--")
-
-    def entry(self, commit: str) -> str:
-        """The name of the folder and the list of a commit's files."""
-        return ".".join(filter(None, (commit, self.config, self.test)))
-
-    def find(self, root: Path) -> Path | None:
-        """The folder of the files; None where they are not all there."""
-        if not COMMIT.fullmatch(self.revision):
-            return None
-        lists = self._lists(root)
-        whole = [path for commit, path in lists.items() if commit.startswith(self.revision)]
-        if len(whole) > 1:
-            what = f"{self.repo}: {len(whole)} of the commits that are here begin with {self.revision}."
-            raise UserError(what, "Write more of its digits.")
-        return _complete(whole[0]) if whole else None
-
-    def commits(self, root: Path) -> tuple[str, ...]:
-        """The commits that are here."""
-        return tuple(self._lists(root))
-
-    def _lists(self, root: Path) -> dict[str, Path]:
-        words = self.entry("")
-        entry = re.compile(f"({COMMIT.pattern})" + (re.escape(f".{words}") if words else ""))
-        found = sorted(self.place(root).glob("*.json"))
-        return {match.group(1): path for path in found if (match := entry.fullmatch(path.stem))}
+    name: str
+    size: int
+    checksum: str
 
 
-def _complete(listed: Path) -> Path | None:
-    """The folder beside a list, where each file has the size in the list."""
-    folder = listed.with_suffix("")
-    try:
-        sizes = json.loads(listed.read_text())["files"]
-        whole = all((folder / name).stat().st_size == size for name, size in sizes.items())
-        return folder / _common(sizes) if whole else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def _common(names: Iterable[str]) -> str:
-    """The folder that holds all of them."""
-    return os.path.commonpath([PurePosixPath(name).parent for name in names])
-
-
-def look_up(wanted: Repository, *, named: str) -> Download:
+def look_up(wanted: Repository, *, named: str, licence: str = "", opened_as: str = "") -> Download:
     """What a download of it fetches. Asks the hub.
 
     Args:
         named: the set's name with {revision} in it.
+        licence: of the images, where that is known better than by the card.
+        opened_as: the name under which it can be looked into, with {revision} in it; "" for `named`.
 
     Raises:
         UserError: the hub does not answer, has no such set, revision or configuration, or asks for a token; the set has
             no files that can be read; a file's name points out of its folder.
     """
+    from huggingface_hub import HfApi  # takes half a second
+
+    api = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
     try:
-        from huggingface_hub import HfApi, get_token, hf_hub_url
-    except ImportError as error:
-        raise UserError(
-            "The Hugging Face hub needs the package huggingface_hub.", "Run: pip install huggingface_hub"
-        ) from error
-    endpoint = os.environ.get("HF_ENDPOINT") or None
-    api, token = HfApi(endpoint=endpoint), get_token()
-    try:
-        commit = _commit(api, wanted)
-        about = api.dataset_info(wanted.repo, revision=commit, files_metadata=True)
+        about = api.dataset_info(wanted.repo, revision=_commit(api, wanted), files_metadata=True)
     except UserError:
         raise
     except Exception as error:  # in any way
         raise _refused(wanted, error) from error
     commit = str(about.sha)
-    files, folder = [], f"{FOLDER}/{wanted.repo.replace('/', '--')}/{wanted.entry(commit)}"
     chosen = _chosen(wanted, {one.rfilename: one for one in about.siblings or ()}, about.card_data)
-    for name, one in chosen.items():
-        path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or not name.isprintable() or "\\" in name:
-            raise UserError(f"{wanted.repo} has a file {name!r} that points out of its folder.", "Do not use this set.")
-        url = hf_hub_url(wanted.repo, name, repo_type="dataset", revision=commit, endpoint=endpoint)
-        sha256 = one.lfs["sha256"] if isinstance(one.lfs, Mapping) else one.lfs.sha256 if one.lfs else None
-        if one.size is None or not (sha256 or one.blob_id):
-            raise UserError(f"The hub states no checksum of {name} in {wanted.repo}.", "Get the set by hand.")
-        files.append(
-            File(
-                url=url,
-                checksum=f"sha256:{sha256}" if sha256 else f"git:{one.blob_id}",
-                size=one.size,
-                folder="" if wanted.archive else f"{folder}/{path.parent}",
-                makes=wanted.makes,
-                authorization=f"Bearer {token}" if token else "",
-            )
-        )
-    sizes = {name: one.size for name, one in chosen.items()}
+    files = [_stated(wanted, name, one) for name, one in chosen.items()]
     return Download(
         name=named.format(revision=commit),
-        files=tuple(files),
-        licence=_licence(about.card_data),
+        licence=licence or _licence(about.card_data),
         source=f"{api.endpoint}/datasets/{wanted.repo}, commit {commit}",
-        finish=partial(_finish, wanted=wanted, commit=commit, sizes=sizes),
+        bytes_missing=partial(_missing, wanted, commit, files),
+        fetch=partial(_fetch, wanted, commit, files),
+        opened_as=opened_as.format(revision=commit),
+        is_archive=bool(wanted.archive),
+        is_parquet=any(file.name.endswith(".parquet") for file in files),
     )
+
+
+def _stated(wanted: Repository, name: str, one: Any) -> HubFile:
+    """Size and checksum of a file, as the hub states them.
+
+    Raises:
+        UserError: it states none; the name points out of its folder.
+    """
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not name.isprintable() or "\\" in name:
+        raise UserError(f"{wanted.repo} has a file {name!r} that points out of its folder.", "Do not use this set.")
+    sha256 = one.lfs["sha256"] if isinstance(one.lfs, Mapping) else one.lfs.sha256 if one.lfs else None
+    if one.size is None or not (sha256 or one.blob_id):
+        raise UserError(f"The hub states no checksum of {name} in {wanted.repo}.", "Get the set by hand.")
+    return HubFile(name=name, size=one.size, checksum=f"sha256:{sha256}" if sha256 else f"git:{one.blob_id}")
+
+
+def _missing(wanted: Repository, commit: str, files: Sequence[HubFile], root: Path) -> int:
+    """Bytes that are not there yet: what the library has of a file that was stopped counts as there."""
+    if wanted.archive and all((root / name).exists() for name in wanted.makes):
+        return 0
+    folder = wanted.place(root) / wanted.entry(commit)
+    begun = sum(path.stat().st_size for path in folder.glob(".cache/huggingface/**/*.incomplete"))
+    return max(0, sum(file.size for file in files if not (folder / file.name).is_file()) - begun)
+
+
+def _fetch(wanted: Repository, commit: str, files: Sequence[HubFile], root: Path) -> list[str]:
+    """Have the files below the data root, each checked; then list them, or unpack the archive.
+
+    Raises:
+        UserError: the hub breaks off or sends something else. What was fetched is kept, and continued next time.
+    """
+    from huggingface_hub import hf_hub_download
+
+    if wanted.archive and all((root / name).exists() for name in wanted.makes):
+        return [f"{wanted.archive}: there already"]
+    folder = wanted.place(root) / wanted.entry(commit)
+    for file in files:  # a file that is there is never written over
+        if (there := folder / file.name).is_file() and not _is_right(there, file):
+            raise UserError(f"{there} is not the published file: its checksum differs.", "Move it away.")
+    try:
+        endpoint = os.environ.get("HF_ENDPOINT") or None
+        get = partial(hf_hub_download, wanted.repo, repo_type="dataset", revision=commit, endpoint=endpoint)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(lambda file: get(file.name, local_dir=folder), files))
+    except Exception as error:  # in any way
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        what = f"{wanted.repo} was not fetched to the end: {reason}."
+        raise UserError(what, "Run the same command again to continue.") from error
+    for file in files:
+        if not (there := folder / file.name).is_file() or not _is_right(there, file):
+            there.unlink(missing_ok=True)
+            what = f"What the hub sent as {file.name} is not the published file: its checksum differs."
+            raise UserError(what, "Try again later.")
+    shutil.rmtree(folder / ".cache", ignore_errors=True)  # the library's notes on what is under way
+    if wanted.archive:
+        unpack(folder / wanted.archive, root, makes=wanted.makes)
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        sizes = {file.name: file.size for file in files}
+        listed = {"repo": wanted.repo, "commit": commit, "files": sizes}
+        write_json(wanted.place(root) / f"{wanted.entry(commit)}.json", listed)
+    return [f"{file.name}: checksum right" for file in files]
+
+
+def _is_right(path: Path, file: HubFile) -> bool:
+    return path.stat().st_size == file.size and matches(path, file.checksum)
 
 
 def _commit(api: Any, wanted: Repository) -> str | None:
@@ -224,10 +222,3 @@ def _licence(card: Any) -> str:
     stated = (card.to_dict() if hasattr(card, "to_dict") else card or {}).get("license")
     text = ", ".join(map(str, stated)) if isinstance(stated, list) else str(stated or "")
     return text if text and text.isprintable() and len(text) < 100 else "none stated on the hub"
-
-
-def _finish(root: Path, *, wanted: Repository, commit: str, sizes: Mapping[str, int]) -> None:
-    if wanted.archive:
-        return
-    facts = {"repo": wanted.repo, "commit": commit, "files": dict(sizes)}
-    write_json(wanted.place(root) / f"{wanted.entry(commit)}.json", facts)

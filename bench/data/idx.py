@@ -1,4 +1,7 @@
-"""Reader for IDX files, the format of MNIST and its relatives (http://yann.lecun.com/exdb/mnist), plain or gzipped."""
+"""Reader for IDX files, the format of MNIST and its relatives (http://yann.lecun.com/exdb/mnist), plain or gzipped.
+
+torchvision reads plain files in its own folders, and brings torch: these lie anywhere, as Debian packs them too.
+"""
 
 from __future__ import annotations
 
@@ -46,21 +49,19 @@ def read_idx(path: Path, *, dimensions: int) -> np.ndarray:
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path} cannot be read: {error}.", "Get the file again.") from error
     if len(body) != count:
-        found = "more" if len(body) > count else f"only {len(body):,}"
-        raise UserError(f"{path} promises {count:,} bytes of data but holds {found}.", "Get the file again.")
+        held = "more" if len(body) > count else f"only {len(body):,}"
+        raise UserError(f"{path} promises {count:,} bytes of data but holds {held}.", "Get the file again.")
     return np.frombuffer(body, dtype=np.uint8).reshape(shape)
 
 
-def read_idx_pair(
-    images: Path, labels: Path, *, num_classes: int, first_class: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+def read_idx_pair(images: Path, labels: Path, *, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
     """(uint8 images_NHWC with one channel, int64 labels_N from 0) from a pair of IDX files that must agree.
 
     Raises:
         UserError: either file is bad, the counts differ, there are no images, or a label is out of range.
     """
     images_NHW = read_idx(images, dimensions=3)
-    labels_N = read_idx(labels, dimensions=1).astype(np.int64) - first_class
+    labels_N = read_idx(labels, dimensions=1).astype(np.int64)
     if len(images_NHW) != len(labels_N):
         raise UserError(
             f"{images} has {len(images_NHW):,} images but {labels} has {len(labels_N):,} labels.",
@@ -70,8 +71,8 @@ def read_idx_pair(
         raise UserError(f"{images} holds no images.", "Get the file again.")
     wrong = labels_N[(labels_N < 0) | (labels_N >= num_classes)]
     if len(wrong):
-        what = f"{labels} holds label {wrong[0] + first_class}; the data set has classes {first_class} to "
-        raise UserError(f"{what}{first_class + num_classes - 1}.", "Is this the label file of another data set?")
+        what = f"{labels} holds label {wrong[0]}; the data set has classes 0 to {num_classes - 1}."
+        raise UserError(what, "Is this the label file of another data set?")
     return images_NHW[..., None], labels_N
 
 

@@ -7,11 +7,21 @@ from pathlib import Path
 
 from bench.core import registry
 from bench.core.errors import UserError
+from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
-from bench.data.public import SIZES
 from bench.data.subset import nested
 
 SPLITS = ("train", "test")
+
+
+def data_set(name: str) -> DataSet:
+    """What a data set says of itself, by its name with or without options.
+
+    Raises:
+        UserError: unknown name (suggests the nearest).
+    """
+    chosen: DataSet = registry.load("data set", name)
+    return chosen
 
 
 def load(name: str, split: str, *, root: Path | None = None, num_images: int | None = None, seed: int = 0) -> ImageSet:
@@ -19,7 +29,7 @@ def load(name: str, split: str, *, root: Path | None = None, num_images: int | N
 
     Args:
         name: public name of a file in bench/data/sets/, for example "fashion-mnist"; after a colon the set's options,
-            if it has any: "emnist:letters", "folder:flowers" (the file's `OPTIONS` describes them).
+            if it has any: "emnist:letters", "folder:flowers" (its `options` describe them).
         split: "train" or "test".
         root: folder with data sets that do not come with the installation.
         num_images: None for the whole split in its own order. Subsets come in the order of `subset.nested`.
@@ -29,13 +39,13 @@ def load(name: str, split: str, *, root: Path | None = None, num_images: int | N
         UserError: unknown name, data not on this machine (with how to get it), more images than there are.
     """
     base, _, option = name.partition(":")
-    module = registry.load("data set", base)
+    chosen = data_set(base)
     if split not in SPLITS:
         raise UserError(f"Data set {name!r} has no split {split!r}.", f"Known: {', '.join(SPLITS)}.")
-    if option and not getattr(module, "OPTIONS", None):
+    if option and not chosen.options:
         raise UserError(f"Data set {base!r} takes nothing after a colon, but {option!r} was given.", f"Write {base!r}.")
     options = {"option": option} if option else {}
-    images: ImageSet = module.load(split, root=Path(root) if root is not None else None, **options)
+    images = chosen.load(split, root=Path(root) if root is not None else None, **options)
     if num_images is None:
         return images
     if not 1 <= num_images <= len(images):
@@ -48,8 +58,7 @@ def load(name: str, split: str, *, root: Path | None = None, num_images: int | N
 
 def resizes(name: str) -> bool:
     """Whether a set can be stored at any size, and its name does not say one yet."""
-    options = getattr(registry.load("data set", name), "OPTIONS", None)
-    return "px" in (options or "") and re.search(r":\d+px", name) is None
+    return data_set(name).takes_side and re.search(r":\d+px", name) is None
 
 
 def look(name: str, *, root: Path | None) -> tuple[int | None, int] | None:
@@ -62,11 +71,10 @@ def look(name: str, *, root: Path | None) -> tuple[int | None, int] | None:
         UserError: unknown name or option; a folder that is not there.
     """
     base, _, option = name.partition(":")
-    module = registry.load("data set", base)
-    if hasattr(module, "look"):
-        found: tuple[int | None, int] = module.look(option, root=root)
-        return found
-    if not module.available(root):
+    chosen = data_set(base)
+    if chosen.look is not None:
+        return chosen.look(option, root=root)
+    if not chosen.available(root):
         return None
     _, side, _, channels = load(name, "test", root=root).images_NHWC.shape
     return side, channels
@@ -79,21 +87,21 @@ def num_images(name: str, *, root: Path | None) -> int:
         UserError: unknown name or option, or a set that is not here and of which nothing is published.
     """
     base, _, option = name.partition(":")
-    module = registry.load("data set", base)
-    if hasattr(module, "size"):
-        return int(module.size(option)["train"])
-    if base in SIZES:
-        return SIZES[base][0]
-    if hasattr(module, "listed_images"):
-        return int(module.listed_images(option, root=root))
+    chosen = data_set(base)
+    if chosen.size is not None:
+        return chosen.size(option)["train"]
+    if chosen.images is not None and not chosen.carried_in_part:
+        return chosen.images[0]
+    if chosen.listed_images is not None:
+        return chosen.listed_images(option, root=root)
     return len(load(name, "train", root=root))
 
 
 def some_encoded(name: str, *, root: Path | None) -> list[bytes]:
     """A few encoded images of a set; none where they are no files, or not here."""
     base, _, option = name.partition(":")
-    module = registry.load("data set", base)
-    return list(module.some_encoded(option, root=root)) if hasattr(module, "some_encoded") else []
+    encoded = data_set(base).some_encoded
+    return encoded(option, root=root) if encoded is not None else []
 
 
 def named_at(name: str, side: int, channels: int) -> str:
@@ -101,7 +109,7 @@ def named_at(name: str, side: int, channels: int) -> str:
     base, _, option = name.partition(":")
     kept = [word for word in option.split(":") if word and not re.fullmatch(r"\d+px|rgb|grey", word)]
     words = [base, *kept, f"{side}px"]
-    if ":grey" in registry.load("data set", base).OPTIONS:
+    if data_set(base).takes_colour:
         words.append("grey" if channels == 1 else "rgb")
     return ":".join(words)
 

@@ -24,7 +24,7 @@ def largest(root: Path | None) -> str | None:
     for name in PUBLIC:
         if ROWS[name].available(root):
             return name
-    taken = {path.partition("/")[0] for row in TABLE for path in (row.NAME, *getattr(row, "needs", ()))}
+    taken = {path.partition("/")[0] for row in TABLE for path in (row.name, *getattr(row, "needs", ()))}
     for folder in sorted(path for path in root.iterdir() if path.is_dir() and path.name[0].isalnum()):
         if folder.name not in taken and len(list(islice(_images(folder), ENOUGH))) == ENOUGH:
             return f"folder:{folder.name}"

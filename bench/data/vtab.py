@@ -14,15 +14,16 @@ from then on.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from typing import Any
 
-from bench.data import readers
-from bench.data.hub import Repository
-from bench.data.rows import HubFiles, ImageFiles, PublicSet
+from bench.data.data_set import DataSet
+from bench.data.hub_copy import Repository
+from bench.data.hub_sets import HubSet, ListedSet
 
 CLIP = "clip-benchmark/wds_vtab-"
 VTAB_1K = Repository(repo="XiN0919/VTAB-1k", archive="vtab-1k.zip", makes=("vtab-1k",))
+SHARED = ("description", "licence", "source", "kind")
 DIVIDED = "VTAB's training part (without its validation part) and test part"
 
 
@@ -33,8 +34,9 @@ class Task:
     Attributes:
         repo, commit: on the hub; "" where the commit is not verified.
         folder: in the archive of VTAB-1k.
-        images: in the shards, to train and to test with; counted: whether a page of the hub, or for the test part
-            DataComp's list of test sets, says the same.
+        images: in the shards, to train and to test with.
+        counted: whether a page of the hub, or for the test part DataComp's list of test sets, says the same numbers.
+        classes: of the task; None where its own row says so.
         values: of the label in the shards, where VTAB groups them into fewer classes.
     """
 
@@ -43,6 +45,7 @@ class Task:
     images: tuple[int, int]
     commit: str = ""
     counted: bool = True
+    classes: int | None = None
     values: int | None = None
 
 
@@ -67,13 +70,17 @@ TASKS: Mapping[str, Task] = {
     ),
     "clevr-distance": Task(
         repo=f"{CLIP}clevr_closest_object_distance",
+        classes=6,
         folder="clevr_dist",
         images=(63_000, 15_000),
         commit="ec9c04224a95836ca0344a6000ec8d8bc8a6d4f2",
     ),
-    "dmlab": Task(repo=f"{CLIP}dmlab", folder="dmlab", images=(65_550, 22_735), commit="b59ea17", counted=False),
+    "dmlab": Task(
+        repo=f"{CLIP}dmlab", classes=6, folder="dmlab", images=(65_550, 22_735), commit="b59ea17", counted=False
+    ),
     "dsprites-location": Task(
         repo=f"{CLIP}dsprites_label_x_position",
+        classes=16,
         folder="dsprites_loc",
         values=32,
         images=(589_824, 73_728),
@@ -81,6 +88,7 @@ TASKS: Mapping[str, Task] = {
     ),
     "dsprites-orientation": Task(
         repo=f"{CLIP}dsprites_label_orientation",
+        classes=16,
         folder="dsprites_ori",
         values=40,
         images=(589_824, 73_728),
@@ -90,7 +98,7 @@ TASKS: Mapping[str, Task] = {
     "eurosat": Task(repo=f"{CLIP}eurosat", folder="eurosat", images=(16_200, 5_400), commit="8b9fc2f"),
     "flowers102": Task(repo=f"{CLIP}flowers", folder="oxford_flowers102", images=(1_020, 6_149)),
     "kitti-distance": Task(
-        repo=f"{CLIP}kitti_closest_vehicle_distance", folder="kitti", images=(6_347, 711), counted=False
+        repo=f"{CLIP}kitti_closest_vehicle_distance", classes=4, folder="kitti", images=(6_347, 711), counted=False
     ),
     "patch-camelyon": Task(
         repo=f"{CLIP}pcam",
@@ -101,13 +109,22 @@ TASKS: Mapping[str, Task] = {
     "pets": Task(repo=f"{CLIP}pets", folder="oxford_iiit_pet", images=(2_944, 3_669), commit="3fbd1f2"),
     "resisc45": Task(repo=f"{CLIP}resisc45", folder="resisc45", images=(18_900, 6_300), commit="bede752"),
     "retinopathy": Task(
-        repo=f"{CLIP}diabetic_retinopathy", folder="diabetic_retinopathy", images=(35_126, 42_670), counted=False
+        repo=f"{CLIP}diabetic_retinopathy",
+        classes=5,
+        folder="diabetic_retinopathy",
+        images=(35_126, 42_670),
+        counted=False,
     ),
     "smallnorb-azimuth": Task(
-        repo=f"{CLIP}smallnorb_label_azimuth", folder="smallnorb_azi", images=(24_300, 12_150), commit="7816890"
+        repo=f"{CLIP}smallnorb_label_azimuth",
+        classes=18,
+        folder="smallnorb_azi",
+        images=(24_300, 12_150),
+        commit="7816890",
     ),
     "smallnorb-elevation": Task(
         repo=f"{CLIP}smallnorb_label_elevation",
+        classes=9,
         folder="smallnorb_ele",
         images=(24_300, 12_150),
         commit="94364b7e28609635de90d0a5f6275134db487229",
@@ -117,46 +134,48 @@ TASKS: Mapping[str, Task] = {
 }
 
 
-def rows(own: Mapping[str, PublicSet]) -> tuple[PublicSet, ...]:
-    """Two rows per task; licence, kind and classes are those of its own row."""
-    found: list[PublicSet] = []
+def rows(facts: Mapping[str, Mapping[str, Any]], own: Mapping[str, DataSet]) -> tuple[DataSet, ...]:
+    """The rows of the tasks: `vtab-NAME`, `vtab1k-NAME`, and NAME itself where no class of torchvision reads the set.
+
+    Args:
+        facts: of the sets without a class of torchvision: their description, licence, source and kind.
+        own: the rows of the others, whose facts hold for the shards too.
+    """
+    made: list[DataSet] = []
     for name, task in TASKS.items():
-        row, note = own[name], "" if task.counted else "; numbers of images not verified"
-        what, side, classes = row.DESCRIPTION.split(", ")[0], getattr(row, "SIDE", 224), row.classes
-        assert classes is not None
-        shards = Repository(repo=task.repo, revision=task.commit, test="test")
-        found.append(
-            HubFiles(
-                NAME=f"vtab-{name}",
-                DESCRIPTION=what,
-                SPLIT=DIVIDED + note,
-                images=task.images,
-                hub=shards,
-                SOURCE=f"https://huggingface.co/datasets/{task.repo}; the images: {row.SOURCE}",
-                HOW_TO_GET="It is fetched from the Hugging Face hub.",
-                SIDE=side,
-                bins=(task.values, readers.DSPRITES_BINS) if task.values else None,
-                KIND=row.KIND,
-                LICENCE=row.LICENCE,
-                classes=classes,
-            )
+        shared = facts.get(name) or {word: getattr(own[name], word) for word in SHARED}
+        what, licence, of_images, kind = (shared[word] for word in SHARED)
+        classes = task.classes or own[name].classes
+        side = getattr(own.get(name), "side", None) or 224
+        note = "" if task.counted else "; numbers of images not verified"
+        described = f"{what.split(', ')[0]}, {classes} classes"
+        common = {"licence": licence, "kind": kind, "classes": classes, "side": side}
+        shards = HubSet(
+            name=f"vtab-{name}",
+            description=f"{described}, {task.images[0]:,} + {task.images[1]:,}",
+            split=DIVIDED + note,
+            images=task.images,
+            hub=Repository(repo=task.repo, revision=task.commit, test="test"),
+            source=f"https://huggingface.co/datasets/{task.repo}; the images: {of_images}",
+            how_to_get="It is fetched from the Hugging Face hub.",
+            bins=(task.values, classes) if task.values and classes else None,
+            **common,
         )
-        found.append(
-            ImageFiles(
-                NAME=f"vtab1k-{name}",
-                DESCRIPTION=what,
-                images=(1_000, task.images[1]),
-                hub=VTAB_1K,
-                SPLIT="VTAB-1k's train800 and val200 to train with, its test part; JPEG, compressed once more" + note,
-                SOURCE=f"https://huggingface.co/datasets/{VTAB_1K.repo}; the images: {row.SOURCE}",
-                HOW_TO_GET=f"Unpack {VTAB_1K.archive} (4.7 GB, all nineteen tasks) from "
-                f"https://huggingface.co/datasets/{VTAB_1K.repo} into <data root>/.",
-                needs=tuple(f"vtab-1k/{task.folder}/{part}.txt" for part in ("train800val200", "test")),
-                listed=partial(readers.vtab_1k, folder=task.folder, classes=classes),
-                SIDE=side,
-                KIND=row.KIND,
-                LICENCE=row.LICENCE,
-                classes=classes,
-            )
+        made.append(shards)
+        if name in facts:  # 2: VTAB's parts, from the shards
+            plain = {"how_to_get": "It is fetched from the Hugging Face hub.", "side": shared.get("side", 224)}
+            made.append(replace(shards, name=name, revision=2, **plain))
+        listed = ListedSet(
+            name=f"vtab1k-{name}",
+            description=f"{described}, 1,000 + {task.images[1]:,}",
+            images=(1_000, task.images[1]),
+            hub=VTAB_1K,
+            split="VTAB-1k's train800 and val200 to train with, its test part; JPEG, compressed once more" + note,
+            source=f"https://huggingface.co/datasets/{VTAB_1K.repo}; the images: {of_images}",
+            how_to_get=f"Unpack {VTAB_1K.archive} (4.7 GB, all nineteen tasks) from "
+            f"https://huggingface.co/datasets/{VTAB_1K.repo} into <data root>/.",
+            folder=f"vtab-1k/{task.folder}",
+            **common,
         )
-    return tuple(found)
+        made.append(listed)
+    return tuple(made)

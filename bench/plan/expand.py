@@ -17,12 +17,12 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.formatting import join
 from bench.core.spec import Cell, TaskSpec
-from bench.data.load import num_images, parse
+from bench.data.load import data_set, num_images, parse
 from bench.plan import chosen_grid, hours
 from bench.plan.images import StudyImages
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes, declared
-from bench.suites._contract import Suite, SuiteOptions
+from bench.suites._contract import Suite, SuiteOptions, merge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ def expand(suite: Suite, options: StudyOptions, sizes: DataSizes, *, device_name
     for name in options.models or ():
         registry.check_model(name)
     for name in (*(data or ()), *(options.downstream or ())):
-        registry.load("data set", name)
+        data_set(name)
     for name in options.tasks:
         registry.load("task", name)
     images = StudyImages(
@@ -157,7 +157,7 @@ def _clip(
     are looked into, and those that declare their size: a suite's own are large enough.
     """
     sized = {cell.data for cell in cells if cell.num_images is not None}
-    declares = {name for name in sized | set(limits) if declared(registry.load("data set", name))}
+    declares = {name for name in sized | set(limits) if data_set(name).unopened}
     asked = {cell.data for cell in cells}
     most: dict[str, int] = {}  # images that a cell may have of a set
     for name in sorted(((sized & set(named)) | (sized & declares) | set(limits)) & asked):

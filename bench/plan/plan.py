@@ -14,6 +14,7 @@ from bench.core.formatting import join, plural
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, to_json
 from bench.cost import peaks
+from bench.data.load import data_set
 from bench.data.source import allow_unreadable
 from bench.plan import estimate, feed, halving, hardware, preflight, price, repeats, resources
 from bench.plan.changed import Change, accept, changes, refusal
@@ -552,14 +553,12 @@ def _absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[
     notes = []
     if options.scale == "paper":
         for name in sorted(judged):
-            module = registry.load("data set", name)
-            if not module.available(options.data_root):
-                notes.append(f"Included in the estimate, but not on this machine: {name}. {module.HOW_TO_GET}")
+            one = data_set(name)
+            if not one.available(options.data_root):
+                notes.append(f"Included in the estimate, but not on this machine: {name}. {one.how_to_get}")
     elif judged and options.downstream is None:
         gone = {
-            name: registry.load("data set", name).HOW_TO_GET
-            for name in suite.downstream.get(options.scale, ())
-            if name not in judged
+            name: data_set(name).how_to_get for name in suite.downstream.get(options.scale, ()) if name not in judged
         }
         notes += [f"Not evaluated on {name}, which is not on this machine. {how}" for name, how in gone.items()]
         if len(gone) > FEW:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 
-from bench.core import environment, registry
+from bench.core import environment
 from bench.core.device import accelerators
 from bench.core.errors import UserError, nearest, one_class
 from bench.core.files import explain
 from bench.core.formatting import plural
 from bench.core.spec import Cell
 from bench.cost import peaks
+from bench.data.load import data_set
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes, evaluation_images
 from bench.suites._contract import SCALES
@@ -170,9 +171,9 @@ def check_present(cells: Sequence[Cell], sizes: DataSizes) -> None:
     """
     asked = dict.fromkeys(cell.data for cell in cells)
     unseen = [name for name in asked if sizes[name].shape is None]
-    absent = [name for name in unseen if not registry.load("data set", name).available(sizes.root)]
+    absent = [name for name in unseen if not data_set(name).available(sizes.root)]
     if absent and len(absent) == len(asked):
         raise UserError(
             f"{', '.join(absent)} is not on this machine: the study can be planned (--plan) but not run.",
-            registry.load("data set", absent[0]).HOW_TO_GET,
+            data_set(absent[0]).how_to_get,
         )

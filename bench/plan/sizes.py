@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Cell, TaskSpec
 from bench.data import cache
-from bench.data.load import load
-from bench.data.public import SIZES
+from bench.data.data_set import DataSet
+from bench.data.load import data_set, load
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,18 +55,21 @@ class DataSizes:
     def _known(self, name: str) -> DataSize | None:
         """A size that the set declares (it is too large to be opened, or not public), or a published one; of a copy
         that is indexed, the true one."""
-        module = registry.load("data set", name)
-        base, _, option = name.partition(":")
-        if hasattr(module, "size"):
-            side, channels = module.look(option, root=self.root)
-            return DataSize(**module.size(option), shape=(side, side, channels))
-        if declared(module):
-            counted = module.indexed(self.root) if hasattr(module, "indexed") else None
-            return DataSize(**(counted or module.SIZE), streamed=True)
-        if self.published and base in SIZES and not module.available(self.root):
-            train, test, classes = SIZES[base]
-            return DataSize(train=train, test=test, classes=classes)
+        one, option = data_set(name), name.partition(":")[2]
+        if one.size is not None:
+            return DataSize(**one.size(option), shape=self._drawn_shape(one, option))
+        if one.unopened and one.stated:
+            counted = one.indexed(self.root) if one.indexed is not None else None
+            return DataSize(**(counted or one.stated), streamed=True)
+        if self.published and one.stated and not one.carried_in_part and not one.available(self.root):
+            return DataSize(**one.stated)
         return None
+
+    def _drawn_shape(self, one: DataSet, option: str) -> tuple[int, int, int]:
+        """The shape of images that are drawn as the name asks."""
+        assert one.look is not None
+        side, channels = one.look(option, root=self.root) or (0, 0)
+        return side or 0, side or 0, channels
 
     def _opened(self, name: str) -> DataSize:
         train, test = load(name, "train", root=self.root), load(name, "test", root=self.root)
@@ -81,18 +83,12 @@ class DataSizes:
 
     def to_be_stored(self, name: str) -> int:
         """Bytes of pixels that opening a set writes to the disk, about; 0 where they are there, or are not known."""
-        base, _, option = name.partition(":")
-        module = registry.load("data set", base)
-        if not hasattr(module, "size"):
+        one, option = data_set(name), name.partition(":")[2]
+        if one.size is None:
             return 0
-        side, channels = module.look(option, root=self.root)
-        stored = cache.directory().glob(f"{base}-r{module.REVISION}-train-*-{side}px")
-        return 0 if any(stored) else sum(module.size(option)[s] for s in ("train", "test")) * side * side * channels
-
-
-def declared(module: ModuleType) -> bool:
-    """Whether a data set declares its size."""
-    return isinstance(getattr(module, "SIZE", None), dict)
+        numbers, (side, _, channels) = one.size(option), self._drawn_shape(one, option)
+        stored = cache.directory().glob(f"{one.name}-r{one.revision}-train-*-{side}px")
+        return 0 if any(stored) else (numbers["train"] + numbers["test"]) * side * side * channels
 
 
 def evaluation_images(cell: Cell, sizes: DataSizes) -> int:

@@ -244,7 +244,7 @@ def _data_kinds() -> dict[str, str]:
     kinds = {}
     for name in registry.names("data set"):
         try:
-            kinds[name] = str(registry.load("data set", name).KIND)
+            kinds[name] = str(registry.load("data set", name).kind)
         except (ImportError, AttributeError, UserError):
             continue
     return kinds

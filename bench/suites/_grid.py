@@ -16,7 +16,7 @@ from baselines import published
 from bench.core import registry
 from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data import photographs
-from bench.data.load import look, named_at, resizes
+from bench.data.load import data_set, look, named_at, resizes
 from bench.data.public import SIZES
 from bench.suites import _paper
 from bench.suites._contract import SuiteOptions, patched, pick, task
@@ -116,7 +116,7 @@ def here(names: tuple[str, ...], options: SuiteOptions) -> tuple[str, ...]:
     found = [name for name in names if name.partition(":")[0] in registry.names("data set")]
     if options.scale == "paper":
         return tuple(found)
-    return tuple(name for name in found if registry.load("data set", name).available(options.data_root))
+    return tuple(name for name in found if data_set(name).available(options.data_root))
 
 
 def _cell(grid: Grid, model: str, *, data: str, **fields: Any) -> Cell:
@@ -208,7 +208,7 @@ def gpu_upstream(options: SuiteOptions) -> str:
 def gpu_recipe(upstream: str) -> dict[str, Any]:
     """What differs from the suites' recipe: crops of whatever images, and mirrored ones of photographs alone. Letters
     and digits mirrored are others or none, and what a user's own folder shows is not known."""
-    flip = registry.load("data set", upstream).KIND == "photographs"
+    flip = data_set(upstream).kind == "photographs"
     return {"scale": "gpu", "batch": 512, "warmup_images": 50_000, "shift": 0, "crop": 0.25, "flip": flip}
 
 

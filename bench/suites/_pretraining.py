@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from baselines import published
-from bench.core import registry
 from bench.core.spec import Cell, TaskSpec
+from bench.data.load import data_set
 from bench.suites._contract import SuiteOptions
 from bench.suites._grid import DRAWN, gpu_models, gpu_recipe, gpu_size, gpu_upstream
 from bench.suites._paper import IMAGES, as_published, rows
@@ -120,5 +120,5 @@ def _models(upstream: Upstream, options: SuiteOptions) -> dict[str, int]:
 
 def stored_at(name: str, size: int) -> str:
     """The set's name with the size to store its images at, where they are larger: "pets" -> "pets:384px"."""
-    side = getattr(registry.load("data set", name), "SIDE", None)
-    return f"{name}:{size}px" if name == "imagenet" or (isinstance(side, int) and side >= 224) else name
+    side = data_set(name).side
+    return f"{name}:{size}px" if name == "imagenet" or (side is not None and side >= 224) else name

@@ -156,7 +156,7 @@ def test_committed_studies_of_the_old_rule_are_caught(study: str, axes: set[str]
 def test_old_records_read_what_a_data_set_says_now() -> None:
     """Scanned digits are no photographs: what a set shows is its file's to say, not the record's."""
     kinds = _data_kinds()
-    written = {name for name in kinds if "handwritten" in registry.load("data set", name).DESCRIPTION}
+    written = {name for name in kinds if "handwritten" in registry.load("data set", name).description}
     assert {"mnist", "digits"} <= written and {kinds[name] for name in written} == {"handwriting"}
     evidence = build(
         Records(suite="s", records=tuple(records())), headline=HEADLINE, data_kinds={**kinds, "glyphs": "handwriting"}

@@ -56,7 +56,7 @@ def as_before(monkeypatch):
 def test_a_folder_of_extensions(tmp_path):
     assert "stripes" not in registry.names("data set")
     registry.add_plugins(str(write(tmp_path / "mine", FILES)))
-    assert registry.load("data set", "stripes").KIND == "rendered"
+    assert registry.load("data set", "stripes").kind == "rendered"
     assert registry.load("task", "centroid").REVISION == 1
     assert registry.load("suite", "perceptrons").QUESTION == "do perceptrons see stripes?"
     assert registry.family_of("MLP-8").FAMILY == "MLP"

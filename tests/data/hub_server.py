@@ -24,6 +24,7 @@ class Hub(ThreadingHTTPServer):
     cards: dict[str, dict]
     token: str | None = None
     stop_after: int | None = None
+    lies: dict[str, bytes]  # path -> what is sent instead
     sent: list[tuple[str, str | None]]
 
     @property
@@ -54,17 +55,19 @@ class Handler(BaseHTTPRequestHandler):
         body = hub.commits.get((repo, commit), {}).get(name)
         if body is None:
             return self.answer(404, b"{}", {"X-Error-Code": "EntryNotFound"})
+        facts = {"X-Repo-Commit": commit, "ETag": f'"{git_sha1(body)}"'}
         if parts[0] == "datasets" and is_large(name):
-            self.send_response(302)
-            self.send_header("Location", f"{hub.url}/cdn/{'/'.join(parts[1:])}")
-            self.send_header("Content-Length", "0")
-            return self.end_headers()
+            facts |= {"X-Linked-ETag": f'"{hashlib.sha256(body).hexdigest()}"', "X-Linked-Size": str(len(body))}
+            return self.answer(302, b"", {**facts, "Location": f"{hub.url}/cdn/{'/'.join(parts[1:])}"})
+        body = hub.lies.get(name, body)
         asked = self.headers.get("Range")
         start = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
         self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(body) - start))
+        for key, value in {**facts, "Content-Length": str(len(body) - start)}.items():
+            self.send_header(key, value)
         self.end_headers()
-        self.wfile.write(body[start : hub.stop_after])
+        if self.command == "GET":
+            self.wfile.write(body[start : hub.stop_after])
 
     def api(self, repo: str, rest: list[str]) -> None:
         hub, main = self.server, self.server.main(repo)
@@ -85,8 +88,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
         siblings = []
         for name, body in hub.commits[repo, commit].items():
-            git = hashlib.sha1(b"blob %d\0" % len(body) + body).hexdigest()
-            one = {"rfilename": name, "size": len(body), "blobId": git}
+            one = {"rfilename": name, "size": len(body), "blobId": git_sha1(body)}
             if is_large(name):
                 one["lfs"] = {"sha256": hashlib.sha256(body).hexdigest(), "size": len(body), "pointerSize": 130}
             siblings.append(one)
@@ -100,10 +102,15 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command == "GET":
+            self.wfile.write(body)
 
     def log_message(self, *args: object) -> None:
         pass
+
+
+def git_sha1(body: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(body) + body).hexdigest()
 
 
 def is_large(name: str) -> bool:
@@ -113,7 +120,7 @@ def is_large(name: str) -> bool:
 @contextmanager
 def serving() -> Iterator[Hub]:
     hub = Hub(("127.0.0.1", 0), Handler)
-    hub.commits, hub.cards, hub.sent = {}, {}, []
+    hub.commits, hub.cards, hub.sent, hub.lies = {}, {}, [], {}
     thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

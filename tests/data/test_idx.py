@@ -95,3 +95,11 @@ def test_both_usual_names_are_found(tmp_path: Path) -> None:
             (tmp_path / folder / name).touch()
         assert find_pair([tmp_path / "absent", tmp_path / folder], "train") is not None
         assert find_pair([tmp_path / folder], "test") is None
+
+
+def test_torchvision_reads_the_same(tmp_path: Path) -> None:
+    from torchvision.datasets.mnist import read_sn3_pascalvincent_tensor
+
+    for array in (IMAGES, LABELS):
+        path = write(tmp_path / f"{array.ndim}", encode(array))
+        np.testing.assert_array_equal(read_idx(path, dimensions=array.ndim), read_sn3_pascalvincent_tensor(str(path)))

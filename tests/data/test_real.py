@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from bench.core.errors import UserError
 from bench.data.load import load
-from bench.data.real import real_hash, real_right
+from bench.data.real import read_real, real_hash, real_right
 from tests.data import writers
 
 # In the order of the numbers; image 3 has no label, image 5 is another class than its file says.
@@ -69,6 +70,23 @@ def test_the_metric_as_published() -> None:
     assert len(real_right(np.array([1, 2]), ((), ()))) == 0
     with pytest.raises(ValueError, match="3 predictions for 2"):
         real_right(np.zeros(3, int), ((1,), (2,)))
+
+
+def test_the_published_labels_and_accuracy_are_those_of_timm(tmp_path: Path) -> None:
+    """timm carries the published file and its authors' metric."""
+    import torch
+    from timm.data.real_labels import RealLabelsImagenet
+
+    names = [f"ILSVRC2012_val_{number:08d}.JPEG" for number in range(1, 50_001)]
+    theirs = RealLabelsImagenet(names, topk=(1,))
+    path = Path(str(files("timm.data") / "_info" / "imagenet_real_labels.json"))
+    labels = read_real(path, num_classes=1_000)
+    assert labels == tuple(tuple(sorted(set(theirs.real_labels[name]))) for name in names)
+    guesses_N = np.random.default_rng(0).integers(0, 1_000, len(names))
+    guesses_N[::2] = [row[0] if row else 0 for row in labels[::2]]
+    theirs.add_result(torch.nn.functional.one_hot(torch.from_numpy(guesses_N[:5_000]), 1_000).float())
+    right_R = real_right(guesses_N[:5_000], labels[:5_000])
+    assert float(right_R.mean()) == pytest.approx(theirs.get_accuracy(1) / 100)
 
 
 def test_other_images_or_other_classes_are_another_test_set() -> None:

@@ -13,10 +13,9 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.data.generated import tiles
 from bench.data.load import load
-from bench.data.public import ROWS
-from bench.data.sets import terrain
+from bench.data.sets import photo_tiles, specimen_tiles, terrain
 
-FILES = {name: tuple(ROWS[name].files.values()) for name in ("photo-tiles", "specimen-tiles")}
+FILES = {one.DATASET.name: tuple(one.FILES.values()) for one in (photo_tiles, specimen_tiles)}
 
 
 @pytest.fixture

@@ -89,13 +89,14 @@ def as_npz(folder: Path, parts: dict[str, tuple]) -> None:
         np.savez_compressed(folder / f"{split}.npz", images=images, labels=labels)
 
 
-def as_idx(folder: Path, parts: dict[str, tuple], *, prefix: str = "", test: str = "t10k") -> None:
+def as_idx(folder: Path, parts: dict[str, tuple], *, prefix: str = "", test: str = "t10k", plain: bool = False) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for split, (images, labels) in parts.items():
         stem = prefix + {"train": "train", "test": test}[split]
         for what, array in (("images-idx3", images[..., 0]), ("labels-idx1", labels.astype(np.uint8))):
             data = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
-            (folder / f"{stem}-{what}-ubyte.gz").write_bytes(gzip.compress(data, 1))
+            name = f"{stem}-{what}-ubyte"
+            (folder / (name if plain else f"{name}.gz")).write_bytes(data if plain else gzip.compress(data, 1))
 
 
 def as_parquet(folder: Path, parts: dict[str, tuple], *, names: list[str] | None = None) -> None:

@@ -46,17 +46,8 @@ def build(name, *, image_size, channels, num_classes):
 DATA = '''
 """Stripes of four directions."""
 import numpy as np
+from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
-
-REVISION = 1
-KIND = "rendered"
-LICENCE = "none needed"
-SOURCE = "drawn by this file"
-HOW_TO_GET = "Nothing to get."
-DESCRIPTION = "stripes of four directions"
-
-def available(root):
-    return True
 
 def load(split, *, root):
     rng = np.random.default_rng(split == "test")
@@ -67,7 +58,10 @@ def load(split, *, root):
     wave = np.sin(x * np.cos(angle)[:, None, None] + y * np.sin(angle)[:, None, None] + phase)
     noisy = 127 + 60 * wave + rng.normal(0, 20, wave.shape)
     return ImageSet(name="stripes", split=split, images_NHWC=noisy.clip(0, 255).astype(np.uint8)[..., None],
-                    labels_N=labels, class_names=("0", "45", "90", "135"), kind=KIND)
+                    labels_N=labels, class_names=("0", "45", "90", "135"), kind="rendered")
+
+DATASET = DataSet(name="stripes", kind="rendered", description="stripes of four directions", licence="none needed",
+                  source="drawn by this file", how_to_get="Nothing to get.", images=(400, 400), classes=4, load=load)
 '''
 
 TASK = '''

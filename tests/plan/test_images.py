@@ -47,7 +47,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("folder:small", (28, 1)),
         ("folder:wide", (None, 3)),
         ("digits", (8, 1)),
-        ("fractaldb:10x20:32px", (32, 1)),
+        ("visual-atoms:10x20:32px", (32, 3)),
         ("photo-tiles:56px", (56, 1)),
         ("pets", (224, 3)),
         ("eurosat", (64, 3)),
@@ -80,7 +80,7 @@ def test_photographs_are_colour_at_a_sensible_size_in_every_suite(root: Path, su
         ({"data": ("folder:small",)}, (28, 1), "folder:small"),
         ({"data": ("folder:small",), "image_size": 32}, (32, 1), "folder:small:32px:grey"),
         ({"data": ("digits",)}, (28, 1), "digits"),
-        ({"data": ("fractaldb",), "image_size": 64}, (64, 1), "fractaldb:64px"),
+        ({"data": ("visual-atoms",), "image_size": 32}, (32, 3), "visual-atoms:32px"),
         ({"image_size": 64}, (64, 1), "fashion-mnist"),
         ({"downstream": ("folder:photos",)}, (64, 3), "fashion-mnist"),
     ],
@@ -154,7 +154,7 @@ def test_patches(model: str, size: int, fits: str) -> None:
     [
         ("folder:mine", "folder:mine:64px:grey"),
         ("imagenet", "imagenet:64px"),
-        ("fractaldb:10x20", "fractaldb:10x20:64px"),
+        ("visual-atoms:10x20", "visual-atoms:10x20:64px"),
     ],
 )
 def test_a_name_with_a_size(name: str, stored: str) -> None:

@@ -89,5 +89,5 @@ def test_what_is_not_here_is_left_out_but_costed_at_scale_paper(tmp_path: Path) 
 
 @pytest.mark.parametrize("suite", [transfer, vtab])
 def test_models_and_upstream_sets_may_be_chosen(suite) -> None:
-    found = cells(suite, "cpu", models=("ViT-micro/14",), data=("fractaldb",), seeds=1)
-    assert [(cell.model, cell.data) for cell in found] == [("ViT-micro/14", "fractaldb")]
+    found = cells(suite, "cpu", models=("ViT-micro/14",), data=("lettering",), seeds=1)
+    assert [(cell.model, cell.data) for cell in found] == [("ViT-micro/14", "lettering")]

@@ -17,6 +17,7 @@ import numpy as np
 from bench.core.environment import cores
 from bench.core.errors import UserError
 from bench.data import cache
+from bench.data.data_set import Numbers
 from bench.data.decode import Progress
 from bench.data.image_set import ImageSet
 
@@ -37,7 +38,7 @@ class Asked:
     side: int
 
     @property
-    def size(self) -> dict[str, int]:
+    def size(self) -> Numbers:
         """Training and test images, and classes."""
         test = self.classes * min(PER_CLASS_TEST, self.per_class)
         return {"train": self.classes * self.per_class, "test": test, "classes": self.classes}
@@ -80,7 +81,7 @@ def image_set(
     Args:
         made_of: what else the pixels depend on, for the name in the cache: font files, versions of libraries.
     """
-    total = asked.size[split]
+    total = asked.size["train"] if split == "train" else asked.size["test"]
     full = f"{name}:{option}" if option else name
     pieces = cache.Chunks(
         shape=(total, asked.side, asked.side, channels),

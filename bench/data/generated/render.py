@@ -13,8 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -58,28 +57,36 @@ class Variation:
     contrast: float = 0.6
 
 
-def image_set(about: ModuleType | Any, name: str, split: str, *, fonts_of: Callable[[str], Sequence[Path]]) -> ImageSet:
+def image_set(
+    name: str,
+    split: str,
+    *,
+    root: Path | None,
+    revision: int,
+    classes: tuple[str, ...],
+    per_class: Mapping[str, int],
+    variation: Variation,
+    fonts: Callable[[str, str], Sequence[Path]],
+) -> ImageSet:
     """One split of a set of characters, rendered once and cached.
 
     Args:
-        about: the set's module: REVISION, KIND, CLASSES, PER_CLASS by split, VARIATION.
-        fonts_of: the font files to draw a character of this split with; for "a", all of them.
+        root: not needed: fonts come with matplotlib.
+        per_class: images of each class, by split.
+        fonts: (split, character) -> the font files to draw it with; for "a", all of them.
     """
-    count = about.PER_CLASS[split]
-    settings = (about.REVISION, about.CLASSES, count, about.VARIATION)
-    key = f"{name}-r{about.REVISION}-{split}-{fingerprint(*settings, fonts=fonts_of('a'))}"
-    stream = f"{name}/{about.REVISION}/{split}"
-    build = functools.partial(
-        render_classes, about.CLASSES, fonts_of, per_class=count, variation=about.VARIATION, stream=stream
-    )
+    of_split, count = functools.partial(fonts, split), per_class[split]
+    key = f"{name}-r{revision}-{split}-{fingerprint(revision, classes, count, variation, fonts=of_split('a'))}"
+    stream = f"{name}/{revision}/{split}"
+    build = functools.partial(render_classes, classes, of_split, per_class=count, variation=variation, stream=stream)
     arrays = cache.arrays(key, build)
     return ImageSet(
         name=name,
         split=split,
         images_NHWC=arrays["images"],
         labels_N=arrays["labels"],
-        class_names=about.CLASSES,
-        kind=about.KIND,
+        class_names=classes,
+        kind="rendered",
         source="rendered from matplotlib's fonts",
     )
 

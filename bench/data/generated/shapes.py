@@ -10,6 +10,8 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,10 @@ from PIL import Image, ImageDraw, __version__
 
 from bench.core.seeds import uniforms
 from bench.data import cache
+from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
 
+REVISION = 1
 SIZE = 28
 OVERSAMPLE = 4
 NOISE = 8  # grey levels either way
@@ -80,10 +84,40 @@ class Dice:
 Compose = Callable[[int, Dice], list[Shape]]
 
 
-def image_set(name: str, split: str, *, compose: Compose, classes: tuple[str, ...], revision: int) -> ImageSet:
+def data_set(name: str, description: str, *, compose: Compose, classes: tuple[str, ...]) -> DataSet:
+    """A set of drawn scenes with one question.
+
+    Args:
+        compose: gives the shapes of a scene whose answer is the label.
+    """
+    train, test = COUNTS.values()
+    return DataSet(
+        name=name,
+        revision=REVISION,
+        kind="rendered",
+        description=f"{description}, {len(classes)} classes, {train:,} + {test:,}",
+        licence="none needed",
+        source="drawn by its file",
+        how_to_get="Nothing to get.",
+        images=(train, test),
+        classes=len(classes),
+        load=partial(image_set, name, compose=compose, classes=classes, revision=REVISION),
+    )
+
+
+def image_set(
+    name: str,
+    split: str,
+    *,
+    root: Path | None = None,
+    compose: Compose,
+    classes: tuple[str, ...],
+    revision: int = REVISION,
+) -> ImageSet:
     """A task's scenes, COUNTS of each split, classes in turn; drawn once and cached.
 
     Args:
+        root: not needed: they are drawn.
         compose: gives the shapes of a scene whose answer is the label.
     """
     count = COUNTS[split]

@@ -7,18 +7,87 @@ images that hold more than a network of 28 px sees, as photographs do for fine-t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from bench.core import registry
 from bench.core.errors import UserError
+from bench.data import cache
+from bench.data.data_set import DataSet
+from bench.data.image_set import ImageSet
 from bench.data.source import in_package
 
+REVISION = 1
 STEP = 28  # pixels from one tile to the next
 TRAIN_SHARE = 2 / 3  # of every picture's columns of tiles, from the left
 PLAIN = 2.0  # grey levels: a tile that varies less shows nothing
+
+
+def data_set(name: str, description: str, *, files: Mapping[str, str], level: bool = False, **facts: Any) -> DataSet:
+    """A set of tiles of some pictures.
+
+    Args:
+        files: class name -> file in scikit-image.
+        level: give all tiles one mean and contrast, so that only their texture tells.
+        facts: the rest of what a `DataSet` says of itself.
+    """
+    return DataSet(
+        name=name,
+        description=description,
+        kind="photographs",
+        source="https://scikit-image.org, skimage.data",
+        how_to_get="Install the package scikit-image, or put its folder skimage/data into <data root>/scikit-image. "
+        "It is part of the extra `data`.",
+        options="name:56px cuts tiles of 56 px, or of any size from 8 to 128 px",
+        split="the left two thirds of each picture are for training, the right third for testing",
+        pinned="comes with a package",
+        takes_side=True,
+        classes=len(files),
+        load=partial(_load, name, files, level),
+        available=lambda root: folder_with(tuple(files.values()), root) is not None,
+        look=lambda option, *, root: (_side(name, option), 1),
+        **facts,
+    )
+
+
+def _side(name: str, option: str) -> int:
+    """ "56px" -> 56; STEP where nothing is said.
+
+    Raises:
+        UserError: no size, or one that is out of range.
+    """
+    match = re.fullmatch(r"(\d{1,3})px", option or f"{STEP}px")
+    if match is None or not 8 <= (side := int(match.group(1))) <= 128:
+        what = f"Data set {name!r} has no option {option!r}."
+        raise UserError(what, f"{name}:56px cuts tiles of 56 px, or of any size from 8 to 128 px.")
+    return side
+
+
+def _load(
+    name: str, files: Mapping[str, str], level: bool, split: str, *, root: Path | None, option: str = ""
+) -> ImageSet:
+    side, folder = _side(name, option), folder_with(tuple(files.values()), root)
+    if folder is None:
+        raise registry.load("data set", name).absent()
+    paths = [folder / file for file in files.values()]
+    rule = (REVISION, split, level, side, STEP, TRAIN_SHARE, PLAIN)
+    build = partial(cut, paths, split, side=side, level=level)
+    stored = cache.arrays(f"{name}-{split}-{cache.fingerprint(rule, paths)}", build)
+    return ImageSet(
+        name=f"{name}:{option}" if option else name,
+        split=split,
+        images_NHWC=stored["images"],
+        labels_N=stored["labels"],
+        class_names=tuple(files),
+        kind="photographs",
+        source="scikit-image",
+    )
 
 
 def folder_with(files: tuple[str, ...], root: Path | None) -> Path | None:

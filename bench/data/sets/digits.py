@@ -10,17 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.core.errors import UserError
+from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
 from bench.data.source import in_package
 from bench.data.subset import nested
-
-REVISION, KIND = 1, "handwriting"
-IMAGES = (900, 897, 10)
-LICENCE = "CC-BY-4.0 (UCI); shipped by scikit-learn, BSD-3-Clause"
-SOURCE = "https://archive.ics.uci.edu/dataset/80 by way of scikit-learn"
-HOW_TO_GET = "It comes with scikit-learn: install the package scikit-learn."
-DESCRIPTION = "8 px scanned handwritten digits, 10 classes, 900 + 897 images"
 
 NUM_TRAIN = 900
 
@@ -32,7 +25,7 @@ def available(root: Path | None) -> bool:
 def load(split: str, *, root: Path | None) -> ImageSet:
     path = _file()
     if path is None:
-        raise UserError("Data set 'digits' is not on this machine.", HOW_TO_GET)
+        raise DATASET.absent()
     with gzip.open(path, "rt") as file:
         rows = np.loadtxt(file, delimiter=",")
     images_NHWC = np.rint(rows[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
@@ -42,7 +35,7 @@ def load(split: str, *, root: Path | None) -> ImageSet:
         images_NHWC=images_NHWC,
         labels_N=rows[:, -1].astype(np.int64),
         class_names=tuple("0123456789"),
-        kind=KIND,
+        kind=DATASET.kind,
         source="scikit-learn",
     )
     order_N = nested(everything.labels_N, None, keys_N=everything.content_keys_N)
@@ -52,3 +45,17 @@ def load(split: str, *, root: Path | None) -> ImageSet:
 def _file() -> Path | None:
     """The file inside scikit-learn, which takes a second to import."""
     return in_package("sklearn", "datasets/data/digits.csv.gz")
+
+
+DATASET = DataSet(
+    name="digits",
+    kind="handwriting",
+    description="8 px scanned handwritten digits, 10 classes, 900 + 897 images",
+    licence="CC-BY-4.0 (UCI); shipped by scikit-learn, BSD-3-Clause",
+    source="https://archive.ics.uci.edu/dataset/80 by way of scikit-learn",
+    how_to_get="It comes with scikit-learn: install the package scikit-learn.",
+    images=(900, 897),
+    classes=10,
+    load=load,
+    available=available,
+)

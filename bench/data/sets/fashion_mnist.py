@@ -16,28 +16,11 @@ import numpy as np
 
 from bench.core.files import file_sha256
 from bench.data import cache
-from bench.data.fetch import idx_files
+from bench.data.data_set import DataSet
 from bench.data.idx import find_pair, read_full_set
 from bench.data.image_set import ImageSet
+from bench.data.torchvision_sets import fetched_below
 
-REVISION, KIND = 1, "photographs"
-IMAGES = (60_000, 10_000, 10)  # as published; the installation carries fewer
-LICENCE = "MIT"
-SOURCE = "https://github.com/zalandoresearch/fashion-mnist (Zalando SE)"
-HOW_TO_GET = (
-    "A part of it comes with the project. For all of it: Debian's package dataset-fashion-mnist, or put the four "
-    "IDX files (train-images-idx3-ubyte.gz, …) into <data root>/fashion-mnist/. "
-    "Or run: python -m bench.data fashion-mnist --download --data-root <data root>"
-)
-DESCRIPTION = "28 px grey photographs of clothing, 10 classes"
-DOWNLOADS = idx_files(
-    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
-    "fashion-mnist",
-    "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-    "25c81989df183df01b3e8a0aad5dffbe",
-    "bef4ecab320f06d8554ea6380940ec79",
-    "bb300cfdad3c16e7a12a480ee83cd310",
-)
 CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 EMBEDDED = Path(__file__).parent.parent / "embedded" / "fashion_mnist.npz.xz"
 SYSTEM_FOLDER = Path("/usr/share/datasets/fashion-mnist")
@@ -58,7 +41,7 @@ def load(split: str, *, root: Path | None) -> ImageSet:
         images_NHWC=images_NHWC,
         labels_N=labels_N,
         class_names=CLASSES,
-        kind=KIND,
+        kind=DATASET.kind,
         source="full set, IDX files" if full else "embedded part",
     )
 
@@ -73,3 +56,21 @@ def _unpack() -> Mapping[str, np.ndarray]:
     with np.load(io.BytesIO(lzma.decompress(EMBEDDED.read_bytes())), allow_pickle=False) as stored:
         images = {f"{split}_images": stored[f"{split}_images"][..., None] for split in ("train", "test")}
         return images | {f"{split}_labels": stored[f"{split}_labels"].astype(np.int64) for split in ("train", "test")}
+
+
+DATASET: DataSet = DataSet(
+    name="fashion-mnist",
+    kind="photographs",
+    description="28 px grey photographs of clothing, 10 classes",
+    licence="MIT",
+    source="https://github.com/zalandoresearch/fashion-mnist (Zalando SE)",
+    how_to_get="A part of it comes with the project. For all of it: Debian's package dataset-fashion-mnist, or put the "
+    "four IDX files (train-images-idx3-ubyte.gz, …) into <data root>/fashion-mnist/. "
+    "Or run: python -m bench.data fashion-mnist --download --data-root <data root>",
+    images=(60_000, 10_000),
+    classes=10,
+    carried_in_part=True,
+    load=load,
+    available=available,
+    download=lambda option: fetched_below(DATASET, of="FashionMNIST", archive_bytes=31_000_000),
+)

@@ -29,6 +29,7 @@ import numpy as np
 
 from bench.core.errors import UserError
 from bench.data import cache, index, real
+from bench.data.data_set import DataSet
 from bench.data.decode import Storage, decode_all, head
 from bench.data.formats import arrays, arrow, images, parquet, tars
 from bench.data.image_set import ImageSet
@@ -37,12 +38,7 @@ from bench.data.stream import StreamedImages
 from bench.data.subset import HELD_OUT, held_out, nested
 
 REVISION = 2  # 2: upright as the camera was held, GIF files are read
-KIND = "own images"  # what they show is unknown
-LICENCE = "that of your images"
-SOURCE = "a folder below --data-root"
 HOW_TO_GET = "Give --data-root, and name a folder in it that holds images: folder:flowers."
-PINNED = "by its content"
-DESCRIPTION = "your own images: a folder per class, tar shards, Parquet, NumPy or IDX files"
 OPTIONS = (
     "folder:NAME[:64px][:rgb|:grey][:stream|:stored] reads <data root>/NAME; 64px resizes the central square of every "
     "image; stream decodes images when they are needed, as is done where their pixels are more than 4 GB"
@@ -53,10 +49,6 @@ MAX_SIDE = 4096
 LOOKED_AT = 64  # images whose sizes are looked at before any is decoded
 STREAMED_BYTES = 4 << 30  # of a split's pixels; more are not stored unless that is asked for
 STREAMED_SIDE = 224  # where the option names none
-
-
-def available(root: Path | None) -> bool:
-    return False  # an option names the folder
 
 
 def load(split: str, *, root: Path | None, option: str = "", as_published: bool = False) -> ImageSet:
@@ -95,7 +87,7 @@ def read(folder: Path, split: str, *, storage: Storage, streamed: bool | None, n
         images_NHWC=stored[f"{split}_images"],
         labels_N=stored[f"{split}_labels"],
         class_names=found.class_names,
-        kind=KIND,
+        kind=DATASET.kind,
         source=_described(found) + _left_out(json.loads(stored["facts"].tobytes())["unreadable"]),
         multi_labels=real.from_arrays(stored) if several else None,
     )
@@ -175,7 +167,7 @@ def _streamed(found: index.ImageIndex, storage: Storage, *, name: str, split: st
         images_NHWC=StreamedImages(found, storage),
         labels_N=found.label,
         class_names=found.class_names,
-        kind=KIND,
+        kind=DATASET.kind,
         source=f"{found.format}; streamed" + _left_out(found.unreadable),
         multi_labels=found.multi_labels,
     )
@@ -253,3 +245,23 @@ def _build(
     if several:
         built |= real.to_arrays(tuple(several[i] for i in decoded.kept_N[order_N].tolist()))
     return built
+
+
+DATASET = DataSet(
+    name="folder",
+    revision=REVISION,
+    kind="own images",  # what they show is unknown
+    description="your own images: a folder per class, tar shards, Parquet, NumPy or IDX files",
+    licence="that of your images",
+    source="a folder below --data-root",
+    how_to_get=HOW_TO_GET,
+    options=OPTIONS,
+    pinned="by its content",
+    takes_side=True,
+    takes_colour=True,
+    load=load,
+    available=lambda root: False,  # an option names the folder
+    look=look,
+    listed_images=listed_images,
+    some_encoded=some_encoded,
+)

@@ -9,23 +9,16 @@ other characters' code points.
 
 from __future__ import annotations
 
-import functools
 import string
-import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from bench.core.errors import UserError
+from bench.data.data_set import DataSet
 from bench.data.generated.render import Variation, image_set, matplotlib_fonts
-from bench.data.image_set import ImageSet
 
-REVISION, KIND = 1, "rendered"
-IMAGES = (30_000, 2_500, 100)
-LICENCE = "Bitstream Vera / DejaVu and BaKoMa font licences (shipped by matplotlib); the images are drawn here"
-SOURCE = "Fonts DejaVu Sans, DejaVu Sans Mono and Computer Modern inside the package matplotlib"
-HOW_TO_GET = "It is drawn from the fonts inside matplotlib: install the package matplotlib."
-DESCRIPTION = "28 px rendered letters and symbols, 100 classes, 30,000 + 2,500"
-
+REVISION = 1
 # One class per entry. Chosen so that no two look alike (correlation of blurred drawings under small deformations), none
 # looks like a digit, and none looks like a class of `scripts`; tests/data/test_leakage.py measures it.
 _TABLE = (
@@ -59,5 +52,18 @@ def fonts(split: str, char: str = "a") -> Sequence[Path]:
     return matplotlib_fonts(*TRAIN_FONTS, *(TRAIN_FONTS_LETTERS if char in string.ascii_letters else ()))
 
 
-def load(split: str, *, root: Path | None) -> ImageSet:
-    return image_set(sys.modules[__name__], "glyphs", split, fonts_of=functools.partial(fonts, split))
+DATASET = DataSet(
+    name="glyphs",
+    revision=REVISION,
+    kind="rendered",
+    description="28 px rendered letters and symbols, 100 classes, 30,000 + 2,500",
+    licence="Bitstream Vera / DejaVu and BaKoMa font licences (shipped by matplotlib); the images are drawn here",
+    source="Fonts DejaVu Sans, DejaVu Sans Mono and Computer Modern inside the package matplotlib",
+    how_to_get="It is drawn from the fonts inside matplotlib: install the package matplotlib.",
+    images=(30_000, 2_500),
+    classes=len(CLASSES),
+    load=partial(
+        image_set, "glyphs", revision=REVISION, classes=CLASSES, per_class=PER_CLASS, variation=VARIATION, fonts=fonts
+    ),
+    available=available,
+)

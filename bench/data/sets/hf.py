@@ -11,39 +11,28 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.core.errors import UserError
-from bench.data import hub
+from bench.data import hub_copy
+from bench.data.data_set import DataSet, Download
 from bench.data.decode import Storage
-from bench.data.fetch import Download
 from bench.data.image_set import ImageSet
 from bench.data.sets import folder
 from bench.data.source import SPLIT_WORDS
 
-REVISION = 1
-KIND = folder.KIND  # what they show is unknown
-LICENCE = "that of the set, as its card on the hub says"
-SOURCE = "https://huggingface.co/datasets"
 HOW_TO_GET = "Run: python -m bench.data hf:OWNER/NAME --download --data-root <data root>"
-DESCRIPTION = "a data set of the Hugging Face hub at one commit: Parquet, Arrow, tar shards or image files"
-SPLIT = "as published; of several test splits the best labelled, or test=WORD; without one a tenth is held out"
 OPTIONS = (
     "hf:OWNER/NAME:COMMIT[:config=NAME][:test=validation][:64px][:rgb|:grey][:stream|:stored]; config takes one "
     "configuration of several, test the split that is for testing; the rest as of folder"
 )
-PINNED = "by the commit in its name"
 
 
-def available(root: Path | None) -> bool:
-    return False  # an option names the set
-
-
-def parse(option: str) -> tuple[hub.Repository, Storage, bool | None]:
+def parse(option: str) -> tuple[hub_copy.Repository, Storage, bool | None]:
     """Which files, how images are stored, and whether they are streamed where the option says it.
 
     Raises:
         UserError: no name of a set, a word that is not known.
     """
     repo, *words = option.split(":")
-    if not hub.NAME.fullmatch(repo):
+    if not hub_copy.NAME.fullmatch(repo):
         raise UserError(f"hf:{option}: {repo!r} is not the name of a data set on the hub.", OPTIONS + ".")
     plain = r"\d{1,5}px|rgb|grey|stream|stored|(config|test)=.*"
     revision = words.pop(0) if words and not re.fullmatch(plain, words[0]) else ""
@@ -56,7 +45,7 @@ def parse(option: str) -> tuple[hub.Repository, Storage, bool | None]:
         raise UserError(f"hf:{option}: {test!r} names no test split.", f"Known: {known}.")
     rest = [word for word in words if not re.match(r"(config|test)=", word)]
     storage, streamed = folder.parse_words(rest, shown=f"hf:{option}", options=OPTIONS)
-    return hub.Repository(repo=repo, revision=revision, config=config, test=test), storage, streamed
+    return hub_copy.Repository(repo=repo, revision=revision, config=config, test=test), storage, streamed
 
 
 def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
@@ -80,11 +69,16 @@ def some_encoded(option: str, *, root: Path | None) -> list[bytes]:
     return folder.encoded_in(_here(option, root)[0])
 
 
-def pinned(option: str) -> Download:
+def download(option: str) -> Download:
     """What is to be fetched, under the name with the commit in it. Asks the hub."""
-    wanted, _, _ = parse(option)
+    from bench.data.hub import look_up  # what a study has no use for
+
+    wanted, storage, streamed = parse(option)
     words = option.split(":")[1 + bool(wanted.revision) :]
-    return hub.look_up(wanted, named=":".join(["hf", wanted.repo, "{revision}", *words]))
+    named = ":".join(["hf", wanted.repo, "{revision}", *words])
+    # Images of any sizes can be looked into when they are streamed at one.
+    opened_as = named if storage.size else f"{named}:224px" + (":stream" if streamed is None else "")
+    return look_up(wanted, named=named, opened_as=opened_as)
 
 
 def _here(option: str, root: Path | None) -> tuple[Path, Storage, bool | None]:
@@ -101,7 +95,28 @@ def _here(option: str, root: Path | None) -> tuple[Path, Storage, bool | None]:
         return place, storage, streamed
     here = replace(wanted, revision="").commits(root)
     command = f"python -m bench.data hf:{option} --download --data-root {root}"
-    if not hub.COMMIT.fullmatch(wanted.revision):
+    if not hub_copy.COMMIT.fullmatch(wanted.revision):
         known = f"Here: {', '.join(f'hf:{wanted.repo}:{commit}' for commit in here)}." if here else f"Run: {command}"
         raise UserError(f"hf:{option} names no commit, so it may be another set tomorrow.", known)
     raise UserError(f"hf:{option} is not, or not wholly, below {root}.", f"Run: {command}")
+
+
+DATASET = DataSet(
+    name="hf",
+    kind="own images",  # what they show is unknown
+    description="a data set of the Hugging Face hub at one commit: Parquet, Arrow, tar shards or image files",
+    licence="that of the set, as its card on the hub says",
+    source="https://huggingface.co/datasets",
+    how_to_get=HOW_TO_GET,
+    options=OPTIONS,
+    split="as published; of several test splits the best labelled, or test=WORD; without one a tenth is held out",
+    pinned="by the commit in its name",
+    takes_side=True,
+    takes_colour=True,
+    load=load,
+    available=lambda root: False,  # an option names the set
+    look=look,
+    listed_images=listed_images,
+    some_encoded=some_encoded,
+    download=download,
+)

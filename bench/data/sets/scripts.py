@@ -6,21 +6,15 @@ The probe learns from STIX and is tested on DejaVu Serif. Letters that look like
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from bench.core.errors import UserError
+from bench.data.data_set import DataSet
 from bench.data.generated.render import Variation, image_set, matplotlib_fonts
-from bench.data.image_set import ImageSet
 
-REVISION, KIND = 1, "rendered"
-IMAGES = (1_600, 2_000, 40)  # as published; the installation carries fewer
-LICENCE = "Bitstream Vera / DejaVu and STIX font licences (shipped by matplotlib); the images are drawn here"
-SOURCE = "Fonts STIXGeneral and DejaVu Serif inside the package matplotlib"
-HOW_TO_GET = "It is drawn from the fonts inside matplotlib: install the package matplotlib."
-DESCRIPTION = "28 px rendered Greek and Cyrillic letters, 40 classes, 1,600 + 2,000"
-
+REVISION = 1
 CLASSES = tuple("ΞΣΦΨΩαβγδεζηθλξςωϞϠДЖЗЙЛЦЧЩЪЫЭЮЯЂЋЉЊѢѪҐф")
 PER_CLASS = {"train": 40, "test": 50}
 VARIATION = Variation(
@@ -40,10 +34,23 @@ def available(root: Path | None) -> bool:
     return True
 
 
-def fonts(split: str) -> Sequence[Path]:
-    """Font files of a split."""
+def fonts(split: str, char: str = "a") -> Sequence[Path]:
+    """Font files of a split, the same for every character."""
     return matplotlib_fonts(*FONTS[split])
 
 
-def load(split: str, *, root: Path | None) -> ImageSet:
-    return image_set(sys.modules[__name__], "scripts", split, fonts_of=lambda _: fonts(split))
+DATASET = DataSet(
+    name="scripts",
+    revision=REVISION,
+    kind="rendered",
+    description="28 px rendered Greek and Cyrillic letters, 40 classes, 1,600 + 2,000",
+    licence="Bitstream Vera / DejaVu and STIX font licences (shipped by matplotlib); the images are drawn here",
+    source="Fonts STIXGeneral and DejaVu Serif inside the package matplotlib",
+    how_to_get="It is drawn from the fonts inside matplotlib: install the package matplotlib.",
+    images=(1_600, 2_000),
+    classes=len(CLASSES),
+    load=partial(
+        image_set, "scripts", revision=REVISION, classes=CLASSES, per_class=PER_CLASS, variation=VARIATION, fonts=fonts
+    ),
+    available=available,
+)

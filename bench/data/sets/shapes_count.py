@@ -4,26 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from pathlib import Path
 
 from bench.data.generated import shapes
-from bench.data.image_set import ImageSet
-
-REVISION, KIND = 1, "rendered"
-IMAGES = (2_000, 1_000, 6)
-LICENCE, SOURCE, HOW_TO_GET = "none needed", "drawn by this file", "Nothing to get."
-DESCRIPTION = "how many shapes, 1 to 6, 28 px, 6 classes, 2,000 + 1,000"
 
 CLASSES = ("1", "2", "3", "4", "5", "6")
 TRIES = 40  # places before all shapes are placed anew
-
-
-def available(root: Path | None) -> bool:
-    return True
-
-
-def load(split: str, *, root: Path | None) -> ImageSet:
-    return shapes.image_set("shapes-count", split, compose=scene, classes=CLASSES, revision=REVISION)
 
 
 def scene(label: int, dice: shapes.Dice) -> list[shapes.Shape]:
@@ -40,3 +25,6 @@ def scene(label: int, dice: shapes.Dice) -> list[shapes.Shape]:
         if len(placed) == label + 1:
             break
     return placed
+
+
+DATASET = shapes.data_set("shapes-count", "how many shapes, 1 to 6, 28 px", compose=scene, classes=CLASSES)

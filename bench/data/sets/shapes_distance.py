@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 from bench.data.generated import shapes
-from bench.data.image_set import ImageSet
-
-REVISION, KIND = 1, "rendered"
-IMAGES = (2_000, 1_000, 6)
-LICENCE, SOURCE, HOW_TO_GET = "none needed", "drawn by this file", "Nothing to get."
-DESCRIPTION = "how far apart two shapes are, 28 px, 6 classes, 2,000 + 1,000"
 
 NEAREST, FURTHEST = 5.5, 20.5  # pixels between the centres
 CLASSES = ("5.5 to 8 px", "8 to 10.5 px", "10.5 to 13 px", "13 to 15.5 px", "15.5 to 18 px", "18 to 20.5 px")
-
-
-def available(root: Path | None) -> bool:
-    return True
-
-
-def load(split: str, *, root: Path | None) -> ImageSet:
-    return shapes.image_set("shapes-distance", split, compose=scene, classes=CLASSES, revision=REVISION)
 
 
 def scene(label: int, dice: shapes.Dice) -> list[shapes.Shape]:
@@ -41,3 +26,6 @@ def scene(label: int, dice: shapes.Dice) -> list[shapes.Shape]:
         shapes.Shape(x=x, y=y, radius=sizes[0], **looks[0]),
         shapes.Shape(x=x_2, y=y_2, radius=sizes[1], **looks[1]),
     ]
+
+
+DATASET = shapes.data_set("shapes-distance", "how far apart two shapes are, 28 px", compose=scene, classes=CLASSES)

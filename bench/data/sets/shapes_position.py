@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from bench.data.generated import shapes
-from bench.data.image_set import ImageSet
-
-REVISION, KIND = 1, "rendered"
-IMAGES = (2_000, 1_000, 8)
-LICENCE, SOURCE, HOW_TO_GET = "none needed", "drawn by this file", "Nothing to get."
-DESCRIPTION = "where along the width a shape is, 28 px, 8 classes, 2,000 + 1,000"
 
 CLASSES = tuple(f"bin {number} of 8" for number in range(1, 9))
 MARGIN = 4.0  # pixels at either side where no centre lies
-
-
-def available(root: Path | None) -> bool:
-    return True
-
-
-def load(split: str, *, root: Path | None) -> ImageSet:
-    return shapes.image_set("shapes-position", split, compose=scene, classes=CLASSES, revision=REVISION)
 
 
 def scene(label: int, dice: shapes.Dice) -> list[shapes.Shape]:
@@ -34,3 +18,6 @@ def scene(label: int, dice: shapes.Dice) -> list[shapes.Shape]:
     _, y = shapes.somewhere(dice, radius=radius)
     x = MARGIN + (label + dice.between(0, 1)) * width
     return [*specks, shapes.Shape(x=x, y=y, radius=radius, **shapes.look(dice))]
+
+
+DATASET = shapes.data_set("shapes-position", "where along the width a shape is, 28 px", compose=scene, classes=CLASSES)

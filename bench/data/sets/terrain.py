@@ -15,16 +15,11 @@ import numpy as np
 
 from bench.core.errors import UserError
 from bench.data import cache
+from bench.data.data_set import DataSet
 from bench.data.image_set import ImageSet
 from bench.data.source import in_package
 
-REVISION, KIND = 1, "photographs"
-IMAGES = (3_000, 1_500, 6)
-LICENCE = "public domain (NASA/USGS, SRTM); shipped by matplotlib"
-SOURCE = "https://www.usgs.gov/centers/eros (SRTM) by way of matplotlib's sample data"
-HOW_TO_GET = "It comes with matplotlib: install the package matplotlib."
-DESCRIPTION = "28 px shaded relief from radar elevations, landform at the centre, 6 classes, 3,000 + 1,500"
-
+REVISION = 1
 CLASSES = ("valley", "lower slope", "flat", "middle slope", "upper slope", "ridge")
 SIDE, STRIDE = 28, 3
 RADIUS = 10  # posts: of the disc that a place is compared with
@@ -40,7 +35,7 @@ def available(root: Path | None) -> bool:
 def load(split: str, *, root: Path | None) -> ImageSet:
     path = _file()
     if path is None:
-        raise UserError("Data set 'terrain' is not on this machine.", HOW_TO_GET)
+        raise DATASET.absent()
     key = f"terrain-{split}-{cache.fingerprint((REVISION, split), [path])}"
     stored = cache.arrays(key, lambda: _build(path, split))
     return ImageSet(
@@ -49,7 +44,7 @@ def load(split: str, *, root: Path | None) -> ImageSet:
         images_NHWC=stored["images"],
         labels_N=stored["labels"],
         class_names=CLASSES,
-        kind=KIND,
+        kind=DATASET.kind,
         source="matplotlib",
     )
 
@@ -105,3 +100,18 @@ def landforms(height_RC: np.ndarray, spacing: tuple[float, float]) -> np.ndarray
     between_RC = np.where(slope_RC <= 5.0, 2, 3)
     levels = [above_RC <= -1, above_RC <= -0.5, above_RC < 0.5, above_RC <= 1]
     return np.select(levels, [np.zeros_like(between_RC), np.ones_like(between_RC), between_RC, 4], default=5)
+
+
+DATASET = DataSet(
+    name="terrain",
+    revision=REVISION,
+    kind="photographs",
+    description="28 px shaded relief from radar elevations, landform at the centre, 6 classes, 3,000 + 1,500",
+    licence="public domain (NASA/USGS, SRTM); shipped by matplotlib",
+    source="https://www.usgs.gov/centers/eros (SRTM) by way of matplotlib's sample data",
+    how_to_get="It comes with matplotlib: install the package matplotlib.",
+    images=(3_000, 1_500),
+    classes=6,
+    load=load,
+    available=available,
+)

@@ -10,21 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.data.data_set import DataSet, Numbers
 from bench.data.generated import atoms
 from bench.data.generated.drawn import Asked, image_set, numbered, parsed
 from bench.data.image_set import ImageSet
 
-REVISION, KIND = 1, "rendered"
-LICENCE = "none needed"
-SOURCE = "drawn by this file after arXiv:2303.01112"
-HOW_TO_GET = "Nothing to get."
-DESCRIPTION = "64 px colour drawings of waves round a circle, 100 classes, 10,000 + 2,500; any number of either"
-OPTIONS = "visual-atoms:CLASSESxIMAGES[:32px], for example visual-atoms:1000x1000 (images are per class)"
+REVISION = 1
 USUAL = Asked(classes=100, per_class=100, side=64)
-
-
-def available(root: Path | None) -> bool:
-    return True
 
 
 def look(option: str, *, root: Path | None) -> tuple[int, int]:
@@ -32,7 +24,7 @@ def look(option: str, *, root: Path | None) -> tuple[int, int]:
     return parsed("visual-atoms", option, USUAL).side, 3
 
 
-def size(option: str) -> dict[str, int]:
+def size(option: str) -> Numbers:
     """Numbers of images and classes, without drawing any."""
     return parsed("visual-atoms", option, USUAL).size
 
@@ -55,3 +47,19 @@ def draw(numbers_N: np.ndarray, *, classes: int, split: str, size: int) -> np.nd
     """uint8 images (N, size, size, 3) by their numbers in the set."""
     parts = np.array_split(numbers_N, max(1, len(numbers_N) // atoms.AT_ONCE))
     return np.concatenate([atoms.draw(part % classes, part // classes, split=split, size=size) for part in parts])
+
+
+DATASET = DataSet(
+    name="visual-atoms",
+    revision=REVISION,
+    kind="rendered",
+    description="64 px colour drawings of waves round a circle, 100 classes, 10,000 + 2,500; any number of either",
+    licence="none needed",
+    source="drawn by this file after arXiv:2303.01112",
+    how_to_get="Nothing to get.",
+    options="visual-atoms:CLASSESxIMAGES[:32px], for example visual-atoms:1000x1000 (images are per class)",
+    takes_side=True,
+    load=load,
+    look=look,
+    size=size,
+)

@@ -83,7 +83,7 @@ def data_facts(cell: Cell, train: ImageSet, val: ImageSet | None = None) -> Data
     return DataFacts(
         name=cell.data,
         kind=train.kind,
-        revision=registry.load("data set", cell.data).REVISION,
+        revision=registry.load("data set", cell.data).revision,
         num_images=len(train),
         num_classes=train.num_classes,
         content_hash=train.content_hash,

@@ -1,0 +1,399 @@
+"""Published data sets that torchvision knows: its classes read them, check them and fetch them.
+
+What a class is given and where its files lie is said in a row of `bench.data.public`. Images are decoded once, here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.core.errors import UserError, unknown
+from bench.data import cache
+from bench.data.data_set import DataSet, Download
+from bench.data.image_set import ImageSet
+from bench.data.source import Source, image_files, pixels
+
+MIN_SIDE, MAX_SIDE = 8, 1024  # pixels
+TEST_SHARE = 0.2  # of every class, where no split is published: VTAB's 60/20/20 with its validation part in "train"
+ARCHIVES = (".zip", ".tar", ".tgz", ".gz")
+Part = Mapping[str, Any]  # arguments of a class of torchvision
+
+
+def by_word(*, train: Sequence[str] = ("train",), test: Sequence[str] = ("test",)) -> Callable[..., Sequence[Part]]:
+    """The parts of a class that takes split="train", "val" or "test"."""
+    return lambda split, choice: [{"split": word} for word in {"train": train, "test": test}[split]]
+
+
+def by_flag(split: str, choice: str) -> Sequence[Part]:
+    """The part of a class that takes train=True or False."""
+    return [{"train": split == "train"}]
+
+
+def undivided(split: str, choice: str) -> Sequence[Part]:
+    """The one part of a class that has no split: a hash divides it."""
+    return [{}]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchvisionSet(DataSet):
+    """A data set that a class of torchvision reads.
+
+    Attributes:
+        of: name of the class in torchvision.datasets.
+        parts: (split, choice) -> arguments of the class, for each part that makes the split up.
+        needs: what must be below the data root, with {choice} in it.
+        base: the folder below the data root that the class is given; "." for the data root.
+        is_pixels: whether the class gives pixels of one size, not image files.
+        train_per_class: images of every class for training, where a hash divides; None for all but TEST_SHARE.
+        choices: words that may follow the name; the first is meant where none does.
+        class_names: by choice, where torchvision has no or other names.
+        relabel: (labels, choice) -> labels that count from 0.
+        transposed: whether the published images lie on their side.
+        fetched_by: the class whose download gets it, where that is another one; "" where none does.
+        archive_bytes: what is downloaded, about; None where that is not known.
+    """
+
+    of: str
+    parts: Callable[[str, str], Sequence[Part]]
+    needs: tuple[str, ...]
+    base: str = "."
+    is_pixels: bool = False
+    train_per_class: int | None = None
+    choices: tuple[str, ...] = ("",)
+    class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    relabel: Callable[[np.ndarray, str], np.ndarray] = lambda labels_N, choice: labels_N
+    transposed: bool = False
+    fetched_by: str | None = None
+    archive_bytes: int | None = None
+    load: Callable[..., ImageSet] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        options = f"{self.name}:WORD with WORD one of {', '.join(self.choices)} (default the first)"
+        if self.side is not None:
+            options = f"{self.name}[:64px][:rgb|:grey]; the whole image is resized to a square of so many pixels "
+            options += f"(default {self.side}px)"
+        how = self.how_to_get
+        run = f"python -m bench.data {self.name} --download --data-root <data root>"
+        if self.fetched_by != "" and run not in how:
+            how = f"Run: {run}. {how}" if how else f"Run: {run}"
+        described = self.description
+        if self.images and "classes" not in described:
+            described += f", {self.classes} classes, {self.images[0]:,} + {self.images[1]:,}"
+        wired = {
+            "load": self._load,
+            "available": self._is_here,
+            "look": self._look,
+            "takes_side": self.side is not None,
+            "takes_colour": self.side is not None,
+            "how_to_get": how,
+            "description": described,
+            "options": options if self.side is not None or len(self.choices) > 1 else "",
+            "pinned": "checksums that torchvision knows, where it knows them",
+            "download": None if self.fetched_by == "" else self._download,
+        }
+        for name, value in wired.items():
+            object.__setattr__(self, name, value)
+
+    def _is_here(self, root: Path | None) -> bool:
+        return root is not None and all((root / path).exists() for path in self._paths(self.choices[0]))
+
+    def _paths(self, choice: str) -> list[str]:
+        return [path.format(choice=choice) for path in self.needs]
+
+    def _parsed(self, option: str) -> tuple[str, int | None, int | None]:
+        """Choice, pixels per side, channels; None where the option does not say.
+
+        Raises:
+            UserError: a word that is not known, a size that is out of range.
+        """
+        if self.side is None:
+            if option and option not in self.choices:
+                raise unknown(f"choice of {self.name}", option, self.choices)
+            return option or self.choices[0], None, None
+        return (self.choices[0], *sized(self.name, option, option.split(":") if option else (), self.options))
+
+    def _look(self, option: str, *, root: Path | None) -> tuple[int | None, int] | None:
+        choice, side, channels = self._parsed(option)
+        if self.side is not None:
+            return side or self.side, channels or 3
+        if not self._is_here(root):
+            return None
+        _, own_side, _, own_channels = self._load("test", root=root, option=choice).images_NHWC.shape
+        return own_side, own_channels
+
+    def _load(self, split: str, *, root: Path | None, option: str = "") -> ImageSet:
+        choice, side, channels = self._parsed(option)
+        if root is None or not all((root / path).exists() for path in self._paths(choice)):
+            raise self.absent("" if choice == self.choices[0] else choice)
+        with guarded(self, root, done="read"):
+            stored, names, source = (self._pixels if self.is_pixels else self._files)(
+                root, split, choice, side, channels
+            )
+        return ImageSet(
+            name=self.name if option in ("", self.choices[0]) else f"{self.name}:{option}",
+            split=split,
+            images_NHWC=stored["images"],
+            labels_N=stored["labels"],
+            class_names=tuple(names),
+            kind=self.kind,
+            source=source,
+        )
+
+    def _opened(self, root: Path, split: str, choice: str, **more: Any) -> list[Any]:
+        """The class's objects, one for each part of a split."""
+        from torchvision import datasets
+
+        kind, base = getattr(datasets, self.of), root / self.base
+        return [kind(base, **part, **more) for part in self.parts(split, choice)]
+
+    def _checked(self, labels: Sequence[int] | np.ndarray, names: Sequence[str], choice: str) -> np.ndarray:
+        labels_N = self.relabel(np.asarray(labels, dtype=np.int64), choice)
+        wrong = labels_N[(labels_N < 0) | (labels_N >= len(names))]
+        if len(wrong):
+            what = f"Data set {self.name!r} holds label {wrong[0]}; classes are 0 to {len(names) - 1}."
+            raise UserError(what, "Get its files again.")
+        return labels_N
+
+    def _files(
+        self, root: Path, split: str, choice: str, side: int | None, channels: int | None
+    ) -> tuple[dict[str, np.ndarray], Sequence[str], str]:
+        """Image files, listed by torchvision and decoded once to one size.
+
+        A loader that opens nothing makes a class give paths. Within a part they are sorted: some classes list a folder
+        as the file system gives it.
+        """
+        listed: list[tuple[Path, int]] = []
+        if self.of == "OxfordIIITPet":  # takes no loader
+            parts = self._opened(root, split, choice)
+            listed += [pair for data in parts for pair in zip(data._images, data._labels, strict=True)]
+        else:
+            parts = self._opened(root, split, choice, loader=Path)
+            for data in parts:
+                pairs = (data[row] for row in range(len(data)))
+                listed += sorted(pairs, key=lambda pair: pair[0].as_posix())
+        names = self.class_names.get(choice) or tuple(map(str, parts[0].classes))
+        labels_N = self._checked([label for _, label in listed], names, choice)
+        paths = [path for path, _ in listed]
+        if self.parts is undivided:
+            paths, labels_N = by_hash(paths, labels_N, split=split, train_per_class=self.train_per_class)
+        if not paths:
+            what = f"Data set {self.name!r} holds no images of the {split} split below {root}."
+            raise UserError(what, self.how_to_get)
+        source = image_files(paths, labels_N)
+        settings = (self.name, self.revision, split, tuple(names), labels_N.tobytes())
+        stored = resized(self, source, settings, side=side or self.side or 224, channels=channels or 3, split=split)
+        unreadable = json.loads(stored["facts"].tobytes())["unreadable"]
+        return stored, names, "published files" + (f"; {unreadable} unreadable left out" if unreadable else "")
+
+    def _pixels(
+        self, root: Path, split: str, choice: str, side: int | None, channels: int | None
+    ) -> tuple[dict[str, np.ndarray], Sequence[str], str]:
+        """Pixels, copied once out of the class's files; resized once more where another size is asked for."""
+        paths = [path for path in (root / name for name in self._paths(choice)) if path.is_file()]
+        settings = (self.name, self.revision, split, choice)
+        key = f"{self.name}-{cache.fingerprint(settings, paths)}"
+        stored = cache.arrays(key, partial(self._copied, root, split, choice))
+        names = self.class_names.get(choice) or tuple(json.loads(stored["names"].tobytes()))
+        _, own_side, _, own_channels = stored["images"].shape
+        side, channels = side or own_side, channels or own_channels
+        if (side, channels) != (own_side, own_channels):
+            source = pixels(stored["images"], stored["labels"], files=tuple(paths))
+            stored = resized(self, source, settings, side=side, channels=channels, split=split)
+        return stored, names, "published files"
+
+    def _copied(self, root: Path, split: str, choice: str) -> Mapping[str, np.ndarray]:
+        parts = self._opened(root, split, choice)
+        first = np.asarray(parts[0][0][0])
+        count, shape = sum(map(len, parts)), (first if first.ndim == 3 else first[..., None]).shape
+        images_NHWC = cache.scratch((count, *shape))
+        labels_N = np.empty(count, dtype=np.int64)
+        items = chain.from_iterable((data[row] for row in range(len(data))) for data in parts)
+        for row, (image, label) in enumerate(items):
+            pixels_HWC = np.asarray(image).reshape(shape)
+            images_NHWC[row] = pixels_HWC.swapaxes(0, 1) if self.transposed else pixels_HWC
+            labels_N[row] = label
+        names = self.class_names.get(choice) or tuple(map(str, parts[0].classes))
+        labels_N = self._checked(labels_N, names, choice)
+        return {"images": images_NHWC, "labels": labels_N, "names": as_bytes(list(names))}
+
+    def _download(self, option: str) -> Download:
+        return Download(
+            name=f"{self.name}:{option}" if option else self.name,
+            licence=self.licence,
+            source=f"{self.source}, by torchvision",
+            bytes_missing=partial(self._missing, self._parsed(option)[0]),
+            fetch=partial(self._fetch, self._parsed(option)[0]),
+            is_archive=True,
+        )
+
+    def _missing(self, choice: str, root: Path) -> int | None:
+        return 0 if all((root / path).exists() for path in self._paths(choice)) else self.archive_bytes
+
+    def _fetch(self, choice: str, root: Path) -> list[str]:
+        """Have torchvision download and unpack it aside; what it makes appears below the data root whole.
+
+        Raises:
+            UserError: the server does not answer or sends something else, or the disk is full.
+        """
+        from torchvision import datasets
+
+        if all((root / path).exists() for path in self._paths(choice)):
+            return [f"{self.name}: there already"]
+        aside = root / f".{self.name}.part"
+        prepare(aside)
+        kind = getattr(datasets, self.fetched_by or self.of)
+        parts = {} if self.fetched_by else {repr(p): p for s in ("train", "test") for p in self.parts(s, choice)}
+        with guarded(self, root, done="fetched"):
+            (aside / self.base).mkdir(parents=True, exist_ok=True)
+            for part in parts.values() or [{}]:
+                kind(aside / self.base, **part, download=True)
+        for archive in (path for path in aside.rglob("*") if path.is_file() and path.suffix in ARCHIVES):
+            archive.unlink()
+        for made in sorted(aside.iterdir()):
+            if (root / made.name).exists():
+                raise UserError(f"{root / made.name} is in the way of {self.name}.", "Move it away, and try again.")
+            os.replace(made, root / made.name)
+        aside.rmdir()
+        return [f"{self.name}: fetched, checksums right"]
+
+
+def fetched_below(data_set: DataSet, *, of: str, archive_bytes: int) -> Download:
+    """What `--download` fetches of a set in MNIST's form that its own file reads: into torchvision's layout."""
+    facts = {one.name: getattr(data_set, one.name) for one in fields(DataSet) if one.name != "load"}
+    names = (f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
+    full = TorchvisionSet(
+        **facts,
+        of=of,
+        parts=by_flag,
+        needs=tuple(f"{of}/raw/{name}" for name in names),
+        is_pixels=True,
+        archive_bytes=archive_bytes,
+    )
+    return full._download("")
+
+
+def prepare(aside: Path) -> None:
+    """Keep of a download that was stopped the archives, which are checked again; nothing that was half unpacked."""
+    aside.mkdir(parents=True, exist_ok=True)
+    for path in sorted(aside.rglob("*"), reverse=True):  # what lies in a folder comes before it
+        if path.is_file() and path.suffix not in ARCHIVES:
+            path.unlink()
+        elif path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+
+
+def by_hash(
+    paths: Sequence[Path], labels_N: np.ndarray, *, split: str, train_per_class: int | None = None
+) -> tuple[list[Path], np.ndarray]:
+    """The images of a split, where none is published: of every class a number for training, or all but TEST_SHARE.
+
+    Ranks follow a hash of the file's name, so the split is the same on every machine.
+    """
+    place = [hashlib.sha256("/".join(path.parts[-2:]).encode(errors="surrogateescape")).digest() for path in paths]
+    order = sorted(range(len(paths)), key=lambda i: (int(labels_N[i]), place[i]))
+    counts = np.bincount(labels_N)
+    rank_N = np.empty(len(paths), dtype=np.int64)
+    rank_N[order] = np.concatenate([np.arange(count) for count in counts]) if len(paths) else 0
+    last = [count - round(TEST_SHARE * count) if train_per_class is None else train_per_class for count in counts]
+    kept = [i for i in range(len(paths)) if (rank_N[i] >= last[labels_N[i]]) == (split == "test")]
+    return [paths[i] for i in kept], labels_N[kept]
+
+
+def sized(name: str, option: str, words: Sequence[str], options: str) -> tuple[int | None, int | None]:
+    """(pixels per side, channels) of the words "64px" and "grey" or "rgb"; None for what no word says.
+
+    Raises:
+        UserError: another word, a size that is out of range.
+    """
+    side, channels = None, None
+    for word in words:
+        if match := re.fullmatch(r"(\d{1,4})px", word):
+            side = int(match.group(1))
+        elif word in ("rgb", "grey"):
+            channels = 3 if word == "rgb" else 1
+        else:
+            raise UserError(f"{name}:{option}: {word!r} is not understood.", f"{options}.")
+    if side is not None and not MIN_SIDE <= side <= MAX_SIDE:
+        raise UserError(f"{name}:{option}: a side of {side} pixels.", f"From {MIN_SIDE} to {MAX_SIDE}.")
+    return side, channels
+
+
+def resized(
+    data_set: DataSet, source: Source, settings: tuple[Any, ...], *, side: int, channels: int, split: str
+) -> dict[str, np.ndarray]:
+    """`images`, `labels` and `facts` of a source, the whole images resized to a square, whatever their shape.
+
+    So VTAB and the few-shot protocol do (task_adaptation, big_vision): nothing may be cut off a scene whose objects are
+    counted.
+
+    Args:
+        settings: what else the images depend on, for the name in the cache.
+    """
+    key = f"{data_set.name}-{cache.fingerprint((*settings, side, channels), source.files)}"
+
+    def build() -> Mapping[str, np.ndarray | cache.Chunks]:
+        from bench.data.decode import Storage, decode_all  # brings Pillow
+
+        storage = Storage(size=side, channels=channels, whole=True, as_published=True)
+        decoded = decode_all(source, storage=storage, where=f"{data_set.name}, {split}")
+        return {
+            "images": cache.rows(decoded.images_NHWC, np.arange(len(decoded.labels_N))),
+            "labels": decoded.labels_N,
+            "facts": as_bytes({"unreadable": len(decoded.unreadable), "named": decoded.unreadable[:100]}),
+        }
+
+    return cache.arrays(key, build)
+
+
+def as_bytes(value: Any) -> np.ndarray:
+    """JSON, as the cache stores it."""
+    return np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)
+
+
+@contextmanager
+def guarded(data_set: DataSet, root: Path, *, done: str) -> Iterator[None]:
+    """One message for every way in which a damaged list or archive, or a package that is missing, may end.
+
+    Args:
+        done: what cannot be done: "read" or "fetched".
+
+    Raises:
+        UserError: instead of any error.
+    """
+    try:
+        with tidy_stdout():
+            yield
+    except UserError:
+        raise
+    except ImportError as error:
+        needed = error.name or "a package"
+        raise UserError(f"Data set {data_set.name!r} needs {needed}.", f"Run: pip install {needed}") from error
+    except RuntimeError as error:  # torchvision's word for absent files and wrong checksums
+        what = f"Data set {data_set.name!r} cannot be {done}: {str(error).rstrip('.')}."
+        raise UserError(what, data_set.how_to_get) from error
+    except Exception as error:  # in any way
+        what = f"Data set {data_set.name!r} below {root} cannot be {done}: {type(error).__name__}: {error}."
+        raise UserError(what, f"Get its files again. {data_set.how_to_get}") from error
+
+
+@contextmanager
+def tidy_stdout() -> Iterator[None]:
+    """What torchvision prints goes to standard error: standard output is for answers."""
+    out, sys.stdout = sys.stdout, sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout = out
