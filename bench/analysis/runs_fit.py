@@ -202,7 +202,7 @@ def _fit(
         + diagnostics.check_autocorrelation(law)
         + diagnostics.check_exponents(law)
         + diagnostics.check_groups(law.residuals, points.labels)
-        + (_ruled_out(form, group.weights) if request.form != "auto" else []),
+        + _ruled_out(form, group.weights, auto=request.form == "auto"),
     }
     if request.published:
         found["warnings"] += diagnostics.check_published(law, request.published)
@@ -237,14 +237,16 @@ def _over_forms(resampled: Averaged, middle: float) -> dict[str, Any]:
     return found
 
 
-def _ruled_out(form: forms.Form, weights: Mapping[str, float]) -> list[str]:
-    """A warning where the points speak against the form that was asked for."""
-    if not weights or weights.get(form.name, 0.0) >= RULED_OUT:
+def _ruled_out(form: forms.Form, weights: Mapping[str, float], *, auto: bool) -> list[str]:
+    """A warning where the points speak against the form whose parameters are shown."""
+    weight = weights.get(form.name, 0.0)
+    if not weights or weight >= RULED_OUT:
         return []
     best = next(iter(weights))
+    where = "stand above" if auto else "come with --form auto"
     return [
-        f"These points speak against {form.name}: its weight is {weights.get(form.name, 0.0):.1%}, that of {best} "
-        f"{weights[best]:.0%}. The intervals hold only if y follows {form.name}; --form auto gives them over all forms."
+        f"These points speak against {form.name} (weight {weight:.2%}; {best} has {weights[best]:.0%}): intervals of "
+        f"its parameters are too narrow. Intervals over all forms {where}."
     ]
 
 

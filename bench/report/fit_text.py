@@ -75,7 +75,8 @@ QUANTITIES = {
 
 
 def _over_forms(found: Mapping[str, Any]) -> str:
-    low, high = (significant(end) for end in found["interval"])
+    least = 1e-6 * max(abs(end) for end in found["interval"])  # nearer to 0 it is 0
+    low, high = (significant(end if abs(end) > least else 0.0) for end in found["interval"])
     at = f" at x = {found['x']:.4g}" if "x" in found else ""
     return f"{at}: {significant(found['value'])} [{low}, {high}]"
 

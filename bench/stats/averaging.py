@@ -23,7 +23,7 @@ from bench.stats.forms import Form
 TEMPER = 0.6
 """Exponent of Akaike's weights. At 1, intervals of floors and exponents hold the truth too seldom, at 0.5 those of
 crossings too often (nominal 90 %, 5 to 12 points)."""
-STARTS = 60
+STARTS = 20  # of each form
 LEAST_RMS = 1e-9  # of log residuals: points without any noise
 STEP = 1.02  # ratio of the two x between which a slope is taken
 

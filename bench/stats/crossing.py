@@ -112,9 +112,13 @@ def _one_crossing(
     i = last + int(np.flatnonzero(middle <= 0)[0]) - 1
     changes = np.diff(np.sign(gaps), axis=1) != 0
     once = (changes.sum(axis=1) == 1) & (np.sign(gaps[:, 0]) == before)
+    unknown = [end for end, side in (("low", ahead[0]), ("high", ahead[-1])) if not side]
+    reason = f"{leaders[before]} is ahead before it"
+    if unknown:
+        reason += f"; at the {' and the '.join(unknown)} end of the common range neither is surely ahead"
     return _answer(
         YES,
-        f"each is ahead on its side of this interval; {once.mean():.0%} of the resamples cross just once, this way",
+        reason,
         x=_zero(grid, bounds[1], i),
         low=low,
         high=high,

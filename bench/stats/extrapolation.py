@@ -98,7 +98,8 @@ class Bands:
 
     Attributes:
         y: predictions, (n,). within: by resampling: noise and, where several forms were resampled, their difference.
-            total: that, and the record beyond the data or the spread of forms inside. one_run: what one more run would measure, total and the scatter of points.
+            total: that, and the record beyond the data or the spread of forms inside. one_run: what one more run would
+            measure, total and the scatter of points.
         reach: how many times beyond the largest point (below 1: below the smallest), 1 inside.
     """
 
