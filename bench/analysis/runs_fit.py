@@ -25,7 +25,6 @@ ALONE = "all"  # name of the only group
 MAX_GROUPS = 50
 SEEDS = 100_000  # between the seeds of two groups
 RULED_OUT = 0.01  # weight below which the points speak against a form
-MIN_SHARE = 0.1  # of the refits that must have a quantity which not every form has
 FACTORS = (2.0, 4.0, 8.0)  # beyond an origin, at which the record is listed
 
 
@@ -63,8 +62,7 @@ class Group:
     @property
     def weights(self) -> dict[str, float]:
         """Of every form that the points allow, the largest first."""
-        weighed = zip(self.fits, averaging.weigh(self.fits), strict=True) if self.fits else ()
-        return dict(sorted(((made.form.name, float(w)) for made, w in weighed), key=lambda item: -item[1]))
+        return averaging.form_weights(self.fits) if self.fits else {}
 
 
 def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None = None) -> dict[str, Any]:
@@ -179,16 +177,18 @@ def _fit(
     delta = request.delta or (fit.CHINCHILLA_DELTA if form.name == "chinchilla" else None)
     law = fit.fit(points, form, loss=request.loss, delta=delta)
     given = bootstrap.resample(law, draws=request.draws, seed=SEEDS * seed)
-    resampled = averaging.alone(given)
+    resampled, over_forms = averaging.alone(given), {}
     if request.form == "auto":
         resampled = averaging.average(group.fits, shown=law, draws=request.draws, seed=SEEDS * seed + 1)
+        over_forms = {name: dataclasses.asdict(q) for name, q in averaging.comparable(resampled, middle).items()}
     unresolved = diagnostics.unresolved(law)
     found: dict[str, Any] = {
         "card": law.card(),
         "level": bootstrap.LAW_LEVEL,
         "resampling": resampled.method,
         "forms": group.weights,
-        "over_forms": _over_forms(resampled, middle) if request.form == "auto" else {},
+        "over_forms": over_forms,
+        "slope_at": middle,
         "intervals": {name: list(ends) for name, ends in given.parameters().items()},
         "unresolved": unresolved,
         "forms_tried": [
@@ -221,20 +221,6 @@ def _fit(
     if request.backtest:
         found["backtest"] = backtest(made)
     return found, resampled
-
-
-def _over_forms(resampled: Averaged, middle: float) -> dict[str, Any]:
-    """What every form has, with the median and the interval over the refits of all of them."""
-    quantities = {"slope": resampled.slopes(middle), "floor": resampled.floors(), "exponent": resampled.exponents()}
-    found: dict[str, Any] = {}
-    for name, values in quantities.items():
-        finite = values[np.isfinite(values)]
-        if len(finite) >= MIN_SHARE * len(resampled.order):
-            ends = resampled.interval(finite)
-            found[name] = {"value": float(np.median(finite)), "interval": list(ends)}
-    if "slope" in found:
-        found["slope"]["x"] = middle
-    return found
 
 
 def _ruled_out(form: forms.Form, weights: Mapping[str, float], *, auto: bool) -> list[str]:

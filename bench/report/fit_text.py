@@ -40,9 +40,9 @@ def _fit(name: str, answer: Mapping[str, Any]) -> list[str]:
     text = [f"{name}: {card['formula']}, {card['points']} points, {card['loss']}"]
     text += [f"  note: {item}" for item in answer["notes"]]
     if answer["over_forms"]:
-        text.append(f"  forms and their weights: {_weights(answer['forms'])}")
+        text.append(f"  forms and their weights: {weights(answer['forms'])}")
         text.append(f"  {level} intervals over all of these forms, each as often as its weight: {answer['resampling']}")
-        text += [f"  {QUANTITIES[key]}{_over_forms(q)}" for key, q in answer["over_forms"].items()]
+        text += [f"  {line}" for line in over_forms(answer["over_forms"], f"x = {answer['slope_at']:.4g}")]
         text.append(f"  {level} intervals if y follows {form}:")
     else:
         text.append(f"  {level} intervals if y follows {form}: {answer['resampling']}")
@@ -66,22 +66,26 @@ def _fit(name: str, answer: Mapping[str, Any]) -> list[str]:
     return text + [f"  warning: {item}" for item in answer["warnings"]]
 
 
-NAMED_APART = 0.01  # forms of less weight
 QUANTITIES = {
-    "slope": "slope −d log y / d log x",
+    "slope": "slope −d log y / d log x at {place}",
     "floor": "floor, the limit of y for large x",
     "exponent": "exponent with which y falls to its floor",
 }
+NAMED_APART = 0.01  # forms of less weight
+NO_FLOOR = 1e-3  # of the upper end: a floor nearer to 0 is none
 
 
-def _over_forms(found: Mapping[str, Any]) -> str:
-    least = 1e-6 * max(abs(end) for end in found["interval"])  # nearer to 0 it is 0
-    low, high = (significant(end if abs(end) > least else 0.0) for end in found["interval"])
-    at = f" at x = {found['x']:.4g}" if "x" in found else ""
-    return f"{at}: {significant(found['value'])} [{low}, {high}]"
+def over_forms(found: Mapping[str, Mapping[str, float]], place: str) -> list[str]:
+    """Quantities that forms can be compared by, with their intervals. `place`: where the slope is taken."""
+    lines = []
+    for name, q in found.items():
+        least = NO_FLOOR * q["high"] if name == "floor" else 0.0
+        value, low, high = (significant(number if number >= least else 0.0) for number in q.values())
+        lines.append(f"{QUANTITIES[name].format(place=place)}: {value} [{low}, {high}]")
+    return lines
 
 
-def _weights(forms: Mapping[str, float]) -> str:
+def weights(forms: Mapping[str, float]) -> str:
     """Those that cannot be ruled out with their weights, then the others."""
     kept = [f"{name} {significant(100 * weight, 2)} %" for name, weight in forms.items() if weight >= NAMED_APART]
     others = [name for name, weight in forms.items() if weight < NAMED_APART]

@@ -9,9 +9,8 @@ prediction, a floor or the place where two laws cross, then has the forms' disag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -24,6 +23,7 @@ TEMPER = 0.6
 """Exponent of Akaike's weights. At 1, intervals of floors and exponents hold the truth too seldom, at 0.5 those of
 crossings too often (nominal 90 %, 5 to 12 points)."""
 STARTS = 20  # of each form
+MIN_SHARE = 0.1  # of the refits that must have a quantity which not every form has
 LEAST_RMS = 1e-9  # of log residuals: points without any noise
 STEP = 1.02  # ratio of the two x between which a slope is taken
 
@@ -33,34 +33,26 @@ class Averaged:
     """Refits of several analyses (forms, losses) of the same points.
 
     Attributes:
-        fit: the law that is shown. parts: refits of every analysis. weights: of all that were tried, (fit, weight),
-            the largest first; the sum is 1.
+        fit: the law that is shown. parts: refits of every analysis that has any. weights: of every form that was tried,
+            the largest first.
         order: of the refits of all parts, shuffled: refits of two groups are then paired independently of their forms.
     """
 
     fit: Fit
     parts: tuple[Resampled, ...]
-    weights: tuple[tuple[Fit, float], ...]
+    weights: Mapping[str, float]
     order: np.ndarray
 
     @property
     def method(self) -> str:
         return self.parts[0].method
 
-    @cached_property
-    def form_weights(self) -> dict[str, float]:
-        """Weight of every form that was tried, the largest first."""
-        found: dict[str, float] = {}
-        for made, weight in self.weights:
-            found[made.form.name] = found.get(made.form.name, 0.0) + weight
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
-
     def predictions(self, x: np.ndarray) -> np.ndarray:
         """y of every refit at x: (refits, points)."""
         return np.concatenate([part.predictions(x) for part in self.parts])[self.order]
 
-    def last_parameter(self) -> np.ndarray:
-        """The last internal parameter of every refit, (refits,): in laws of two families the log of their factor."""
+    def factors(self) -> np.ndarray:
+        """log of the factor between two families (`two_families`) of every refit, (refits,)."""
         return np.concatenate([part.thetas[:, -1] for part in self.parts])[self.order]
 
     def interval(self, values: np.ndarray, *, level: float = LAW_LEVEL) -> tuple[float, float]:
@@ -70,12 +62,8 @@ class Averaged:
     def slopes(self, x: float) -> np.ndarray:
         """-d log y / d log x at x of every refit, (refits,)."""
         with np.errstate(all="ignore"):
-            log_y = np.log(self.predictions(_around(x)))
-        return _slope(log_y)
-
-    def slope(self, x: float) -> float:
-        """The same of the law that is shown."""
-        return float(_slope(self.fit.log_predict(_around(x))[None])[0])
+            log_y = np.log(self.predictions(np.array([x / STEP**0.5, x * STEP**0.5])))
+        return (log_y[:, 0] - log_y[:, 1]) / np.log(STEP)
 
     def floors(self) -> np.ndarray:
         """Limit of y for x without end, of every refit whose form has one."""
@@ -94,14 +82,6 @@ class Averaged:
         return np.array(values, dtype=float)
 
 
-def _around(x: float) -> np.ndarray:
-    return np.array([x / STEP**0.5, x * STEP**0.5])
-
-
-def _slope(log_y: np.ndarray) -> np.ndarray:
-    return (log_y[:, 0] - log_y[:, 1]) / np.log(STEP)
-
-
 def average(fits: Sequence[Fit], *, shown: Fit, draws: int = 400, seed: int = 0, restarts: int = 1) -> Averaged:
     """Resample analyses of the same points, each as often as its weight says.
 
@@ -109,21 +89,19 @@ def average(fits: Sequence[Fit], *, shown: Fit, draws: int = 400, seed: int = 0,
         fits: of every analysis. shown: the law that is printed. draws: refits in all.
         seed: of the resamples; groups that are compared need different ones, else their noise is the same.
     """
-    weights = weigh(fits)
-    counts = _shares(weights, draws)
+    counts = _shares(weigh(fits), draws)
     parts = tuple(
         resample(made, draws=int(count), seed=seed + 1000 * number, restarts=restarts)
         for number, (made, count) in enumerate(zip(fits, counts, strict=True))
         if count
     )
-    ranked = sorted(zip(fits, weights.tolist(), strict=True), key=lambda item: -item[1])
     order = np.random.default_rng(seed).permutation(sum(len(part.thetas) for part in parts))
-    return Averaged(fit=shown, parts=parts, weights=tuple(ranked), order=order)
+    return Averaged(fit=shown, parts=parts, weights=form_weights(fits), order=order)
 
 
 def alone(made: Resampled) -> Averaged:
     """One analysis, as the user asked for it."""
-    return Averaged(fit=made.fit, parts=(made,), weights=((made.fit, 1.0),), order=np.arange(len(made.thetas)))
+    return Averaged(fit=made.fit, parts=(made,), weights={made.fit.form.name: 1.0}, order=np.arange(len(made.thetas)))
 
 
 def fits_of(points: Points, forms: Sequence[Form], *, loss: str, delta: float | None = None) -> list[Fit]:
@@ -142,6 +120,35 @@ def weigh(fits: Sequence[Fit]) -> np.ndarray:
     criteria = np.array([criterion(made, fits) for made in fits])
     weights = np.exp(-TEMPER / 2 * (criteria - criteria.min()))
     return weights / weights.sum()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverForms:
+    """A quantity that forms can be compared by: median and interval over the refits of all that have it."""
+
+    value: float
+    low: float
+    high: float
+
+
+def comparable(made: Averaged, x: float) -> dict[str, OverForms]:
+    """The slope -d log y / d log x at x, the floor (limit of y for x without end) and the exponent with which y falls
+    to it; without those that hardly any refit has."""
+    found = {}
+    for name, values in {"slope": made.slopes(x), "floor": made.floors(), "exponent": made.exponents()}.items():
+        finite = values[np.isfinite(values)]
+        if len(finite) >= MIN_SHARE * len(made.order):
+            low, high = made.interval(finite)
+            found[name] = OverForms(value=float(np.median(finite)), low=low, high=high)
+    return found
+
+
+def form_weights(fits: Sequence[Fit]) -> dict[str, float]:
+    """Weight of every form, the largest first. Fits of one form (several losses) add up."""
+    found: dict[str, float] = {}
+    for made, weight in zip(fits, weigh(fits), strict=True):
+        found[made.form.name] = found.get(made.form.name, 0.0) + float(weight)
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
 def criterion(made: Fit, fits: Sequence[Fit]) -> float:

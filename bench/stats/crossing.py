@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -37,7 +37,7 @@ class Crossing:
         share: resamples that agree: that cross just once, this way round, or (`throughout`) not at all.
         overtakes: which of (first, second) has the smaller y (error) beyond the crossing. None unless YES.
         leader: the same; or who is ahead throughout, or above `high` or below `low` where only one of them is known.
-        throughout: whether `leader` is ahead at every x of the common range.
+        throughout: whether `leader` is ahead at every x of the common range. common_range: whether there is one.
     """
 
     verdict: str
@@ -49,6 +49,7 @@ class Crossing:
     reason: str
     leader: str | None = None
     throughout: bool = False
+    common_range: bool = True
 
 
 def crossing(
@@ -63,7 +64,7 @@ def crossing(
     low = max(first.fit.range[0], second.fit.range[0])
     high = min(first.fit.range[1], second.fit.range[1])
     if not low < high:
-        return _answer(CANNOT_TELL, "their ranges of x do not overlap")
+        return replace(_answer(CANNOT_TELL, "their ranges of x do not overlap"), common_range=False)
     grid = np.geomspace(low, high, GRID)
     of_first, of_second = first.predictions(grid), second.predictions(grid)
     number = min(len(of_first), len(of_second))
