@@ -30,9 +30,9 @@ from bench.analysis.finding import (
     Unit,
     Verdict,
 )
-from bench.analysis.scaling_laws import DRAWS, LOSSES, STARTS, Law, laws
+from bench.analysis.scaling_laws import DRAWS, LOSSES, POSSIBLE, STARTS, Law, laws
 from bench.core.errors import UserError
-from bench.stats import bootstrap, fit
+from bench.stats import averaging, fit
 from bench.stats.bootstrap import LAW_LEVEL
 from bench.stats.extrapolation import forecast
 from bench.stats.intervals import Estimate, t_quantile
@@ -356,7 +356,7 @@ def _held_out(first: Law, second: Law) -> HeldOut | None:
 
 def _predicted(law: Law, top: float) -> tuple[float, float, float, bool] | None:
     """The error that a law without the points at `top` and beyond gives there, its interval (where there is no record,
-    of resampling alone), and whether there is a record."""
+    of resampling over forms alone), and whether there is a record."""
     data, form = law.within.fit.points, law.within.fit.form
     earlier = data.take(data.x[0] < top / EQUAL)
     if len(np.unique(earlier.x[0])) < NEEDED:
@@ -364,7 +364,9 @@ def _predicted(law: Law, top: float) -> tuple[float, float, float, bool] | None:
     try:
         made = fit.fit(earlier, form, loss=LOSSES[0], max_starts=STARTS)
         record = replace(forecast(earlier, [form], loss=LOSSES[0], half_life=None), fits=(made,))
-        bands = record.bands(bootstrap.resample(made, draws=DRAWS, restarts=0), np.array([[top]]))
+        fits = [rival for loss in LOSSES for rival in averaging.fits_of(earlier, POSSIBLE, loss=loss)]
+        over_forms = averaging.average(fits, shown=made, draws=DRAWS, restarts=0)
+        bands = record.bands(over_forms, np.array([[top]]))
     except UserError:
         return None
     low, high = (bands.total if record.has_record else bands.within)[0]

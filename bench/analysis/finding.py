@@ -153,7 +153,8 @@ class Reason(StrEnum):
     NO_CHANGE_OF_ORDER = "no change of order"  # none is beyond the intervals of the trend
     AHEAD_THROUGHOUT = "ahead throughout"
     """`leader` is, in the common range (of laws: in the share `agreement` of resamples). A crossing lies beyond."""
-    CROSSING_UNSTABLE = "crossing unstable"  # only the share `agreement` of resampled laws cross once, this way round
+    CROSSING_UNSTABLE = "crossing unstable"
+    """Laws may cross or not. With low or high, the leader is known up to there, or from there on."""
     UNDETERMINED = "undetermined"  # accuracy hardly changes with compute: any factor fits
     NO_SINGLE_FACTOR = "no single factor"  # measured points contradict every factor in the interval: see the trend
     NO_ADVANTAGE = "no advantage"  # hybrids never led: there is none to shrink

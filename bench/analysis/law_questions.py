@@ -36,9 +36,10 @@ from bench.analysis.finding import (
     Verdict,
 )
 from bench.analysis.frontiers import family_of_kind
-from bench.analysis.scaling_laws import DRAWS, LOSSES, STARTS, Law, analyses, laws
+from bench.analysis.scaling_laws import DRAWS, LOSSES, POSSIBLE, STARTS, Law, laws
 from bench.core.errors import UserError
-from bench.stats import bootstrap, fit
+from bench.stats import averaging, bootstrap, fit
+from bench.stats.averaging import Averaged
 from bench.stats.bootstrap import LAW_LEVEL, Resampled, variance_components
 from bench.stats.crossing import crossing
 from bench.stats.forms import FIRST, POWER, SECOND, two_families
@@ -121,22 +122,21 @@ def compute_to_match(first: Law, second: Law) -> Finding:
     if max(y.min() for y in sides) >= min(y.max() for y in sides):
         return cannot(reasons=(Reason.NO_COMMON_ACCURACY,))
     try:
-        refits = shared_laws(first, second)
+        shown, averaged = shared_laws(first, second)
     except UserError:
         return cannot(reasons=(Reason.FIT_FAILED,))
-    log_k = [np.clip(r.thetas[:, -1], -LOG_K_LIMIT, LOG_K_LIMIT) for r in refits]
-    low, high = (math.exp(end) for end in bootstrap.quantiles(np.concatenate(log_k), LAW_LEVEL))
-    ends = bootstrap.quantiles(log_k[0], LAW_LEVEL)
-    within = math.exp(ends[0]), math.exp(ends[1])
-    low, high = min(low, within[0]), max(high, within[1])  # pooling with narrower analyses must not hide what one shows
-    value = float(np.exp(np.clip(refits[0].fit.theta[-1], -LOG_K_LIMIT, LOG_K_LIMIT)))
+    own, over = (np.clip(values, -LOG_K_LIMIT, LOG_K_LIMIT) for values in (shown.thetas[:, -1], averaged.factors()))
+    (a, b), (c, d) = (bootstrap.quantiles(values, LAW_LEVEL) for values in (own, over))
+    within = math.exp(a), math.exp(b)
+    low, high = math.exp(min(a, c)), math.exp(max(b, d))  # other forms must not hide what the shown one leaves open
+    value = float(np.exp(np.clip(shown.fit.theta[-1], -LOG_K_LIMIT, LOG_K_LIMIT)))
     if high / low > UNDETERMINED:
         return cannot(reasons=(Reason.UNDETERMINED,))
     less, more = first, second
     if value < 1:
         less, more, value = second, first, 1 / value
         low, high, within = 1 / high, 1 / low, (1 / within[1], 1 / within[0])
-    widens = _widens(refits[0].fit)
+    widens = _widens(shown.fit)
     law = SharedLaw(
         factor=value,
         low=low,
@@ -144,7 +144,7 @@ def compute_to_match(first: Law, second: Law) -> Finding:
         within=within,
         widens=widens,
         reached=(1 - float(min(y.max() for y in sides)), 1 - float(max(y.min() for y in sides))),
-        forms=tuple(sorted({r.fit.form.name for r in refits})),
+        forms=tuple(sorted({part.fit.form.name for part in averaged.parts})),
         losses=LOSSES,
     )
     trend = _contradicted_factors(less, more, low, high)
@@ -152,7 +152,7 @@ def compute_to_match(first: Law, second: Law) -> Finding:
         return cannot(
             reasons=(Reason.NO_SINGLE_FACTOR,), leader=less.family, axis=Axis.ACCURACY, trend=trend, evidence=(law,)
         )
-    missed = _deviation((first.family, second.family), _shared_lack_of_fit(refits[0].fit, first, second))
+    missed = _deviation((first.family, second.family), _shared_lack_of_fit(shown.fit, first, second))
     remarks = [*([Reason.CHANGES] if widens is not None else []), *([Reason.LACK_OF_FIT] if missed else [])]
     return finding(
         verdict=Verdict.YES if low > 1 else Verdict.CANNOT_TELL,
@@ -168,8 +168,8 @@ def compute_to_match(first: Law, second: Law) -> Finding:
 
 
 @lru_cache(maxsize=16)
-def shared_laws(first: Law, second: Law) -> tuple[Resampled, ...]:
-    """Refits of the shared law by the families' own form and loss, then by every other credible form and loss."""
+def shared_laws(first: Law, second: Law) -> tuple[Resampled, Averaged]:
+    """Refits of the shared law by the families' own form and loss, then by all forms and losses by their weights."""
     a, b = first.within.fit.points, second.within.fit.points
     family = np.concatenate([np.full(len(a), FIRST), np.full(len(b), SECOND)])
     points = fit.Points(
@@ -177,14 +177,12 @@ def shared_laws(first: Law, second: Law) -> tuple[Resampled, ...]:
         y=np.concatenate([a.y, b.y]),
         cluster=np.concatenate([a.cluster, b.cluster + a.cluster.max() + 1]),
     )
-    return tuple(
-        bootstrap.resample(
-            fit.fit(points, two_families(form), loss=loss, max_starts=STARTS, ftol=fit.REFIT_FTOL),
-            draws=DRAWS,
-            restarts=0,
-        )
-        for form, loss in analyses(first.ranked)
-    )
+    form = two_families(first.within.fit.form)
+    law = fit.fit(points, form, loss=LOSSES[0], max_starts=STARTS, ftol=fit.REFIT_FTOL)
+    every = [two_families(form) for form in POSSIBLE]
+    fits = [made for loss in LOSSES for made in averaging.fits_of(points, every, loss=loss)]
+    averaged = averaging.average(fits, shown=law, draws=2 * DRAWS, restarts=0)
+    return bootstrap.resample(law, draws=DRAWS, restarts=0), averaged
 
 
 def _widens(made: fit.Fit) -> bool | None:
@@ -277,7 +275,7 @@ def _without_tails(values: np.ndarray) -> np.ndarray:
 
 def crossing_of(question: Question, first: Law, second: Law) -> Finding:
     """Where the first begins to be ahead of the second."""
-    found = crossing(first.within, second.within, names=(first.family, second.family))
+    found = crossing(first.averaged, second.averaged, names=(first.family, second.family))
     missed = [item for law in (first, second) for item in _deviation((law.family,), law.lack_of_fit)]
     remarks = [Reason.LACK_OF_FIT] if missed else []
     budgets: list[Item] = []
@@ -286,7 +284,6 @@ def crossing_of(question: Question, first: Law, second: Law) -> Finding:
     finding = partial(
         _finding(question, first, second),
         leader=found.leader or "",
-        agreement=found.share,
         evidence=(*budgets, *missed),
         **_x_unit(first),
     )
@@ -297,13 +294,12 @@ def crossing_of(question: Question, first: Law, second: Law) -> Finding:
             estimate=found.x,
             low=found.low,
             high=found.high,
+            agreement=found.share,
         )
-    why = Reason.CROSSING_UNSTABLE
     if found.throughout:
-        why, finding = Reason.AHEAD_THROUGHOUT, partial(finding, agreement=1 - found.share)
-    elif found.leader is None and not found.share:
-        why, finding = Reason.NO_COMMON_RANGE, partial(finding, agreement=None)
-    return finding(verdict=Verdict.CANNOT_TELL, reasons=(why, *remarks))
+        return finding(verdict=Verdict.CANNOT_TELL, reasons=(Reason.AHEAD_THROUGHOUT, *remarks), agreement=found.share)
+    why = Reason.CROSSING_UNSTABLE if found.common_range else Reason.NO_COMMON_RANGE
+    return finding(verdict=Verdict.CANNOT_TELL, reasons=(why, *remarks), low=found.low, high=found.high)
 
 
 def _budget(law: Law) -> Budget:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -13,8 +14,8 @@ import pandas as pd
 
 from bench.analysis import runs_table as reader
 from bench.core.errors import UserError, unknown
-from bench.stats import bootstrap, diagnostics, extrapolation, fit, forms, isoflop, model_selection
-from bench.stats.bootstrap import Resampled
+from bench.stats import averaging, bootstrap, diagnostics, extrapolation, fit, forms, isoflop, model_selection
+from bench.stats.averaging import Averaged
 from bench.stats.crossing import crossing
 from bench.stats.extrapolation import Bands, Forecast
 
@@ -22,6 +23,8 @@ JOINT_FORMS = ("chinchilla", "repeated")
 ISOFLOP = "isoflop"
 ALONE = "all"  # name of the only group
 MAX_GROUPS = 50
+SEEDS = 100_000  # between the seeds of two groups
+RULED_OUT = 0.01  # weight below which the points speak against a form
 FACTORS = (2.0, 4.0, 8.0)  # beyond an origin, at which the record is listed
 
 
@@ -46,11 +49,20 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Group:
-    """One group's points, what was noted on reading them, and its forecast by every form that was tried."""
+    """One group's points, what was noted on reading them, and, where the form is not given, its forecast by every form.
+
+    `fits`: of every form of one input to all points; () where the law has several.
+    """
 
     points: fit.Points
     notes: list[str]
     forecast: Forecast | None
+    fits: tuple[fit.Fit, ...]
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Of every form that the points allow, the largest first."""
+        return averaging.form_weights(self.fits) if self.fits else {}
 
 
 def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None = None) -> dict[str, Any]:
@@ -72,8 +84,13 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
     groups, refused = _groups(table, request)
     auto = request.form == "auto"
     ranked = model_selection.rank([g.forecast for g in groups.values() if g.forecast]) if auto else []
-    form = model_selection.select(ranked) if auto else forms.FORMS[request.form]
-    made = {name: _fit(group, form, ranked, request) for name, group in groups.items()}
+    weights = [group.weights for group in groups.values()]
+    form = model_selection.select(ranked, weights) if auto else forms.FORMS[request.form]
+    middle = _middle([group.points for group in groups.values()])
+    made = {
+        name: _fit(group, form, ranked, request, middle=middle, seed=number)
+        for number, (name, group) in enumerate(groups.items())
+    }
     if held is not None and len(held) and request.at is not None:
         seen = _seen(table, held, request)
         for name, (card, _) in made.items():
@@ -129,23 +146,50 @@ def _read(table: pd.DataFrame, request: Request) -> Group:
         )
     fit.check(points, form)
     made = extrapolation.forecast(points, forms.CURVES) if request.form == "auto" else None
-    return Group(points=points, notes=notes, forecast=made)
+    one_input = form in forms.CURVES
+    fits = averaging.fits_of(points, forms.CURVES, loss=request.loss, delta=request.delta) if one_input else []
+    return Group(points=points, notes=notes, forecast=made, fits=tuple(fits))
+
+
+def _middle(every: list[fit.Points]) -> float:
+    """The geometric middle of the first input, of the range that all groups cover where there is one."""
+    least, most = ([float(end(p.x[0])) for p in every] for end in (np.min, np.max))
+    low, high = max(least), min(most)
+    return math.sqrt(low * high) if low < high else math.sqrt(min(least) * max(most))
 
 
 def _fit(
-    group: Group, form: forms.Form, ranked: list[model_selection.Ranked], request: Request
-) -> tuple[dict[str, Any], Resampled]:
-    """One group's law: card, intervals of its parameters, predictions with their record, warnings."""
+    group: Group,
+    form: forms.Form,
+    ranked: list[model_selection.Ranked],
+    request: Request,
+    *,
+    middle: float,
+    seed: int,
+) -> tuple[dict[str, Any], Averaged]:
+    """One group's law: card, intervals of its parameters and of what can be compared between forms, predictions with
+    their record, warnings.
+
+    Args:
+        middle: x at which slopes are compared. seed: of the resamples, another one for each group.
+    """
     points = group.points
     delta = request.delta or (fit.CHINCHILLA_DELTA if form.name == "chinchilla" else None)
     law = fit.fit(points, form, loss=request.loss, delta=delta)
-    resampled = bootstrap.resample(law, draws=request.draws)
+    given = bootstrap.resample(law, draws=request.draws, seed=SEEDS * seed)
+    resampled, over_forms = averaging.alone(given), {}
+    if request.form == "auto":
+        resampled = averaging.average(group.fits, shown=law, draws=request.draws, seed=SEEDS * seed + 1)
+        over_forms = {name: dataclasses.asdict(q) for name, q in averaging.comparable(resampled, middle).items()}
     unresolved = diagnostics.unresolved(law)
     found: dict[str, Any] = {
         "card": law.card(),
         "level": bootstrap.LAW_LEVEL,
         "resampling": resampled.method,
-        "intervals": {name: list(ends) for name, ends in resampled.parameters().items()},
+        "forms": group.weights,
+        "over_forms": over_forms,
+        "slope_at": middle,
+        "intervals": {name: list(ends) for name, ends in given.parameters().items()},
         "unresolved": unresolved,
         "forms_tried": [
             {"form": r.form.name, "extrapolation_rms_log": _finite(r.extrapolation_rmse), "origins": r.rollouts}
@@ -157,7 +201,8 @@ def _fit(
         + diagnostics.check_direction(points)
         + diagnostics.check_autocorrelation(law)
         + diagnostics.check_exponents(law)
-        + diagnostics.check_groups(law.residuals, points.labels),
+        + diagnostics.check_groups(law.residuals, points.labels)
+        + _ruled_out(form, group.weights, auto=request.form == "auto"),
     }
     if request.published:
         found["warnings"] += diagnostics.check_published(law, request.published)
@@ -176,6 +221,19 @@ def _fit(
     if request.backtest:
         found["backtest"] = backtest(made)
     return found, resampled
+
+
+def _ruled_out(form: forms.Form, weights: Mapping[str, float], *, auto: bool) -> list[str]:
+    """A warning where the points speak against the form whose parameters are shown."""
+    weight = weights.get(form.name, 0.0)
+    if not weights or weight >= RULED_OUT:
+        return []
+    best = next(iter(weights))
+    where = "stand above" if auto else "come with --form auto"
+    return [
+        f"These points speak against {form.name} (weight {weight:.2%}; {best} has {weights[best]:.0%}): intervals of "
+        f"its parameters are too narrow. Intervals over all forms {where}."
+    ]
 
 
 def predictions(made: Forecast, bands: Bands, at: np.ndarray, *, top: float = np.inf) -> list[dict[str, Any]]:

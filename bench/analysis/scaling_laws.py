@@ -18,17 +18,22 @@ from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
 from bench.analysis.finding import NEEDED, Axis, Check, CheckKind
 from bench.core.errors import UserError
 from bench.core.spec import Recipe
-from bench.stats import bootstrap, fit, model_selection
+from bench.stats import averaging, bootstrap, fit, model_selection
+from bench.stats.averaging import Averaged
 from bench.stats.crossing import FAR_OFF, frontier_bias, pareto
 from bench.stats.extrapolation import Forecast, forecast
-from bench.stats.forms import POWER, POWER_FLOOR, Form
+from bench.stats.forms import M3, POWER, POWER_FLOOR, ZHAI, Form
 from bench.stats.intervals import seed_error
 from bench.stats.lack_of_fit import GroupMeans, LackOfFit, lack_of_fit
 
 FORMS: tuple[Form, ...] = (POWER, POWER_FLOOR)
+"""One of these is shown, for all families."""
+POSSIBLE: tuple[Form, ...] = (*FORMS, ZHAI, M3)
+"""Intervals are over these, by their weights. m4 and bnsl1 have more parameters than a family has budgets."""
 LOSSES = ("squares", "huber")
 """The first is the analysis that is shown; few points, none far off, are spent best by least squares."""
 DRAWS, STARTS = 200, 12
+SEEDS = 100_000  # between the seeds of two families
 NEAR = 0.1
 """A point within a tenth of the frontier's error counts as well: a design that one would use, and less to pick from."""
 MAX_POINTS = 30  # the nearest are kept: more points of one family add time, not knowledge
@@ -40,8 +45,8 @@ class Law:
     """Error (1 - accuracy) of one family against `axis`.
 
     Attributes:
-        within: refits of the law, whose form is the same for all families. every: refits of all credible forms and
-            losses, for total intervals inside the data. forecast: the record of the law, for those beyond.
+        within: refits of the law, whose form is the same for all families. averaged: refits of all forms and losses by
+            their weights, for whatever is read off the law. forecast: the record of the law, for intervals beyond.
         bias: mean correction for picking the best, in accuracy.
         noise: standard deviation of one point's accuracy (mean over its seeds), mean over the frontier.
         points: those on or near the frontier. best: (x, corrected error) of those on it. tried: points of the family.
@@ -52,7 +57,7 @@ class Law:
     axis: Axis
     measure: str
     within: bootstrap.Resampled
-    every: tuple[bootstrap.Resampled, ...]
+    averaged: Averaged
     forecast: Forecast
     ranked: tuple[model_selection.Ranked, ...]
     points: tuple[Point, ...]
@@ -84,17 +89,15 @@ class Law:
         return x, y
 
     def errors(self, x: np.ndarray) -> np.ndarray:
-        """Error at x of every refit of every credible analysis, (refits, x)."""
-        return np.concatenate([r.predictions(x) for r in self.every])
+        """Error at x of every refit of every form and loss, (refits, x)."""
+        return self.averaged.predictions(x)
 
     def total(self, x: np.ndarray) -> np.ndarray:
-        """Total interval of the error at x, (n, 2): inside the data over refits of every credible analysis, beyond by
-        the law's record; NaN where there is none. It contains the interval within the analysis."""
-        bands, every = self.forecast.bands(self.within, x[None]), self.errors(x)
-        refits = np.array([bootstrap.quantiles(column, bootstrap.LAW_LEVEL) for column in every.T])
-        inside = (bands.reach == 1)[:, None]
-        low, high = np.minimum(bands.total, refits), np.maximum(bands.total, refits)
-        return np.minimum(np.where(inside, np.stack([low[:, 0], high[:, 1]], axis=1), bands.total), 1.0)
+        """Total interval of the error at x, (n, 2): over refits of all forms, and beyond the data by the law's
+        record as well; NaN there without a record. It contains the interval of the form that is shown."""
+        bands, own = self.forecast.bands(self.averaged, x[None]), self.forecast.bands(self.within, x[None])
+        low, high = np.minimum(bands.total, own.total).T[0], np.maximum(bands.total, own.total).T[1]
+        return np.minimum(np.stack([low, high], axis=1), 1.0)
 
     def reached(self, error: float) -> tuple[float | None, float | None]:
         """x at which the lower and the upper end of the total interval reach an error; None beyond what is known: ten
@@ -222,23 +225,36 @@ def _forecast(data: fit.Points) -> Forecast:
     return forecast(data, FORMS, loss=LOSSES[0], half_life=None)
 
 
+@lru_cache(maxsize=32)
+def _fits(evidence: Evidence, family: str, axis: Axis, measure: str) -> tuple[fit.Fit, ...]:
+    """A family's points by every form and loss; () where they allow none."""
+    prepared = _prepared(evidence, family, axis, measure)
+    if isinstance(prepared, Check):
+        return ()
+    return tuple(made for loss in LOSSES for made in averaging.fits_of(prepared.data, POSSIBLE, loss=loss))
+
+
+@lru_cache(maxsize=4)
+def _shown(evidence: Evidence, axis: Axis, measure: str) -> Form:
+    """The form of every family's law."""
+    fits = [_fits(evidence, family, axis, measure) for family in _points(evidence, axis)]
+    weights = [averaging.form_weights(each) for each in fits if each]
+    return model_selection.select(_ranked(evidence, axis, measure), weights)
+
+
 def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Check:
     prepared = _prepared(evidence, family, axis, measure)
     if isinstance(prepared, Check):
         return prepared
     known, front, strict, x, errors = prepared.known, prepared.front, prepared.strict, prepared.x, prepared.errors
     noise, biases, data = prepared.noise, prepared.biases, prepared.data
-    ranked = _ranked(evidence, axis, measure)
-    (chosen, _), *others = analyses(ranked)
-    main = bootstrap.resample(fit.fit(data, chosen, loss=LOSSES[0], max_starts=STARTS), draws=DRAWS, restarts=0)
-    record = replace(forecast(data, [chosen], loss=LOSSES[0], half_life=None), fits=(main.fit,))
-    every = [main]
-    for form, loss in others:
-        try:
-            rival = fit.fit(data, form, loss=loss, max_starts=STARTS, ftol=fit.REFIT_FTOL)
-            every.append(bootstrap.resample(rival, draws=DRAWS, restarts=0))
-        except UserError:
-            continue
+    chosen = _shown(evidence, axis, measure)
+    seed = SEEDS * list(_points(evidence, axis)).index(family)  # families are compared: their noise is their own
+    law = fit.fit(data, chosen, loss=LOSSES[0], max_starts=STARTS)
+    main = bootstrap.resample(law, draws=DRAWS, restarts=0, seed=seed)
+    fits = _fits(evidence, family, axis, measure)
+    averaged = averaging.average(fits, shown=law, draws=2 * DRAWS, restarts=0, seed=seed + 1)
+    record = replace(forecast(data, [chosen], loss=LOSSES[0], half_life=None), fits=(law,))
     front_noise = noise[front]
     freedom = _freedom(evidence, measure, [known[i] for i in front])
     return Law(
@@ -248,8 +264,8 @@ def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Che
         axis=axis,
         measure=measure,
         within=main,
-        every=tuple(every),
-        ranked=ranked,
+        averaged=averaged,
+        ranked=_ranked(evidence, axis, measure),
         forecast=record,
         points=tuple(known[i] for i in front),
         tried=len(known),
@@ -257,13 +273,6 @@ def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Che
         noise=float(front_noise.mean()),
         best=tuple((float(x[i]), float(errors[i] - b)) for i, b in zip(front, biases, strict=True) if i in strict),
     )
-
-
-def analyses(ranked: Sequence[model_selection.Ranked]) -> list[tuple[Form, str]]:
-    """(form, loss) of every credible analysis; the one that is shown first."""
-    shown = model_selection.select(ranked), LOSSES[0]
-    every = [(form, loss) for form in model_selection.credible(ranked) for loss in LOSSES]
-    return [shown, *(one for one in every if one != shown)]
 
 
 def _noise(evidence: Evidence, measure: str, known: Sequence[Point], x: np.ndarray, errors: np.ndarray) -> np.ndarray:

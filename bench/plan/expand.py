@@ -21,8 +21,8 @@ from bench.data.load import data_set, num_images, parse
 from bench.plan import chosen_grid, hours
 from bench.plan.images import StudyImages
 from bench.plan.options import StudyOptions
-from bench.plan.sizes import DataSizes, declared
-from bench.suites._contract import Suite, SuiteOptions, merge
+from bench.plan.sizes import DataSizes
+from bench.suites._contract import Suite, SuiteOptions
 
 
 @dataclass(frozen=True, kw_only=True)

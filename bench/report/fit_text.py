@@ -17,20 +17,35 @@ def lines(result: Mapping[str, Any]) -> list[str]:
         return text + _isoflop(result["isoflop"]) + [f"  warning: {item}" for item in result["warnings"]]
     for name, answer in result["fits"].items():
         text += _fit(name, answer)
-    for c in result.get("crossings", []):
-        where = ""
-        if c["x"] is not None:
-            where = f" at {c['x']:.4g} [{c['low']:.4g}, {c['high']:.4g}], then {c['overtakes']} is ahead"
-        text.append(f"{c['first']} and {c['second']} cross: {c['verdict']}{where} ({c['reason']})")
+    text += [_crossing(c) for c in result.get("crossings", [])]
     text += [f"warning: {item}" for item in result["warnings"]]
     return text + [f"{name} was not fitted: {reason}" for name, reason in result["refused"].items()]
 
 
+def _crossing(c: Mapping[str, Any]) -> str:
+    """One sentence about a pair of groups: where they cross, or what is known instead."""
+    where = ""
+    if c["x"] is not None:
+        where = f" at {c['x']:.4g} [{c['low']:.4g}, {c['high']:.4g}], then {c['overtakes']} is ahead"
+    elif c["low"] is not None:
+        where = f", [{c['low']:.4g}, ∞)"
+    elif c["high"] is not None:
+        where = f", (0, {c['high']:.4g}]"
+    return f"{c['first']} and {c['second']} cross: {c['verdict']}{where} ({c['reason']})"
+
+
 def _fit(name: str, answer: Mapping[str, Any]) -> list[str]:
     card = answer["card"]
+    form, level = card["form"], f"{answer['level']:.0%}"
     text = [f"{name}: {card['formula']}, {card['points']} points, {card['loss']}"]
     text += [f"  note: {item}" for item in answer["notes"]]
-    text.append(f"  {answer['level']:.0%} intervals: {answer['resampling']}")
+    if answer["over_forms"]:
+        text.append(f"  forms and their weights: {weights(answer['forms'])}")
+        text.append(f"  {level} intervals over all of these forms, each as often as its weight: {answer['resampling']}")
+        text += [f"  {line}" for line in over_forms(answer["over_forms"], f"x = {answer['slope_at']:.4g}")]
+        text.append(f"  {level} intervals if y follows {form}:")
+    else:
+        text.append(f"  {level} intervals if y follows {form}: {answer['resampling']}")
     for key, value in card["parameters"].items():
         low, high = answer["intervals"][key]
         number = f"{value:.5g} [{low:.5g}, {high:.5g}]"
@@ -51,9 +66,35 @@ def _fit(name: str, answer: Mapping[str, Any]) -> list[str]:
     return text + [f"  warning: {item}" for item in answer["warnings"]]
 
 
+QUANTITIES = {
+    "slope": "slope −d log y / d log x at {place}",
+    "floor": "floor, the limit of y for large x",
+    "exponent": "exponent with which y falls to its floor",
+}
+NAMED_APART = 0.01  # forms of less weight
+NO_FLOOR = 1e-3  # of the upper end: a floor nearer to 0 is none
+
+
+def over_forms(found: Mapping[str, Mapping[str, float]], place: str) -> list[str]:
+    """Quantities that forms can be compared by, with their intervals. `place`: where the slope is taken."""
+    lines = []
+    for name, q in found.items():
+        least = NO_FLOOR * q["high"] if name == "floor" else 0.0
+        value, low, high = (significant(number if number >= least else 0.0) for number in q.values())
+        lines.append(f"{QUANTITIES[name].format(place=place)}: {value} [{low}, {high}]")
+    return lines
+
+
+def weights(forms: Mapping[str, float]) -> str:
+    """Those that cannot be ruled out with their weights, then the others."""
+    kept = [f"{name} {significant(100 * weight, 2)} %" for name, weight in forms.items() if weight >= NAMED_APART]
+    others = [name for name, weight in forms.items() if weight < NAMED_APART]
+    return ", ".join(kept) + (f"; ruled out: {', '.join(others)}" if others else "")
+
+
 def _prediction(start: str, p: Mapping[str, Any]) -> str:
     """A prediction with its intervals; beyond the data, how far and with what record."""
-    text = f"  {start}, {_range(p['within'])} within this analysis"
+    text = f"  {start}, {_range(p['within'])} by resampling"
     text += f", {_range(p['total'])} in total" if p["total"] else ""
     text += f"; one run {_range(p['one_run'])}" if p.get("one_run") else ""
     if p["reach"] < 1:
@@ -68,7 +109,7 @@ def _prediction(start: str, p: Mapping[str, Any]) -> str:
     return f"{text}; {reach}; off so far {at}, {plural(found['origins'], 'origin')}"
 
 
-INTERVALS = {"one_run": "the interval of one run", "total": "the total interval", "within": "that within this analysis"}
+INTERVALS = {"one_run": "the interval of one run", "total": "the total interval", "within": "that by resampling"}
 
 
 def _observed(found: Mapping[str, Any]) -> str:

@@ -13,9 +13,9 @@ import numpy as np
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Axis
 from bench.analysis.scaling_laws import Law, laws, why_not
-from bench.core.formatting import join, plural, significant
-from bench.report import caveats
-from bench.stats import bootstrap, diagnostics
+from bench.core.formatting import flops, plural, significant
+from bench.report import caveats, fit_text
+from bench.stats import averaging, bootstrap, diagnostics
 
 CURVE = 41  # places at which a curve is given
 REACH = 3.0  # how far beyond the largest run a curve is drawn
@@ -28,10 +28,11 @@ def cards(evidence: Evidence) -> list[dict[str, Any]]:
     """One dictionary per family and axis that allow a law, numbers rounded.
 
     Keys: family, axis ("compute" in FLOP or "images"), measure, y (what is fitted), card (see `Fit.card`), level,
-    parameters ({name: {value, within: [low, high]}}), forms_tried, frontier ({x, error} per point, corrected), runs
-    (the same of what was fitted, one per seed), selection_bias (mean correction for choosing the best), lack_of_fit
-    (p and largest deviation from group means; None where nothing was repeated), warnings,
-    curve ({x, y, within, total, beyond}).
+    parameters ({name: {value, within: [low, high]}}), forms_tried, forms (their weights), over_forms ({slope, floor,
+    exponent: {value, low, high}}; the slope at x = slope_at), frontier ({x, error} per point, corrected), runs (the
+    same of what was fitted, one per seed), selection_bias (mean correction for choosing the best), lack_of_fit (p and
+    largest deviation from group means; None where nothing was repeated), warnings, curve ({x, y, within, total,
+    beyond}).
     """
     if not evidence.headline:
         return []
@@ -69,6 +70,7 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
     made = law.within.fit
     ends = law.within.parameters()
     x, y = law.frontier
+    middle = math.sqrt(law.range[0] * law.range[1])
     card = made.card()
     card["gradient_below"] = 10.0 ** math.ceil(math.log10(max(float(card.pop("largest_gradient")), FLAT)))  # type: ignore[arg-type]
     return {
@@ -87,7 +89,9 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
         "unresolved": diagnostics.unresolved(made),
         "origins": len(law.forecast.origins),
         "has_record": law.forecast.has_record,
-        "total_over": sorted({f"{r.fit.form.name}, {r.fit.loss}" for r in law.every}),
+        "forms": dict(law.averaged.weights),
+        "over_forms": {name: asdict(q) for name, q in averaging.comparable(law.averaged, middle).items()},
+        "slope_at": middle,
         "frontier": [{"x": float(a), "error": float(b)} for a, b in zip(x, y, strict=True)],
         "runs": [{"x": float(a), "error": float(b)} for a, b in zip(made.points.x[0], made.points.y, strict=True)],
         "points_tried": law.tried,
@@ -145,10 +149,12 @@ def facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     return [
         ("Form", f"{fit['form']}: {fit['formula']}"),
-        (f"Parameters, {card['level']:.0%}", "; ".join(parameters)),
+        ("Forms and their weights", fit_text.weights(card["forms"])),
+        (f"Over these forms, {card['level']:.0%}", "; ".join(fit_text.over_forms(card["over_forms"], _at(card)))),
+        (f"Parameters if y follows {fit['form']}, {card['level']:.0%}", "; ".join(parameters)),
         (
             "Intervals",
-            f"{card['resampling']}; total interval over {join(card['total_over'])}; beyond the points from "
+            f"{card['resampling']}; total interval over these forms and their losses; beyond the points also from "
             f"{plural(card['origins'], 'earlier origin')}",
         ),
         ("Loss", str(fit["loss"])),
@@ -165,6 +171,10 @@ def facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Forms by extrapolation error", "; ".join(tried)),
         ("Software", ", ".join(f"{name} {version}" for name, version in sorted(fit["software"].items()))),
     ]
+
+
+def _at(card: Mapping[str, Any]) -> str:
+    return flops(card["slope_at"]) if card["axis"] == Axis.COMPUTE else f"{significant(card['slope_at'])} images"
 
 
 def _number(value: float | None, missing: str = "–") -> str:

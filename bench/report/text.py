@@ -687,6 +687,15 @@ def _throughout(f: Finding) -> str:
     return f"{f.leader} is ahead throughout the common range{share}."
 
 
+def _open(f: Finding) -> str:
+    """Of laws that may cross: where, or that the points do not tell."""
+    if f.low is not None:
+        return f"{f.leader} is ahead up to {place(f, f.low)}; if the laws cross, they do so above."
+    if f.high is not None:
+        return f"{f.leader} is ahead from {place(f, f.high)} on; if the laws cross, they do so below."
+    return "Whether the laws cross depends on their form and on noise."
+
+
 def _lack_of_fit(f: Finding) -> str:
     texts = []
     for item in _all(f, LawDeviation):
@@ -759,9 +768,7 @@ REASONS: dict[Reason, str | Callable[[Finding], str]] = {
     Reason.ORDER_CHANGES: "Each family is ahead in part of the range, by more than the interval.",
     Reason.NO_CHANGE_OF_ORDER: "No change of rank exceeds the intervals.",
     Reason.AHEAD_THROUGHOUT: _throughout,
-    Reason.CROSSING_UNSTABLE: lambda f: (
-        f"Only {f.agreement or 0:.0%} of the resampled laws cross exactly once in this direction."
-    ),
+    Reason.CROSSING_UNSTABLE: _open,
     Reason.UNDETERMINED: "Accuracy hardly changes with compute, so the compute ratio is undetermined.",
     Reason.NO_SINGLE_FACTOR: _no_factor,
     Reason.NO_ADVANTAGE: "Hybrids were not ahead, so there is no lead to shrink.",

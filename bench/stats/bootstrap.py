@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.stats.fit import REFIT_FTOL, SUBSAMPLE, Fit, descend, jacobian, objectives
+from bench.stats.fit import MAX_REFIT_STEPS, REFIT_FTOL, SUBSAMPLE, Fit, descend, jacobian, objectives
 
 LAW_LEVEL = 0.9
 MANY_CLUSTERS = 40
@@ -92,6 +92,7 @@ def _refit(
             delta=main.delta,
             weight=weight,
             ftol=REFIT_FTOL,
+            steps=MAX_REFIT_STEPS,
         )
         sums = objectives(main.form, x, targets, ends, weight=weight, loss=main.loss, delta=main.delta)
         better = sums < least

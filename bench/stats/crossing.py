@@ -1,26 +1,43 @@
-"""Where two families' laws cross, with an interval from resampled trunks, or "cannot tell"."""
+"""Where two families' laws cross: an interval that may be open at one end, "no", or "cannot tell"."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
-from bench.stats.bootstrap import LAW_LEVEL, Resampled
+from bench.stats.bootstrap import LAW_LEVEL
+from bench.stats.fit import Fit
 
 GRID = 200
 FAR_OFF = 6.0  # standard errors: what is this much worse than the best cannot have been picked by chance
-NEEDED = 0.95
-"""Share of resamples that must agree on exactly one crossing, in one direction, inside the range of both families."""
+CANNOT_TELL, YES, NO = "cannot tell", "yes", "no"
+
+
+class Curves(Protocol):
+    """Refits of a family's law: `Averaged`, or `Resampled` where the form is known."""
+
+    @property
+    def fit(self) -> Fit: ...
+
+    def predictions(self, x: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Crossing:
-    """The answer. `x`, `low`, `high` are None unless `verdict` is "yes". `share`: resamples with one such crossing.
+    """The answer for the range that both families cover.
 
-    `overtakes`: which of (first, second) has the smaller y (error) beyond the crossing.
-    `leader`: the same, of the crossing of the fits where resamples disagree; `throughout`: of the whole range.
+    Attributes:
+        verdict: YES: they cross there. NO: one is ahead at every x there. Else CANNOT_TELL.
+        x: where the laws cross. None unless YES.
+        low, high: every x there at which the families may be equal lies between. None: an end that the points leave
+            open; the crossing may then lie beyond the common range, or there is none.
+        share: resamples that agree: that cross just once, this way round, or (`throughout`) not at all.
+        overtakes: which of (first, second) has the smaller y (error) beyond the crossing. None unless YES.
+        leader: the same; or who is ahead throughout, or above `high` or below `low` where only one of them is known.
+        throughout: whether `leader` is ahead at every x of the common range. common_range: whether there is one.
     """
 
     verdict: str
@@ -32,73 +49,123 @@ class Crossing:
     reason: str
     leader: str | None = None
     throughout: bool = False
+    common_range: bool = True
 
 
 def crossing(
-    first: Resampled, second: Resampled, *, names: tuple[str, str] = ("first", "second"), level: float = LAW_LEVEL
+    first: Curves, second: Curves, *, names: tuple[str, str] = ("first", "second"), level: float = LAW_LEVEL
 ) -> Crossing:
-    """Compare two families of one input inside the range of x that both cover; nothing is extrapolated."""
+    """Where two families of one input are equally good, inside the range of x that both cover; nothing is extrapolated.
+
+    At every x the interval of log y1 - log y2 says who is ahead, if it excludes 0. The places where it does not are the
+    confidence set of the crossing (a test inverted, after Fieller): the true one is among them as often as the interval
+    at that x holds the true difference. The refits of the two must be independent.
+    """
     low = max(first.fit.range[0], second.fit.range[0])
     high = min(first.fit.range[1], second.fit.range[1])
     if not low < high:
-        return _cannot("their ranges of x do not overlap", 0.0)
+        return replace(_answer(CANNOT_TELL, "their ranges of x do not overlap"), common_range=False)
     grid = np.geomspace(low, high, GRID)
-    number = min(len(first.thetas), len(second.thetas))
-    gaps = np.log(first.predictions(grid)[:number]) - np.log(second.predictions(grid)[:number])
-    main = np.log(first.fit.predict(grid)) - np.log(second.fit.predict(grid))
-    at_main = _once(main)
-    found = [at for at in (_once(row) for row in gaps) if at is not None]
-    if at_main is None:
-        ahead = names[0] if main.mean() < 0 else names[1]
-        share = float(np.mean([(row < 0).all() or (row > 0).all() for row in gaps]))
-        if share < 0.5:
-            return _cannot("the laws cross in some of the resamples and not in others", 1 - share)
-        return _cannot(
-            f"{ahead} is ahead throughout the common range in {share:.0%} of the resamples",
-            1 - share,
-            leader=ahead,
-            throughout=True,
-        )
-    same = [place for place, falls in found if falls == at_main[1]]
-    share = len(same) / number
-    leader = names[0] if at_main[1] else names[1]
-    if share < NEEDED:
-        return _cannot(
-            f"only {share:.0%} of the resamples cross just once with {leader} ahead beyond", share, leader=leader
-        )
-    places = grid[0] * np.exp(np.asarray(same) * np.log(grid[1] / grid[0]))
-    ends = first.interval(np.log(places), level=level)
-    return Crossing(
-        verdict="yes",
-        x=float(grid[0] * np.exp(at_main[0] * np.log(grid[1] / grid[0]))),
-        low=float(np.exp(ends[0])),
-        high=float(np.exp(ends[1])),
-        share=share,
-        overtakes=leader,
-        leader=leader,
-        reason=f"{share:.0%} of the resamples cross once, in this direction",
+    of_first, of_second = first.predictions(grid), second.predictions(grid)
+    number = min(len(of_first), len(of_second))
+    gaps = np.log(of_first[:number]) - np.log(of_second[:number])
+    gaps = gaps[np.isfinite(gaps).all(axis=1)]
+    if not len(gaps):
+        return _answer(CANNOT_TELL, "no resample gives a finite difference")
+    bounds = np.quantile(gaps, [0.5 - level / 2, 0.5, 0.5 + level / 2], axis=0)
+    ahead = np.where(bounds[0] > 0, 1, np.where(bounds[2] < 0, -1, 0))  # 1: the second has the smaller y
+    leaders = {1: names[1], -1: names[0]}
+    known = np.flatnonzero(ahead)
+    order = [int(side) for side in ahead[known][np.r_[True, np.diff(ahead[known]) != 0]]] if len(known) else []
+    if not order:
+        return _answer(CANNOT_TELL, f"the {level:.0%} interval of their difference holds 0 at every x that both cover")
+    if len(order) > 2:
+        return _answer(CANNOT_TELL, "the one that is ahead changes more than once")
+    if len(order) == 2:
+        return _one_crossing(grid, bounds, ahead, gaps, leaders)
+    leader = leaders[order[0]]
+    if len(known) == GRID:
+        share = float(np.mean((np.sign(gaps) == order[0]).all(axis=1)))
+        reason = f"{leader} is ahead at every x that both cover"
+        return _answer(NO, reason, share=share, leader=leader, throughout=True)
+    start, end = (_edge(grid, bounds, i, order[0], step) for i, step in ((known[0], -1), (known[-1], 1)))
+    reason = f"{leader} is ahead, but only between {_number(start)} and {_number(end)}"
+    if ahead[0] and ahead[-1]:
+        reason = f"{leader} is ahead at both ends of the common range, but not surely in between"
+    elif ahead[0]:
+        reason = f"{leader} is ahead up to {_number(end)}; if they cross, they do so above"
+        return _answer(CANNOT_TELL, reason, low=end, leader=leader)
+    elif ahead[-1]:
+        reason = f"{leader} is ahead from {_number(start)}; if they cross, they do so below"
+        return _answer(CANNOT_TELL, reason, high=start, leader=leader)
+    return _answer(CANNOT_TELL, reason, leader=leader)
+
+
+def _one_crossing(
+    grid: np.ndarray, bounds: np.ndarray, ahead: np.ndarray, gaps: np.ndarray, leaders: Mapping[int, str]
+) -> Crossing:
+    """One is ahead first, and the other later."""
+    known = np.flatnonzero(ahead)
+    before = int(ahead[known[0]])
+    last, first = int(np.flatnonzero(ahead == before)[-1]), int(np.flatnonzero(ahead == -before)[0])
+    low, high = _edge(grid, bounds, last, before, 1), _edge(grid, bounds, first, -before, -1)
+    middle = bounds[1, last : first + 1] * before  # positive at its first place, negative at its last
+    i = last + int(np.flatnonzero(middle <= 0)[0]) - 1
+    changes = np.diff(np.sign(gaps), axis=1) != 0
+    once = (changes.sum(axis=1) == 1) & (np.sign(gaps[:, 0]) == before)
+    unknown = [end for end, side in (("low", ahead[0]), ("high", ahead[-1])) if not side]
+    reason = f"{leaders[before]} is ahead before it"
+    if unknown:
+        reason += f"; at the {' and the '.join(unknown)} end of the common range neither is surely ahead"
+    return _answer(
+        YES,
+        reason,
+        x=_zero(grid, bounds[1], i),
+        low=low,
+        high=high,
+        share=float(once.mean()),
+        overtakes=leaders[-before],
+        leader=leaders[-before],
     )
 
 
-def _once(gap: np.ndarray) -> tuple[float, bool] | None:
-    """Place (in grid steps) of the only change of sign, and whether the gap falls there; None if not just one."""
-    if not np.isfinite(gap).all():
-        return None
-    changes = np.flatnonzero(np.sign(gap[:-1]) * np.sign(gap[1:]) < 0)
-    if len(changes) != 1:
-        return None
-    i = int(changes[0])
-    return i + float(gap[i] / (gap[i] - gap[i + 1])), bool(gap[i] > 0)
+def _edge(grid: np.ndarray, bounds: np.ndarray, i: int, side: int, step: int) -> float:
+    """x at which a lead that is known at place i, of `side`, ceases to be known towards its neighbour."""
+    j = i + step
+    if not 0 <= j < len(grid):
+        return float(grid[i])
+    return _zero(grid, bounds[0] if side > 0 else bounds[2], min(i, j))
 
 
-def _cannot(reason: str, share: float, *, leader: str | None = None, throughout: bool = False) -> Crossing:
+def _zero(grid: np.ndarray, curve: np.ndarray, i: int) -> float:
+    """x between places i and i + 1 at which a curve is 0."""
+    share = curve[i] / (curve[i] - curve[i + 1])
+    return float(grid[i] * (grid[i + 1] / grid[i]) ** share)
+
+
+def _number(x: float) -> str:
+    return f"{x:.3g}"
+
+
+def _answer(
+    verdict: str,
+    reason: str,
+    *,
+    x: float | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    share: float = 0.0,
+    overtakes: str | None = None,
+    leader: str | None = None,
+    throughout: bool = False,
+) -> Crossing:
     return Crossing(
-        verdict="cannot tell",
-        x=None,
-        low=None,
-        high=None,
+        verdict=verdict,
+        x=x,
+        low=low,
+        high=high,
         share=share,
-        overtakes=None,
+        overtakes=overtakes,
         reason=reason,
         leader=leader,
         throughout=throughout,

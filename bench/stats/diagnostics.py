@@ -79,7 +79,7 @@ def check_autocorrelation(made: Fit) -> list[str]:
         return []
     return [
         f"Residuals are autocorrelated along x (lag 1: {alike:.2f}): this form does not bend as the points do, or "
-        "they share their noise. Intervals within this analysis are too narrow; compare other forms, or fit only "
+        "they share their noise. Intervals by resampling are too narrow; compare other forms, or fit only "
         "the range that matters (--where)."
     ]
 

@@ -21,6 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from bench.core.errors import UserError
+from bench.stats.averaging import Averaged
 from bench.stats.bootstrap import LAW_LEVEL, Resampled, quantiles
 from bench.stats.fit import REFIT_FTOL, Fit, Points, fit
 from bench.stats.forms import BROKEN, M3, M4, ZHAI, Form
@@ -96,8 +97,9 @@ class Bands:
     """Intervals of y at several x, (n, 2) each: within <= total <= one_run, as sets. NaN where there is no record.
 
     Attributes:
-        y: predictions, (n,). within: sampling noise inside one analysis. total: that, and the record beyond the data or
-            the spread of forms inside. one_run: what one more run would measure, total and the scatter of points.
+        y: predictions, (n,). within: by resampling: noise and, where several forms were resampled, their difference.
+            total: that, and the record beyond the data or the spread of forms inside. one_run: what one more run would
+            measure, total and the scatter of points.
         reach: how many times beyond the largest point (below 1: below the smallest), 1 inside.
     """
 
@@ -189,12 +191,13 @@ class Forecast:
             median_error=float(np.expm1(np.median(rates * tops))),
         )
 
-    def bands(self, resampled: Resampled, x: np.ndarray, *, level: float = LAW_LEVEL) -> Bands:
-        """Predictions at x (inputs, n) with their intervals; `resampled` gives the sampling noise of one analysis."""
+    def bands(self, resampled: Resampled | Averaged, x: np.ndarray, *, level: float = LAW_LEVEL) -> Bands:
+        """Predictions at x (inputs, n) with their intervals; `resampled` gives those by resampling."""
+        centre = self.log_predict(x)
         with np.errstate(divide="ignore"):
-            draws = np.log(resampled.predictions(x)) - resampled.fit.log_predict(x)
-        noise = np.array([quantiles(column, level) for column in draws.T])
-        return self.widen(self.log_predict(x), np.abs(noise) * (noise * [-1, 1] > 0), x, level=level)
+            draws = np.log(resampled.predictions(x))
+        ends = np.array([quantiles(column, level) for column in draws.T])
+        return self.widen(centre, np.maximum((ends - centre[:, None]) * [-1, 1], 0.0), x, level=level)
 
     def widen(self, centre: np.ndarray, noise: np.ndarray, x: np.ndarray, *, level: float = LAW_LEVEL) -> Bands:
         """Bands about `centre`, log y, (n,). noise: half-widths of sampling noise downwards and upwards, (n, 2)."""

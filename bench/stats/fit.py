@@ -243,7 +243,8 @@ def _natural(form: Form, theta: np.ndarray, scale: np.ndarray) -> Mapping[str, f
 
 
 def _pilot_delta(form: Form, x: np.ndarray, log_y: np.ndarray, grid: Sequence[np.ndarray]) -> float:
-    ends = descend(form, x, log_y[None], np.stack(grid), loss="squares", delta=1.0, ftol=REFIT_FTOL)
+    begin = np.stack(grid)
+    ends = descend(form, x, log_y[None], begin, loss="squares", delta=1.0, ftol=REFIT_FTOL, steps=MAX_REFIT_STEPS)
     residuals = min(_residuals(form, x, log_y[None], ends), key=lambda r: float((r**2).sum()))
     freedom = max(1, len(log_y) - form.size)
     spread = 1.4826 * float(np.median(np.abs(residuals))) * np.sqrt(len(log_y) / freedom)

@@ -36,6 +36,9 @@ class Form:
         natural: (theta, scale per input) -> parameters in the user's units.
         inputs: number of independent variables.
         scaled_like: for each input, the input whose scale it shares; () where each has its own.
+        limit: natural parameters -> y for x without end.
+        decay: natural parameters -> exponent with which y - limit falls there; None where that is 1 for all parameters
+            (m3) or lies behind a break. Forms can be compared by both.
     """
 
     name: str
@@ -47,6 +50,8 @@ class Form:
     natural: Callable[[Theta, np.ndarray], Mapping[str, float]]
     inputs: int = 1
     scaled_like: tuple[int, ...] = ()
+    limit: Callable[[Mapping[str, float]], float] | None = None
+    decay: Callable[[Mapping[str, float]], float] | None = None
 
     @property
     def size(self) -> int:
@@ -93,6 +98,8 @@ POWER = Form(
     log_predict=lambda t, x: t[0] - t[1] * np.log(x[0]),
     jacobian=lambda t, x: columns(np.ones_like(x[0]), -np.log(x[0]) + 0 * t[0]),
     natural=lambda t, s: {"b": float(np.exp(t[0] + t[1] * np.log(s[0]))), "c": float(t[1])},
+    limit=lambda p: 0.0,
+    decay=lambda p: p["c"],
 )
 
 
@@ -122,6 +129,8 @@ POWER_FLOOR = Form(
         "b": float(np.exp(t[1] + np.exp(t[2]) * np.log(s[0]))),
         "c": float(np.exp(t[2])),
     },
+    limit=lambda p: p["e"],
+    decay=lambda p: p["c"],
 )
 
 
@@ -152,6 +161,8 @@ ZHAI = Form(
         "d": float(np.exp(t[2]) * s[0]),
         "b": float(np.exp(t[3])),
     },
+    limit=lambda p: p["c"],
+    decay=lambda p: p["b"],
 )
 
 
@@ -179,6 +190,7 @@ M3 = Form(
         "g": float(np.exp(t[1]) / s[0]),
         "c": float(np.exp(t[2])),
     },
+    limit=lambda p: p["b"] * p["g"] ** p["c"],
 )
 
 
@@ -240,6 +252,8 @@ M4 = Form(
         "a": float(np.exp(t[3])),
         "c": float(np.exp(t[4])),
     },
+    limit=lambda p: p["e"],
+    decay=lambda p: p["c"],
 )
 
 
@@ -282,6 +296,7 @@ BROKEN = Form(
         "d": float(np.exp(t[4]) * s[0]),
         "f": float(np.exp(t[5])),
     },
+    limit=lambda p: p["a"],
 )
 
 

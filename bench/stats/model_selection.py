@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -57,12 +57,17 @@ def _geometric_mean(values: Sequence[float], expected: int) -> float:
     return float(np.exp(np.mean(np.log(np.maximum(values, 1e-300))))) if len(values) == expected else math.inf
 
 
-def select(ranked: Sequence[Ranked]) -> Form:
-    """The best form, or a simpler one that is practically as good, both beyond the points and on them. The simplest
-    where no form has a record: in-sample errors favour the others."""
+def select(ranked: Sequence[Ranked], weights: Sequence[Mapping[str, float]] = ()) -> Form:
+    """The best form, or a simpler one that is practically as good, both beyond the points and on them.
+
+    Args:
+        weights: of forms for each curve (`Averaged.form_weights`). Where no form has a record, the one with most weight
+            on all curves together is chosen; without weights, the simplest: in-sample errors favour the others.
+    """
     best = ranked[0].extrapolation_rmse
     if not math.isfinite(best):
-        return min(ranked, key=lambda r: r.form.size).form
+        by_size = sorted((r.form for r in ranked), key=lambda form: form.size)
+        return max(by_size, key=lambda form: sum(math.log(max(w.get(form.name, 0.0), 1e-300)) for w in weights))
     near = [r for r in ranked if r.extrapolation_rmse <= SIMPLER_WITHIN * best] or list(ranked[:1])
     least = min(r.in_sample_rmse for r in near)
     return min((r for r in near if r.in_sample_rmse <= MAX_IN_SAMPLE_RATIO * least), key=lambda r: r.form.size).form

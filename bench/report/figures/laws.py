@@ -71,9 +71,8 @@ def draw(evidence: Evidence) -> Drawing:
                 "Large points: each family's best, corrected for being chosen as best; dots: the runs on or "
                 "near them that "
                 f"were fitted, one per seed. Lines: {_fitted(cards)}.",
-                f"Dark bands: {cards[0]['level']:.0%} intervals within this one analysis; light bands add the "
-                f"spread over "
-                "forms and losses, and beyond the points what the same law missed from earlier budgets. Dashed: "
+                f"Dark bands: {cards[0]['level']:.0%} intervals if the form is right; light bands: over all forms and "
+                "losses, and beyond the points also what the same law missed from earlier budgets. Dashed: "
                 "extrapolated beyond every point.",
                 *_no_record(cards),
                 *_lack_of_fit(cards),
@@ -161,7 +160,7 @@ def _legend(families: Sequence[str], *, hollow: bool) -> list[Any]:
         Line2D([], [], color=grey, linestyle="", marker=".", markersize=5, alpha=0.55, label="fitted run"),
         Line2D([], [], color=grey, linewidth=1.8, label="fitted, within the points"),
         Line2D([], [], color=grey, linewidth=1.5, linestyle=DASH, label="extrapolated"),
-        Patch(color=grey, alpha=0.28, label="interval within this analysis"),
+        Patch(color=grey, alpha=0.28, label="interval if the form is right"),
         Patch(color=grey, alpha=0.12, label="total interval"),
     ]
 

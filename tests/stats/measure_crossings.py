@@ -1,0 +1,280 @@
+"""How often 90 % intervals hold the truth where the form is not known: `python -m tests.stats.measure_crossings`.
+
+Pairs of families follow laws of one form, or of two, with parameters drawn at random, and cross once inside the range
+of their points, beyond it, or never. They have 5 to 12 points each, with 0.5 to 4 % of noise. Every quantity that
+`bench.fit` prints is judged twice: from the one form that `auto` selects (one form), and from all forms by their
+weights (over forms). 480 pairs take about ten minutes on two cores.
+
+A crossing's statement counts as true where the crossing lies in the interval, which may be open, and where "no" is said
+of laws that do not cross there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+
+from bench.stats import averaging, bootstrap, model_selection
+from bench.stats.averaging import Averaged
+from bench.stats.crossing import NO, YES, Crossing, crossing
+from bench.stats.extrapolation import BENDING, Forecast, forecast
+from bench.stats.fit import Points, fit
+from bench.stats.forms import CURVES
+
+NAMES = tuple(form.name for form in CURVES)
+KINDS = ("inside", "inside", "beyond", "never")
+SPANS, NOISES, NUMBERS = (100.0, 1000.0), (0.005, 0.01, 0.02, 0.04), (5, 6, 7, 8, 10, 12)
+LEAST_GAP, MOST_GAP = 0.04, 0.7  # of log y: at the ends where laws cross inside, and anywhere
+AGREE = 0.95  # share of resamples that one form's crossing needs
+EPSILON = 0.01
+Law = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """A law with its limit, and the exponent with which it falls to it; NaN where the form has none to compare."""
+
+    law: Law
+    floor: float
+    exponent: float
+
+    def times(self, factor: float) -> Truth:
+        return Truth(law=lambda x: factor * self.law(x), floor=factor * self.floor, exponent=self.exponent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two families. `crossing`: x where they cross, inside or beyond the range; None: nowhere."""
+
+    form: str
+    kind: str
+    truths: tuple[Truth, Truth]
+    points: tuple[Points, Points]
+    crossing: float | None
+    span: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """One interval: of which quantity and form of the truth, by which method, whether it held the truth, how wide."""
+
+    form: str
+    quantity: str
+    method: str
+    held: bool
+    width: float
+
+
+def _m4(x: np.ndarray, floor: float, top: float, a: float, b: float, c: float) -> np.ndarray:
+    def value(at: float) -> float:
+        return float(
+            brentq(lambda y: np.log(y - floor) - a * np.log(top - y) - np.log(b * at**-c), floor + 1e-12, top - 1e-12)
+        )
+
+    return np.array([value(at) for at in np.atleast_1d(x)])
+
+
+def draw(form: str, rng: np.random.Generator) -> Truth:
+    """A law of a form; y is about 1 at x = 1."""
+    u = rng.uniform
+    if form == "power":
+        c = u(0.1, 0.4)
+        return Truth(law=lambda x: 0.9 * x**-c, floor=0.0, exponent=c)
+    if form == "power-floor":
+        c, e = u(0.2, 0.7), u(0.05, 0.5)
+        return Truth(law=lambda x: e + 0.9 * x**-c, floor=e, exponent=c)
+    if form == "zhai":
+        b, e, d = u(0.25, 0.7), u(0.05, 0.4), np.exp(u(np.log(0.3), np.log(30)))
+        return Truth(law=lambda x: e + 0.8 * ((x + d) / (1 + d)) ** -b, floor=e, exponent=b)
+    if form == "m3":
+        g, c = np.exp(-u(np.log(30), np.log(1000))), u(0.2, 0.5)
+        return Truth(law=lambda x: 0.9 * (1 / x + g) ** c, floor=0.9 * g**c, exponent=np.nan)
+    if form == "m4":
+        e, a, c, b = u(0.08, 0.3), u(0.3, 1.2), u(0.3, 0.6), u(0.7, 2.0)
+        return Truth(law=lambda x: _m4(x, e, 0.95, a, b, c), floor=e, exponent=c)
+    a, c0, c1, d = u(0.03, 0.2), u(0.05, 0.2), u(0.15, 0.5), np.exp(u(np.log(10), np.log(100)))
+    return Truth(law=lambda x: a + 0.9 * x**-c0 * (1 + (x / d) ** 2) ** (-c1 / 2), floor=a, exponent=np.nan)
+
+
+def _suits(gap: np.ndarray, kind: str) -> bool:
+    """Whether log(first / second) along the range is a pair of that kind, near enough to be confused."""
+    changes = int((np.sign(gap[1:]) != np.sign(gap[:-1])).sum())
+    if np.abs(gap).max() > MOST_GAP or changes != (kind == "inside"):
+        return False
+    return kind == "never" or min(abs(gap[0]), abs(gap[-1])) >= (LEAST_GAP if kind == "inside" else 0.0)
+
+
+def pair(form: str, kind: str, rng: np.random.Generator) -> Pair:
+    """Two families; the first follows `form`, the second the same or, half the time, another."""
+    span, noise, number = (float(rng.choice(of)) for of in (SPANS, NOISES, NUMBERS))
+    grid = np.geomspace(1, span, 100)
+    while True:
+        other = form if rng.random() < 0.5 else str(rng.choice(NAMES[:4]))
+        first, second, at = draw(form, rng), draw(other, rng), None
+        if kind == "never":
+            gap = rng.choice([-1, 1]) * rng.uniform(0.03, 0.3)
+            factor = float(np.exp(gap + np.log(first.law(grid) / second.law(grid)).mean()))
+        else:
+            far = rng.uniform(np.log(2), np.log(20)) + np.log(span)
+            at = np.exp(rng.uniform(0.15, 0.85) * np.log(span) if kind == "inside" else far)
+            factor = float(first.law(np.array([at]))[0] / second.law(np.array([at]))[0])
+        second = second.times(factor)
+        if _suits(np.log(first.law(grid) / second.law(grid)), kind):
+            break
+    points = []
+    for truth in (first, second):
+        inner = np.geomspace(1, span, int(number))[1:-1] * span ** (rng.uniform(-0.1, 0.1, int(number) - 2) / number)
+        x = np.concatenate([[1.0], inner, [span]])
+        y = truth.law(x) * np.exp(rng.normal(0, noise, len(x)))
+        points.append(Points(x=x[None], y=y, cluster=np.arange(len(x))))
+    return Pair(form=form, kind=kind, truths=(first, second), points=(points[0], points[1]), crossing=at, span=span)
+
+
+# -- the two methods ---------------------------------------------------------------------------------------------------
+
+
+def over_forms(data: Points, *, draws: int, seed: int, loss: str = "huber") -> Averaged:
+    """All forms, as `bench.fit --form auto` resamples them."""
+    fits = averaging.fits_of(data, CURVES, loss=loss)
+    return averaging.average(fits, shown=fits[0], draws=draws, seed=seed)
+
+
+def one_form(pairs: tuple[Points, Points], records: Sequence[Forecast], *, draws: int) -> list[Averaged]:
+    """The form that extrapolates best on both, alone; the simplest where none has a record."""
+    form = model_selection.select(model_selection.rank(records))
+    return [averaging.alone(bootstrap.resample(fit(data, form), draws=draws, seed=0)) for data in pairs]
+
+
+def resampled_crossings(first: Averaged, second: Averaged, low: float, high: float) -> tuple[float, float] | None:
+    """Percentiles of the place where refits cross, if hardly any does not cross just once, this way round."""
+    grid = np.geomspace(low, high, 200)
+    gaps = np.log(first.predictions(grid)) - np.log(second.predictions(grid))
+    once = (np.diff(np.sign(gaps), axis=1) != 0).sum(axis=1) == 1
+    same = once & (np.sign(gaps[:, 0]) == np.sign(first.fit.predict(grid[:1]) - second.fit.predict(grid[:1])))
+    if same.mean() < AGREE:
+        return None
+    places = grid[(np.diff(np.sign(gaps[same]), axis=1) != 0).argmax(axis=1)]
+    ends = np.quantile(places, (0.05, 0.95))
+    return float(ends[0]), float(ends[1])
+
+
+# -- judging -----------------------------------------------------------------------------------------------------------
+
+
+def _quantities(made: Averaged, truth: Truth, span: float) -> Iterator[tuple[str, np.ndarray, float]]:
+    """(name, value of every refit, truth)."""
+    places = {"y inside": np.sqrt(span), "y at the end": span, "y at twice the end": 2 * span}
+    for name, at in places.items():
+        with np.errstate(divide="ignore"):
+            yield name, np.log(made.predictions(np.array([at]))[:, 0]), float(np.log(truth.law(np.array([at]))[0]))
+    middle = np.sqrt(span) * np.exp([-EPSILON, EPSILON])
+    yield "slope", made.slopes(np.sqrt(span)), float(-np.diff(np.log(truth.law(middle)))[0] / (2 * EPSILON))
+    yield "floor", made.floors(), truth.floor
+    yield "exponent", made.exponents(), truth.exponent
+
+
+def _told(told: Crossing, one: Pair) -> Iterator[tuple[str, bool, float]]:
+    """(kind of statement, whether it is true, width in log x)."""
+    inside = one.crossing if one.kind == "inside" else None
+    open_ends = told.low is None, told.high is None
+    low, high = told.low or 1.0, told.high or one.span
+    if inside is not None:
+        held = told.verdict != NO and low <= inside <= high
+        yield "crossing, any statement", held, float(np.log(high / low)) if told.verdict != NO else 0.0
+    if told.verdict == YES:
+        yield "crossing, both ends", inside is not None and low <= inside <= high, float(np.log(high / low))
+    elif inside is None:
+        yield "no crossing inside", True, 0.0
+    if one.kind != "inside" and told.verdict == YES:
+        yield "no crossing inside", False, 0.0
+    if one.kind == "beyond" and sum(open_ends) == 1:
+        yield "crossing beyond, one end", told.high is None, 0.0
+
+
+def judge(one: Pair, *, draws: int, seed: int, old: bool = True) -> list[Judged]:
+    """Every interval of a pair, by both methods."""
+    found: list[Judged] = []
+    new = [over_forms(data, draws=draws, seed=10_000 * i + seed) for i, data in enumerate(one.points)]
+    methods: dict[str, list[Averaged]] = {"over forms": new}
+    if old:
+        records = [forecast(data, CURVES) for data in one.points]
+        methods["one form"] = one_form(one.points, records, draws=draws)
+    for method, made in methods.items():
+        for family, truth in zip(made, one.truths, strict=True):
+            for name, values, true in _quantities(family, truth, one.span):
+                finite = values[np.isfinite(values)]
+                if len(finite) < 0.1 * len(family.order) or np.isnan(true):
+                    continue
+                low, high = family.interval(finite)
+                # a floor of 0 is that of all values that cannot be told from it
+                held = low <= true <= high or (name == "floor" and true == 0 and low < 1e-3 * high)
+                found.append(Judged(form=one.form, quantity=name, method=method, held=held, width=high - low))
+    for kind, held, width in _told(crossing(new[0], new[1]), one):
+        found.append(Judged(form=one.form, quantity=kind, method="over forms", held=held, width=width))
+    if old:
+        ends = resampled_crossings(*methods["one form"], 1.0, one.span)
+        if ends is not None:
+            held = one.kind == "inside" and ends[0] <= (one.crossing or 0.0) <= ends[1] * 1.04  # a place of the grid
+            width = float(np.log(ends[1] / ends[0]))
+            found.append(
+                Judged(form=one.form, quantity="crossing, both ends", method="one form", held=held, width=width)
+            )
+        if one.kind != "inside":
+            found.append(
+                Judged(form=one.form, quantity="no crossing inside", method="one form", held=ends is None, width=0.0)
+            )
+        found += _extrapolated(one, records, methods)
+    return found
+
+
+def _extrapolated(
+    one: Pair, records: Sequence[Forecast], methods: Mapping[str, Sequence[Averaged]]
+) -> Iterator[Judged]:
+    """The total interval at twice the end, where there is a record."""
+    at = np.array([[2 * one.span]])
+    for number, (record, truth) in enumerate(zip(records, one.truths, strict=True)):
+        made = record.of(BENDING)
+        if not made.fits or not made.has_record:
+            continue
+        for method, resampled in methods.items():
+            low, high = np.log(made.bands(resampled[number], at).total[0])
+            held = bool(low <= np.log(truth.law(at[0])[0]) <= high)
+            width = float(high - low)
+            yield Judged(form=one.form, quantity="y at twice the end, total", method=method, held=held, width=width)
+
+
+def simulate(seed: int, *, draws: int = 200, old: bool = True) -> list[Judged]:
+    """One pair: its form and kind follow from the seed."""
+    rng = np.random.default_rng([5, seed])
+    one = pair(NAMES[seed % len(NAMES)], KINDS[seed // len(NAMES) % len(KINDS)], rng)
+    return judge(one, draws=draws, seed=seed, old=old)
+
+
+def main(pairs: int) -> None:
+    with ProcessPoolExecutor(2) as pool:
+        every = [judged for found in pool.map(simulate, range(pairs), chunksize=4) for judged in found]
+    table: dict[tuple[str, str], list[Judged]] = defaultdict(list)
+    for judged in every:
+        for form in (judged.form, "all"):
+            table[judged.quantity, form].append(judged)
+    print("quantity | form of the truth | one form: held, median width, n | over forms: held, median width, n")
+    for quantity in dict.fromkeys(judged.quantity for judged in every):
+        for form in (*NAMES, "all"):
+            cells = []
+            for method in ("one form", "over forms"):
+                those = [judged for judged in table[quantity, form] if judged.method == method]
+                share, width = (
+                    (np.mean([j.held for j in those]), np.median([j.width for j in those])) if those else (np.nan,) * 2
+                )
+                cells.append(f"{share:6.1%} {width:7.3f} {len(those):5d}")
+            print(f"{quantity:26s} | {form:12s} | {' | '.join(cells)}", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 480)
