@@ -145,6 +145,7 @@ class Reason(StrEnum):
     WITHIN_INTERVAL = "within interval"  # the interval holds both answers
     UNREPLICATED = "unreplicated"
     """The interval excludes zero but holds no training noise: between single runs, `Finding.margin` may be chance."""
+    STARTED_ONCE = "started once"  # a race whose processes did not begin anew: nothing says how far apart starts are
     NO_COMMON_RANGE = "no common range"  # ranges of x overlap by less than a factor of 1.25, or not at all
     NO_COMMON_ACCURACY = "no common accuracy"  # no accuracy was reached by both
     TOO_FEW_SCORES = "too few scores"  # ranges overlap, but fewer than two budgets there have scores of both

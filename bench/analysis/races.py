@@ -1,50 +1,65 @@
-"""Training speed beside other libraries: ratios of windows of the same round, with intervals."""
+"""Training speed beside other libraries: ratios of windows of the same round, with intervals that repetitions keep.
+
+A race consists of starts: all processes begin anew, then take turns in rounds. What makes processes that do the same
+differ in speed (where their memory lies, which pages are large, …) stays as it is for as long as they live, so windows
+of one start are no independent samples: starts are. Days, neighbours on the host and hosts differ beyond that: where a
+race was run more than once (`--seeds`), races are the samples. The interval is that of a repetition: another
+measurement of as many starts, or races, falls into it with the stated probability. It is sqrt(2) times as wide as the
+interval of the mean, and so holds the true ratio more often than it says.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bench.analysis.evidence import Evidence, family_rank
 from bench.analysis.finding import Counts, Finding, Item, Quantity, Question, Reason, Unit, Verdict
-from bench.core.record import ContenderResult, PeersResult, Record
+from bench.core.record import ContenderResult, PeerSettings, PeersResult, Record
 from bench.stats.intervals import POINT_LEVEL, t_quantile
 
 BASE = "timm, defaults"
 OWN = "this project"
 
+Windows = Sequence[Sequence[Sequence[float]]]
+"""Speeds of every race, of every start of it, of every round."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """Of speeds: geometric mean over `rounds`, and its t interval (None where there is one round)."""
+    """Of speeds, and where a repetition would find it; None where nothing was repeated."""
 
     value: float
     low: float | None
     high: float | None
+    races: int
+    starts: int
     rounds: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contender(Item):
-    """One way to train the model of a race. Speeds are images per second.
+    """One way to train the model of a race, over all its runs. Speeds are images per second.
 
     Attributes:
         race: (model, pixels per side). own: this project trains, as it does by default (`OWN`) or otherwise.
         left_out: why it did not take part, or None. over_base: speed over that of `BASE`; own_over: of this project
             over this. loss_difference: largest relative one from the losses of `BASE` over the first steps; None for
-            another function.
+            another function. settings: with which it raced, those of each run; () where the record does not say.
     """
 
     race: tuple[str, int]
-    seed: int
+    seeds: tuple[int, ...]
     batch: int
     name: str
     own: bool
     left_out: str | None
     dtype: str | None
+    settings: tuple[PeerSettings, ...]
     images_per_second: float | None
     quartiles: tuple[float | None, float | None]
     share_of_peak: float | None
@@ -57,63 +72,106 @@ class Contender(Item):
     torch: str | None
 
 
-def ratio(windows: Sequence[float], base: Sequence[float], *, level: float = POINT_LEVEL) -> Ratio:
+def ratio(windows: Windows, base: Windows, *, level: float = POINT_LEVEL) -> Ratio:
     """Of windows over the base's of the same round. A slow spell of the machine falls on both windows of a round and
-    leaves their ratio alone; rounds are the samples."""
-    rounds = min(len(windows), len(base))
-    logs = np.log(np.asarray(windows[:rounds], dtype=float) / np.asarray(base[:rounds], dtype=float))
-    middle = float(logs.mean())
-    if rounds < 2:
-        return Ratio(value=math.exp(middle), low=None, high=None, rounds=rounds)
-    half = t_quantile(rounds - 1, level) * float(logs.std(ddof=1)) / math.sqrt(rounds)
-    return Ratio(value=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half), rounds=rounds)
+    leaves their ratio alone; one that falls on a single window is outvoted by the other rounds of its start."""
+    logs = [
+        [
+            np.log(np.asarray(mine, dtype=float) / np.asarray(other, dtype=float))
+            for mine, other in zip(starts, base_starts, strict=True)
+        ]
+        for starts, base_starts in zip(windows, base, strict=True)
+    ]
+    by_start = [[statistics.median(rounds.tolist()) for rounds in starts] for starts in logs]
+    by_race = [statistics.fmean(starts) for starts in by_start]
+    samples = by_race if len(by_race) > 1 else by_start[0]
+    middle, half = statistics.fmean(by_race), None
+    if len(samples) > 1:
+        half = t_quantile(len(samples) - 1, level) * statistics.stdev(samples) * math.sqrt(2 / len(samples))
+    return Ratio(
+        value=math.exp(middle),
+        low=None if half is None else math.exp(middle - half),
+        high=None if half is None else math.exp(middle + half),
+        races=len(by_race),
+        starts=sum(map(len, by_start)),
+        rounds=sum(len(rounds) for starts in logs for rounds in starts),
+    )
 
 
 def races(evidence: Evidence) -> list[list[Contender]]:
-    """The contenders of each race; families in order."""
-    ordered = sorted(evidence.records.records, key=lambda r: (family_rank(r.model.family), r.cell.model))
-    return [
-        [
-            _contender(record, record.peers, result, {c.name: c for c in record.peers.contenders}, evidence.level)
-            for result in record.peers.contenders
+    """The contenders of each race; families in order. Records of one model at one size are runs of one race."""
+    ordered = sorted(evidence.records.records, key=lambda r: (family_rank(r.model.family), r.cell.model, r.cell.seed))
+    runs: dict[tuple[object, ...], list[tuple[Record, PeersResult]]] = {}
+    for record in ordered:
+        if record.peers is not None:
+            key = (record.cell.model, record.cell.image_size, record.peers.batch, record.execution.device)
+            runs.setdefault(key, []).append((record, record.peers))
+    return [_race(race, evidence.level) for race in runs.values()]
+
+
+def _race(runs: Sequence[tuple[Record, PeersResult]], level: float) -> list[Contender]:
+    names = list(dict.fromkeys(c.name for _, peers in runs for c in peers.contenders))
+    by_name = {name: [{c.name: c for c in peers.contenders}.get(name) for _, peers in runs] for name in names}
+    starts = [peers.starts or 1 for _, peers in runs]
+
+    def over(a: str, b: str) -> Ratio | None:
+        """Over the runs in which both took part to the end."""
+        both = [
+            (_by_start(x, n), _by_start(y, n))
+            for x, y, n in zip(by_name.get(a, ()), by_name.get(b, ()), starts, strict=False)
+            if x and y and not (x.left_out or y.left_out) and 0 < len(x.windows) == len(y.windows)
         ]
-        for record in ordered
-        if record.peers is not None
+        return ratio([x for x, _ in both], [y for _, y in both], level=level) if both else None
+
+    return [
+        _contender(runs, by_name[name], by_name.get(BASE, ()), over_base=over(name, BASE), own_over=over(OWN, name))
+        for name in names
     ]
 
 
+def _by_start(result: ContenderResult, starts: int) -> list[tuple[float, ...]]:
+    each = len(result.windows) // starts
+    return [result.windows[n * each : (n + 1) * each] for n in range(starts)]
+
+
 def _contender(
-    record: Record, race: PeersResult, mine: ContenderResult, by_name: Mapping[str, ContenderResult], level: float
+    runs: Sequence[tuple[Record, PeersResult]],
+    results: Sequence[ContenderResult | None],
+    bases: Sequence[ContenderResult | None],
+    *,
+    over_base: Ratio | None,
+    own_over: Ratio | None,
 ) -> Contender:
-    base, own = by_name.get(BASE), by_name.get(OWN)
+    record, peers = runs[0]
+    known = [result for result in results if result is not None]
+    took_part = [result for result in known if not result.left_out] or known[:1]
+    first, windows = took_part[0], [speed for result in took_part for speed in result.windows]
+    shares = [result.share_of_peak for result in took_part if result.share_of_peak is not None]
+    differences = [_loss_difference(*pair) for pair in zip(results, bases, strict=False)]
     return Contender(
         race=(record.cell.model, record.cell.image_size),
-        seed=record.cell.seed,
-        batch=race.batch,
-        name=mine.name,
-        own=mine.package is None,
-        left_out=mine.left_out,
-        dtype=mine.dtype,
-        images_per_second=mine.images_per_second.median,
-        share_of_peak=mine.share_of_peak,
-        quartiles=(mine.images_per_second.q1, mine.images_per_second.q3),
-        first_call_seconds=mine.first_call_seconds,
-        loss_difference=_loss_difference(mine, base),
-        over_base=_over(mine, base, level),
-        own_over=_over(own, mine, level),
+        seeds=tuple(r.cell.seed for r, _ in runs),
+        batch=peers.batch,
+        name=first.name,
+        own=first.package is None,
+        left_out=first.left_out,
+        dtype=first.dtype,
+        settings=tuple(result.settings for result in took_part if result.settings is not None),
+        images_per_second=float(np.median(windows)) if windows else None,
+        quartiles=(float(np.quantile(windows, 0.25)), float(np.quantile(windows, 0.75))) if windows else (None, None),
+        share_of_peak=statistics.median(shares) if shares else None,
+        first_call_seconds=first.first_call_seconds,
+        loss_difference=max((d for d in differences if d is not None), default=None),
+        over_base=over_base,
+        own_over=own_over,
         device=record.execution.device,
         threads=record.execution.threads,
         torch=record.environment.torch,
     )
 
 
-def _over(a: ContenderResult | None, b: ContenderResult | None, level: float) -> Ratio | None:
-    known = [c.windows for c in (a, b) if c is not None and not c.left_out and c.windows]
-    return ratio(*known, level=level) if len(known) == 2 else None
-
-
-def _loss_difference(mine: ContenderResult, base: ContenderResult | None) -> float | None:
-    if base is None or not base.losses or not mine.losses or not mine.same_function:
+def _loss_difference(mine: ContenderResult | None, base: ContenderResult | None) -> float | None:
+    if mine is None or base is None or not base.losses or not mine.losses or not mine.same_function:
         return None
     return max(abs(a - b) / abs(b) for a, b in zip(mine.losses, base.losses, strict=True))
 
@@ -130,7 +188,7 @@ def faster_than_peers(evidence: Evidence) -> Iterator[Finding]:
         own, peer = next((c for c in race if c.name == OWN), None), fastest_peer(race)
         if own is None or own.left_out or peer is None or (over := peer.own_over) is None:
             continue
-        verdict = Verdict.CANNOT_TELL
+        verdict, inside = Verdict.CANNOT_TELL, Reason.WITHIN_INTERVAL
         if over.low is not None and over.high is not None and not over.low <= 1 <= over.high:
             verdict = Verdict.YES if over.low > 1 else Verdict.NO
         model, pixels = own.race
@@ -139,7 +197,7 @@ def faster_than_peers(evidence: Evidence) -> Iterator[Finding]:
             subject=(model, str(pixels)),
             verdict=verdict,
             measure="",
-            reasons=(Reason.WITHIN_INTERVAL,) if verdict == Verdict.CANNOT_TELL else (),
+            reasons=() if verdict != Verdict.CANNOT_TELL else (Reason.STARTED_ONCE if over.low is None else inside,),
             leader=peer.name,
             quantity=Quantity.SPEED_RATIO,
             unit=Unit.TIMES,
@@ -147,6 +205,6 @@ def faster_than_peers(evidence: Evidence) -> Iterator[Finding]:
             low=over.low,
             high=over.high,
             level=evidence.level,
-            n=Counts(steps=over.rounds),
+            n=Counts(runs=over.races, steps=over.starts),
             evidence=tuple(race),
         )

@@ -447,14 +447,43 @@ class SpeedResult:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PeerSettings:
+    """How a contender trains, in words that `bench.execute.peers.settings` explains.
+
+    Attributes:
+        layout: of images and of convolutions' weights in memory. dtype: of products; weights are float32 everywhere.
+        attention: torch's fused kernel, or plain products and a softmax. compiled: what of the network is.
+        optimizer: the implementation of AdamW and of clipping.
+    """
+
+    layout: str = "contiguous"
+    dtype: str = "float32"
+    attention: str = "fused"
+    compiled: str = "off"
+    optimizer: str = "default"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PeerTrial:
+    """A short trial of other settings. over_best: speed over that of the best settings so far; None where they do not
+    work, for a `reason`. kept: whether they became the best."""
+
+    settings: PeerSettings
+    over_best: float | None
+    kept: bool
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ContenderResult:
     """One way to train the model, beside others.
 
     Attributes:
         package: of the library; None for this project's own step. left_out: why it did not take part, or None.
-        windows: images per second of each round. images_per_second: their spread.
+        windows: images per second of each round, start after start. images_per_second: their spread.
         share_of_peak: by the median and dense FLOPs, in [0, 1]. losses: of the first steps, nats.
         same_function: whether it computes what this project's model does, from the same weights.
+        settings: with which it raced; None in older records. trials: by which they were chosen.
     """
 
     name: str
@@ -469,17 +498,25 @@ class ContenderResult:
     first_call_seconds: float | None = None
     call_seconds: float | None = None
     losses: tuple[float, ...] = ()
+    settings: PeerSettings | None = None
+    trials: tuple[PeerTrial, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PeersResult:
-    """A race: contenders in turns on the same batches. `peaks`: dtype -> FLOP/s of the device."""
+    """A race: contenders in turns on the same batches.
+
+    Attributes:
+        peaks: dtype -> FLOP/s of the device. starts: how often all processes began anew, each time for as many windows;
+            None in records of one start.
+    """
 
     revision: int
     batch: int
     window_seconds: float
     peaks: Mapping[str, float]
     contenders: tuple[ContenderResult, ...]
+    starts: int | None = None
 
 
 # -- the whole ---------------------------------------------------------------------------------------------------------

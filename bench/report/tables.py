@@ -15,6 +15,7 @@ from bench.analysis.rate_rule import RateRule, rules
 from bench.analysis.vtab import groups_of, means
 from bench.core import formatting as words
 from bench.core.spec import RATE_MARGIN
+from bench.report import race_text
 from bench.report.layout import ESTIMATE_ENDS, Column, Table, split
 from bench.stats.intervals import Estimate, contents
 from bench.store.planned import Compared, compare
@@ -49,7 +50,7 @@ def peers(evidence: Evidence) -> Table | None:
         {
             "race": f"{c.race[0]} at {c.race[1]} px",
             "contender": c.name,
-            "dtype": c.dtype,
+            "settings": race_text.settings(c.settings) or c.dtype,
             "images_per_second": c.images_per_second,
             "over_base": c.over_base and c.over_base.value,
             "over_base_low": c.over_base and c.over_base.low,
@@ -65,7 +66,7 @@ def peers(evidence: Evidence) -> Table | None:
     columns = (
         Column(key="race", heading="Model", numeric=False),
         Column(key="contender", heading="Trained by", numeric=False),
-        Column(key="dtype", heading="dtype", numeric=False),
+        Column(key="settings", heading="Settings", numeric=False),
         Column(key="images_per_second", heading="Images/s", text=words.significant),
         Column(key="over_base", heading=f"× {races.BASE}", text=words.significant),
         Column(key="over_base_low", heading="low", text=words.significant),
@@ -76,8 +77,10 @@ def peers(evidence: Evidence) -> Table | None:
         Column(key="left_out", heading="Left out", numeric=False),
     )
     note = (
-        f"Ratios: geometric means over rounds of windows of the same round, {evidence.level:.0%} t intervals. Losses: "
-        "largest relative difference from the base over the first steps, where function and weights are the same."
+        "Ratios: of windows of the same round, medians of each start, geometric means over starts; "
+        f"{evidence.level:.0%} of repetitions lie between low and high. Settings: the fastest of short trials; those of "
+        "defaults are what a user gets who sets nothing. Losses: largest relative difference from the base over the "
+        "first steps, where function and weights are the same."
     )
     return (
         Table(name="peers", title="Training speed beside other libraries", columns=columns, rows=tuple(rows), note=note)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from bench.analysis import lr_sweep, races
+from bench.analysis import lr_sweep
 from bench.analysis.finding import (
     ALL_MODELS,
     NEEDED,
@@ -43,6 +43,7 @@ from bench.core.formatting import (
     significant,
 )
 from bench.core.spec import RATE_MARGIN
+from bench.report import race_text
 from bench.report.number_text import between, bracket, magnitude, number, place, trend
 from bench.stats.extrapolation import MIN_ORIGINS
 
@@ -599,28 +600,6 @@ def _saving(f: Finding) -> list[str]:
     ]
 
 
-def _races(f: Finding) -> list[str]:
-    """Speed, and speed relative to the base and to the fastest other library."""
-    race: list[races.Contender] = _all(f, races.Contender)
-    own = next((c for c in race if c.name == races.OWN), None)
-    peer = races.fastest_peer(race)
-    if own is None or peer is None or peer.own_over is None:
-        return []
-    base = next((c.own_over for c in race if c.name == races.BASE and c.own_over), None)
-    over = f"{significant(base.value)} × {races.BASE}; " if base else ""
-    others = [
-        f"{c.name.partition(', ')[2]}: {significant(c.over_base.value)} × {races.BASE}"
-        for c in race
-        if c.own and c is not own and c.over_base
-    ]
-    share = f"; {percent(own.share_of_peak)} % of the measured matmul peak" if own.share_of_peak else ""
-    speed = f"{significant(own.images_per_second or 0.0)} images/s in {own.dtype}, batch {own.batch}"
-    return [
-        f"Relative to {peer.name}. {speed}; {over}{plural(peer.own_over.rounds, 'round')}{share}.",
-        *(f"With {text}." for text in others),
-    ]
-
-
 def _sweep(f: Finding) -> list[str]:
     sweep = _first(f, lr_sweep.Sweep)
     if sweep is None or sweep.chosen.accuracy is None or sweep.best.accuracy is None:
@@ -657,7 +636,7 @@ BODIES: dict[Question, Callable[[Finding], list[str]]] = {
     Question.BRANCHES_SAVE: _saving,
     Question.RESOLUTION_GAIN: _differences,
     Question.AS_PUBLISHED: _published,
-    Question.FASTER_THAN_PEERS: _races,
+    Question.FASTER_THAN_PEERS: race_text.answer,
     Question.BEST_LEARNING_RATE: _sweep,
 }
 
@@ -761,6 +740,7 @@ REASONS: dict[Reason, str | Callable[[Finding], str]] = {
         f"The interval excludes training noise: between single runs, "
         f"{100 * (f.margin or 0):.1f} points may be due to chance."
     ),
+    Reason.STARTED_ONCE: "Every process was started once: nothing says how far another start would be from it.",
     Reason.NO_COMMON_RANGE: "The ranges overlap too little for a comparison.",
     Reason.NO_COMMON_ACCURACY: "There is no accuracy that both reached.",
     Reason.TOO_FEW_SCORES: "Fewer than two budgets in the common range have scores for both.",

@@ -1,7 +1,9 @@
 """Trains one model in this project's step and in other libraries' loops, and times them in alternating rounds.
 
 Each contender is a process of its own (`bench.execute.peers.entrant`), so that each has the environment its users have;
-only one works at a time. All train from the same weights on the same batches of the same images, held in memory.
+only one works at a time. All train from the same weights on the same batches of the same images, held in memory. First
+each chooses its settings by short trials. Then all start several times: processes that do the same differ in speed from
+start to start, for as long as they live, and the intervals shall contain that.
 """
 
 from __future__ import annotations
@@ -16,23 +18,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.core.events import Advanced
-from bench.core.record import ContenderResult, PeersResult, Result, Seconds
+from bench.core.record import ContenderResult, PeerSettings, PeersResult, PeerTrial, Result, Seconds
 from bench.core.spec import Cell, to_json
 
 if TYPE_CHECKING:
     from bench.execute.jobs._contract import JobContext
     from bench.execute.peers.contenders import Contender
 
-REVISION = 1
-ROUNDS = {"cpu": 7, "cuda": 3}
+REVISION = 2
+STARTS = {"cpu": 4, "cuda": 4}
+ROUNDS = {"cpu": 3, "cuda": 1}  # of a start
 WINDOWS = {"cpu": 1, "cuda": 3}  # of a contender in a round
 WINDOW_SECONDS = {"cpu": 0.8, "cuda": 1.5}
-PHASES = 3
 
 
 def expected_seconds(cell: Cell, *, device: str = "cpu") -> float:
-    """About how long one cell takes, for a plan: windows have a fixed length, starting up takes most of the rest."""
-    return 190.0 if device == "cpu" else 1500.0
+    """About how long one cell takes, for a plan: windows have a fixed length, trials and starting up take the rest."""
+    return 420.0 if device == "cpu" else 2400.0
 
 
 def run(cell: Cell, context: JobContext) -> Result:
@@ -71,6 +73,7 @@ def run(cell: Cell, context: JobContext) -> Result:
         peaks={dtype: p.flops_per_second for dtype, p in peak.items()},
         window_seconds=WINDOW_SECONDS[kind],
         batch=cell.recipe.batch,
+        starts=STARTS[kind],
     )
     ours = next(contender for contender in found.contenders if contender.package is None)
     seconds = time.perf_counter() - started
@@ -97,6 +100,8 @@ class Entrant:
     def __init__(self, contender: Contender, cell: Cell, context: JobContext) -> None:
         self.contender, self.context, self.batch = contender, context, cell.recipe.batch
         self.facts: dict[str, Any] = {}
+        self.settings: dict[str, str] | None = None  # None: what a user gets who sets nothing
+        self.trials: list[dict[str, Any]] = []
         self.rates: list[float] = []
         self.left_out = contender.missing
         self.processes: list[subprocess.Popen[str]] = []
@@ -109,13 +114,28 @@ class Entrant:
         }
         self.complaints: Path = context.attempt / f"{contender.name.replace(', ', '-').replace(' ', '-')}.txt"
 
+    def choose(self) -> None:
+        """Find its best settings, in a process that then ends."""
+        if self.left_out or not self.contender.tuned:
+            return
+        self.context.log(f"choosing settings of {self.contender.name}")
+        self.open(1)
+        for answer in self.ask(json.dumps(self.task | {"choose": True})):
+            self.settings, self.trials = answer["settings"], answer["trials"]
+        self.stop()
+
     def start(self) -> None:
         """Start, train the compared steps, warm up; afterwards it waits."""
         if self.left_out:
             return
         self.context.log(f"starting {self.contender.name}")
-        environment = self.contender.environment(self.context.device.partition(":")[0])
-        with open(self.complaints, "w", encoding="utf-8") as errors:
+        self.open(self.contender.processes)
+        answers = self.ask(json.dumps(self.task | {"settings": self.settings}))
+        self.facts = self.facts or (answers[0] if answers else {})  # of its first start, where it compiled
+
+    def open(self, processes: int) -> None:
+        """Begin as many processes, which wait for their task."""
+        with open(self.complaints, "a", encoding="utf-8") as errors:
             self.processes = [
                 subprocess.Popen(
                     [sys.executable, "-m", "bench.execute.peers.entrant"],
@@ -123,12 +143,10 @@ class Entrant:
                     stdout=subprocess.PIPE,
                     stderr=errors,
                     text=True,
-                    env=environment,
+                    env=self.contender.environment(),
                 )
-                for _ in range(self.contender.processes)
+                for _ in range(processes)
             ]
-        answers = self.ask(json.dumps(self.task))
-        self.facts = self.facts or (answers[0] if answers else {})  # of its first start, where it compiled
 
     def window(self, seconds: float) -> None:
         """One timed window: the same number of steps in each process, until the last has finished."""
@@ -139,7 +157,7 @@ class Entrant:
             self.rates.append(calls * self.batch * len(answers) / max(answer["seconds"] for answer in answers))
 
     def turn(self, kind: str) -> None:
-        """Its windows of a round. On a GPU it starts anew for them: only one contender at a time is in its memory."""
+        """Its windows of a round. On a GPU it begins for them alone: only one contender at a time is in its memory."""
         if kind != "cpu":
             self.start()
         for _ in range(WINDOWS[kind]):
@@ -180,6 +198,9 @@ class Entrant:
         from bench.cost.timing import spread
 
         rates = spread(self.rates)
+        facts = self.facts | {"losses": tuple(self.facts.get("losses", ()))}
+        if settings := facts.get("settings"):
+            facts["settings"] = PeerSettings(**settings)
         return ContenderResult(
             name=self.contender.name,
             package=self.contender.package,
@@ -187,20 +208,36 @@ class Entrant:
             windows=tuple(self.rates),
             images_per_second=rates,
             share_of_peak=None if rates.median is None else rates.median * flops_per_image / peak,
-            **self.facts | {"losses": tuple(self.facts.get("losses", ()))},
+            trials=tuple(PeerTrial(**trial | {"settings": PeerSettings(**trial["settings"])}) for trial in self.trials),
+            **facts,
         )
 
 
 def race(entrants: list[Entrant], cell: Cell, context: JobContext, kind: str) -> None:
-    """Rounds in which each has its turn, every other round backwards. On a CPU all have been started before."""
-    for number, entrant in enumerate(entrants if kind == "cpu" else ()):
-        context.progress(Advanced(done=number, total=len(entrants) + ROUNDS[kind], phase="starting"))
+    """Settings are chosen. Then come starts, of rounds in which each has its turn, every other round backwards. On a CPU
+    all have been started before a round."""
+    rounds = [(start, number) for start in range(STARTS[kind]) for number in range(ROUNDS[kind])]
+    total = len(entrants) + len(rounds)
+    single: dict[str | None, Entrant] = {}
+    for done, entrant in enumerate(entrants):
+        context.progress(Advanced(done=done, total=total, phase="choosing settings"))
         if context.should_stop():
             return
-        entrant.start()
-    for number in range(ROUNDS[kind]):
-        context.progress(Advanced(done=len(entrants) + number, total=len(entrants) + ROUNDS[kind], phase="racing"))
-        for entrant in entrants if number % 2 == 0 else reversed(entrants):
+        if entrant.contender.processes == 1:
+            entrant.choose()
+            single[entrant.contender.package] = entrant
+        elif like := single.get(entrant.contender.package):
+            entrant.settings = like.settings
+    for done, (start, number) in enumerate(rounds, start=len(entrants)):
+        context.progress(Advanced(done=done, total=total, phase=f"racing, start {start + 1} of {STARTS[kind]}"))
+        if kind == "cpu" and number == 0:
+            for entrant in entrants:
+                entrant.stop()
+            for entrant in entrants:
+                if context.should_stop():
+                    return
+                entrant.start()
+        for entrant in entrants if done % 2 == 0 else reversed(entrants):
             if context.should_stop():
                 return
             entrant.turn(kind)

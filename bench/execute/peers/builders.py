@@ -6,6 +6,7 @@ LayerNorms, so it starts from its own weights.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
@@ -26,18 +27,28 @@ class NoCounterpart(Exception):
     """The library has no such model."""
 
 
-def build(package: str, ours: nn.Module, *, name: str, image_size: int, num_classes: int) -> tuple[nn.Module, bool]:
+def build(
+    package: str, ours: nn.Module, *, name: str, image_size: int, num_classes: int, attention: str = "fused"
+) -> tuple[nn.Module, bool]:
     """The library's counterpart of `ours`, and whether it computes the same function of the same weights.
+
+    Args:
+        attention: "fused" or "plain", where timm and Hugging Face have a choice.
 
     Raises:
         NoCounterpart: there is none.
     """
+    if package == "timm":
+        from timm.layers import set_fused_attn
+
+        set_fused_attn(attention == "fused")
     if isinstance(ours, Outside) and name.startswith(f"{package}:"):
         return nn.Sequential(ours.own_input, ours.original()), True
     plain = isinstance(ours, VisionTransformer) and ours.config.stem == "patch"
     if not plain and not (package == "timm" and name in TIMM_NAMES):
         raise NoCounterpart(f"has no {name}")
-    return BUILDERS[package](ours, name, image_size, num_classes)
+    more = {"attention": attention} if package == "transformers" else {}
+    return BUILDERS[package](ours, name, image_size, num_classes, **more)
 
 
 def _timm(ours: Any, name: str, image_size: int, num_classes: int) -> tuple[nn.Module, bool]:
@@ -82,7 +93,7 @@ def _torchvision(ours: Any, name: str, image_size: int, num_classes: int) -> tup
     return model, True
 
 
-def _transformers(ours: Any, name: str, image_size: int, num_classes: int) -> tuple[nn.Module, bool]:
+def _transformers(ours: Any, name: str, image_size: int, num_classes: int, attention: str) -> tuple[nn.Module, bool]:
     from transformers import ViTConfig, ViTForImageClassification
 
     c = ours.config
@@ -99,7 +110,8 @@ def _transformers(ours: Any, name: str, image_size: int, num_classes: int) -> tu
         "attention_probs_dropout_prob": 0.0,
         "num_labels": num_classes,
     }
-    model = ViTForImageClassification(ViTConfig(**options))
+    kernel = {"fused": "sdpa", "plain": "eager"}[attention]
+    model = ViTForImageClassification(ViTConfig(**options, attn_implementation=kernel))
     given = hugging_face_names(checkpoints.export(ours, "timm"), set(model.state_dict()))
     model.load_state_dict(given)
     return LogitsOnly(model), True
@@ -169,6 +181,21 @@ def _vit_pytorch(ours: Any, name: str, image_size: int, num_classes: int) -> tup
     return model, False
 
 
+def transformer_blocks(model: nn.Module) -> list[nn.Module]:
+    """The modules that a library's network repeats, in whose forward passes nearly all of its time is spent.
+
+    Raises:
+        NoCounterpart: it has none.
+    """
+    for path in BLOCKS:
+        with contextlib.suppress(AttributeError):
+            blocks = list(model.get_submodule(path).children())
+            # vit-pytorch calls the two halves of a block from a list of lists
+            return [half for b in blocks for half in (b if isinstance(b, nn.ModuleList) else [b])]
+    raise NoCounterpart("has no Transformer blocks")
+
+
+BLOCKS = ("blocks", "transformer.layers", "encoder.layers", "model.vit.layers", "model.vit.encoder.layer")
 BUILDERS: dict[str, Any] = {
     "timm": _timm,
     "torchvision": _torchvision,

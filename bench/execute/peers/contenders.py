@@ -1,9 +1,9 @@
-"""The contenders: each library with default settings, and with the best settings known for it. No torch here.
+"""The contenders: each library with what a user gets who sets nothing, and with its best settings. No torch here.
 
-"defaults" is the model in a plain loop with what the library and torch do by themselves: float32, eager, fused
-attention where the library has it, AdamW without options, the system's allocator settings. "tuned" is bfloat16
-autocast, fused AdamW, our worker's allocator settings, and on a CPU plain attention in timm (its fused kernel's
-backward is slow in bfloat16). "compiled" is tuned under torch.compile.
+"defaults" is the model in a plain loop with what the library and torch do by themselves: float32, NCHW, eager, fused
+attention where the library has it, AdamW without options, the system's allocator settings. "tuned" is whatever is
+fastest here of the settings in `bench.execute.peers.settings`, by short trials before the race, with our worker's
+allocator settings. This project chooses its own in the same way.
 """
 
 from __future__ import annotations
@@ -29,20 +29,15 @@ class Contender:
 
     Attributes:
         name: as shown. package: of the library; None is this project's own step.
-        tuned: bfloat16, fused optimizer, and the environment that goes with it. compiled: under torch.compile.
-        processes: that train at once, each with its share of the threads; their images count together.
+        tuned: races with its best settings, and the allocator settings that go with them.
+        processes: that train at once, each with its share of the threads; their images count together. Several have
+            the settings that were best for one.
     """
 
     name: str
     package: str | None
     tuned: bool = False
-    compiled: bool = False
     processes: int = 1
-
-    @property
-    def dtype(self) -> str | None:
-        """Of the forward pass; None where the project's own policy decides."""
-        return ("bfloat16" if self.tuned else "float32") if self.package else None
 
     @property
     def missing(self) -> str | None:
@@ -51,29 +46,22 @@ class Contender:
             return None
         return f"not installed: {LIBRARIES[self.package][1]}"
 
-    def environment(self, device: str) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """Of its process, from a worker's: settings of the allocator are read when a process starts."""
         made = dict(os.environ)
         if self.package is not None and not self.tuned:
             made = {key: value for key, value in made.items() if not key.startswith(ALLOCATOR)}
-        if self.package == "timm" and self.tuned and device == "cpu":
-            made["TIMM_FUSED_ATTN"] = "0"
         return made
 
 
 def contenders(device: str, *, threads: int = 1) -> tuple[Contender, ...]:
-    """All of them. Compiled: timm, and on a GPU, where nobody would do without it, every library.
-
-    On a CPU this project takes part a second time as its studies use one: a cell per core, side by side.
-    """
-    found = [Contender(name=OWN, package=None)]
+    """All of them. On a CPU this project takes part a second time as its studies use one: a cell per core, side by
+    side."""
+    found = [Contender(name=OWN, package=None, tuned=True)]
     if device == "cpu" and threads > 1:
-        found.append(Contender(name=f"{OWN}, {threads} cells at once", package=None, processes=threads))
-    for package, (title, _) in LIBRARIES.items():
-        found += [
-            Contender(name=f"{title}, defaults", package=package),
-            Contender(name=f"{title}, tuned", package=package, tuned=True),
-        ]
-        if package == "timm" or device != "cpu":
-            found.append(Contender(name=f"{title}, compiled", package=package, tuned=True, compiled=True))
+        found.append(Contender(name=f"{OWN}, {threads} cells at once", package=None, tuned=True, processes=threads))
+    found.append(Contender(name=BASE, package="timm"))
+    found += [
+        Contender(name=f"{title}, tuned", package=package, tuned=True) for package, (title, _) in LIBRARIES.items()
+    ]
     return tuple(found)

@@ -1,138 +1,30 @@
-"""One contender in a process of its own: the task as JSON on the first line of standard input, then a number of steps
-per line; answers are JSON lines on standard output. Between two lines it waits and takes no processor time."""
+"""One contender in a process of its own: the task as JSON on the first line of standard input; answers are JSON lines
+on standard output. A task that says "choose" is answered with the settings that were fastest in short trials. Any other
+has "settings" or leaves them to the contender; then each line is a number of steps, to be timed. Between two lines the
+process waits and takes no processor time."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import statistics
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
-from bench.core import registry
-from bench.core.spec import Cell, Recipe, cell_from_json
+from bench.core.record import PeerSettings, PeerTrial
 from bench.cost import timing as speed
-from bench.data.image_set import ImageSet
-from bench.data.load import load
-from bench.execute.peers import builders
-from bench.execute.peers.contenders import Contender
-from bench.tasks._features import network_input
-from bench.train.batches import Batches
-from bench.train.step import Step
+from bench.execute.peers import builders, settings
+from bench.execute.peers.steps import Course, StepOnce
 
 COMPARED = 5  # first steps whose losses are kept, to show that all do the same work
-HEAD_STD = 0.02  # of the head's initial weights: the paper's zeros would hide the body from the first step
-
-StepOnce = Callable[[int], Tensor]
-"""Number of the step -> its loss."""
-
-
-def resident(cell: Cell, root: Path | None = None) -> ImageSet:
-    """The cell's images at the model's size, in memory as uint8: no contender decodes or resizes while it is timed."""
-    images = load(cell.data, "train", root=root, num_images=cell.num_images)
-    sizes = {"image_size": cell.image_size, "channels": cell.channels}
-    x_NCHW = network_input(torch.from_numpy(np.array(images.images_NHWC[:])), **sizes)
-    pixels_NHWC = x_NCHW.add_(1.0).mul_(127.5).round_().clamp_(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
-    return ImageSet(
-        name=images.name,
-        split=images.split,
-        images_NHWC=pixels_NHWC.contiguous().numpy(),
-        labels_N=images.labels_N,
-        class_names=images.class_names,
-        kind=images.kind,
-    )
-
-
-def network(cell: Cell, num_classes: int) -> nn.Module:
-    """Our model with the weights that every contender starts from."""
-    torch.manual_seed(cell.seed)
-    sizes: dict[str, Any] = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": num_classes}
-    model = registry.build_model(cell.model, **sizes, **dict(cell.model_options))
-    head = [p for name, p in model.named_parameters() if name.startswith("head.") and name.endswith("weight")]
-    for weight in head:
-        nn.init.normal_(weight, std=HEAD_STD)
-    return model
-
-
-def own_step(model: nn.Module, recipe: Recipe, batches: Batches, device: str) -> tuple[StepOnce, str]:
-    """This project's step, and the dtype that its policy chose."""
-    step = Step(model=model, recipe=recipe, device=device)
-    if step.compiles:
-        step.rehearse(*batches(0))
-
-    def once(number: int) -> Tensor:
-        loss = step(*batches(number), lr=recipe.lr, seed=number)
-        if step.micro_batch < recipe.batch:  # the others' batches are not done in parts
-            raise speed.OutOfMemory
-        return loss
-
-    return once, step.dtype
-
-
-def plain_step(model: nn.Module, recipe: Recipe, batches: Batches, device: str, contender: Contender) -> StepOnce:
-    """The loop that everybody writes: zero_grad, forward, backward, clip, step."""
-    options = {"fused": True} if contender.tuned else {}
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=recipe.lr, betas=recipe.betas, weight_decay=recipe.weight_decay, **options
-    )
-    forward = with_compile(model, device) if contender.compiled else model
-
-    def once(number: int) -> Tensor:
-        x_BCHW, labels_B = batches(number)
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device.partition(":")[0], dtype=torch.bfloat16, enabled=contender.tuned):
-            loss = F.cross_entropy(forward(x_BCHW), labels_B)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
-        optimizer.step()
-        return loss.detach()
-
-    return once
-
-
-def with_compile(model: nn.Module, device: str) -> Callable[[Tensor], Tensor]:
-    """On a GPU the whole model. On a CPU its Transformer blocks, which share one compilation: nearly all of the gain in
-    seconds instead of minutes.
-
-    Raises:
-        NoCounterpart: on a CPU, a model without such blocks.
-    """
-    if device != "cpu":
-        return torch.compile(model, mode="max-autotune")
-    blocks = getattr(model, "blocks", None)
-    if blocks is None:
-        raise builders.NoCounterpart("has no Transformer blocks; compiling convolutions for a CPU takes minutes")
-    for block in blocks:
-        block.compile()
-    return model
-
-
-def prepare(task: dict[str, Any]) -> tuple[StepOnce, dict[str, Any]]:
-    """The step that a task asks for, and what is known about it before it runs."""
-    cell, contender, device = cell_from_json(task["cell"]), Contender(**task["contender"]), task["device"]
-    images = resident(cell, Path(task["data_root"]) if task["data_root"] else None)
-    scaled = True if contender.package else None  # only our step takes pixels
-    batches = Batches(images, recipe=cell.recipe, seed=cell.seed, device=device, scaled=scaled)
-    ours = network(cell, images.num_classes)
-    facts: dict[str, Any] = {"same_function": True, "dtype": contender.dtype, "params": count_params(ours)}
-    if contender.package is None:
-        step, facts["dtype"] = own_step(ours.to(device).train(), cell.recipe, batches, device)
-        return step, facts
-    model, facts["same_function"] = builders.build(
-        contender.package, ours, name=cell.model, image_size=cell.image_size, num_classes=images.num_classes
-    )
-    facts["params"] = count_params(model)
-    return plain_step(model.to(device).train(), cell.recipe, batches, device, contender), facts
-
-
-def count_params(model: nn.Module) -> int:
-    """Number of weights."""
-    return sum(p.numel() for p in model.parameters())
+TRIAL_SECONDS = 0.3  # of a window of a trial, at least one step
+TRIAL_PAIRS = 3  # windows of each side, in turns
+HOPELESS = 0.8  # a challenger that is slower than this share of the best in its first window gets no second
+SHARED_COMPILATIONS = 64  # of one block's code, by all trials of a process; torch's limit is 8
 
 
 class Entrant:
@@ -162,6 +54,80 @@ class Entrant:
         return speed.timed(self.once, device=self.device, calls=calls)
 
 
+class Trial:
+    """Settings on trial: steps per second of each window, after two steps to warm up."""
+
+    def __init__(self, step: StepOnce, device: str) -> None:
+        self.entrant: Entrant | None = Entrant(step, device)
+        self.rates: list[float] = []
+        self.entrant.window(1)
+        self.calls = max(1, round(TRIAL_SECONDS / self.entrant.window(1)))
+
+    def window(self) -> float:
+        """One more, or, where the step is no longer in memory, the median of those that there were."""
+        if self.entrant is None:
+            return statistics.median(self.rates)
+        self.rates.append(self.calls / self.entrant.window(self.calls))
+        return self.rates[-1]
+
+
+class Trials:
+    """Compares settings, two at a time: their windows take turns, so that a slow spell of the machine decides nothing.
+    On a GPU only one is in memory, and its windows are compared with those that the other had."""
+
+    def __init__(self, make: Callable[[PeerSettings], StepOnce], device: str) -> None:
+        self.make, self.device = make, device
+        self.best: tuple[PeerSettings, Trial] | None = None
+
+    def begin(self, chosen: PeerSettings) -> Trial:
+        """Raises: whatever its first steps raise."""
+        trial = Trial(self.make(chosen), self.device)
+        if self.device != "cpu":
+            for _ in range(TRIAL_PAIRS):
+                trial.window()
+            trial.entrant = None
+            speed.release(self.device)
+        return trial
+
+    def __call__(self, best: PeerSettings, challenger: PeerSettings) -> tuple[float | None, str | None]:
+        """See `settings.Compare`."""
+        if self.best is None:
+            self.best = best, self.begin(best)
+        try:
+            trial = self.begin(challenger)
+        except speed.OutOfMemory:
+            return None, "out of memory"
+        except Exception as error:  # compilers raise anything
+            return None, f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+        ratios = list[float]()
+        for number in range(TRIAL_PAIRS):
+            pair = (self.best[1], trial) if number % 2 == 0 else (trial, self.best[1])
+            rates = {side: side.window() for side in pair}
+            ratios.append(rates[trial] / rates[self.best[1]])
+            if ratios[0] < HOPELESS:
+                break
+        over_best = statistics.median(ratios)
+        if over_best > 1.0:
+            self.best = challenger, trial
+        return over_best, None
+
+
+def choose(course: Course) -> dict[str, Any]:
+    """The settings that are fastest for the contender, and the trials that say so.
+
+    Raises:
+        NoCounterpart: the library has no such model.
+    """
+    torch._dynamo.config.recompile_limit = SHARED_COMPILATIONS
+    axes = settings.axes(course.contender.package, device=course.device, bfloat16=course.bfloat16)
+    trials = Trials(lambda wanted: course.step(wanted)[0], course.device)
+    best, made = settings.search(course.first_settings(tuned=True), axes, trials)
+    if not course.bfloat16:
+        refused = dataclasses.replace(best, dtype="bfloat16")
+        made += (PeerTrial(settings=refused, over_best=None, kept=False, reason=settings.NO_BFLOAT16),)
+    return {"settings": dataclasses.asdict(best), "trials": [dataclasses.asdict(trial) for trial in made]}
+
+
 def main() -> None:
     def say(**values: Any) -> None:
         print(json.dumps(values), flush=True)
@@ -169,7 +135,12 @@ def main() -> None:
     task = json.loads(sys.stdin.readline())
     torch.set_num_threads(task["threads"])
     try:
-        step, facts = prepare(task)
+        course = Course(task)
+        if task.get("choose"):
+            say(**choose(course))
+            return
+        given = task.get("settings")
+        step, facts = course.step(PeerSettings(**given) if given else course.first_settings(tuned=False))
         entrant = Entrant(step, task["device"])
         pace = speed.Pace() if task["device"] != "cpu" else speed.CPU_PACE
         say(**facts, **entrant.warm_up(task["cell"]["recipe"]["batch"], pace))

@@ -11,11 +11,13 @@ from bench.analysis import races
 from bench.analysis.evidence import Evidence
 from bench.analysis.races import Contender
 from bench.core.formatting import join, plural
+from bench.report import race_text
 from bench.report.figures import _style
 from bench.report.figures._contract import Drawing, NothingToDraw
 
 TITLE = "Training speed beside other libraries"
 OWN_COLOUR, PEER_COLOUR = "#0072B2", "#767676"
+DAYS = "; what differs between days and hosts is not in them"  # of races that were run once
 BAR, FRAME = 0.31, 1.0  # inches: of one bar, of a panel's title and axis
 
 
@@ -71,16 +73,17 @@ def _race(axes: Any, race: Sequence[Contender], *, bars: int, widest: float) -> 
 def _row(c: Contender) -> dict[str, Any]:
     ends = {}
     for name, ratio in (("over_base", c.over_base), ("own_over", c.own_over)):
-        for end in ("value", "low", "high", "rounds"):
+        for end in ("value", "low", "high", "races", "starts", "rounds"):
             ends[name if end == "value" else f"{name}_{end}"] = getattr(ratio, end) if ratio else None
     return {
         "model": c.race[0],
         "image_size": c.race[1],
-        "seed": c.seed,
+        "seeds": " ".join(map(str, c.seeds)),
         "batch": c.batch,
         "contender": c.name,
         "left_out": c.left_out,
         "dtype": c.dtype,
+        "settings": race_text.settings(c.settings),
         "images_per_second": c.images_per_second,
         "q1": c.quartiles[0],
         "q3": c.quartiles[1],
@@ -95,11 +98,13 @@ def _row(c: Contender) -> dict[str, Any]:
 
 
 def _caption(contenders: Sequence[Contender], evidence: Evidence) -> str:
-    rounds = sorted({c.over_base.rounds for c in contenders if c.over_base})
+    ratios = [c.over_base for c in contenders if c.over_base]
+    often = " or ".join(dict.fromkeys(race_text.repetitions(ratio) for ratio in ratios))
     first = contenders[0]
     text = (
-        f"Geometric means over {'–'.join(str(n) for n in rounds)} rounds in which all take turns, with "
-        f"{evidence.level:.0%} t intervals; same weights, images and batches. Device: {first.device}, "
+        f"Each contender with the settings that were fastest in short trials, in turns: {often}. Same weights, images "
+        f"and batches. Error bars: {evidence.level:.0%} of repetitions of such a measurement lie in them"
+        f"{DAYS if all(ratio.races == 1 for ratio in ratios) else ''}. Device: {first.device}, "
         f"{plural(first.threads or 1, 'thread')}, torch {first.torch}."
     )
     out: dict[tuple[str, str], dict[str, None]] = {}
