@@ -214,7 +214,7 @@ class Entrant:
 
 
 def race(entrants: list[Entrant], cell: Cell, context: JobContext, kind: str) -> None:
-    """Settings are chosen. Then come starts, of rounds in which each has its turn, every other round backwards. On a CPU
+    """Settings are chosen. Then come starts of rounds in which each has its turn, every other round backwards. On a CPU
     all have been started before a round."""
     rounds = [(start, number) for start in range(STARTS[kind]) for number in range(ROUNDS[kind])]
     total = len(entrants) + len(rounds)
