@@ -84,6 +84,7 @@ def test_seeds_are_repeats_and_recipes_are_not() -> None:
     b = change(b, {"cell.recipe.lr": 0.003})
     assert study_data.variant_of(a) != study_data.variant_of(b)
     assert study_data.variant_of(a, but_for=["lr"]) == study_data.variant_of(b, but_for=["lr"])
+    assert set(study_data.horizon_table([a, b])["series"]) == {"ViT-nano/7 (lr 0.001)", "ViT-nano/7 (lr 0.003)"}
 
 
 def test_seeds_are_pooled_only_where_their_warm_up_was_the_same() -> None:
@@ -100,7 +101,6 @@ def test_seeds_are_pooled_only_where_their_warm_up_was_the_same() -> None:
     }
     assert of[2, (0, 64_000)] == of[2, (32_000,)] != of[2, (0, 4_000, 64_000)]
     assert len({name for (revision, _), name in of.items() if revision == 3}) == 1
-    assert set(study_data.horizon_table([a, b])["series"]) == {"ViT-nano/7 (lr 0.001)", "ViT-nano/7 (lr 0.003)"}
 
 
 def test_a_missing_score_is_missing_not_zero() -> None:
