@@ -27,6 +27,7 @@ from bench.core.cli import parser
 from bench.core.console import make_console, write
 from bench.core.device import accelerators, find_device, release, synchronise
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, sigterm_interrupts
+from bench.core.formatting import compact
 from bench.core.spec import Recipe, to_json
 from bench.execute import first_hour
 from bench.execute.examined import Check, Line, at_least, at_most
@@ -95,7 +96,7 @@ def ceilings(device: str) -> Iterator[Line]:
         target = 0.7 * published.flops_per_second / 1e12
         yield at_least(f"{dtype} products", measured, target, "TFLOP/s", why="target: 70 % of the data sheet's")
     else:
-        yield Line(check=f"{dtype} products", value=f"{measured:.3g} TFLOP/s")
+        yield Line(check=f"{dtype} products", value=f"{compact(measured, 3)} TFLOP/s")
     if not device.startswith("cuda"):
         return
     data, to = (torch.empty(1 << 30, dtype=torch.uint8, device=device) for _ in range(2))
@@ -108,9 +109,11 @@ def ceilings(device: str) -> Iterator[Line]:
     copies = rate(2 * len(data), lambda: to.copy_(data))
     hosts = rate(len(pinned), lambda: data[: len(pinned)].copy_(pinned, non_blocking=True))
     launch = 1e6 / rate(1, lambda: one.add_(1), 1000)
-    yield Line(check="launch", value=f"{launch:.3g} µs")
+    yield Line(check="launch", value=f"{compact(launch, 3)} µs")
     if not is_sxm(device):
-        yield Line(check="bandwidth", value=f"{copies / 1e12:.3g} TB/s in memory, {hosts / 1e9:.3g} GB/s to it")
+        yield Line(
+            check="bandwidth", value=f"{compact(copies / 1e12, 3)} TB/s in memory, {compact(hosts / 1e9, 3)} GB/s to it"
+        )
         return
     yield at_least("copies in memory", copies / 1e12, 2.5, "TB/s", why="target: 75 % of an H100's 3.35")
     yield at_least("copies to the GPU", hosts / 1e9, 40.0, "GB/s", why="target: 63 % of PCIe 5.0's 63")
@@ -295,7 +298,7 @@ def throughput(device: str) -> Iterator[Line]:
         if is_sxm(device) and name in PUBLISHED:
             yield at_least(name, rate, PUBLISHED[name], "images/s", why="published of other code on an H100")
         else:
-            yield Line(check=name, value=f"{rate:.4g} images/s")
+            yield Line(check=name, value=f"{compact(rate)} images/s")
         if is_sxm(device):
             share = rate / float(rooflines[name]["roofline_images_per_second"])
             yield Line(check=f"{name}: of the H100's roofline", value=f"{share:.0%}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.core import cli
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, unknown
+from bench.core.formatting import compact
 from bench.core.user_code import prints_aside
 from bench.cost import units
 from bench.cost.flops import CONVENTIONS
@@ -212,12 +213,13 @@ def _text(report: dict[str, Any]) -> str:
 
 def _training_lines(training: dict[str, Any]) -> list[str]:
     tpu, gpu = training["tpuv3_core_days"], training["gpu_hours"]
-    exa = ", ".join(f"{value:.4g} ({c})" for c, value in training["exaflops"].items())
+    exa = ", ".join(f"{compact(value)} ({c})" for c, value in training["exaflops"].items())
     return [
         f"  training on {training['images']:,.0f} images",
         f"    exaFLOPs         {exa}",
-        f"    TPUv3-core-days  {tpu['value']:.4g} (proxy: {tpu['assumed_utilisation']:.1%} of peak; {tpu['source']})",
-        f"    {gpu['device']}-hours  {gpu['value']:.4g} (assuming {gpu['assumed_utilisation']:.0%} of peak)",
+        f"    TPUv3-core-days  {compact(tpu['value'])} (proxy: {tpu['assumed_utilisation']:.1%} of peak; "
+        f"{tpu['source']})",
+        f"    {gpu['device']}-hours  {compact(gpu['value'])} (assuming {gpu['assumed_utilisation']:.0%} of peak)",
         f"    {training['tpuv3_check']}",
     ]
 

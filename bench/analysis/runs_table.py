@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bench.core.errors import UserError, unknown
+from bench.core.formatting import compact
 from bench.stats import diagnostics
 from bench.stats.fit import Points
 
@@ -228,7 +229,7 @@ def _beside(entries: pd.Series, sign: str, wanted: str) -> np.ndarray:
     compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}[sign]
     keep = compare(values, limit)
     if not keep.any():
-        ends = f"from {np.nanmin(values):.6g} to {np.nanmax(values):.6g}"
+        ends = f"from {compact(np.nanmin(values), 6)} to {compact(np.nanmax(values), 6)}"
         raise UserError(f"No row has {entries.name} {sign} {wanted}.", f"It runs {ends}.")
     return keep
 
@@ -317,7 +318,7 @@ def points(
         UserError: an unknown column, or no row left.
     """
     notes = [
-        f"{name} was multiplied by {scale_of(name):.0e}, the unit in its name."
+        f"{name} was multiplied by {compact(scale_of(name))}, the unit in its name."
         for name in (column(table, n) for n in (*x, y))
         if scale_of(name) != 1
     ]

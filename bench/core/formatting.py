@@ -32,6 +32,14 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{rounded:,.{max(0, places)}f}".rstrip("0").rstrip(".") if places > 0 else f"{rounded:,.0f}"
 
 
+def compact(value: float, digits: int = 4) -> str:
+    """A number of any unit and size: `significant` from 0.0001 to ten millions, else as people type it, "1.68e9"."""
+    if value == 0 or not math.isfinite(value) or 1e-4 <= abs(value) < 1e7:
+        return significant(value, digits)
+    mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+    return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{int(exponent)}"
+
+
 def flop_unit(value: float) -> tuple[float, str]:
     """Scale and unit in which `value` FLOP reads best: 3e12 -> (1e12, "TFLOP")."""
     for scale, unit in FLOP_UNITS:

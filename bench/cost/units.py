@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from bench.core.formatting import compact
 from bench.cost.peaks import TERA, accelerator
 
 SECONDS_PER_DAY = 86_400
@@ -56,7 +57,7 @@ class Estimate:
     source: str
 
     def __str__(self) -> str:
-        return f"{self.value:.3g} {self.unit} (assuming {self.assumed:.0%} utilisation: {self.source})"
+        return f"{compact(self.value, 3)} {self.unit} (assuming {self.assumed:.0%} utilisation: {self.source})"
 
 
 def core_days(seconds: float, devices: int) -> float:

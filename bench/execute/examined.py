@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from bench.core.formatting import compact
+
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
@@ -37,7 +39,7 @@ def at_most(check: str, value: float, limit: float, unit: str = "", *, why: str 
 
 
 def _judged(check: str, value: float, limit: float, unit: str, why: str, *, sign: str, good: bool) -> Line:
-    shown = [f"{number:.3g} {unit}".strip() for number in (value, limit)]
+    shown = [f"{compact(number, 3)} {unit}".strip() for number in (value, limit)]
     limits = f"{sign} {shown[1]}" + (f", {why}" if why else "")
     return Line(check=check, value=shown[0], limit=limits, outcome="pass" if good else "fail")
 

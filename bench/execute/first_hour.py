@@ -23,6 +23,7 @@ from typing import Any
 from bench.core import environment
 from bench.core.device import accelerators, release
 from bench.core.errors import EXIT_OK
+from bench.core.formatting import compact
 from bench.core.record import Record
 from bench.core.spec import Cell, Recipe, TaskSpec, to_json
 from bench.core.subprocesses import child_environment
@@ -245,7 +246,7 @@ def exchange(joined: Any) -> list[Line]:
     rate = 2 * (joined.size - 1) / joined.size * 4 * size / seconds / 1e9
     if joined.device == "cuda":
         return [at_least("exchange", rate, BUS, "GB/s", why="target, with NVLink")]
-    return [Line(check="exchange", value=f"{rate:.3g} GB/s")]
+    return [Line(check="exchange", value=f"{compact(rate, 3)} GB/s")]
 
 
 def scarce(joined: Any) -> list[Line]:
@@ -340,7 +341,7 @@ def scarcity(device: str) -> Iterator[Line]:
     from bench.core.device import is_out_of_memory
 
     whole, need = _trained(device)
-    yield Line(check=f"{MODEL}: memory of a step", value=f"{need / 1e9:.3g} GB")
+    yield Line(check=f"{MODEL}: memory of a step", value=f"{compact(need / 1e9, 3)} GB")
     for share in SHARES:
         name = f"with {share:.0%} of it"
         try:
@@ -395,7 +396,7 @@ def feed(device: str) -> Iterator[Line]:
 
     step, batch = _step(MODEL, device)
     alone = _rate(step, batch, device)
-    yield Line(check=f"{MODEL} on images that are there", value=f"{alone:.4g} images/s")
+    yield Line(check=f"{MODEL} on images that are there", value=f"{compact(alone)} images/s")
     recipe = Recipe(batch=BATCH, flip=True)
     with tempfile.TemporaryDirectory() as name:
         number, rng = 4 * BATCH, np.random.default_rng(0)
@@ -478,7 +479,7 @@ def evaluation(device: str) -> Iterator[Line]:
         call = functools.partial(features, images_NHWC)
         clock.timed(call, device=device)
         rate = len(images_NHWC) / clock.timed(call, device=device)
-        yield Line(check=f"{LARGE}, {name}: features", value=f"{rate:.4g} images/s")
+        yield Line(check=f"{LARGE}, {name}: features", value=f"{compact(rate)} images/s")
 
 
 # -- suites ------------------------------------------------------------------------------------------------------------

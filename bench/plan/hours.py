@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from bench.core import registry
 from bench.core.errors import UserError
-from bench.core.formatting import join, significant
+from bench.core.formatting import compact, join, significant
 from bench.core.spec import Cell
 from bench.cost import flops
 from bench.cost.peaks import TERA, Accelerator, accelerator
@@ -46,7 +46,7 @@ def fit(cells: Sequence[Cell], *, hours: float, device: str, keep: Sequence[str]
         UserError: no such device; hours that are too few for any budget.
     """
     if not HOURS[0] <= hours <= HOURS[1]:
-        raise UserError(f"--hours {hours:g} is out of range.", f"From {HOURS[0]:g} to {HOURS[1]:,.0f}.")
+        raise UserError(f"--hours {compact(hours)} is out of range.", f"From {HOURS[0]:g} to {HOURS[1]:,.0f}.")
     row, seconds = accelerator(device), hours * 3600 * TRAINING
     cost = {(c.model, c.image_size, c.channels): 0.0 for c in cells if c.job == "train" and c.horizons != (0,)}
     for model, side, channels in cost:
@@ -61,8 +61,8 @@ def fit(cells: Sequence[Cell], *, hours: float, device: str, keep: Sequence[str]
         dropped.append(largest)
     factor = float(f"{seconds / total:.1g}") if total else 1.0
     note = (
-        f"Budgets are for about {significant(hours)} h on one {row.name}: the suite's x {factor:g}, from FLOPs and the "
-        f"utilisation assumed for each family ({', '.join(f'{k} {v:.0%}' for k, v in UTILISATION.items())})."
+        f"Budgets are for about {significant(hours)} h on one {row.name}: the suite's x {compact(factor)}, from FLOPs "
+        f"and the utilisation assumed for each family ({', '.join(f'{k} {v:.0%}' for k, v in UTILISATION.items())})."
     )
     if dropped:
         note += f" Left out for want of time: {join(dropped)}."

@@ -9,7 +9,18 @@ from rich.table import Table
 from rich.text import Text
 
 from bench.core.console import add_row, make_table, show_table, write
-from bench.core.formatting import by_reason, count, data_size, duration, flops, join, plural, short_count, significant
+from bench.core.formatting import (
+    by_reason,
+    compact,
+    count,
+    data_size,
+    duration,
+    flops,
+    join,
+    plural,
+    short_count,
+    significant,
+)
 from bench.core.spec import MAX_EPOCHS
 from bench.cost import units
 from bench.plan.estimate import BUSY, Reporter
@@ -247,10 +258,10 @@ def _priced(priced: Price) -> list[str]:
         )
         + "."
     ]
-    if priced.money is not None:
+    if priced.money is not None and priced.per_device_hour is not None:
         lines.append(
             f"Money: about {amount(priced.money)} ({amount(priced.money * low)} to "
-            f"{amount(priced.money * high)}), at {priced.per_device_hour:g} an hour of one {name}."
+            f"{amount(priced.money * high)}), at {compact(priced.per_device_hour)} an hour of one {name}."
         )
     lines.append(f"Rates: {join(list(priced.bases))}.")
     return lines

@@ -239,8 +239,7 @@ CHECKS: dict[CheckKind, str | Callable[[Check], str]] = {
     CheckKind.NARROW_COMPUTE: lambda c: _narrow(c, flops),
     CheckKind.NARROW_IMAGES: lambda c: _narrow(c, lambda x: f"{count(x)} images"),
     CheckKind.REPEATED_DATA: "On the {names} axis, {count} points used each image more than {limit:g} times (up "
-    "to {high:.3g}): there, more "
-    "compute does not mean more distinct data.",
+    "to {high_text}): there, more compute does not mean more distinct data.",
     CheckKind.FEW_IMAGES: "{high:g}-shot scores on {names} used {count} labelled images, not {limit:,.0f}: some "
     "classes have too few "
     "images, which all draws share.",
@@ -292,6 +291,7 @@ def check(c: Check, *, published: bool = False) -> str:
         message=c.message,
         field=field,
         high=c.high,
+        high_text="" if c.high is None else significant(c.high),
         limit=c.limit,
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.errors import UserError
-from bench.core.formatting import join, percent, plural, printable, significant
+from bench.core.formatting import compact, join, percent, plural, printable, significant
 
 
 def lines(result: Mapping[str, Any]) -> list[str]:
@@ -26,11 +26,11 @@ def _crossing(c: Mapping[str, Any]) -> str:
     """One sentence about a pair of groups: where they cross, or what is known instead."""
     where = ""
     if c["x"] is not None:
-        where = f" at {c['x']:.4g} [{c['low']:.4g}, {c['high']:.4g}], then {c['overtakes']} is ahead"
+        where = f" at {compact(c['x'])} [{compact(c['low'])}, {compact(c['high'])}], then {c['overtakes']} is ahead"
     elif c["low"] is not None:
-        where = f", [{c['low']:.4g}, ∞)"
+        where = f", [{compact(c['low'])}, ∞)"
     elif c["high"] is not None:
-        where = f", (0, {c['high']:.4g}]"
+        where = f", (0, {compact(c['high'])}]"
     return f"{c['first']} and {c['second']} cross: {c['verdict']}{where} ({c['reason']})"
 
 
@@ -42,17 +42,17 @@ def _fit(name: str, answer: Mapping[str, Any]) -> list[str]:
     if answer["over_forms"]:
         text.append(f"  forms and their weights: {weights(answer['forms'])}")
         text.append(f"  {level} intervals over all of these forms, each as often as its weight: {answer['resampling']}")
-        text += [f"  {line}" for line in over_forms(answer["over_forms"], f"x = {answer['slope_at']:.4g}")]
+        text += [f"  {line}" for line in over_forms(answer["over_forms"], f"x = {compact(answer['slope_at'])}")]
         text.append(f"  {level} intervals if y follows {form}:")
     else:
         text.append(f"  {level} intervals if y follows {form}: {answer['resampling']}")
     for key, value in card["parameters"].items():
         low, high = answer["intervals"][key]
-        number = f"{value:.5g} [{low:.5g}, {high:.5g}]"
+        number = f"{compact(value, 5)} [{compact(low, 5)}, {compact(high, 5)}]"
         text.append(f"  {key} = {number}" if key not in answer["unresolved"] else f"  {key} is not determined")
     agree = f"{card['starts_that_agree']} of {card['starts']} starts agree"
-    rms = f"rms of log residuals {card['rms_log_residual']:.3g}"
-    text.append(f"  objective {card['objective']:.6g}, {agree}, {rms}")
+    rms = f"rms of log residuals {compact(card['rms_log_residual'], 3)}"
+    text.append(f"  objective {compact(card['objective'], 6)}, {agree}, {rms}")
     tried = [f"{r['form']} {_score(r['extrapolation_rms_log'])}" for r in answer["forms_tried"]]
     text += [f"  rms error of log y one octave beyond earlier origins: {', '.join(tried)}"] if tried else []
     if "predictions" in answer:
@@ -130,8 +130,8 @@ def _backtest(found: Mapping[str, Any]) -> list[str]:
         return ["  backtest: too few points to go back to earlier origins"]
     text = ["  backtest: points up to | number | off by, at times beyond (interval from the record alone, then)"]
     for row in found["rows"]:
-        beyond = [f"{100 * b['error']:+.2g} % at {significant(b['factor'], 2)} ({_held(b)})" for b in row["beyond"]]
-        text.append(f"    {row['end']:.4g} | {row['points']} | {', '.join(beyond)}".replace("-", "−"))
+        beyond = [f"{_signed(100 * b['error'])} % at {significant(b['factor'], 2)} ({_held(b)})" for b in row["beyond"]]
+        text.append(f"    {compact(row['end'])} | {row['points']} | {', '.join(beyond)}".replace("-", "−"))
     if found["intervals_judged"]:
         share = f"{found['intervals_held']} of {found['intervals_judged']}"
         text.append(f"  {share} intervals that the record alone gave then held the farthest of these points")
@@ -140,15 +140,27 @@ def _backtest(found: Mapping[str, Any]) -> list[str]:
     return text
 
 
+def _signed(value: float) -> str:
+    return ("+" if value >= 0 else "") + significant(value, 2)
+
+
 def _held(b: Mapping[str, Any]) -> str:
-    return "none" if b["held"] is None else f"±{100 * b['half_width']:.2g} %, {'held' if b['held'] else 'missed'}"
+    return (
+        "none" if b["held"] is None else f"±{compact(100 * b['half_width'], 2)} %, {'held' if b['held'] else 'missed'}"
+    )
 
 
 def _isoflop(found: Mapping[str, Any]) -> list[str]:
     ends = f"[{found['low']:.4f}, {found['high']:.4f}] ({found['level']:.0%}, {len(found['minima'])} budgets)"
-    text = [f"size* = {found['coefficient']:.4g} × budget^{found['exponent']:.4f} {ends}"]
-    text += [f"  at {m['budget']:.4g} the best is {m['size']:.4g} (y = {m['loss']:.4g})" for m in found["minima"]]
-    text += [_prediction(f"budget {p['budget']:.4g}: size {p['size']:.4g}", p) for p in found.get("predictions", [])]
+    text = [f"size* = {compact(found['coefficient'])} × budget^{found['exponent']:.4f} {ends}"]
+    text += [
+        f"  at {compact(m['budget'])} the best is {compact(m['size'])} (y = {compact(m['loss'])})"
+        for m in found["minima"]
+    ]
+    text += [
+        _prediction(f"budget {compact(p['budget'])}: size {compact(p['size'])}", p)
+        for p in found.get("predictions", [])
+    ]
     return text + [f"  dropped: {item}" for item in found["dropped"]]
 
 
@@ -168,7 +180,11 @@ def draw_backtest(result: Mapping[str, Any], path: Path) -> None:
             last = len(found["curves"]) - 1
             for age, curve in enumerate(found["curves"]):
                 errors = [100 * error for error in curve["error"]]
-                label = f"{'earliest' if age else 'latest'} origin, {curve['end']:.3g}" if age in (0, last) else None
+                label = (
+                    f"{'earliest' if age else 'latest'} origin, {compact(curve['end'], 3)}"
+                    if age in (0, last)
+                    else None
+                )
                 axes.plot([1, *curve["factor"]], [0, *errors], color=str(0.25 + 0.6 * age / (last + 1)), label=label)
             band = [(factor, 100 * width) for factor, width in found["band"] if width is not None]
             if band:
@@ -206,8 +222,8 @@ def _range(ends: tuple[float, float] | list[float]) -> str:
 
 
 def _inputs(x: float | list[float]) -> str:
-    return ", ".join(f"{v:.6g}" for v in (x if isinstance(x, list) else [x]))
+    return ", ".join(compact(v, 6) for v in (x if isinstance(x, list) else [x]))
 
 
 def _score(value: float | None) -> str:
-    return "too few points" if value is None else f"{value:.3g}"
+    return "too few points" if value is None else compact(value, 3)

@@ -13,7 +13,8 @@ import numpy as np
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Axis
 from bench.analysis.scaling_laws import Law, laws, why_not
-from bench.core.formatting import flops, plural, significant
+from bench.core.formatting import count, flops, plural, significant
+from bench.core.spec import MAX_EPOCHS
 from bench.report import caveats, fit_text
 from bench.stats import averaging, bootstrap, diagnostics
 
@@ -107,12 +108,14 @@ def _warnings(evidence: Evidence, law: Law) -> list[str]:
     repeated = any(len(p.seeds) > 1 for p in law.points)
     found = diagnostics.warnings(law.within.fit, repeated=repeated) + diagnostics.check_errors(law.within.fit.points)
     most = max(p.epochs for p in law.points)
-    if law.axis == Axis.COMPUTE and most > diagnostics.MAX_EPOCHS and not evidence.published:
+    if law.axis == Axis.COMPUTE and most > MAX_EPOCHS and not evidence.published:
         found.append(f"Data were repeated up to {most:.0f} times: the law holds for this many distinct images only.")
     if law.lack_of_fit is not None and law.lack_of_fit.fails:
         found.append(f"Lack of fit: the law misses a group mean by {law.lack_of_fit.worst:.0%} of its error.")
     if law.bias > 0.5 * law.noise > 0:
-        found.append(f"Best points were chosen from noisy ones: corrected by {100 * law.bias:.2g} points on average.")
+        found.append(
+            f"Best points were chosen from noisy ones: corrected by {significant(100 * law.bias, 2)} points on average."
+        )
     return found
 
 
@@ -160,7 +163,7 @@ def facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Loss", str(fit["loss"])),
         ("Points", f"{fit['points']} runs in {fit['clusters']} trunks; {card['points_tried']} points tried"),
         ("Dropped", "; ".join(str(item) for item in fit["dropped"]) or "none"),
-        ("Range of x", f"{fit['x_range'][0]:.3g} to {fit['x_range'][1]:.3g}"),
+        ("Range of x", " to ".join(map(flops if card["axis"] == Axis.COMPUTE else count, fit["x_range"]))),
         (
             "Optimiser",
             f"{fit['starts']} starts, {fit['starts_that_agree']} agree; objective "

@@ -14,6 +14,7 @@ from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point, Se
 from bench.analysis.rate_rule import RateRule, rules
 from bench.analysis.vtab import groups_of, means
 from bench.core import formatting as words
+from bench.core.formatting import compact
 from bench.core.spec import RATE_MARGIN
 from bench.report import race_text
 from bench.report.layout import ESTIMATE_ENDS, Column, Table, split
@@ -214,7 +215,7 @@ def _offered(rule: RateRule) -> str:
     if rule.offered:
         return (
             f"{rule.family}: right on all {held_out} sizes held out (by chance: {rule.p_value:.1%}); rate = "
-            f"{rule.scale:.3g} × MACs^{rule.exponent:.2f} for the next size."
+            f"{compact(rule.scale, 3)} × MACs^{rule.exponent:.2f} for the next size."
         )
     why = f"right on {right} of {words.plural(held_out, 'size')} held out"
     if right == held_out:

@@ -14,10 +14,11 @@ import numpy as np
 from scipy import special
 
 from bench.core.errors import UserError
-from bench.core.formatting import significant
+from bench.core.formatting import compact, significant
+from bench.core.spec import MAX_EPOCHS
 from bench.stats.fit import Fit, Points, jacobian, loss_sum
 
-MIN_SIZES, MIN_DECADES, MIN_AGREE, MAX_EPOCHS = 5, 1.5, 3, 4.0
+MIN_SIZES, MIN_DECADES, MIN_AGREE = 5, 1.5, 3
 FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a", "m4": "e"}
 EDGE = 0.02  # of the smallest y, or of the range of y
 Z_AUTOCORRELATION = 3.3  # standard deviations: once in 1,000 tables with independent residuals
@@ -190,7 +191,8 @@ def check_rates(
             places += 1
             best = rates[here][int(better(y[here]))]
             if best in (tried[0], tried[-1]):
-                edges.append(f"{place[1]:.4g} (best {best:.3g} of {tried[0]:.3g} to {tried[-1]:.3g})")
+                ends = f"{compact(tried[0], 3)} to {compact(tried[-1], 3)}"
+                edges.append(f"{compact(place[1])} (best {compact(best, 3)} of {ends})")
     if not edges:
         return []
     return [
@@ -277,7 +279,8 @@ def check_published(made: Fit, parameters: Mapping[str, float]) -> list[str]:
     if claimed <= made.objective * (1 + CLAIM_RTOL):
         return []
     return [
-        f"The claimed parameters are no optimum: their sum of {made.loss} is {claimed:.6g}, the least found is "
-        f"{made.objective:.6g} ({significant(100 * (claimed / made.objective - 1), 2)} % lower would do). An optimiser "
-        "with an absolute tolerance on a mean objective stops like this; minimise the sum, from many starts."
+        f"The claimed parameters are no optimum: their sum of {made.loss} is {compact(claimed, 6)}, the least found is "
+        f"{compact(made.objective, 6)} ({significant(100 * (claimed / made.objective - 1), 2)} % lower would do). "
+        "An optimiser with an absolute tolerance on a mean objective stops like this; minimise the sum, from many "
+        "starts."
     ]

@@ -15,6 +15,7 @@ import scipy
 from scipy.optimize import least_squares
 
 from bench.core.errors import UserError
+from bench.core.formatting import compact
 from bench.stats.forms import Form
 
 FTOL = 1e-12  # relative improvement of the objective below which a step counts as none; see `descend`
@@ -102,7 +103,7 @@ class Fit:
             "formula": self.form.formula,
             "parameters": dict(self.parameters),
             "loss": f"sum of {self.loss}"
-            + (f", delta {self.delta:.4g}" if self.loss == "huber" else "")
+            + (f", delta {compact(self.delta)}" if self.loss == "huber" else "")
             + ", on log residuals",
             "objective": self.objective,
             "objective_at_start": self.objective_at_start,

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.interpolate import Akima1DInterpolator
 
 from bench.core.errors import UserError
+from bench.core.formatting import compact
 from bench.stats.bootstrap import LAW_LEVEL
 
 SUBDIVISIONS = 25  # points per gap between neighbouring sizes (Porian et al. 2024)
@@ -79,17 +80,17 @@ def fit(
         order = np.argsort(sizes[here])
         log_n, loss = np.log(sizes[here][order]), losses[here][order]
         if len(np.unique(log_n)) < 4:
-            dropped.append(f"budget {budget:.4g}: fewer than four sizes")
+            dropped.append(f"budget {compact(budget)}: fewer than four sizes")
             continue
         log_n, loss = _one_per_size(log_n, loss)
         (at,), (least,), (edge,) = _minima(log_n, np.log(loss)[:, None])
         if edge:
-            dropped.append(f"budget {budget:.4g}: the best size is at the edge of those tried")
+            dropped.append(f"budget {compact(budget)}: the best size is at the edge of those tried")
             continue
         noise = rng.normal(0, 1, (draws, len(loss))) * _noise(loss)
         places, _, on_edge = _minima(log_n, np.log(loss + noise).T)
         if on_edge.mean() > 0.5:
-            dropped.append(f"budget {budget:.4g}: under seed noise the best size is mostly at the edge")
+            dropped.append(f"budget {compact(budget)}: under seed noise the best size is mostly at the edge")
             continue
         spread = max(float(places.std()), float(np.diff(log_n).mean()) / 3)
         minima.append(Minimum(budget=float(budget), size=float(np.exp(at)), loss=float(np.exp(least)), spread=spread))

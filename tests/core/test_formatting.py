@@ -92,3 +92,20 @@ def test_what_a_terminal_would_obey_is_written_out(text: str, shown: str) -> Non
 )
 def test_a_measure_is_said_as_its_set_and_how_that_is_used(measure: str, text: str) -> None:
     assert words.measure_text(measure) == text
+
+
+@pytest.mark.parametrize("exponent", range(-12, 27))
+@pytest.mark.parametrize("mantissa", [1.0, 9.9999999, -1.2345678])
+def test_a_number_of_any_size_reads_back_to_its_digits(mantissa: float, exponent: int) -> None:
+    """Plain in the middle, and as people type it beyond; never "e+03"."""
+    value = mantissa * 10.0**exponent
+    text = words.compact(value)
+    assert float(text.replace(",", "")) == pytest.approx(value, rel=5.1e-4) and "+" not in text
+    assert ("e" in text) == (not 1e-4 <= abs(value) < 1e7)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1e13, "1e13"), (1.68e9, "1.68e9"), (1906.67, "1,907"), (12_346.0, "12,350"), (0.0, "0")]
+)
+def test_compact(value: float, text: str) -> None:
+    assert words.compact(value) == text

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bench.analysis import published, questions
-from bench.analysis.finding import Axis, CostSummary, Finding, Findings, Question, TrendPoint, Verdict
-from bench.report import text
+from bench.analysis.finding import Axis, Check, CheckKind, CostSummary, Finding, Findings, Question, TrendPoint, Verdict
+from bench.core import formatting
+from bench.report import caveats, text
 
 NOTHING_SPENT = CostSummary(cells=0, seconds=(), total_seconds=0.0, spent_flops=0.0, spent_images=0, core_days=0.0)
 
@@ -54,3 +55,10 @@ def test_a_leader_that_changes_is_decided_or_not(verdict: Verdict, trend: str, s
 def test_nothing_published_is_undecided_with_the_mark_of_a_fact() -> None:
     answers = text.answers(questions.find(published.figures()["compute"]))
     assert not [a for a in answers if a.verdict == "cannot tell" and a.symbol != "?"]
+
+
+@pytest.mark.parametrize("most", [386.667, 1906.67, 10_114.5, 3_000_000.0])
+def test_a_note_counts_in_plain_digits(most: float) -> None:
+    said = caveats.check(Check(kind=CheckKind.REPEATED_DATA, names=("images",), count=8, limit=4.0, high=most))
+    assert "e+" not in said and f"up to {formatting.significant(most)})" in said
+    assert caveats.check(Check(kind=CheckKind.FEW_IMAGES, names=("mnist",), count=8, limit=4.0, high=10.0))

@@ -204,7 +204,7 @@ def test_an_under_swept_learning_rate_is_named(csv, capsys: pytest.CaptureFixtur
     best = 4e-3 * (sizes / 1e6) ** -0.4
     loss = 3 * sizes**-0.05 * (1 + 0.02 * np.log(rates / best) ** 2)
     answer = fitted(csv({"params": sizes, "lr": rates, "loss": loss}), capsys, "--x", "params", y="loss")
-    assert any("edge of its sweep" in w and "1e+09" in w for w in answer["warnings"])
+    assert any("edge of its sweep" in w and "1e9" in w for w in answer["warnings"])
     swept = 3 * sizes**-0.05 * (1 + 0.02 * np.log(rates / 2.8e-3) ** 2)
     assert not diagnostics.check_rates(sizes, rates, swept)
 

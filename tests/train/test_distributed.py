@@ -232,7 +232,7 @@ def test_a_rank_that_is_killed_in_mid_exchange_ends_the_other(tmp_path, how):
     command = [sys.executable, "-m", "tests.train._two_ranks", str(tmp_path), how]
     both = [subprocess.Popen(command, env=os.environ | known | {"RANK": n, "LOCAL_RANK": n}) for n in "01"]
     try:
-        assert [process.wait(60) for process in both] == [0, -signal.SIGKILL]
+        assert [process.wait(300) for process in both] == [0, -signal.SIGKILL]
     finally:
         for process in both:
             process.kill()

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from bench.analysis.evidence import Evidence, Point
+from bench.core.formatting import compact
 from bench.report.figures import _panels, _style
 from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
 from bench.stats.intervals import Estimate, contents
@@ -138,4 +139,4 @@ def _wrapped(line: str) -> list[str]:
 
 
 def _plain(value: float) -> str:
-    return f"{value:.4f}".rstrip("0").rstrip(".") if value < 1 else f"{value:g}"
+    return f"{value:.4f}".rstrip("0").rstrip(".") if value < 1 else compact(value)
