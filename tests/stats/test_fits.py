@@ -157,10 +157,19 @@ def test_a_crossing_is_found_with_its_interval() -> None:
     assert covered / 30 >= 0.75
 
 
-def test_no_crossing_cannot_be_told() -> None:
+def test_laws_that_do_not_cross_are_not_said_to() -> None:
+    """ViT has 1.7 % more error at every x: that may be too little to tell, or "no", with ResNet ahead."""
     rng = np.random.default_rng(4)
-    verdicts = [cross(lambda x: 0.61 * x**-0.3, lambda x: 0.6 * x**-0.3, rng, 2 * s).verdict for s in range(40)]
-    assert verdicts.count("cannot tell") >= 36
+    found = [cross(lambda x: 0.61 * x**-0.3, lambda x: 0.6 * x**-0.3, rng, 2 * s) for s in range(40)]
+    assert sum(c.verdict == "yes" for c in found) <= 1
+    decided = [c for c in found if c.verdict == "no"]
+    assert decided and sum(c.leader == "ResNet" for c in decided) >= len(decided) - 1
+
+
+def test_equal_laws_cannot_be_told_apart() -> None:
+    rng = np.random.default_rng(4)
+    found = [cross(lambda x: 0.6 * x**-0.3, lambda x: 0.6 * x**-0.3, rng, 2 * s) for s in range(40)]
+    assert sum(c.verdict == "cannot tell" for c in found) >= 36
 
 
 def test_pareto_and_the_luck_of_the_best() -> None:

@@ -1,0 +1,223 @@
+"""Intervals that do not take the form for granted, and what is said of a crossing.
+
+`python -m tests.stats.measure_crossings` prints the coverage of every quantity by form; here fewer pairs are judged, by
+binomial bounds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from scipy.optimize import curve_fit
+
+from bench import fit as verb
+from bench.stats import averaging, bootstrap, fit, forms
+from bench.stats.crossing import CANNOT_TELL, NO, YES, Crossing, crossing
+from tests.stats import measure_crossings
+from tests.stats.test_coverage import plausible
+
+LOW, HIGH = 1.0, 1000.0
+PAIRS = 24
+
+
+def points(y: np.ndarray, x: np.ndarray) -> fit.Points:
+    return fit.Points(x=x[None], y=y, cluster=np.arange(len(y)))
+
+
+# -- weights -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_criterion_is_akaikes() -> None:
+    """n log(SSE / n) + 2 k, with scipy's least squares; k counts the variance too."""
+    rng, x = np.random.default_rng(0), np.geomspace(1, 1000, 9)
+    y = (0.2 + 0.7 * x**-0.4) * np.exp(rng.normal(0, 0.02, 9))
+    made = fit.fit(points(y, x), forms.POWER_FLOOR, loss="squares")
+    best, _ = curve_fit(lambda x, e, b, c: np.log(e + b * x**-c), x, np.log(y), p0=(0.2, 0.7, 0.4))
+    left = np.log(y) - np.log(best[0] + best[1] * x ** -best[2])
+    assert averaging.criterion(made, [made]) == pytest.approx(9 * np.log((left**2).sum() / 9) + 2 * 4, abs=1e-4)
+
+
+def test_runs_of_one_trunk_count_as_little_as_their_shared_noise_leaves_of_them() -> None:
+    """With trunks that share nearly all of their noise, twice the points say no more about the form."""
+    rng, x = np.random.default_rng(1), np.geomspace(1, 1000, 10)
+    y = (0.15 + 0.7 * x**-0.4) * np.exp(rng.normal(0, 0.03, 10))
+    double = np.exp(np.tile(np.log(y), 2) + rng.normal(0, 1e-4, 20))
+    made = [fit.Points(x=np.tile(x, 2)[None], y=double, cluster=np.tile(np.arange(10), 2)), points(y, x)]
+    apart = fit.Points(x=made[0].x, y=double, cluster=np.arange(20))
+    weights = [averaging.form_weights(averaging.fits_of(p, forms.CURVES[:3], loss="squares")) for p in (*made, apart)]
+    odds = [np.log(w["power-floor"] / w["power"]) for w in weights]
+    assert odds[2] > 1.5 * odds[1] and abs(odds[0] - odds[1]) < 0.6 * (odds[2] - odds[1])
+
+
+def test_a_form_far_off_is_ruled_out_and_draws_follow_weights() -> None:
+    rng, x = np.random.default_rng(2), np.geomspace(1, 1000, 12)
+    fits = averaging.fits_of(
+        points((0.3 + 0.7 * x**-0.5) * np.exp(rng.normal(0, 0.01, 12)), x), forms.CURVES, loss="huber"
+    )
+    made = averaging.average(fits, shown=fits[1], draws=100)
+    assert made.weights["power"] < 1e-3 and sum(made.weights.values()) == pytest.approx(1)
+    assert len(made.predictions(x)) == 100 == len(made.slopes(30.0))
+    drawn = {part.fit.form.name: len(part.thetas) for part in made.parts}
+    assert all(abs(drawn.get(name, 0) - 100 * weight) <= 1 for name, weight in made.weights.items())
+
+
+THETAS = {
+    "power": [0.0, 0.3],
+    "power-floor": np.log([0.2, 0.7, 0.4]),
+    "zhai": np.log([0.2, 0.7, 3.0, 0.4]),
+    "m3": np.log([0.9, 0.1, 0.3]),
+    "m4": np.log([0.2, 0.7, 1.5, 0.7, 0.5]),
+    "bnsl1": [np.log(0.1), 0.0, 0.1, 0.3, np.log(40.0), np.log(0.5)],
+}
+
+
+@pytest.mark.parametrize("name", list(THETAS))
+def test_the_floor_and_the_exponent_are_those_that_large_x_show(name: str) -> None:
+    """What is left of y above the limit falls as one power of x there, with the exponent that the form states."""
+    form, theta = forms.FORMS[name], np.array(THETAS[name])
+    assert form.limit is not None
+    natural = form.natural(theta, np.ones(1))
+    left = np.exp(form.log_predict(theta, np.array([[1e6, 1e7, 1e8]]))) - form.limit(natural)
+    slopes = -np.diff(np.log10(left))
+    assert slopes[0] == pytest.approx(slopes[1], rel=0.01)
+    expected = form.decay(natural) if form.decay else {"m3": 1.0, "bnsl1": 0.4}[name]
+    assert slopes[1] == pytest.approx(expected, rel=0.01)
+
+
+# -- statements --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Refits whose log y is a line in u = log x about its middle: `mean` (height, slope) and its covariance."""
+
+    mean: tuple[float, float]
+    spread: float = 0.0
+    seed: int = 0
+
+    @property
+    def fit(self) -> fit.Fit:
+        x = np.geomspace(LOW, HIGH, 5)
+        return fit.fit(points(np.exp(self.mean[0] + self.mean[1] * self.u(x)), x), forms.POWER, max_starts=1)
+
+    @staticmethod
+    def u(x: np.ndarray) -> np.ndarray:
+        return np.log(x) - np.log(LOW * HIGH) / 2
+
+    def predictions(self, x: np.ndarray) -> np.ndarray:
+        rng = np.random.default_rng(self.seed)
+        height, slope = (rng.normal(m, s * self.spread, (10_000, 1)) for m, s in zip(self.mean, (1, 0.5), strict=True))
+        return np.exp(height + slope * self.u(x))
+
+
+FLAT = Lines((0.0, 0.0))
+
+
+def told(height: float, slope: float, spread: float = 0.02) -> Crossing:
+    return crossing(Lines((height, slope), spread), FLAT, names=("ViT", "ResNet"))
+
+
+def fieller(height: float, slope: float, spread: float = 0.02) -> np.ndarray:
+    """x with (height + slope u)^2 = z^2 (1 + u^2 / 4) spread^2, in order."""
+    z = stats.norm.ppf(0.95) * spread
+    roots = np.roots([slope**2 - z**2 / 4, 2 * height * slope, height**2 - z**2])
+    return np.sort(np.exp(roots + np.log(LOW * HIGH) / 2))
+
+
+def test_the_interval_of_a_crossing_is_fiellers() -> None:
+    for height, slope in ((0.0, -0.05), (0.05, -0.06), (-0.03, -0.04)):
+        found, ends = told(height, slope), fieller(height, slope)
+        assert found.verdict == YES and found.overtakes == "ViT"
+        assert [found.low, found.high] == pytest.approx(ends, rel=0.05)
+        assert found.x == pytest.approx(np.exp(-height / slope) * np.sqrt(LOW * HIGH), rel=0.03)
+    assert told(0.0, 0.05).overtakes == "ResNet"
+
+
+def test_a_crossing_that_the_points_leave_open_has_one_end() -> None:
+    """ResNet is ahead at small x, and the laws come so close at the end that they may cross there or beyond."""
+    found = told(0.1, -0.03)
+    assert found.verdict == CANNOT_TELL and found.leader == "ResNet" and found.x is None and found.high is None
+    assert found.low == pytest.approx(fieller(0.1, -0.03)[0], rel=0.05)
+    found = told(0.1, 0.03)
+    assert found.verdict == CANNOT_TELL and found.leader == "ResNet" and found.low is None
+    assert found.high == pytest.approx(fieller(0.1, 0.03)[-1], rel=0.05)
+
+
+def test_what_else_is_said() -> None:
+    ahead = told(-0.5, 0.0)
+    assert (ahead.verdict, ahead.leader, ahead.throughout) == (NO, "ViT", True) and ahead.share > 0.95
+    nothing = told(0.0, 0.0)
+    assert (nothing.verdict, nothing.leader, nothing.low, nothing.high) == (CANNOT_TELL, None, None, None)
+    middle = told(0.06, 0.0)  # surely ahead where both were measured most, not at the ends
+    assert middle.verdict == CANNOT_TELL and middle.leader == "ResNet" and "only between" in middle.reason
+
+
+def test_equal_groups_are_resampled_apart(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """The same points under two names: with the same noise in both, their difference would seem to be known exactly."""
+    rng, x = np.random.default_rng(0), np.geomspace(1e9, 1e12, 8)
+    y = 20 * x**-0.15 * np.exp(rng.normal(0, 0.02, 8))
+    parts = [pd.DataFrame({"family": name, "compute": x, "error": y * by}) for name, by in (("A", 1.0), ("B", 1.002))]
+    pd.concat(parts).to_csv(tmp_path / "runs.csv", index=False)
+    words = [str(tmp_path / "runs.csv"), "--x", "compute", "--y", "error", "--group", "family", "--bootstrap", "100"]
+    for form in ("power", "auto"):
+        assert verb.main([*words, "--form", form, "--json"]) == 0
+        (found,) = json.loads(capsys.readouterr().out)["crossings"]
+        assert found["verdict"] == CANNOT_TELL and not found["throughout"]
+
+
+def test_auto_prints_forms_weights_and_what_holds_over_them(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    rng, x = np.random.default_rng(3), np.geomspace(1e9, 1e12, 9)
+    laws = {"ViT": 0.2 + 8 * (x / 1e8) ** -0.6, "ResNet": 0.24 + 8 * (x / 1e8) ** -0.65}
+    parts = [
+        pd.DataFrame({"family": name, "compute": x, "error": y * np.exp(rng.normal(0, 0.01, 9))})
+        for name, y in laws.items()
+    ]
+    pd.concat(parts).to_csv(tmp_path / "runs.csv", index=False)
+    words = [str(tmp_path / "runs.csv"), "--x", "compute", "--y", "error", "--group", "family", "--bootstrap", "100"]
+    assert verb.main([*words, "--json"]) == 0
+    for answer in json.loads(capsys.readouterr().out)["fits"].values():
+        assert sum(answer["forms"].values()) == pytest.approx(1) and answer["forms"]["power"] < 0.01
+        assert set(answer["over_forms"]) == {"slope", "floor", "exponent"}
+        for q in answer["over_forms"].values():
+            assert q["low"] <= q["value"] <= q["high"]
+    assert verb.main(words) == 0
+    text = capsys.readouterr().out
+    assert "forms and their weights: " in text and "ruled out: " in text and "floor, the limit of y" in text
+    assert verb.main([*words, "--form", "power"]) == 0
+    assert capsys.readouterr().out.count("These points speak against power") == 2
+
+
+@pytest.mark.slow
+def test_intervals_over_forms_hold_the_truth_as_often_as_stated() -> None:
+    held: dict[str, list[bool]] = defaultdict(list)
+    for seed in range(PAIRS):
+        for judged in measure_crossings.simulate(seed, draws=120, old=False):
+            held[judged.quantity].append(judged.held)
+    for name in ("y inside", "y at the end", "slope", "floor", "exponent"):
+        assert plausible(float(np.mean(held[name])), studies=len(held[name])), (name, np.mean(held[name]))
+    # a statement is true of hardly fewer crossings; that it is true of more is no fault
+    assert plausible(float(np.mean(held["crossing, any statement"])), studies=PAIRS // 2, high=1.0)
+    assert np.mean(held["no crossing inside"]) >= 0.8
+
+
+def test_one_form_misses_floors_that_it_does_not_have() -> None:
+    """The alternative that is not taken: the interval of one form alone where the truth has another."""
+    rng, x = np.random.default_rng(5), np.geomspace(1, 1000, 7)
+    held = {"power": 0, "over forms": 0}
+    for seed in range(8):
+        data = points((0.25 + 0.9 * x**-0.4) * np.exp(rng.normal(0, 0.02, 7)), x)
+        alone = averaging.alone(bootstrap.resample(fit.fit(data, forms.POWER), draws=100, seed=seed))
+        over = averaging.average(
+            averaging.fits_of(data, forms.CURVES[:4], loss="huber"), shown=alone.fit, draws=100, seed=seed
+        )
+        for name, made in (("power", alone), ("over forms", over)):
+            low, high = made.interval(made.predictions(np.array([1000.0]))[:, 0])
+            held[name] += low <= 0.25 + 0.9 * 1000**-0.4 <= high
+    assert held["over forms"] >= 6 > held["power"]
