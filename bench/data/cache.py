@@ -102,9 +102,9 @@ def arrays(key: str, build: Callable[[], Mapping[str, np.ndarray | Chunks]]) -> 
     """The arrays stored under `key` as read-only memory maps; built and stored first where missing or damaged: by one
     process of a machine, while others wait."""
     entry = directory() / key
-    found = _open(entry)
-    if found is not None:
-        return found
+    there = _open(entry)
+    if there is not None:
+        return there
     with _turn(entry):
         return _open(entry) or _built(entry, build)
 
@@ -162,13 +162,13 @@ def _open(entry: Path) -> dict[str, np.ndarray] | None:
     """The entry's arrays, or None when it is absent or any byte of it is not what was written."""
     try:
         manifest = json.loads((entry / MANIFEST).read_text())
-        found = {}
+        mapped = {}
         for name, promised in manifest["arrays"].items():
             path = entry / f"{name}.npy"
             if not _verify(path, size=promised["size"], sha256=promised["sha256"]):
                 return None
-            found[name] = np.load(path, mmap_mode="r", allow_pickle=False)
-        return found
+            mapped[name] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return mapped
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

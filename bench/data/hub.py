@@ -153,11 +153,11 @@ def _commit(api: Any, wanted: Repository) -> str | None:
     if len(wanted.revision) == 40 or not COMMIT.fullmatch(wanted.revision):
         return wanted.revision or None
     commits = api.list_repo_commits(wanted.repo, repo_type="dataset")
-    found = [one.commit_id for one in commits if one.commit_id.startswith(wanted.revision)]
-    if len(found) != 1:
-        what = f"{wanted.repo} has {len(found) or 'no'} commits that begin with {wanted.revision}."
+    matching = [one.commit_id for one in commits if one.commit_id.startswith(wanted.revision)]
+    if len(matching) != 1:
+        what = f"{wanted.repo} has {len(matching) or 'no'} commits that begin with {wanted.revision}."
         raise UserError(what, f"The newest is {commits[0].commit_id}." if commits else "Is it the right set?")
-    return str(found[0])
+    return str(matching[0])
 
 
 def _refused(wanted: Repository, error: Exception) -> UserError:
@@ -211,11 +211,11 @@ def _patterns(wanted: Repository, card: Any) -> Sequence[str]:
         fix = f"Add one to the name of the set: {', '.join(f'config={one}' for one in configs)}."
         raise UserError(f"{wanted.repo} has {len(configs)} configurations.", fix)
     files: Any = configs[name].get("data_files") or f"{configs[name].get('data_dir') or ''}*"
-    found: list[str] = []
+    patterns: list[str] = []
     for one in files if isinstance(files, list) else [files]:
         paths = one.get("path") if isinstance(one, Mapping) else one
-        found += [str(path) for path in (paths if isinstance(paths, list) else [paths])]
-    return found
+        patterns += [str(path) for path in (paths if isinstance(paths, list) else [paths])]
+    return patterns
 
 
 def _licence(card: Any) -> str:

@@ -65,8 +65,8 @@ class Repository:
     def _lists(self, root: Path) -> dict[str, Path]:
         words = self.entry("")
         entry = re.compile(f"({COMMIT.pattern})" + (re.escape(f".{words}") if words else ""))
-        found = sorted(self.place(root).glob("*.json"))
-        return {match.group(1): path for path in found if (match := entry.fullmatch(path.stem))}
+        lists = sorted(self.place(root).glob("*.json"))
+        return {match.group(1): path for path in lists if (match := entry.fullmatch(path.stem))}
 
 
 def _complete(listed: Path) -> Path | None:

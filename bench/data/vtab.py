@@ -28,7 +28,7 @@ DIVIDED = "VTAB's training part (without its validation part) and test part"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class PublishedTask:
     """How a task of VTAB is published.
 
     Attributes:
@@ -49,36 +49,36 @@ class Task:
     values: int | None = None
 
 
-TASKS: Mapping[str, Task] = {
-    "caltech101": Task(
+TASKS: Mapping[str, PublishedTask] = {
+    "caltech101": PublishedTask(
         repo=f"{CLIP}caltech101",
         folder="caltech101",
         images=(2_753, 6_085),
         commit="96c3ed2decb80d5fe120fb8a0179f25c82cbee78",
     ),
-    "cifar100": Task(
+    "cifar100": PublishedTask(
         repo=f"{CLIP}cifar100",
         folder="cifar",
         images=(45_000, 10_000),
         commit="c181ce0341d21e40ebe4f35a8fc56dd547e20418",
     ),
-    "clevr-count": Task(
+    "clevr-count": PublishedTask(
         repo=f"{CLIP}clevr_count_all",
         folder="clevr_count",
         images=(63_000, 15_000),
         commit="8b5dce4d5393a04fb58b9261b22a881b02e379b1",
     ),
-    "clevr-distance": Task(
+    "clevr-distance": PublishedTask(
         repo=f"{CLIP}clevr_closest_object_distance",
         classes=6,
         folder="clevr_dist",
         images=(63_000, 15_000),
         commit="ec9c04224a95836ca0344a6000ec8d8bc8a6d4f2",
     ),
-    "dmlab": Task(
+    "dmlab": PublishedTask(
         repo=f"{CLIP}dmlab", classes=6, folder="dmlab", images=(65_550, 22_735), commit="b59ea17", counted=False
     ),
-    "dsprites-location": Task(
+    "dsprites-location": PublishedTask(
         repo=f"{CLIP}dsprites_label_x_position",
         classes=16,
         folder="dsprites_loc",
@@ -86,7 +86,7 @@ TASKS: Mapping[str, Task] = {
         images=(589_824, 73_728),
         commit="baf7ff2bc35ab92c1d2e0ae01e6ef723075b8344",
     ),
-    "dsprites-orientation": Task(
+    "dsprites-orientation": PublishedTask(
         repo=f"{CLIP}dsprites_label_orientation",
         classes=16,
         folder="dsprites_ori",
@@ -94,43 +94,43 @@ TASKS: Mapping[str, Task] = {
         images=(589_824, 73_728),
         commit="3973569",
     ),
-    "dtd": Task(repo=f"{CLIP}dtd", folder="dtd", images=(1_880, 1_880)),
-    "eurosat": Task(repo=f"{CLIP}eurosat", folder="eurosat", images=(16_200, 5_400), commit="8b9fc2f"),
-    "flowers102": Task(repo=f"{CLIP}flowers", folder="oxford_flowers102", images=(1_020, 6_149)),
-    "kitti-distance": Task(
+    "dtd": PublishedTask(repo=f"{CLIP}dtd", folder="dtd", images=(1_880, 1_880)),
+    "eurosat": PublishedTask(repo=f"{CLIP}eurosat", folder="eurosat", images=(16_200, 5_400), commit="8b9fc2f"),
+    "flowers102": PublishedTask(repo=f"{CLIP}flowers", folder="oxford_flowers102", images=(1_020, 6_149)),
+    "kitti-distance": PublishedTask(
         repo=f"{CLIP}kitti_closest_vehicle_distance", classes=4, folder="kitti", images=(6_347, 711), counted=False
     ),
-    "patch-camelyon": Task(
+    "patch-camelyon": PublishedTask(
         repo=f"{CLIP}pcam",
         folder="patch_camelyon",
         images=(262_144, 32_768),
         commit="502695fe1a141108650e3c5b91c8b5e0ff84ed49",
     ),
-    "pets": Task(repo=f"{CLIP}pets", folder="oxford_iiit_pet", images=(2_944, 3_669), commit="3fbd1f2"),
-    "resisc45": Task(repo=f"{CLIP}resisc45", folder="resisc45", images=(18_900, 6_300), commit="bede752"),
-    "retinopathy": Task(
+    "pets": PublishedTask(repo=f"{CLIP}pets", folder="oxford_iiit_pet", images=(2_944, 3_669), commit="3fbd1f2"),
+    "resisc45": PublishedTask(repo=f"{CLIP}resisc45", folder="resisc45", images=(18_900, 6_300), commit="bede752"),
+    "retinopathy": PublishedTask(
         repo=f"{CLIP}diabetic_retinopathy",
         classes=5,
         folder="diabetic_retinopathy",
         images=(35_126, 42_670),
         counted=False,
     ),
-    "smallnorb-azimuth": Task(
+    "smallnorb-azimuth": PublishedTask(
         repo=f"{CLIP}smallnorb_label_azimuth",
         classes=18,
         folder="smallnorb_azi",
         images=(24_300, 12_150),
         commit="7816890",
     ),
-    "smallnorb-elevation": Task(
+    "smallnorb-elevation": PublishedTask(
         repo=f"{CLIP}smallnorb_label_elevation",
         classes=9,
         folder="smallnorb_ele",
         images=(24_300, 12_150),
         commit="94364b7e28609635de90d0a5f6275134db487229",
     ),
-    "sun397": Task(repo="dpdl-benchmark/sun397", folder="sun397", images=(76_128, 21_750), counted=False),
-    "svhn": Task(repo=f"{CLIP}svhn", folder="svhn", images=(65_931, 26_032), commit="d6a7f60"),
+    "sun397": PublishedTask(repo="dpdl-benchmark/sun397", folder="sun397", images=(76_128, 21_750), counted=False),
+    "svhn": PublishedTask(repo=f"{CLIP}svhn", folder="svhn", images=(65_931, 26_032), commit="d6a7f60"),
 }
 
 

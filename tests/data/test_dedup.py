@@ -139,7 +139,7 @@ def test_another_size_and_colour() -> None:
 
 def test_rendered_sets_share_nothing_with_the_photographs() -> None:
     test = load("fashion-mnist", "test")
-    for name in ("shapes-orientation", "visual-atoms:12x50"):
+    for name in ("shapes-orientation", "visual-atoms:12x100"):
         assert len(dedup.find(load(name, "train", num_images=1000), test)) == 0
 
 
