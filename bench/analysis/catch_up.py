@@ -13,6 +13,7 @@ from itertools import product
 
 import numpy as np
 
+from bench.analysis.budgets import ONE_BUDGET, budgets, one_budget
 from bench.analysis.comparisons import counts, half_width, independent_difference, verdict
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
 from bench.analysis.finding import (
@@ -37,7 +38,6 @@ from bench.stats.bootstrap import LAW_LEVEL
 from bench.stats.extrapolation import forecast
 from bench.stats.intervals import Estimate, t_quantile
 
-EQUAL = 1.05  # ratio of FLOPs up to which two budgets are one
 BEYOND = 100.0  # how far beyond the data a crossing is looked for, times the largest x
 FAR = 10.0  # beyond this many times the data the record of a law says nothing
 GRID = 400
@@ -99,22 +99,21 @@ def lines(evidence: Evidence, measure: str = HEADLINE) -> tuple[Line, ...]:
         if any("data_size" in p.axes for p in series.points):
             models.setdefault(series.family, {}).setdefault(series.last.model, []).extend(series.points)
     found: list[Line] = []
-    budgets: list[float] = []  # models count a little apart
     names = sorted(models, key=family_rank)
     pairs = [(a, b) for n, a in enumerate(names) for b in reversed(names[n + 1 :])]
     for families in pairs:
         alone = all(len(models[name]) == 1 for name in families)
         for (first, of_first), (second, of_second) in product(*(models[name].items() for name in families)):
             for flops in sorted({p.train_flops for p in of_first}, reverse=True):
-                sides = [[p for p in side if _equal(p.train_flops, flops)] for side in (of_first, of_second)]
+                sides = [[p for p in side if one_budget(p.train_flops, flops)] for side in (of_first, of_second)]
                 places = _places(evidence, sides[0], sides[1], measure)
                 if len(places) >= NEEDED:
-                    budgets.append(next((b for b in budgets if _equal(b, flops)), flops))
                     found.append(
                         Line(families=families, models=(first, second), alone=alone, flops=flops, places=places)
                     )
+    at = budgets([line.flops for line in found])
     order = sorted(
-        range(len(found)), key=lambda n: (pairs.index(found[n].families), -budgets[n], -found[n].places[-1].accuracy)
+        range(len(found)), key=lambda n: (pairs.index(found[n].families), -at[n], -found[n].places[-1].accuracy)
     )
     return tuple(found[n] for n in order)
 
@@ -129,7 +128,10 @@ def new_images(evidence: Evidence, models: tuple[str, str], measure: str = HEADL
         most = max((p.num_images for p in points), default=0)
         sides.append([p for p in points if p.num_images == most and p.images_seen <= most])
     found = [
-        _places(evidence, [a], [b], measure) for a in sides[0] for b in sides[1] if _equal(a.train_flops, b.train_flops)
+        _places(evidence, [a], [b], measure)
+        for a in sides[0]
+        for b in sides[1]
+        if one_budget(a.train_flops, b.train_flops)
     ]
     return tuple(sorted((place for places in found for place in places), key=lambda place: place.x))
 
@@ -169,17 +171,13 @@ def catch_up(evidence: Evidence) -> Iterator[Finding]:
         of_line = [
             law
             for law, model in zip(pair, line.models, strict=True)
-            if law and all(p.model == model and _equal(p.train_flops, line.flops) for p in law.points)
+            if law and all(p.model == model and one_budget(p.train_flops, line.flops) for p in law.points)
         ]
         yield _over_images(line, of_line, main=main)
     for families in largest:
         pair = [by_compute.get(name) for name in families]
         if all(pair):
             yield _over_compute(pair[0], pair[1])  # type: ignore[arg-type]
-
-
-def _equal(a: float, b: float) -> bool:
-    return 1 / EQUAL < a / b < EQUAL
 
 
 def _over_images(line: Line, pair: Sequence[Law], *, main: bool) -> Finding:
@@ -358,7 +356,7 @@ def _predicted(law: Law, top: float) -> tuple[float, float, float, bool] | None:
     """The error that a law without the points at `top` and beyond gives there, its interval (where there is no record,
     of resampling over forms alone), and whether there is a record."""
     data, form = law.within.fit.points, law.within.fit.form
-    earlier = data.take(data.x[0] < top / EQUAL)
+    earlier = data.take(data.x[0] < top / ONE_BUDGET)
     if len(np.unique(earlier.x[0])) < NEEDED:
         return None
     try:
@@ -391,15 +389,13 @@ def still_falling(evidence: Evidence) -> tuple[StillFalling, ...]:
     """Every model of every line. Training loss after the cool-down: it is lowest there, and every budget has one."""
     found: dict[tuple[float, str], StillFalling] = {}
     table = evidence.horizons[evidence.horizons["status"] == "complete"]
-    budgets: list[float] = []
-    for line in lines(evidence):
-        at = next((b for b in budgets if _equal(b, line.flops)), line.flops)  # families count a little apart
-        budgets.append(at)
+    every = lines(evidence)
+    for line, at in zip(every, budgets([line.flops for line in every]).tolist(), strict=True):
         for label in {p.series for place in line.places for p in (place.first, place.second)}:
             mine = table[table["series"] == label]
             mine = mine[mine["num_images"] == mine["num_images"].max()]
             flops = mine[f"train_flops_{evidence.convention}"]
-            mine = mine[(flops > 0) & (flops < EQUAL * line.flops)]
+            mine = mine[(flops > 0) & (flops < ONE_BUDGET * line.flops)]
             loss = mine.groupby("images_seen")["final_train_loss"].mean().dropna()
             if len(loss) > 1:
                 (seen, before), (most, last) = loss.iloc[-2:].items()

@@ -519,6 +519,10 @@ class CheckKind(StrEnum):
     """names: models trained once, whose intervals borrow the variance of repeated ones or leave training noise out. ():
     all were, no interval holds training noise, and differences under low (at 95 % accuracy) to high (at 50 %) are read
     as nothing. (Printed numbers: their own +- repeats fine-tuning, not pre-training.)"""
+    SEEDS_DISAGREE = "seeds disagree"
+    """names: models whose seeds differ more than `limit` times as much as the median model's; count: seeds that they
+    have; high: their widest interval's half-width due to seeds, in accuracy; low: what one seed more
+    would leave of it; groups: by model, the cells to be repeated."""
     NARROW_COMPUTE = "narrow compute"  # names (family,); low, high: FLOP; limit: decades that a trend takes
     NARROW_IMAGES = "narrow images"  # names (model,); low, high: distinct images; limit as above
     REPEATED_DATA = "repeated data"

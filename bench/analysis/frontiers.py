@@ -16,6 +16,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
+from bench.analysis.budgets import one_budget
 from bench.analysis.comparisons import (
     SizeCurve,
     counts,
@@ -200,17 +201,20 @@ def _noise_is_known(evidence: Evidence, measure: str) -> bool:
 
 
 def _within(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> list[Rival]:
-    """The family's models within this compute, interpolated in log compute where they were read beyond it."""
+    """The family's models within this compute, interpolated in log compute where they were read on both sides of it
+    and not at it."""
     found = []
     for series in side:
-        if series.last.train_flops <= flops and (ended := evidence.samples(series.last, measure)) is not None:
-            found.append((series.label, ended))
+        at = [p for p in series.points if one_budget(p.train_flops, flops)]
+        ended = [series.last] if series.last.train_flops <= flops else []
+        if (at or ended) and (read := evidence.samples((at or ended)[-1], measure)) is not None:
+            found.append((series.label, read))
             continue
         for a, b in pairwise(series.points):
-            if a.train_flops * (1 - 1e-9) <= flops <= b.train_flops * (1 + 1e-9):
+            if a.train_flops <= flops <= b.train_flops:
                 weight = math.log(flops / a.train_flops) / math.log(b.train_flops / a.train_flops)
                 at_a, at_b = evidence.samples(a, measure), evidence.samples(b, measure)
-                mixed = mix(at_a, at_b, min(1.0, max(0.0, weight))) if at_a and at_b else None
+                mixed = mix(at_a, at_b, weight) if at_a and at_b else None
                 if mixed is not None:
                     found.append((series.label, mixed))
                 break

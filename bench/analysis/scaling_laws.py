@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from bench.analysis.budgets import budgets
 from bench.analysis.comparisons import size_curves
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
 from bench.analysis.finding import NEEDED, Axis, Check, CheckKind
@@ -200,8 +201,9 @@ def _prepared(evidence: Evidence, family: str, axis: Axis, measure: str) -> _Pre
         return refused
     x = np.array([p.train_flops if axis == Axis.COMPUTE else float(p.unique_images) for p in known])
     errors = np.array([1 - evidence.estimate(p, measure).value for p in known])  # type: ignore[union-attr]
-    strict = pareto(x.tolist(), errors.tolist())
-    best = np.minimum.accumulate(errors[strict])[np.searchsorted(x[strict], x, side="right") - 1]
+    budget = budgets(x) if axis == Axis.COMPUTE else x
+    strict = pareto(budget.tolist(), errors.tolist())
+    best = np.minimum.accumulate(errors[strict])[np.searchsorted(budget[strict], budget, side="right") - 1]
     nearest = np.argsort(errors / best, kind="stable")[:MAX_POINTS]
     # one curve over images: nothing is selected, and where it turns counts
     apart = axis == Axis.IMAGES and len(np.unique(x)) == len(x)
@@ -209,7 +211,7 @@ def _prepared(evidence: Evidence, family: str, axis: Axis, measure: str) -> _Pre
     if len(np.unique(x[front])) < NEEDED:
         return Check(kind=CheckKind.LAW_TOO_FEW_POINTS, names=(family,), count=len(front), limit=NEEDED)
     noise = _noise(evidence, measure, known, x[front], errors[front])
-    biases = np.where(np.isin(front, strict), _biases(x, errors, noise, front), 0.0)
+    biases = np.where(np.isin(front, strict), _biases(budget, errors, noise, front), 0.0)
     data = _runs(evidence, measure, [known[i] for i in front], x[front], biases)
     return _Prepared(known=known, front=front, strict=strict, x=x, errors=errors, noise=noise, biases=biases, data=data)
 

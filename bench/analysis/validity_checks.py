@@ -6,19 +6,25 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from bench.analysis import catch_up, lr_sweep
 from bench.analysis.comparisons import size_curves, unreplicated_noise
-from bench.analysis.evidence import Evidence, PointKey, family_rank
+from bench.analysis.evidence import HEADLINE, Evidence, PointKey, family_rank
 from bench.analysis.finding import Axis, Check, CheckKind, Level
 from bench.analysis.scaling_laws import refusal
 from bench.analysis.study_data import PIXELS
 from bench.core import registry
 from bench.core.record import Record
 from bench.core.spec import MAX_EPOCHS, to_json
+from bench.stats.intervals import SEEDS, t_quantile
 from bench.train.effective import WORDS, Compared, differences
 from bench.train.schedule import total_steps
 
 MIN_DECADES = 1.5
+DISAGREE = 2.0  # times the median model's standard deviation between seeds
+WIDE = 0.05  # half-width in accuracy, of an interval that a further seed should narrow
+MIN_MODELS = 3  # with fewer, none is unusual
 MOST_FALL = 0.1  # of the loss of guessing, per doubling of training: more, and training has only begun
 ONE_BUDGET = 1.25  # factor of compute up to which there is no range to see a trend in
 MAX_WARMUP = 0.1  # of the shortest run
@@ -82,6 +88,37 @@ def one_seed(evidence: Evidence) -> Iterator[Check]:
         yield Check(kind=CheckKind.ONE_SEED, low=unreplicated_noise(0.95), high=unreplicated_noise(0.5))
     elif single:
         yield Check(kind=CheckKind.ONE_SEED, names=tuple(single))
+
+
+def disagreeing_seeds(evidence: Evidence) -> Iterator[Check]:
+    """Models whose seeds differ much more than those of the study's other models: a further seed would help."""
+    pooled = evidence.pool(HEADLINE)
+    if pooled is None or len(pooled.models) < MIN_MODELS:
+        return
+    usual = float(np.median([pooled.of(model, pooled.x_mean)[0] for model in pooled.models]))
+    for model in pooled.models:
+        wide: dict[str, tuple[float, float, int]] = {}  # half-width now and with one seed more, seeds
+        for point in evidence.points.values():
+            e = evidence.estimate(point, HEADLINE) if point.model == model and point.trained else None
+            if e is None or e.num_seeds < 2:
+                continue
+            half, seeds = e.margins[SEEDS], e.num_seeds
+            t_now, t_then = (t_quantile(df, e.level) for df in (e.seed_df, e.seed_df + 1))
+            then = half * math.sqrt(seeds / (seeds + 1)) * t_then / t_now
+            if half > WIDE:
+                wide[point.variant] = max(wide.get(point.variant, (0.0, 0.0, 0)), (half, then, seeds))
+        if wide and pooled.of(model, pooled.x_mean)[0] > DISAGREE**2 * usual:
+            half, then, seeds = max(wide.values())
+            cells = [name for variant in wide for name in evidence.cells.get(variant, ())]
+            yield Check(
+                kind=CheckKind.SEEDS_DISAGREE,
+                names=(str(model),),
+                count=seeds,
+                limit=DISAGREE,
+                low=then,
+                high=half,
+                groups=((str(model), tuple(sorted(cells))),),
+            )
 
 
 def narrow_ranges(evidence: Evidence) -> Iterator[Check]:
@@ -316,6 +353,7 @@ def _base(name: str) -> str:
 CHECKS: tuple[Callable[[Evidence], Iterator[Check]], ...] = (
     incomplete_cells,
     one_seed,
+    disagreeing_seeds,
     narrow_ranges,
     repeated_data,
     support_images,

@@ -236,6 +236,7 @@ CHECKS: dict[CheckKind, str | Callable[[Check], str]] = {
     CheckKind.UNSUCCESSFUL: lambda c: f"{' '.join(c.names)}: {c.message or 'no reason given'}.",
     CheckKind.UNFINISHED: "{count} cells are not finished. bench.status shows why; rerun the same command to continue.",
     CheckKind.ONE_SEED: lambda c: _one_seed(c),
+    CheckKind.SEEDS_DISAGREE: lambda c: _disagree(c),
     CheckKind.NARROW_COMPUTE: lambda c: _narrow(c, flops),
     CheckKind.NARROW_IMAGES: lambda c: _narrow(c, lambda x: f"{count(x)} images"),
     CheckKind.REPEATED_DATA: "On the {names} axis, {count} points used each image more than {limit:g} times (up "
@@ -312,6 +313,15 @@ def _one_seed(c: Check) -> str:
     return (
         f"Every model was trained once: intervals exclude training noise. Differences below {middle:.1f} points at "
         f"50 % accuracy ({high:.1f} at 95 %) are not interpreted. More seeds: --seeds 3."
+    )
+
+
+def _disagree(c: Check) -> str:
+    cells = sum(len(values) for _, values in c.groups) // (c.count or 1)
+    return (
+        f"Seeds of {_names(c)} differ more than {c.limit:g} times as much as those of most models: with {c.count} "
+        f"seeds its intervals reach ± {100 * (c.high or 0):.0f} points. One seed more ({plural(cells, 'cell')}) should "
+        f"leave ± {100 * (c.low or 0):.0f}."
     )
 
 

@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
+from bench.analysis.budgets import ONE_BUDGET, budgets
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
 from bench.core.formatting import flop_unit
 from bench.report.figures import _panels, _style
 from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
 from bench.report.figures.compute import counted
+from bench.stats.crossing import pareto
 from bench.stats.intervals import Estimate, contents
 
 TITLE = "Best accuracy within a compute budget"
@@ -21,7 +23,7 @@ Scored = tuple[Point, str, Estimate]  # with the name of its series
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """One panel: per family a line through its best points and their intervals; every other point faint."""
+    """One panel: per family a step at each of its best points, with their intervals; every other point faint."""
     found: dict[str, list[Scored]] = {}
     for series in evidence.on_axis("compute"):
         scored = [
@@ -78,8 +80,9 @@ def draw(evidence: Evidence) -> Drawing:
         data=pd.DataFrame(rows),
         annotations=tuple(annotations),
         caption=(
-            f"{quoted}Lines: the best model of each family at or below that compute, as scored; faint: its other "
-            f"points. {'Mean over' if len(evidence.headline) > 1 else 'Task:'} {tasks}. "
+            f"{quoted}Lines: the best model of each family at or below that compute, as scored, from one better point "
+            f"to the next (budgets within {ONE_BUDGET - 1:.0%} are one); faint: its other points. "
+            f"{'Mean over' if len(evidence.headline) > 1 else 'Task:'} {tasks}. "
             f"{contents(e for points in found.values() for _, _, e in points)} {counted(evidence)}"
         ),
         alt=f"{TITLE}: one line for each of {', '.join(families)}.",
@@ -87,13 +90,8 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _best(points: list[Scored]) -> list[int]:
-    """Numbers of the points, in order of compute, that no point with as little compute beats."""
-    highest, found = -np.inf, []
-    for number, (_, _, e) in enumerate(points):
-        if e.value > highest:
-            highest = e.value
-            found.append(number)
-    return found
+    """Numbers of the points, in order of compute, that no point of the same budget or a smaller one beats."""
+    return pareto(budgets([p.train_flops for p, _, _ in points]).tolist(), [-e.value for _, _, e in points])
 
 
 def _family(
@@ -107,9 +105,9 @@ def _family(
     line, below, above = (
         [values[n] for n in best] + [values[best[-1]]] * (len(places) - len(best)) for values in (y, low, high)
     )
-    below, above = np.clip(below, 0, 100), np.clip(above, 0, 100)  # what an accuracy can be; the CSV has the interval
-    axes.fill_between(places, below, above, color=colour, alpha=0.13, linewidth=0, zorder=1.5)
-    axes.plot(places, line, color=colour, linewidth=2.2, zorder=3)
+    axes.fill_between(places, below, above, step="post", color=colour, alpha=0.13, linewidth=0, zorder=1.5)
+    axes.vlines(places[-1], below[-1], above[-1], colors=colour, linewidth=1.4, zorder=2.5)  # a step without width
+    axes.plot(places, line, drawstyle="steps-post", color=colour, linewidth=2.2, zorder=3)
     axes.plot(
         places[: len(best)],
         line[: len(best)],
