@@ -22,7 +22,19 @@ from bench.analysis.finding import (
     Unit,
     Verdict,
 )
-from bench.stats.intervals import SEEDS, Estimate, Pool, Samples, difference, estimate, mean_of, pool
+from bench.stats.intervals import (
+    IMAGES,
+    SEEDS,
+    Estimate,
+    Pool,
+    Samples,
+    difference,
+    estimate,
+    mean_of,
+    pool,
+    z_quantile,
+)
+from bench.stats.paired import contrast_error
 
 UNREPLICATED = 0.12
 """Without any repeated training run, differences under 0.12 in log-odds are read as nothing: 3 points at 50 %, 0.6 at
@@ -176,18 +188,30 @@ def compare(evidence: Evidence, pairs: Sequence[Pair], measure: str, *, pooled: 
         if a and b and both is not None:
             known.append((pair, both, (a.mean + b.mean) / 2))
     pooled = pooled or pool((pair.point.variant, both) for pair, both, _ in known)
-    return [
-        Comparison(
-            pair=pair, measure=measure, accuracy=accuracy, estimate=estimate(both, pooled=pooled, level=evidence.level)
-        )
-        for pair, both, accuracy in known
-    ]
+    found = []
+    for pair, both, accuracy in known:
+        e = estimate(both, pooled=pooled, level=evidence.level)
+        e = on_the_same_images(evidence, e, [(1.0, pair.point), (-1.0, pair.base)], measure) or e
+        found.append(Comparison(pair=pair, measure=measure, accuracy=accuracy, estimate=e))
+    return found
 
 
 def independent_difference(evidence: Evidence, a: Samples, b: Samples, measure: str) -> Estimate | None:
     """a - b for two models that were trained apart: the pooled variance counts twice."""
     both = difference(a, b)
     return None if both is None else estimate(both, pooled=_twice(evidence.pool(measure)), level=evidence.level)
+
+
+def on_the_same_images(
+    evidence: Evidence, e: Estimate, parts: Sequence[tuple[float, Point]], measure: str
+) -> Estimate | None:
+    """The estimate of a weighted sum over points with its error over test images taken image by image; None where
+    records do not hold which images were right."""
+    tasks = evidence.parts(measure)
+    single = [(weight / len(tasks), evidence.samples(point, task)) for weight, point in parts for task in tasks]
+    known = [(weight, samples) for weight, samples in single if samples is not None]
+    error = contrast_error(known) if len(known) == len(single) else None
+    return None if error is None else replace(e, margins={**e.margins, IMAGES: z_quantile(e.level) * error})
 
 
 def _twice(pooled: Pool | None) -> Pool | None:
