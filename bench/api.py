@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from rich.console import Console
 
 from bench.analysis import frames, runs_fit, runs_table, saved_findings, study_data
 from bench.analysis.finding import Finding
-from bench.analysis.side_by_side import SideBySide
+from bench.compare import Compared
 from bench.compare import compare as compare_sides
 from bench.core.console import make_console
 from bench.core.errors import UserError, unknown
@@ -184,13 +184,26 @@ def _study(folder: Path | str) -> Path:
     return path
 
 
-def compare(a: str, b: str, *, suite: str | None = None, results: Path | str = "results") -> SideBySide:
-    """B minus A, for two folders, commits, or models of a study; see `bench.compare`.
+def compare(
+    a: str | Path,
+    b: str | Path,
+    *,
+    suite: str | None = None,
+    results: Path | str = "results",
+    at: Literal["compute", "images"] | None = None,
+) -> Compared:
+    """B minus A, for two folders, commits, or models or families of a study; see `bench.compare`.
+
+    Args:
+        at: of two models, what is equal: training compute (also where None), or images seen.
+
+    Returns:
+        What reads as text as the command prints it; `table` is a data frame, `verdict` a word.
 
     Raises:
-        UserError: a side that is nothing known, or nothing that both have.
+        UserError: a side that is nothing known, nothing that both have, or an `at` that is for other sides.
     """
-    return compare_sides(str(a), str(b), suite=suite, results=Path(results))[2]
+    return compare_sides(str(a), str(b), suite=suite, results=Path(results), at=at)
 
 
 def fit(

@@ -1,6 +1,9 @@
 """Compare two folders of results, two commits, or two models of a study: is B better or worse than A, and by how much?
 
-Paired on the same cells, seeds, few-shot draws and test images; per task, and averaged over tasks, which decides.
+Models, and families, are compared at equal training compute: at the levels of compute that both were trained with, read
+between horizons where need be, by the study's headline tasks, as the study's report does. With --at images they are
+compared at equal images seen. Folders and commits are compared cell by cell. Paired on the same seeds, few-shot draws
+and test images; per task, and averaged over tasks, which decides.
 """
 
 from __future__ import annotations
@@ -11,34 +14,46 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.core import registry
 from bench.core.cli import folder, parser
 from bench.core.errors import EXIT_FOUND, EXIT_OK, UserError, command, nearest
-from bench.core.formatting import percent, plural, printable, signed
+from bench.core.formatting import count, flops, flops_range, judged_on, percent, plural, points, printable, signed
 from bench.store import index
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from bench.analysis.evidence import Evidence
     from bench.analysis.side_by_side import Contrast, SideBySide
+    from bench.analysis.study_data import Records
     from bench.core.record import Record
 
 EXAMPLES = """\
 examples:
+  python -m bench.compare ViT-nano/14 R11x0.25-s2 --suite scaling  two models of one study, at equal compute
+  python -m bench.compare ViT ResNet --suite scaling               two families: the best model of each
+  python -m bench.compare ViT-nano/14 R8x0.25-s2 --suite scaling --at images    at equal images seen
   python -m bench.compare results/scaling other/scaling            two folders: the same cells before and after a change
-  python -m bench.compare ViT-nano/14 R8x0.25-s2 --suite scaling    two models of one study
   python -m bench.compare v0.1 main --suite scaling                two commits or tags that records name
   python -m bench.compare results/scaling new/scaling --fail-if worse || echo "do not merge"
 exit codes: 0; 4 if --fail-if applies; 2 for a mistake
 """
-FAIL_IF = {"worse": ("worse",), "different": ("worse", "better")}
+FAIL_IF = {"worse": ("worse",), "different": ("worse", "better", "order changes")}
+AT = ("compute", "images")
+APART, BY_COMPUTE = (("not in the average:", *[""] * 6), ("the average, at:", *[""] * 6))  # headings of further rows
 COMMIT = 7  # letters that are shown
+SAID = {"better": "B is better than A", "worse": "B is worse than A", "no difference": "No difference could be seen"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """What was named. `kind`: "folder", "model" or "commit". `damaged`: path -> reason, of records left out where it
-    was looked for."""
+    """What was named. `kind`: "folder", "model", "family" or "commit". `damaged`: path -> reason, of records left out
+    where it was looked for."""
 
     name: str
     kind: str
@@ -46,94 +61,214 @@ class Side:
     damaged: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """B minus A. As text it reads as `bench.compare` prints it.
+
+    Attributes:
+        a, b: the two sides. found: what was found, by task.
+    """
+
+    a: Side
+    b: Side
+    found: SideBySide
+
+    @property
+    def verdict(self) -> str:
+        """ "better" or "worse" (B than A), "no difference", "equal", or "order changes"."""
+        return self.found.verdict
+
+    @property
+    def average(self) -> Contrast:
+        """Over the tasks that decide."""
+        return self.found.average
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """The tasks that are averaged."""
+        return tuple(task.task for task in self.found.tasks)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """One row per task, their average, tasks apart from it, and the average at every level of compute: accuracies
+        and their difference as shares, with the interval's ends. `train_flops` is missing in rows over all compute."""
+        import pandas as pd
+
+        rows: list[tuple[str, float | None, Contrast]] = [("task", None, task) for task in self.found.tasks]
+        rows += [("average", None, self.average)]
+        rows += [("apart", None, task) for task in self.found.apart]
+        rows += [("compute", budget.train_flops, budget.contrast) for budget in self.found.budgets]
+        made = [
+            {"row": kind, "task": c.task or self.average.task, "train_flops": x, "a": c.a, "b": c.b}
+            | {"estimate": c.estimate, "low": c.low, "high": c.high, "verdict": c.verdict, "paired": c.paired}
+            for kind, x, c in rows
+        ]
+        return pd.DataFrame(made)
+
+    def __str__(self) -> str:
+        return "\n".join([*lines(self), *([said] if (said := left_out(self)) else [])])
+
+
 @command
 def main(argv: list[str] | None = None) -> int:
     p = parser("python -m bench.compare", __doc__ or "", EXAMPLES)
-    p.add_argument("a", metavar="A", help="a study's folder, a model, or a commit")
+    p.add_argument("a", metavar="A", help="a study's folder, a model, a family, or a commit")
     p.add_argument("b", metavar="B", help="what is compared with it")
     p.add_argument("--suite", help="the study whose models or commits are meant: its folder's name")
     p.add_argument("--results", type=folder, default=Path("results"), help="where it is (default: results)")
+    p.add_argument("--at", choices=AT, help="what is equal for two models: training compute (default) or images seen")
     p.add_argument("--fail-if", choices=tuple(FAIL_IF), help="exit with code 4 if B is worse (or differs) on average")
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
     arguments = p.parse_args(argv)
-    a, b, found = compare(arguments.a, arguments.b, suite=arguments.suite, results=arguments.results)
-    print(json.dumps(to_json(a, b, found)) if arguments.json else "\n".join(lines(a, b, found)))
-    if damaged := left_out(a, b):
+    made = compare(arguments.a, arguments.b, suite=arguments.suite, results=arguments.results, at=arguments.at)
+    print(json.dumps(to_json(made)) if arguments.json else "\n".join(lines(made)))
+    if damaged := left_out(made):
         print(printable(damaged), file=sys.stderr if arguments.json else sys.stdout)
-    return EXIT_FOUND if found.verdict in FAIL_IF.get(arguments.fail_if, ()) else EXIT_OK
+    return EXIT_FOUND if made.verdict in FAIL_IF.get(arguments.fail_if, ()) else EXIT_OK
 
 
 def compare(
-    a: str, b: str, *, suite: str | None = None, results: Path = Path("results")
-) -> tuple[Side, Side, SideBySide]:
+    a: str, b: str, *, suite: str | None = None, results: Path = Path("results"), at: str | None = None
+) -> Compared:
     """Find both sides and compare them.
 
-    Raises:
-        UserError: a side that is nothing known, or nothing that both have.
-    """
-    from bench.analysis import side_by_side
+    Args:
+        at: "compute" or "images", for two models; None: compute.
 
-    one, two = (find(name, suite=suite, results=results) for name in (a, b))
-    models = "model" in (one.kind, two.kind)
-    key = side_by_side.same_images if models else side_by_side.same_cell
-    tables = (side_by_side.table(side.records, key) for side in (one, two))
-    others = side_by_side.table(_study(suite, results)[0], side_by_side.same_cell) if models else None
-    return one, two, side_by_side.compare(*tables, others=others)
+    Raises:
+        UserError: a side that is nothing known, nothing that both have, or an `at` that is for other sides.
+    """
+    from bench.analysis import model_pairs, side_by_side
+
+    if at not in (None, *AT):
+        raise UserError(f"Models cannot be compared at {at!r}.", f"At: {', '.join(AT)}.")
+    folders = _is_folder(a) and _is_folder(b)
+    studies = {} if folders else _of_both(_studies(suite, results), a, b)
+    one, two = (find(name, studies) for name in (a, b))
+    kinds = {one.kind, two.kind}
+    named = kinds & {"model", "family"}
+    if at is not None and not named:
+        raise UserError(f"--at {at} is for two models: folders and commits are compared cell by cell.", "Leave it out.")
+    if kinds == named and at != "images":
+        return Compared(a=one, b=two, found=model_pairs.at_compute(_evidence(studies), a, b))
+    if "family" in kinds:
+        raise UserError("Families are compared at equal compute, with each other or with models.", "Name two of them.")
+    if at == "compute":
+        raise UserError("--at compute is for two models of one study.", "Name two, or leave --at out.")
+    tables = [
+        side_by_side.table(s.records, side_by_side.same_images if named else side_by_side.same_cell) for s in (one, two)
+    ]
+    every = [record for study in studies.values() for record in study.records]
+    others = side_by_side.table(every, side_by_side.same_cell) if named else None
+    evidence = _evidence(studies if one.kind != "folder" else {Path(a): study_of(Path(a))})
+    found = side_by_side.compare(
+        *tables, others=others, headline=evidence.headline, shots=evidence.shots, at="images" if named else "cells"
+    )
+    return Compared(a=one, b=two, found=found)
 
 
 # -- sides -------------------------------------------------------------------------------------------------------------
 
+Studies = Mapping[Path, "Records"]
+"""What each folder of a study holds."""
 
-def find(name: str, *, suite: str | None, results: Path) -> Side:
-    """The records that a name stands for: those of a folder; of a model in the study; or of a commit.
+
+def _is_folder(name: str) -> bool:
+    return (Path(name) / "cells").is_dir()
+
+
+def study_of(path: Path) -> Records:
+    """What a study's folder holds, under the name of the suite that it answers."""
+    from bench.analysis import study_data
+
+    return study_data.load(path, suite=index.suite_of(path))
+
+
+def find(name: str, studies: Studies) -> Side:
+    """The records that a name stands for: those of a folder; of a model, a family or a commit in the studies.
 
     Raises:
         UserError: it is none of these.
     """
-    from bench.analysis import study_data
-
-    if (Path(name) / "cells").is_dir():
-        found = study_data.load(Path(name))
-        damaged = study_data.damaged_paths(Path(name), found)
-        return Side(name=name, kind="folder", records=found.records, damaged=damaged)
-    records, damaged = _study(suite, results)
-    chosen = tuple(record for record in records if record.cell.model == name)
-    if chosen:
-        return Side(name=name, kind="model", records=chosen, damaged=damaged)
-    commit = _commit(name)
-    chosen = tuple(record for record in records if commit and (record.environment.commit or "").startswith(commit))
-    if chosen:
-        return Side(name=name, kind="commit", records=chosen, damaged=damaged)
-    models = sorted({record.cell.model for record in records})
+    if _is_folder(name):
+        study = study_of(Path(name))
+        return Side(name=name, kind="folder", records=study.records, damaged=_damaged({Path(name): study}))
+    records = [record for study in studies.values() for record in study.records]
+    commit = "" if any(name in (r.cell.model, r.model.family) for r in records) else _commit(name)
+    kinds = {
+        "model": [record for record in records if record.cell.model == name],
+        "family": [record for record in records if record.model.family == name],
+        "commit": [record for record in records if commit and (record.environment.commit or "").startswith(commit)],
+    }
+    for kind, chosen in kinds.items():
+        if chosen:
+            return Side(name=name, kind=kind, records=tuple(chosen), damaged=_damaged(studies))
+    models, families = (sorted({pick(record) for record in records}) for pick in (_model, _family))
     commits = sorted({record.environment.commit[:COMMIT] for record in records if record.environment.commit})
-    close = nearest(name, [*models, *index.named(results)])
+    close = nearest(name, [*models, *families, *(path.name for path in studies)])
     hint = f"Did you mean {' or '.join(map(repr, close))}? " if close else ""
     raise UserError(
-        f"{name!r} is no folder with results, and no model or commit of {suite or 'any study here'}.",
-        f"{hint}Models: {', '.join(models[:20])}. Commits: {', '.join(commits[:20])}.",
+        f"{name!r} is no folder with results, and no model, family or commit of "
+        f"{' or '.join(path.name for path in studies)}.",
+        f"{hint}Models: {', '.join(models[:20])}. Families: {', '.join(families)}. Commits: {', '.join(commits[:20])}.",
     )
 
 
-def _study(suite: str | None, results: Path) -> tuple[tuple[Record, ...], dict[str, str]]:
-    """The records of one study, or of all of them, and the damaged ones by path.
+def _model(record: Record) -> str:
+    return record.cell.model
+
+
+def _family(record: Record) -> str:
+    return record.model.family
+
+
+def _damaged(studies: Studies) -> dict[str, str]:
+    from bench.analysis import study_data
+
+    found = [study_data.damaged_paths(path, study) for path, study in studies.items()]
+    return {path: reason for paths in found for path, reason in paths.items()}
+
+
+def _studies(suite: str | None, results: Path) -> dict[Path, Records]:
+    """One study, or all of them.
 
     Raises:
         UserError: there is no such study, or none at all.
     """
-    from bench.analysis import study_data
-
     names = [suite] if suite else index.named(results)
     if suite and suite not in index.named(results):
         raise index.absent(suite, results)
     if not names:
         raise UserError(f"No study in {results}.", "Name two folders, or --results.")
-    records: list[Record] = []
-    damaged: dict[str, str] = {}
-    for name in names:
-        found = study_data.load(results / name)
-        records += found.records
-        damaged |= study_data.damaged_paths(results / name, found)
-    return tuple(records), damaged
+    return {results / name: study_of(results / name) for name in names}
+
+
+def _of_both(studies: Studies, a: str, b: str) -> Studies:
+    """The only study that has both models or families; all studies where none has both.
+
+    Raises:
+        UserError: several have.
+    """
+    has = [
+        path
+        for path, study in studies.items()
+        if {a, b} <= {name for record in study.records for name in (_model(record), _family(record))}
+    ]
+    if len(has) > 1:
+        raise UserError(f"{a} and {b} are in several studies.", f"Choose: --suite {', '.join(p.name for p in has)}.")
+    return {path: studies[path] for path in has} or studies
+
+
+def _evidence(studies: Studies) -> Evidence:
+    """The records as the report reads them: by the headline tasks of the suite that the (first) study answers."""
+    from bench.analysis import lr_sweep
+
+    first, *others = studies.values()
+    records = {record.directory: record for study in (*others, first) for record in study.records}
+    merged = dataclasses.replace(first, records=tuple(records[name] for name in sorted(records)))
+    module = registry.load("suite", first.suite) if first.suite in registry.names("suite") else None
+    headline, far = (getattr(module, name, ()) for name in ("HEADLINE", "FAR"))
+    return lr_sweep.of_chosen(merged, headline=headline, far=far)
 
 
 def _commit(name: str) -> str:
@@ -155,17 +290,36 @@ def _commit(name: str) -> str:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def lines(a: Side, b: Side, found: SideBySide) -> list[str]:
+def lines(made: Compared) -> list[str]:
     """The comparison as text."""
-    head = ("task", "A", "B", "B - A", f"{found.average.level:.0%} interval", "detectable", "")
-    rows = [head, *(_row(contrast) for contrast in (*found.tasks, found.average))]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    text = [f"A: {_who(a)}", f"B: {_who(b)}", ""]
+    found, average = made.found, made.average
+    text = [f"A: {_who(made.a)}", f"B: {_who(made.b)}", f"Compared at {_equal(found)}.", ""]
+    head = ("task", "A", "B", "B - A", f"{average.level:.0%} interval", "detectable", "")
+    rows: list[tuple[str, ...]] = [head]
+    rows += [_row(contrast, contrast.task) for contrast in (*found.tasks, average)]
+    if found.apart:
+        rows += [APART, *(_row(contrast, contrast.task) for contrast in found.apart)]
+    if len(found.budgets) > 1:
+        rows.append(BY_COMPUTE)
+        rows += [_row(b.contrast, flops(b.train_flops), _stand_ins(made, b.a_model, b.b_model)) for b in found.budgets]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     text += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    text += ["", *_notes(found), "", verdict_text(found)]
+    return text
+
+
+def _notes(found: SideBySide) -> list[str]:
     average = found.average
     how = "image by image" if average.paired else "as two test sets (records do not say which images were right)"
-    counts = f"{plural(average.runs, 'pair')} of runs, {plural(average.cells, 'point')} (cell and horizon)"
-    text += ["", f"{counts}, {plural(average.draws, 'few-shot draw')}; test images compared {how}."]
+    if found.at == "compute":
+        counts = f"{plural(average.runs, 'seed')}, {plural(average.cells, 'level')} of compute"
+    else:
+        counts = f"{plural(average.runs, 'pair')} of runs, {plural(average.cells, 'point')} (cell and horizon)"
+    text = [f"{counts}, {plural(average.draws, 'few-shot draw')}; test images compared {how}."]
+    if off := average.margins.get("interpolation", 0.0):
+        text.append(
+            f"Between horizons accuracy is interpolated; the interval holds up to {100 * off:.1f} points for it."
+        )
     if average.excluded:
         text.append(
             f"Not repeated: {', '.join(average.excluded)}. For training noise, what single runs usually owe to "
@@ -176,20 +330,59 @@ def lines(a: Side, b: Side, found: SideBySide) -> list[str]:
         text.append(f"Without a counterpart: {found.only_a} in A, {found.only_b} in B (cell and horizon).")
     if found.other_images:
         text.append(f"Left out, since the test images differ: {', '.join(found.other_images)}.")
-    words = {
-        "equal": "All scores are equal.",
-        "no difference": "No difference that could be seen.",
-        "better": "B is better than A.",
-        "worse": "B is worse than A.",
-    }
-    return [*text, "", words[found.verdict]]
+    return text
 
 
-def left_out(a: Side, b: Side) -> str:
+def verdict_text(found: SideBySide) -> str:
+    """The verdict in words: by how much, on which tasks, at what."""
+    average = found.average
+    rests_on = f"{judged_on([task.task for task in found.tasks], found.shots)}, at {_equal(found, short=True)}"
+    if found.verdict == "equal":
+        return f"All scores are equal ({rests_on})."
+    number = points(average.estimate, average.low, average.high)
+    if found.verdict == "order changes":
+        return f"The order changes: {_along(found)} ({rests_on})."
+    more = ""
+    if found.changes:
+        ends = [
+            f"{signed(b.contrast.estimate)} at {flops(b.train_flops)}" for b in (found.budgets[0], found.budgets[-1])
+        ]
+        several = len({b.contrast.verdict for b in found.budgets}) > 1
+        more = f" It changes with compute, {' to '.join(ends)}{': ' + _along(found) if several else ''}."
+    return f"{SAID[average.verdict]}: {number} ({rests_on}).{more}"
+
+
+def _along(found: SideBySide) -> str:
+    """The verdicts from the least compute to the most: "worse at 16.5 to 66 GFLOPs, no difference at 132 GFLOPs"."""
+    parts = []
+    for verdict, group in groupby(found.budgets, key=lambda budget: budget.contrast.verdict):
+        at = [budget.train_flops for budget in group]
+        parts.append(f"{verdict} at {flops_range(at[0], at[-1])}")
+    return ", ".join(parts)
+
+
+def _equal(found: SideBySide, *, short: bool = False) -> str:
+    """What is equal on both sides."""
+    low, high = found.span
+    seen = f"{count(low)} to {count(high)} images seen" if low < high else f"{count(high)} images seen"
+    if found.at == "compute":
+        return f"{'' if short else 'equal compute, '}{flops_range(low, high)} of training"
+    if found.at == "images":
+        return f"{seen}, not at equal compute" if short else f"equal images seen, {seen}"
+    return seen if short else f"the same cells, {seen}"
+
+
+def _stand_ins(made: Compared, a: str, b: str) -> str:
+    """The models that stand for families."""
+    named = [model for side, model in ((made.a, a), (made.b, b)) if side.kind == "family"]
+    return f"({', '.join(named)})" if named else ""
+
+
+def left_out(made: Compared) -> str:
     """One line on damaged records; "" where there are none."""
     from bench.analysis import study_data
 
-    return study_data.left_out({**a.damaged, **b.damaged})
+    return study_data.left_out({**made.a.damaged, **made.b.damaged})
 
 
 def _who(side: Side) -> str:
@@ -198,29 +391,32 @@ def _who(side: Side) -> str:
     return f"{side.name} ({len(side.records)} records{shown})"
 
 
-def _row(contrast: Contrast) -> tuple[str, ...]:
+def _row(contrast: Contrast, name: str, more: str = "") -> tuple[str, ...]:
     return (
-        contrast.task,
+        name,
         f"{percent(contrast.a)} %",
         f"{percent(contrast.b)} %",
         signed(contrast.estimate),
         f"[{signed(contrast.low)}, {signed(contrast.high)}]",
         percent(contrast.detectable),
-        contrast.verdict,
+        f"{contrast.verdict} {more}".strip(),
     )
 
 
-def to_json(a: Side, b: Side, found: SideBySide) -> dict[str, Any]:
+def to_json(made: Compared) -> dict[str, Any]:
     """Everything, for `--json`."""
 
     def named(contrast: Contrast) -> dict[str, Any]:
         ends = {"low": contrast.low, "high": contrast.high, "verdict": contrast.verdict}
         return dataclasses.asdict(contrast) | ends
 
+    found = made.found
     judged = {"tasks": [named(task) for task in found.tasks], "average": named(found.average)}
-    one, two = ({"name": side.name, "kind": side.kind, "records": len(side.records)} for side in (a, b))
-    damaged = [{"record": path, "reason": reason} for path, reason in {**a.damaged, **b.damaged}.items()]
-    verdict = {"verdict": found.verdict, "damaged": damaged}
+    judged["apart"] = [named(task) for task in found.apart]
+    judged["budgets"] = [dataclasses.asdict(b) | {"contrast": named(b.contrast)} for b in found.budgets]
+    one, two = ({"name": side.name, "kind": side.kind, "records": len(side.records)} for side in (made.a, made.b))
+    damaged = [{"record": path, "reason": why} for path, why in {**made.a.damaged, **made.b.damaged}.items()]
+    verdict = {"verdict": made.verdict, "text": verdict_text(found), "damaged": damaged}
     return {"a": one, "b": two, **verdict, **dataclasses.asdict(found), **judged}
 
 

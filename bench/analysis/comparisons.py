@@ -23,6 +23,7 @@ from bench.analysis.finding import (
     Verdict,
 )
 from bench.stats.intervals import (
+    IMAGES,
     SEEDS,
     Estimate,
     Samples,
@@ -31,7 +32,9 @@ from bench.stats.intervals import (
     estimate_difference,
     mean_of,
     pool,
+    z_quantile,
 )
+from bench.stats.paired import contrast_error
 
 UNREPLICATED = 0.12
 """Without any repeated training run, differences under 0.12 in log-odds are read as nothing: 3 points at 50 %, 0.6 at
@@ -194,6 +197,7 @@ def compare(evidence: Evidence, pairs: Sequence[Pair], measure: str, *, apart: b
     for pair, a, b, both in known:
         e = independent_difference(evidence, a, b, measure) if apart else None
         e = e or estimate(both, pooled=pooled, level=evidence.level)
+        e = on_the_same_images(evidence, e, [(1.0, pair.point), (-1.0, pair.base)], measure) or e
         found.append(Comparison(pair=pair, measure=measure, accuracy=(a.mean + b.mean) / 2, estimate=e))
     return found
 
@@ -201,6 +205,18 @@ def compare(evidence: Evidence, pairs: Sequence[Pair], measure: str, *, apart: b
 def independent_difference(evidence: Evidence, a: Samples, b: Samples, measure: str) -> Estimate | None:
     """a - b for two models that were trained apart."""
     return estimate_difference(a, b, pooled=evidence.pool(measure), level=evidence.level)
+
+
+def on_the_same_images(
+    evidence: Evidence, e: Estimate, parts: Sequence[tuple[float, Point]], measure: str
+) -> Estimate | None:
+    """The estimate of a weighted sum over points with its error over test images taken image by image; None where
+    records do not hold which images were right."""
+    tasks = evidence.parts(measure)
+    single = [(weight / len(tasks), evidence.samples(point, task)) for weight, point in parts for task in tasks]
+    known = [(weight, samples) for weight, samples in single if samples is not None]
+    error = contrast_error(known) if len(known) == len(single) else None
+    return None if error is None else replace(e, margins={**e.margins, IMAGES: z_quantile(e.level) * error})
 
 
 def against_untrained(evidence: Evidence, series: Iterable[Series], measure: str) -> list[Comparison]:

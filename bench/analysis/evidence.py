@@ -296,8 +296,9 @@ def build(
     published: bool = False,
     reference: Evidence | None = None,
 ) -> Evidence:
-    """Arrange records. Headline tasks that were not scored are left out; without any, the same tasks on other sets
-    count, and without those all that are not far.
+    """Arrange records. Downstream sets that the user named for the study are its headline, by the tasks of the suite's.
+    Otherwise headline tasks that were not scored are left out; without any, the same tasks on other sets count, without
+    those all that are not far, and then the far ones.
 
     Scores that others supersede are set aside. Cells at learning rates that a sweep rejects are not:
     `bench.analysis.lr_sweep.without_rejected` leaves them out.
@@ -310,8 +311,10 @@ def build(
     scores = standing.scores
     scored = [m for m in accuracies(scores) if m != UPSTREAM]
     far_found = tuple(m for m in far if m in scored)
-    headline_found = tuple(m for m in headline if m in scored) or _same_task(headline, scored)
-    headline_found = headline_found or tuple(sorted(set(scored) - set(far_found)))
+    named = _on_named(headline, scores, records.wanted.downstream if records.wanted else ())
+    headline_found = named or tuple(m for m in headline if m in scored) or _same_task(headline, scored)
+    headline_found = headline_found or tuple(sorted(set(scored) - set(far_found))) or far_found
+    far_found = tuple(m for m in far_found if m not in headline_found)
     shots = sorted({int(s) for s in scores["shots"].dropna().unique()})
     return Evidence(
         records=records,
@@ -327,6 +330,21 @@ def build(
         published=published,
         reference=reference,
     )
+
+
+def _on_named(headline: Sequence[str], scores: pd.DataFrame, named: Sequence[str]) -> tuple[str, ...]:
+    """Accuracies on the named downstream sets, in their order: those of the headline's tasks, or else of all tasks."""
+    chosen = scores[(scores["metric"] == "accuracy") & scores["data"].isin(named) & (scores["task"] != UPSTREAM)]
+    rows = chosen[["data", "task", "measure"]].drop_duplicates().astype(str).itertuples(index=False)
+    found = sorted(rows, key=lambda row: (named.index(row.data), row.measure))
+    tasks = {_task_of(measure) for measure in headline}
+    return tuple(row.measure for row in found if row.task in tasks) or tuple(row.measure for row in found)
+
+
+def _task_of(measure: str) -> str:
+    """The task of a headline: "finetune@10shot" of "finetune@10shot:mnist"; a data set alone is few-shot."""
+    task = measure.partition(":")[0]
+    return task if ":" in measure and task.partition("@")[0] in registry.names("task") else "fewshot"
 
 
 def _same_task(headline: Sequence[str], scored: Sequence[str]) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """Which family is ahead at equal compute, and whether the order changes. Nothing is extrapolated.
 
 A family is represented at a budget by the best model trained within it: a model evaluated below and above the budget is
-interpolated; one whose longest run costs less counts with that run. The maximum of several noisy scores is biased
-upwards (winner's curse); where repeated training gives the noise, every best score is corrected for it.
+interpolated, and how far off that may be is part of the interval; one whose longest run costs less counts with that
+run. The maximum of several noisy scores is biased upwards (winner's curse); where repeated training gives the noise,
+every best score is corrected for it. Two models are compared as two families of one.
 """
 
 from __future__ import annotations
@@ -16,20 +17,22 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from bench.analysis.budgets import one_budget
+from bench.analysis.budgets import ONE_BUDGET, one_budget
 from bench.analysis.comparisons import (
     SizeCurve,
     counts,
     families_of,
     half_width,
     independent_difference,
+    on_the_same_images,
     size_curves,
     undecided,
     unreplicated_noise,
     verdict,
 )
-from bench.analysis.evidence import HEADLINE, Evidence, Series
+from bench.analysis.evidence import HEADLINE, Evidence, Point, Series
 from bench.analysis.finding import Axis, Finding, Quantity, Question, Reason, TrendPoint, Unit, Verdict
+from bench.stats import interpolation
 from bench.stats.crossing import FAR_OFF, frontier_bias
 from bench.stats.intervals import Estimate, Samples, mix, seed_error
 
@@ -38,7 +41,24 @@ BUDGETS = 5
 WIDE = 1.25  # a common range narrower than this factor is one budget, not a range
 PICKS = 1000  # draws behind a correction for selection
 KINDS = {"vit": ("vit",), "resnet": ("bit", "resnet"), "hybrid": ("hybrid", "r+vit")}
-Rival = tuple[str, Samples]
+INTERPOLATION = "interpolation"  # a source of error beside those of `bench.stats.intervals`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a score at a place of the axis was made of.
+
+    Attributes:
+        label: the model. parts: points and their weights, which add up to 1.
+        slack: how far off the interpolation between them may be, in accuracy.
+    """
+
+    label: str
+    parts: tuple[tuple[float, Point], ...]
+    slack: float = 0.0
+
+
+Rival = tuple[Reading, Samples]
 Side = Callable[[float], list[Rival]]
 """The models of a family at a place of the axis."""
 
@@ -50,13 +70,15 @@ def family_of_kind(names: Collection[str], kind: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """first - second at one place of the common range (FLOP, or distinct images), around `accuracy`."""
+    """first - second at one place of the common range (FLOP, or distinct images), around `accuracy`; `paired` on test
+    images."""
 
     x: float
     first_model: str
     second_model: str
     estimate: Estimate
     accuracy: float
+    paired: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -78,13 +100,15 @@ class Gap:
 
 @dataclass(frozen=True, kw_only=True)
 class Gaps:
-    """Two families over their common range. `mean` is along it. `corrected`: for selecting the best models."""
+    """Two families over their common range. `mean` is along it, `paired` on test images. `corrected`: for selecting the
+    best models."""
 
     first: str
     second: str
     gaps: tuple[Gap, ...]
     mean: Estimate
     corrected: bool
+    paired: bool = False
 
     @property
     def accuracy(self) -> float:
@@ -101,6 +125,8 @@ class Gaps:
         """Whether the gap depends on x: its slope over log x differs from zero beyond its interval, or its ends have
         different signs and one of them is beyond its own. Places count as independent; they share seeds, draws and test
         images, whose part in a slope cancels: equal families seem to change in one study of a hundred."""
+        if len(self.gaps) < 2:
+            return False
         log_x = np.log([gap.x for gap in self.gaps])
         weights = (log_x - log_x.mean()) / ((log_x - log_x.mean()) ** 2).sum()
         values = np.array([gap.estimate.value for gap in self.gaps])
@@ -130,12 +156,30 @@ class Gaps:
 def at_compute(evidence: Evidence, series: Sequence[Series], first: str, second: str, measure: str) -> Gaps | Reason:
     """Two families' best models at equal compute, or why they cannot be compared."""
     sides = [[s for s in series if s.family == name] for name in (first, second)]
-    low = max(min(s.points[0].train_flops for s in side) for side in sides)
-    high = min(max(s.last.train_flops for s in side) for side in sides)
+    low, high = common_range(*sides)
     if not 0 < WIDE * low <= high:
         return Reason.NO_COMMON_RANGE
-    best = [partial(_within, evidence, side, measure) for side in sides]
-    return _gaps(evidence, np.geomspace(low, high, BUDGETS), first, second, measure, best) or Reason.TOO_FEW_SCORES
+    found = along_compute(evidence, sides[0], sides[1], (first, second), measure)
+    return found if found is not None and len(found.gaps) > 1 else Reason.TOO_FEW_SCORES
+
+
+def common_range(first: Sequence[Series], second: Sequence[Series]) -> tuple[float, float]:
+    """The least and the most FLOPs that both sides were trained with; the first is larger where there is none."""
+    low = max(min(s.points[0].train_flops for s in side) for side in (first, second))
+    return low, min(max(s.last.train_flops for s in side) for side in (first, second))
+
+
+def along_compute(
+    evidence: Evidence, first: Sequence[Series], second: Sequence[Series], names: tuple[str, str], measure: str
+) -> Gaps | None:
+    """The best models of two sides at `BUDGETS` levels of their common range of compute, or at one where it is narrower
+    than `WIDE`. None where there is no such range, or nothing was scored there."""
+    low, high = common_range(first, second)
+    if not 0 < low <= high * ONE_BUDGET:
+        return None
+    places = np.geomspace(low, high, BUDGETS) if low * WIDE <= high else np.array([high])
+    best = [partial(_within, evidence, side, measure) for side in (first, second)]
+    return _gaps(evidence, places, *names, measure, best)
 
 
 def at_images(evidence: Evidence, curves: Sequence[SizeCurve], first: str, second: str, measure: str) -> Gaps | None:
@@ -148,13 +192,14 @@ def at_images(evidence: Evidence, curves: Sequence[SizeCurve], first: str, secon
 
     def at(side: Sequence[SizeCurve], x: float) -> list[Rival]:
         return [
-            (c.label, s)
+            (Reading(label=c.label, parts=((1.0, p),)), s)
             for c in side
             for p in c.points
             if p.unique_images == x and (s := evidence.samples(p, measure)) is not None
         ]
 
-    return _gaps(evidence, shared, first, second, measure, [partial(at, side) for side in sides])
+    found = _gaps(evidence, shared, first, second, measure, [partial(at, side) for side in sides])
+    return found if found is not None and len(found.gaps) > 1 else None
 
 
 def _gaps(
@@ -165,20 +210,49 @@ def _gaps(
     measure: str,
     sides: Sequence[Side],
 ) -> Gaps | None:
-    gaps, samples = [], []
+    gaps, readings, samples = [], [], []
     for x in places:
         a, b = (_best(evidence, side(float(x)), measure) for side in sides)
         e = independent_difference(evidence, a[1], b[1], measure) if a and b else None
         if a and b and e:
+            e, paired = _with_images_and_slack(evidence, e, [(a[0], b[0])], measure)
+            models, accuracy = (a[0].label, b[0].label), (a[1].mean + b[1].mean) / 2
             gaps.append(
-                Gap(x=float(x), first_model=a[0], second_model=b[0], estimate=e, accuracy=(a[1].mean + b[1].mean) / 2)
+                Gap(
+                    x=float(x),
+                    first_model=models[0],
+                    second_model=models[1],
+                    estimate=e,
+                    accuracy=accuracy,
+                    paired=paired,
+                )
             )
             samples.append((a[1], b[1]))
-    if len(gaps) < 2:
+            readings.append((a[0], b[0]))
+    if not gaps:
         return None
     mean = independent_difference(evidence, _along([a for a, _ in samples]), _along([b for _, b in samples]), measure)
+    if mean is None:
+        return None
+    mean, paired = _with_images_and_slack(evidence, mean, readings, measure)
     corrected = _noise_is_known(evidence, measure)
-    return Gaps(first=first, second=second, gaps=tuple(gaps), mean=mean, corrected=corrected) if mean else None
+    return Gaps(first=first, second=second, gaps=tuple(gaps), mean=mean, corrected=corrected, paired=paired)
+
+
+def _with_images_and_slack(
+    evidence: Evidence, e: Estimate, readings: Sequence[tuple[Reading, Reading]], measure: str
+) -> tuple[Estimate, bool]:
+    """The mean difference over places with test images paired where they can be, and with the error of interpolation;
+    whether they were paired. Along one curve interpolation errs to one side, so that its errors are averaged."""
+    number = len(readings)
+    signed = [(sign, side) for pair in readings for sign, side in zip((1.0, -1.0), pair, strict=True)]
+    parts = [(sign * weight / number, point) for sign, side in signed for weight, point in side.parts]
+    paired = on_the_same_images(evidence, e, parts, measure)
+    e = paired or e
+    slacks = [sum(pair[which].slack for pair in readings) / number for which in (0, 1)]
+    if any(slacks):
+        e = replace(e, margins={**e.margins, INTERPOLATION: math.hypot(*slacks)})
+    return e, paired is not None
 
 
 def _best(evidence: Evidence, found: Sequence[Rival], measure: str) -> Rival | None:
@@ -203,22 +277,40 @@ def _noise_is_known(evidence: Evidence, measure: str) -> bool:
 def _within(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> list[Rival]:
     """The family's models within this compute, interpolated in log compute where they were read on both sides of it
     and not at it."""
-    found = []
+    found: list[Rival] = []
     for series in side:
         at = [p for p in series.points if one_budget(p.train_flops, flops)]
         ended = [series.last] if series.last.train_flops <= flops else []
-        if (at or ended) and (read := evidence.samples((at or ended)[-1], measure)) is not None:
-            found.append((series.label, read))
+        if (at or ended) and (read := evidence.samples((end := (at or ended)[-1]), measure)) is not None:
+            found.append((Reading(label=series.label, parts=((1.0, end),)), read))
             continue
         for a, b in pairwise(series.points):
             if a.train_flops <= flops <= b.train_flops:
                 weight = math.log(flops / a.train_flops) / math.log(b.train_flops / a.train_flops)
+                weight = min(1.0, max(0.0, weight))
                 at_a, at_b = evidence.samples(a, measure), evidence.samples(b, measure)
                 mixed = mix(at_a, at_b, weight) if at_a and at_b else None
                 if mixed is not None:
-                    found.append((series.label, mixed))
+                    slack = _slack(evidence, series, measure, flops)
+                    parts = ((1 - weight, a), (weight, b))
+                    found.append((Reading(label=series.label, parts=parts, slack=slack), mixed))
                 break
     return found
+
+
+def _slack(evidence: Evidence, series: Series, measure: str, flops: float) -> float:
+    """How far off the interpolation of a model's accuracy at this compute may be. A model with two budgets is taken to
+    bend as much as the study's other models do at most."""
+    log_x, y = _curve(evidence, series, measure)
+    others = [_curve(evidence, s, measure) for s in evidence.on_axis("compute")] if len(log_x) < 3 else []
+    bends = [bend for curve in others for bend in interpolation.curvatures(*curve) if bend == bend]
+    return interpolation.error(log_x, y, math.log(flops), usual=max(bends, default=None))
+
+
+def _curve(evidence: Evidence, series: Series, measure: str) -> tuple[list[float], list[float]]:
+    """A model's accuracy over log compute."""
+    known = [(math.log(p.train_flops), s.mean) for p in series.points if (s := evidence.samples(p, measure))]
+    return [x for x, _ in known], [y for _, y in known]
 
 
 def _along(parts: Sequence[Samples]) -> Samples:

@@ -17,7 +17,7 @@ from bench.analysis import (
     resolutions,
 )
 from bench.analysis.claims import claims
-from bench.analysis.evidence import Evidence
+from bench.analysis.evidence import UPSTREAM, Evidence
 from bench.analysis.finding import CostSummary, Finding, Findings, Scope
 from bench.analysis.validity_checks import checks
 from bench.core.record import Record
@@ -63,7 +63,7 @@ def find(evidence: Evidence) -> Findings:
         level=evidence.level,
         published=evidence.published,
         replicated=any(len(p.seeds) > 1 for p in evidence.points.values()),
-        judged=bool(evidence.headline or findings),
+        judged=bool((evidence.scores["task"] != UPSTREAM).any() or findings),
         completed=any(record.status == "complete" for record in evidence.records.records),
     )
 

@@ -113,12 +113,26 @@ class Contrast:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AtCompute:
+    """The average at one level of training compute, and the models that stand for the sides there."""
+
+    train_flops: float
+    a_model: str
+    b_model: str
+    contrast: Contrast
+
+
+@dataclass(frozen=True, kw_only=True)
 class SideBySide:
     """Everything that was compared.
 
     Attributes:
-        tasks: one contrast each. average: over those that count (all but upstream, where there are others).
+        tasks: one contrast each, of those that are averaged: the study's headline tasks, or else all but upstream.
+        average: over them; it decides. apart: further tasks.
         only_a, only_b: places that the other side lacks. other_images: tasks left out, whose test images differ.
+        at: what is equal on both sides: "cells", "images" seen, or "compute". span: the least and the most of it that
+            was compared: FLOPs of training, or images seen. shots: of few-shot tasks.
+        budgets: the average at each level of compute. changes: whether the difference depends on it.
     """
 
     tasks: tuple[Contrast, ...]
@@ -126,10 +140,18 @@ class SideBySide:
     only_a: int
     only_b: int
     other_images: tuple[str, ...]
+    apart: tuple[Contrast, ...] = ()
+    at: str = "cells"
+    span: tuple[float, float] = (0.0, 0.0)
+    shots: int | None = None
+    budgets: tuple[AtCompute, ...] = ()
+    changes: bool = False
 
     @property
     def verdict(self) -> str:
-        return self.average.verdict
+        """That of the average; "order changes" where each side is ahead at some compute, beyond the interval."""
+        decided = {budget.contrast.verdict for budget in self.budgets}
+        return "order changes" if {"better", "worse"} <= decided else self.average.verdict
 
 
 def same_cell(record: Record) -> Hashable:
@@ -171,12 +193,21 @@ def table(records: Sequence[Record], key: Callable[[Record], Hashable]) -> Table
     return made
 
 
-def compare(a: Table, b: Table, *, others: Table | None = None) -> SideBySide:
+def compare(
+    a: Table,
+    b: Table,
+    *,
+    others: Table | None = None,
+    headline: Sequence[str] = (),
+    shots: int | None = None,
+    at: str = "cells",
+) -> SideBySide:
     """B - A, per task and averaged.
 
     Args:
         others: of the study that both sides are from, by `same_cell`: repeated runs from which the two may borrow the
             variance between seeds, where they have more of them.
+        headline: the tasks that are averaged, where they were scored. shots, at: as in `SideBySide`.
 
     Raises:
         UserError: they have no cell, horizon, seed and task in common.
@@ -200,21 +231,28 @@ def compare(a: Table, b: Table, *, others: Table | None = None) -> SideBySide:
             f"A is read at {budgets[0] or 'no'} images, B at {budgets[1] or 'no'}: give both the same "
             "--data and --horizons, or compare the same cells.",
         )
-    judged = [measure for measure in items if measure != UPSTREAM] or list(items)
+    judged = [measure for measure in headline if measure in items]
+    judged = judged or [measure for measure in items if measure != UPSTREAM] or list(items)
     shared = set.intersection(*(set(items[measure]) for measure in judged))
     if not shared:
         raise UserError("No cell was evaluated on every task on both sides.", "Run both with the same --tasks.")
     whole = [(place, items[measure][place], measure) for measure in judged for place in shared]
+    single = {
+        measure: contrast(
+            measure,
+            [(place, both, measure) for place, both in found.items()],
+            borrowed=seed_variance_of(others or {}, [measure]),
+        )
+        for measure, found in items.items()
+    }
+    seen = sorted(place.images_seen for place in shared)
     return SideBySide(
-        tasks=tuple(
-            contrast(
-                measure,
-                [(place, both, measure) for place, both in found.items()],
-                borrowed=seed_variance_of(others or {}, [measure]),
-            )
-            for measure, found in items.items()
-        ),
+        tasks=tuple(single[measure] for measure in judged),
+        apart=tuple(made for measure, made in single.items() if measure not in judged),
         average=contrast(AVERAGE, whole, borrowed=seed_variance_of(others or {}, judged)),
+        at=at,
+        span=(seen[0], seen[-1]),
+        shots=shots,
         only_a=len(a.keys() - b.keys()),
         only_b=len(b.keys() - a.keys()),
         other_images=tuple(sorted(other_images)),

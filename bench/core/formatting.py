@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 FLOP_UNITS = (
     (1e21, "ZFLOP"),
@@ -54,6 +54,15 @@ def flops(value: float | None) -> str:
         return MISSING
     scale, unit = flop_unit(value)
     return f"{significant(value / scale)} {unit}s"
+
+
+def flops_range(low: float, high: float) -> str:
+    """ "10.6 to 264 GFLOPs"; one value where both read the same."""
+    first, last = flops(low), flops(high)
+    if first == last:
+        return last
+    same = first.partition(" ")[2] == last.partition(" ")[2]
+    return f"{first.partition(' ')[0] if same else first} to {last}"
 
 
 def count(value: float | None) -> str:
@@ -152,6 +161,8 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+MAX_TASKS = 4  # tasks of a mean that are named one by one
+UNPROBED = ("upstream",)  # measures without a task's name that no few-shot probe took
 HOW = {"finetune": "fine-tuned", "linear": "linear probe", "vtab": ""}
 """How a task uses a downstream set, where the set's name alone would be taken for its few-shot probe."""
 
@@ -171,6 +182,15 @@ def measure_text(measure: str) -> str:
     """ "mnist (fine-tuned on 10 images per class)"."""
     name, how = set_and_task(measure)
     return f"{name} ({how})" if how else name
+
+
+def judged_on(measures: Sequence[str], shots: int | None) -> str:
+    """What a verdict rests on: "10-shot, mean of scripts and mnist", "mnist (fine-tuned)", "mean of 19 tasks"."""
+    probed = any(not set_and_task(measure)[1] and measure not in UNPROBED for measure in measures)
+    names = [measure_text(measure) for measure in measures]
+    mean = join(names) if len(names) <= MAX_TASKS else f"{len(names)} tasks"
+    head = f"{shots}-shot, " if probed and shots is not None else ""
+    return head + (f"mean of {mean}" if len(names) > 1 else mean)
 
 
 def by_reason(reasons: Iterable[tuple[str, str]]) -> list[str]:

@@ -87,7 +87,7 @@ class Plan:
         asked: the study file that asks for it, with the scale resolved.
         hardware: devices that it is made for, where they are not this machine's; per_hour: what an hour of theirs
             costs, see `bench.plan.hardware.price`. elsewhere: what is left, on one accelerator.
-        waiting: sweeps whose next round is not known yet.
+        waiting: sweeps whose next round is not known yet. downstream: the sets that were named to judge models on.
         notes: deviations from the suite. accepted: results of models whose code has changed, and which
             are to be taken as they are. retry: the state of cells that are run alone. most: cells of this run.
     """
@@ -115,6 +115,7 @@ class Plan:
     retry: str | None = None
     most: int | None = None
     waiting: int = 0
+    downstream: tuple[str, ...] = ()
 
     @property
     def todo(self) -> tuple[PlannedCell, ...]:
@@ -319,6 +320,7 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
         per_hour=asked_price,
         elsewhere=elsewhere,
         waiting=waiting,
+        downstream=_named_downstream(options, cells.cells),
         device_reason=where.reason,
         accelerator=options.accelerator,
         calibration=calibration,
@@ -567,6 +569,11 @@ def _absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[
     return notes
 
 
+def _named_downstream(options: StudyOptions, cells: Sequence[Cell]) -> tuple[str, ...]:
+    """The sets that models are judged on, as tasks name them, where the user named them."""
+    return tuple(dict.fromkeys(task.data for cell in cells for task in cell.tasks)) if options.downstream else ()
+
+
 def begin(plan: Plan) -> None:
     """Prepare the store for a run: write the names of the whole grid, so that a report can list missing cells, and the
     study file that asks for it, and what its cells are planned at; complete the cleanup of finished cells after a kill.
@@ -580,7 +587,10 @@ def begin(plan: Plan) -> None:
     if unseen := set(plan.grid).difference(cell.name for cell in plan.cells):  # left out by --only
         before = grid.read(plan.store)
         refused |= {name: why for name, why in (before.refused if before else {}).items() if name in unseen}
-    grid.write(plan.store, grid.WantedCells(suite=plan.suite, scale=plan.scale, names=plan.grid, refused=refused))
+    wanted = grid.WantedCells(
+        suite=plan.suite, scale=plan.scale, names=plan.grid, refused=refused, downstream=plan.downstream
+    )
+    grid.write(plan.store, wanted)
     grid.write_study_file(plan.store, plan.asked)
     accept(plan.accepted)
     on = PlannedCost(seconds=0.0, device=plan.device, threads=plan.threads, ranks=plan.ranks)

@@ -36,6 +36,8 @@ from bench.analysis.finding import (
 from bench.core.formatting import (
     count,
     flops,
+    flops_range,
+    judged_on,
     measure_text,
     percent,
     plural,
@@ -251,10 +253,11 @@ class Glance:
 def answers(findings: Findings) -> tuple[Answer, ...]:
     """Every finding as text, in order."""
     usual = usual_counts(findings)
-    return tuple(_answer(f, f"answer-{nth}", usual) for nth, f in enumerate(findings.findings, start=1))
+    tasks = judged_on(findings.headline, findings.shots)
+    return tuple(_answer(f, f"answer-{nth}", usual, tasks) for nth, f in enumerate(findings.findings, start=1))
 
 
-def _answer(f: Finding, key: str, usual: Mapping[str, str]) -> Answer:
+def _answer(f: Finding, key: str, usual: Mapping[str, str], tasks: str) -> Answer:
     phrase = PHRASES[f.question]
     decided = f.verdict is not Verdict.CANNOT_TELL
     yes = f.verdict is Verdict.YES
@@ -277,8 +280,15 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str]) -> Answer:
         is_pair=f.is_about_two,
         label=phrase.label.format(target=target) + measure,
         question=phrase.ask.format(target=target).removesuffix("?") + measure + "?",
-        text=" ".join(part for part in (*_body(f), *_reasons(f), _counted(f, usual)) if part),
+        text=" ".join(part for part in (*_body(f), _judged(f, tasks), *_reasons(f), _counted(f, usual)) if part),
     )
+
+
+def _judged(f: Finding, tasks: str) -> str:
+    """What a verdict at equal compute rests on, as `bench.compare` says it."""
+    if f.question is not Question.BEST_AT_EQUAL_COMPUTE or not f.trend:
+        return ""
+    return f"Judged on {tasks}, at {flops_range(f.trend[0].x, f.trend[-1].x)} of training."
 
 
 def _along(f: Finding) -> str:

@@ -419,8 +419,8 @@ def contents(estimates: Iterable[Estimate], *, trained_on: Iterable[tuple[str, i
 
 def _matched(parts: Sequence[Samples]) -> tuple[list[np.ndarray], tuple[int, ...], tuple[int, ...]] | None:
     """Values of all parts on their common seeds and draws. Parts without seeds or draws are repeated to fit."""
-    seeds = _common([p.seeds for p in parts])
-    draws = _common([p.draws for p in parts])
+    seeds = common_labels([p.seeds for p in parts])
+    draws = common_labels([p.draws for p in parts])
     if seeds is None or draws is None:
         return None
     if all(part.seeds == seeds and part.draws == draws for part in parts):  # the usual case, and there are many
@@ -434,7 +434,7 @@ def _matched(parts: Sequence[Samples]) -> tuple[list[np.ndarray], tuple[int, ...
     return values, seeds, draws
 
 
-def _common(lists: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+def common_labels(lists: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
     """Labels in every non-empty list, in order; () if all are empty; None if they share nothing."""
     named = [labels for labels in lists if labels]
     if not named:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.stats.intervals import Samples, difference
+from bench.stats.intervals import Samples, common_labels, difference
 from bench.store.prediction_bits import Correct
 
 MIN_DIFFERING = 10
@@ -65,6 +65,43 @@ def mean_of(pairs: Sequence[Paired | None]) -> Paired | None:
     return Paired(
         difference_M=np.mean([found.difference_M for found in known], axis=0), content_hash=known[0].content_hash
     )
+
+
+def contrast_error(parts: Sequence[tuple[float, Samples]]) -> float | None:
+    """Standard error over test images of a weighted sum of accuracies, such as a difference of averages over tasks and
+    budgets: image by image, with different test sets independent.
+
+    What runs and images share is left out: it is in the spread of the runs (`Paired.shared`).
+
+    Args:
+        parts: weights and scores, on common seeds and draws where they have any.
+
+    Returns:
+        None where that is not known: some part does not hold which images were right, the weights on some test images
+        do not add up to 0 (there is nothing to pair), or the answers to too few images differ.
+    """
+    seeds = common_labels([samples.seeds for _, samples in parts])
+    draws = common_labels([samples.draws for _, samples in parts])
+    if not parts or seeds is None or draws is None:
+        return None
+    sums: dict[str, tuple[float, np.ndarray]] = {}
+    for weight, samples in parts:
+        if samples.correct_SD is None:
+            return None
+        rows = [samples.seeds.index(seed) for seed in seeds] if samples.seeds else [0] * max(1, len(seeds))
+        columns = [samples.draws.index(draw) for draw in draws] if samples.draws else [0] * max(1, len(draws))
+        answers = list(samples.correct_SD[np.ix_(rows, columns)].flat)
+        if len({(one.content_hash, one.num_images) for one in answers}) != 1:
+            return None
+        total, sum_RM = sums.get(answers[0].content_hash, (0.0, np.zeros(())))
+        sums[answers[0].content_hash] = total + weight, sum_RM + weight * _right(answers)
+    variance = 0.0
+    for total, sum_RM in sums.values():
+        mean_M = sum_RM.mean(axis=0)
+        if abs(total) > 1e-9 or np.count_nonzero(np.abs(mean_M) > 1e-12) < MIN_DIFFERING:
+            return None
+        variance += max(0.0, float(mean_M.var(ddof=1)) / len(mean_M) - _shared(sum_RM))
+    return math.sqrt(variance)
 
 
 def _chosen(samples: Samples, both: Samples) -> list[Correct]:

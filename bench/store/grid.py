@@ -19,12 +19,13 @@ FIELDS = frozenset(("schema", "suite", "scale", "cells"))
 @dataclass(frozen=True, kw_only=True)
 class WantedCells:
     """Folder names of the cells of a study's whole grid, whatever `--only` left out; `refused`: why some of them cannot
-    be run."""
+    be run; `downstream`: the sets that were named for models to be judged on, () for the suite's own."""
 
     suite: str
     scale: str
     names: tuple[str, ...]
     refused: Mapping[str, str] = field(default_factory=dict)
+    downstream: tuple[str, ...] = ()
 
 
 def write(study: Path, wanted: WantedCells) -> None:
@@ -32,6 +33,7 @@ def write(study: Path, wanted: WantedCells) -> None:
     cells = sorted(set(wanted.names))
     body = {"schema": SCHEMA_VERSION, "suite": wanted.suite, "scale": wanted.scale, "cells": cells}
     body |= {"refused": dict(wanted.refused)} if wanted.refused else {}
+    body |= {"downstream": list(wanted.downstream)} if wanted.downstream else {}
     path, data = study / PLAN_FILE, files.sealed(body)
     if not path.is_file() or path.read_bytes() != data:
         files.write_bytes(path, data)
@@ -58,7 +60,9 @@ def read(study: Path) -> WantedCells | None:
         match files.read_sealed(path, legacy_fields=FIELDS):
             case {"schema": int(version), "suite": str(suite), "scale": str(scale), "cells": [*names], **more}:
                 refused = dict(more.get("refused", {}))  # type: ignore[call-overload]
-                found = WantedCells(suite=suite, scale=scale, names=tuple(map(_name, names)), refused=refused)
+                downstream = tuple(map(_name, more.get("downstream", ())))  # type: ignore[arg-type]
+                cells = tuple(map(_name, names))
+                found = WantedCells(suite=suite, scale=scale, names=cells, refused=refused, downstream=downstream)
             case _:
                 raise ValueError("not what is written here")
     except (OSError, ValueError, TypeError) as error:
@@ -69,7 +73,7 @@ def read(study: Path) -> WantedCells | None:
 
 def _name(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no name of a cell")
+        raise ValueError(f"{value!r} is no name")
     return value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.record import Score
+from bench.data.image_set import ImageSet
+from bench.store.prediction_bits import from_detail
 from bench.tasks import knn, linear
-from bench.tasks._contract import TaskContext
+from bench.tasks._contract import TaskContext, balanced_part
 from tests.tasks.test_fewshot import CLASSES, Counting, image_set
 
 NAMES = registry.names("task")
@@ -45,6 +48,34 @@ def test_scores_are_complete_and_repeatable(name: str) -> None:
         assert score.value is not None and 0 <= score.value <= 1 and score.stderr is not None
         assert score.chance == 1 / CLASSES
     assert max(s.value for s in scores if s.value is not None) > 0.6
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_accuracies_hold_which_images_were_right(name: str) -> None:
+    """In the order of the test images: an image whose label another file turns is wrong in its own place."""
+    evaluate = registry.load("task", name).evaluate
+    turned = np.random.default_rng(0).choice(200, 30, replace=False)
+
+    def load(_: str, split: str) -> ImageSet:
+        images = balanced_part(image_set(split), 200 if split == "test" else None)
+        labels_N = images.labels_N.copy()
+        labels_N[turned if split == "test" else []] += 1
+        return replace(images, labels_N=labels_N % CLASSES)
+
+    plain = evaluate(context(), data="toy", test_limit=200)
+    other = evaluate(TaskContext(features=Counting(), load=load), data="toy", test_limit=None)
+    for one, two in zip(plain, other, strict=True):
+        bits, again = from_detail(one.detail), from_detail(two.detail)
+        if one.metric != "accuracy":  # models are not compared by it
+            assert bits is None and again is None
+            continue
+        assert bits is not None and again is not None
+        assert bits.content_hash == balanced_part(image_set("test"), 200).content_hash != again.content_hash
+        assert bits.num_images == one.num_test and bits.right_M.mean() == one.value
+        same = np.setdiff1d(np.arange(200), turned)
+        np.testing.assert_array_equal(bits.right_M[same], again.right_M[same])
+        assert not (bits.right_M & again.right_M)[turned].any()
+    assert any(score.metric == "accuracy" for score in plain)
 
 
 @pytest.mark.parametrize("name", FROZEN)

@@ -11,10 +11,12 @@ from torch import nn
 
 from bench.core.record import Horizon
 from bench.core.spec import Cell, Recipe, TaskSpec
+from bench.data.load import load
 from bench.execute.jobs import train
 from bench.execute.jobs._contract import JobContext
+from bench.store.prediction_bits import from_detail
 from bench.store.study import CellDirectory
-from bench.tasks._features import top1
+from bench.tasks._features import top1, top1_and_loss
 from tests.tasks.test_finetune import images as toy
 from vit.model import VisionTransformer
 
@@ -50,9 +52,10 @@ class Tight(nn.Module):
 def test_top1_counts_every_image_once():
     images = replace(toy(), labels_N=np.arange(90) % 2, class_names=("a", "b"))
     lightness_N = images.images_NHWC.mean((1, 2, 3))
-    wanted = int(((lightness_N < 127.5) == images.labels_N).sum())
+    right_N = (lightness_N < 127.5) == images.labels_N
     for room in (90, 7):
-        assert top1(Tight(room), images, device="cpu") == wanted
+        np.testing.assert_array_equal(top1_and_loss(Tight(room), images, device="cpu")[0], right_N)
+        assert top1(Tight(room), images, device="cpu") == int(right_N.sum())
     with pytest.raises(MemoryError):
         top1(Tight(0), images, device="cpu")
 
@@ -89,5 +92,10 @@ def test_a_row_says_where_evaluation_ran_out_of_memory_and_has_the_scores_of_one
     assert found.smaller_batches == {"evaluate": 64, "finetune": 16}
     assert "out of memory in evaluation (evaluate): went on with 64 images at a time" in said
     assert {score.task for score in wanted.scores} == {"upstream", "fewshot", "finetune"}
+    upstream = load(CELL.data, "test")
     for score, other in zip(found.scores, wanted.scores, strict=True):
+        bits = from_detail(other.detail)
+        assert (bits is not None) == (score.metric == "accuracy")  # the others are no measure to compare models by
+        assert bits is None or bits.right_M.mean() == other.value
+        assert bits is None or (bits.content_hash == upstream.content_hash) == (score.task == "upstream")
         assert score.value == pytest.approx(other.value, abs=2 / other.num_test), score.task
