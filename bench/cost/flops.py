@@ -121,6 +121,7 @@ def count(
     import torch
 
     from bench.cost.memory import activation_bytes
+    from bench.cost.shapes import KnownShapes
 
     with torch.device("meta"):
         model = registry.build_model(
@@ -137,7 +138,9 @@ def count(
     # A model without a classifier (raw pixels) has features only.
     run: Callable[..., Any] = model.features if isinstance(model.head, torch.nn.Identity) else model  # type: ignore
     try:
-        counter = count_forward(model, images(1), run=run)
+        with KnownShapes():
+            counter = count_forward(model, images(1), run=run)
+            kept = activation_bytes(model, images, run=run) if activations else None
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:
         what = f"Model {model_name!r} ({registry.source_of(model_name)}) cannot be counted"
         raise UserError(
@@ -155,7 +158,7 @@ def count(
         forward_macs=_freeze({c: counter.total(c) for c in CONVENTIONS}),
         backward_macs=_freeze(counter.backward),
         by_module=_freeze({c: _freeze(counter.by_module[c]) for c in CONVENTIONS}),
-        activation_bytes=activation_bytes(model, images, run=run) if activations else None,
+        activation_bytes=kept,
     )
 
 
