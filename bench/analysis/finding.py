@@ -520,9 +520,9 @@ class CheckKind(StrEnum):
     all were, no interval holds training noise, and differences under low (at 95 % accuracy) to high (at 50 %) are read
     as nothing. (Printed numbers: their own +- repeats fine-tuning, not pre-training.)"""
     SEEDS_DISAGREE = "seeds disagree"
-    """names: models whose seeds differ more than `limit` times as much as the median model's; count: seeds that they
-    have; high: their widest interval's half-width due to seeds, in accuracy; low: what one seed more
-    would leave of it; groups: by model, the cells to be repeated."""
+    """names (model,): at some points its seeds differ more than `limit` times as much as at the median point; count:
+    seeds that it has; high: the largest half-width that they cause there, in accuracy; low: what one seed more would
+    leave of it; groups: its cells of these points."""
     NARROW_COMPUTE = "narrow compute"  # names (family,); low, high: FLOP; limit: decades that a trend takes
     NARROW_IMAGES = "narrow images"  # names (model,); low, high: distinct images; limit as above
     REPEATED_DATA = "repeated data"

@@ -22,8 +22,8 @@ from bench.train.effective import WORDS, Compared, differences
 from bench.train.schedule import total_steps
 
 MIN_DECADES = 1.5
-DISAGREE = 2.0  # times the median model's standard deviation between seeds
-WIDE = 0.05  # half-width in accuracy, of an interval that a further seed should narrow
+DISAGREE = 1.5  # times the standard deviation between seeds of the study's median point, in log-odds
+WIDE = 0.03  # half-width in accuracy, of an interval that a further seed should narrow
 MIN_MODELS = 3  # with fewer, none is unusual
 MOST_FALL = 0.1  # of the loss of guessing, per doubling of training: more, and training has only begun
 ONE_BUDGET = 1.25  # factor of compute up to which there is no range to see a trend in
@@ -91,34 +91,36 @@ def one_seed(evidence: Evidence) -> Iterator[Check]:
 
 
 def disagreeing_seeds(evidence: Evidence) -> Iterator[Check]:
-    """Models whose seeds differ much more than those of the study's other models: a further seed would help."""
+    """Models with points whose seeds differ much more than at most of the study's points, and whose intervals are wide
+    for that: a further seed would help."""
     pooled = evidence.pool(HEADLINE)
     if pooled is None or len(pooled.models) < MIN_MODELS:
         return
-    usual = float(np.median([pooled.of(model, pooled.x_mean)[0] for model in pooled.models]))
-    for model in pooled.models:
-        wide: dict[str, tuple[float, float, int]] = {}  # half-width now and with one seed more, seeds
-        for point in evidence.points.values():
-            e = evidence.estimate(point, HEADLINE) if point.model == model and point.trained else None
-            if e is None or e.num_seeds < 2:
-                continue
-            half, seeds = e.margins[SEEDS], e.num_seeds
-            t_now, t_then = (t_quantile(df, e.level) for df in (e.seed_df, e.seed_df + 1))
-            then = half * math.sqrt(seeds / (seeds + 1)) * t_then / t_now
-            if half > WIDE:
-                wide[point.variant] = max(wide.get(point.variant, (0.0, 0.0, 0)), (half, then, seeds))
-        if wide and pooled.of(model, pooled.x_mean)[0] > DISAGREE**2 * usual:
-            half, then, seeds = max(wide.values())
-            cells = [name for variant in wide for name in evidence.cells.get(variant, ())]
-            yield Check(
-                kind=CheckKind.SEEDS_DISAGREE,
-                names=(str(model),),
-                count=seeds,
-                limit=DISAGREE,
-                low=then,
-                high=half,
-                groups=((str(model), tuple(sorted(cells))),),
-            )
+    points = [p for p in evidence.points.values() if p.trained]
+    samples = {p.key: s for p in points if (s := evidence.samples(p, HEADLINE)) is not None and len(s.seeds) > 1}
+    spread = {key: math.sqrt(pooled.of(s.model, s.log_odds)[0]) for key, s in samples.items()}
+    limit = DISAGREE * float(np.median(list(spread.values())))
+    wide: dict[str, dict[str, tuple[float, float, int]]] = {}  # model, variant: half-width, with a seed more, seeds
+    for point in points:
+        e = evidence.estimate(point, HEADLINE)
+        if e is None or spread.get(point.key, 0.0) <= limit or e.margins[SEEDS] <= WIDE:
+            continue
+        t_now, t_then = (t_quantile(df, e.level) for df in (e.seed_df, e.seed_df + 1))
+        then = e.margins[SEEDS] * math.sqrt(e.num_seeds / (e.num_seeds + 1)) * t_then / t_now
+        found = wide.setdefault(point.model, {})
+        found[point.variant] = max(found.get(point.variant, (0.0, 0.0, 0)), (e.margins[SEEDS], then, e.num_seeds))
+    for model, by_variant in sorted(wide.items()):
+        half, then, seeds = max(by_variant.values())
+        cells = [name for variant in by_variant for name in evidence.cells.get(variant, ())]
+        yield Check(
+            kind=CheckKind.SEEDS_DISAGREE,
+            names=(model,),
+            count=seeds,
+            limit=DISAGREE,
+            low=then,
+            high=half,
+            groups=((model, tuple(sorted(cells))),),
+        )
 
 
 def narrow_ranges(evidence: Evidence) -> Iterator[Check]:

@@ -11,8 +11,9 @@ so that given (d0, s0²) a model's variance is (d0 s0² + d s²) / (d0 + d), wit
 differ from limma, which has thousands of variances where a study has ten:
 
 - (d0, s0²) and the trend are not estimated and plugged in: their likelihood is summed over a grid (`PRIOR_DF`,
-  `TRENDS`, `SCALES`). The precision 1 / σ² has then a mixture of gamma distributions; the gamma distribution with the
-  same mean and variance gives one variance and one number of degrees of freedom.
+  `TRENDS`, `SCALES`). σ² has then a mixture of inverse gamma distributions; the one whose log has the same mean and
+  variance gives one variance and one number of degrees of freedom. (Their t quantiles differ from those of the mixture
+  by 1 %, in simulations; the same mean and variance of 1 / σ² would not do: it is ruled by the smallest σ².)
 - variances belong to models: a model's data sizes and budgets share one, up to a trend that all models share, log σ²
   linear in the log-odds of accuracy (`limma-trend`). Variances are those of log-odds.
 - budgets of one trunk share some of their luck (correlation `ADJACENT` from one to the next), so that they count as
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,7 @@ ADJACENT = 0.6
 """Correlation of a trunk's luck between one budget and the next: 0.3 to 0.6 in the committed studies. Too high costs
 width, too low costs coverage."""
 LEAST_DF = 1.0
+MOST_STEPS = 50  # of Newton's method; four suffice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,54 +69,57 @@ class Moderated:
 
     Attributes:
         df: seeds beyond the first, summed over trunks.
-        models: those that were repeated, in the order of the first columns of `precision_BG`; its last column is that
-            of a model of which nothing is known.
-        precision_BG, square_BG: mean of 1 / σ² and of its square, given the trend, times the trend's weight.
+        models: columns of `mean_BG` by model, of those that were repeated; the last column is that of a model of which
+            nothing is known.
+        weight_B: of each trend. mean_BG, square_BG: mean of log σ² at `x_mean`, and of its square, given the trend.
+            Empty where no seeds differed.
         x_range: outside of it the trend stays at its ends.
     """
 
     df: int
-    models: tuple[Hashable, ...]
-    precision_BG: np.ndarray
+    models: Mapping[Hashable, int]
+    weight_B: np.ndarray
+    mean_BG: np.ndarray
     square_BG: np.ndarray
     x_mean: float
     x_range: tuple[float, float]
 
     def of(self, model: Hashable, x: float) -> tuple[float, float]:
         """Variance between single seeds of a model, and its degrees of freedom. (0, df) where no seeds differed."""
-        if not len(self.precision_BG):
+        if not len(self.weight_B):
             return 0.0, float(self.df)
-        column = self.models.index(model) if model in self.models else len(self.models)
-        inverse_B = np.exp(-TRENDS * (min(max(x, self.x_range[0]), self.x_range[1]) - self.x_mean))
-        mean = float(self.precision_BG[:, column] @ inverse_B)
-        spread = float(self.square_BG[:, column] @ inverse_B**2) - mean**2
-        return 1 / mean, max(LEAST_DF, 2 * mean**2 / spread)
+        column = self.models.get(model, len(self.models))
+        shift_B = TRENDS * (min(max(x, self.x_range[0]), self.x_range[1]) - self.x_mean)
+        mean_B = self.mean_BG[:, column]
+        mean = float(self.weight_B @ (mean_B + shift_B))
+        square = float(self.weight_B @ (self.square_BG[:, column] + 2 * shift_B * mean_B + shift_B**2))
+        df = max(LEAST_DF, 2 * inverse_trigamma(square - mean**2))
+        return math.exp(mean + float(special.digamma(df / 2)) - math.log(df / 2)), df
 
 
 def moderate(found: Sequence[Repeated]) -> Moderated | None:
     """Moderate the variances of a study; None without any."""
     if not found:
         return None
-    models = tuple(dict.fromkeys(item.model for item in found))
+    models = {model: column for column, model in enumerate(dict.fromkeys(item.model for item in found))}
     of_trunk: dict[Hashable, int] = {}
     for item in found:
         of_trunk[item.trunk] = max(of_trunk.get(item.trunk, 0), item.df)
     x_N = np.array([item.x for item in found])
     variance_N = np.array([item.variance for item in found])
-    group_N = np.array([models.index(item.model) for item in found])
+    group_N = np.array([models[item.model] for item in found])
     budgets = Counter(item.trunk for item in found)
     df_N = np.array([item.df * independent(budgets[item.trunk]) / budgets[item.trunk] for item in found])
     scale, x_mean = float(df_N @ variance_N / df_N.sum()), float(df_N @ x_N / df_N.sum())
-    empty = np.zeros((0, 0))
-    precision_BG, square_BG = empty, empty
+    known: tuple[np.ndarray, ...] = (np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)))
     if scale > 0:
-        number = len(models) + 1
-        precision_BG, square_BG = _precisions(x_N - x_mean, variance_N, df_N, group_N, number, math.log(scale))
+        known = _log_variances(x_N - x_mean, variance_N, df_N, group_N, len(models) + 1, math.log(scale))
     return Moderated(
         df=sum(of_trunk.values()),
         models=models,
-        precision_BG=precision_BG,
-        square_BG=square_BG,
+        weight_B=known[0],
+        mean_BG=known[1],
+        square_BG=known[2],
         x_mean=x_mean,
         x_range=(float(x_N.min()), float(x_N.max())),
     )
@@ -127,6 +132,18 @@ def independent(budgets: int) -> float:
     return budgets**2 / (budgets + 2 * float(((budgets - steps) * ADJACENT ** (2 * steps)).sum()))
 
 
+def inverse_trigamma(y: float) -> float:
+    """x at which the trigamma function is y > 0, by Newton's method on 1 / trigamma (Smyth 2004, appendix)."""
+    x = 0.5 + 1 / y
+    for _ in range(MOST_STEPS):
+        trigamma = float(special.zeta(2, x))
+        step = trigamma * (1 - trigamma / y) / (-2 * float(special.zeta(3, x)))
+        x += step
+        if abs(step) < 1e-10 * x:
+            break
+    return x
+
+
 def log_likelihood(d0: np.ndarray, s0: np.ndarray, df: np.ndarray, squares: np.ndarray) -> np.ndarray:
     """Log density, but for what does not depend on (d0, s0²), of sums of squares with `df` degrees of freedom each:
     s² = squares / df is s0² times an F(df, d0) variable. Arrays are broadcast."""
@@ -134,25 +151,26 @@ def log_likelihood(d0: np.ndarray, s0: np.ndarray, df: np.ndarray, squares: np.n
     return np.asarray(prior - (d0 + df) / 2 * np.log(d0 * s0 + squares))
 
 
-def _precisions(
+def _log_variances(
     x_N: np.ndarray, variance_N: np.ndarray, df_N: np.ndarray, group_N: np.ndarray, groups: int, log_scale: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Posterior mean of 1 / σ² at x = 0 and of its square, per trend and group, times the posterior weight of the
-    trend. The last group has no variances."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Posterior weight of every trend; posterior mean of log σ² at x = 0 and of its square, per trend and group. The
+    last group has no variances."""
     df_G = np.bincount(group_N, df_N, groups)
-    s0_S = np.exp(log_scale + SCALES)[:, None]
-    log_weight_B, first_BG, second_BG = [], [], []
+    d0_D11, s0_S1 = PRIOR_DF[:, None, None], np.exp(log_scale + SCALES)[:, None]
+    half_DSG = np.broadcast_to((d0_D11 + df_G) / 2, (len(PRIOR_DF), len(SCALES), groups))
+    digamma_DSG, trigamma_DSG = special.digamma(half_DSG[:, :1]), special.polygamma(1, half_DSG[:, :1])
+    log_weight_B, mean_BG, square_BG = [], [], []
     for trend in TRENDS:
         squares_G = np.bincount(group_N, df_N * variance_N * np.exp(-trend * x_N), groups)
-        at_DSG = PRIOR_DF[:, None, None], s0_S[None], df_G, squares_G
-        log_DS = log_likelihood(*at_DSG).sum(axis=2) - (trend / TREND_SD) ** 2 / 2  # no Jacobian: df_N @ x_N is 0
+        # no Jacobian of the trend: df_N @ x_N is 0
+        log_DS = log_likelihood(d0_D11, s0_S1, df_G, squares_G).sum(axis=2) - (trend / TREND_SD) ** 2 / 2
         most = float(log_DS.max())
         weight_DS = np.exp(log_DS - most)
         total = float(weight_DS.sum())
-        df_DSG, sum_DSG = PRIOR_DF[:, None, None] + df_G, PRIOR_DF[:, None, None] * s0_S[None] + squares_G
+        mean_DSG = np.log((d0_D11 * s0_S1 + squares_G) / 2) - digamma_DSG
         log_weight_B.append(most + math.log(total))
-        first_BG.append(np.tensordot(weight_DS, df_DSG / sum_DSG, 2) / total)
-        second_BG.append(np.tensordot(weight_DS, df_DSG * (df_DSG + 2) / sum_DSG**2, 2) / total)
-    weight_B1 = np.exp(np.array(log_weight_B) - max(log_weight_B))[:, None]
-    weight_B1 /= weight_B1.sum()
-    return weight_B1 * np.array(first_BG), weight_B1 * np.array(second_BG)
+        mean_BG.append(np.tensordot(weight_DS, mean_DSG, 2) / total)
+        square_BG.append(np.tensordot(weight_DS, mean_DSG**2 + trigamma_DSG, 2) / total)
+    weight_B = np.exp(np.array(log_weight_B) - max(log_weight_B))
+    return weight_B / weight_B.sum(), np.array(mean_BG), np.array(square_BG)
