@@ -303,7 +303,7 @@ def _slack(evidence: Evidence, series: Series, measure: str, flops: float) -> fl
     bend as much as the study's other models do at most."""
     log_x, y = _curve(evidence, series, measure)
     others = [_curve(evidence, s, measure) for s in evidence.on_axis("compute")] if len(log_x) < 3 else []
-    bends = [bend for curve in others for bend in interpolation.curvatures(*curve) if bend == bend]
+    bends = [bend for curve in others for bend in interpolation.curvatures(*curve)[0].tolist()]
     return interpolation.error(log_x, y, math.log(flops), usual=max(bends, default=None))
 
 

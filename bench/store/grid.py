@@ -60,8 +60,8 @@ def read(study: Path) -> WantedCells | None:
         match files.read_sealed(path, legacy_fields=FIELDS):
             case {"schema": int(version), "suite": str(suite), "scale": str(scale), "cells": [*names], **more}:
                 refused = dict(more.get("refused", {}))  # type: ignore[call-overload]
-                downstream = tuple(map(_name, more.get("downstream", ())))  # type: ignore[arg-type]
-                cells = tuple(map(_name, names))
+                downstream = _names(more.get("downstream", []))
+                cells = _names(names)
                 found = WantedCells(suite=suite, scale=scale, names=cells, refused=refused, downstream=downstream)
             case _:
                 raise ValueError("not what is written here")
@@ -71,10 +71,10 @@ def read(study: Path) -> WantedCells | None:
     return found
 
 
-def _name(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no name")
-    return value
+def _names(values: object) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{values!r} are no names")
+    return tuple(values)
 
 
 def never_started(wanted: WantedCells | None, present: Iterable[str]) -> tuple[str, ...]:

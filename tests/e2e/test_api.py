@@ -162,12 +162,21 @@ def test_a_fit_is_that_of_the_command(tmp_path, capsys):
 def test_a_comparison_is_that_of_the_command(tmp_path, capsys):
     names = ("R8x0.25-s2", "R8x0.125-s2")  # at the same budgets
     words = [*names, "--suite", "scaling-cpu", "--results", str(KEPT.parent)]
-    found = bench.api.compare(*names, suite="scaling-cpu", results=KEPT.parent)
-    code = compare.main([*words, "--json", "--fail-if", "different"])
-    printed = json.loads(capsys.readouterr().out)
-    assert printed["average"]["estimate"] == found.average.estimate and printed["verdict"] == found.verdict
-    assert code == (EXIT_FOUND if found.verdict in ("worse", "better") else EXIT_OK)
-    assert compare.main(words) == EXIT_OK and "average" in capsys.readouterr().out
+    for at in (None, "compute", "images"):
+        asked = [*words, *(["--at", at] if at else [])]
+        found = bench.api.compare(*names, suite="scaling-cpu", results=KEPT.parent, at=at)
+        code = compare.main([*asked, "--json", "--fail-if", "different"])
+        printed = json.loads(capsys.readouterr().out)
+        assert printed["average"]["estimate"] == found.average.estimate and printed["verdict"] == found.verdict
+        assert printed["at"] == (at or "compute") and printed["text"] in str(found)
+        assert code == (EXIT_FOUND if found.verdict in ("worse", "better") else EXIT_OK)
+        assert compare.main(asked) == EXIT_OK and capsys.readouterr().out.rstrip() == str(found)
+        whole = found.table[found.table["row"] == "average"]
+        assert whole["estimate"].item() == found.average.estimate and whole["verdict"].item() == found.average.verdict
+    with pytest.raises(UserError, match="cell by cell"):
+        bench.api.compare(KEPT, KEPT, at="compute")
+    with pytest.raises(UserError, match="cannot be compared at 'time'"):
+        bench.api.compare(*names, suite="scaling-cpu", results=KEPT.parent, at="time")
 
 
 def test_commits_and_folders_are_sides_too(tmp_path, capsys):

@@ -23,7 +23,13 @@ def study(tmp_path):
     world.sizes, world.seeds, world.draws, world.shots = (30_000,), (0, 1), (0,), (1,)
     path = write(world.records(), tmp_path / "scaling")
     names = [directory.path.name for directory in Study(path).directories()]
-    wanted = plan.WantedCells(suite="scaling", scale="cpu", names=(*names[1:], "never-0000000000"), refused=REFUSED)
+    wanted = plan.WantedCells(
+        suite="scaling",
+        scale="cpu",
+        names=(*names[1:], "never-0000000000"),
+        refused=REFUSED,
+        downstream=("digits", "folder:photos"),
+    )
     plan.write(path, wanted)
     return path, names
 
@@ -32,7 +38,7 @@ def test_what_was_written_is_read(study):
     path, names = study
     found = plan.read(path)
     assert found is not None and set(found.names) == {*names[1:], "never-0000000000"} and found.scale == "cpu"
-    assert found.refused == REFUSED
+    assert found.refused == REFUSED and found.downstream == ("digits", "folder:photos")
     assert plan.never_started(found, names) == ("never-0000000000",)
     assert plan.read(path / "cells") is None and plan.never_started(None, names) == ()
 
@@ -48,6 +54,7 @@ def test_what_was_written_is_read(study):
         ('{"schema": 1, "suite": "a", "scale": "b", "cells": "abc"}', "damaged"),
         ('{"schema": 1, "suite": "a", "scale": "b", "cells": [1]}', "damaged"),
         ('{"schema": 1, "suite": "a", "scale": "b", "cells": [], "refused": 5}', "damaged"),
+        ('{"schema": 1, "suite": "a", "scale": "b", "cells": [], "downstream": "abc"}', "damaged"),
         ('{"schema": 99, "suite": "a", "scale": "b", "cells": []}', "newer version"),
     ],
 )
