@@ -136,9 +136,6 @@ def _cell(grid: Grid, model: str, *, data: str, **fields: Any) -> Cell:
 
 GREY = ("scripts", "mnist", "fashion-mnist", "digits")  # what the scale `cpu` judges its models on
 JFT = SIZES["jft-300m"][0]  # images of one epoch
-CPU_WARMUP = 23 * 32
-"""Images: 23 steps for every model, budget and part of the data, a quarter of the shortest budget (94 steps)."""
-
 CPU = Grid(
     compute_data="glyphs",
     compute={
@@ -160,7 +157,7 @@ CPU = Grid(
     seeds=2,
     image_size=28,
     channels=1,
-    recipe=lambda data: {"batch": 32, "shift": 1, "warmup_images": CPU_WARMUP},
+    recipe=lambda data: {"batch": 32, "shift": 1},
 )
 
 # What networks of the scale `gpu` are judged on: public photographs that are here, and what comes with packages.

@@ -7,20 +7,36 @@ untrained network (horizon 0).
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge
 from bench.suites._grid import DOWNSTREAM as DOWNSTREAM
-from bench.suites._grid import FAR_FROM_PHOTOGRAPHS, PHOTOGRAPHIC, compute_cells, grids, pixel_cells, size_cells
+from bench.suites._grid import FAR_FROM_PHOTOGRAPHS, PHOTOGRAPHIC, Grid, compute_cells, grids, pixel_cells, size_cells
 
 QUESTION = "how do ViT, hybrids and ResNets scale with pre-training compute and with number of images?"
 FIGURES = ("frontier", "compute", "laws", "data-size", "learning-curves")
 HEADLINE = ("scripts", "mnist", *PHOTOGRAPHIC)
 FAR = FAR_FROM_PHOTOGRAPHS
+CPU_WARMUP = 23 * 32
+"""Images, at scale `cpu`: 23 steps, a quarter of the shortest budget of the compute axis. Both axes share it, since the
+cells on all images are on both."""
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
     """The compute axis, the data-size axis, and raw pixels."""
     found: list[Cell] = []
     for grid, asked in grids(options):
+        grid = _warmed_up_alike(grid) if options.scale == "cpu" else grid
         found += [*compute_cells(grid, asked), *size_cells(grid, asked, untrained=False), *pixel_cells(grid, asked)]
     return merge(found)
+
+
+def _warmed_up_alike(grid: Grid) -> Grid:
+    """The grid with one warm-up for every budget, the shortest included."""
+
+    def recipe(data: str) -> dict[str, Any]:
+        return {**grid.recipe(data), "warmup_images": CPU_WARMUP}
+
+    return replace(grid, recipe=recipe)
