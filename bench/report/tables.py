@@ -78,8 +78,8 @@ def peers(evidence: Evidence) -> Table | None:
     )
     note = (
         "Ratios: of windows of the same round, medians of each start, geometric means over starts; "
-        f"{evidence.level:.0%} of repetitions lie between low and high. Settings: the fastest of short trials; those of "
-        "defaults are what a user gets who sets nothing. Losses: largest relative difference from the base over the "
+        f"{evidence.level:.0%} of repetitions lie between low and high. Settings: the fastest of short trials; those "
+        "of defaults are what a user gets who sets nothing. Losses: largest relative difference from the base over the "
         "first steps, where function and weights are the same."
     )
     return (

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 REVISION = 2
 STARTS = {"cpu": 4, "cuda": 4}
-ROUNDS = {"cpu": 3, "cuda": 1}  # of a start
+ROUNDS = {"cpu": 7, "cuda": 1}  # of a start
 WINDOWS = {"cpu": 1, "cuda": 3}  # of a contender in a round
-WINDOW_SECONDS = {"cpu": 0.8, "cuda": 1.5}
+WINDOW_SECONDS = {"cpu": 0.4, "cuda": 1.5}
 
 
 def expected_seconds(cell: Cell, *, device: str = "cpu") -> float:
@@ -212,8 +212,8 @@ class Entrant:
 
 
 def race(entrants: list[Entrant], cell: Cell, context: JobContext, kind: str) -> None:
-    """Settings are chosen. Then come starts, of rounds in which each has its turn, every other round backwards. On a CPU
-    all have been started before a round."""
+    """Settings are chosen. Then come starts, of rounds in which each has its turn, every other round backwards. On a
+    CPU all have been started before a round."""
     rounds = [(start, number) for start in range(STARTS[kind]) for number in range(ROUNDS[kind])]
     total = len(entrants) + len(rounds)
     single: dict[str | None, Entrant] = {}
