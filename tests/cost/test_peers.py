@@ -17,6 +17,7 @@ from bench.execute.jobs import peers as job
 from bench.execute.jobs._contract import JobContext
 from bench.execute.peers import builders, contenders
 from bench.execute.peers.contenders import Contender
+from bench.execute.peers.settings import AS_INSTALLED
 from bench.report import tables
 from bench.report.figures import peers as figure
 from bench.store.study import Study
@@ -120,10 +121,10 @@ def test_timms_counterparts_of_the_convolutional_models(name):
 
 def test_only_what_is_tuned_gets_our_allocator_settings(monkeypatch):
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
-    for contender in contenders.contenders("cpu"):
-        plain = contender.package is not None and not contender.tuned
-        assert ("MALLOC_TRIM_THRESHOLD_" in contender.environment("cpu")) != plain
-        assert ("TIMM_FUSED_ATTN" in contender.environment("cpu")) == (contender.package == "timm" and not plain)
+    for contender in contenders.contenders("cpu", threads=2):
+        assert ("MALLOC_TRIM_THRESHOLD_" in contender.environment()) == contender.tuned
+    untuned = [contender.name for contender in contenders.contenders("cpu") if not contender.tuned]
+    assert untuned == [contenders.BASE]
 
 
 def test_names_are_the_same_where_races_are_run_and_read():
@@ -147,14 +148,15 @@ def test_figure_and_table_name_who_was_left_out_and_why():
 @pytest.mark.slow
 def test_a_race_of_real_processes_does_the_same_work_in_each(tmp_path, monkeypatch):
     entrants = (
-        Contender(name=contenders.OWN, package=None),
+        Contender(name=contenders.OWN, package=None, tuned=True),
         Contender(name=contenders.BASE, package="timm"),
-        Contender(name=f"{contenders.OWN}, 2 cells at once", package=None, processes=2),
-        Contender(name="absent", package="no_such_library_anywhere"),
+        Contender(name=f"{contenders.OWN}, 2 cells at once", package=None, tuned=True, processes=2),
+        Contender(name="absent", package="no_such_library_anywhere", tuned=True),
     )
     monkeypatch.setitem(contenders.LIBRARIES, "no_such_library_anywhere", ("absent", "pip install it"))
     monkeypatch.setattr(contenders, "contenders", lambda device, threads: entrants)
-    monkeypatch.setitem(job.ROUNDS, "cpu", 2)
+    monkeypatch.setitem(job.STARTS, "cpu", 2)
+    monkeypatch.setitem(job.ROUNDS, "cpu", 1)
     monkeypatch.setitem(job.WINDOW_SECONDS, "cpu", 0.02)
     directory = Study(tmp_path).cell(CELL)
     directory.prepare(CELL)
@@ -176,4 +178,8 @@ def test_a_race_of_real_processes_does_the_same_work_in_each(tmp_path, monkeypat
     assert len(set(ours.losses)) == len(ours.losses) == 5
     assert pair.losses == ours.losses and len(pair.windows) == 2
     assert ours.losses == pytest.approx(theirs.losses, rel=SAME_LOSS)
+    assert result.peers.starts == 2 and theirs.settings == AS_INSTALLED and not theirs.trials
+    tried = [trial.settings for trial in ours.trials if trial.over_best is not None]
+    assert {s.layout for s in (ours.settings, *tried)} == {"contiguous", "channels_last", "channels_last images"}
+    assert pair.settings == ours.settings and not pair.trials
     json.dumps(to_json(result))

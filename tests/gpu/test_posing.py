@@ -291,14 +291,14 @@ CELL = Cell(
 
 @pytest.mark.slow
 def test_peers_one_at_a_time(gpu, tmp_path, monkeypatch):
-    """Their processes are never there together, each round starts them anew, and what runs out of memory later than in
+    """Their processes are never there together, each start begins them anew, and what runs out of memory later than in
     its first steps is left out and not an error."""
     entrants = (
         Contender(name=contenders.OWN, package=None),
         Contender(name=contenders.BASE, package="timm"),
     )
     monkeypatch.setattr(contenders, "contenders", lambda device, threads: entrants)
-    monkeypatch.setitem(peers.ROUNDS, "cuda", 2)
+    monkeypatch.setitem(peers.STARTS, "cuda", 2)
     monkeypatch.setitem(peers.WINDOWS, "cuda", 1)
     monkeypatch.setitem(peers.WINDOW_SECONDS, "cuda", 0.01)
     alive: list[int] = []

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 REVISION = 2
 STARTS = {"cpu": 4, "cuda": 4}
-ROUNDS = {"cpu": 3, "cuda": 1}  # of a start
+ROUNDS = {"cpu": 7, "cuda": 1}  # of a start
 WINDOWS = {"cpu": 1, "cuda": 3}  # of a contender in a round
-WINDOW_SECONDS = {"cpu": 0.8, "cuda": 1.5}
+WINDOW_SECONDS = {"cpu": 0.4, "cuda": 1.5}
 
 
 def expected_seconds(cell: Cell, *, device: str = "cpu") -> float:
