@@ -318,7 +318,7 @@ def small_enough(image_size: tuple[int, int], stride: int) -> None:
 def materialise(module: nn.Module, device: torch.device, generator: torch.Generator | None) -> None:
     """Give a module that was built on the meta device its memory and its initial weights."""
     if device.type != "meta":
-        module.to_empty(device=device)
+        layers.allocate(module, device)
         module.init_weights(generator)  # type: ignore[operator]
 
 

@@ -26,6 +26,12 @@ TEMPERATURE = 10_000.0  # of the sine-cosine table, as in MoCo v3 and big_vision
 # -- initialisation ----------------------------------------------------------------------------------------------------
 
 
+def allocate(module: nn.Module, device: torch.device) -> None:
+    """`module.to_empty(device=device)`, without torch's function for shapes on the meta device, which loads SymPy: half
+    a second of each process."""
+    module._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype, device=device))
+
+
 def _fill(parameter: Tensor, draw: Callable[[Tensor], Tensor], generator: torch.Generator | None) -> None:
     with torch.no_grad():
         device = parameter.device if generator is None else generator.device

@@ -20,6 +20,7 @@ from vit.layers import (
     Embed,
     PositionTable,
     RelativePosition,
+    allocate,
     constant,
     keeps_order,
     lecun_normal,
@@ -54,7 +55,7 @@ class VisionTransformer(nn.Module):
         with torch.device("meta"):
             self._build(config, backbone)
         if device.type != "meta":
-            self.to_empty(device=device)
+            allocate(self, device)
             self.init_weights(generator)
 
     def _build(self, config: ViTConfig, backbone: nn.Module | None) -> None:
