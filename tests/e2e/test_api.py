@@ -19,6 +19,7 @@ from bench.core.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, UserError
 from bench.execute.local import Failure
 from bench.plan.plan import begin
 from bench.report.build import _jsonable
+from bench.store import grid
 from bench.store.study import Study
 from tests.conftest import PROJECT
 from tests.plan.finished import finish
@@ -42,6 +43,14 @@ def test_a_plan_is_that_of_the_command(tmp_path, verb):
     assert made.json() == json.loads(said.stdout) and made.count("done") == len(made.cells) > 0
     with pytest.raises(UserError, match="Did you mean 'models'"):
         bench.api.plan(modles=["ViT-pico/14"])
+
+
+def test_a_study_knows_the_sets_that_its_models_are_to_be_judged_on(tmp_path):
+    for named in (["digits"], ["mnist", "digits"], None):
+        made = bench.api.plan(suite="smoke", models=["ViT-pico/14"], downstream=named, results=tmp_path)
+        begin(made)
+        kept = grid.read(made.store)
+        assert kept is not None and kept.downstream == tuple(named or ())
 
 
 def test_why_cells_failed_is_known_where_the_report_fails_too(tmp_path, monkeypatch):
