@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from scipy import special
 from scipy.interpolate import Akima1DInterpolator
 
 from bench.core.errors import UserError
@@ -16,7 +18,8 @@ SUBDIVISIONS = 25  # points per gap between neighbouring sizes (Porian et al. 20
 MIN_MINIMA = 3
 NOISE_AT = ((3.0, 0.002), (7.0, 0.05))
 """Standard deviation of a loss between seeds, at two losses, interpolated in logarithms (Porian et al. 2024). Assumed
-of every table: repeats in it are averaged, not used to estimate the noise."""
+of every table: repeats in it are averaged, not used to estimate the noise. Where the minima scatter about their line by
+more than it explains, that scatter widens the intervals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +34,8 @@ class Minimum:
 
 @dataclass(frozen=True, kw_only=True)
 class IsoFlop:
-    """size* = coefficient × budget^exponent, with the interval of the exponent under seed noise.
+    """size* = coefficient × budget^exponent, with the interval of the exponent under seed noise, or under the scatter of
+    the minima about the line where that says more.
 
     `lines` holds (exponent, log coefficient) of every draw.
     """
@@ -51,7 +55,7 @@ class IsoFlop:
         return float(self.coefficient * budget**self.exponent)
 
     def interval(self, budget: float) -> tuple[float, float]:
-        """Interval of the best size at a budget, under seed noise."""
+        """Interval of the best size at a budget."""
         sizes = np.exp(self.lines @ (np.log(budget), 1.0))
         low, high = np.quantile(sizes, [0.5 - self.level / 2, 0.5 + self.level / 2])
         return float(low), float(high)
@@ -104,6 +108,7 @@ def fit(
     log_c = np.log([m.budget for m in minima])
     slope, intercept = np.polyfit(log_c, np.log([m.size for m in minima]), 1)
     lines = np.polyfit(log_c, np.stack(noisy), 1).T
+    lines = (slope, intercept) + (lines - (slope, intercept)) * _excess(log_c, minima, level)
     low, high = np.quantile(lines[:, 0], [0.5 - level / 2, 0.5 + level / 2])
     return IsoFlop(
         exponent=float(slope),
@@ -116,6 +121,15 @@ def fit(
         level=level,
         lines=lines,
     )
+
+
+def _excess(log_c: np.ndarray, minima: Sequence[Minimum], level: float) -> float:
+    """How much wider Student's interval from the scatter of the minima is than the one of their spreads; at least 1."""
+    sizes, freedom = np.log([m.size for m in minima]), len(minima) - 2
+    residuals = sizes - np.polyval(np.polyfit(log_c, sizes, 1), log_c)
+    scatter, spread = (residuals**2).sum() / freedom, np.mean([m.spread**2 for m in minima])
+    share = 0.5 + level / 2
+    return max(1.0, float(np.sqrt(scatter / spread) * special.stdtrit(freedom, share) / special.ndtri(share)))
 
 
 def residuals_by_budget(budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarray) -> np.ndarray:

@@ -18,13 +18,14 @@ from scipy import stats
 from scipy.optimize import curve_fit
 
 from bench import fit as verb
-from bench.stats import averaging, bootstrap, fit, forms
+from bench.stats import averaging, bootstrap, fit, forms, isoflop
 from bench.stats.crossing import CANNOT_TELL, NO, YES, Crossing, _difference, crossing
 from tests.stats import measure_crossings
 from tests.stats.test_coverage import plausible
 
 LOW, HIGH = 1.0, 1000.0
 PAIRS = 24
+STUDIES = 60
 
 
 def points(y: np.ndarray, x: np.ndarray) -> fit.Points:
@@ -204,6 +205,22 @@ def test_auto_prints_forms_weights_and_what_holds_over_them(tmp_path: Path, caps
     assert "forms and their weights: " in text and "ruled out: " in text and "floor, the limit of y" in text
     assert verb.main([*words, "--form", "power"]) == 0
     assert capsys.readouterr().out.count("These points speak against power") == 2
+
+
+@pytest.mark.parametrize("noise", [0.002, 0.01])
+def test_the_exponent_of_best_sizes_is_held_though_its_noise_is_assumed(noise: float) -> None:
+    """A Chinchilla law (its best size is known) at six budgets; the noise is the assumed one, or five times that."""
+    rng, held = np.random.default_rng(0), 0
+    for _ in range(STUDIES):
+        alpha, beta = rng.uniform(0.28, 0.4), rng.uniform(0.25, 0.4)
+        exponent = beta / (alpha + beta)
+        budget = np.repeat(np.geomspace(1e17, 1e20, 6), 7)
+        best = (alpha * 406 / (beta * 410)) ** (1 / (alpha + beta)) * (budget / 6) ** exponent
+        size = best * np.tile(np.geomspace(1 / 8, 8, 7), 6) * np.repeat(np.exp(rng.uniform(-0.3, 0.3, 6)), 7)
+        loss = 1.7 + 406 / size**alpha + 410 / (budget / 6 / size) ** beta
+        made = isoflop.fit(budget, size, loss * np.exp(rng.normal(0, noise, 42)), draws=200)
+        held += made.low <= exponent <= made.high
+    assert plausible(held / STUDIES, studies=STUDIES, high=1.0)
 
 
 @pytest.mark.slow
