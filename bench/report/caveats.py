@@ -33,7 +33,8 @@ from bench.core.formatting import (
     weight,
 )
 from bench.report.number_text import number
-from bench.report.text import MAX_NAMED, Answer, Tone, usual_counts
+from bench.report.phrases import Tone
+from bench.report.text import MAX_NAMED, Answer, usual_counts
 
 # -- the paper's claims ----------------------------------------------------------------------------------------------
 
