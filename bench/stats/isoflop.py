@@ -33,8 +33,8 @@ class Minimum:
 
 @dataclass(frozen=True, kw_only=True)
 class IsoFlop:
-    """size* = coefficient × budget^exponent, with the interval of the exponent under seed noise, or under the scatter of
-    the minima about the line where that says more.
+    """size* = coefficient × budget^exponent, with the interval of the exponent under seed noise, or under the scatter
+    of the minima about the line where that says more.
 
     `lines` holds (exponent, log coefficient) of every draw.
     """
