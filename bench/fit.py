@@ -29,8 +29,11 @@ examples:
   python -m bench.fit runs.csv --form repeated --x N,D,U --y loss        D samples of which U are distinct
   python -m bench.fit runs.csv --form isoflop --budget flops --x n_params --y loss --predict 1e21
 columns are found by any usual name (n_params for N, ...); "125M", "1,000" and units in names ("N (millions)") are read;
-a column of D (or N) that is not there is compute / (6 N). Predictions by --form auto are the median of four forms that
-bend; beyond the data an interval is as wide as the same procedure has been off from earlier origins (--backtest)
+a column of D (or N) that is not there is compute / (6 N). With --form auto, intervals of slopes, floors, exponents,
+predictions and crossings are over all forms, by weights that are printed; those of a form that is given hold only if y
+follows it. A crossing's interval may be open, [x, ∞), where the points do not show its end. Predictions by --form auto
+are the median of four forms that bend; beyond the data an interval is at least as wide as the same procedure has been
+off from earlier origins (--backtest)
 """
 FIGURES = (".png", ".svg", ".pdf")
 
@@ -45,8 +48,8 @@ def arguments_parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--form",
         default="auto",
-        help="auto (the best by extrapolation, one for all groups), power, power-floor, zhai, m3, m4, "
-        "bnsl1, chinchilla, repeated, isoflop",
+        help="auto (intervals over all forms; the one that extrapolates best is shown, one for all groups), power, "
+        "power-floor, zhai, m3, m4, bnsl1, chinchilla, repeated, isoflop",
     )
     p.add_argument("--group", help="column of families: one fit each, and where they cross")
     p.add_argument(
