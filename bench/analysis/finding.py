@@ -520,9 +520,9 @@ class CheckKind(StrEnum):
     all were, no interval holds training noise, and differences under low (at 95 % accuracy) to high (at 50 %) are read
     as nothing. (Printed numbers: their own +- repeats fine-tuning, not pre-training.)"""
     SEEDS_DISAGREE = "seeds disagree"
-    """names (model,): at some points its seeds differ more than `limit` times as much as at the median point; count:
-    seeds that it has; high: the largest half-width that they cause there, in accuracy; low: what one seed more would
-    leave of it; groups: its cells of these points."""
+    """names: models whose seeds differ at some points more than `limit` times as much as at the median point; count:
+    seeds at the widest interval; high: its half-width due to them, in accuracy; low: what one seed more would leave of
+    it; groups: cells of these points by model."""
     NARROW_COMPUTE = "narrow compute"  # names (family,); low, high: FLOP; limit: decades that a trend takes
     NARROW_IMAGES = "narrow images"  # names (model,); low, high: distinct images; limit as above
     REPEATED_DATA = "repeated data"

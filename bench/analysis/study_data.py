@@ -379,13 +379,12 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
 
 
 def _image_error(table: pd.DataFrame) -> np.ndarray:
-    """Standard error from the finite test set: as recorded, or binomial. Of an accuracy near 0 or 1 at least that of
-    half an image more on either side: a test set without a single mistake does not rule out mistakes."""
+    """Standard error from the finite test set: as recorded, or binomial. Of an accuracy at least that of half a
+    mistake: a test set without a single one does not rule them out."""
     binomial = np.sqrt(table["value"] * (1 - table["value"]) / table["num_test"])
     error = table["stderr"].fillna(binomial).to_numpy()
-    images = table["num_test"].to_numpy()
-    almost = (table["value"].to_numpy() * images + 0.5) / (images + 1)  # as `bench.stats.intervals.inside`
-    least = np.sqrt(np.clip(almost * (1 - almost), 0, None) / (images + 1))
+    images = np.fmax(table["num_test"].to_numpy(), 1)
+    least = np.sqrt(0.5 / images * (1 - 0.5 / images) / images)
     return np.where((table["metric"] == ACCURACY).to_numpy(), np.fmax(error, least), error)
 
 

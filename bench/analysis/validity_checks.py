@@ -23,7 +23,7 @@ from bench.train.schedule import total_steps
 
 MIN_DECADES = 1.5
 DISAGREE = 1.5  # times the standard deviation between seeds of the study's median point, in log-odds
-WIDE = 0.03  # half-width in accuracy, of an interval that a further seed should narrow
+WIDE = 0.04  # half-width in accuracy, due to seeds, that a further one should narrow
 MIN_MODELS = 3  # with fewer, none is unusual
 MOST_FALL = 0.1  # of the loss of guessing, per doubling of training: more, and training has only begun
 ONE_BUDGET = 1.25  # factor of compute up to which there is no range to see a trend in
@@ -109,17 +109,18 @@ def disagreeing_seeds(evidence: Evidence) -> Iterator[Check]:
         then = e.margins[SEEDS] * math.sqrt(e.num_seeds / (e.num_seeds + 1)) * t_then / t_now
         found = wide.setdefault(point.model, {})
         found[point.variant] = max(found.get(point.variant, (0.0, 0.0, 0)), (e.margins[SEEDS], then, e.num_seeds))
-    for model, by_variant in sorted(wide.items()):
-        half, then, seeds = max(by_variant.values())
-        cells = [name for variant in by_variant for name in evidence.cells.get(variant, ())]
+    if wide:
+        half, then, seeds = max(max(by_variant.values()) for by_variant in wide.values())
+        named = {model: [n for variant in by for n in evidence.cells.get(variant, ())] for model, by in wide.items()}
         yield Check(
             kind=CheckKind.SEEDS_DISAGREE,
-            names=(model,),
+            level=Level.NOTE,
+            names=tuple(sorted(wide)),
             count=seeds,
             limit=DISAGREE,
             low=then,
             high=half,
-            groups=((model, tuple(sorted(cells))),),
+            groups=_groups(named),
         )
 
 

@@ -318,10 +318,10 @@ def _one_seed(c: Check) -> str:
 
 
 def _disagree(c: Check) -> str:
-    cells = sum(len(values) for _, values in c.groups) // (c.count or 1)
+    cells = round(sum(len(values) for _, values in c.groups) / (c.count or 1))
     return (
         f"Seeds of {_names(c)} differ more than {c.limit:g} times as much as is usual here: with {c.count} seeds "
-        f"its intervals reach ± {100 * (c.high or 0):.0f} points. One seed more ({plural(cells, 'cell')}) should "
+        f"their intervals reach ± {100 * (c.high or 0):.0f} points. One seed more ({plural(cells, 'cell')}) should "
         f"leave ± {100 * (c.low or 0):.0f}."
     )
 

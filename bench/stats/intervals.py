@@ -170,10 +170,10 @@ class Estimate:
 
 
 def inside(accuracy: float, num_test: int) -> float:
-    """An accuracy strictly between 0 and 1: half an image right and half an image wrong are added (Haldane, Anscombe)
-    to the test set, or a millionth where its size is unknown."""
-    images = num_test if num_test > 0 else 1e6
-    return (min(max(accuracy, 0.0), 1.0) * images + 0.5) / (images + 1)
+    """An accuracy strictly between 0 and 1: at least half a test image from either, or a millionth where their number
+    is unknown."""
+    least = 0.5 / num_test if num_test > 0 else 1e-6
+    return min(max(accuracy, least), 1 - least)
 
 
 @lru_cache(maxsize=4096)

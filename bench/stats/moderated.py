@@ -37,12 +37,13 @@ PRIOR_DF = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
 TRENDS = np.arange(-4.0, 4.25, 0.5)
 """Slopes of log σ² over log-odds of accuracy. Beforehand normal about 0 with `TREND_SD`."""
 TREND_SD = 1.5
-SCALES = np.arange(-6.0, 6.25, 0.25)
-"""log s0², about the log of the mean variance; alike likely beforehand."""
+SCALES = np.arange(-10.0, 6.25, 0.25)
+"""log s0², about the log of the mean variance, which one noisy model may rule; alike likely beforehand."""
 ADJACENT = 0.6
 """Correlation of a trunk's luck between one budget and the next: 0.3 to 0.6 in the committed studies. Too high costs
 width, too low costs coverage."""
 LEAST_DF = 1.0
+NEGLIGIBLE = 16.0  # by which a log likelihood falls short of the largest
 MOST_STEPS = 50  # of Newton's method; four suffice
 
 
@@ -157,20 +158,21 @@ def _log_variances(
     """Posterior weight of every trend; posterior mean of log σ² at x = 0 and of its square, per trend and group. The
     last group has no variances."""
     df_G = np.bincount(group_N, df_N, groups)
-    d0_D11, s0_S1 = PRIOR_DF[:, None, None], np.exp(log_scale + SCALES)[:, None]
-    half_DSG = np.broadcast_to((d0_D11 + df_G) / 2, (len(PRIOR_DF), len(SCALES), groups))
-    digamma_DSG, trigamma_DSG = special.digamma(half_DSG[:, :1]), special.polygamma(1, half_DSG[:, :1])
+    d0_P, s0_P = (grid.ravel() for grid in np.meshgrid(PRIOR_DF, np.exp(log_scale + SCALES), indexing="ij"))
+    d0_P1, s0_P1 = d0_P[:, None], s0_P[:, None]
     log_weight_B, mean_BG, square_BG = [], [], []
     for trend in TRENDS:
         squares_G = np.bincount(group_N, df_N * variance_N * np.exp(-trend * x_N), groups)
         # no Jacobian of the trend: df_N @ x_N is 0
-        log_DS = log_likelihood(d0_D11, s0_S1, df_G, squares_G).sum(axis=2) - (trend / TREND_SD) ** 2 / 2
-        most = float(log_DS.max())
-        weight_DS = np.exp(log_DS - most)
-        total = float(weight_DS.sum())
-        mean_DSG = np.log((d0_D11 * s0_S1 + squares_G) / 2) - digamma_DSG
-        log_weight_B.append(most + math.log(total))
-        mean_BG.append(np.tensordot(weight_DS, mean_DSG, 2) / total)
-        square_BG.append(np.tensordot(weight_DS, mean_DSG**2 + trigamma_DSG, 2) / total)
+        log_P = log_likelihood(d0_P1, s0_P1, df_G, squares_G).sum(axis=1) - (trend / TREND_SD) ** 2 / 2
+        most = float(log_P.max())
+        likely = log_P > most - NEGLIGIBLE
+        weight_P = np.exp(log_P[likely] - most)
+        log_weight_B.append(most + math.log(weight_P.sum()))
+        weight_P /= weight_P.sum()
+        half_PG = (d0_P1[likely] + df_G) / 2
+        mean_PG = np.log((d0_P1[likely] * s0_P1[likely] + squares_G) / 2) - special.digamma(half_PG)
+        mean_BG.append(weight_P @ mean_PG)
+        square_BG.append(weight_P @ (mean_PG**2 + special.zeta(2, half_PG)))
     weight_B = np.exp(np.array(log_weight_B) - max(log_weight_B))
     return weight_B / weight_B.sum(), np.array(mean_BG), np.array(square_BG)

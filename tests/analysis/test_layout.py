@@ -18,7 +18,13 @@ HOSTILE = r"50% of $x_1$ & {a} \input{b} #1 ~ ^ <|> ±"
 
 def estimate(value: float, half: float) -> Estimate:
     return Estimate(
-        value=value, margins={"training seeds": half}, excluded=(), pooled=False, num_seeds=2, num_draws=0, num_test=100
+        value=value,
+        margins={"training seeds": half},
+        excluded=(),
+        moderated=False,
+        num_seeds=2,
+        num_draws=0,
+        num_test=99,
     )
 
 

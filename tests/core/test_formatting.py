@@ -34,8 +34,11 @@ def test_significant(value: float, text: str) -> None:
 def test_points_and_intervals() -> None:
     assert words.points(0.031, 0.010, 0.052) == "+3.1 points [+1.0, +5.2]"
     assert words.points(-0.0001, -0.02, 0.02) == "0.0 points [−2.0, +2.0]"
-    assert words.interval(0.7123, 0.0131) == "71.2 ± 1.3"
-    assert words.interval(None, None) == "–"
+    assert words.interval(0.7123, 0.7123 - 0.0131, 0.7123 + 0.0131) == "71.2 ± 1.3"
+    assert words.interval(0.7123, 0.6990, 0.7252) == "71.2 ± 1.3"
+    assert words.interval(0.9923, 0.9793, 0.9973) == "99.2 −1.3 +0.5"
+    assert words.interval(0.5, None, None) == "50.0 ± ?"
+    assert words.interval(None, None, None) == "–"
 
 
 @pytest.mark.parametrize(

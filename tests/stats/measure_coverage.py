@@ -1,0 +1,221 @@
+"""How often stated 95 % intervals hold the truth, by what seeds differ by: `python -m tests.stats.measure_coverage`.
+
+A study: models x data sizes x budgets x seeds, with luck that the budgets of a trunk share in part. Beside the
+moderated variances of `bench.stats.moderated` stands the rule before them: one variance for all models, unless a
+model's own contradicts it (F test, 0.1 %), which is then used with its own degrees of freedom.
+
+The full table takes about ten minutes of one core; the tests run a part of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special, stats
+
+from bench.stats import intervals
+from bench.stats.intervals import Estimate, Samples
+
+SD = 0.06  # between seeds, in log-odds: as in the committed studies
+SHARED = 0.5  # correlation of a trunk's luck between one budget and the next
+GAIN = 1.2  # log-odds of accuracy from the first budget to the last
+MIDDLE, CEILING = (-0.5, 0.8), (2.7, 4.0)
+"""Log-odds of a model's accuracy at its first budget: 38 to 69 %, or 94 to 98 %."""
+Spread = Callable[[np.random.Generator, int, int], np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """Trunks are dealt out to models; each has its own data size."""
+
+    models: int
+    trunks: int
+    budgets: int
+    seeds: int
+
+    def __str__(self) -> str:
+        return f"{self.models} models, {self.trunks} trunks x {self.budgets} budgets x {self.seeds} seeds"
+
+
+DESIGNS = (
+    Design(models=10, trunks=20, budgets=3, seeds=2),
+    Design(models=10, trunks=20, budgets=6, seeds=2),
+    Design(models=10, trunks=13, budgets=3, seeds=3),
+    Design(models=10, trunks=13, budgets=6, seeds=3),
+)
+SINGLE = Design(models=27, trunks=27, budgets=1, seeds=2)  # a study of variants, each its own model
+SPREADS: Mapping[str, Spread] = {
+    "equal": lambda rng, models, budgets: np.ones((models, budgets)),
+    "variance grows tenfold in training": lambda rng, models, budgets: _along(models, budgets, 0.5),
+    "variance grows a hundredfold": lambda rng, models, budgets: _along(models, budgets, 1.0),
+    "variance falls tenfold in training": lambda rng, models, budgets: _along(models, budgets, -0.5),
+    "variance tenfold in half of the models": lambda rng, models, budgets: _of(
+        np.where(np.arange(models) % 2, 1.0, 10**0.5), budgets
+    ),
+    "standard deviations spread tenfold": lambda rng, models, budgets: _of(
+        10 ** rng.uniform(-0.5, 0.5, models), budgets
+    ),
+}
+"""Standard deviations by model and budget, in units of `SD`."""
+ROGUE: Mapping[str, Spread] = {
+    "one model has 25 times the variance": lambda rng, models, budgets: _of(
+        np.where(np.arange(models), 1.0, 5.0), budgets
+    )
+}
+
+
+def _along(models: int, budgets: int, decades: float) -> np.ndarray:
+    return np.tile(10 ** (decades * np.linspace(-0.5, 0.5, budgets)), (models, 1))
+
+
+def _of(by_model: np.ndarray, budgets: int) -> np.ndarray:
+    return np.tile(by_model[:, None], (1, budgets))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Samples of every point, (trunk, budget), with the mean accuracy over all seeds that there could be."""
+
+    samples: dict[tuple[int, int], Samples]
+    truth: dict[tuple[int, int], float]
+    noisiest: set[tuple[int, int]]
+
+
+def study(rng: np.random.Generator, design: Design, spread: Spread, level: tuple[float, float]) -> Study:
+    """A simulated study. The noisiest tenth of the points are those with the largest true variance."""
+    model_T = np.arange(design.trunks) % design.models
+    grown_B = GAIN * np.linspace(0, 1, design.budgets)
+    mean_TB = rng.uniform(*level, design.models)[model_T, None] + rng.normal(0, 0.1, (design.trunks, 1)) + grown_B
+    sd_TB = SD * spread(rng, design.models, design.budgets)[model_T]
+    luck_TSB = rng.normal(size=(design.trunks, design.seeds, design.budgets))
+    for budget in range(1, design.budgets):
+        luck_TSB[..., budget] *= (1 - SHARED**2) ** 0.5
+        luck_TSB[..., budget] += SHARED * luck_TSB[..., budget - 1]
+    accuracy_TSB = special.expit(mean_TB[:, None] + sd_TB[:, None] * luck_TSB)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(20)
+    truth_TB = special.expit(mean_TB[..., None] + sd_TB[..., None] * nodes) @ weights / weights.sum()
+    found = {
+        (trunk, budget): Samples(
+            values_SD=accuracy_TSB[trunk, :, budget, None],
+            seeds=tuple(range(design.seeds)),
+            draws=(),
+            image_error=0.0,
+            num_test=1_000_000,
+            model=int(model_T[trunk]),
+            trunk=trunk,
+        )
+        for trunk in range(design.trunks)
+        for budget in range(design.budgets)
+    }
+    limit = np.quantile(sd_TB, 0.9)
+    return Study(
+        samples=found,
+        truth={key: float(truth_TB[key]) for key in found},
+        noisiest={key for key in found if sd_TB[key] >= limit},
+    )
+
+
+def one_variance_or_none(made: Study) -> dict[tuple[int, int], tuple[float, float]]:
+    """Intervals by the rule before: (low, high) of every point."""
+    by_trunk: dict[int, list[float]] = {}
+    for (trunk, _), samples in made.samples.items():
+        by_trunk.setdefault(trunk, []).append(samples.seed_variance)
+    seeds = len(next(iter(made.samples.values())).seeds)
+    pooled, df = float(np.mean([np.mean(found) for found in by_trunk.values()])), len(by_trunk) * (seeds - 1)
+    limit = stats.f.isf(1e-3, seeds - 1, df)
+    t_own, t_pooled = stats.t.ppf(0.975, [seeds - 1, df])
+    found = {}
+    for key, samples in made.samples.items():
+        alone = samples.seed_variance > pooled * limit
+        half = (t_own if alone else t_pooled) * ((samples.seed_variance if alone else pooled) / seeds) ** 0.5
+        found[key] = samples.mean - half, samples.mean + half
+    return found
+
+
+def moderated(made: Study) -> dict[tuple[int, int], tuple[float, float]]:
+    """Intervals as reports state them."""
+    return {key: (e.low, e.high) for key, e in intervals.estimate_all(made.samples).items()}
+
+
+def differences(made: Study) -> list[tuple[Estimate, float]]:
+    """Between points of two trunks at their last budget, with the truth."""
+    pooled = intervals.pool(made.samples.values())
+    last = max(budget for _, budget in made.samples)
+    trunks = sorted({trunk for trunk, _ in made.samples})
+    pairs = [((a, last), (b, last)) for a, b in zip(trunks[::2], trunks[1::2], strict=False)]
+    found = [(intervals.estimate_difference(made.samples[a], made.samples[b], pooled=pooled), a, b) for a, b in pairs]
+    return [(e, made.truth[a] - made.truth[b]) for e, a, b in found if e is not None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """Means over studies. `error`: standard error of `share`, by the spread of studies."""
+
+    share: float
+    error: float
+    of_noisiest: float
+    median: float
+    widest: float
+    outside: int
+
+
+def coverage(made: list[Study], rule: Callable[[Study], dict[tuple[int, int], tuple[float, float]]]) -> Coverage:
+    """What a rule's intervals hold, half-widths in points, and how many reach outside of [0, 1]."""
+    shares, noisiest, medians, widest, outside = [], [], [], 0.0, 0
+    for one in made:
+        ends = rule(one)
+        held = {key: low <= one.truth[key] <= high for key, (low, high) in ends.items()}
+        halves = [50 * (high - low) for low, high in ends.values()]
+        shares.append(np.mean(list(held.values())))
+        noisiest.append(np.mean([held[key] for key in one.noisiest]))
+        medians.append(np.median(halves))
+        widest = max(widest, *halves)
+        outside += sum(low < 0 or high > 1 for low, high in ends.values())
+    return Coverage(
+        share=float(np.mean(shares)),
+        error=float(np.std(shares) / len(made) ** 0.5),
+        of_noisiest=float(np.mean(noisiest)),
+        median=float(np.median(medians)),
+        widest=float(widest),
+        outside=outside,
+    )
+
+
+def of_differences(made: list[Study]) -> tuple[float, float, float]:
+    """Share of differences between models whose interval holds the truth, its standard error over studies, and the
+    same share for the mean of several models' differences."""
+    shares, means = [], []
+    for one in made:
+        found = differences(one)
+        shares.append(np.mean([e.low <= truth <= e.high for e, truth in found]))
+        mean = intervals.mean_of([e for e, _ in found[:3]])
+        means.append(mean.low <= np.mean([truth for _, truth in found[:3]]) <= mean.high)
+    return float(np.mean(shares)), float(np.std(shares) / len(made) ** 0.5), float(np.mean(means))
+
+
+def studies(number: int, design: Design, spread: Spread, level: tuple[float, float]) -> list[Study]:
+    rng = np.random.default_rng(7)
+    return [study(rng, design, spread, level) for _ in range(number)]
+
+
+def main(number: int) -> None:
+    print("| seeds' variances | accuracy | design | rule | coverage | of the noisiest tenth | median | widest |")
+    print("|---|---|---|---|---|---|---|---|")
+    cases = [(d, name, spread) for d in DESIGNS for name, spread in {**SPREADS, **ROGUE}.items()]
+    cases += [(SINGLE, name, SPREADS[name]) for name in ("equal", "variance tenfold in half of the models")]
+    for design, name, spread in cases:
+        for level, words in ((MIDDLE, "38-86 %"), (CEILING, "94-99 %")):
+            made = studies(number, design, spread, level)
+            for rule, called in ((one_variance_or_none, "before"), (moderated, "now")):
+                c = coverage(made, rule)
+                text = f"{c.share:.1%} ± {c.error:.1%} | {c.of_noisiest:.0%} | {c.median:.2f} | {c.widest:.1f}"
+                print(f"| {name} | {words} | {design} | {called} | {text} |", flush=True)
+            share, error, mean = of_differences(made)
+            print(f"| | | | differences now | {share:.1%} ± {error:.1%}, means of 3 {mean:.1%} | | | |", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
