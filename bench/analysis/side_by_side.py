@@ -366,6 +366,7 @@ def _seed_errors(
             num_test=min(samples.num_test for _, both, _ in of for samples in both),
             model=of[0][1][0].model,
             trunk=variant,
+            images_seen=max(samples.images_seen for _, both, _ in of for samples in both),
             bounds=CHANGE,
             around=float(np.mean(accuracies)),
         )

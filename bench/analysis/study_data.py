@@ -371,6 +371,7 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
             num_test=int(of["num_test"].min()),
             model=str(of["model"][0]),
             trunk=variant,
+            images_seen=int(seen),
             bounds=SHARE if of["metric"][0] == ACCURACY else UNBOUNDED,
         )
         if made is not None:

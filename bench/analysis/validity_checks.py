@@ -98,7 +98,7 @@ def disagreeing_seeds(evidence: Evidence) -> Iterator[Check]:
         return
     points = [p for p in evidence.points.values() if p.trained]
     samples = {p.key: s for p in points if (s := evidence.samples(p, HEADLINE)) is not None and len(s.seeds) > 1}
-    spread = {key: math.sqrt(pooled.of(s.model, s.log_odds)[0]) for key, s in samples.items()}
+    spread = {key: math.sqrt(pooled.of(s.model, s.log_odds, s.log_images)[0]) for key, s in samples.items()}
     limit = DISAGREE * float(np.median(list(spread.values())))
     wide: dict[str, dict[str, tuple[float, float, int]]] = {}  # model, variant: half-width, with a seed more, seeds
     for point in points:

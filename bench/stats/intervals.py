@@ -59,6 +59,7 @@ class Samples:
             the record does not say, or where values are no single scores.
         model: what was trained; its runs have one variance between seeds, but for a trend over accuracy.
         trunk: the training run, but for the seed. Other budgets of it share some of its luck.
+        images_seen: in training; 0 where there was none, or where it does not matter.
         bounds: what a value can be (`SHARE`, `CHANGE`, `UNBOUNDED`).
         around: for a difference, the mean accuracy of its two sides.
     """
@@ -72,6 +73,7 @@ class Samples:
     correct_SD: np.ndarray | None = None
     model: Hashable = ""
     trunk: Hashable = ""
+    images_seen: int = 0
     bounds: Bounds = SHARE
     around: float | None = None
 
@@ -100,6 +102,10 @@ class Samples:
     def log_odds(self) -> float:
         """Of that accuracy; 0 of another metric."""
         return 0.0 if self.bounds == UNBOUNDED else float(special.logit(self.inside))
+
+    @property
+    def log_images(self) -> float:
+        return math.log(max(1, self.images_seen))
 
     @cached_property
     def per_log_odds(self) -> float:
@@ -209,8 +215,16 @@ def pool(samples: Iterable[Samples]) -> Moderated | None:
     for item in samples:
         variance, df = seed_variance(item)
         if df:
-            in_log_odds = variance / item.per_log_odds**2
-            found.append(Repeated(model=item.model, trunk=item.trunk, x=item.log_odds, variance=in_log_odds, df=df))
+            found.append(
+                Repeated(
+                    model=item.model,
+                    trunk=item.trunk,
+                    log_odds=item.log_odds,
+                    log_images=item.log_images,
+                    variance=variance / item.per_log_odds**2,
+                    df=df,
+                )
+            )
     return moderate(found) if len(found) > 1 else None
 
 
@@ -220,7 +234,7 @@ def moderated_variance(samples: Samples, pooled: Moderated | None) -> tuple[floa
     own, df = seed_variance(samples)
     if pooled is None or (df == 0 and pooled.df < BORROW_DF):
         return own, df
-    variance, df_moderated = pooled.of(samples.model, samples.log_odds)
+    variance, df_moderated = pooled.of(samples.model, samples.log_odds, samples.log_images)
     return variance * samples.per_log_odds**2, df_moderated
 
 
@@ -316,6 +330,7 @@ def average(parts: Sequence[Samples]) -> Samples | None:
         tasks=len(parts),
         model=parts[0].model,
         trunk=parts[0].trunk,
+        images_seen=parts[0].images_seen,
         bounds=parts[0].bounds,
     )
 
@@ -341,6 +356,7 @@ def difference(a: Samples, b: Samples) -> Samples | None:
         tasks=a.tasks,
         model=a.model if a.seeds else b.model,
         trunk=(a.trunk, b.trunk),
+        images_seen=max(a.images_seen, b.images_seen),
         bounds=CHANGE if a.bounds == SHARE else UNBOUNDED,
         around=(a.mean + b.mean) / 2 if a.bounds == SHARE else None,
     )
@@ -361,6 +377,7 @@ def mix(a: Samples, b: Samples, weight_b: float) -> Samples | None:
         tasks=a.tasks,
         model=a.model,
         trunk=a.trunk,
+        images_seen=b.images_seen if weight_b > 0.5 else a.images_seen,
         bounds=a.bounds,
     )
 

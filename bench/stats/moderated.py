@@ -10,12 +10,13 @@ empirical Bayes methods for assessing differential expression in microarray expe
 so that given (d0, s0²) a model's variance is (d0 s0² + d s²) / (d0 + d), with d0 + d degrees of freedom. Three things
 differ from limma, which has thousands of variances where a study has ten:
 
-- (d0, s0²) and the trend are not estimated and plugged in: their likelihood is summed over a grid (`PRIOR_DF`,
-  `TRENDS`, `SCALES`). σ² has then a mixture of inverse gamma distributions; the one whose log has the same mean and
-  variance gives one variance and one number of degrees of freedom. (Their t quantiles differ from those of the mixture
-  by 1 %, in simulations; the same mean and variance of 1 / σ² would not do: it is ruled by the smallest σ².)
-- variances belong to models: a model's data sizes and budgets share one, up to a trend that all models share, log σ²
-  linear in the log-odds of accuracy (`limma-trend`). Variances are those of log-odds.
+- (d0, s0²) and the trends are not estimated and plugged in: their likelihood is summed over a grid. σ² has then a
+  mixture of inverse gamma distributions; the one whose log has the same mean and variance gives one variance and one
+  number of degrees of freedom. (Their t quantiles differ from those of the mixture by 1 %, in simulations; the same
+  mean and variance of 1 / σ² would not do: it is ruled by the smallest σ².)
+- variances belong to models: a model's data sizes and budgets share one, up to trends that all models share. log σ² is
+  linear in the log-odds of accuracy (as in `limma-trend`) and in the log of the images seen. Variances are those of
+  log-odds.
 - budgets of one trunk share some of their luck (correlation `ADJACENT` from one to the next), so that they count as
   fewer degrees of freedom than there are.
 
@@ -28,23 +29,25 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from scipy import special  # not scipy.stats, which takes most of a second to import
 
 PRIOR_DF = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
 """d0, alike likely beforehand. 64: all models have one variance, as far as a study can tell."""
-TRENDS = np.arange(-4.0, 4.25, 0.5)
-"""Slopes of log σ² over log-odds of accuracy. Beforehand normal about 0 with `TREND_SD`."""
-TREND_SD = 1.5
-SCALES = np.arange(-10.0, 6.25, 0.25)
-"""log s0², about the log of the mean variance, which one noisy model may rule; alike likely beforehand."""
+SLOPES = np.arange(-3.0, 3.5, 0.75), np.arange(-1.6, 1.7, 0.4)
+"""Of log σ² over log-odds of accuracy, and over log images seen. Beforehand normal about 0 with `SLOPE_SD`."""
+SLOPE_SD = 1.5, 0.8
+NODES = np.arange(-4.0, 5.0)
+"""log s0² is alike likely beforehand; its nodes, in standard deviations by the curvature of the likelihood at its
+largest value."""
 ADJACENT = 0.6
 """Correlation of a trunk's luck between one budget and the next: 0.3 to 0.6 in the committed studies. Too high costs
 width, too low costs coverage."""
 LEAST_DF = 1.0
-NEGLIGIBLE = 16.0  # by which a log likelihood falls short of the largest
-MOST_STEPS = 50  # of Newton's method; four suffice
+MOST_NUMBERS = 2_000_000  # in memory at once
+MOST_STEPS = 50  # of Newton's methods; ten suffice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,13 +56,14 @@ class Repeated:
 
     Attributes:
         model: whose variance it is. trunk: the training run, which other budgets may share.
-        x: what the trend is over (log-odds of the mean accuracy).
+        log_odds, log_images: what the trends are over: of the mean accuracy, and of the images seen.
         variance: between single seeds. df: its degrees of freedom, above 0.
     """
 
     model: Hashable
     trunk: Hashable
-    x: float
+    log_odds: float
+    log_images: float
     variance: float
     df: int
 
@@ -70,30 +74,33 @@ class Moderated:
 
     Attributes:
         df: seeds beyond the first, summed over trunks.
-        models: columns of `mean_BG` by model, of those that were repeated; the last column is that of a model of which
+        models: columns of `mean_TG` by model, of those that were repeated; the last column is that of a model of which
             nothing is known.
-        weight_B: of each trend. mean_BG, square_BG: mean of log σ² at `x_mean`, and of its square, given the trend.
-            Empty where no seeds differed.
-        x_range: outside of it the trend stays at its ends.
+        slopes_T2: every pair of trends. weight_T: of each; empty where no seeds differed.
+        mean_TG, square_TG: mean of log σ² at `centre_2`, and of its square, given the trends.
+        least_2, most_2: outside of them the trends stay at their ends.
     """
 
     df: int
     models: Mapping[Hashable, int]
-    weight_B: np.ndarray
-    mean_BG: np.ndarray
-    square_BG: np.ndarray
-    x_mean: float
-    x_range: tuple[float, float]
+    slopes_T2: np.ndarray
+    weight_T: np.ndarray
+    mean_TG: np.ndarray
+    square_TG: np.ndarray
+    centre_2: np.ndarray
+    least_2: np.ndarray
+    most_2: np.ndarray
 
-    def of(self, model: Hashable, x: float) -> tuple[float, float]:
+    def of(self, model: Hashable, log_odds: float, log_images: float) -> tuple[float, float]:
         """Variance between single seeds of a model, and its degrees of freedom. (0, df) where no seeds differed."""
-        if not len(self.weight_B):
+        if not len(self.weight_T):
             return 0.0, float(self.df)
         column = self.models.get(model, len(self.models))
-        shift_B = TRENDS * (min(max(x, self.x_range[0]), self.x_range[1]) - self.x_mean)
-        mean_B = self.mean_BG[:, column]
-        mean = float(self.weight_B @ (mean_B + shift_B))
-        square = float(self.weight_B @ (self.square_BG[:, column] + 2 * shift_B * mean_B + shift_B**2))
+        at_2 = np.minimum(np.maximum((log_odds, log_images), self.least_2), self.most_2)
+        shift_T = self.slopes_T2 @ (at_2 - self.centre_2)
+        mean_T = self.mean_TG[:, column]
+        mean = float(self.weight_T @ (mean_T + shift_T))
+        square = float(self.weight_T @ (self.square_TG[:, column] + 2 * shift_T * mean_T + shift_T**2))
         df = max(LEAST_DF, 2 * inverse_trigamma(square - mean**2))
         return math.exp(mean + float(special.digamma(df / 2)) - math.log(df / 2)), df
 
@@ -106,23 +113,25 @@ def moderate(found: Sequence[Repeated]) -> Moderated | None:
     of_trunk: dict[Hashable, int] = {}
     for item in found:
         of_trunk[item.trunk] = max(of_trunk.get(item.trunk, 0), item.df)
-    x_N = np.array([item.x for item in found])
-    variance_N = np.array([item.variance for item in found])
+    x_N2 = np.array([(item.log_odds, item.log_images) for item in found])
     group_N = np.array([models[item.model] for item in found])
     budgets = Counter(item.trunk for item in found)
     df_N = np.array([item.df * independent(budgets[item.trunk]) / budgets[item.trunk] for item in found])
-    scale, x_mean = float(df_N @ variance_N / df_N.sum()), float(df_N @ x_N / df_N.sum())
+    squares_N = df_N * [item.variance for item in found]
+    centre_2 = df_N @ x_N2 / df_N.sum()
     known: tuple[np.ndarray, ...] = (np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)))
-    if scale > 0:
-        known = _log_variances(x_N - x_mean, variance_N, df_N, group_N, len(models) + 1, math.log(scale))
+    if squares_N.any():
+        known = _log_variances(x_N2 - centre_2, squares_N, df_N, group_N, len(models) + 1)
     return Moderated(
         df=sum(of_trunk.values()),
         models=models,
-        weight_B=known[0],
-        mean_BG=known[1],
-        square_BG=known[2],
-        x_mean=x_mean,
-        x_range=(float(x_N.min()), float(x_N.max())),
+        slopes_T2=trends(),
+        weight_T=known[0],
+        mean_TG=known[1],
+        square_TG=known[2],
+        centre_2=centre_2,
+        least_2=x_N2.min(axis=0),
+        most_2=x_N2.max(axis=0),
     )
 
 
@@ -131,6 +140,11 @@ def independent(budgets: int) -> float:
     variances with correlation r²."""
     steps = np.arange(1, budgets)
     return budgets**2 / (budgets + 2 * float(((budgets - steps) * ADJACENT ** (2 * steps)).sum()))
+
+
+def trends() -> np.ndarray:
+    """Every pair of slopes, (T, 2)."""
+    return np.array(list(product(*SLOPES)))
 
 
 def inverse_trigamma(y: float) -> float:
@@ -153,26 +167,59 @@ def log_likelihood(d0: np.ndarray, s0: np.ndarray, df: np.ndarray, squares: np.n
 
 
 def _log_variances(
-    x_N: np.ndarray, variance_N: np.ndarray, df_N: np.ndarray, group_N: np.ndarray, groups: int, log_scale: float
+    x_N2: np.ndarray, squares_N: np.ndarray, df_N: np.ndarray, group_N: np.ndarray, groups: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Posterior weight of every trend; posterior mean of log σ² at x = 0 and of its square, per trend and group. The
-    last group has no variances."""
+    """Posterior weight of every pair of trends; posterior mean of log σ² at x = 0 and of its square, per pair and
+    group. The last group has no variances."""
     df_G = np.bincount(group_N, df_N, groups)
-    d0_P, s0_P = (grid.ravel() for grid in np.meshgrid(PRIOR_DF, np.exp(log_scale + SCALES), indexing="ij"))
-    d0_P1, s0_P1 = d0_P[:, None], s0_P[:, None]
-    log_weight_B, mean_BG, square_BG = [], [], []
-    for trend in TRENDS:
-        squares_G = np.bincount(group_N, df_N * variance_N * np.exp(-trend * x_N), groups)
-        # no Jacobian of the trend: df_N @ x_N is 0
-        log_P = log_likelihood(d0_P1, s0_P1, df_G, squares_G).sum(axis=1) - (trend / TREND_SD) ** 2 / 2
-        most = float(log_P.max())
-        likely = log_P > most - NEGLIGIBLE
-        weight_P = np.exp(log_P[likely] - most)
-        log_weight_B.append(most + math.log(weight_P.sum()))
-        weight_P /= weight_P.sum()
-        half_PG = (d0_P1[likely] + df_G) / 2
-        mean_PG = np.log((d0_P1[likely] * s0_P1[likely] + squares_G) / 2) - special.digamma(half_PG)
-        mean_BG.append(weight_P @ mean_PG)
-        square_BG.append(weight_P @ (mean_PG**2 + special.zeta(2, half_PG)))
-    weight_B = np.exp(np.array(log_weight_B) - max(log_weight_B))
-    return weight_B / weight_B.sum(), np.array(mean_BG), np.array(square_BG)
+    every_T2 = trends()
+    chunk = max(1, MOST_NUMBERS // (len(NODES) * len(PRIOR_DF) * groups))
+    parts = []
+    for start in range(0, len(every_T2), chunk):
+        slopes_T2 = every_T2[start : start + chunk]
+        scaled_TN = squares_N * np.exp(-slopes_T2 @ x_N2.T)
+        squares_TG = np.stack([np.bincount(group_N, scaled_N, groups) for scaled_N in scaled_TN])
+        # no Jacobian of the trends: df_N @ x_N2 is 0
+        beforehand_T = -((slopes_T2 / SLOPE_SD) ** 2).sum(axis=1) / 2
+        parts.append(_given_trends(df_G, squares_TG, beforehand_T))
+    log_weight_T, mean_TG, square_TG = (np.concatenate(part) for part in zip(*parts, strict=True))
+    weight_T = np.exp(log_weight_T - log_weight_T.max())
+    return weight_T / weight_T.sum(), mean_TG, square_TG
+
+
+def _given_trends(
+    df_G: np.ndarray, squares_TG: np.ndarray, beforehand_T: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log weight of every pair of trends, and mean of log σ² and of its square: sums over d0 and log s0²."""
+    d0_D1, squares_T1G = PRIOR_DF[:, None], squares_TG[:, None]
+    half_DG = (d0_D1 + df_G) / 2
+    middle_TD1, sd_TD1 = _peak(d0_D1, df_G, squares_T1G)
+    s0_KTD1 = np.exp(middle_TD1 + NODES[:, None, None, None] * sd_TD1)
+    log_KTD = log_likelihood(d0_D1, s0_KTD1, df_G, squares_T1G).sum(axis=-1)
+    log_KTD += np.log(sd_TD1[..., 0]) + beforehand_T[:, None]
+    most_T = log_KTD.max(axis=(0, 2))
+    weight_KTD = np.exp(log_KTD - most_T[:, None])
+    total_T = weight_KTD.sum(axis=(0, 2))
+    weight_KTD /= total_T[:, None]
+    mean_KTDG = np.log((d0_D1 * s0_KTD1 + squares_T1G) / 2) - special.digamma(half_DG)
+    mean_TG = np.einsum("ktd,ktdg->tg", weight_KTD, mean_KTDG)
+    square_TG = np.einsum("ktd,ktdg->tg", weight_KTD, mean_KTDG**2 + special.zeta(2, half_DG))
+    return most_T + np.log(total_T), mean_TG, square_TG
+
+
+def _peak(d0_D1: np.ndarray, df_G: np.ndarray, squares_T1G: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """log s0² at which the likelihood is largest, and its standard deviation by the curvature there, for every pair of
+    trends and d0, (T, D, 1): by Newton's method, from the log of the mean variance."""
+    start_T11 = np.log(squares_T1G.sum(axis=-1, keepdims=True) / df_G.sum())
+    at_TD1 = np.repeat(start_T11, len(d0_D1), axis=1)
+    known_G = df_G > 0
+    df_G, squares_T1G = df_G[known_G], squares_T1G[..., known_G]
+    for _ in range(MOST_STEPS):
+        part_TDG = d0_D1 / (d0_D1 + squares_T1G * np.exp(-at_TD1))
+        slope_TD1 = ((d0_D1 - (d0_D1 + df_G) * part_TDG) / 2).sum(axis=-1, keepdims=True)
+        curve_TD1 = ((d0_D1 + df_G) * part_TDG * (1 - part_TDG) / 2).sum(axis=-1, keepdims=True)
+        step_TD1 = np.clip(slope_TD1 / curve_TD1, -1.0, 1.0)
+        at_TD1 += step_TD1
+        if float(np.abs(step_TD1).max()) < 1e-3:
+            break
+    return at_TD1, 1 / np.sqrt(curve_TD1)

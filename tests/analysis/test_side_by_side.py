@@ -49,6 +49,7 @@ def pair_of_tables(rng, *, gain=0.0, seeds=(0, 1, 2), seed_sd=0.15, models=2, ta
                 made = answers(
                     rng, chance_M, seeds=seeds, draws=draws, gain=more, seed_sd=seed_sd, task=task, draw=drawn
                 )
+                made = replace(made, model=f"m{model}", trunk=f"m{model}", images_seen=1000)
                 table.setdefault(Place(f"m{model}", 1000), {})[task] = made
     return a, b
 

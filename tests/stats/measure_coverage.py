@@ -106,6 +106,7 @@ def study(rng: np.random.Generator, design: Design, spread: Spread, level: tuple
             num_test=1_000_000,
             model=int(model_T[trunk]),
             trunk=trunk,
+            images_seen=1000 * 2**budget,
         )
         for trunk in range(design.trunks)
         for budget in range(design.budgets)
@@ -141,7 +142,7 @@ def moderated(made: Study) -> dict[tuple[int, int], tuple[float, float]]:
 
 
 def differences(made: Study) -> list[tuple[Estimate, float]]:
-    """Between points of two trunks at their last budget, with the truth."""
+    """Between points of two trunks at their last budget, which matters most, with the truth."""
     pooled = intervals.pool(made.samples.values())
     last = max(budget for _, budget in made.samples)
     trunks = sorted({trunk for trunk, _ in made.samples})

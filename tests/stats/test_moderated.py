@@ -22,7 +22,7 @@ def variances(rng: np.random.Generator, *, models: int, df: int, d0: float = D0,
 def repeated(variance_M: np.ndarray, *, df: int, x_M: np.ndarray | None = None) -> list[Repeated]:
     x_M = np.zeros(len(variance_M)) if x_M is None else x_M
     return [
-        Repeated(model=n, trunk=n, x=float(x), variance=float(v), df=df)
+        Repeated(model=n, trunk=n, log_odds=float(x), log_images=0.0, variance=float(v), df=df)
         for n, (v, x) in enumerate(zip(variance_M, x_M, strict=True))
     ]
 
@@ -61,14 +61,17 @@ def test_with_a_known_prior_it_is_limmas_squeezed_variance(monkeypatch: pytest.M
     """(d0 s0² + d s²) / (d0 + d), with d0 + d degrees of freedom."""
     variance_M, df = np.array([0.001, 0.002, 0.012]), 2
     monkeypatch.setattr(moderated, "PRIOR_DF", np.array([D0]))
-    monkeypatch.setattr(moderated, "SCALES", np.log(np.array([S0])) - np.log(variance_M.mean()))
-    monkeypatch.setattr(moderated, "TRENDS", np.zeros(1))
+    monkeypatch.setattr(
+        moderated, "_peak", lambda d0, df, squares: (np.full((1, 1, 1), np.log(S0)), np.ones((1, 1, 1)))
+    )
+    monkeypatch.setattr(moderated, "NODES", np.zeros(1))
+    monkeypatch.setattr(moderated, "SLOPES", (np.zeros(1), np.zeros(1)))
     found = moderated.moderate(repeated(variance_M, df=df))
     assert found is not None
     for model, variance in enumerate(variance_M):
         expected = (D0 * S0 + df * variance) / (D0 + df)
-        assert found.of(model, 0.0) == pytest.approx((expected, D0 + df), rel=1e-8)
-    assert found.of("another model", 0.0) == pytest.approx((S0, D0), rel=1e-8)
+        assert found.of(model, 0.0, 0.0) == pytest.approx((expected, D0 + df), rel=1e-8)
+    assert found.of("another model", 0.0, 0.0) == pytest.approx((S0, D0), rel=1e-8)
 
 
 @pytest.mark.parametrize("df", [1, 2])
@@ -80,17 +83,17 @@ def test_many_models_determine_the_prior_as_scipy_and_limma_do(df: int) -> None:
     likely, moments = by_likelihood(variance_M, df), by_log_moments(variance_M, df)
     assert likely == pytest.approx((D0, S0), rel=0.15)
     assert moments == pytest.approx((D0, S0), rel=0.35)  # moments of logs use one degree of freedom badly
-    variance, freedom = found.of("another model", 0.0)
+    variance, freedom = found.of("another model", 0.0, 0.0)
     assert variance == pytest.approx(likely[1], rel=0.1) and freedom == pytest.approx(likely[0], rel=0.1)
     for model in range(0, 3000, 500):
         squeezed = (likely[0] * likely[1] + df * variance_M[model]) / (likely[0] + df)
-        assert found.of(model, 0.0)[0] == pytest.approx(squeezed, rel=0.15)
+        assert found.of(model, 0.0, 0.0)[0] == pytest.approx(squeezed, rel=0.15)
 
 
 def test_one_model_alone_has_its_own_variance() -> None:
     found = moderated.moderate(repeated(np.array([0.004]), df=5))
     assert found is not None
-    assert found.of(0, 0.0) == pytest.approx((0.004, 5), rel=0.02)
+    assert found.of(0, 0.0, 0.0) == pytest.approx((0.004, 5), rel=0.02)
 
 
 def test_a_trend_over_accuracy_is_followed_and_not_extrapolated() -> None:
@@ -98,14 +101,14 @@ def test_a_trend_over_accuracy_is_followed_and_not_extrapolated() -> None:
     x_M = np.linspace(-2, 2, 200)
     found = moderated.moderate(repeated(0.01 * np.exp(1.5 * x_M) * rng.chisquare(2, 200) / 2, df=2, x_M=x_M))
     assert found is not None
-    ratio = found.of("another model", 1.0)[0] / found.of("another model", -1.0)[0]
+    ratio = found.of("another model", 1.0, 0.0)[0] / found.of("another model", -1.0, 0.0)[0]
     assert np.log(ratio) == pytest.approx(3.0, abs=0.5)
-    assert found.of("another model", 50.0) == found.of("another model", 2.0)
+    assert found.of("another model", 50.0, 0.0) == found.of("another model", 2.0, 0.0)
 
 
 def test_seeds_that_never_differ_have_no_variance() -> None:
     found = moderated.moderate(repeated(np.zeros(4), df=1))
-    assert found is not None and found.of(0, 0.0) == (0.0, 4.0)
+    assert found is not None and found.of(0, 0.0, 0.0) == (0.0, 4.0)
     assert moderated.moderate([]) is None
 
 
