@@ -41,12 +41,13 @@ SHARES = {
     HYBRID: (16, 8, 4, 2, 1),
     RESNET: (8, 4, 2, 1),
     SMALL_VIT: (128, 64, 32, 16, 8, 4, 2, 1),
-    SMALL_HYBRID: (60, 32, 16, 8),
-    SMALL_RESNET: (64, 32, 16, 8),
+    SMALL_HYBRID: (128, 64, 32, 16, 8),
+    SMALL_RESNET: (128, 64, 32, 16, 8),
 }
-"""Where all images are read. The warm-up of 62 steps is at most a quarter of each first budget."""
+"""Where all images are read."""
 SEEDS = 2
-RECIPE: dict[str, Any] = {"batch": 32, "shift": 1}
+RECIPE: dict[str, Any] = {"batch": 32, "shift": 1, "warmup_images": 30 * 32}
+"""30 steps of warm-up for all: a quarter of the shortest budget (122 steps)."""
 TASKS = fewshot(*HEADLINE, *FAR, shots=(10,), draws=10, test_limit=2_500, ridge="loo")
 
 

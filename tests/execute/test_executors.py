@@ -385,7 +385,7 @@ def test_what_a_plan_says_is_what_slurm_is_asked_for(standin, tmp_path):
 
 def test_the_memory_of_a_gpu_is_not_asked_of_its_machine(tmp_path):
     plan = plan_of(naps.naps(1), tmp_path)
-    needs = Needs(tier="resident", device=70 << 30, host=1 << 30, disk=0, wait=0.0, kept=2 << 30)
+    needs = Needs(tier="resident", device=70 << 30, host=1 << 30, shared={}, kept=2 << 30, weights=0)
     cells = [replace(planned, needs=needs) for planned in plan.cells]
     of_gpu, of_cpu = (remote.resources(plan, cells, nodes=1, gpus=gpus, options={}) for gpus in (True, False))
     assert of_gpu.memory == (2 << 30) + 3 * (3 << 30) // 2 and of_cpu.memory > 71 << 30

@@ -114,12 +114,12 @@ def test_probes_are_solved_while_the_next_segment_trains(gpu, tmp_path, monkeypa
     monkeypatch.setattr(Trainer, "step", lambda self, *given: (step(self, *given), stepped.set())[0])
     found = train.run(cell, context(tmp_path / "beside", cell)).horizons
     assert threads == ["probes"] * 6 and [len(row.scores) for row in found] == [17] * 3
-    monkeypatch.setattr(train.TrainJob, "solves_beside", False)
+    monkeypatch.setattr(train.TrainJob, "probes_in_background", False)
     wanted = train.run(cell, context(tmp_path / "after", cell)).horizons
     assert threads[6:] == ["MainThread"] * 6
     assert [row.scores for row in found] == [row.scores for row in wanted]
     monkeypatch.undo()
-    assert not train.TrainJob(cell, context(tmp_path / "cpu", cell, device="cpu")).solves_beside
+    assert not train.TrainJob(cell, context(tmp_path / "cpu", cell, device="cpu")).probes_in_background
 
 
 def test_probe(gpu, tmp_path, capsys, monkeypatch):

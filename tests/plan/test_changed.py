@@ -69,7 +69,15 @@ def edit(tmp_path, monkeypatch):
 def study(edit, tmp_path, monkeypatch):
     """Two finished cells of the family; the suite asks for these."""
     suite = suites.Suite(
-        name="own", question="?", figures=(), headline=(), far=(), downstream=(), exclusive=False, cells=lambda _: CELLS
+        name="own",
+        question="?",
+        figures=(),
+        headline=(),
+        far=(),
+        downstream=(),
+        exclusive=False,
+        varies={},
+        cells=lambda _: CELLS,
     )
     monkeypatch.setattr(suites, "load", lambda _: suite)
     monkeypatch.setattr(planner.estimate, "calibrate", lambda *_, **__: planner.NOTHING_MEASURED)
