@@ -35,7 +35,7 @@ class Averaged:
     Attributes:
         fit: the law that is shown. parts: refits of every analysis that has any. weights: of every form that was tried,
             the largest first.
-        order: of the refits of all parts, shuffled: refits of two groups that stand at one place are then independent.
+        order: of the refits of all parts, shuffled: refits of two groups are then paired independently of their forms.
     """
 
     fit: Fit
@@ -46,11 +46,6 @@ class Averaged:
     @property
     def method(self) -> str:
         return self.parts[0].method
-
-    @property
-    def freedom(self) -> float:
-        """Degrees of freedom of the noise, mean over refits."""
-        return float(np.average([part.freedom for part in self.parts], weights=[len(p.thetas) for p in self.parts]))
 
     def predictions(self, x: np.ndarray) -> np.ndarray:
         """y of every refit at x: (refits, points)."""

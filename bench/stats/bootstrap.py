@@ -33,11 +33,6 @@ class Resampled:
     thetas: np.ndarray
     method: str
 
-    @property
-    def freedom(self) -> float:
-        """Degrees of freedom of the noise: trunks less parameters, at least 1."""
-        return float(max(1, len(np.unique(self.fit.points.cluster)) - self.fit.form.size))
-
     def parameters(self, *, level: float = LAW_LEVEL) -> dict[str, tuple[float, float]]:
         """Interval of every parameter."""
         with np.errstate(over="ignore"):  # a parameter that these points do not determine may be anything

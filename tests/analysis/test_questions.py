@@ -209,15 +209,23 @@ def test_a_clear_crossing_is_found_and_bracketed() -> None:
 
 
 def test_overlapping_noise_cannot_tell() -> None:
-    noisy = study(
-        seed=5, seed_sd=0.06, slope=dict.fromkeys(FAMILIES, 0.01), data_slope=0.005, level=dict.fromkeys(FAMILIES, 0.70)
-    )
-    series = noisy.on_axis("compute")
-    for finding in (
-        ask(list(comparisons.more_images_help(noisy)), Question.MORE_IMAGES_HELP, "ViT"),
-        next(iter(frontiers.best_at_equal_compute(noisy, series))),
-    ):
-        assert finding.verdict == CANNOT_TELL and finding.reasons[0] == Reason.WITHIN_INTERVAL
+    """Twelve studies of two questions: as intervals of 95 % go, 1.2 of 24 are decided by chance (over 4: p < 0.01)."""
+    decided = 0
+    for seed in range(12):
+        noisy = study(
+            seed=seed,
+            seed_sd=0.06,
+            slope=dict.fromkeys(FAMILIES, 0.01),
+            data_slope=0.005,
+            level=dict.fromkeys(FAMILIES, 0.70),
+        )
+        for finding in (
+            ask(list(comparisons.more_images_help(noisy)), Question.MORE_IMAGES_HELP, "ViT"),
+            next(iter(frontiers.best_at_equal_compute(noisy, noisy.on_axis("compute")))),
+        ):
+            assert finding.verdict != CANNOT_TELL or finding.reasons[0] == Reason.WITHIN_INTERVAL
+            decided += finding.verdict != CANNOT_TELL
+    assert decided <= 4
 
 
 def test_one_seed_claims_no_small_difference() -> None:

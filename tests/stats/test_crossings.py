@@ -19,7 +19,7 @@ from scipy.optimize import curve_fit
 
 from bench import fit as verb
 from bench.stats import averaging, bootstrap, fit, forms, isoflop
-from bench.stats.crossing import CANNOT_TELL, NO, YES, Crossing, _difference, crossing
+from bench.stats.crossing import CANNOT_TELL, NO, YES, Crossing, crossing
 from tests.stats import measure_crossings
 from tests.stats.test_coverage import plausible
 
@@ -102,7 +102,6 @@ class Lines:
     mean: tuple[float, float]
     spread: float = 0.0
     seed: int = 0
-    freedom: float = 1e9
 
     @property
     def fit(self) -> fit.Fit:
@@ -140,17 +139,6 @@ def test_the_interval_of_a_crossing_is_fiellers() -> None:
         assert [found.low, found.high] == pytest.approx(ends, rel=0.05)
         assert found.x == pytest.approx(np.exp(-height / slope) * np.sqrt(LOW * HIGH), rel=0.03)
     assert told(0.0, 0.05).overtakes == "ResNet"
-
-
-def test_the_interval_of_a_difference_is_welchs() -> None:
-    """Two groups with Student's t intervals, of unlike width and number: scipy's interval of Welch's test."""
-    rng = np.random.default_rng(0)
-    samples = rng.normal(0, 1, 5), rng.normal(0, 3, 9)
-    draws = [np.mean(s) + stats.sem(s) * rng.standard_t(len(s) - 1, (200_000, 1)) for s in samples]
-    low, middle, high = _difference((draws[0], draws[1]), (4.0, 8.0), 0.9)[:, 0]
-    expected = stats.ttest_ind(*samples, equal_var=False).confidence_interval(0.9)
-    assert (low, high) == pytest.approx((expected.low, expected.high), rel=0.02)
-    assert middle == pytest.approx(np.mean(samples[0]) - np.mean(samples[1]), abs=0.02)
 
 
 def test_a_crossing_that_the_points_leave_open_has_one_end() -> None:
