@@ -16,6 +16,7 @@ from bench.analysis.study_data import Records
 from bench.analysis.validity_checks import checks, support_images
 from bench.core import registry
 from bench.core.record import Horizon, Operations, Record, Score
+from bench.core.spec import RECIPE_REVISION
 from bench.report import caveats
 from bench.report.build import _data_kinds
 from bench.train import schedule
@@ -140,17 +141,24 @@ def test_an_old_warm_up_counts_as_it_was_done() -> None:
 @pytest.mark.parametrize(
     "study, axes",
     [
-        ("scaling-cpu", {"compute", "data size"}),
-        ("crossover-cpu", {"compute"}),
-        ("branching-cpu", {"branching", "compute"}),
+        ("superseded/scaling-cpu", {"compute", "data size"}),
+        ("superseded/crossover-cpu-revision-2", {"compute"}),
+        ("superseded/branching-cpu-revision-2", {"branching", "compute"}),
     ],
 )
-def test_committed_studies_of_the_old_rule_are_caught(study: str, axes: set[str]) -> None:
-    records = study_data.load(REFERENCE / study, suite=study.removesuffix("-cpu"))
-    old = {r.revisions["recipe"] for r in records.records} <= {1, CAPPED}
+def test_studies_of_the_old_rule_are_caught(study: str, axes: set[str]) -> None:
+    suite = study.removeprefix("superseded/").partition("-")[0]
+    records = study_data.load(REFERENCE / study, suite=suite)
+    assert {r.revisions["recipe"] for r in records.records} <= {1, CAPPED}
     checked = [c for c in checks(build(records)) if c.kind is CheckKind.UNEQUAL_RECIPES]
-    assert {c.names[0] for c in checked} == (axes if old else set())
+    assert {c.names[0] for c in checked} == axes
     assert all([name for name, _ in c.groups] == ["warm-up steps"] for c in checked)
+
+
+def test_the_main_study_differs_in_nothing_but_its_axes() -> None:
+    records = study_data.load(REFERENCE / "scaling-cpu", suite="scaling")
+    assert {r.revisions["recipe"] for r in records.records} == {RECIPE_REVISION}
+    assert not [c for c in checks(build(records)) if c.kind is CheckKind.UNEQUAL_RECIPES]
 
 
 def test_old_records_read_what_a_data_set_says_now() -> None:
@@ -288,7 +296,7 @@ def test_what_did_not_finish_is_named() -> None:
     assert check.names == (bad.directory, "diverged") and check.message == bad.reason
 
 
-@pytest.mark.parametrize("study", ["branching-cpu", "transfer-cpu"])
+@pytest.mark.parametrize("study", ["superseded/branching-cpu-revision-2", "transfer-cpu"])
 def test_flops_over_images_are_the_flops_of_an_image(study: str) -> None:
     """Study by study the sum, cell by cell the quotient: a cell that reads several branches trains on more images than
     its longest horizon says."""
