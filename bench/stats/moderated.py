@@ -50,6 +50,9 @@ MOST_NUMBERS = 2_000_000  # in memory at once
 MOST_STEPS = 50  # of Newton's methods; ten suffice
 
 
+ROUNDING = 1e-24  # variances of accuracies below it are rounding: seeds that did not differ
+
+
 @dataclass(frozen=True, kw_only=True)
 class Repeated:
     """One variance between seeds.
@@ -118,9 +121,10 @@ def moderate(found: Sequence[Repeated]) -> Moderated | None:
     budgets = Counter(item.trunk for item in found)
     df_N = np.array([item.df * independent(budgets[item.trunk]) / budgets[item.trunk] for item in found])
     squares_N = df_N * [item.variance for item in found]
+    squares_N[squares_N <= ROUNDING] = 0.0
     centre_2 = df_N @ x_N2 / df_N.sum()
     known: tuple[np.ndarray, ...] = (np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)))
-    if squares_N.any():
+    if (squares_N > ROUNDING).any():
         known = _log_variances(x_N2 - centre_2, squares_N, df_N, group_N, len(models) + 1)
     return Moderated(
         df=sum(of_trunk.values()),

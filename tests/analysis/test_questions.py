@@ -143,9 +143,9 @@ def test_the_best_of_many_is_not_flattered(monkeypatch: pytest.MonkeyPatch) -> N
         assert isinstance(gaps, frontiers.Gaps) and gaps.corrected
         return gaps.mean.value
 
-    corrected = np.mean([lead(seed) for seed in range(12)])
+    corrected = np.mean([lead(seed) for seed in range(30)])
     monkeypatch.setattr(frontiers, "frontier_bias", lambda errors, noise, members, draws: np.zeros(len(members)))
-    flattered = np.mean([lead(seed) for seed in range(12)])
+    flattered = np.mean([lead(seed) for seed in range(30)])
     assert flattered > 0.01 and abs(corrected) < 0.6 * flattered
 
 

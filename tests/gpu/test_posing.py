@@ -232,9 +232,9 @@ class Enough(Exception):
     pass
 
 
-@pytest.mark.parametrize("job, least, most", [(speed, 120, 600), (peers, 600, 1500)])
+@pytest.mark.parametrize("job, least, most", [(speed, 120, 600), (peers, 600, 3000)])
 def test_a_plan_expects_minutes_of_what_takes_minutes_on_a_gpu(job, least, most):
-    """By the review's estimates, 2 to 10 and 10 to 25; nothing was measured."""
+    """2 to 10 minutes; 10 to 50 for a race, which chooses settings and starts several times. Nothing was measured."""
     cell = Cell(model="ViT-S/16", data="noise", image_size=224)
     assert least <= job.expected_seconds(cell, device="cuda") <= most
     assert job.expected_seconds(cell, device="cpu") < least

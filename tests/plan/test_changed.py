@@ -9,7 +9,7 @@ import pytest
 
 from bench.core import fingerprint, registry
 from bench.core.errors import UserError
-from bench.core.spec import Cell
+from bench.core.spec import Cell, Recipe
 from bench.plan import plan as planner
 from bench.plan.changed import changes
 from bench.plan.options import StudyOptions
@@ -34,7 +34,10 @@ FAMILY = """
         return width(int(name[5:]))
 """
 PARTS = "def width(number):\n    return 2 * number\n"
-CELLS = [Cell(model="mine-4", data="fashion-mnist", horizons=(0, 64), seed=seed) for seed in (0, 1)]
+CELLS = [
+    Cell(model="mine-4", data="fashion-mnist", horizons=(0, 64), seed=seed, recipe=Recipe(warmup_images=0))
+    for seed in (0, 1)
+]
 
 
 @pytest.fixture
