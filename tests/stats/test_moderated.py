@@ -150,12 +150,17 @@ def test_95_percent_intervals_hold_93_to_97_percent(name: str, level: tuple[floa
             assert now.widest < before.widest, (design, now, before)
 
 
+MISSED = "variance grows a hundredfold"
+"""Differences at the last budget hold 85 to 88 % there: one variance per trunk lags behind such growth."""
+SPREADS = [
+    pytest.param(name, marks=pytest.mark.xfail(strict=True, reason="the goal is missed")) if name == MISSED else name
+    for name in measure.SPREADS
+]
+
+
 @pytest.mark.slow
-@pytest.mark.xfail(
-    strict=False, reason="differences hold 85 to 88 % in two of these cases: the goal is not reached yet"
-)
 @pytest.mark.parametrize("level", [measure.MIDDLE, measure.CEILING], ids=["middle", "ceiling"])
-@pytest.mark.parametrize("name", list(measure.SPREADS))
+@pytest.mark.parametrize("name", SPREADS)
 def test_95_percent_intervals_of_differences_hold_93_to_97_percent(name: str, level: tuple[float, float]) -> None:
     for design in measure.DESIGNS:
         share, error, _ = measure.of_differences(measure.studies(60, design, measure.SPREADS[name], level))
