@@ -19,6 +19,8 @@ from vit.checkpoints import CheckpointError, export, load, save
 timm = pytest.importorskip("timm")
 
 TOLERANCE = 1e-5
+ROUNDING = 2**-53 * 4608  # of float64, times the terms of a 3 × 3 convolution of 512 channels
+SCATTER = 4.0
 
 
 def build(name: str, *, image_size: int = 64, channels: int = 3, num_classes: int = 7, **options: Any) -> nn.Module:
@@ -49,9 +51,15 @@ def against_timm(name: str, peer_name: str, image_size: int, **options: Any) -> 
     ours.to_empty(device="cpu")
     scrambled(ours)
     peer.load_state_dict(export(ours, "timm"), strict=True, assign=True)
+    peer.eval()
+    x = images(image_size)
     with torch.inference_mode():
-        a, b = ours(images(image_size)), peer.eval()(images(image_size))
-    assert a.std() > 0.05 and (a - b).abs().max() <= TOLERANCE
+        a, b = ours(x), peer(x)
+        exact, theirs = ours.double()(x.double()), peer.double()(x.double())
+    assert exact.std() > 0.05 and (exact - theirs).abs().max() <= ROUNDING * exact.abs().max()
+    # In float32 the two round differently, by an amount that grows with depth and depends on the processor's kernels:
+    # ours may be no further from the exact logits than theirs, within the scatter of a maximum over 14 of them.
+    assert (a - exact).abs().max() <= SCATTER * (b - exact).abs().max()
 
 
 @pytest.mark.parametrize(
