@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 from bench import __version__
-from bench.core.errors import EXIT_OK, command, unknown
+from bench.core.errors import EXIT_OK, UserError, command, unknown
 
 FOLDER = Path(__file__).parent
 INTERNAL = ("worker",)  # started by others
+MERGED = {"export": "report --to", "inspect": "report --cell"}  # commands of the last release, and what they are now
 
 
 def verbs() -> dict[str, Path]:
@@ -43,6 +44,8 @@ def main(argv: list[str] | None = None) -> int:
         print(__version__)
         return EXIT_OK
     known = verbs()
+    if name in MERGED:
+        raise UserError(f"{name} is part of another command now.", f"Type: vit-bench {MERGED[name]}")
     if name not in known:
         raise unknown("verb", name, known)
     path = known[name]

@@ -22,6 +22,7 @@ from bench.core.record import Score
 from bench.core.spec import CHOICES, Recipe
 from bench.data.image_set import Images, ImageSet
 from bench.store import weights
+from bench.store.load_weights import load_into
 from bench.store.study import SPEC_FIELDS, CellDirectory
 from bench.tasks._contract import FineTuned, TaskContext, checked_options
 from bench.tasks._features import Load, read_features
@@ -38,6 +39,7 @@ EXAMPLES = """examples:
   python -m bench.probe --model timm:resnet18 --checkpoint resnet18.pth --data digits
   python -m bench.probe --model timm:local-dir:saved_for_hf+pretrained --data digits
   python -m bench.probe --model my_model.py:Net --checkpoint my_net.pth --data digits --image-size 28
+  python -m bench.probe --model ViT-B/16 --checkpoint B_16.npz --data flowers102 --data-root ~/data --draw inside
 
 A features file holds train_x (N, D), train_y (N), test_x (M, D), test_y (M). Metrics: "accuracy" picks the ridge
 strength on the support set by leave-one-out, "accuracy_fixed_ridge" is the published protocol with 2^10. Fine-tuning
@@ -58,6 +60,9 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--data", help="a downstream data set, such as fashion-mnist")
     result.add_argument("--data-root", type=Path, help="folder with data sets that are not installed")
     result.add_argument("--task", default="fewshot", help="a task (default fewshot)")
+    result.add_argument(
+        "--draw", type=cli.folder, metavar="FOLDER", help="draw its filters, positions and attention; no score"
+    )
     result.add_argument("--shots", type=_numbers, help="labelled images per class, such as 1,5,10,25")
     result.add_argument("--draws", type=int, help="independent support sets")
     result.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the task, repeatable")
@@ -88,6 +93,8 @@ def main(argv: list[str] | None = None) -> int:
         context = TaskContext(features=features, load=load, seed=args.seed)
     else:
         _fill_in(args)
+        if args.draw is not None:
+            return _draw(args)
         if not args.model or not args.data:
             raise UserError("Nothing to probe.", "Give --model and --data, or --features; see --help.")
         from bench.data.load import parse
@@ -130,6 +137,24 @@ def _fill_in(args: argparse.Namespace) -> None:
     args.channels = args.channels or known.get("channels", 3)
 
 
+def _draw(args: argparse.Namespace) -> int:
+    """Figures of the inside of a model in place of its scores."""
+    from bench import look_inside
+
+    if not args.model or args.checkpoint is None:
+        raise UserError("Nothing to draw.", "Give --checkpoint, and --model where the file does not name it.")
+    inspected = look_inside.Inspected(
+        model=args.model,
+        options=args.model_options,
+        checkpoint=args.checkpoint,
+        image_size=args.image_size,
+        channels=args.channels,
+        data=args.data or "",
+        torch_seed=args.seed,
+    )
+    return look_inside.print_drawn(inspected, data_root=args.data_root, into=args.draw, as_json=args.json)
+
+
 def _cell_of(checkpoint: Path) -> dict[str, Any]:
     """What spec.json says of a run's checkpoint that lies where it was written; nothing of others."""
     try:
@@ -155,7 +180,7 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
     sizes = {"image_size": args.image_size, "channels": args.channels}
     model = registry.build_model(args.model, **sizes, num_classes=2, **args.model_options)
     if args.checkpoint is not None:
-        load_weights(model, args.checkpoint)
+        load_into(model, args.checkpoint)
     try:
         if args.device.startswith("cuda:"):  # whoever asks without a number asks this one: streams, graphs, its name
             torch.cuda.set_device(args.device)
@@ -219,41 +244,6 @@ def announced(context: TaskContext, *, name: str) -> TaskContext:
         return context.fine_tune(images, recipe=recipe, steps=steps, **more)
 
     return dataclasses.replace(context, features=features, fine_tune=fine_tune)
-
-
-def load_weights(model: Any, path: Path) -> None:
-    """Fill all of a model but its head from published weights, or from a checkpoint that a run here wrote."""
-    from vit import checkpoints
-    from vit import files as tensor_files
-
-    own = _run_weights(path) if path.suffix == ".safetensors" else {}
-    try:
-        if own:
-            result = model.load_state_dict({k: v for k, v in own.items() if not k.startswith("head.")}, strict=False)
-            wrong = [k for k in (*result.missing_keys, *result.unexpected_keys) if not k.startswith("head.")]
-            if wrong:
-                raise UserError(f"{path} does not fit the model: {', '.join(wrong[:5])} …", "Is it another model's?")
-        elif hasattr(model, "load_own"):
-            model.load_own(tensor_files.read(path))
-        elif hasattr(model, "checkpoint_entries"):
-            checkpoints.load(model, path, head="fresh")
-        else:
-            model.load_state_dict(tensor_files.read(path))
-    except (ValueError, RuntimeError) as error:
-        raise UserError(f"{path} cannot be loaded: {error}", "Check --model, --image-size and --channels.") from error
-
-
-def _run_weights(path: Path) -> dict[str, Any]:
-    """The model's tensors of weights that a run kept, or of a run's checkpoint; empty for a file from elsewhere."""
-    from safetensors import SafetensorError, safe_open
-
-    prefix = "" if weights.about(path) else "live/model."
-    try:
-        with safe_open(path, framework="pt") as file:
-            names = [key for key in file.keys() if key.startswith(prefix)]  # noqa: SIM118 (not a dict: no iteration)
-            return {key.removeprefix(prefix): file.get_tensor(key) for key in names}
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is not a readable safetensors file: {error}") from error
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:

@@ -41,7 +41,7 @@ examples:
   python -m bench.run --suite scaling --ranks 4            each cell trained by four processes together
   python -m bench.run --suite scaling --executor slurm --job partition=gpu       jobs of a cluster, see README
   python -m bench.run --suite scaling --sweep lr=1e-3,2e-3 --horizons 2epochs
-  python -m bench.run --suite scaling --track wandb,tensorboard     live curves; see python -m bench.export --help
+  python -m bench.run --suite scaling --track wandb,tensorboard     live curves; see python -m bench.report --help
   python -m bench.run study.toml --seeds 3                 a file of options; flags override it
 
 Run the same command again to continue an interrupted run.

@@ -29,6 +29,8 @@ examples:
   python -m bench.data kmnist --download --data-root data             get it from its authors, by torchvision
   python -m bench.data hf:owner/name --download --data-root data      get it from the Hugging Face hub
   python -m bench.data --json
+  python -m bench.data --copies fashion-mnist fashion-mnist           which training images are test images
+  python -m bench.data --copies folder:mine pets:64px --data-root data --picture pairs.png
 """
 
 
@@ -77,10 +79,23 @@ def main(argv: list[str] | None = None) -> int:
         "--max-unreadable", metavar="SHARE", help="prepare a set of which up to such a share (5%%) cannot be read"
     )
     p.add_argument("--download", action="store_true", help="get the named sets into the data root first")
+    p.add_argument(
+        "--copies",
+        nargs=2,
+        metavar=("UPSTREAM", "DOWNSTREAM"),
+        help="pair test images of one set with their copies among training images of another (NAME@N: N of these)",
+    )
+    p.add_argument("--picture", type=Path, metavar="FILE.png", help="with --copies: draw the pairs")
     p.add_argument("--json", action="store_true", help="machine-readable output")
     arguments = p.parse_args(argv)
     if arguments.max_unreadable:
         allow_unreadable(arguments.max_unreadable)
+    if arguments.copies:
+        from bench.data import copies
+
+        where = {"root": arguments.data_root, "picture": arguments.picture}
+        print(copies.compare(*arguments.copies, **where, as_json=arguments.json))
+        return EXIT_OK
     if arguments.download:
         download(arguments)
     if not arguments.names:

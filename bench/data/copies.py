@@ -2,63 +2,50 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from bench.core import files
-from bench.core.cli import parser
-from bench.core.errors import EXIT_OK, UserError, command
+from bench.core.errors import UserError
 from bench.data import dedup
 from bench.data.image_set import ImageSet
 from bench.data.load import load, parse
 
-EXAMPLES = """\
-examples:
-  python -m bench.data.copies fashion-mnist fashion-mnist                       its training against its test images
-  python -m bench.data.copies folder:mine pets:64px --data-root data --picture pairs.png
-  python -m bench.data.copies lettering@1000 fashion-mnist --json
-"""
 ACROSS, SCALE = 12, 3  # pairs in a row; each pixel of an image is so many of the picture, up to MAX_SIDE
 MAX_SIDE, GAP = 112, 12  # pixels: of an image, between pairs
 MOST = 600  # pairs in a picture
 
 
-@command
-def main(argv: list[str] | None = None) -> int:
-    p = parser("python -m bench.data.copies", __doc__ or "", EXAMPLES)
-    p.add_argument("upstream", help="what a model is trained on: its training images; name@N takes N of them")
-    p.add_argument("downstream", help="what it is judged on: its test images")
-    p.add_argument("--data-root", type=Path, help="folder with data sets that are not installed")
-    p.add_argument("--picture", type=Path, metavar="FILE.png", help="write the pairs, upstream above downstream")
-    p.add_argument("--json", action="store_true", help="machine-readable: positions and residual of every pair")
-    arguments = p.parse_args(argv)
-    _check(arguments)
-    name, size = parse(arguments.upstream)
-    upstream = load(name, "train", root=arguments.data_root, num_images=size)
-    downstream = load(arguments.downstream, "test", root=arguments.data_root)
-    found = dedup.find(upstream, downstream)
-    if arguments.picture is not None and len(found):
-        data = io.BytesIO()
-        Image.fromarray(contact_sheet(upstream, downstream, found)).save(data, "PNG", optimize=True)
-        files.write_bytes(arguments.picture, data.getvalue())
-    if arguments.json:
-        print(json.dumps(rows(upstream, downstream, found), indent=1))
-    else:
-        print(summary(upstream, downstream, found, picture=arguments.picture))
-    return EXIT_OK
+def compare(upstream: str, downstream: str, *, root: Path | None, picture: Path | None, as_json: bool) -> str:
+    """Which training images of a set are test images of another.
 
+    Args:
+        upstream: a name; name@N takes N of its training images.
+        downstream: a name.
+        root: folder with data sets that are not installed.
+        picture: a .png to write the pairs to, upstream above downstream.
 
-def _check(arguments: argparse.Namespace) -> None:
-    """Before minutes of comparing: a picture that could not be written."""
-    picture = arguments.picture
+    Returns:
+        The number of copies as text, or positions and residual of every pair as JSON.
+
+    Raises:
+        UserError: unknown names, missing data, a picture that cannot be written.
+    """
     if picture is not None and (picture.suffix != ".png" or not picture.absolute().parent.is_dir()):
         raise UserError(f"No picture can be written to {picture}.", "Name a .png in a folder that is there.")
+    name, size = parse(upstream)
+    train = load(name, "train", root=root, num_images=size)
+    test = load(downstream, "test", root=root)
+    pairs = dedup.find(train, test)
+    if picture is not None and len(pairs):
+        data = io.BytesIO()
+        Image.fromarray(contact_sheet(train, test, pairs)).save(data, "PNG", optimize=True)
+        files.write_bytes(picture, data.getvalue())
+    return json.dumps(rows(train, test, pairs), indent=1) if as_json else summary(train, test, pairs, picture=picture)
 
 
 def summary(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates, *, picture: Path | None = None) -> str:
@@ -106,7 +93,3 @@ def contact_sheet(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplica
             corner = (GAP + step_x * (place % ACROSS), GAP + step_y * (place // ACROSS) + side * below)
             sheet.paste(image.resize((side, side), Image.Resampling.NEAREST), corner)
     return np.asarray(sheet)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

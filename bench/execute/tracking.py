@@ -1,4 +1,4 @@
-"""Trackers beside a run: processes of `bench.export` that follow it, and a last pass when it has ended."""
+"""Trackers beside a run: processes of `bench.report --to` that follow it, and a last pass when it has ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tracked(store: Path, names: Sequence[str], *, live: bool, say: Callable[[str
             [
                 sys.executable,
                 "-m",
-                "bench.export",
+                "bench.report",
                 "--suite",
                 store.name,
                 "--results",
@@ -61,6 +61,6 @@ def tracked(store: Path, names: Sequence[str], *, live: bool, say: Callable[[str
                 trackers.send(store, name)
             except Exception as error:
                 say(
-                    f"{name} is not up to date: {error}. Try again: python -m bench.export --suite {store.name} "
+                    f"{name} is not up to date: {error}. Try again: python -m bench.report --suite {store.name} "
                     f"--to {name}"
                 )

@@ -1,13 +1,19 @@
-"""Build a study's tables, figures and report from its records. Needs no torch; equal records give identical files."""
+"""Build a study's tables, figures and report from its records. Needs no torch; equal records give identical files.
+
+`--to` sends the study's runs to a tracker, or writes its tables as CSV, in place of a report. `--cell` draws what is
+inside a trained network."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
 
-from bench.core.cli import parser
-from bench.core.errors import EXIT_OK, command
+from bench.core import registry
+from bench.core.cli import folder, parser
+from bench.core.errors import EXIT_OK, UserError, command, unknown
+from bench.core.formatting import plural, printable
 from bench.plan.options import results_of
 from bench.report.build import PAPER, build, say, to_json
 from bench.store import index
@@ -21,7 +27,18 @@ examples:
   python -m bench.report --suite paper                the paper's own tables: its figures, and tests of its claims
   python -m bench.report --suite data --into kept     copy the records of the grid to a new folder and report there
   python -m bench.report --suite scaling --json       paths and findings as JSON
+
+  python -m bench.report --to csv            horizons.csv, scores.csv, curves.csv in results/scaling/csv
+  python -m bench.report --to tensorboard    then: tensorboard --logdir results/scaling/tensorboard
+  python -m bench.report --to wandb          then: wandb sync results/scaling/wandb/offline-run-*
+  python -m bench.report --to mlflow         then: mlflow ui --backend-store-uri sqlite:///…/mlflow.db
+  python -m bench.report --to trackio        then: trackio show --project scaling
+  python -m bench.report --to mlflow --follow         while a run, here or on a cluster, is at work
+
+  python -m bench.report --cell results/ablation/cells/NAME    filters, position embeddings, attention distance and
+                                             roll-out, before and after training; the study's next report shows them
 """
+CSV = "csv"
 
 
 @command
@@ -29,18 +46,38 @@ def main(argv: list[str] | None = None) -> int:
     p = parser("python -m bench.report", __doc__ or "", EXAMPLES, plugins=True)
     p.add_argument("study", nargs="?", metavar="STUDY.toml", help="a study file, which names suite and results")
     p.add_argument("--suite", help="which study: its folder's name (default: scaling)")
-    p.add_argument("--results", type=Path, help="where results are (default: results)")
+    p.add_argument("--results", type=folder, help="where results are (default: results)")
     p.add_argument("--reference", choices=[PAPER], help="add the paper's published results to the figures")
-    p.add_argument("--into", type=Path, help="copy the records of the study's grid to this folder, and report there")
+    p.add_argument("--into", type=folder, help="another folder: records of the grid, and the report; files of --to")
     p.add_argument("--verbose", action="store_true", help="print every answer with its reasons, and every check")
     p.add_argument("--json", action="store_true", help="machine-readable output on standard output")
+    p.add_argument("--to", help=f"send runs instead: {', '.join((CSV, *registry.names('tracker')))}")
+    p.add_argument("--follow", action="store_true", help="with --to: send what is new until every cell is done")
+    p.add_argument("--project", default="", help="with --to: name of the project there (default: the study's)")
+    p.add_argument("--parent", type=int, help=argparse.SUPPRESS)  # stop following when this process has ended
+    p.add_argument("--cell", type=folder, metavar="FOLDER", help="draw the inside of a finished cell's network instead")
+    p.add_argument("--data-root", type=folder, help="with --cell: folder with data sets that are not installed")
     arguments = p.parse_args(argv)
+    if arguments.cell is not None:
+        return _look_inside(arguments)
     named, results = results_of(arguments)
     suite = named or "scaling"
     directory = results / suite
-    if suite != PAPER:
+    if arguments.to is not None:
+        if arguments.to not in (known := (CSV, *registry.names("tracker"))):
+            raise unknown("tracker", arguments.to, known)
         if not directory.is_dir():
             raise index.absent(suite, results)
+        return _send_csv(directory, arguments) if arguments.to == CSV else _send(directory, arguments)
+    if arguments.follow or arguments.project:
+        raise UserError("--follow and --project need --to.", f"For example --to {registry.names('tracker')[0]}.")
+    return _report(directory, suite, arguments)
+
+
+def _report(directory: Path, suite: str, arguments: argparse.Namespace) -> int:
+    if suite != PAPER:
+        if not directory.is_dir():
+            raise index.absent(suite, directory.parent)
         suite = index.suite_of(directory)
         if arguments.into:
             from bench.store.export import collect
@@ -56,6 +93,49 @@ def main(argv: list[str] | None = None) -> int:
 
         say(paths, Console(), verbose=arguments.verbose)
     return EXIT_OK
+
+
+def _send_csv(study: Path, arguments: argparse.Namespace) -> int:
+    from bench.analysis import study_data
+    from bench.report.send import write_csv
+
+    paths = [str(path) for path in write_csv(study_data.load(study).records, arguments.into or study / CSV)]
+    print(json.dumps({"files": paths}) if arguments.json else "\n".join(paths))
+    _name_damaged(study, as_json=arguments.json)
+    return EXIT_OK
+
+
+def _send(study: Path, arguments: argparse.Namespace) -> int:
+    from bench.report.send import follow
+    from bench.trackers import _contract as trackers
+
+    where = {"folder": arguments.into, "project": arguments.project}
+    if arguments.follow:
+        changed = follow(study, arguments.to, **where, parent=arguments.parent)
+    else:
+        changed = trackers.send(study, arguments.to, **where)
+    facts = {"tracker": arguments.to, "changed": changed}
+    print(json.dumps(facts) if arguments.json else f"{arguments.to}: {plural(changed, 'run')} written.")
+    if (study / "cells").is_dir():
+        _name_damaged(study, as_json=arguments.json)
+    return EXIT_OK
+
+
+def _name_damaged(study: Path, *, as_json: bool) -> None:
+    """One line on damaged records; beside machine-readable output on stderr."""
+    from bench.analysis import study_data
+
+    if line := study_data.left_out(study_data.damaged_paths(study, study_data.load(study))):
+        print(printable(line), file=sys.stderr if as_json else sys.stdout)
+
+
+def _look_inside(arguments: argparse.Namespace) -> int:
+    from bench import look_inside
+    from bench.report import inspections
+
+    into = arguments.into or arguments.cell.absolute().parent.parent / inspections.FOLDER
+    inspected = look_inside.of_cell(arguments.cell)
+    return look_inside.print_drawn(inspected, data_root=arguments.data_root, into=into, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Figures that `python -m bench.inspect` leaves beside a study's records, for its report to show."""
+"""Figures of the inside of a study's models, as `bench.report --cell` leaves them for the report to show."""
 
 from __future__ import annotations
 
@@ -59,5 +59,7 @@ def read(study: Path) -> list[Saved]:
                 png = figure.with_name(f"{figure.name}.png").read_bytes()
                 found.append(Saved(**{key: facts[key] for key in KEPT}, folder=FOLDER, png=png, svg=svg, csv=csv))
         except (OSError, ValueError, KeyError, ElementTree.ParseError) as error:
-            raise UserError(f"{path} cannot be read: {error}.", "Run bench.inspect again, or delete it.") from error
+            raise UserError(
+                f"{path} cannot be read: {error}.", "Run bench.report --cell again, or delete it."
+            ) from error
     return found

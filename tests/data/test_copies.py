@@ -1,4 +1,4 @@
-"""`python -m bench.data.copies`: the pairs it says and draws are those that were planted."""
+"""`python -m bench.data --copies`: the pairs it says and draws are those that were planted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bench.data import copies
+from bench.data import __main__ as data
 from bench.data.load import load
 from tests.data import writers
 
@@ -28,7 +28,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = copies.main(list(arguments))
+    code = data.main(["--copies", *arguments])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
@@ -67,7 +67,7 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         (["digits", "digits", "--picture", str(tmp_path / "none" / "x.png")], "folder that is there"),
         (["digits@9999999", "digits"], "Ask for"),
         (["pets", "digits"], "not on this machine"),
-        (["digits"], "downstream"),
+        (["digits"], "--copies"),
     ):
         code, out, err = run(capsys, *arguments)
         assert code == 2 and not out and answer in err

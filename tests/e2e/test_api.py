@@ -216,8 +216,9 @@ def test_a_comparison_names_damaged_records(tmp_path, capsys):
 def test_one_script_has_every_verb(project, capsys):
     assert script.main([]) == EXIT_OK
     listed = capsys.readouterr().out
-    assert {"run", "plan", "report", "compare", "export", "status", "data"} <= set(script.verbs())
+    assert {"run", "plan", "report", "compare", "status", "data"} <= set(script.verbs())
     assert not {"worker", "api"} & set(script.verbs()) and all(f"  {name} " in listed for name in script.verbs())
+    assert script.main(["export"]) == EXIT_USAGE and "vit-bench report --to" in capsys.readouterr().err
     assert script.main(["repotr"]) == EXIT_USAGE and "Did you mean 'report'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         script.main(["status", "--help"])

@@ -1,4 +1,4 @@
-"""`python -m bench.inspect` on weights as a run keeps them: what is drawn, and that a report finds it."""
+"""`bench.probe --draw` and `bench.report --cell`: figures of weights as a run keeps them, for reports to find."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 import torch
 
-from bench import inspect
+from bench import look_inside, probe
 from bench.core import registry
 from bench.core.errors import UserError
+from bench.report import __main__ as report
 from bench.report import inspections
 from bench.store import weights
 
@@ -33,15 +34,15 @@ def checkpoint(folder: Path, name: str, size: int = 28) -> Path:
 )
 def test_what_a_model_allows_is_drawn(name: str, kinds: set[str], tmp_path: Path, capsys) -> None:
     study = tmp_path / "study"
-    given = ["--checkpoint", str(checkpoint(tmp_path, name)), "--data", "fashion-mnist", "--images", "8"]
-    assert inspect.main([*given, "--output", str(study / inspections.FOLDER)]) == 0
+    given = ["--checkpoint", str(checkpoint(tmp_path, name)), "--data", "fashion-mnist"]
+    assert probe.main([*given, "--draw", str(study / inspections.FOLDER)]) == 0
     found = inspections.read(study)
     assert {figure.name.rpartition("-")[2] for figure in found} == kinds
     assert all(figure.folder == inspections.FOLDER and figure.png[:4] == b"\x89PNG" for figure in found)
     assert ("not drawn" in capsys.readouterr().err) == (len(kinds) < 4)
     for figure in found:
         table = pd.read_csv(study / inspections.FOLDER / f"{figure.name}.csv")
-        assert set(table["state"]) == set(inspect.STATES)
+        assert set(table["state"]) == set(look_inside.STATES)
 
     drawn = study / inspections.FOLDER / f"{found[0].name}.svg"
     drawn.write_text(drawn.read_text()[:500])
@@ -50,5 +51,5 @@ def test_what_a_model_allows_is_drawn(name: str, kinds: set[str], tmp_path: Path
 
 
 def test_no_weights_is_a_users_mistake(tmp_path: Path, capsys) -> None:
-    assert inspect.main(["--cell", str(tmp_path)]) != 0
+    assert report.main(["--cell", str(tmp_path)]) != 0
     assert "no weights" in capsys.readouterr().err

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import export
 from bench.core.errors import EXIT_OK, EXIT_USAGE, UserError
 from bench.core.record import Record
+from bench.report import __main__ as report
+from bench.report import send
 from bench.store import grid
 from bench.store.records import read_record
 from bench.store.study import Study
@@ -74,7 +75,7 @@ def test_after_kills_a_tracker_has_the_series_of_the_record_once(name, snapshots
         study = tmp_path / SUITE
         shutil.rmtree(study / "cells", ignore_errors=True)
         shutil.copytree(snapshot / "cells", study / "cells", dirs_exist_ok=True)
-        command = [sys.executable, "-m", "bench.export", "--suite", SUITE, "--results", str(tmp_path), "--to", name]
+        command = [sys.executable, "-m", "bench.report", "--suite", SUITE, "--results", str(tmp_path), "--to", name]
         environment = os.environ | {"PYTHONPATH": str(PROJECT), "TRACKIO_DIR": str(home)}
         subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
         partial += snapshot != snapshots[-1] and bool(list(trackers.runs_of(study)))
@@ -120,7 +121,7 @@ def test_event_files_are_mended_and_otherwise_left_alone(study):
 def test_tables_hold_every_score_and_every_point(study, capsys):
     import pandas as pd
 
-    assert export.main(["--suite", "kept", "--results", str(study.parent), "--to", "csv"]) == EXIT_OK
+    assert report.main(["--suite", "kept", "--results", str(study.parent), "--to", "csv"]) == EXIT_OK
     tables = {Path(line).stem: pd.read_csv(line) for line in capsys.readouterr().out.split()}
     records = [directory.read_record() for directory in Study(study).directories()]
     assert len(tables["scores"]) == sum(len(h.scores) for r in records for h in r.horizons)
@@ -133,12 +134,12 @@ def test_damaged_records_are_named_and_left_out(study, capsys):
     record.write_text("{")
     asked = ["--suite", "kept", "--results", str(study.parent), "--to"]
     said = f"1 record is damaged and left out: {record} (not valid JSON"
-    assert export.main([*asked, "csv"]) == EXIT_OK and said in capsys.readouterr().out
-    assert export.main([*asked, "csv", "--json"]) == EXIT_OK
+    assert report.main([*asked, "csv"]) == EXIT_OK and said in capsys.readouterr().out
+    assert report.main([*asked, "csv", "--json"]) == EXIT_OK
     captured = capsys.readouterr()
     assert len(json.loads(captured.out)["files"]) == 3 and said in captured.err
     pytest.importorskip("tensorboard")
-    assert export.main([*asked, "tensorboard"]) == EXIT_OK
+    assert report.main([*asked, "tensorboard"]) == EXIT_OK
     out = capsys.readouterr().out
     assert "2 runs written" in out and said in out
 
@@ -147,13 +148,13 @@ def test_following_ends_with_the_last_cell_that_can_be_run(study):
     names = (*(directory.path.name for directory in Study(study).directories()), "never-0000000000")
     for refused in ({}, {"never-0000000000": "cannot be run: 28 px are too few"}):
         grid.write(study, grid.WantedCells(suite="scaling", scale="cpu", names=names, refused=refused))
-        assert export.is_done(study) == bool(refused)
+        assert send.is_done(study) == bool(refused)
 
 
 def test_mistakes_say_what_there_is(study, capsys, monkeypatch):
-    assert export.main(["--suite", "kept", "--results", str(study.parent), "--to", "wandbb"]) == EXIT_USAGE
+    assert report.main(["--suite", "kept", "--results", str(study.parent), "--to", "wandbb"]) == EXIT_USAGE
     assert "Did you mean 'wandb'" in capsys.readouterr().err
-    assert export.main(["--suite", "kept", "--results", str(study.parent), "--to", "cvs"]) == EXIT_USAGE
+    assert report.main(["--suite", "kept", "--results", str(study.parent), "--to", "cvs"]) == EXIT_USAGE
     said = capsys.readouterr().err
     assert "Did you mean 'csv'" in said and "Known: csv, mlflow" in said
     monkeypatch.setattr(trackers, "installed", lambda name: False)

@@ -1,4 +1,4 @@
-"""What `python -m bench.inspect` draws: filters, position embeddings, attention distances, attention roll-out.
+"""Figures of the inside of a model: filters, position embeddings, attention distances, attention roll-out.
 
 Every figure shows the network before and after training beside each other. States: name -> array.
 """

@@ -1,0 +1,60 @@
+"""What `bench.report --to` does: a study's runs in a tracker, or its tables as CSV files."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.core import files
+from bench.store import grid
+from bench.store.study import Study, state_of
+from bench.trackers import _contract as trackers
+
+if TYPE_CHECKING:
+    from bench.core.record import Record
+
+CSV = "csv"
+POLL_SECONDS = 15.0
+
+
+def follow(study: Path, tracker: str, *, folder: Path | None, project: str, parent: int | None) -> int:
+    """Send what is new until every cell is done. Returns how many runs changed.
+
+    Args:
+        folder: where the tracker keeps its files; None: the study's own.
+        project: its name there; empty: the study's.
+        parent: stop when this process has ended.
+
+    Raises:
+        UserError: see `bench.trackers._contract.send`.
+    """
+    changed = 0
+    while True:
+        whole = is_done(study)  # read before sending: what ends meanwhile is sent in the next round
+        changed += trackers.send(study, tracker, folder=folder, project=project)
+        if whole or (parent and os.getppid() != parent):
+            return changed
+        time.sleep(POLL_SECONDS)
+
+
+def is_done(study: Path) -> bool:
+    """Whether every cell of the current grid has a result, but for those that cannot be run."""
+    cells = {directory.path.name: state_of(directory).name for directory in Study(study).directories()}
+    wanted = grid.read(study)
+    left = set(grid.never_started(wanted, cells)) - set(wanted.refused if wanted else ())
+    return set(cells.values()) <= {"done"} and not left
+
+
+def write_csv(records: Sequence[Record], target: Path) -> list[Path]:
+    """Every table of `bench.analysis.frames` as a CSV file."""
+    from bench.analysis import frames
+
+    paths = []
+    files.make_directory(target)
+    for name, make in frames.TABLES.items():
+        paths.append(target / f"{name}.csv")
+        files.write_bytes(paths[-1], make(records).to_csv(index=False).encode())
+    return paths
