@@ -11,7 +11,7 @@ from dataclasses import replace
 from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge, pick
 from bench.suites._recipes import recipe_for
-from bench.suites.crossover import DATA, RATES, images
+from bench.suites.crossover import DATA, RATES, RECIPE, images
 
 QUESTION = "which learning rate does each model of the suite crossover train best with?"
 FIGURES = ("learning-rates",)
@@ -31,7 +31,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
             horizons=(images(model, SHARE),),
             seed=seed,
             axes=("compute",),
-            recipe=replace(recipe_for(model, batch=32, shift=1), lr=rate),
+            recipe=replace(recipe_for(model, **RECIPE), lr=rate),
         )
         for seed in range(options.seeds or 1)
         for data in options.data or (DATA,)

@@ -12,6 +12,7 @@ from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge, pick
 from bench.suites._grid import grids
 from bench.suites._recipes import recipe_for
+from bench.suites.scaling import warmed_up_alike
 
 QUESTION = "which learning rate does each family train best with, by accuracy on the upstream set's test images?"
 FIGURES = ("learning-rates",)
@@ -22,8 +23,9 @@ IMAGES = {"cpu": 16_000, "gpu": 250_000}
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Models × rates at one short budget."""
+    """Models × rates at one short budget, with the warm-up of the main study."""
     grid = grids(options)[0][0]
+    grid = warmed_up_alike(grid) if options.scale == "cpu" else grid
     horizon = pick("budget", options.scale, IMAGES)
     found = [
         Cell(

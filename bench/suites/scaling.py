@@ -28,12 +28,12 @@ def cells(options: SuiteOptions) -> list[Cell]:
     """The compute axis, the data-size axis, and raw pixels."""
     found: list[Cell] = []
     for grid, asked in grids(options):
-        grid = _warmed_up_alike(grid) if options.scale == "cpu" else grid
+        grid = warmed_up_alike(grid) if options.scale == "cpu" else grid
         found += [*compute_cells(grid, asked), *size_cells(grid, asked, untrained=False), *pixel_cells(grid, asked)]
     return merge(found)
 
 
-def _warmed_up_alike(grid: Grid) -> Grid:
+def warmed_up_alike(grid: Grid) -> Grid:
     """The grid with one warm-up for every budget, the shortest included."""
 
     def recipe(data: str) -> dict[str, Any]:
