@@ -32,7 +32,6 @@ Exit code 3: a requirement is not met."""
 KINDS = {kind.replace(" ", "-"): kind for kind in registry.SUBFOLDERS if kind != "family"}
 CLASSES, BATCH, STEPS = 10, 16, 20
 TOLERANCE = 1e-4  # relative, of float32 results that are summed up in another order
-SAME_COUNT = 1e-3  # relative difference of two counts of FLOPs
 CHECKED_TEST_IMAGES = 200
 LONG_JOB = 60.0  # seconds of one cell of a job that is not tried
 FEATURES = "has features, logits and a classifier"
@@ -205,15 +204,14 @@ def check_model(name: str, arguments: argparse.Namespace) -> Iterator[Requiremen
         return ""
 
     def counted() -> str:
-        from bench.cost import flops, timm_table
+        from bench.cost import crosscheck, flops
 
         cost = flops.count(name, **sizes)
-        with torch.device("meta"):
-            model = registry.build_model(name, **sizes).eval()
-            theirs = timm_table.torch_flops(model, torch.empty(1, *x_BCHW.shape[1:]))
-        ours = cost.forward_flops["dense"]
-        _require(abs(ours - theirs) <= SAME_COUNT * ours, f"{ours:,} FLOPs, torch's counter says {theirs:,}")
-        return f"{cost.params:,} parameters, {ours // 2:,} MACs forward (dense), as torch's counter"
+        three = crosscheck.crosscheck(name, **sizes)
+        counts = {"torch": sum(three.torch.values()), "fvcore": sum(three.fvcore.values())}
+        _require(not three.differs, f"{sum(three.ours.values()):,} MACs; others count {counts}")
+        macs = cost.forward_macs["dense"]
+        return f"{cost.params:,} parameters, {macs:,} MACs forward (dense); {three.sentence()}"
 
     def gradients() -> str:
         model = build().train()

@@ -30,7 +30,7 @@ from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, sigterm_
 from bench.core.formatting import compact
 from bench.core.spec import Recipe, to_json
 from bench.execute import first_hour
-from bench.execute.examined import Check, Line, at_least, at_most
+from bench.execute.examined import Check, Line, as_wanted, at_least, at_most
 
 EXAMPLES = """\
 examples:
@@ -157,11 +157,15 @@ def _gradient(model: Any, device: str, dtype: str, micro_batch: int = 0) -> Any:
 
 
 def numerics(device: str) -> Iterator[Line]:
-    """Gradients of every family against float64 on the CPU, in low precision, and in parts."""
+    """FLOPs of every family by three counters; gradients against float64 on the CPU, in low precision, and in parts."""
     import torch
     from torch.nn import functional as F
 
+    from bench.cost.crosscheck import crosscheck
+
     for name in FAMILIES:
+        counts = crosscheck(name, **SIZES)
+        yield as_wanted(f"{name}: FLOPs counted", counts.sentence(), "our count", good=not counts.differs)
         model = _model(name)
         exact = copy.deepcopy(model).double()
         x_BCHW, labels_B = _batch(32, "cpu")

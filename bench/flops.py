@@ -7,7 +7,8 @@ import ast
 import json
 import math
 import sys
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,13 +21,15 @@ from bench.cost import units
 from bench.cost.flops import CONVENTIONS
 
 if TYPE_CHECKING:
+    from bench.cost.crosscheck import Crosscheck
     from bench.cost.flops import ModelCost
     from bench.cost.paper_table import PaperRow
 
 EXAMPLES = """examples:
   python -m bench.flops ViT-B/16
   python -m bench.flops ViT-B/16 --image-size 384 --convention dense
-  python -m bench.flops R50+ViT-B/16 --by-module --depth 3
+  python -m bench.flops R50+ViT-B/16 --modules --depth 3              with fvcore's counts beside ours
+  python -m bench.flops ViT-B/16 --check                              three counters, and why they differ
   python -m bench.flops ViT-L/16 --classes 18291 --option head=mlp --images 4.2e9
   python -m bench.flops ViT-H/14 --images 4.2e9 --accelerator H100 --utilisation 0.4
   python -m bench.flops --paper-table
@@ -37,6 +40,7 @@ EXAMPLES = """examples:
 conventions: FLOP = 2 MACs, training = 3 forwards. "dense" counts every tap of a convolution, "paper" only taps inside
 the image, as the paper's exaFLOPs do. Norms, softmax and activations are not counted."""
 LARGEST = 65_536  # pixels per side
+INDENT: Any = {"initial_indent": "    ", "subsequent_indent": "      "}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -62,8 +66,9 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--classes", type=int, help="of the head (default 1000, or the model's own)")
     result.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the model, repeatable")
     result.add_argument("--convention", choices=CONVENTIONS, help="show only this one (default: both)")
-    result.add_argument("--by-module", action="store_true", help="MACs forward of every module")
-    result.add_argument("--depth", type=int, default=2, help="of --by-module (default 2)")
+    result.add_argument("--check", action="store_true", help="count by torch's flop counter and by fvcore too")
+    result.add_argument("--modules", action="store_true", help="parameters and MACs forward of every module")
+    result.add_argument("--depth", type=int, default=2, help="of --modules (default 2)")
     result.add_argument("--images", type=float, help="also estimate the cost of training on this many images seen")
     result.add_argument("--accelerator", default="A100", help="for --images (default A100)")
     result.add_argument("--utilisation", type=float, default=0.4, help="assumed of its peak (default 0.4)")
@@ -88,14 +93,25 @@ def main(argv: list[str] | None = None) -> int:
         raise UserError(f"--images {args.images} is not a valid number of images.", "For example 4.2e9.")
     with prints_aside():
         cost = _count(args)
+        theirs = _crosscheck(cost, args) if args.check or args.modules else None
     shown = (args.convention,) if args.convention else CONVENTIONS
     report = describe(cost, conventions=shown)
-    if args.by_module:
+    if args.modules and theirs:
         report["by_module"] = {c: by_module(cost.by_module[c], depth=args.depth) for c in shown}
+        report["by_module"] |= {"fvcore": theirs.by_module, "params": theirs.params}
+    if args.check and theirs:
+        report["check"] = checked(theirs)
     if args.images is not None:
         report["training"] = training(cost, args.images, accelerator=args.accelerator, utilisation=args.utilisation)
     print(json.dumps(report, indent=2) if args.json else _text(report))
-    return EXIT_OK
+    return EXIT_FAILED if args.check and theirs and theirs.differs else EXIT_OK
+
+
+def _crosscheck(cost: ModelCost, args: argparse.Namespace) -> Crosscheck:
+    from bench.cost.crosscheck import crosscheck
+
+    sizes = {"image_size": cost.image_size, "channels": cost.channels, "num_classes": cost.num_classes}
+    return crosscheck(cost.model, **sizes, model_options=tuple(_option(text) for text in args.option))
 
 
 def _count(args: argparse.Namespace) -> ModelCost:
@@ -163,6 +179,20 @@ def by_module(own: Mapping[str, int], *, depth: int) -> dict[str, int]:
     return totals
 
 
+def checked(theirs: Crosscheck) -> dict[str, Any]:
+    """MACs forward (dense) by kind of operation and counter, and what explains a difference, as JSON types."""
+    return {
+        "macs": {kind: [theirs.ours[kind], theirs.torch[kind], theirs.fvcore[kind]] for kind in theirs.ours},
+        "counters": ["ours", "torch", "fvcore"],
+        "agree": {"torch": theirs.torch_agrees, "fvcore": theirs.fvcore_agrees},
+        "only_fvcore_counts": dict(theirs.beyond),
+        "fused_attention": theirs.fused_attention,
+        "fvcore_counts_none_of": dict(theirs.without_formula),
+        "missed_by_fvcore": list(theirs.missed),
+        "why_not": theirs.why_not,
+    }
+
+
 def training(cost: ModelCost, images: float, *, accelerator: str, utilisation: float) -> dict[str, Any]:
     """Cost of training on a number of image presentations, in the units people budget in."""
     flops = {convention: per_image * images for convention, per_image in cost.train_flops_per_image.items()}
@@ -202,13 +232,57 @@ def _text(report: dict[str, Any]) -> str:
         lines.append("    which is not needed: forward and backward add up to less)")
     kept = report["activation_bytes"]
     lines.append(f"  {'activations kept for training':32}{kept:>22,} bytes (float32, fused attention)")
-    for convention, modules in report.get("by_module", {}).items():
-        lines += ["", f"  MACs forward by module, {convention}"]
-        total = modules.get("", 0) or 1
-        lines += [f"    {name or '(model)':40}{macs:>22,}{macs / total:>8.1%}" for name, macs in modules.items()]
+    if "by_module" in report:
+        lines += ["", *_module_lines(report["by_module"], conventions)]
+    if "check" in report:
+        lines += ["", *_check_lines(report["check"])]
     if "training" in report:
         lines += ["", *_training_lines(report["training"])]
     return "\n".join(lines)
+
+
+def _module_lines(modules: Mapping[str, Mapping[str, int]], conventions: tuple[str, ...]) -> list[str]:
+    """A line per module: parameters, our MACs, fvcore's, and its share of the model's."""
+    columns = ("params", *conventions, "fvcore")
+    headings = ("parameters", *(f"MACs, {c}" for c in conventions), "fvcore")
+    total = modules[conventions[0]].get("", 0) or 1
+    lines = [f"  {'module':40}" + "".join(f"{heading:>18}" for heading in headings) + f"{'share':>8}"]
+    for name, macs in modules[conventions[0]].items():
+        numbers = (modules[column].get(name) for column in columns)
+        cells = "".join(f"{'-' if number is None else f'{number:,}':>18}" for number in numbers)
+        lines.append(f"  {name or '(model)':40}{cells}{macs / total:>8.1%}")
+    return [*lines, "  fvcore counts norms and pooling too"]
+
+
+def _check_lines(check: Mapping[str, Any]) -> list[str]:
+    """A line per kind of operation, then what explains the differences."""
+    from bench.cost.crosscheck import ATTENTION, BEYOND
+
+    def line(name: str, numbers: Sequence[int | None]) -> str:
+        return f"    {name:36}" + "".join(f"{'-' if n is None else f'{n:,}':>18}" for n in numbers)
+
+    untraced = bool(check["why_not"])
+    rows = {kind: [*macs[:2], None if untraced else macs[2]] for kind, macs in check["macs"].items()}
+    sums = [None if untraced and place == 2 else sum(macs[place] for macs in rows.values()) for place in range(3)]
+    lines = ["  MACs forward (dense), by three counters"]
+    lines += [f"    {'':36}" + "".join(f"{name:>18}" for name in check["counters"])]
+    lines += [line(kind, macs) for kind, macs in rows.items()]
+    lines += [line("together", sums)]
+    lines += [line(f"{name} ({BEYOND[name]})", [None, None, n]) for name, n in check["only_fvcore_counts"].items()]
+    if untraced:
+        return [*lines, f"    fvcore cannot trace this model: {check['why_not']}"]
+    if check["only_fvcore_counts"]:
+        lines.append("    fvcore counts norms, pooling and resizing, which are no contractions")
+    if check["fused_attention"]:
+        lines.append(f"    fvcore has no formula for {ATTENTION}; it was given one, without which it counts")
+        lines.append(f"    {check['fused_attention']:,} MACs less")
+    if check["missed_by_fvcore"]:
+        lines.append(f"    fvcore has no formula for these contractions: {', '.join(check['missed_by_fvcore'])}")
+    if nothing := [name.removeprefix("aten::") for name in check["fvcore_counts_none_of"]]:
+        lines.append(textwrap.fill(f"fvcore counts nothing for {', '.join(nothing)}", 110, **INDENT))
+    for name, agrees in check["agree"].items():
+        lines.append(f"    {name} {'agrees with our count' if agrees else 'DIFFERS from our count'}")
+    return lines
 
 
 def _training_lines(training: dict[str, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 
 `python -m bench.flops --table baselines/timm_models.csv` makes it again, model by model on the meta device: no weights
 are downloaded or allocated. Run again after an interruption, it goes on. Beside our counts stands what
-`torch.utils.flop_counter` finds (`torch_flops`; it has one convention, that of `macs_dense`).
+`torch.utils.flop_counter` finds (it has one convention, that of `macs_dense`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from bench.core import environment
 from bench.core.errors import UserError
+from bench.cost.crosscheck import torch_by_operation
 from bench.cost.flops import FLOPS_PER_MAC, TRAIN_PER_FORWARD, count_forward
 from bench.cost.memory import activation_bytes
 
@@ -66,7 +67,7 @@ def row(name: str) -> dict[str, Any]:
         def images(batch: int) -> torch.Tensor:
             return torch.empty(batch, channels, side, width, device="meta")
 
-        made |= {"torch_flops": torch_flops(model, images(1))}
+        made |= {"torch_flops": FLOPS_PER_MAC * sum(torch_by_operation(model, images(1)).values())}
         counter = count_forward(model, images(1))
         for convention in ("dense", "paper"):
             macs = counter.total(convention)
@@ -75,31 +76,6 @@ def row(name: str) -> dict[str, Any]:
     except Exception as error:
         made["why_not"] = f"{type(error).__name__}: {error}".splitlines()[0][:160]
     return made
-
-
-class _Whole:
-    """In place of what torch's counter follows modules with, which takes longer than to count, and fails where a module
-    is called with a parameter."""
-
-    parents = frozenset(("Global",))
-
-    def __enter__(self) -> _Whole:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-def torch_flops(model: Any, images: Any) -> int:
-    """What torch's own counter finds in a forward pass, in FLOPs."""
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
-    counter: Any = FlopCounterMode(display=False)
-    counter.mod_tracker = _Whole()
-    with torch.enable_grad(), counter:
-        model(images)
-    return int(counter.get_total_flops())
 
 
 def read(path: Path) -> list[dict[str, str]]:

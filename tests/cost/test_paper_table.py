@@ -78,7 +78,7 @@ def test_help_and_mistakes_need_no_torch(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_json_and_modules(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["ViT-B/16", "--image-size", "384", "--classes", "10", "--convention", "paper", "--by-module", "--json"]
+    arguments = ["ViT-B/16", "--image-size", "384", "--classes", "10", "--convention", "paper", "--modules", "--json"]
     assert flops.main(arguments) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["forward_macs"].keys() == {"paper"}

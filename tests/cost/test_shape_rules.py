@@ -175,7 +175,7 @@ def test_counting_our_own_models_loads_no_other_library(name: str, project: Path
     code = f"""
 import sys
 from bench.flops import main
-assert main([{name!r}, "--by-module"]) == 0
+assert main([{name!r}]) == 0
 print(sorted({{"timm", "torchvision", "torch._dynamo", "sympy"}} & sys.modules.keys()))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=project)

@@ -1,0 +1,224 @@
+"""Our count of a forward pass beside those of torch's flop counter and of fvcore, by kind of operation.
+
+All three count contractions. fvcore counts a multiply-accumulate as one "flop" and adds norms, pooling and resizing. It
+has no formula for fused attention and is given one here. torch counts two FLOPs per multiply-accumulate.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bench.cost.counter import is_uncounted_contraction
+from bench.cost.flops import FLOPS_PER_MAC, Options, count_forward
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+KINDS = {
+    "convolutions": ("conv", "convolution"),
+    "linear layers": ("linear", "addmm", "mm", "addmv", "mv"),
+}
+PRODUCTS = "attention and other products"
+SAME = 1e-3  # relative difference of counts that agree: some leave out products of a matrix and a vector
+ATTENTION = "scaled_dot_product_attention"
+BEYOND = {
+    "layer_norm": "5 per element",
+    "group_norm": "5 per element",
+    "instance_norm": "5 per element",
+    "batch_norm": "2 per element, 5 in training",
+    "adaptive_avg_pool2d": "1 per element",
+    "upsample_nearest2d": "1 per element",
+    "upsample_bilinear2d": "4 per element",
+    "grid_sampler": "4 per element",
+}
+"""Operations that fvcore counts and that are no contractions, and by which rule."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crosscheck:
+    """MACs of one forward pass by three counters (convention: dense).
+
+    Attributes:
+        ours: kind of operation -> MACs.
+        torch: the same of torch's flop counter.
+        fvcore: the same of fvcore, with a formula for fused attention.
+        beyond: operator -> what fvcore counts that is no contraction.
+        fused_attention: the part of `fvcore` that fvcore alone does not count.
+        without_formula: operator -> calls of which fvcore counts nothing.
+        by_module: module's path -> fvcore's count with norms and pooling and all that is inside it; "" is the model.
+        params: module's path -> numbers in its parameters, by fvcore.
+        why_not: why fvcore could not trace the model; empty if it could.
+    """
+
+    ours: Mapping[str, int]
+    torch: Mapping[str, int]
+    fvcore: Mapping[str, int]
+    beyond: Mapping[str, int]
+    fused_attention: int
+    without_formula: Mapping[str, int]
+    by_module: Mapping[str, int]
+    params: Mapping[str, int]
+    why_not: str = ""
+
+    @property
+    def torch_agrees(self) -> bool:
+        return self._agrees(self.torch)
+
+    @property
+    def fvcore_agrees(self) -> bool | None:
+        """None where fvcore could not trace the model."""
+        return None if self.why_not else self._agrees(self.fvcore)
+
+    def _agrees(self, theirs: Mapping[str, int]) -> bool:
+        return math.isclose(sum(self.ours.values()), sum(theirs.values()), rel_tol=SAME)
+
+    @property
+    def differs(self) -> bool:
+        """Whether a counter that could count says something else."""
+        return not self.torch_agrees or self.fvcore_agrees is False
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """Contractions that fvcore has no formula for, and was given none."""
+        return tuple(name for name in self.without_formula if is_uncounted_contraction(name))
+
+    def sentence(self) -> str:
+        """Whether the counters agree, in one line."""
+        names = {"torch's counter": self.torch_agrees, "fvcore": self.fvcore_agrees}
+        words = {True: "agrees", False: "DIFFERS", None: f"cannot trace the model ({self.why_not})"}
+        return "; ".join(f"{name} {words[agrees]}" for name, agrees in names.items())
+
+
+def crosscheck(
+    model_name: str, *, image_size: int, channels: int, num_classes: int, model_options: Options = ()
+) -> Crosscheck:
+    """Count a registered model three times. fvcore's count takes as long as one forward pass on a CPU.
+
+    Raises:
+        UserError: unknown model, or a size it cannot take.
+    """
+    import torch
+
+    model, size = on_meta(
+        model_name, image_size=image_size, channels=channels, num_classes=num_classes, model_options=model_options
+    )
+    return compare(model, torch.empty(1, channels, *size, device="meta"))
+
+
+def on_meta(model_name: str, *, model_options: Options = (), **sizes: int) -> tuple[nn.Module, tuple[int, int]]:
+    """A model without weights, in test mode, and height and width of the images it takes."""
+    import torch
+
+    from bench.core import registry
+
+    with torch.device("meta"):
+        model = registry.build_model(model_name, **sizes, **dict(model_options)).eval()
+    size = getattr(model, "image_size", sizes["image_size"])
+    return model, (size, size) if isinstance(size, int) else tuple(size)
+
+
+def compare(model: nn.Module, images: torch.Tensor) -> Crosscheck:
+    """The three counts of a model on the meta device, whose parameters this replaces."""
+    import torch
+
+    run = model.features if isinstance(getattr(model, "head", None), torch.nn.Identity) else model
+    ours = count_forward(model, images, run=run).by_operation["dense"]
+    theirs = torch_by_operation(run, images)
+    weightless(model)
+    analysis, why_not = analysis_of(model, torch.zeros(images.shape)), ""
+    by_operator: dict[str, int] = {}
+    try:
+        by_operator = dict(analysis.by_operator())
+    except Exception as error:  # of the tracer: in whatever the model does
+        why_not = f"{type(error).__name__}: {error}".splitlines()[0][:160]
+    return Crosscheck(
+        ours=by_kind(ours),
+        torch=by_kind(theirs),
+        fvcore=by_kind({name: macs for name, macs in by_operator.items() if name not in BEYOND}),
+        beyond={name: macs for name, macs in by_operator.items() if name in BEYOND},
+        fused_attention=by_operator.get(ATTENTION, 0),
+        without_formula={} if why_not else dict(analysis.unsupported_ops()),
+        by_module={} if why_not else dict(analysis.by_module()),
+        params=dict(_fvcore().parameter_count(model)),
+        why_not=why_not,
+    )
+
+
+def by_kind(by_operation: Mapping[str, int]) -> dict[str, int]:
+    """MACs summed over the operations of a kind; every kind has an entry."""
+    kinds = {name: kind for kind, names in KINDS.items() for name in names}
+    counted = Counter(dict.fromkeys((*KINDS, PRODUCTS), 0))
+    for name, macs in by_operation.items():
+        counted[kinds.get(name, PRODUCTS)] += int(macs)
+    return dict(counted)
+
+
+class _Whole:
+    """In place of what torch's counter follows modules with, which takes longer than to count, and fails where a module
+    is called with a parameter."""
+
+    parents = frozenset(("Global",))
+
+    def __enter__(self) -> _Whole:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def torch_by_operation(run: Callable[[torch.Tensor], Any], images: torch.Tensor) -> dict[str, int]:
+    """MACs by operation, as torch's own counter finds them in a forward pass."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    counter: Any = FlopCounterMode(display=False)
+    counter.mod_tracker = _Whole()
+    with torch.enable_grad(), counter:
+        run(images)
+    counts = counter.get_flop_counts().get("Global", {})
+    return {str(operation).removeprefix("aten."): int(flops) // FLOPS_PER_MAC for operation, flops in counts.items()}
+
+
+def analysis_of(model: nn.Module, images: torch.Tensor) -> Any:
+    """fvcore's `FlopCountAnalysis`, with a formula for fused attention and without its warnings."""
+    analysis = _fvcore().FlopCountAnalysis(model, images).set_op_handle(f"aten::{ATTENTION}", _fused_attention)
+    return analysis.unsupported_ops_warnings(False).uncalled_modules_warnings(False).tracer_warnings("none")
+
+
+def _fvcore() -> Any:
+    """`fvcore.nn`, which warns of torch's plans where it is imported, and of the operations that it does not count."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import fvcore.nn
+    logging.getLogger("fvcore").setLevel(logging.ERROR)
+    return fvcore.nn
+
+
+def _fused_attention(inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
+    """MACs (fvcore's unit, which it calls flops) of q k^T and of the product with v."""
+    q, k, v = (value.type().sizes() for value in inputs[:3])
+    return math.prod(q[:-1]) * k[-2] * (q[-1] + v[-1])
+
+
+def weightless(model: nn.Module) -> None:
+    """Give every parameter and buffer one shared zero on the CPU: fvcore traces real tensors, and large models have
+    gigabytes of them. Parameters want gradients, for otherwise torch fuses what fvcore has no formula for."""
+    import torch
+
+    def zeros(tensor: torch.Tensor) -> torch.Tensor:
+        return torch.zeros((), dtype=tensor.dtype).expand(tensor.shape)
+
+    for module in model.modules():
+        for name, parameter in list(module._parameters.items()):
+            if parameter is not None:
+                module._parameters[name] = torch.nn.Parameter(zeros(parameter))
+        for name, buffer in list(module._buffers.items()):
+            if buffer is not None:
+                module._buffers[name] = zeros(buffer)
