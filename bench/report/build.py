@@ -66,6 +66,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     from bench.core import files
     from bench.report import fits, inspections, page, tables
     from bench.store import export, faults
+    from bench.store.study import Study
 
     evidence, by_figure = _published() if suite == PAPER else _measured(suite_directory, suite, reference)
     findings = questions.find(evidence)
@@ -79,6 +80,7 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
         not_drawn=[*broken, *not_drawn],
         tables=made,
         check=_purpose(suite) == CHECK,
+        traces=[path.relative_to(suite_directory) for path in Study(suite_directory).traces()],
     )
     table_folder = files.make_directory(suite_directory / "tables")
     figure_folder = files.make_directory(suite_directory / "figures")

@@ -61,8 +61,14 @@ def content(
     not_drawn: Sequence[tuple[str, str]],
     tables: Sequence[Table],
     check: bool,
+    traces: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """Everything that a reader sees, as the templates name it. `check`: the suite only checks the pipeline."""
+    """Everything that a reader sees, as the templates name it.
+
+    Args:
+        check: the suite only checks the pipeline.
+        traces: files of torch.profiler, relative to the page.
+    """
     found = text.answers(findings)
     warnings, notes = caveats.warnings(findings)
     lead = figures[0] if figures else None
@@ -99,6 +105,7 @@ def content(
         "provenance": provenance(evidence),
         "commands": (*run, f"python -m bench.report --suite {evidence.suite}{quoted}"),
         "data": hover.page_data(evidence, figures),
+        "traces": [(path.parts[1], path.as_posix()) for path in traces],
     }
 
 

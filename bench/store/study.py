@@ -333,6 +333,10 @@ class Study:
             return []
         return [CellDirectory(p) for p in sorted(self.cells_path.iterdir()) if p.is_dir()]
 
+    def traces(self) -> list[Path]:
+        """Files that torch.profiler left (`--profile`), by cell."""
+        return sorted(self.cells_path.glob("*/attempts/*/trace/*.pt.trace.json"))
+
     def check(self) -> None:
         """Refuse a store that a newer version wrote, before anything is done with it.
 

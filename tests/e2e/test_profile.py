@@ -1,4 +1,4 @@
-"""`--profile` on a training run leaves a trace in which every part of a step is labelled."""
+"""`--profile` on a training run leaves a trace in which every part of a step is labelled, and the report links it."""
 
 from __future__ import annotations
 
@@ -19,3 +19,7 @@ def test_a_training_run_can_be_profiled(verb, tmp_path, monkeypatch):
     (trace,) = (tmp_path / "results/smoke/cells").glob("*/attempts/001/trace/*.pt.trace.json")
     names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
     assert {"data", "forward", "backward", "optimizer", "evaluate"} <= names
+    for page in ("report.html", "report.md"):
+        assert (
+            trace.relative_to(tmp_path / "results/smoke").as_posix() in (tmp_path / "results/smoke" / page).read_text()
+        )
