@@ -128,7 +128,7 @@ def compare(model: nn.Module, images: torch.Tensor) -> Crosscheck:
     """The three counts of a model on the meta device, whose parameters this replaces."""
     import torch
 
-    run = model.features if isinstance(getattr(model, "head", None), torch.nn.Identity) else model
+    run: Any = model.features if isinstance(getattr(model, "head", None), torch.nn.Identity) else model
     ours = count_forward(model, images, run=run).by_operation["dense"]
     theirs = torch_by_operation(run, images)
     weightless(model)
