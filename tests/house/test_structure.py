@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
+import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
 from bench import __main__ as script
-from tests.house.structure import ORDER, PROJECT, Structure, under
+from tests.house.structure import ORDER, PACKAGES, PROJECT, Structure, under
 from tests.house.unsafe import unsafe
 
 HOUSE = Structure()
@@ -48,6 +51,18 @@ def test_rooms_that_need_no_torch(name):
         if imported.split(".")[0] in ("torch", "timm", "fvcore")
     ]
     assert not wrong
+
+
+IMPORTED_AS = {"PIL": "pillow", "sklearn": "scikit-learn", "pynvml": "nvidia-ml-py", "triton": "torch"}
+
+
+def test_what_is_imported_is_declared():
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    entries = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    declared = {re.match(r"[\w-]+", entry)[0].replace("-", "_") for entry in entries}
+    imported = {name.partition(".")[0] for names in HOUSE.all_imports.values() for name in names}
+    packages = {IMPORTED_AS.get(name, name).replace("-", "_") for name in imported - set(PACKAGES)}
+    assert packages - sys.stdlib_module_names <= declared
 
 
 def test_files_hold_one_idea():
