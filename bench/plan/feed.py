@@ -14,7 +14,7 @@ from bench.plan.sizes import DataSizes
 
 PHOTOGRAPHS = 764.0
 """Images per second and core: JPEGs of 500 x 375 pixels and 60 kB, as ImageNet's, cropped at random to 224 px. Measured
-by tests/data/measure_loading.py on an x86 core (reading, decoding, cropping and resizing, with simplejpeg)."""
+by tools/measure_loading.py on an x86 core (reading, decoding, cropping and resizing, with simplejpeg)."""
 SIDE = 224
 PER_PIXEL = 0.24  # of that time at `SIDE` goes with the pixels that come out; measured at 64 to 384 px
 WHOLE = 2.5  # times as long without random crops: all of the file is decoded and shrunk; measured, 1.7 to 2.8

@@ -9,7 +9,7 @@ Resampling inside one analysis cannot give this: errors beyond the data are bias
 
 Where several forms are given, the prediction is the median of their log predictions. None is chosen by the record,
 which would then flatter it (the winner's curse). The constants were set on learning curves of tabular data and on
-simulated ones; `tests/stats/measure_extrapolation.py` measures coverage on any published curves.
+simulated ones; `tools/measure_extrapolation.py` measures coverage on any published curves.
 """
 
 from __future__ import annotations

@@ -221,7 +221,8 @@ def main() -> None:
     for name in ORDER:
         print(f"{name:16} {counted[name]:6,} statements {files[name]:4} files")
     print(f"installed: {counted.total():,} statements in {files.total()} files")
-    print(f"tests: {sum(map(statements, (root / 'tests').rglob('*.py'))):,}")
+    for folder in ("tests", "tools"):
+        print(f"{folder}: {sum(map(statements, (root / folder).rglob('*.py'))):,}")
     reached = house.reached(*STUDY)
     print(f"reached by a study without a registry: {house.size(reached):,} in {len(reached)} files")
     print(f"the spine: {house.size(spine(root)):,} in {len(spine(root))} files")

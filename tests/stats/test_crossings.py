@@ -1,6 +1,6 @@
 """Intervals that do not take the form for granted, and what is said of a crossing.
 
-`python -m tests.stats.measure_crossings` prints the coverage of every quantity by form; here fewer pairs are judged, by
+`python -m tools.measure_crossings` prints the coverage of every quantity by form; here fewer pairs are judged, by
 binomial bounds.
 """
 
@@ -20,8 +20,8 @@ from scipy.optimize import curve_fit
 from bench import fit as verb
 from bench.stats import averaging, bootstrap, fit, forms, isoflop
 from bench.stats.crossing import CANNOT_TELL, NO, YES, Crossing, crossing
-from tests.stats import measure_crossings
 from tests.stats.test_coverage import plausible
+from tools import measure_crossings
 
 LOW, HIGH = 1.0, 1000.0
 PAIRS = 24

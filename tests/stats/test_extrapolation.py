@@ -14,8 +14,9 @@ from bench.stats import bootstrap, extrapolation
 from bench.stats.extrapolation import BENDING, MIN_ORIGINS, forecast
 from bench.stats.fit import Points, fit
 from bench.stats.forms import CHINCHILLA, FORMS, POWER, POWER_FLOOR
-from tests.stats import coverage, measure_extrapolation
+from tests.stats import coverage
 from tests.stats.test_coverage import plausible
+from tools import measure_extrapolation
 
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
 X = np.geomspace(1.0, 1024.0, 21)  # every half octave
@@ -84,7 +85,7 @@ def test_a_real_vit_curve_is_held_where_resampling_within_one_form_is_not() -> N
     ends = np.log(np.quantile(bootstrap.resample(law, draws=100).predictions(x[~seen][None]), (0.05, 0.95), axis=0))
     trend = measure_extrapolation.trend(x[~seen], y[~seen])
     resampled = (ends[0] <= trend) & (trend <= ends[1])
-    # points of one curve err together: 90 % are held over many curves (tests.stats.measure_extrapolation), not of each
+    # points of one curve err together: 90 % are held over many curves (tools.measure_extrapolation), not of each
     assert (np.abs(held.trend_error) <= held.total).mean() > max(0.5, 2 * resampled.mean()) and not resampled[-1]
 
 

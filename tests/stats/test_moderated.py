@@ -8,7 +8,7 @@ from scipy import optimize, special, stats
 
 from bench.stats import intervals, moderated
 from bench.stats.moderated import Repeated
-from tests.stats import measure_coverage as measure
+from tools import measure_coverage as measure
 
 D0, S0 = 4.0, 0.0025  # a study's prior
 

@@ -1,9 +1,9 @@
 """Images per second and core, read, decoded, cropped at random and resized to 224 px: this project beside others, in
 turns, over the same files.
 
-    python -m tests.data.measure_loading [--shards FOLDER] [--images 1000] [--rounds 7] [--peers FOLDER [--install]]
+    python -m tools.measure_loading [--shards FOLDER] [--images 1000] [--rounds 7] [--peers FOLDER [--install]]
 
-Every loader (tests/data/loaders.py) runs in processes of its own, with one worker, and gives batches that a network can
+Every loader (tools/loaders.py) runs in processes of its own, with one worker, and gives batches that a network can
 take; with --here, in this process without a worker. Seconds are the processor's, of all its processes; turns alternate,
 so that what else the machine does touches all alike. The files are those of tests/data/photographs.py, drawn anew or
 taken from tar shards, in the disk's cache.
@@ -33,9 +33,10 @@ import numpy as np
 import torch
 
 from bench.data import jpeg
-from tests.data import loaders, photographs
+from tests.data import photographs
+from tools import loaders
 
-PROJECT = Path(__file__).resolve().parent.parent.parent
+PROJECT = Path(__file__).resolve().parent.parent
 OURS, LIMIT = "this project", "limit: libjpeg-turbo alone, whole images, one buffer"
 CLASSES = 10
 
@@ -85,7 +86,7 @@ class Racer:
         settings = os.environ | {"OMP_NUM_THREADS": "1", "VIT_BENCH_CACHE": str(folder / "cache")}
         self.log = log
         self.process = subprocess.Popen(
-            [python, "-m", "tests.data.loaders", "race", folder, name],
+            [python, "-m", "tools.loaders", "race", folder, name],
             cwd=PROJECT,
             env=settings,
             text=True,
@@ -182,7 +183,7 @@ def compare(names: list[str], folder: Path, given: argparse.Namespace) -> None:
             missing[name] = f"{loaders.PACKAGES[name][0]} is not installed"
             continue
         if kind is not None:
-            subprocess.run([python, "-m", "tests.data.loaders", "prepare", folder, kind], cwd=PROJECT, check=False)
+            subprocess.run([python, "-m", "tools.loaders", "prepare", folder, kind], cwd=PROJECT, check=False)
         log = folder / f"{len(racers)}.log"
         racers[name] = Here(name, folder) if given.here else Racer(name, python, folder, log)
     if jpeg.simplejpeg is not None:

@@ -1,4 +1,4 @@
-"""How often 90 % intervals hold the truth where the form is not known: `python -m tests.stats.measure_crossings`.
+"""How often 90 % intervals hold the truth where the form is not known: `python -m tools.measure_crossings`.
 
 Pairs of families follow laws of one form, or of two, with parameters drawn at random, and cross once inside the range
 of their points, beyond it, or never. They have 5 to 12 points each, with 0.5 to 4 % of noise. Every quantity that

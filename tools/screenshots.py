@@ -1,6 +1,6 @@
 """Pictures of a report at phone and desktop width, put beside it.
 
-python -m tests.report.screenshots results/reference/scaling-cpu
+python -m tools.screenshots results/reference/scaling-cpu
 """
 
 from __future__ import annotations

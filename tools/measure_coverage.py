@@ -1,4 +1,4 @@
-"""How often stated 95 % intervals hold the truth, by what seeds differ by: `python -m tests.stats.measure_coverage`.
+"""How often stated 95 % intervals hold the truth, by what seeds differ by: `python -m tools.measure_coverage`.
 
 A study: models x data sizes x budgets x seeds, with luck that the budgets of a trunk share in part. Beside the
 moderated variances of `bench.stats.moderated` stands the rule before them: one variance for all models, unless a

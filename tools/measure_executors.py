@@ -1,4 +1,4 @@
-"""What executors cost beside the work: `python -m tests.execute.measure_executors --cells 500 5000`.
+"""What executors cost beside the work: `python -m tools.measure_executors --cells 500 5000`.
 
 Cells only look at a clock (tests/execute/plugins/jobs/nap.py). For each executor and number of cells, in a process of
 its own: wall time per cell, processor time per cell of the driver and of the workers, the workers' time of the last
@@ -75,7 +75,7 @@ def main() -> int:
     print(" ".join(f"{name:>10}" for name in COLUMNS))
     for executor in options.executors:
         for cells in options.cells:
-            command = [sys.executable, "-m", "tests.execute.measure_executors", "--one", "--executors", executor]
+            command = [sys.executable, "-m", "tools.measure_executors", "--one", "--executors", executor]
             done = subprocess.run([*command, "--cells", str(cells)], cwd=PROJECT, stdout=subprocess.PIPE, text=True)
             if done.returncode:
                 return done.returncode

@@ -1,4 +1,4 @@
-"""How long the report of a very large study takes, and in how much memory: `python -m tests.analysis.many_records`.
+"""How long the report of a very large study takes, and in how much memory: `python -m tools.many_records`.
 
 Writes 10,000 made-up records of 40 kB (or as many as asked for), one of them damaged, and runs the command line on
 them as a user would. Memory is that of all its processes together, pages that they share counted once; it is sampled,
@@ -63,9 +63,7 @@ def proportional_bytes(process: int) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.analysis.many_records", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.many_records", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("records", type=positive, nargs="?", default=10_000)
     number = parser.parse_args(argv).records
     with tempfile.TemporaryDirectory() as results:

@@ -1,6 +1,6 @@
 """How much slower training from shards is than from one batch of random pixels that stays, in turns, in one process.
 
-    python -m tests.data.measure_training [--data-root FOLDER --data folder:NAME] [--model ViT-S/16] [--size 224]
+    python -m tools.measure_training [--data-root FOLDER --data folder:NAME] [--model ViT-S/16] [--size 224]
                                           [--batch 8] [--steps 1] [--rounds 30]
 
 The same network trains on both; windows of some steps alternate, and turns of which of the two comes first; intervals

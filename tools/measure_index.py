@@ -1,6 +1,6 @@
 """Memory and start-up of streamed training by the number of images: an index of a few hundred files, repeated.
 
-    python -m tests.data.measure_index [--images 1000,100000,10000000]
+    python -m tools.measure_index [--images 1000,100000,10000000]
 
 Every size starts a new process, which opens the index, hashes the set, reads batches of 64 px through one reader, and
 says how long the first took and what the memory is. Only keys and labels differ between repetitions of a file.
@@ -23,7 +23,7 @@ from bench.data import cache, index
 from bench.data.load import load
 from tests.data import photographs
 
-PROJECT = Path(__file__).resolve().parent.parent.parent
+PROJECT = Path(__file__).resolve().parent.parent
 FILES, BATCHES, BATCH, CLASSES = 200, 20, 64, 1_000
 DATA = "folder:shards:64px:rgb:stream"
 
@@ -108,7 +108,7 @@ def main() -> None:
         photographs.write(root / "shards", images=FILES, different=FILES, tests=16)
         for number in map(int, given.images.split(",")):
             repeat(root, number)
-            command = [sys.executable, "-m", "tests.data.measure_index", "--start", where]
+            command = [sys.executable, "-m", "tools.measure_index", "--start", where]
             settings = os.environ | {"OMP_NUM_THREADS": "1"}
             said = subprocess.run(command, cwd=PROJECT, env=settings, capture_output=True, text=True, check=True)
             f = json.loads(said.stdout.splitlines()[-1])

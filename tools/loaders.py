@@ -1,8 +1,8 @@
 """Loaders of the same JPEGs, each as its own guide has it: random crops resized to 224 px, mirrored at random, in
 batches of float32 normalised pixels in the process that trains, read and decoded by one worker beside it.
 
-    python -m tests.data.loaders prepare FOLDER KIND    the files of FOLDER/jpegs in the format of a loader
-    python -m tests.data.loaders race FOLDER NAME       one loader: tests/data/measure_loading.py talks to it
+    python -m tools.loaders prepare FOLDER KIND    the files of FOLDER/jpegs in the format of a loader
+    python -m tools.loaders race FOLDER NAME       one loader: tools/measure_loading.py talks to it
 
 Only this project's own loader needs what this project needs: the others also run in an environment of their own.
 """

@@ -1,4 +1,4 @@
-"""How often extrapolation intervals hold on curves that go on: `python -m tests.stats.measure_extrapolation FILE.csv`.
+"""How often extrapolation intervals hold on curves that go on: `python -m tools.measure_extrapolation FILE.csv`.
 
 A file has the columns curve, x, y (an error or a loss) and, if the split is not to be at half of the largest x, fit: 1
 for points that are fitted, 0 for those held out. Of every curve the total interval is judged by the trend of the
