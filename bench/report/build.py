@@ -24,6 +24,7 @@ PAPER = "paper"
 SWEPT = ("learning-rates",)  # figures for any suite, where a sweep was made
 DIGITS = 6  # significant, of numbers in findings.json; further ones differ between processors
 CONSOLE_ROWS = 14  # answers that `say` prints, unless it is asked for all
+STYLES = {"yes": "green", "no": "yellow", "fact": "", "unsure": "dim"}  # of verdicts, by tone
 WIDE = 100  # columns of a console from which a trend names its ends
 CHECK = "check"  # PURPOSE of a suite that only checks the pipeline
 
@@ -69,10 +70,11 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     from bench.store.study import Study
 
     evidence, by_figure = _published() if suite == PAPER else _measured(suite_directory, suite, reference)
-    findings = questions.find(evidence)
+    asked = questions.asked(_questions(suite))
+    findings = questions.find(evidence, [question.name for question in asked])
     figures, not_drawn, broken = _draw(by_figure)
     looked_into = inspections.read(suite_directory)
-    made = tables.build(evidence)
+    made = tables.build(evidence, asked)
     shown = page.content(
         evidence,
         findings,
@@ -147,6 +149,11 @@ def _purpose(suite: str) -> str:
     return str(getattr(registry.load("suite", suite), "PURPOSE", "")) if suite in registry.names("suite") else ""
 
 
+def _questions(suite: str) -> tuple[str, ...] | None:
+    """Those that the suite names; None: all."""
+    return getattr(registry.load("suite", suite), "QUESTIONS", None) if suite in registry.names("suite") else None
+
+
 def _published() -> tuple[Evidence, dict[str, Evidence]]:
     """The paper's Table 6 as evidence, and the figures that its tables allow."""
     from bench.analysis import published
@@ -167,9 +174,9 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from bench.analysis.table import clean
     from bench.core.formatting import plural
     from bench.report import caveats, text
-    from bench.report.layout import clean
 
     def line(words: str, style: str = "") -> None:
         console.print(Text(clean(words), style=style), highlight=False)
@@ -177,7 +184,7 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
     found = text.answers(paths.findings)
     rows, left = text.console_rows(found, limit=CONSOLE_ROWS)
     if verbose:
-        rows = [(a.label, a.subject, a.number, f"{a.symbol} {a.verdict}") for a in found]
+        rows = [text.row_of(a) for a in found]
     if paths.check:
         line(paths.check, "bold")
         rows, left = rows if verbose else [], []
@@ -185,16 +192,14 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
         table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
         for heading in ("Question", "Subject", "Number [interval]", "Answer"):
             table.add_column(heading, overflow="fold")
-        for label, subject, shown, verdict in rows:
-            if console.width < WIDE and not verbose:
-                shown = shown.partition(" from ")[0]
-            style = {"✓": "green", "✗": "yellow", "?": "dim"}.get(verdict[:1], "")
-            cells = (label, subject, shown)
-            table.add_row(*(Text(clean(cell)) for cell in cells), Text(clean(verdict), style=style))
+        for row in rows:
+            number = row.shown.short if console.width < WIDE and not verbose else row.shown.text
+            cells = (row.label, row.subjects, number)
+            table.add_row(*(Text(clean(cell)) for cell in cells), Text(clean(row.verdict), style=STYLES[row.tone]))
         with console.capture() as captured:
             console.print(table)
-        for row in captured.get().splitlines():  # cells are padded: a log has no use for trailing blanks
-            padded = Text.from_ansi(row)
+        for printed in captured.get().splitlines():  # cells are padded: a log has no use for trailing blanks
+            padded = Text.from_ansi(printed)
             padded.rstrip()
             console.print(padded, soft_wrap=True, highlight=False)
     warnings, notes = caveats.warnings(paths.findings)

@@ -9,8 +9,8 @@ import re
 import pytest
 
 from bench.analysis.evidence import HEADLINE, Evidence
+from bench.analysis.table import Column, Table, tex
 from bench.report import tables
-from bench.report.layout import Column, Table, tex
 from bench.stats.intervals import Estimate
 
 HOSTILE = r"50% of $x_1$ & {a} \input{b} #1 ~ ^ <|> ±"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bench.analysis.rate_rule import rules
 
 from bench.analysis import evidence, lr_sweep, study_data
-from bench.analysis.rate_rule import rules
 from bench.core.record import Operations
 from bench.report import tables
 from tests.analysis._records import change
