@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from bench.analysis import ablations
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Finding, Statement, Verdict
+from bench.analysis.finding import Finding, Verdict
 from bench.core.record import Record
 from bench.core.spec import Recipe
-from bench.report import text
+from bench.questions import as_published as ablations
+from bench.questions.as_published import Statement
 from bench.report.figures import ablation_pooling, ablation_position, ablation_shape, ablation_variants, masked
 from bench.suites import ablation as suite
 from bench.suites import masked as masked_suite
@@ -89,7 +89,7 @@ def test_words_and_figures() -> None:
         assert len(drawing.data) and drawing.caption and len(drawing.annotations) == len(drawing.data)
     assert set(ablation_shape.draw(evidence).data["curve"]) == set(ablation_shape.DIMENSIONS.values())
     for finding in ablations.statements(evidence):
-        assert text.SAYS[Statement(finding.subject[0])] in text._published(finding)[0]
+        assert ablations.SAYS[Statement(finding.subject[0])] in ablations.say(finding)[0]
 
 
 def test_masked_against_scratch_and_labels() -> None:

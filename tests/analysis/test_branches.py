@@ -6,12 +6,12 @@ import pytest
 
 from bench.analysis import branches
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Question, Reason, Verdict
+from bench.analysis.finding import Reason, Verdict
 from bench.suites import branching as suite
 from bench.suites._contract import SuiteOptions
 from bench.train import schedule
 from tests.analysis._records import World
-from tests.analysis._study import beside_own_training, read
+from tests.analysis._study import ask, beside_own_training, read
 
 GAP = 0.03  # what the cosine runs lack, on every task and seed
 
@@ -39,17 +39,17 @@ def test_savings_are_ratios_of_what_was_spent(branched: Evidence) -> None:
 
 
 def test_findings_say_so(branched: Evidence) -> None:
-    found = list(branches.branch_questions(branched))
+    found = ask(branched, "branch as accurate", "branches save")
     same, cosine, *_ = found
     assert (same.subject, same.verdict, same.reasons) == (("same",), Verdict.YES, (Reason.IDENTICAL,))
     assert (cosine.subject, cosine.verdict, cosine.reasons) == (("cosine",), Verdict.YES, ())
     assert cosine.estimate == pytest.approx(GAP) and cosine.n.models == 2 and cosine.n.steps == 6
-    saved = [f for f in found if f.question == Question.BRANCHES_SAVE]
+    saved = [f for f in found if f.question == "branches save"]
     assert [f.estimate for f in saved] == pytest.approx([0.5, 0.5]) and {f.verdict for f in saved} == {Verdict.YES}
 
 
 def test_a_study_of_branches_alone_has_nothing_to_compare() -> None:
-    assert not list(branches.branch_questions(read(World().records()[:4])))
+    assert not ask(read(World().records()[:4]), "branch as accurate", "branches save")
 
 
 @pytest.mark.parametrize("scale", ["cpu", "gpu"])

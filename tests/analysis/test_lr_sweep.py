@@ -10,6 +10,7 @@ from bench.analysis import evidence, lr_sweep, study_data
 from bench.analysis.finding import CheckKind, Reason, Verdict
 from bench.analysis.validity_checks import checks
 from bench.core.record import Record
+from bench.questions import best_learning_rate
 from bench.suites import _recipes
 from bench.suites import rates as suite
 from tests.analysis._records import World, change
@@ -42,7 +43,7 @@ def test_a_best_rate_at_the_edge_is_warned_of_and_the_next_rates_named(accuracie
     (sweep,) = lr_sweep.sweeps(read(made))
     assert sweep.edge == edge and sweep.further == pytest.approx(further)
     assert warnings(made) == [("ViT-nano/7",)]
-    (finding,) = lr_sweep.best_learning_rates(read(made))
+    (finding,) = best_learning_rate.best_learning_rates(read(made))
     assert (finding.verdict, finding.reasons, finding.evidence) == (Verdict.NO, (Reason.EDGE_OF_SWEEP,), (sweep,))
 
 
@@ -50,7 +51,7 @@ def test_a_rate_that_diverges_bounds_the_sweep_and_is_never_chosen() -> None:
     made = swept({1e-3: 0.5, 2e-3: 0.7, 4e-3: None})
     (sweep,) = lr_sweep.sweeps(read(made))
     assert (sweep.chosen.rate, sweep.edge, sweep.tried[-1].diverged) == (2e-3, None, 1)
-    (finding,) = lr_sweep.best_learning_rates(read(made))
+    (finding,) = best_learning_rate.best_learning_rates(read(made))
     assert (finding.verdict, finding.estimate, finding.reasons) == (Verdict.YES, 2e-3, (Reason.DIVERGED,))
     again = change(swept({1e-3: 0.5, 2e-3: None})[1], {"directory": "another-seed-0123456789", "cell.seed": 1})
     assert lr_sweep.sweeps(read([*made, again]))[0].chosen.rate == 1e-3
@@ -79,5 +80,5 @@ def test_the_suites_rates_are_those_that_the_committed_sweep_chose() -> None:
     assert not [s.model for s in found if s.edge]
     for sweep in found:
         assert _recipes.recipe_for(sweep.model).lr == sweep.chosen.rate
-    assert lr_sweep.family_rates(found) == _recipes.FAMILY_RATES["cpu"]
-    assert lr_sweep.model_rates(found) == _recipes.MODEL_RATES["cpu"]
+    assert best_learning_rate.family_rates(found) == _recipes.FAMILY_RATES["cpu"]
+    assert best_learning_rate.model_rates(found) == _recipes.MODEL_RATES["cpu"]

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bench.analysis.rate_rule import rules
 
 from bench.analysis import evidence, lr_sweep, study_data
 from bench.core.record import Operations
-from bench.report import tables
+from bench.questions.best_learning_rate import rate_rule, rules
 from tests.analysis._records import change
 from tests.analysis._study import read, swept
 
@@ -48,7 +47,7 @@ def test_rates_that_fall_by_a_power_are_found_and_offered():
     assert rule.offered and rule.p_value == pytest.approx(0.1**4)
     exponent, scale = np.polyfit(np.log(list(best)), np.log(list(best.values())), 1)
     assert (rule.exponent, np.log(rule.scale)) == pytest.approx((exponent, scale))
-    assert "for the next size" in tables.rate_rule(read(family(best))).note
+    assert "for the next size" in rate_rule(read(family(best))).note
 
 
 def test_one_size_that_it_misses_refuses_it():
@@ -70,5 +69,5 @@ def test_on_the_committed_sweeps_none_is_offered():
     found = {rule.family: rule for rule in rules(evidence.build(study_data.load(REFERENCE, suite="rates")))}
     assert found.keys() == {"ViT", "Hybrid", "ResNet"} and not any(rule.offered for rule in found.values())
     assert {each.model: each.right for each in found["ViT"].held_out} == {"ViT-pico/7": True, "ViT-micro/14": False}
-    note = tables.rate_rule(lr_sweep.without_rejected(evidence.build(study_data.load(REFERENCE, suite="rates")))).note
+    note = rate_rule(lr_sweep.without_rejected(evidence.build(study_data.load(REFERENCE, suite="rates")))).note
     assert "right on 1 of 2 sizes" in note and "too few sizes" in note

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.analysis import published, questions
-from bench.analysis.finding import Axis, Check, CheckKind, CostSummary, Finding, Findings, Question, TrendPoint, Verdict
+from bench.analysis.finding import Axis, Check, CheckKind, CostSummary, Finding, Findings, TrendPoint, Verdict
 from bench.core import formatting
 from bench.report import caveats, text
 
@@ -15,12 +15,12 @@ NOTHING_SPENT = CostSummary(cells=0, seconds=(), total_seconds=0.0, spent_flops=
 @pytest.mark.parametrize(
     ("question", "subjects", "rows"),
     [
-        (Question.MORE_IMAGES_HELP, [("ViT-pico/14",), ("ViT-nano/7",)], 1),
-        (Question.MORE_IMAGES_HELP, [("R8x0.125-s2",), ("R11x0.25-s2",)], 1),
-        (Question.HYBRID_ADVANTAGE_SHRINKS, [("R5+ViT-pico/14", "ViT-pico/14"), ("R5+ViT-nano/14", "ViT-nano/14")], 2),
+        ("more images help", [("ViT-pico/14",), ("ViT-nano/7",)], 1),
+        ("more images help", [("R8x0.125-s2",), ("R11x0.25-s2",)], 1),
+        ("hybrid advantage shrinks", [("R5+ViT-pico/14", "ViT-pico/14"), ("R5+ViT-nano/14", "ViT-nano/14")], 2),
     ],
 )
-def test_a_model_with_a_slash_is_no_pair(question: Question, subjects: list[tuple[str, ...]], rows: int) -> None:
+def test_a_model_with_a_slash_is_no_pair(question: str, subjects: list[tuple[str, ...]], rows: int) -> None:
     """Findings about single models share a row, whatever their names; those about two families never do."""
     asked = [Finding(question=question, subject=subject, verdict=Verdict.YES) for subject in subjects]
     made = text.answers(Findings(findings=tuple(asked), checks=(), cost=NOTHING_SPENT, scope=None))
@@ -41,7 +41,7 @@ def test_a_model_with_a_slash_is_no_pair(question: Question, subjects: list[tupl
 def test_a_leader_that_changes_is_decided_or_not(verdict: Verdict, trend: str, said: str) -> None:
     verdicts = {"y": Verdict.YES, "n": Verdict.NO, "?": Verdict.CANNOT_TELL}
     found = Finding(
-        question=Question.BEST_AT_EQUAL_COMPUTE,
+        question="best family at equal compute",
         subject=("ViT", "ResNet"),
         verdict=verdict,
         leader="ViT" if verdict is Verdict.YES else "",
