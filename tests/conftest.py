@@ -25,7 +25,7 @@ FIRST = (
     "reliability/test_storms",
     "execute/test_first_hour",
     "e2e/test_smoke",
-    "house/test_lint",
+    "house/test_structure",
     "train/test_distributed",
     "execute/test_executors",
     "reliability/test_ranks",
