@@ -74,8 +74,8 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "note": "what else there is to know",
     }
 )
-NUMBERS = ("image_size", "params_m", "gmacs", "gmacs_paper", "batch", "images_seen", "pretrain_images")
-NUMBERS += ("train_exaflops", "train_exaflops_paper", "pretrain_exaflops", *TESTS, *ZERO_SHOT)
+COMPUTED = ("images_seen", "train_exaflops", "train_exaflops_paper", "pretrain_exaflops")
+NUMBERS = ("image_size", "params_m", "gmacs", "gmacs_paper", "batch", "pretrain_images", *COMPUTED, *TESTS, *ZERO_SHOT)
 FLAGS = ("complete", "teacher")
 TABLES = ("checkpoints", "clip", "paper")
 PAPER_ARCHITECTURES = {
