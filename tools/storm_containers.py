@@ -1,6 +1,6 @@
 """Two containers' worth of processes on one folder: each run in a process-id namespace of its own (Linux, as root).
 
-`python -m tests.reliability.storm_containers --times 20`: both end with 0, every cell is done once, records
+`python -m tools.storm_containers --times 20`: both end with 0, every cell is done once, records
 are equal bit for bit to those of an undisturbed run, and nothing is left.
 """
 

@@ -1,6 +1,6 @@
 """The table of timm's models: parameters, MACs, training FLOPs and activations of each, at its own input size.
 
-`python -m bench.flops --table baselines/timm_models.csv` makes it again, model by model on the meta device: no weights
+`python -m tools.timm_table baselines/timm_models.csv` makes it again, model by model on the meta device: no weights
 are downloaded or allocated. Run again after an interruption, it goes on. Beside our counts stands what
 `torch.utils.flop_counter` finds (it has one convention, that of `macs_dense`).
 """
@@ -8,6 +8,7 @@ are downloaded or allocated. Run again after an interruption, it goes on. Beside
 from __future__ import annotations
 
 import csv
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ def heading() -> str:
     version = environment.version
     versions = f"timm {version('timm')}, torch {(version('torch') or '').partition('+')[0]}"
     return (
-        f"# {versions}; counted from timm's code (Apache-2.0) by python -m bench.flops --table; one image, "
+        f"# {versions}; counted from timm's code (Apache-2.0) by python -m tools.timm_table; one image, "
         "training = 6 x MACs, activations in float32\n"
     )
 
@@ -115,3 +116,16 @@ def write(path: Path) -> Iterator[tuple[dict[str, Any], int, int, float]]:
             file.flush()
             done.add(name)
             yield found, len(done), len(names), time.perf_counter() - started
+
+
+def main(path: Path) -> None:
+    seconds = 0.0
+    for made, done, total, took in write(path):
+        seconds += took
+        print(f"{done:5} of {total}  {made['model']:48}{took:6.1f} s  {made.get('why_not', '')}", flush=True)
+    why_not = [found for found in read(path) if found["why_not"]]
+    print(f"{path}: {len(read(path)) - len(why_not):,} models counted, {len(why_not)} not; {seconds:,.0f} s this time.")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

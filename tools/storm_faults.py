@@ -1,6 +1,6 @@
 """A fault at every open, write, fsync, rename and link of a small run, one at a time.
 
-`python -m tests.reliability.storm_faults` injects them by number into a run (plan, training, evaluation, saving,
+`python -m tools.storm_faults` injects them by number into a run (plan, training, evaluation, saving,
 report) whose processes are forked from this one, and then runs the same command again. It prints every round that is
 not as it should be: a run that met a fault ends with one sentence and another exit code than 0, or with the same
 records all the same (logs, kept rates and clean-up may fail without harm); the next run ends with 0, the same records,

@@ -1,6 +1,6 @@
 """Many processes that claim cells, are killed and stopped, on machines whose clocks differ and that lock no files.
 
-`python -m tests.reliability.storm_claims --cells 1000` prints what happened; it ends with 1 if two holders of a cell
+`python -m tools.storm_claims --cells 1000` prints what happened; it ends with 1 if two holders of a cell
 both wrote, or a cell has weights of another attempt than its record.
 """
 

@@ -1,6 +1,6 @@
 """Kills, stops and signals at random times to whatever belongs to a run: the command, its workers, its calibrators.
 
-`python -m tests.reliability.storm_kills --events 100` runs one small study after the other (plan, calibration,
+`python -m tools.storm_kills --events 100` runs one small study after the other (plan, calibration,
 training, evaluation, saving, report) and begins each again until it ends with 0. Whatever happened: its records and
 weights are those of an undisturbed run bit for bit, exit codes are right, no process and no temporary file is left.
 """
