@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from bench.analysis.evidence import CHOICES, FAR, HEADLINE, UPSTREAM, Evidence, Point, Series, family_rank
 from bench.analysis.finding import (
-    Contrast,
     Counts,
     Difference,
     Finding,
@@ -70,7 +69,7 @@ def undecided(e: Estimate, accuracy: float, *, models: int = 1) -> tuple[Reason,
 class Pair:
     """Two points to be compared: of one model, or a model's and raw pixels."""
 
-    contrast: Contrast
+    contrast: str
     model: str
     point: Point
     base: Point

@@ -167,7 +167,7 @@ class Contrast(StrEnum):
 class Difference(Item):
     """Accuracy of a model minus that of its contrast, on one measure. train_flops: of the model."""
 
-    contrast: Contrast
+    contrast: str
     model: str
     family: str
     measure: str

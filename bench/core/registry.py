@@ -121,6 +121,14 @@ def names(kind: str) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+def plugged_in(kind: str) -> tuple[str, ...]:
+    """Names of one kind whose files lie outside the project."""
+    every = names(kind)
+    own = vars(importlib.import_module(FOLDERS[kind]))["_own_path"]
+    of_project = {module.name.replace("_", "-") for module in pkgutil.iter_modules(own)}
+    return tuple(name for name in every if name not in of_project and name not in _rows(kind))
+
+
 def _rows(kind: str) -> dict[str, Any]:
     """Plug-ins defined as rows of a table rather than files; each row has the attributes of such a file."""
     return getattr(importlib.import_module(FOLDERS[kind]), "ROWS", {})

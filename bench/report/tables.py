@@ -11,7 +11,6 @@ from typing import Any
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point, Series, family_rank
 from bench.analysis.question import Question
 from bench.analysis.table import ESTIMATE_ENDS, Column, Table, split
-from bench.analysis.vtab import groups_of, means
 from bench.core import formatting as words
 from bench.stats.intervals import Estimate, contents
 from bench.store.planned import Compared, compare
@@ -154,6 +153,10 @@ def tasks_by_models(evidence: Evidence) -> Table | None:
 
 def many_tasks(evidence: Evidence) -> Table | None:
     """One row per model: every task of the benchmark in the order of its groups, the groups' means, the plain mean."""
+    if evidence.scores["group"].isna().all():
+        return None
+    from bench.analysis.vtab import groups_of, means  # few studies have groups of tasks
+
     groups = groups_of(evidence)
     if not groups:
         return None

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from bench.analysis import ablations, branches
+from bench.analysis import branches
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Finding, Reason, Statement, Verdict
+from bench.analysis.finding import Finding, Reason, Verdict
 from bench.core.record import Record
 from bench.core.spec import Recipe
+from bench.questions import as_published as ablations
+from bench.questions.as_published import Statement
 from bench.report.figures import ablation_pooling, ablation_position, ablation_shape, ablation_variants, masked
 from bench.suites import ablation as suite
 from bench.suites import branching

@@ -339,7 +339,7 @@ def test_a_known_ratio_and_target_are_found() -> None:
     """Every family gains 8 points per decade; ResNet lags ViT by 4 points: half a decade, 3.16 times the compute."""
     level = {"ViT": 0.70, "Hybrid": 0.70, "ResNet": 0.66}
     made = study(seed=3, level=level, slope=dict.fromkeys(FAMILIES, 0.08), sizes=(30_000,))
-    found = [*only(made, "compute to match", "next run")]
+    found = [*ask(made, "compute to match", "next run")]
     found += targets.targets(made, "compute for a target", Axis.COMPUTE, accuracy=0.72)
     ratio = only(found, "compute to match", "ViT", "ResNet")
     assert (ratio.verdict, ratio.leader) == (YES, "ViT") and ratio.low is not None and ratio.high is not None
