@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bench.plan import estimate
-from bench.plan.plan import NOTHING_MEASURED
+from bench.plan.cost_model import NOTHING_MEASURED
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ import pytest
 
 from bench.core.spec import cell_from_json
 from bench.execute import local
-from bench.plan.plan import Plan, PlannedCell, begin
+from bench.execute.prepare import begin
+from bench.plan.plan import Plan, PlannedCell
 from bench.plan.view import plan_summary
 from bench.store import grid
 

@@ -11,10 +11,11 @@ import pytest
 
 from bench.core.errors import UserError
 from bench.core.options import Kind
-from bench.plan.expand import Grid, expand
+from bench.plan.expand import expand
 from bench.plan.options import RUN, StudyOptions, add_options, read_study
 from bench.plan.overrides import NO_OVERRIDES
 from bench.plan.sizes import DataSizes
+from bench.plan.study_cells import StudyCells
 from bench.store import grid
 from bench.suites import _contract as suites
 from tests.conftest import PROJECT
@@ -40,7 +41,7 @@ def study(tmp_path):
     return write
 
 
-def grid_asked(asked: StudyOptions) -> Grid:
+def grid_asked(asked: StudyOptions) -> StudyCells:
     scale = "cpu" if asked.scale == "auto" else asked.scale
     return expand(suites.load(asked.suite), replace(asked, scale=scale), DataSizes(published=scale == "paper"))
 

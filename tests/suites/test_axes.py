@@ -11,8 +11,8 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Cell, Recipe
 from bench.plan import preflight
-from bench.plan.expand import Grid
 from bench.plan.overrides import Overrides
+from bench.plan.study_cells import StudyCells
 from bench.suites import _contract
 from bench.suites._contract import SCALES
 from bench.train.effective import effective_recipe
@@ -36,7 +36,7 @@ def scales_of(suite: str) -> Iterable[tuple[str, float | None]]:
 PLANNED = [(suite, scale, hours) for suite in SUITES for scale, hours in scales_of(suite)]
 
 
-def trained(grid: Grid) -> list[Cell]:
+def trained(grid: StudyCells) -> list[Cell]:
     return [cell for cell in grid.cells if cell.job != "train" or any(cell.horizons)]
 
 
