@@ -26,6 +26,7 @@ from bench.core.console import make_console
 from bench.core.errors import UserError, unknown
 from bench.core.formatting import by_reason
 from bench.core.record import Record
+from bench.cost import public_models
 from bench.execute.local import Failure
 from bench.plan import view
 from bench.plan.options import StudyOptions
@@ -35,7 +36,7 @@ from bench.report.build import ReportPaths, build, say
 from bench.run import work_off
 from bench.store import index
 
-__all__ = ["Fit", "Results", "UserError", "compare", "fit", "load", "plan", "report", "run"]
+__all__ = ["Fit", "Results", "UserError", "compare", "fit", "load", "plan", "published", "report", "run"]
 Study = Path | str | None
 """A study file; None: options alone."""
 
@@ -205,6 +206,18 @@ def compare(
         UserError: a side that is nothing known, nothing that both have, or an `at` that is for other sides.
     """
     return compare_sides(str(a), str(b), suite=suite, results=Path(results), at=at)
+
+
+def published(table: str = "checkpoints") -> pd.DataFrame:
+    """What others' networks reach and cost; `bench.cost.public_models.COLUMNS` describes the columns.
+
+    Args:
+        table: "checkpoints" (timm's), "clip" (open_clip's) or "paper" (Tables 5 and 6 of the ViT paper).
+
+    Raises:
+        UserError: no such table.
+    """
+    return public_models.table(table)
 
 
 def fit(

@@ -104,12 +104,6 @@ def test_findings_of_a_report_are_read_back_whole(kept):
     assert list(results.findings["question"]) == [finding["question"] for finding in body["findings"]]
 
 
-def test_figures_of_a_loaded_study_are_found():
-    assert bench.api.load(KEPT).figure("compute") == KEPT / "figures" / "compute.png"
-    with pytest.raises(UserError, match="no figure 'cat'"):
-        bench.api.load(KEPT).figure("cat")
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [("{", "is damaged"), ('{"schema": 99, "findings": []}', "newer version"), ('{"schema": 1}', "older")],
