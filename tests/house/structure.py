@@ -46,6 +46,8 @@ PLUGINS = (
     "bench.tasks.",
     "bench.suites.",
     "bench.questions.",
+    "bench.plan.passes.",
+    "bench.plan.cost_models.",
     "bench.report.figures.",
     "bench.execute.jobs.",
     "bench.trackers.",
