@@ -67,9 +67,7 @@ def main_parser() -> argparse.ArgumentParser:
     p.add_argument("--compile", action="store_true", help="for a model: also compile it, which takes minutes on a CPU")
     p.add_argument("--data", default="digits", help="for a task: the set to evaluate on (default digits)")
     p.add_argument("--data-root", type=cli.folder, help="folder with data sets that are not installed")
-    p.add_argument(
-        "--study", type=cli.folder, help="for a figure or question: the folder of a study, results/<suite>"
-    )
+    p.add_argument("--study", type=cli.folder, help="for a figure or question: a study, results/<suite>")
     p.add_argument("--json", action="store_true", help="machine-readable")
     return p
 
