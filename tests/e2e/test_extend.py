@@ -91,7 +91,7 @@ from bench.core.spec import Cell, Recipe, TaskSpec
 
 QUESTION = "do perceptrons see stripes?"
 FIGURES = ("widths",)
-QUESTIONS = ("more-compute-helps",)
+QUESTIONS = ("beats-untrained",)
 HEADLINE = ("stripes",)
 FAR = ()
 
