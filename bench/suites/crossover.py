@@ -47,8 +47,8 @@ SHARES = {
 """Where all images are read."""
 SEEDS = 2
 RECIPE: dict[str, Any] = {"batch": 32, "shift": 1}
-"""The suites' own warm-up, of 62 steps: a quarter of the shortest budget and less. With 30 steps the ResNet reaches 53 %
-upstream at its best rate instead of 65 % (`crossover_rates`), while the hybrid loses nothing."""
+"""The suites' own warm-up of 62 steps, at most a quarter of any budget. With 30 steps the ResNet reaches 53 % upstream
+at its best rate instead of 65 % (`crossover_rates`); the hybrid loses nothing."""
 TASKS = fewshot(*HEADLINE, *FAR, shots=(10,), draws=10, test_limit=2_500, ridge="loo")
 
 
