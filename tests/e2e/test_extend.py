@@ -191,7 +191,7 @@ def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp
     assert wider["evidence"][0]["model"] == "MLP-32" and wider["low"] < wider["estimate"] < wider["high"]
     assert {f["question"] for f in found} == {
         "wider is better",
-        "more compute helps",
+        "beats untrained",
     }
     assert "Wider, MLP" in (tmp_path / "results/perceptrons/report.md").read_text()
     plan = ("plan.__main__", "--suite", "smoke", "--models", "MLP-16", "--data")
