@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import dataclasses
 import json
 import math
 import sys
@@ -23,6 +24,7 @@ EXAMPLES = """examples:
   python -m bench.published --reach 85% --by train                 the cheapest published ways to 85 %
   python -m bench.published --reach 85% --where "complete and not teacher"
   python -m bench.published --like timm:convnext_tiny              where a model stands, and its neighbours in cost
+  python -m bench.published --compare                              families at equal error, with intervals
   python -m bench.published --table clip --reach 75%
   python -m bench.published --reach 85% --json
 
@@ -71,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--y", metavar="COLUMN", help="what is reached or compared (default: accuracy on ImageNet-1k)")
     made.add_argument("--reach", type=_percent, metavar="ACCURACY", help="the cheapest rows with at least so much")
     made.add_argument("--like", metavar="MODEL", help="one of timm's models, and what costs about as much")
+    made.add_argument("--compare", action="store_true", help="how much more compute families need at equal error")
     made.add_argument("--by", choices=COSTS, default="train", help="the cost: of training (default), …")
     made.add_argument("--limit", type=cli.positive, default=15, help="rows to show (default 15)")
     made.add_argument("--json", action="store_true", help="machine-readable: all rows and columns")
@@ -80,6 +83,8 @@ def parser() -> argparse.ArgumentParser:
 @command
 def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
+    if options.compare:
+        return _compare(as_json=options.json)
     from bench.cost import public_models
 
     table = public_models.table(options.table)
@@ -264,6 +269,31 @@ def _show(rows: pd.DataFrame, *, cost: str, measure: str) -> None:
     show_table(made, console)
     for number, source in enumerate(sources, start=1):
         write(console, f"[{number}] {source}")
+
+
+def _compare(*, as_json: bool) -> int:
+    from bench.analysis.matched import COMPARISONS, matched
+
+    found = [matched(comparison) for comparison in COMPARISONS]
+    if as_json:
+        print(json.dumps([dataclasses.asdict(each) for each in found], indent=1))
+        return EXIT_OK
+    for each in found:
+        asked = each.comparison
+        label = f"{asked.name}{'' if asked.controlled else ' (NOT controlled)'}"
+        print(f"{label}: at equal error {asked.second} needs {_times(each.mean, each.low, each.high)} of {asked.first}")
+        for ratio in each.ratios:
+            print(f"    {_times(ratio.ratio, ratio.low, ratio.high):42}of {ratio.model}")
+        if asked.differs:
+            print(f"    What else differs: {asked.differs}.")
+    print("95 % intervals contain chance in the test images, and not that in training.")
+    return EXIT_OK
+
+
+def _times(ratio: float | None, low: float | None, high: float | None) -> str:
+    if ratio is None:
+        return "an unknown multiple of the compute"
+    return f"{ratio:.2f} ({low:.2f} to {high:.2f}) times the compute"
 
 
 def _describe(table: pd.DataFrame, columns: Any, version: str) -> None:
