@@ -144,7 +144,8 @@ def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Result
     if asked.detach:
         raise UserError("bench.api.run waits for its cells.", "To leave SLURM jobs: python -m bench.run --detach.")
     console = make_console() if verbose else Console(file=io.StringIO())
-    made = view.make_and_show(asked, console, to_run=True)
+    made = make_plan(asked, to_run=True, report=view.ConsoleReporter(console))
+    view.show(made, console)
     made, failures = work_off(made, asked, console)
     try:
         paths = build(made.store, suite=made.suite, reference=asked.reference)

@@ -22,7 +22,7 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.formatting import duration, join
 from bench.core.spec import Cell, Recipe
-from bench.plan.chosen_grid import Line
+from bench.plan.passes.chosen_grid import GridLine
 from bench.stats.components import DEGREE, Arm, Components, Observations, Target, fit, half_width
 from bench.train.schedule import images_trained
 
@@ -475,7 +475,7 @@ def _least(asked: GridQuestion) -> Choice:
 def lines_of(choice: Choice) -> tuple[str, ...]:
     """The choice as lines of --grid."""
     return tuple(
-        str(Line(model=model, images=size, horizons=horizons, seeds=seeds))
+        str(GridLine(model=model, images=size, horizons=horizons, seeds=seeds))
         for (model, size), (horizons, seeds) in choice.items()
     )
 

@@ -242,6 +242,12 @@ def rates_of(cell: Cell, calibration: Calibration, sizes: DataSizes) -> Rates | 
     return calibration.rates.get(rate_key(cell, sizes[cell.data].classes))
 
 
+def rated(cells: Sequence[Cell], calibration: Calibration, sizes: DataSizes) -> list[tuple[Cell, Rates]]:
+    """The cells whose rates are known, with them."""
+    known = ((cell, rates_of(cell, calibration, sizes)) for cell in cells)
+    return [(cell, rates) for cell, rates in known if rates is not None]
+
+
 @dataclass(frozen=True, kw_only=True)
 class CellCost:
     """What is left of a cell, on one worker of this machine.

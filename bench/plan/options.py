@@ -198,7 +198,7 @@ class StudyOptions:
         max_unreadable: share of a set's images that may be left out, see `bench.data.source`.
         device: one of `bench.core.device.KINDS`. workers: cells at a time. ranks: processes that train a cell together.
         calibrate: measure every model's speed again. accelerator: also cost the study on this one. hardware, cores,
-            price: plan for such devices, as bench/plan/hardware.py reads them.
+            price: plan for such devices, as bench/cost/hardware.py reads them.
         changed: what to do with results of a model whose code has changed since; see `bench.core.fingerprint`.
         executor: "local", "slurm" or "ray"; job: (name, value) pairs for it; detach: leave once
             jobs are submitted; nodes: machines of each worker.

@@ -42,10 +42,10 @@ from bench.execute.jobs import speed as job
 from bench.execute.jobs._contract import JobContext
 from bench.report.figures import throughput
 from bench.report.figures._contract import NothingToDraw, render
-from bench.store.study import CellDirectory
 from bench.suites import speed as suite
 from bench.suites._contract import SuiteOptions
 from tests.analysis._records import blank
+from tests.train.driving import job_context
 
 # -- how speed is measured, on workloads whose speed is known, and the speed job on a tiny model -----------------------
 
@@ -167,16 +167,7 @@ def test_search_for_the_largest_batch(limit: int, start: int) -> None:
 
 
 def context(folder: Path, *, stop: bool = False, profile: bool = False) -> JobContext:
-    return JobContext(
-        directory=CellDirectory(folder),
-        attempt=folder,
-        device="cpu",
-        threads=1,
-        progress=lambda values: None,
-        should_stop=lambda: stop,
-        log=lambda text: None,
-        profile=profile,
-    )
+    return job_context(folder, should_stop=lambda: stop, profile=profile)
 
 
 def cell(model: str = "ViT-pico/14", size: int = 28) -> Cell:

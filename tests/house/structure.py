@@ -44,6 +44,8 @@ PLUGINS = (
     "bench.data.sets.",
     "bench.tasks.",
     "bench.suites.",
+    "bench.plan.passes.",
+    "bench.plan.cost_models.",
     "bench.report.figures.",
     "bench.execute.jobs.",
     "bench.trackers.",

@@ -11,7 +11,8 @@ from bench.analysis import evidence
 from bench.analysis.study_data import Records
 from bench.core.errors import UserError
 from bench.core.spec import Cell
-from bench.plan import budget, chosen_grid
+from bench.plan import budget
+from bench.plan.passes import chosen_grid
 from bench.stats.components import fit
 from tests.plan import recorded
 from tests.plan.making import cells_of

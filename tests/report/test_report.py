@@ -409,7 +409,8 @@ def test_a_figure_that_fails_is_named_and_the_report_is_written(tmp_path: Path, 
 
 def test_cells_that_failed_are_named_even_where_the_report_fails(tmp_path: Path, monkeypatch, capsys) -> None:
     plan = SimpleNamespace(todo=(), store=tmp_path, suite="smoke")
-    monkeypatch.setattr(run.view, "make_and_show", lambda *_, **__: plan)
+    monkeypatch.setattr(run, "make_plan", lambda *_, **__: plan)
+    monkeypatch.setattr(run.view, "show", lambda *_: None)
     monkeypatch.setattr(run, "work_off", lambda *_: (plan, [run.Failure("vit_s0", "it was to fail")]))
     assert run.main(["--suite", "smoke"]) == 2
     said = capsys.readouterr()

@@ -15,10 +15,10 @@ from bench.core.spec import Cell, Recipe
 from bench.cost import flops
 from bench.data.sets import lettering
 from bench.plan import preflight
-from bench.plan.expand import Grid
 from bench.plan.overrides import Overrides
 from bench.plan.preflight import check_data
 from bench.plan.sizes import DataSizes, evaluation_images
+from bench.plan.study_cells import StudyCells
 from bench.suites import _contract, _paper, crossover, crossover_rates, transfer, vtab
 from bench.suites._contract import SCALES, SuiteOptions
 from bench.tasks.vtab import VTAB, task_names
@@ -48,7 +48,7 @@ def scales_of(suite: str) -> Iterable[tuple[str, float | None]]:
 PLANNED = [(suite, scale, hours) for suite in SUITES for scale, hours in scales_of(suite)]
 
 
-def trained(grid: Grid) -> list[Cell]:
+def trained(grid: StudyCells) -> list[Cell]:
     return [cell for cell in grid.cells if cell.job != "train" or any(cell.horizons)]
 
 

@@ -23,15 +23,14 @@ from bench.data import dedup
 from bench.data.image_set import ImageSet
 from bench.data.load import load
 from bench.execute.jobs import train
-from bench.execute.jobs._contract import JobContext
 from bench.plan.preflight import check_data
 from bench.plan.sizes import DataSize, DataSizes
 from bench.store.prediction_bits import from_detail
-from bench.store.study import CellDirectory
 from bench.tasks import knn, linear
 from bench.tasks._contract import TaskContext, Unsuited, balanced_part, checked_options, judged
 from tests.tasks.test_fewshot import CLASSES, Counting, image_set
 from tests.tasks.test_tuning import skewed
+from tests.train.driving import job_context
 
 # -- the contract of every task: each file in bench/tasks/ that evaluates a frozen model is found by name and checked --
 
@@ -166,15 +165,7 @@ def test_a_linear_probe_says_which_classes_are_too_small(images: ImageSet, answe
 
 def test_scores_that_cannot_be_had_leave_a_trained_model_the_others(tmp_path) -> None:
     said: list[str] = []
-    context = JobContext(
-        directory=CellDirectory(tmp_path),
-        attempt=tmp_path,
-        device="cpu",
-        threads=1,
-        progress=lambda _: None,
-        should_stop=lambda: False,
-        log=said.append,
-    )
+    context = job_context(tmp_path, log=said.append)
     result = train.run(CELL, context)
     scores = {score.task: score for score in result.horizons[0].scores}
     assert result.status == "complete" and set(scores) == {"upstream", "linear", "finetune@42px", "fewshot"}

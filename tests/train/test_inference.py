@@ -19,9 +19,7 @@ from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.data.load import load
 from bench.data.subset import nested
 from bench.execute.jobs import train
-from bench.execute.jobs._contract import JobContext
 from bench.store.prediction_bits import from_detail
-from bench.store.study import CellDirectory
 from bench.suites._recipes import recipe_for
 from bench.tasks import fewshot
 from bench.tasks._contract import TaskContext
@@ -29,7 +27,7 @@ from bench.tasks._features import extractor, top1, top1_and_loss
 from bench.train import compiled, inference
 from bench.train.batches import Batches
 from tests.tasks.test_finetune import images as toy
-from tests.train.driving import Driven
+from tests.train.driving import Driven, job_context
 from vit.model import VisionTransformer
 
 # -- features and logits in bfloat16: near float32's, by a copy that leaves the model alone; said in the record --------
@@ -131,16 +129,7 @@ def noted(name: str, used: list[str]) -> Any:
 
 
 def job(cell: Cell, folder: Path) -> Any:
-    context = JobContext(
-        directory=CellDirectory(folder),
-        attempt=folder,
-        device="cpu",
-        threads=1,
-        progress=lambda _: None,
-        should_stop=lambda: False,
-        log=lambda _: None,
-    )
-    return train.run(cell, context)
+    return train.run(cell, job_context(folder))
 
 
 @pytest.mark.slow
@@ -222,16 +211,7 @@ def test_top1_counts_every_image_once():
 
 def row(folder, said: list[str]) -> Horizon:
     """What the training job finds of CELL."""
-    context = JobContext(
-        directory=CellDirectory(folder),
-        attempt=folder,
-        device="cpu",
-        threads=1,
-        progress=lambda _: None,
-        should_stop=lambda: False,
-        log=said.append,
-    )
-    return train.run(CELL, context).horizons[0]
+    return train.run(CELL, job_context(folder, log=said.append)).horizons[0]
 
 
 def test_a_row_says_where_evaluation_ran_out_of_memory_and_has_the_scores_of_one_where_it_did_not(
