@@ -62,7 +62,8 @@ class Ratio:
         error: its error on ImageNet-1k, in percent; None for all.
         ratio: compute of the second family at that error over compute; None where no two of its networks have the error
             between them.
-        low, high: an interval that contains chance in the test images, and not that in training.
+        low: lower end of a 95 % interval that contains chance in the test images, and not that in training.
+        high: its upper end.
     """
 
     model: str
