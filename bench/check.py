@@ -26,6 +26,7 @@ EXAMPLES = """examples:
   python -m bench.check timm:convnext_atto --image-size 64 --channels 3
   python -m bench.check stripes --plugins my_extensions       whatever is called so: a set, task, suite, figure, job
   python -m bench.check task:centroid --plugins my_extensions --data fashion-mnist
+  python -m bench.check recipe:convnext_tiny.fb_in1k          a published checkpoint's line of training stages
   python -m bench.check figure:widths --plugins my_extensions --study results/perceptrons
 
 Exit code 3: a requirement is not met."""
@@ -115,6 +116,8 @@ def found(name: str) -> list[tuple[str, str]]:
         UserError: nothing is called so.
     """
     prefix, _, rest = name.partition(":")
+    if prefix == "recipe" and rest:
+        return [("recipe", rest)]
     if prefix in KINDS and rest:
         registry.load(KINDS[prefix], rest)
         return [(KINDS[prefix], rest)]
@@ -597,6 +600,16 @@ def check_job(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]
     yield Requirement(what="gives a result", check=result, needs="can be planned")
 
 
+def check_recipe(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+    """The training recipe of a published checkpoint."""
+    from bench.cost import public_models
+
+    yield Requirement(
+        what="one line of recipes.csv is its own, has a source, and is whole and counted",
+        check=lambda: public_models.check(name),
+    )
+
+
 CHECKS: dict[str, Callable[[str, argparse.Namespace], Iterator[Requirement]]] = {
     "family": check_model,
     "data set": check_data,
@@ -605,6 +618,7 @@ CHECKS: dict[str, Callable[[str, argparse.Namespace], Iterator[Requirement]]] = 
     "question": check_question,
     "figure": check_figure,
     "job": check_job,
+    "recipe": check_recipe,
 }
 
 if __name__ == "__main__":
