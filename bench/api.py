@@ -46,7 +46,8 @@ class Results:
     """What a study's folder holds, read once when it is first asked for.
 
     Attributes:
-        folder: `results/<suite>`. paths: of the report, where one was built, with its findings.
+        folder: `results/<suite>`.
+        paths: of the report, where one was built, with its findings.
         failures: cells that could not be run, with reasons.
     """
 

@@ -103,10 +103,13 @@ class Option:
     """One model at one number of images: what its trainings cost, and where on an axis they lie.
 
     Attributes:
-        cell: of the suite. x: horizon -> logarithm (base 2) of its training FLOPs.
+        cell: of the suite.
+        x: horizon -> logarithm (base 2) of its training FLOPs.
         whole: on as many images as any of the study: all, or the N of a set that was named as NAME@N.
-        trainings: of each seed: several where the study has several data sets, or recipes of a sweep. What is chosen
-            is chosen for all of them. seeds: of the suite. most: seeds that may be chosen.
+        trainings: of each seed: several where the study has several data sets, or recipes of a sweep. What is chosen is
+            chosen for all of them.
+        seeds: of the suite.
+        most: seeds that may be chosen.
     """
 
     cell: Cell
@@ -142,8 +145,10 @@ class GridQuestion:
     """What a grid is judged by.
 
     Attributes:
-        options: by unit. fixed: seconds of what every grid has (raw pixels). compute, images: leads over each axis.
-            source: where the components come from, in words.
+        options: by unit.
+        fixed: seconds of what every grid has (raw pixels).
+        compute, images: leads over each axis.
+        source: where the components come from, in words.
     """
 
     options: Mapping[Unit, Option]

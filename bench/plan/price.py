@@ -30,7 +30,9 @@ class Price:
     cells, since most rates come from the same assumption.
 
     Attributes:
-        device_hours: of one device each, summed. hours: of the clock. per_device_hour: None without a price.
+        device_hours: of one device each, summed.
+        hours: of the clock.
+        per_device_hour: None without a price.
         bases: where rates come from, in words.
     """
 
