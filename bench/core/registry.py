@@ -128,7 +128,7 @@ def plugged_in(kind: str) -> tuple[str, ...]:
     every = names(kind)
     own = vars(importlib.import_module(FOLDERS[kind]))["_own_path"]
     of_project = {module.name.replace("_", "-") for module in pkgutil.iter_modules(own)}
-    return tuple(name for name in every if name not in of_project and name not in _rows(kind))
+    return tuple(name for name in every if name not in of_project and name not in _row_names(kind))
 
 
 def _row_names(kind: str) -> tuple[str, ...]:
