@@ -222,9 +222,9 @@ def _draw(wanted: Mapping[str, Evidence]) -> tuple[list[Saved], list[tuple[str, 
     for name, evidence in wanted.items():
         title = name
         try:
-            module = registry.load("figure", name)
-            title = module.TITLE
-            drawn.append(render(name, title, module.draw(evidence)))
+            figure = registry.load("figure", name)
+            title = figure.title
+            drawn += render(name, title, figure.draw(evidence))
         except NothingToDraw as reason:
             missing.append((title, str(reason)))
         except UserError as error:

@@ -34,7 +34,11 @@ def write(folder: Path, drawings: Mapping[str, Drawing], *, model: str) -> list[
     """
     files.make_directory(folder)
     name = slug(model)
-    saved = [render(f"{name}-{kind}", f"{TITLES[kind]}, {model}", drawing) for kind, drawing in drawings.items()]
+    saved = [
+        figure
+        for kind, drawing in drawings.items()
+        for figure in render(f"{name}-{kind}", f"{TITLES[kind]}, {model}", drawing)
+    ]
     written = {path: data for figure in saved for path, data in figure.files(folder).items()}
     for path, data in written.items():
         files.write_bytes(path, data)

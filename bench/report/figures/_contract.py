@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ class Drawing:
     Attributes:
         figure: not yet saved.
         data: every number that is plotted, one row per point; written beside the figure as CSV.
-        caption: what is shown, n, shots, what the intervals contain, the kinds of images. Plain text.
+        caption: what is shown, n, shots, what the intervals contain, the kinds of images. Plain text, or its sentences:
+            one that an earlier figure of a report has is not repeated in report.md.
         alt: one sentence for those who cannot see the figure.
         annotations: what can be pointed at.
         by_task: the same for single tasks, of the same data: a second picture, or None.
@@ -76,7 +78,7 @@ class Drawing:
 
     figure: Canvas
     data: pd.DataFrame
-    caption: str
+    caption: str | tuple[str, ...]
     alt: str
     annotations: tuple[Annotation, ...] = ()
     by_task: Canvas | None = None
@@ -103,12 +105,13 @@ class Saved:
         name: of its files.
         title: shown above it.
         caption: plain text.
+        sentences: the caption's.
         alt: for those who cannot see it.
         png: the picture.
-        svg: the picture; points carry their text, and link to the records behind them.
+        svg: the picture; points carry their text, and link to the first record behind them.
         csv: what is plotted; "" for a second picture of the same data.
         width: in inches.
-        cells: the groups of cells that points link to, as `#runs-N` for group N.
+        cells: the groups of cells behind its points; a link's fragment is the number of one.
         points: annotations of the drawing.
         pointed: how many of them the picture holds.
         folder: where its files lie, in the study's folder.
@@ -122,6 +125,7 @@ class Saved:
     svg: str
     csv: str
     width: float
+    sentences: tuple[str, ...] = ()
     cells: tuple[tuple[str, ...], ...] = ()
     points: int = 0
     pointed: int = 0
@@ -170,10 +174,12 @@ def _render(name: str, title: str, figure: Canvas, drawing: Drawing, csv: str) -
         figure.set_layout_engine(None)  # arranged once; both files are the same picture
         cells = _hover_areas(pointed)
         figure.savefig(svg, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    sentences = (drawing.caption,) if isinstance(drawing.caption, str) else drawing.caption
     return Saved(
         name=name,
         title=title,
-        caption=drawing.caption,
+        caption=" ".join(sentences),
+        sentences=sentences,
         alt=drawing.alt,
         png=png.getvalue(),
         svg=_explained(_short(svg.getvalue()), pointed),
@@ -190,12 +196,15 @@ def _hover_areas(annotations: list[Annotation]) -> tuple[tuple[str, ...], ...]:
     groups: dict[tuple[str, ...], int] = {}
     by_axes: dict[Axes, list[tuple[Annotation, str]]] = {}
     for number, item in enumerate(annotations):
-        target = f"#runs-{groups.setdefault(item.cells, len(groups))}" if item.cells else "#"
+        group = groups.setdefault(item.cells, len(groups)) if item.cells else None
+        target = f"../cells/{quote(item.cells[0])}/record.json#{group}" if item.cells else ""
         by_axes.setdefault(item.axes, []).append((item, f"{target}?{number}"))
     for axes, items in by_axes.items():
         x, y = [item.x for item, _ in items], [item.y for item, _ in items]
         limits = axes.get_xlim(), axes.get_ylim()
-        areas: Any = axes.scatter(x, y, s=HOVER_AREA**2, color=(0.5, 0.5, 0.5, 0.004), linewidths=0, zorder=20)
+        areas: Any = axes.scatter(
+            x, y, s=HOVER_AREA**2, color=(0.5, 0.5, 0.5, 0.004), linewidths=0, zorder=20, clip_on=False
+        )
         areas.set_urls([url for _, url in items])
         axes.set(xlim=limits[0], ylim=limits[1])
     return tuple(groups)
@@ -205,10 +214,10 @@ def _explained(svg: str, annotations: list[Annotation]) -> str:
     """Every link gets the text of its point, as a title that browsers show under the pointer."""
 
     def link(match: re.Match[str]) -> str:
-        title = f"<title>{escape(annotations[int(match[2])].lines)}</title>"
-        return f'<a xlink:href="{match[1]}">{title}' if len(match[1]) > 1 else f'<a tabindex="0">{title}'
+        target = f' xlink:href="{match[1]}"' if match[1] else ""
+        return f"<a{target}><title>{escape(annotations[int(match[2])].lines)}</title>"
 
-    return re.sub(r'<a xlink:href="(#[^"?]*)\?(\d+)">', link, svg)
+    return re.sub(r'<a xlink:href="([^"?]*)\?(\d+)" target="_blank">', link, svg)
 
 
 def _short(svg: str) -> str:
@@ -226,4 +235,4 @@ def _short(svg: str) -> str:
         lambda match: names.setdefault(match[0], f"clip{len(names) + 1}"),
         text,
     )
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    return "\n".join(line.strip() for line in text.splitlines()) + "\n"

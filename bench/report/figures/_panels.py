@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import seaborn.objects as so
 from matplotlib.lines import Line2D
-from matplotlib.patheffects import withStroke
 
 from baselines.published import SOURCE
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point
@@ -80,7 +79,7 @@ def draw(
     lines: Sequence[Line],
     axis: Axis,
     *,
-    caption: str,
+    caption: Sequence[str],
     alt: str,
     measures: Sequence[str] = (),
     reference: Sequence[Line] = (),
@@ -89,6 +88,7 @@ def draw(
     figure, with the same data.
 
     Args:
+        caption: sentences; those on tasks, n and intervals follow.
         measures: which to draw, `measures_of` by default.
         reference: lines of `evidence.reference`: published points, drawn hollow under the measured ones.
     """
@@ -109,26 +109,30 @@ def draw(
     with _style.context():
         pictures = [_picture(evidence, table, part, axis, families, points) for part in (shown[:1], shown[1:]) if part]
     panels = {measure: axes for _, found in pictures for measure, axes in found.items()}
-    parts = [caption, *_what_is_shown(evidence, shown, rows, estimates, lines)]
-    parts += _what_is_quoted(evidence, shown, reference)
+    sentences = [*caption, *_what_is_shown(evidence, shown, rows, estimates, lines)]
+    sentences += _what_is_quoted(evidence, shown, reference)
     return Drawing(
         figure=pictures[0][0],
         by_task=pictures[1][0] if len(pictures) > 1 else None,
         data=table.drop(columns=["at", "explained", "cells"]).rename(columns={"x": axis.column}),
         alt=alt,
         annotations=tuple(
-            Annotation(axes=panels[row["measure"]], x=at, y=100 * row["accuracy"], text=row["explained"], cells=row["cells"])
+            Annotation(
+                axes=panels[row["measure"]], x=at, y=100 * row["accuracy"], text=row["explained"], cells=row["cells"]
+            )
             for row, at in zip(rows, table["at"], strict=True)
             if row["kind"] in PLOTTED
         ),
-        caption=" ".join(part for part in parts if part),
+        caption=tuple(filter(None, sentences)),
     )
 
 
 # -- rows of the data ------------------------------------------------------------------------------------------------
 
 
-def _trained(evidence: Evidence, lines: Sequence[Line], measure: str, estimates: list[Estimate]) -> list[dict[str, Any]]:
+def _trained(
+    evidence: Evidence, lines: Sequence[Line], measure: str, estimates: list[Estimate]
+) -> list[dict[str, Any]]:
     """A row per point, families in order."""
     kind = "published" if evidence.published else "trained"
     rows = []
@@ -144,7 +148,12 @@ def _trained(evidence: Evidence, lines: Sequence[Line], measure: str, estimates:
 def _explained(evidence: Evidence, line: Line, p: Point, measure: str, e: Estimate, x: float) -> dict[str, Any]:
     """Where a point is, and what is said of it."""
     cells = () if evidence.published else evidence.cells.get(p.variant, ())
-    return {"x": x, "at": x, "cells": cells, "explained": partial(point_text, evidence, p, measure, e, label=line.label)}
+    return {
+        "x": x,
+        "at": x,
+        "cells": cells,
+        "explained": partial(point_text, evidence, p, measure, e, label=line.label),
+    }
 
 
 def _baselines(evidence: Evidence, lines: Sequence[Line], measure: str) -> list[dict[str, Any]]:
@@ -192,7 +201,12 @@ def counterpart(evidence: Evidence, measure: str) -> str | None:
 
 
 def _picture(
-    evidence: Evidence, table: pd.DataFrame, measures: Sequence[str], axis: Axis, families: Sequence[str], points: Sequence[Point]
+    evidence: Evidence,
+    table: pd.DataFrame,
+    measures: Sequence[str],
+    axis: Axis,
+    families: Sequence[str],
+    points: Sequence[Point],
 ) -> tuple[Figure, dict[str, Axes]]:
     """A figure of one panel, or of several beside each other; its panels by measure."""
     single = len(measures) == 1
@@ -295,7 +309,9 @@ def limit(axes: Axes, table: pd.DataFrame, looks: Mapping[str, tuple[str, str]],
     _style.arrows_where_cut(axes, table["at"], low, high, [looks[key][0] for key in table[by]])
 
 
-def scale_x(axes: Axes, axis: Axis, values: Sequence[float], *, room: float = 0.0, text: Callable[[float], str] | None = None) -> None:
+def scale_x(
+    axes: Axes, axis: Axis, values: Sequence[float], *, room: float = 0.0, text: Callable[[float], str] | None = None
+) -> None:
     """The places 0, 1, … with their names, or a logarithmic axis."""
     if axis.ticks:
         axes.set_xticks(range(len(axis.ticks)), axis.ticks)
@@ -318,19 +334,26 @@ def _lines_of_baselines(axes: Axes, table: pd.DataFrame, families: Sequence[str]
         if value < low - 0.25 * (high - low):  # the panel is for the trained models: do not squeeze them
             below.append(f"{row.family} {value:.0f} %")
             continue
-        axes.axhline(value, color=_style.look(str(row.family), families)[0], linestyle=UNTRAINED, linewidth=1.1, zorder=1)
+        axes.axhline(
+            value, color=_style.look(str(row.family), families)[0], linestyle=UNTRAINED, linewidth=1.1, zorder=1
+        )
         axes.set_ylim(bottom=min(axes.get_ylim()[0], value - 0.03 * (high - low)))
     if below:
         axes.set_ylim(bottom=low - 0.12 * (high - low))
-        axes.text(
-            0.02, 0.025, f"untrained, below: {', '.join(below)}", transform=axes.transAxes, fontsize=8, color=_style.INK,
-            zorder=5, path_effects=[withStroke(linewidth=3, foreground="white")],
-        )  # fmt: skip
+        text = f"untrained, below: {', '.join(below)}"
+        axes.text(0.02, 0.025, text, transform=axes.transAxes, fontsize=8, zorder=5, bbox=_style.BEHIND_TEXT)
 
 
 def _published_look(family: str, families: Sequence[str]) -> dict[str, Any]:
     marker = _style.look(family, families)[1]
-    return {"marker": marker, "s": 36, "facecolors": "none", "edgecolors": _style.GREY, "linewidths": 1.0, "zorder": 1.5}
+    return {
+        "marker": marker,
+        "s": 36,
+        "facecolors": "none",
+        "edgecolors": _style.GREY,
+        "linewidths": 1.0,
+        "zorder": 1.5,
+    }
 
 
 def _name_lines(axes: Axes, table: pd.DataFrame, families: Sequence[str]) -> None:
@@ -340,12 +363,16 @@ def _name_lines(axes: Axes, table: pd.DataFrame, families: Sequence[str]) -> Non
     last = table.groupby("series", sort=False).tail(1)
     colours = [_style.look(str(family), families)[0] for family in last["family"]]
     named = list(zip(last["at"], last["accuracy_percent"], last["series"], colours, strict=True))
-    curves = [list(zip(mine["at"], mine["accuracy_percent"], strict=True)) for _, mine in table.groupby("series", sort=False)]
+    curves = [
+        list(zip(mine["at"], mine["accuracy_percent"], strict=True)) for _, mine in table.groupby("series", sort=False)
+    ]
     flat = [line.get_ydata()[0] for line in axes.get_lines()]  # the baselines
     _style.name_points(axes, named, curves=[*curves, *([(x, float(y)) for x in axes.get_xlim()] for y in flat)])
 
 
-def _handles(evidence: Evidence, table: pd.DataFrame, families: Sequence[str], quoted: pd.DataFrame, *, untrained: bool) -> list[Any]:
+def _handles(
+    evidence: Evidence, table: pd.DataFrame, families: Sequence[str], quoted: pd.DataFrame, *, untrained: bool
+) -> list[Any]:
     """Entries of the legend: families; what is not measured; baselines."""
     handles: list[Any] = _style.family_handles(families, hollow=evidence.published)
     for family in dict.fromkeys(quoted["family"]):

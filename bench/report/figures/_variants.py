@@ -92,7 +92,9 @@ def draw(
     n = f"n: {seeds} seeds" + (f" × {draws} draws" if draws else "") + f", up to {tests:,} test images."
     return Drawing(
         figure=figure,
-        data=table.drop(columns="at").rename(columns={"x": x_name}).assign(**({x_name: table["x"].map(lambda x: ticks[int(x)])} if ticks else {})),
+        data=table.drop(columns="at")
+        .rename(columns={"x": x_name})
+        .assign(**({x_name: table["x"].map(lambda x: ticks[int(x)])} if ticks else {})),
         annotations=annotations,
         alt=alt,
         caption=f"{caption} {n} {contents(found)}",

@@ -92,7 +92,14 @@ def _differences(axes: Axes, found: list[Comparison], looks: dict[str, tuple[str
         for c in found
     )
     (
-        so.Plot(table.assign(low=table["points"] - table["half"], high=table["points"] + table["half"]), x="images", y="points", ymin="low", ymax="high", color="model")
+        so.Plot(
+            table.assign(low=table["points"] - table["half"], high=table["points"] + table["half"]),
+            x="images",
+            y="points",
+            ymin="low",
+            ymax="high",
+            color="model",
+        )
         .scale(
             color=so.Nominal({model: colour for model, (colour, _) in looks.items()}),
             marker=so.Nominal({model: marker for model, (_, marker) in looks.items()}),

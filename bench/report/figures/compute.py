@@ -29,7 +29,7 @@ def draw(evidence: Evidence) -> Drawing:
         lines,
         _panels.Axis(label=f"Pre-training compute [{unit}s]", column=f"compute_{unit}s"),
         reference=_lines(quoted, scale),
-        caption=f"Faint lines join one model's horizons; they are not fits. {counted(evidence)}",
+        caption=("Faint lines join one model's horizons; they are not fits.", counted(evidence)),
         alt=f"{TITLE}: {len(lines)} models.",
     )
 

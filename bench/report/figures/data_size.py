@@ -25,7 +25,7 @@ def draw(evidence: Evidence) -> Drawing:
         evidence,
         lines,
         _panels.Axis(label="Distinct pre-training images", column="distinct_images", trend=True),
-        caption=f"Every point of a line has seen equally many images: {seen}. Bands are the points' intervals.",
+        caption=(f"Every point of a line has seen equally many images: {seen}.", "Bands are the points' intervals."),
         alt=f"{TITLE}: {len(lines)} models.",
     )
 

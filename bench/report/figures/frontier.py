@@ -63,7 +63,9 @@ def draw(evidence: Evidence) -> Drawing:
         axes = figure.subplots()
         x = f"compute_{unit}s"
         _draw_points(axes, _panels.in_percent(table), x, families, hollow=evidence.published)
-        ends = [_draw_steps(axes, mine, x, str(family), families) for family, mine in table.groupby("family", sort=False)]
+        ends = [
+            _draw_steps(axes, mine, x, str(family), families) for family, mine in table.groupby("family", sort=False)
+        ]
         best = _panels.in_percent(table[table["best"]])
         axes.set_ylim(*_style.percent_range(best["low_percent"], 100 * table["accuracy"], best["high_percent"]))
         _style.plain_log_x(axes, list(table[x]), room=0.14)
@@ -71,7 +73,9 @@ def draw(evidence: Evidence) -> Drawing:
         if pixels is not None:
             axes.axhline(100 * pixels.value, **_style.PIXELS, zorder=1)
             height = 100 * pixels.value
-            axes.text(axes.get_xlim()[0], height, " raw pixels", va="bottom", fontsize=_style.LABEL_SIZE, color=_style.INK)
+            axes.text(
+                axes.get_xlim()[0], height, " raw pixels", va="bottom", fontsize=_style.LABEL_SIZE, color=_style.INK
+            )
         axes.set(xlabel=f"Pre-training compute [{unit}s]", ylabel=_panels.y_label(evidence, HEADLINE))
         curves = [list(zip(mine[x], 100 * mine["accuracy"], strict=True)) for _, mine in table.groupby("family")]
         _style.name_points(axes, ends, curves=curves, size=10.5)
@@ -79,16 +83,17 @@ def draw(evidence: Evidence) -> Drawing:
         _panels.annotation(evidence, axes, p, HEADLINE, e, label=label, x=at) for p, label, e, at in explained
     )
     tasks = ", ".join(part.rpartition(":")[2] if evidence.published else part for part in evidence.headline)
-    quoted = "Published points, nothing measured here. " if evidence.published else ""
     return Drawing(
         figure=figure,
         data=table,
         annotations=annotations,
         caption=(
-            f"{quoted}Lines: the best model of each family at or below that compute, as scored, from one better point "
-            f"to the next (budgets within {ONE_BUDGET - 1:.0%} are one); faint: its other points. "
-            f"{'Mean over' if len(evidence.headline) > 1 else 'Task:'} {tasks}. "
-            f"{contents(e for points in found.values() for _, _, e in points)} {counted(evidence)}"
+            "Published points, nothing measured here." if evidence.published else "",
+            "Lines: the best model of each family at or below that compute, as scored, from one better point to the "
+            f"next (budgets within {ONE_BUDGET - 1:.0%} are one); faint: its other points.",
+            f"{'Mean over' if len(evidence.headline) > 1 else 'Task:'} {tasks}.",
+            contents(e for points in found.values() for _, _, e in points),
+            counted(evidence),
         ),
         alt=f"{TITLE}: one line for each of {', '.join(families)}.",
     )
@@ -121,7 +126,9 @@ def _draw_points(axes: Axes, table: pd.DataFrame, x: str, families: Sequence[str
         )
 
 
-def _draw_steps(axes: Axes, table: pd.DataFrame, x: str, family: str, families: Sequence[str]) -> tuple[float, float, str, str]:
+def _draw_steps(
+    axes: Axes, table: pd.DataFrame, x: str, family: str, families: Sequence[str]
+) -> tuple[float, float, str, str]:
     """The best within each budget, as a step with its interval, up to the largest budget of the family: the best stays
     the best. Returns where it ends, the family's name and its colour."""
     colour, _ = _style.look(family, families)

@@ -50,7 +50,10 @@ def draw(evidence: Evidence) -> Drawing:
         _style.plain_log_x(axes, list(table["distinct_images"]), room=0.12)
         _shade_behind(axes, shown[0])
         axes.set(xlabel="Distinct pre-training images", ylabel="Lead at equal compute [points of accuracy]")
-        ends = [(m["distinct_images"].iloc[-1], m["gap_points"].iloc[-1], name, colours[name]) for name, m in drawn.groupby("name", sort=False)]  # fmt: skip
+        last = drawn.groupby("name", sort=False).tail(1)
+        ends = list(
+            zip(last["distinct_images"], last["gap_points"], last["name"], map(colours.get, last["name"]), strict=True)
+        )
         curves = [list(zip(m["distinct_images"], m["gap_points"], strict=True)) for _, m in drawn.groupby("name")]
         _style.name_points(axes, ends, curves=curves, size=9.5)
     places = [place for line in shown for place in line.places]
@@ -82,11 +85,18 @@ def _shade_behind(axes: Axes, line: Line) -> None:
     axes.axhspan(low, 0, color=_style.GREY, alpha=0.08, linewidth=0, zorder=0)
     axes.axhline(0, color=_style.INK, linewidth=1)
     axes.set_ylim(low, high)
-    for height, family, side in ((0, line.families[0], "bottom"), (0, line.families[1], "top")):
+    for family, up, side in ((line.families[0], 4, "bottom"), (line.families[1], -4, "top")):
         axes.annotate(
-            f"{family} ahead", (1, height), xycoords=("axes fraction", "data"), xytext=(-4, 4 if side == "bottom" else -4),
-            textcoords="offset points", ha="right", va=side, color=_style.INK, fontweight="bold", fontsize=9.5,
-        )  # fmt: skip
+            f"{family} ahead",
+            (1, 0),
+            xycoords=("axes fraction", "data"),
+            xytext=(-4, up),
+            textcoords="offset points",
+            ha="right",
+            va=side,
+            fontweight="bold",
+            fontsize=9.5,
+        )
 
 
 def _row(line: Line, place: Place) -> dict[str, Any]:

@@ -82,7 +82,9 @@ def draw(evidence: Evidence) -> Drawing:
     axes_of = dict(zip(panels, figure.axes, strict=True))
     annotations = [
         replace(
-            _panels.annotation(evidence, axes_of[row["group"]], places[row["series"]][1], row["group"], e, label=row["series"], x=0.0),
+            _panels.annotation(
+                evidence, axes_of[row["group"]], places[row["series"]][1], row["group"], e, label=row["series"], x=0.0
+            ),
             x=100 * e.value,
             y=places[row["series"]][0],
         )

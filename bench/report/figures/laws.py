@@ -41,10 +41,21 @@ def draw(evidence: Evidence) -> Drawing:
             mine = [card for card in cards if card["axis"] == name]
             xs = [x for card in mine for x in card["curve"]["x"]]
             scale, unit = flop_unit((min(xs) * max(xs)) ** 0.5) if name == "compute" else (1.0, "")
-            _panel(axes, mine, pd.DataFrame(row for row in rows if row["axis"] == name), scale, families, hollow=evidence.published)
+            _panel(
+                axes,
+                mine,
+                pd.DataFrame(row for row in rows if row["axis"] == name),
+                scale,
+                families,
+                hollow=evidence.published,
+            )
             axes.set_xlabel(f"Pre-training compute [{unit}s]" if name == "compute" else "Distinct pre-training images")
-            axes.set_ylabel(f"Error, {_panels.title(evidence, HEADLINE, []).lower()} [%]" if axes is figure.axes[0] else "")
-            annotations += [_annotation(axes, card, point, scale, evidence) for card in mine for point in card["frontier"]]
+            axes.set_ylabel(
+                f"Error, {_panels.title(evidence, HEADLINE, []).lower()} [%]" if axes is figure.axes[0] else ""
+            )
+            annotations += [
+                _annotation(axes, card, point, scale, evidence) for card in mine for point in card["frontier"]
+            ]
         grey = {"color": _style.GREY}
         signs = [
             Line2D([], [], **grey, linewidth=1.8, label="fitted"),
@@ -57,14 +68,15 @@ def draw(evidence: Evidence) -> Drawing:
         data=pd.DataFrame(rows),
         annotations=tuple(annotations),
         alt=f"{TITLE}: {len(cards)} laws.",
-        caption=" ".join(
+        caption=tuple(
             [
                 "Large points: each family's best, corrected for being chosen as best; dots: the runs on or "
                 "near them that "
                 f"were fitted, one per seed. Lines: {_fitted(cards)}.",
-                f"Bands: {cards[0]['level']:.0%} intervals over all forms and losses, and beyond the points also what the "
-                "same law missed from earlier budgets. Dashed: extrapolated beyond every point. Slope: by how much the "
-                "logarithm of the error falls with that of x, in the middle of the points, with its interval.",
+                f"Bands: {cards[0]['level']:.0%} intervals over all forms and losses, and beyond the points also what "
+                "the same law missed from earlier budgets.",
+                "Dashed: extrapolated beyond every point.",
+                "Slope: by how much the logarithm of the error falls with that of x, in the middle of the points.",
                 *_no_record(cards),
                 *_lack_of_fit(cards),
                 *fits.missing(evidence),
@@ -101,11 +113,26 @@ def _lack_of_fit(cards: Sequence[dict[str, Any]]) -> list[str]:
     return [f"Lines that miss their points by more than seed noise: {join(found)} of the error there."] if found else []
 
 
-def _panel(axes: Axes, cards: Sequence[dict[str, Any]], table: pd.DataFrame, scale: float, families: Sequence[str], *, hollow: bool) -> None:
+def _panel(
+    axes: Axes,
+    cards: Sequence[dict[str, Any]],
+    table: pd.DataFrame,
+    scale: float,
+    families: Sequence[str],
+    *,
+    hollow: bool,
+) -> None:
     """Points, laws and their bands; each law's exponent at the end of its line."""
     table = table.assign(x=table["x"] / scale, percent=100 * table["error"])
     looks = {family: _style.look(family, families) for family in families}
-    style: dict[str, Any] = {"x": "x", "y": "percent", "hue": "family", "palette": {f: c for f, (c, _) in looks.items()}, "legend": False, "ax": axes}
+    style: dict[str, Any] = {
+        "x": "x",
+        "y": "percent",
+        "hue": "family",
+        "palette": {f: c for f, (c, _) in looks.items()},
+        "legend": False,
+        "ax": axes,
+    }
     for kind, dash in (("fitted", "-"), ("extrapolated", _style.EXTRAPOLATED)):
         sns.lineplot(_joined(table, kind), **style, linestyle=dash, linewidth=1.8, estimator=None, zorder=2)
     sns.scatterplot(table[table["kind"] == "run"], **style, s=12, alpha=0.45, linewidth=0, zorder=2.5)
@@ -113,7 +140,15 @@ def _panel(axes: Axes, cards: Sequence[dict[str, Any]], table: pd.DataFrame, sca
     for family, points in frontier.groupby("family", sort=False):
         colour, marker = looks[str(family)]
         face = "white" if hollow else colour
-        axes.scatter(points["x"], points["percent"], s=46, marker=marker, color=face, edgecolors=colour if hollow else "white", zorder=3)
+        axes.scatter(
+            points["x"],
+            points["percent"],
+            s=46,
+            marker=marker,
+            color=face,
+            edgecolors=colour if hollow else "white",
+            zorder=3,
+        )
     curves = table[table["kind"].isin(["fitted", "extrapolated"])]
     for family, curve in curves.groupby("family", sort=False):
         low, high = (100 * curve[f"total_{end}"] for end in ("low", "high"))
@@ -125,7 +160,10 @@ def _panel(axes: Axes, cards: Sequence[dict[str, Any]], table: pd.DataFrame, sca
         _style.plain_log_y(axes)
     _style.plain_log_x(axes, list(table["x"]), room=0.02)
     ends = [(*_end(curves, card["family"]), _exponent(card), looks[card["family"]][0]) for card in cards]
-    drawn = [list(zip(mine["x"], mine["percent"], strict=True))[:: len(mine) // 12 or 1] for _, mine in table.groupby(["family", "kind"])]
+    drawn = [
+        list(zip(mine["x"], mine["percent"], strict=True))[:: len(mine) // 12 or 1]
+        for _, mine in table.groupby(["family", "kind"])
+    ]
     _style.name_points(axes, ends, curves=drawn)
 
 
@@ -152,7 +190,9 @@ def _exponent(card: dict[str, Any]) -> str:
     return f"{card['family']}: slope −{slope['value']:.2f} [{slope['low']:.2f}, {slope['high']:.2f}]"
 
 
-def _annotation(axes: Axes, card: dict[str, Any], point: dict[str, float], scale: float, evidence: Evidence) -> Annotation:
+def _annotation(
+    axes: Axes, card: dict[str, Any], point: dict[str, float], scale: float, evidence: Evidence
+) -> Annotation:
     text = f"{card['family']}, on the frontier\nerror {percent(point['error'])} %, corrected for being chosen as best"
     quoted = "\npublished" if evidence.published else ""
     return Annotation(axes=axes, x=point["x"] / scale, y=100 * point["error"], text=text + quoted)

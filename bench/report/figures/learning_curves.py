@@ -48,7 +48,9 @@ def draw(evidence: Evidence) -> Drawing:
         columns = min(3, len(chosen))
         figure = _style.figure(height=3.4 * -(-len(chosen) // columns) + 0.3)
         (
-            so.Plot(drawn, x="images_seen", y="loss", color="series", linestyle="phase", linewidth="strength", group="part")
+            so.Plot(
+                drawn, x="images_seen", y="loss", color="series", linestyle="phase", linewidth="strength", group="part"
+            )
             .facet(col="family", order=list(chosen), wrap=columns)
             .scale(
                 color=so.Nominal(colours),
@@ -72,7 +74,7 @@ def draw(evidence: Evidence) -> Drawing:
                     Line2D([], [], color=colours[series.label], linewidth=1.8, label=series.label)
                     for series, _ in chosen[family]
                 ],
-                loc="upper right",
+                loc="lower left",
                 fontsize=_style.LABEL_SIZE,
                 labelspacing=0.25,
             )

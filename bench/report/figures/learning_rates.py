@@ -40,7 +40,9 @@ def draw(evidence: Evidence) -> Drawing:
     for family in families:
         mine = [label for s, label in zip(sweeps, labels, strict=True) if s.family == family]
         colours |= dict(zip(mine, _style.shades(_style.look(family, families)[0], len(mine)), strict=True))
-    looks = {label: (colours[label], _style.look(s.family, families)[1]) for s, label in zip(sweeps, labels, strict=True)}
+    looks = {
+        label: (colours[label], _style.look(s.family, families)[1]) for s, label in zip(sweeps, labels, strict=True)
+    }
     drawn = _panels.in_percent(table.rename(columns={"family": "measure"}).assign(at=table["learning_rate"]))
     axis = _panels.Axis(label="Learning rate", column="learning_rate")
     annotations: list[Annotation] = []
@@ -48,7 +50,9 @@ def draw(evidence: Evidence) -> Drawing:
         columns = min(3, len(families))
         height = 3.6 * -(-len(families) // columns) + 0.3
         figure = _style.figure(height=height, width=_style.WIDTH if columns > 1 else _style.SINGLE[0])
-        panels = _panels.seaborn_panels(figure, drawn.dropna(subset=["accuracy"]), families, axis, looks, by="series", columns=columns)
+        panels = _panels.seaborn_panels(
+            figure, drawn.dropna(subset=["accuracy"]), families, axis, looks, by="series", columns=columns
+        )
         for family, axes in panels.items():
             _panels.scale_x(axes, axis, list(table["learning_rate"]), text=plain)
             axes.set_ylim(-3.0, min(101.0, 106 * table["high"].max()))  # one scale for all, so that families compare
@@ -62,7 +66,11 @@ def draw(evidence: Evidence) -> Drawing:
                     text = _explained(label, sweep, tried)
                     annotations.append(Annotation(axes=axes, x=tried.rate, y=height, cells=tried.cells, text=text))
             curves = [[(t.rate, 100 * t.accuracy.value) for t in s.tried if t.accuracy] for s, _ in members]
-            named = [(*next(p for p in c if p[0] == s.chosen.rate), label, colours[label]) for c, (s, label) in zip(curves, members, strict=True)]  # fmt: skip
+            named = [
+                (s.chosen.rate, 100 * s.chosen.accuracy.value, label, colours[label])
+                for s, label in members
+                if s.chosen.accuracy
+            ]
             _style.name_points(axes, named, curves=curves)
         _style.legend(figure, [*_style.family_handles(families), *_signs(sweeps)])
     return Drawing(

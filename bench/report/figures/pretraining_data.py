@@ -38,12 +38,12 @@ def draw(evidence: Evidence) -> Drawing:
     drawing = _panels.draw(
         evidence,
         lines,
-        _panels.Axis(
-            label="", column="place", ticks=tuple(f"{s}\n{_style.tick_text(images[s])} images" for s in sets)
-        ),
+        _panels.Axis(label="", column="place", ticks=tuple(f"{s}\n{_style.tick_text(images[s])} images" for s in sets)),
         measures=measures,
-        caption="Each point is a model's longest run on that set."
-        + (" Shaded: from the worst to the best ResNet." if len(resnets) > 1 else ""),
+        caption=(
+            "Each point is a model's longest run on that set.",
+            "Shaded: from the worst to the best ResNet." if len(resnets) > 1 else "",
+        ),
         alt=f"{TITLE}: {len(lines)} models on {len(sets)} sets.",
     )
     if len(resnets) > 1:
@@ -61,7 +61,9 @@ def _range_of(axes: Axes, evidence: Evidence, resnets: list[_panels.Line], measu
             if (e := evidence.estimate(point, measure)) is not None:
                 spans.setdefault(place, []).append(100 * e.value)
     for place, values in spans.items():
-        axes.fill_between([place - 0.4, place + 0.4], min(values), max(values), color=_style.FAMILIES["ResNet"][0], alpha=BAND, linewidth=0, zorder=1)  # fmt: skip
+        colour, _ = _style.FAMILIES["ResNet"]
+        wide = [place - 0.4, place + 0.4]
+        axes.fill_between(wide, min(values), max(values), color=colour, alpha=BAND, linewidth=0, zorder=1)
 
 
 def _lines(points: dict[tuple[str, str], Point], sets: list[str]) -> list[_panels.Line]:

@@ -126,7 +126,17 @@ def _panel(axes: Axes, table: pd.DataFrame, names: Sequence[str], value: str) ->
     for family in families:
         mine = [name for name in names if name in set(table.loc[table["family"] == family, "model"])]
         colours |= dict(zip(mine, _style.shades(_style.look(family, families)[0], len(mine)), strict=True))
-    sns.lineplot(table, x="image_size", y=value, hue="model", palette=colours, estimator=None, linewidth=1.3, legend=False, ax=axes)
+    sns.lineplot(
+        table,
+        x="image_size",
+        y=value,
+        hue="model",
+        palette=colours,
+        estimator=None,
+        linewidth=1.3,
+        legend=False,
+        ax=axes,
+    )
     for (family, model, measured), points in table.groupby(["family", "model", "measured"], sort=False):
         colour, marker = colours[str(model)], _style.look(str(family), families)[1]
         face = colour if measured else "white"
