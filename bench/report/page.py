@@ -33,6 +33,7 @@ NO_NETWORK = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src d
 TITLES = {"vtab": "VTAB"}
 NAMED = re.compile(r'(?<= id=")|(?<=url\(#)|(?<=href="#)')  # before every name in an SVG
 GROUP = re.compile(r'<g id="[^"]*">')  # nothing refers to these names
+VIEW = re.compile(r'viewBox="([^"]*)"')
 LINKED = re.compile(r'xlink:href="\.\./cells/[^"]*#(\d+)"')
 ENVIRONMENT = (
     ("environment.project_version", "Version"),
@@ -187,9 +188,8 @@ def _picture(figure: Saved, number: Mapping[tuple[str, ...], int]) -> dict[str, 
     drawn = figure.svg[figure.svg.index("<svg") :]
     drawn = NAMED.sub(f"{figure.name}-", GROUP.sub("<g>", drawn))
     drawn = LINKED.sub(lambda match: f'xlink:href="#runs-{number[figure.cells[int(match[1])]]}"', drawn)
-    label = f'<svg role="img" aria-label="{escape(clean(figure.alt))}" '
-    size = re.compile(r'(?<=<svg )(?:width|height)="[^"]*" ?|(?<= )(?:width|height)="[^"]*pt" ?')
-    head, end, body = drawn.partition(">")
+    label = f'<svg role="img" aria-label="{escape(clean(figure.alt))}" viewBox="{VIEW.search(drawn)[1]}">'  # type: ignore[index]
+    drawn = label + drawn.partition(">")[2].replace("xlink:href", "href")
     return {
         "name": figure.name,
         "title": figure.title,
@@ -200,7 +200,7 @@ def _picture(figure: Saved, number: Mapping[tuple[str, ...], int]) -> dict[str, 
         "narrow": figure.width <= NARROW,
         "folded": not figure.csv,  # a second picture of the same data
         "width": figure.width,
-        "inline": Markup(clean(size.sub("", head).replace("<svg ", label, 1) + end + body)),
+        "inline": Markup(clean(drawn)),
     }
 
 

@@ -25,6 +25,7 @@ from xml.sax.saxutils import escape
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
@@ -172,8 +173,10 @@ def _render(name: str, title: str, figure: Canvas, drawing: Drawing, csv: str) -
         png, svg = io.BytesIO(), io.StringIO()
         figure.savefig(png, format="png", dpi=_style.DPI, metadata={"Software": None})
         figure.set_layout_engine(None)  # arranged once; both files are the same picture
-        cells = _hover_areas(pointed)
+        cells, areas = _hover_areas(pointed)
         figure.savefig(svg, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        for area in areas:
+            area.remove()
     sentences = (drawing.caption,) if isinstance(drawing.caption, str) else drawing.caption
     return Saved(
         name=name,
@@ -191,14 +194,16 @@ def _render(name: str, title: str, figure: Canvas, drawing: Drawing, csv: str) -
     )
 
 
-def _hover_areas(annotations: list[Annotation]) -> tuple[tuple[str, ...], ...]:
-    """Lay an invisible disc with a link over every annotated point. Returns the groups of cells that they link to."""
+def _hover_areas(annotations: list[Annotation]) -> tuple[tuple[tuple[str, ...], ...], list[Artist]]:
+    """Lay an invisible disc with a link over every annotated point. Returns the groups of cells that they link to, and
+    the discs."""
     groups: dict[tuple[str, ...], int] = {}
     by_axes: dict[Axes, list[tuple[Annotation, str]]] = {}
     for number, item in enumerate(annotations):
         group = groups.setdefault(item.cells, len(groups)) if item.cells else None
         target = f"../cells/{quote(item.cells[0])}/record.json#{group}" if item.cells else ""
         by_axes.setdefault(item.axes, []).append((item, f"{target}?{number}"))
+    made: list[Artist] = []
     for axes, items in by_axes.items():
         x, y = [item.x for item, _ in items], [item.y for item, _ in items]
         limits = axes.get_xlim(), axes.get_ylim()
@@ -207,7 +212,8 @@ def _hover_areas(annotations: list[Annotation]) -> tuple[tuple[str, ...], ...]:
         )
         areas.set_urls([url for _, url in items])
         axes.set(xlim=limits[0], ylim=limits[1])
-    return tuple(groups)
+        made.append(areas)
+    return tuple(groups), made
 
 
 def _explained(svg: str, annotations: list[Annotation]) -> str:

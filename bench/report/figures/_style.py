@@ -292,5 +292,13 @@ def arrows_where_cut(
         for cut, edge, head in ((least < bottom, bottom, "v"), (most > top, top, "^")):
             if cut and not math.isnan(place):
                 axes.plot(
-                    place, edge, marker=head, color=colour, markersize=6, markeredgewidth=0, clip_on=False, zorder=5
+                    place,
+                    edge,
+                    linestyle="",
+                    marker=head,
+                    color=colour,
+                    markersize=6,
+                    markeredgewidth=0,
+                    clip_on=False,
+                    zorder=5,
                 )

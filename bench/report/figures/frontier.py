@@ -108,6 +108,8 @@ def _draw_points(axes: Axes, table: pd.DataFrame, x: str, families: Sequence[str
     """Every point; faint where another of its family is better within its budget."""
     looks = {family: _style.look(family, families) for family in families}
     for best, size, alpha in ((False, 22, 0.3), (True, 64, 1.0)):
+        if best not in set(table["best"]):
+            continue
         sns.scatterplot(
             table[table["best"] == best],
             x=x,

@@ -135,7 +135,8 @@ def _panel(
     }
     for kind, dash in (("fitted", "-"), ("extrapolated", _style.EXTRAPOLATED)):
         sns.lineplot(_joined(table, kind), **style, linestyle=dash, linewidth=1.8, estimator=None, zorder=2)
-    sns.scatterplot(table[table["kind"] == "run"], **style, s=12, alpha=0.45, linewidth=0, zorder=2.5)
+    if (table["kind"] == "run").any():
+        sns.scatterplot(table[table["kind"] == "run"], **style, s=12, alpha=0.45, linewidth=0, zorder=2.5)
     frontier = table[table["kind"] == "frontier"]
     for family, points in frontier.groupby("family", sort=False):
         colour, marker = looks[str(family)]
