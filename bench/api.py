@@ -26,6 +26,7 @@ from bench.core.console import make_console
 from bench.core.errors import UserError, unknown
 from bench.core.formatting import by_reason
 from bench.core.record import Record
+from bench.cost import public_models
 from bench.execute.local import Failure
 from bench.plan import view
 from bench.plan.options import StudyOptions
@@ -35,7 +36,7 @@ from bench.report.build import ReportPaths, build, say
 from bench.run import work_off
 from bench.store import index
 
-__all__ = ["Fit", "Results", "UserError", "compare", "fit", "load", "plan", "report", "run"]
+__all__ = ["Fit", "Results", "UserError", "compare", "fit", "load", "plan", "published", "report", "run"]
 Study = Path | str | None
 """A study file; None: options alone."""
 
@@ -45,7 +46,8 @@ class Results:
     """What a study's folder holds, read once when it is first asked for.
 
     Attributes:
-        folder: `results/<suite>`. paths: of the report, where one was built, with its findings.
+        folder: `results/<suite>`.
+        paths: of the report, where one was built, with its findings.
         failures: cells that could not be run, with reasons.
     """
 
@@ -143,7 +145,8 @@ def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Result
     if asked.detach:
         raise UserError("bench.api.run waits for its cells.", "To leave SLURM jobs: python -m bench.run --detach.")
     console = make_console() if verbose else Console(file=io.StringIO())
-    made = view.make_and_show(asked, console, to_run=True)
+    made = make_plan(asked, to_run=True, report=view.ConsoleReporter(console))
+    view.show(made, console)
     made, failures = work_off(made, asked, console)
     try:
         paths = build(made.store, suite=made.suite, reference=asked.reference)
@@ -204,6 +207,18 @@ def compare(
         UserError: a side that is nothing known, nothing that both have, or an `at` that is for other sides.
     """
     return compare_sides(str(a), str(b), suite=suite, results=Path(results), at=at)
+
+
+def published(table: str = "checkpoints") -> pd.DataFrame:
+    """What others' networks reach and cost; `bench.cost.public_models.COLUMNS` describes the columns.
+
+    Args:
+        table: "checkpoints" (timm's), "clip" (open_clip's) or "paper" (Tables 5 and 6 of the ViT paper).
+
+    Raises:
+        UserError: no such table.
+    """
+    return public_models.table(table)
 
 
 def fit(

@@ -43,7 +43,8 @@ class Requirement:
     """Something that an extension must do.
 
     Attributes:
-        what: is required. check: returns what was seen, or raises what is wrong with it.
+        what: is required.
+        check: returns what was seen, or raises what is wrong with it.
         is_gate: nothing further can be looked at unless it is met.
         needs: another requirement, by its `what`: unless that is met, this one cannot be looked at.
     """

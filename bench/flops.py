@@ -10,7 +10,6 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.core import cli
@@ -59,7 +58,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="PATTERN",
         help="list families and how their models are named; with a pattern, costs of timm's models",
     )
-    result.add_argument("--table", type=Path, metavar="FILE", help="count every model of timm into a CSV; continues it")
     result.add_argument("--paper-table", action="store_true", help="the paper's Table 6 next to our counts")
     result.add_argument("--image-size", type=int, help="pixels per side (default: the model's own, else 224)")
     result.add_argument("--channels", type=int, help="of the image (default 3, or the model's own)")
@@ -81,8 +79,6 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     if args.paper_table:
         return _paper_table(as_json=args.json)
-    if args.table:
-        return _table(args.table)
     if args.list:
         return _costs(args.list, as_json=args.json)
     if not args.model:
@@ -323,21 +319,6 @@ def _costs(pattern: str, *, as_json: bool) -> int:
         costs = (f"{int(row[key]) / unit:>17,.2f}" for key, (_, unit) in COSTS.items() if not row["why_not"])
         print(f"{row['model']:40}{row['image_size']:>5}" + ("".join(costs) or f"  not counted: {row['why_not']}"))
     print(f"{len(found)} of {len(timm.table()):,} models of timm, one image; {timm.heading()}")
-    return EXIT_OK
-
-
-def _table(path: Path) -> int:
-    """Count every model of timm, into a file that is continued."""
-    from bench.cost import timm_table
-
-    seconds, failed = 0.0, 0
-    for row, done, total, took in timm_table.write(path):
-        seconds += took
-        failed += bool(row.get("why_not"))
-        print(f"{done:5} of {total}  {row['model']:48}{took:6.1f} s  {row.get('why_not', '')}", flush=True)
-    rows = timm_table.read(path)
-    why_not = [row for row in rows if row["why_not"]]
-    print(f"{path}: {len(rows) - len(why_not):,} models counted, {len(why_not)} not; {seconds:,.0f} s this time.")
     return EXIT_OK
 
 

@@ -25,7 +25,7 @@ FIRST = (
     "reliability/test_storms",
     "execute/test_first_hour",
     "e2e/test_smoke",
-    "house/test_lint",
+    "house/test_structure",
     "train/test_distributed",
     "execute/test_executors",
     "reliability/test_ranks",
@@ -39,7 +39,7 @@ FIRST = (
     "stats/test_coverage",
     "gpu/test_step",
     "gpu/test_posing",
-    "e2e/test_notebook",
+    "e2e/test_readme",
 )
 """Files that take longest, so that none of them is begun when the other process is about to end."""
 

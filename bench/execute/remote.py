@@ -261,7 +261,7 @@ class Fleet:
 
     def __init__(self, kinds: Sequence[Kind], watched: Watched, *, workers: int | None) -> None:
         self._kinds, self._watched, self._workers = kinds, watched, workers
-        self._restarts = local.RESTARTS * len(kinds)
+        self._restarts = local.MAX_RESTARTS * len(kinds)
         self._waiting = list[Kind]()  # for a free worker
         self.complaints: list[str] = []
         self.began = watched.began

@@ -61,7 +61,7 @@ from bench.train.ranks import EXIT_RETRY, ONE_RANK, RankFailure, Ranks, SharedEr
 
 WAIT_FOR_OTHERS = 1.0  # seconds between polls of cells leased by other workers
 COMPILED = ".compiled"  # the folder of torch's cache, in the study's
-SILENT, REMIND = 5, 60  # polls before the lease holders are reported, and between reports
+POLLS_BEFORE_NOTICE, POLLS_BETWEEN_NOTICES = 5, 60  # polls before the lease holders are reported, and between reports
 
 
 class DeviceLost(Exception):
@@ -171,7 +171,7 @@ class Worker:
                 if self.options.patience is not None and running() - waiting_since > self.options.patience:
                     break  # who holds them does them, or a later worker
                 rounds += 1
-                if rounds % REMIND == SILENT:
+                if rounds % POLLS_BETWEEN_NOTICES == POLLS_BEFORE_NOTICE:
                     self._say_who_holds([self.cells[number] for number in held])
                 time.sleep(WAIT_FOR_OTHERS)
             pending = held

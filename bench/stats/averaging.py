@@ -33,8 +33,9 @@ class Averaged:
     """Refits of several analyses (forms, losses) of the same points.
 
     Attributes:
-        fit: the law that is shown. parts: refits of every analysis that has any. weights: of every form that was tried,
-            the largest first.
+        fit: the law that is shown.
+        parts: refits of every analysis that has any.
+        weights: of every form that was tried, the largest first.
         order: of the refits of all parts, shuffled: refits of two groups are then paired independently of their forms.
     """
 

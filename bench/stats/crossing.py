@@ -37,7 +37,8 @@ class Crossing:
         share: resamples that agree: that cross just once, this way round, or (`throughout`) not at all.
         overtakes: which of (first, second) has the smaller y (error) beyond the crossing. None unless YES.
         leader: the same; or who is ahead throughout, or above `high` or below `low` where only one of them is known.
-        throughout: whether `leader` is ahead at every x of the common range. common_range: whether there is one.
+        throughout: whether `leader` is ahead at every x of the common range.
+        common_range: whether there is one.
     """
 
     verdict: str

@@ -32,8 +32,11 @@ class Points:
     """Data of a fit.
 
     Attributes:
-        x: (inputs, n); y: (n,); all positive. cluster: the independent run (trunk) that each point was read from.
-        dropped: rows that were left out, with the reason. labels: categorical columns beside the points.
+        x: (inputs, n).
+        y: (n,); all positive.
+        cluster: the independent run (trunk) that each point was read from.
+        dropped: rows that were left out, with the reason.
+        labels: categorical columns beside the points.
         share: whether y is a share (1 - accuracy), which ends at 1.
     """
 

@@ -40,8 +40,10 @@ class Scale:
     """The ViT that is changed, and how all are trained.
 
     Attributes:
-        patches: other patch sizes, largest first. conv_patch: an even patch size, for the convolutional stem.
-        pooling_rates: of both ways to pool. resnet_rates: of Adam and of SGD.
+        patches: other patch sizes, largest first.
+        conv_patch: an even patch size, for the convolutional stem.
+        pooling_rates: of both ways to pool.
+        resnet_rates: of Adam and of SGD.
     """
 
     base: str

@@ -31,7 +31,8 @@ class Scale:
 
     Attributes:
         images: seen in pre-training; from scratch, as many more are seen in fine-tuning.
-        steps, batch: of fine-tuning a pre-trained network. shots, many: images per class, or of all classes.
+        steps, batch: of fine-tuning a pre-trained network.
+        shots, many: images per class, or of all classes.
     """
 
     model: str

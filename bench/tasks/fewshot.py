@@ -32,8 +32,8 @@ REVISION = 1
 PUBLISHED_RIDGE = 2.0**10
 RIDGES = tuple(2.0**power for power in range(-4, 21))
 SHOTS = (1, 5, 10, 25)
-EIGEN = 9  # operations of an eigendecomposition, times the cube of its size (Golub and Van Loan, section 8.3)
-SOLVED = 25e9  # operations in float64 that a core does in a second of solving: 23 to 44 on one of 2025
+EIGEN_OPERATIONS = 9  # of an eigendecomposition, times the cube of its size (Golub and Van Loan, section 8.3)
+SOLVED_PER_SECOND = 25e9  # operations in float64 that a core does in a second of solving: 23 to 44 on one of 2025
 MODES = {
     "both": ("accuracy", "accuracy_fixed_ridge"),
     "loo": ("accuracy",),
@@ -135,8 +135,8 @@ def solving_seconds(
         tried = len(RIDGES) if ridge != "each" and "accuracy" in metrics and k > 1 else 0
         left_out = 2 * tried * support * rank * num_classes
         predicting = 2 * len(metrics) * tests * features * num_classes
-        operations += products + EIGEN * rank**3 + left_out + predicting
-    return draws * operations / SOLVED
+        operations += products + EIGEN_OPERATIONS * rank**3 + left_out + predicting
+    return draws * operations / SOLVED_PER_SECOND
 
 
 def draw_support(

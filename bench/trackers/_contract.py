@@ -36,8 +36,12 @@ class TrackedRun:
     """A cell as trackers show it.
 
     Attributes:
-        id: of the cell. name: of its folder. rows: in the order of the work. started: of the first attempt, ISO 8601.
-        config: flat; names of nested fields are joined by dots. status: as a record's; "running" before there is one.
+        id: of the cell.
+        name: of its folder.
+        rows: in the order of the work.
+        started: of the first attempt, ISO 8601.
+        config: flat; names of nested fields are joined by dots.
+        status: as a record's; "running" before there is one.
     """
 
     id: str

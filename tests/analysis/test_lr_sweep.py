@@ -1,21 +1,22 @@
-"""The learning rate that a sweep chooses, on records whose best rate is known, and the suites' own rates."""
+"""Learning rates: which is chosen of a sweep, and whether a rule holds."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
+import numpy as np
 import pytest
 
-from bench.analysis import evidence, lr_sweep, study_data
+from bench.analysis import lr_sweep
 from bench.analysis.finding import CheckKind, Reason, Verdict
+from bench.analysis.rate_rule import rules
 from bench.analysis.validity_checks import checks
-from bench.core.record import Record
-from bench.suites import _recipes
-from bench.suites import rates as suite
+from bench.core.record import Operations, Record
+from bench.report import tables
 from tests.analysis._records import World, change
 from tests.analysis._study import read, swept
 
-REFERENCE = Path(__file__).resolve().parents[2] / "results/reference/rates-cpu"
+# -- the learning rate that a sweep chooses, on records whose best rate is known, and the suites' own rates ------------
+
+
 WITHIN = {1e-3: 0.50, 2e-3: 0.715, 4e-3: 0.70, 8e-3: 0.73, 1.6e-2: 0.40}  # 2e-3 is the lowest within two points
 
 
@@ -73,11 +74,55 @@ def test_only_what_was_chosen_stands() -> None:
     assert lr_sweep.without_rejected(unswept) is unswept
 
 
-def test_the_suites_rates_are_those_that_the_committed_sweep_chose() -> None:
-    found = lr_sweep.sweeps(evidence.build(study_data.load(REFERENCE, suite="rates")))
-    assert len(found) >= 9 and {t.rate for s in found for t in s.tried} == set(suite.RATES)
-    assert not [s.model for s in found if s.edge]
-    for sweep in found:
-        assert _recipes.recipe_for(sweep.model).lr == sweep.chosen.rate
-    assert lr_sweep.family_rates(found) == _recipes.FAMILY_RATES["cpu"]
-    assert lr_sweep.model_rates(found) == _recipes.MODEL_RATES["cpu"]
+# -- a rule for learning rates is offered where sizes that it has not seen confirm it, and nowhere else ----------------
+
+
+RATES = [1e-3 * 2.0**step for step in range(-2, 8)]
+
+
+def family(best: dict[float, float], *, flat: float = 0.1) -> list:
+    """Sweeps of sizes (MACs -> their best rate): accuracy falls by `flat` for every factor of two from it."""
+    made = []
+    for number, (macs, peak) in enumerate(best.items()):
+        accuracies = {rate: 0.9 - flat * abs(np.log2(rate / peak)) for rate in RATES}
+        for record in swept({rate: max(0.01, value) for rate, value in accuracies.items()}):
+            made.append(
+                change(
+                    record,
+                    {
+                        "directory": f"size{number}-{record.directory}",
+                        "cell.model": f"size-{number}",
+                        "model.name": f"size-{number}",
+                        "model.forward_macs": Operations(dense=macs, paper=macs),
+                    },
+                )
+            )
+    return made
+
+
+def test_rates_that_fall_by_a_power_are_found_and_offered():
+    """rate = 0.032 × (MACs / 1 M) ** -1/2, on six sizes a factor of four apart."""
+    best = {1e6 * 4.0**n: 0.032 / 2**n for n in range(6)}
+    (rule,) = rules(read(family(best)))
+    assert rule.exponent == pytest.approx(-0.5) and rule.scale == pytest.approx(0.032 * 1e6**0.5)
+    assert [each.model for each in rule.held_out] == ["size-2", "size-3", "size-4", "size-5"]
+    assert all(each.predicted == pytest.approx(each.chosen) and each.right for each in rule.held_out)
+    assert rule.offered and rule.p_value == pytest.approx(0.1**4)
+    exponent, scale = np.polyfit(np.log(list(best)), np.log(list(best.values())), 1)
+    assert (rule.exponent, np.log(rule.scale)) == pytest.approx((exponent, scale))
+    assert "for the next size" in tables.rate_rule(read(family(best))).note
+
+
+def test_one_size_that_it_misses_refuses_it():
+    best = {1e6 * 4.0**n: 0.032 / 2**n for n in range(6)} | {1e6 * 4.0**4: 0.008}
+    (rule,) = rules(read(family(best)))
+    missed = {each.model: each.lacks for each in rule.held_out if not each.right}
+    assert "size-4" in missed and missed["size-4"] == pytest.approx(0.2) and not rule.offered
+
+
+def test_few_hits_or_rates_that_are_all_alike_prove_nothing():
+    (few,) = rules(read(family({1e6: 8e-3, 4e6: 8e-3, 16e6: 8e-3})))
+    assert [each.right for each in few.held_out] == [True] and not few.offered and few.p_value > 0.05
+    (alike,) = rules(read(family({1e6 * 4.0**n: 8e-3 for n in range(5)}, flat=0.001)))
+    assert all(each.right for each in alike.held_out) and alike.p_value == 1.0 and not alike.offered
+    assert rules(read(family({1e6: 8e-3, 4e6: 8e-3}))) == ()

@@ -15,7 +15,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from baselines import timm as family
 from bench.core import environment, fingerprint, registry
 from bench.core.errors import UserError
-from bench.cost import flops, timm_table
+from bench.cost import flops
+from tools import timm_table
 
 timm = pytest.importorskip("timm")
 

@@ -1,4 +1,4 @@
-"""Extensions outside the project: in a folder, in an installed wheel; and checked by `bench.check`."""
+"""Extensions: found, refused, and checked against their contracts."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from bench.core import registry
 from bench.core.errors import EXIT_USAGE, UserError
 from bench.plan.__main__ import main as plan_main
 from tests.e2e.test_extend import DATA, FAMILY, FIGURE, SUITE, TASK
+
+# -- extensions outside the project: in a folder, in an installed wheel; and checked by `bench.check` ------------------
+
 
 FILES = {
     "models/mlp.py": FAMILY,
@@ -164,7 +167,7 @@ def test_an_error_of_the_project_itself_keeps_its_traceback(monkeypatch):
     def fails(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("bench.plan.view.make_and_show", fails)
+    monkeypatch.setattr("bench.plan.__main__.make_plan", fails)
     with pytest.raises(ZeroDivisionError):
         plan_main(["--suite", "smoke"])
 
@@ -338,3 +341,36 @@ def test_a_set_that_another_process_would_draw_otherwise_is_found_although_it_is
     done = verb("check", "unseeded", "--plugins", "mine")
     wrong = [line for line in done.stdout.splitlines() if line.startswith("  NO")]
     assert done.returncode == 3 and len(wrong) == 1 and "the same every time" in wrong[0], done.stdout
+
+
+# -- a file that cannot be imported is named, with the line, by whatever verb meets it ---------------------------------
+
+
+@pytest.mark.parametrize(
+    "text, line, what",
+    [
+        ("FAMILY = 1\ndef build(:\n", 2, "invalid syntax"),
+        ("FAMILY = 1\n\nREVISION = revision\n", 3, "NameError"),
+        ("FAMILY = 1\nimport no_such_package.part\n", 2, "No module named 'no_such_package'"),
+        ("FAMILY = 1\n\n\nraise SystemExit(2)\n", 4, "SystemExit: 2"),
+        ("from bench.core.spec import Sell\n", 1, "cannot import name 'Sell'"),
+    ],
+)
+def test_one_message_names_file_and_line(text, line, what, tmp_path, monkeypatch):
+    package = tmp_path / "added"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "mine.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(registry.FOLDERS, "family", "added")
+    registry.names.cache_clear()
+    try:
+        with pytest.raises(UserError) as refusal:
+            registry.load("family", "mine")
+    finally:
+        registry.names.cache_clear()
+        registry.load.cache_clear()
+        for name in [name for name in registry.importlib.sys.modules if name.partition(".")[0] == "added"]:
+            del registry.importlib.sys.modules[name]
+    assert f"added/mine.py, line {line}" in refusal.value.what and what in refusal.value.what
+    assert ("pip install no_such_package" in refusal.value.fix) == ("no_such_package" in text)

@@ -1,20 +1,36 @@
-"""Counts of whole models: closed forms, known values, and the traps that other counters fall into."""
+"""Counts of whole models and of single operations, against closed forms, known values and other counters."""
 
 from __future__ import annotations
 
+import itertools
+import json
+import math
+import re
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
 
 from baselines import published
+from bench import flops
 from bench.core import registry
-from bench.core.errors import UserError
+from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError
+from bench.cost import crosscheck, shapes
+from bench.cost.counter import FORMULAS, is_uncounted_contraction, tap_pairs
 from bench.cost.flops import ModelCost, count, count_forward
 from vit.config import config_for
+
+# -- counts of whole models: closed forms, known values, and the traps that other counters fall into -------------------
+
 
 # Forward GMACs and forward+backward GMACs at 224 px with 1000 classes, as torch's FlopCounterMode gives them on the
 # meta device for timm's models of the same names (all taps of convolutions).
@@ -260,3 +276,342 @@ def test_activations_without_the_attention_matrix() -> None:
     # Lower bound by hand: per block 2 norm inputs, 2 norm outputs, q, k, v, attention's result, MLP hidden twice.
     assert small > 12 * 197 * 192 * (2 + 2 + 3 + 1 + 2 * 4) * 4 * 0.9
     assert small < 12 * 197 * 192 * (2 + 2 + 3 + 1 + 2 * 4) * 4 * 1.6
+
+
+# -- the formulas against counting by brute force ----------------------------------------------------------------------
+
+
+AXES = list(itertools.product((1, 5, 8, 13), (1, 2, 3, 7), (1, 2, 3), (0, 1, 3), (1, 2)))
+
+
+@pytest.mark.parametrize("size", (1, 5, 8, 13))
+def test_taps_inside_equal_a_convolution_of_ones(size: int) -> None:
+    """Convolving ones with ones, the result at each position is the number of taps that read the image."""
+    for _, kernel, stride, padding, dilation in (axis for axis in AXES if axis[0] == size):
+        if size + 2 * padding < dilation * (kernel - 1) + 1:
+            continue
+        ones = F.conv1d(torch.ones(1, 1, size), torch.ones(1, 1, kernel), None, stride, padding, dilation)
+        outputs = ones.shape[-1]
+        found = tap_pairs(size=size, outputs=outputs, kernel=kernel, stride=stride, dilation=dilation, before=padding)
+        assert found == int(ones.sum()), (size, kernel, stride, padding, dilation)
+
+
+def by_brute_force(conv: nn.Module, pads: tuple[int, ...], image: torch.Tensor) -> int:
+    """MACs without padded taps: with weights and image one and no bias, outputs sum to the products of ones."""
+    nn.init.ones_(conv.weight)  # type: ignore[arg-type]
+    return int(conv(F.pad(torch.ones_like(image, dtype=torch.float32), pads)).double().sum())
+
+
+@pytest.mark.parametrize("groups", (1, 2))
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "dilation", "pads"),
+    [
+        (3, 1, 1, 1, (0, 0, 0, 0)),
+        (7, 2, 3, 1, (0, 0, 0, 0)),
+        (7, 2, 0, 1, (2, 3, 2, 3)),  # TensorFlow's SAME: the padding is an operation of its own, and lopsided
+        ((3, 1), (2, 1), (1, 0), (1, 1), (0, 0, 0, 0)),
+        (3, 2, 2, 2, (0, 1, 0, 0)),
+        (4, 4, 0, 1, (0, 0, 0, 0)),
+    ],
+)
+def test_convolution_without_padded_taps(kernel, stride, padding, dilation, pads, groups: int) -> None:
+    conv = nn.Conv2d(4, 6, kernel, stride, padding, dilation, groups=groups, bias=False)
+    image = torch.ones(2, 4, 11, 9)
+    counter = count_forward(conv, image, run=lambda x: conv(F.pad(x, pads)))
+    outputs = conv(F.pad(image, pads))
+    dense = outputs.numel() * math.prod(conv.weight.shape[1:])
+    assert counter.total("dense") == dense
+    assert counter.total("paper") == by_brute_force(conv, pads, image)
+
+
+def test_transposed_convolution_leaves_out_cropped_taps() -> None:
+    conv = nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, groups=2, bias=False)
+    image = torch.ones(2, 4, 5, 7)
+    counter = count_forward(conv, image)
+    assert counter.total("dense") == 2 * 4 * 3 * 9 * 5 * 7
+    assert counter.total("paper") == by_brute_force(conv, (0, 0, 0, 0), image)
+
+
+def test_padding_of_one_convolution_does_not_leak_into_another() -> None:
+    conv = nn.Conv2d(1, 1, 3, bias=False)
+
+    def run(image: torch.Tensor) -> torch.Tensor:
+        padded = F.pad(image, (1, 1, 1, 1))
+        conv(padded)
+        return conv(padded * 1.0)  # no longer known to be padding
+
+    counter = count_forward(conv, torch.ones(1, 1, 4, 4), run=run)
+    assert counter.total("dense") == 2 * 16 * 9
+    assert counter.total("paper") == 100 + 16 * 9  # 4 corners x 4 + 8 edges x 6 + 4 inside x 9 = 100
+
+
+def test_matrix_products() -> None:
+    a, b, v = torch.ones(3, 4), torch.ones(4, 5), torch.ones(4)
+    c = torch.ones(2, 3, 4)
+
+    def run(_: torch.Tensor) -> None:
+        torch.addmm(torch.ones(3, 5), a, b)  # 60
+        torch.mv(a, v)  # 12
+        torch.dot(v, v)  # 4
+        torch.baddbmm(torch.ones(2, 3, 5), c, b.expand(2, 4, 5))  # 120
+        torch.einsum("bij,jk->bik", c, b)  # 120
+        F.linear(c, b.t())  # 120
+
+    assert count_forward(nn.Identity(), a, run=run).total("dense") == 60 + 12 + 4 + 3 * 120
+
+
+def test_an_unknown_contraction_is_refused_not_missed() -> None:
+    lstm = nn.LSTM(4, 4)
+    with pytest.raises(NotImplementedError, match=r"bench/cost/counter\.py"):
+        count_forward(lstm, torch.ones(3, 2, 4))
+
+
+def test_what_looks_like_a_contraction() -> None:
+    for name in ("aten::_flash_attention_forward", "aten::mkldnn_linear", "aten::_sparse_mm", "aten::_trilinear"):
+        assert name in FORMULAS or is_uncounted_contraction(name), name
+    for name in ("aten::add", "aten::native_layer_norm", "aten::_fused_sdp_choice", "aten::comma", "aten::gather"):
+        assert not is_uncounted_contraction(name), name
+
+
+# -- every kind of model against two independent counters, and what `bench.flops --check` says of a difference ---------
+
+
+# Others of test_flops.KNOWN are compared with torch's counter there; of fvcore they are the same operations.
+ALSO = {"ViT-Ti/16", "ViT-B/16", "R50x1", "R+ViT-Ti/16", "R26+ViT-S/32"}
+NAMES = tuple(name for name in registry.model_names() if name != "pixels" and (name in ALSO or name not in KNOWN))
+SIZES = (56, 64, 96, 112, 128)  # the smallest that a model takes: the method is what is checked
+LARGE = re.compile(r"ViT-[BLHgG]/")  # of many equal blocks, two
+
+
+def on_meta(name: str, **options: int) -> tuple[nn.Module, int]:
+    """The model without weights, and an image size it takes."""
+    for size in SIZES:
+        try:
+            sizes = {"image_size": size, "channels": 3, "num_classes": 10}
+            return crosscheck.on_meta(name, **sizes, model_options=tuple(options.items()))[0], size
+        except UserError:
+            continue
+    raise AssertionError(f"{name} takes none of {SIZES} px")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_torch_and_fvcore_count_the_same(name: str) -> None:
+    model, size = on_meta(name, **({"depth": 2} if LARGE.search(name) else {}))
+    images = torch.empty(1, 3, size, size, device="meta")
+    counted = count_forward(model, images)
+    logits = model(images)
+    with FlopCounterMode(display=False) as backward:
+        logits.sum().backward()
+    assert 2 * counted.backward["dense"] == backward.get_total_flops()
+    assert counted.total("paper") <= counted.total("dense")
+    for module in model.modules():
+        if hasattr(module, "standardised_weight"):  # elementwise work on every weight, which is not counted anyway
+            module.standardised_weight = lambda _dtype, module=module: module.weight  # type: ignore[assignment]
+    three = crosscheck.compare(model, images)
+    assert sum(three.ours.values()) == counted.total("dense")
+    assert three.ours == three.torch == three.fvcore and not three.missed
+    assert sum(three.beyond.values()) + sum(three.fvcore.values()) == three.by_module[""]
+    assert three.params[""] == sum(parameter.numel() for parameter in model.parameters())
+
+
+ODD = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, num_classes):
+        super().__init__()
+        self.fc = nn.Linear(28, num_classes)
+
+    def forward(self, x):
+        {line}
+        return self.fc(x.mean((1, 2)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "agrees", "missed"),
+    [
+        ("x = x @ x", True, []),
+        ("x = torch.baddbmm(x[:, 0], x[:, 0], x[:, 0])[:, None]", False, ["aten::baddbmm"]),
+        ("assert not torch.jit.is_tracing(), 'only eagerly'", None, []),
+    ],
+)
+def test_the_command_says_which_counters_agree_and_why_not(line, agrees, missed, tmp_path: Path, capsys) -> None:
+    (tmp_path / "odd.py").write_text(ODD.format(line=line))
+    asked = [f"{tmp_path}/odd.py:Net", "--image-size", "28", "--channels", "1", "--classes", "10", "--check"]
+    assert flops.main([*asked, "--json"]) == (EXIT_FAILED if agrees is False else EXIT_OK)
+    check = json.loads(capsys.readouterr().out)["check"]
+    assert check["agree"] == {"torch": True, "fvcore": agrees}
+    assert check["missed_by_fvcore"] == missed and ("only eagerly" in check["why_not"]) == (agrees is None)
+    flops.main(asked)
+    assert all(name in capsys.readouterr().out for name in missed)
+
+
+# -- results of common operations, found by rule, against torch's own functions for the meta device --------------------
+
+
+aten: Any = torch.ops.aten
+OWN = ("ViT-B/16", "ViT-pico/7", "R8x0.125-s2", "R50x1", "R5+ViT-pico/14", "R50+ViT-B/16")
+
+
+def meta(*shape: int, dtype: torch.dtype = torch.float32, order: tuple[int, ...] | None = None) -> Tensor:
+    """A tensor of a shape; `order`: its axes from the slowest to the fastest in memory."""
+    if order is None:
+        return torch.empty(shape, dtype=dtype, device="meta")
+    there = torch.empty([shape[axis] for axis in order], dtype=dtype, device="meta")
+    return there.permute([order.index(axis) for axis in range(len(shape))])
+
+
+IMAGES = meta(2, 8, 9, 7)
+NHWC = meta(2, 8, 9, 7, order=(0, 2, 3, 1))
+GREY = meta(2, 1, 9, 7, order=(0, 2, 3, 1))
+TURNED = meta(2, 6, 8, order=(0, 2, 1))
+CASES: list[tuple[Any, ...]] = [
+    *((aten.add.Tensor, x, y) for x, y in itertools.product((TURNED, meta(2, 6, 8), meta(6, 8), 2.0), repeat=2)),
+    (aten.add.Tensor, TURNED, meta(8)),
+    (aten.add.Tensor, meta(2, 1, 8), meta(1, 6, 8)),
+    (aten.mul.Tensor, meta(2, 6, 8, order=(2, 0, 1)), meta(2, 6, 8)),
+    (aten.mul.Tensor, meta(2, 6, 8)[:, ::2], meta(2, 3, 8)),
+    (aten.mul.Tensor, meta(2, 6, 8), meta(dtype=torch.float64)),
+    (aten.mul.Tensor, meta(2, 6, 8).bfloat16(), meta(2, 6, 8)),
+    (aten.add.Tensor, meta(3, dtype=torch.int64), 0.5),
+    (aten.add.Tensor, meta(1, 1, 8).expand(2, 6, 8), meta(2, 6, 8)),
+    (aten.sub.Tensor, meta(4, 5), meta(4, 1)),
+    (aten.div.Tensor, meta(4, 5), meta(4, 1)),
+    (aten.div.Tensor, meta(4, 5, dtype=torch.int64), 2),
+    (aten.mul.Scalar, TURNED, 0.5),
+    (aten.sqrt.default, meta(4, 1)),
+    (aten.gelu.default, TURNED),
+    (aten.mm.default, meta(3, 4), meta(4, 5)),
+    (aten.mm.default, meta(3, 4), meta(5, 4).t()),
+    (aten.bmm.default, meta(2, 3, 4), meta(2, 4, 5, order=(0, 2, 1))),
+    (aten.addmm.default, meta(5), meta(3, 4), meta(5, 4).t()),
+    (aten.cat.default, [meta(2, 1, 8), TURNED], 1),
+    (aten.cat.default, [meta(2, 8), meta(3, 8)]),
+    (aten.cat.default, [IMAGES, NHWC], -1),
+    (aten.cat.default, [NHWC, NHWC], 1),
+    (aten.cat.default, [meta(0), meta(2, 8)]),
+    *(
+        (aten.convolution.default, x, meta(16, 8 // groups, 3, 3), bias, [step, 1], [pad, 1], [1, gap], *more, groups)
+        for x, bias, step, pad, gap, groups in itertools.product(
+            (IMAGES, NHWC, IMAGES[..., ::2, ::2]), (None, meta(16)), (1, 2), (0, 1), (1, 2), (1, 4)
+        )
+        for more in [(False, [0, 0])]
+    ),
+    (aten.convolution.default, IMAGES, meta(8, 4, 3, 3), None, [2, 2], [1, 1], [1, 1], True, [1, 1], 1),
+    (aten.convolution.default, meta(2, 8, 9), meta(4, 8, 3), None, [2], [1], [1], False, [0], 1),
+    (aten.convolution.default, GREY, meta(4, 1, 3, 3), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1),
+    (aten.native_layer_norm.default, meta(2, 6, 8), [8], meta(8), meta(8), 1e-6),
+    (aten.native_layer_norm.default, TURNED, [8], meta(8), meta(8), 1e-6),
+    (aten.native_layer_norm.default, meta(2, 6, 8), [6, 8], None, None, 1e-6),
+    (aten.native_layer_norm.default, meta(2, 8).bfloat16(), [8], meta(8).bfloat16(), meta(8).bfloat16(), 1e-6),
+    (aten.native_group_norm.default, IMAGES, meta(8), meta(8), 2, 8, 63, 4, 1e-6),
+    (aten.native_group_norm.default, NHWC, meta(8), meta(8), 2, 8, 63, 4, 1e-6),
+    (aten.mean.dim, IMAGES, [-1, -2], True),
+    (aten.mean.dim, NHWC, [2, 3]),
+    (aten.mean.dim, TURNED, [1]),
+    (aten.mean.dim, TURNED, [0]),
+    (aten.mean.dim, meta(1, 6, 8, order=(0, 2, 1)), [1]),
+    (aten.mean.dim, meta(2, 6), []),
+    (aten.max_pool2d_with_indices.default, IMAGES, [3, 3], [2, 2]),
+    (aten.max_pool2d_with_indices.default, NHWC, [3, 3], [2, 2]),
+    (aten.max_pool2d_with_indices.default, IMAGES, [3, 3], [2, 2], [1, 1]),
+    (aten._softmax.default, meta(2, 6, 8), -1, False),
+    (aten._safe_softmax.default, meta(2, 6, 6), -1),
+    (aten._safe_softmax.default, TURNED, -1),
+]
+WRONG: list[tuple[Any, ...]] = [
+    (aten.add.Tensor, meta(2, 3), meta(2, 4)),
+    (aten.mm.default, meta(3, 4), meta(5, 4)),
+    (aten.bmm.default, meta(2, 3, 4), meta(3, 4, 5)),
+    (aten.addmm.default, meta(6), meta(3, 4), meta(4, 5)),
+    (aten.cat.default, [meta(2, 8), meta(3, 7)]),
+    (aten.convolution.default, IMAGES, meta(4, 3, 3, 3), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1),
+    (aten.convolution.default, IMAGES, meta(4, 8, 11, 11), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1),
+    (aten.native_layer_norm.default, meta(2, 8), [7], meta(7), meta(7), 1e-6),
+    (aten.native_group_norm.default, IMAGES, meta(8), meta(8), 2, 8, 63, 3, 1e-6),
+    (aten.mean.dim, meta(2, 8), [2]),
+    (aten.max_pool2d_with_indices.default, IMAGES, [11, 11], [2, 2]),
+]
+
+
+def shown(case: tuple[Any, ...]) -> str:
+    return case[0].name().removeprefix("aten::")
+
+
+def layout(result: Any) -> list[tuple[Any, ...]]:
+    """Of each tensor what another operation, or a count of bytes, can tell."""
+    return [
+        (
+            t.shape,
+            [s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1],
+            t.dtype,
+            t.device.type,
+            t.is_contiguous(),
+        )
+        for t in tree_leaves(result)
+    ]
+
+
+@pytest.mark.parametrize("case", CASES, ids=shown)
+def test_a_result_has_the_shape_and_the_layout_that_torch_gives_it(case: tuple[Any, ...]) -> None:
+    operation, *args = case
+    with shapes.KnownShapes():
+        found = operation(*args)
+    assert layout(found) == layout(operation(*args))
+
+
+@pytest.mark.parametrize("dim, keepdim", [((1,), True), ((1,), False), ((0,), True), (None, False)])
+def test_variances_too(dim: tuple[int, ...] | None, keepdim: bool) -> None:
+    def statistics() -> Any:
+        return aten.var_mean.correction(meta(16, 72), dim, correction=0, keepdim=keepdim)
+
+    with shapes.KnownShapes():
+        found = statistics()
+    assert layout(found) == layout(statistics())
+
+
+def test_every_rule_finds_a_result_of_these() -> None:
+    """Or it would be torch that is compared with itself."""
+    used = {operation for operation, *args in CASES if shapes.RULES[operation](*args) is not None}
+    assert used | {aten.var_mean.correction} == set(shapes.RULES)
+    assert shapes.RULES[aten.var_mean.correction](meta(16, 72), (1,), keepdim=True) is not None
+
+
+@pytest.mark.parametrize("case", WRONG, ids=shown)
+def test_what_torch_refuses_is_refused(case: tuple[Any, ...]) -> None:
+    operation, *args = case
+    for rules in (False, True):
+        with pytest.raises((RuntimeError, IndexError, ValueError)), shapes.KnownShapes() if rules else torch.no_grad():
+            operation(*args)
+
+
+def test_tensors_with_values_are_computed_by_torch() -> None:
+    x = torch.arange(6.0).view(2, 3)
+    with shapes.KnownShapes():
+        assert torch.equal(x + x, 2 * x) and (x @ x.t()).tolist() == [[5.0, 14.0], [14.0, 50.0]]
+
+
+@pytest.mark.parametrize("name", sorted({*OWN, *KNOWN}))
+def test_a_model_costs_what_it_costs_without_rules(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 28 if "pico" in name or "-s2" in name else 224
+    costs = []
+    for rules in (shapes.RULES, {}):
+        monkeypatch.setattr(shapes, "RULES", rules)
+        costs.append(count.__wrapped__(name, image_size=size, channels=3, num_classes=10))
+    assert costs[0] == costs[1]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_counting_our_own_models_loads_no_other_library(name: str, project: Path) -> None:
+    """Neither timm nor torchvision, which nothing of these models is made of, nor torch's compiler and SymPy: together
+    they take longer than torch itself."""
+    code = f"""
+import sys
+from bench.flops import main
+assert main([{name!r}]) == 0
+print(sorted({{"timm", "torchvision", "torch._dynamo", "sympy"}} & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=project)
+    assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr

@@ -14,7 +14,6 @@ from bench.core.record import ContenderResult, Environment, Execution, ModelFact
 from bench.core.spec import Cell, Recipe, to_json
 from bench.cost.timing import spread
 from bench.execute.jobs import peers as job
-from bench.execute.jobs._contract import JobContext
 from bench.execute.peers import builders, contenders
 from bench.execute.peers.contenders import Contender
 from bench.execute.peers.settings import AS_INSTALLED
@@ -24,6 +23,7 @@ from bench.store.study import Study
 from bench.suites import peers as suite
 from bench.suites._contract import SuiteOptions
 from tests.analysis._records import blank
+from tests.train.driving import job_context
 
 CELL = Cell(
     model="ViT-pico/14",
@@ -160,15 +160,7 @@ def test_a_race_of_real_processes_does_the_same_work_in_each(tmp_path, monkeypat
     monkeypatch.setitem(job.WINDOW_SECONDS, "cpu", 0.02)
     directory = Study(tmp_path).cell(CELL)
     directory.prepare(CELL)
-    context = JobContext(
-        directory=directory,
-        attempt=directory.new_attempt(),
-        device="cpu",
-        threads=1,
-        progress=lambda _: None,
-        should_stop=lambda: False,
-        log=lambda _: None,
-    )
+    context = job_context(tmp_path, directory=directory, attempt=directory.new_attempt())
     cell = dataclasses.replace(CELL, model="ViT-b/14", model_options=(("gelu", "exact"), ("depth", 1)))
     result = job.run(cell, context)
     assert result.status == "complete"

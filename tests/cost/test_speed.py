@@ -1,8 +1,11 @@
-"""How speed is measured, on workloads whose speed is known, and the speed job on a tiny model."""
+"""How speed is measured, on workloads whose speed is known; the speed job on a tiny model, its figure, traces."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,19 +14,41 @@ from typing import Any
 import pytest
 import torch
 
+from bench.analysis import evidence
+from bench.analysis.study_data import Records
 from bench.core import registry
 from bench.core.device import is_out_of_memory
 from bench.core.errors import Interrupted, UserError
-from bench.core.record import Spread
+from bench.core.record import (
+    Conditions,
+    Environment,
+    Execution,
+    LargestBatch,
+    Latency,
+    ModelFacts,
+    Record,
+    Reference,
+    SpeedResult,
+    Spread,
+    Throughput,
+)
 from bench.core.registry import revisions_of
 from bench.core.spec import Cell, Recipe, cell_id, to_json
 from bench.cost import timing as speed
-from bench.cost.timing import CPU_PACE, OutOfMemory, Pace, Workload
+from bench.cost import trace
+from bench.cost.timing import CPU_PACE, OutOfMemory, Pace, Workload, spread
+from bench.cost.trace import ACTIVE, LABELS
 from bench.execute.jobs import speed as job
 from bench.execute.jobs._contract import JobContext
-from bench.store.study import CellDirectory
+from bench.report.figures import throughput
+from bench.report.figures._contract import NothingToDraw, render
 from bench.suites import speed as suite
 from bench.suites._contract import SuiteOptions
+from tests.analysis._records import blank
+from tests.train.driving import job_context
+
+# -- how speed is measured, on workloads whose speed is known, and the speed job on a tiny model -----------------------
+
 
 QUICK = Pace(windows=3, seconds=0.01, slowest_call=0.02, latency_calls=5)
 
@@ -142,16 +167,7 @@ def test_search_for_the_largest_batch(limit: int, start: int) -> None:
 
 
 def context(folder: Path, *, stop: bool = False, profile: bool = False) -> JobContext:
-    return JobContext(
-        directory=CellDirectory(folder),
-        attempt=folder,
-        device="cpu",
-        threads=1,
-        progress=lambda values: None,
-        should_stop=lambda: stop,
-        log=lambda text: None,
-        profile=profile,
-    )
+    return job_context(folder, should_stop=lambda: stop, profile=profile)
 
 
 def cell(model: str = "ViT-pico/14", size: int = 28) -> Cell:
@@ -271,3 +287,155 @@ def test_the_largest_batch_of_training_is_one_that_is_not_done_in_parts(monkeypa
     pace = Pace(windows=1, seconds=0.0)
     found = subject.largest_training(32, pace=pace)
     assert found is not None and found.images == 4
+
+
+# -- the figure of the speed suite, from made-up records ---------------------------------------------------------------
+
+
+def throughput_of(batch: int, rates: list[float], **more: Any) -> Throughput:
+    return Throughput(batch=batch, images_per_second=spread(rates), windows=tuple(rates), calls_per_window=1, **more)
+
+
+def record(
+    model: str, family: str, size: int, rates: list[float] | None, *, found: int | None = None, seed: int = 0
+) -> Record:
+    conditions = Conditions(
+        device="cpu X",
+        float32_matmul_precision="highest",
+        allow_tf32=False,
+        windows=3,
+        cudnn_benchmark=False,
+        window_seconds=0.1,
+        slowest_call_seconds=1.0,
+    )
+    speed = SpeedResult(revision=1, conditions=conditions)
+    if rates:
+        speed = replace(
+            speed,
+            inference=throughput_of(8, rates, utilisation=0.4),
+            latency=Latency(batch=1, p50_ms=3.0, p90_ms=3.5, p99_ms=None, min_ms=2.0, max_ms=4.0, n=20),
+            reference=Reference(
+                model="ViT-nano/7",
+                image_size=28,
+                channels=1,
+                num_classes=10,
+                throughput=throughput_of(64, [100.0 + size]),
+            ),
+            largest_batch=LargestBatch(
+                inference=5000, training=100, budget_bytes=16 * 2**30, how="from shapes", found_inference=found
+            ),
+        )
+    return blank(
+        Cell(model=model, image_size=size, data="noise", seed=seed, job="speed"),
+        directory=f"{model}-{size}-{seed}",
+        status="complete" if rates else "oom",
+        speed=speed,
+        model=ModelFacts(name=model, family=family, params=10),
+        execution=Execution(device="cpu", threads=2, dtype="float32"),
+        environment=Environment(torch="2", commit="c"),
+    )
+
+
+def draw(*records: Record) -> Any:
+    return throughput.draw(evidence.build(Records(suite="speed", records=records)))
+
+
+def test_points_are_medians_per_core_with_extremes() -> None:
+    drawing = draw(
+        record("ViT-A/1", "ViT", 64, [10.0, 20.0, 60.0]),
+        record("ViT-A/1", "ViT", 64, [30.0, 40.0, 50.0], seed=1),
+        record("ViT-A/1", "ViT", 128, [4.0]),
+        record("R1x1", "ResNet", 64, [8.0], found=77),
+    )
+    rows = drawing.data.set_index(["model", "image_size"])
+    vit = rows.loc[("ViT-A/1", 64)]
+    assert vit["images_per_second"] == (20 + 40) / 2 / 2  # median over rounds, two threads
+    assert (vit["min"], vit["max"], vit["rounds"], vit["windows"]) == (5.0, 30.0, 2, 6)
+    assert vit["largest_batch"] == 5000 and not vit["largest_batch_is_found"]
+    assert rows.loc[("R1x1", 64)]["largest_batch"] == 77
+    assert "hollow: predicted" in drawing.caption and "filled: found" in drawing.caption
+    assert "varied by 39 %" in drawing.caption
+    assert render("throughput", throughput.TITLE, drawing).png == render("throughput", throughput.TITLE, drawing).png
+
+
+def test_out_of_memory_is_in_caption_and_table_not_in_the_panel() -> None:
+    drawing = draw(record("ViT-A/1", "ViT", 64, [10.0]), record("ViT-H/1", "ViT", 64, None))
+    assert "Out of memory at batch 1: ViT-H/1 at 64 px" in drawing.caption
+    assert len(drawing.figure.axes[0].lines) == 1
+    lacking = drawing.data.set_index("model").loc["ViT-H/1"]
+    assert lacking["status"] == "out of memory" and lacking["images_per_second"] != 0
+
+
+def test_predicted_and_found_batches_look_different() -> None:
+    drawing = draw(record("ViT-A/1", "ViT", 64, [10.0]), record("R1x1", "ResNet", 64, [8.0], found=77))
+    faces = {line.get_label(): line.get_markerfacecolor() for line in drawing.figure.axes[1].lines}
+    assert faces["ViT-A/1"] == "white" and faces["R1x1"] != "white"
+
+
+def test_nothing_to_draw() -> None:
+    with pytest.raises(NothingToDraw, match="no speed"):
+        draw()
+
+
+# -- traces: read back by the plug-in they are for ---------------------------------------------------------------------
+
+
+READER = Path(__file__).with_name("read_trace.py")
+
+
+def read_back(folder: Path, *, steps: int) -> dict[str, Any]:
+    pytest.importorskip("torch_tb_profiler", reason="TensorBoard's profiler plug-in is not installed")
+    root = str(READER.parent.parent.parent)
+    result = subprocess.run(
+        [sys.executable, str(READER), str(folder), str(steps)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"},
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_the_plugin_reads_it_and_finds_every_label(tmp_path: Path) -> None:
+    found = read_back(tmp_path / "trace", steps=8)
+    assert found["workers"] == ["worker0"]
+    assert {"overall", "operator", "trace", "memory"} <= {view.lower() for view in found["views"]}
+    assert "aten::addmm" in found["operators"]
+    assert set(LABELS) <= set(found["labels"])
+    assert sum(name.startswith("ProfilerStep#") for name in found["labels"]) == ACTIVE
+    assert "host_name" not in found["keys"] and "traceName" not in found["keys"]
+
+
+def labels_in(folder: Path) -> set[str]:
+    path = trace.newest(folder)
+    assert path is not None
+    events = json.loads(path.read_text())["traceEvents"]
+    return {event["name"] for event in events if event.get("cat") == "user_annotation"}
+
+
+def test_a_short_run_leaves_what_it_has(tmp_path: Path) -> None:
+    with trace.profile(tmp_path / "trace") as recording:
+        for _ in range(3):
+            with trace.label("forward"):
+                torch.ones(2) + 1
+            recording.step()
+    assert "forward" in labels_in(tmp_path / "trace")
+
+
+def test_speed_job_leaves_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "CPU_PACE", QUICK)
+    job.run(cell(), context(tmp_path, profile=True))
+    assert set(LABELS) <= labels_in(tmp_path / "trace")
+
+
+def test_off_means_off(tmp_path: Path) -> None:
+    with trace.profile(tmp_path / "trace", enabled=False) as recording, trace.label("forward"):
+        recording.step()
+    assert not (tmp_path / "trace").exists()
+
+
+def test_labels_are_known() -> None:
+    with pytest.raises(ValueError, match="optimizer"):
+        trace.label("optimiser")

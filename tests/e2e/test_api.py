@@ -17,7 +17,7 @@ from bench import compare, fit
 from bench.analysis.finding import Verdict
 from bench.core.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, UserError
 from bench.execute.local import Failure
-from bench.plan.plan import begin
+from bench.execute.prepare import begin
 from bench.report.build import _jsonable
 from bench.store import grid
 from bench.store.study import Study
@@ -102,12 +102,6 @@ def test_findings_of_a_report_are_read_back_whole(kept):
     assert _jsonable([dataclasses.asdict(finding) for finding in results.answers]) == body["findings"]
     assert all(isinstance(finding.verdict, Verdict) for finding in results.answers)
     assert list(results.findings["question"]) == [finding["question"] for finding in body["findings"]]
-
-
-def test_figures_of_a_loaded_study_are_found():
-    assert bench.api.load(KEPT).figure("compute") == KEPT / "figures" / "compute.png"
-    with pytest.raises(UserError, match="no figure 'cat'"):
-        bench.api.load(KEPT).figure("cat")
 
 
 @pytest.mark.parametrize(

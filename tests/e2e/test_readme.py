@@ -1,13 +1,15 @@
-"""What README says to type works: commands run on a finished study, studies are planned, the Python lines executed."""
+"""What README and the notebook say to type works: on a finished study where a study is needed."""
 
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import shlex
 import shutil
 from dataclasses import replace
 
+import matplotlib
 import pytest
 
 import bench
@@ -21,6 +23,9 @@ from bench.plan.sizes import DataSizes
 from bench.suites import _contract as suites
 from bench.trackers import _contract as trackers
 from tests.conftest import PROJECT
+
+# -- what README says to type works: commands run on a finished study, studies are planned, the Python lines executed --
+
 
 README = (PROJECT / "README.md").read_text()
 COMMANDS = tuple(
@@ -110,3 +115,21 @@ def test_the_python_lines_run_on_a_study_that_is_loaded(tmp_path, monkeypatch, c
     printed = capsys.readouterr().out
     assert "ViT-pico/14" in printed and "gap over images" in printed and "estimate" in printed
     assert bench.api.load(kept).figure("compute") == kept / "figures" / "compute.png"
+
+
+# -- the notebook of the examples runs from its first cell to its last -------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    matplotlib.use("agg")
+    notebook = json.loads((PROJECT / "bench/examples/first_study.ipynb").read_text())
+    found: dict = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), found)
+            assert not cell["outputs"], "committed without outputs"
+    assert {"ViT-pico/14", "R8x0.25-s2"} <= set(found["results"].scores["model"])
+    assert found["found"].verdict in ("better", "worse", "no difference")
+    assert len(found["law"].parameters) == 2

@@ -19,11 +19,16 @@ import pandas as pd
 import pytest
 
 from bench import SCHEMA_VERSION
+from bench.plan import estimate
+from bench.plan.plan import NOTHING_MEASURED
 from bench.store import planned
 from bench.store.records import read_record
 from tests.conftest import PROJECT
 from tests.e2e.test_bad_input import refused
 from tests.reliability.storms import timeless
+
+# -- the main command, end to end, on real images: plan, training, records, tables, figures, report, findings ----------
+
 
 FAMILIES = {"ViT", "Hybrid", "ResNet", "Pixels"}
 
@@ -223,3 +228,21 @@ def strip_times(path: Path) -> str:
     if "task" in table.columns:  # the comparison has tasks in rows, and core-days beneath
         table = table[table["task"] != "core-days"]
     return table.drop(columns=timed).to_csv()
+
+
+# -- `--profile` on a training run leaves a trace in which every part of a step is labelled, and the report links it ---
+
+
+@pytest.mark.slow
+def test_a_training_run_can_be_profiled(verb, tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "calibrate", lambda *_, **__: NOTHING_MEASURED)  # other processes
+    monkeypatch.setattr(estimate, "cell_cost", lambda *_, **__: estimate.CellCost(seconds=1.0))
+    done = verb("run", "--suite", "smoke", "--models", "ViT-pico/14", "--only", "vit*-100_s0", "--profile")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (trace,) = (tmp_path / "results/smoke/cells").glob("*/attempts/001/trace/*.pt.trace.json")
+    names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
+    assert {"data", "forward", "backward", "optimizer", "evaluate"} <= names
+    for page in ("report.html", "report.md"):
+        assert (
+            trace.relative_to(tmp_path / "results/smoke").as_posix() in (tmp_path / "results/smoke" / page).read_text()
+        )

@@ -1,4 +1,4 @@
-"""What cannot be run is tried once, said once, counted by cells and never passed over; what hangs can be ended."""
+"""Workers on this machine: which share it, stop, fail, and what they never overwrite."""
 
 from __future__ import annotations
 
@@ -14,17 +14,23 @@ from types import SimpleNamespace
 
 import pytest
 
+from bench.core import environment, files, registry
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_OK, Interrupted, UserError
-from bench.core.events import CellFailed, CellStarted, Notice, from_line, to_line
+from bench.core.events import CellDone, CellFailed, CellLost, CellStarted, Notice, from_line, to_line
 from bench.core.spec import Cell
 from bench.execute import local, worker
 from bench.execute.jobs import train
 from bench.store import lease
-from bench.store.study import CellDirectory, Study, state_of
+from bench.store.study import WEIGHTS, CellDirectory, Study, state_of
+from bench.suites._recipes import recipe_for
 from bench.train.ranks import EXIT_RETRY
 from tests.conftest import PROJECT
+from tests.execute.naps import known, naps, run
 from tests.plan.making import plan_of
+
+# -- what cannot be run is tried once, said once, counted by cells and never passed over; what hangs can be ended ------
+
 
 HOPELESS = [Cell(model="ViT-pico/14", data="glyphs", image_size=15, horizons=(0, 64), seed=seed) for seed in (0, 1)]
 UNUSED = {"patience": None, "co2": None}
@@ -84,7 +90,7 @@ def test_workers_are_asked_to_save_when_the_display_fails(error, raised, tmp_pat
     assert asked[:2] == ["stop", "finish"]
 
 
-def run(store, *, cells=HOPELESS[:1], tick=lambda: None, seen=lambda event: None):
+def run_cells(store, *, cells=HOPELESS[:1], tick=lambda: None, seen=lambda event: None):
     """(what `local.run` returned or raised, the notices that it gave)."""
     notices = []
 
@@ -110,7 +116,7 @@ def test_a_worker_that_crashes_where_it_begins_is_told_of(tmp_path, monkeypatch)
     (tmp_path / "numpy.py").write_text("raise ImportError('libblas.so: cannot open shared object file')")
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{PROJECT}"}
     monkeypatch.setattr(local, "child_environment", lambda _, **__: environment)
-    error, notices = run(tmp_path / "store")
+    error, notices = run_cells(tmp_path / "store")
     assert isinstance(error, UserError) and error.what == "ImportError: libblas.so: cannot open shared object file"
     assert "same command" in error.fix and notices == [error.what]
 
@@ -127,14 +133,14 @@ def test_a_worker_that_crashes_where_it_begins_is_told_of(tmp_path, monkeypatch)
 )
 def test_cells_that_were_not_done_are_never_passed_over(tmp_path, monkeypatch, script, words):
     start_instead(monkeypatch, tmp_path, script)
-    error, _ = run(tmp_path / "store")
+    error, _ = run_cells(tmp_path / "store")
     assert isinstance(error, UserError) and words in error.what
 
 
 def test_a_worker_that_lost_its_device_starts_again_a_few_times(tmp_path, monkeypatch):
     start_instead(monkeypatch, tmp_path, f"echo started >> {tmp_path}/starts; exit {EXIT_RETRY}")
-    error, notices = run(tmp_path / "store")
-    assert (tmp_path / "starts").read_text().split() == ["started"] * (1 + local.RESTARTS)
+    error, notices = run_cells(tmp_path / "store")
+    assert (tmp_path / "starts").read_text().split() == ["started"] * (1 + local.MAX_RESTARTS)
     assert isinstance(error, UserError) and "stopped answering" in error.what and notices == [error.what]
 
 
@@ -164,7 +170,7 @@ def test_a_worker_that_dies_of_the_call_to_stop_is_no_complaint(tmp_path, monkey
         if isinstance(event, CellStarted):
             os.kill(os.getpid(), signal.SIGTERM)
 
-    error, notices = run(tmp_path / "store", seen=stop)
+    error, notices = run_cells(tmp_path / "store", seen=stop)
     assert isinstance(error, Interrupted) and not any("memory" in notice for notice in notices)
 
 
@@ -177,7 +183,7 @@ sleep 600 & wait; sleep 600"""
 def test_a_worker_that_hangs_is_ended_and_nobody_claims_that_it_saved(tmp_path, monkeypatch, patience, signals):
     """After a deadline, or at once by a second signal."""
     monkeypatch.setattr(local, "STOP_PATIENCE", patience)
-    monkeypatch.setattr(local, "SECOND", 0.1)
+    monkeypatch.setattr(local, "KILL_SIGNAL_AFTER", 0.1)
     start_instead(monkeypatch, tmp_path, HANGS)
     sent = [time.monotonic()]  # and then when each signal was: two in the same moment count as one
 
@@ -186,7 +192,7 @@ def test_a_worker_that_hangs_is_ended_and_nobody_claims_that_it_saved(tmp_path, 
             sent.append(time.monotonic())
             os.kill(os.getpid(), signal.SIGTERM)
 
-    error, notices = run(tmp_path / "store", tick=tick)
+    error, notices = run_cells(tmp_path / "store", tick=tick)
     assert isinstance(error, Interrupted) and "a ended without saving" in str(error)
     assert any("Another signal" in notice for notice in notices)
     assert not list((tmp_path / "store").glob(".*.tmp"))
@@ -202,7 +208,7 @@ def test_what_outlives_a_worker_keeps_no_run_waiting(tmp_path, monkeypatch):
             sent.append(os.kill(os.getpid(), signal.SIGTERM))
 
     sent: list[None] = []
-    error, _ = run(tmp_path / "store", tick=tick)
+    error, _ = run_cells(tmp_path / "store", tick=tick)
     assert isinstance(error, Interrupted)
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # it was there to the end
 
@@ -252,7 +258,7 @@ def test_a_run_that_waits_says_who_holds_the_cell_and_since_when(tmp_path, monke
     study.create()
     directory = study.cell(HOPELESS[0])
     directory.path.mkdir()
-    looks = iter(range(3 * worker.SILENT))
+    looks = iter(range(3 * worker.POLLS_BEFORE_NOTICE))
     monkeypatch.setattr(worker, "WAIT_FOR_OTHERS", 0.0)
     with lease.claim(directory.lease):
         work(tmp_path, since=now(), cells=HOPELESS[:1], stop=lambda: next(looks, None) is None)
@@ -289,3 +295,181 @@ def test_a_worker_that_is_given_no_cells_says_so(tmp_path, written):
         path.write_text(written)
     with pytest.raises(UserError, match="holds no list of cells"):
         worker.read_cells(path)
+
+
+# -- who lost a cell to another runner writes nothing there: one record, which is never replaced, and its own weights --
+
+
+CELL = Cell(
+    model="ViT-pico/14",
+    data="fashion-mnist",
+    num_images=100,
+    horizons=(0, 64),
+    seed=1,
+    recipe=recipe_for("ViT-pico/14", batch=32, warmup_images=32),
+)
+NO_OPTIONS = {"patience": None, "co2": None}
+JOB = registry.load("job", "train")
+
+
+def run_worker(store):
+    options = SimpleNamespace(device="cpu", threads=1, data_root=None, profile=False, since=None, **NO_OPTIONS)
+    return worker.Worker(Study(store), [CELL], suite="test", options=options, stop=lambda: False).run()
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """Have something happen, once, when a job is done (`at` "end") or at its first report of progress ("begin")."""
+
+    def plan(act, *, at):
+        left = [act]
+
+        def now():
+            if left:
+                left.pop()()
+
+        def job(cell, context):
+            def progress(values, report=context.progress):
+                report(values)
+                if at == "begin":
+                    now()
+
+            object.__setattr__(context, "progress", progress)
+            result = JOB.run(cell, context)
+            now()
+            return result
+
+        load, fake = registry.load, SimpleNamespace(run=job)
+        monkeypatch.setattr(registry, "load", lambda kind, name: fake if kind == "job" else load(kind, name))
+
+    return plan
+
+
+@pytest.fixture
+def study(tmp_path):
+    Study(tmp_path).create()
+    return Study(tmp_path)
+
+
+def outcomes(directory):
+    return [attempt.outcome for attempt in directory.attempt_log()]
+
+
+@pytest.mark.parametrize("checked", [True, False], ids=["checked in time", "paused between the check and the record"])
+def test_a_finished_record_is_never_replaced(study, meanwhile, monkeypatch, capsys, checked):
+    directory = study.cell(CELL)
+    found = {}
+
+    def another_finishes():
+        directory.lease.unlink()  # it was taken for dead
+        assert run_worker(study.path) == EXIT_OK
+        found.update({path: path.read_bytes() for path in (directory.record, directory.weights / WEIGHTS)})
+        (directory.attempts()[0] / WEIGHTS).write_bytes(b"of the one that was late")
+        if not checked:
+            monkeypatch.setattr(worker.RunningAttempt, "check_lease", lambda _: None)
+
+    meanwhile(another_finishes, at="end")
+    assert run_worker(study.path) == EXIT_OK
+    assert {path: path.read_bytes() for path in found} == found and len(found) == 2
+    assert outcomes(directory) == ["lost", "complete"]
+    events = [type(from_line(line)) for line in capsys.readouterr().out.splitlines()]
+    assert events.count(CellDone) == 1 and events.count(CellLost) == 1 and CellFailed not in events
+    assert not list(directory.path.rglob("attempts/*/*.safetensors")) and not directory.lease.exists()
+
+
+def test_a_cell_that_another_has_begun_anew_gets_no_checkpoint_from_the_first(study, meanwhile):
+    directory = study.cell(CELL)
+    saved = []
+
+    def another_begins():
+        directory.new_attempt()
+        saved.extend(directory.checkpoints.glob("step-*"))
+
+    meanwhile(another_begins, at="begin")
+    assert run_worker(study.path) == EXIT_OK  # the other ended, and this one takes the cell again
+    assert saved == [] and outcomes(directory) == ["lost", "unknown", "complete"]
+    assert [attempt.outcome for attempt in directory.read_record().attempts] == ["lost", "unknown", "complete"]
+
+
+def test_weights_take_their_place_after_a_kill_between_the_record_and_that(study, monkeypatch):
+    directory = study.cell(CELL)
+    monkeypatch.setattr(type(directory), "settle", lambda _: None)
+    assert run_worker(study.path) == EXIT_OK
+    monkeypatch.undo()
+    staged = (directory.attempts()[0] / WEIGHTS).read_bytes()
+    assert directory.record.exists() and not directory.weights.exists()
+    assert run_worker(study.path) == EXIT_OK
+    assert (directory.weights / WEIGHTS).read_bytes() == staged and len(directory.attempts()) == 1
+
+
+def test_weights_survive_a_status_that_cannot_be_read(study, monkeypatch):
+    """The record alone tells which attempt's weights they are."""
+    directory = study.cell(CELL)
+    monkeypatch.setattr(type(directory), "settle", lambda _: None)
+    assert run_worker(study.path) == EXIT_OK
+    monkeypatch.undo()
+    staged = (directory.attempts()[0] / WEIGHTS).read_bytes()
+    (directory.attempts()[0] / "status.json").write_text("{")
+    directory.settle()
+    assert (directory.weights / WEIGHTS).read_bytes() == staged
+
+
+def test_what_a_kill_after_the_record_left_goes_before_the_next_run(study):
+    """The cell is done: no worker looks at it again."""
+    assert run_worker(study.path) == EXIT_OK
+    directory = study.cell(CELL)
+    directory.lease.write_bytes(files.sealed({"machine": lease._machine(), "pid": 2**30, "started": None}))
+    (directory.path / ".lease.json.0.tmp").write_text("{")
+    directory.tidy()
+    assert not [path for path in directory.path.iterdir() if "lease" in path.name]
+    with lease.claim(directory.lease):
+        directory.tidy()  # another is at it
+        assert directory.lease.exists()
+
+
+# -- workers keep to cores that are near the same memory, where there are several such groups --------------------------
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Two nodes of four cores, as Linux lays them out; this process may not use the last core."""
+    for number, cores in enumerate(("0-1,4-5", "2-3,6-7")):
+        (tmp_path / f"node{number}").mkdir()
+        (tmp_path / f"node{number}" / "cpulist").write_text(f"{cores}\n")
+    (tmp_path / "node2").mkdir()
+    (tmp_path / "node2" / "cpulist").write_text("\n")  # memory without processors
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(7)))
+    return tmp_path
+
+
+def test_groups_are_read_and_only_of_what_is_allowed(machine):
+    assert environment.core_groups(machine) == [{0, 1, 4, 5}, {2, 3, 6}]
+    assert environment.core_groups(machine / "none") == []
+
+
+@pytest.mark.parametrize(
+    "fields, used",
+    [
+        ({"threads": 3}, True),
+        ({"threads": 1, "ranks": 3}, True),
+        ({"threads": 4}, False),
+        ({"device": "cuda"}, False),
+    ],
+)
+def test_a_worker_that_is_larger_than_a_group_is_not_squeezed(machine, monkeypatch, fields, used):
+    groups = environment.core_groups(machine)
+    monkeypatch.setattr(environment, "core_groups", lambda: groups)
+    assert local.groups_for(plan_of(naps(2), **fields)) == (groups if used else [])
+    monkeypatch.setattr(environment, "core_groups", lambda: groups[:1])
+    assert local.groups_for(plan_of(naps(2), **fields)) == []
+
+
+def test_workers_run_there(tmp_path, monkeypatch):
+    own = sorted(os.sched_getaffinity(0))
+    groups = [{own[0]}, {own[-1]}]
+    monkeypatch.setattr(environment, "core_groups", lambda: groups)
+    kept, put = [], os.sched_setaffinity
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: kept.append(set(cores)) or put(pid, cores))
+    with known(monkeypatch):
+        assert run(naps(2), tmp_path / "test", executor="local") == []
+    assert kept == groups

@@ -22,7 +22,6 @@ from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.cost import memory, peaks, timing
 from bench.execute import worker
 from bench.execute.jobs import peers, speed, train
-from bench.execute.jobs._contract import JobContext
 from bench.execute.peers import contenders
 from bench.execute.peers.contenders import Contender
 from bench.execute.workloads import Subject
@@ -33,6 +32,7 @@ from bench.tasks import fewshot
 from bench.train import precision
 from bench.train.trainer import Trainer
 from tests.gpu.posing import NAME, posing, recording
+from tests.train.driving import job_context
 
 
 @pytest.fixture
@@ -45,15 +45,7 @@ def gpu():
 def context(folder, cell, log=lambda _: None, *, device="cuda"):
     directory = Study(folder).cell(cell)
     directory.prepare(cell)
-    return JobContext(
-        directory=directory,
-        attempt=directory.new_attempt(),
-        device=device,
-        threads=1,
-        progress=lambda _: None,
-        should_stop=lambda: False,
-        log=log,
-    )
+    return job_context(folder, directory=directory, attempt=directory.new_attempt(), device=device, log=log)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The layout is the architecture: import directions, file lengths, nothing unsafe, listing without torch."""
+"""The layout is the architecture; the linter and the type checker find nothing."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ import pytest
 from bench import __main__ as script
 from tests.house.structure import ORDER, PACKAGES, PROJECT, Structure, under
 from tests.house.unsafe import unsafe
+
+# -- the layout is the architecture: import directions, file lengths, nothing unsafe, listing without torch ------------
+
 
 HOUSE = Structure()
 SOURCES = list(HOUSE.paths.values())
@@ -199,3 +202,23 @@ assert "torch" not in sys.modules
 def test_every_module_says_what_it_is(path):
     text = path.read_text()
     assert not text.strip() or ast.get_docstring(ast.parse(text))
+
+
+# -- the linter and the type checker find nothing. As tests, so that they run beside the others ------------------------
+
+
+TOOLS = [("mypy", "bench", "vit", "baselines"), ("ruff", "check", "."), ("ruff", "format", "--check", ".")]
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: " ".join(tool[:2]))
+def test_nothing_is_found(tool):
+    done = subprocess.run([sys.executable, "-m", *tool], cwd=PROJECT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_statement_is_kept_from_the_formatter():
+    marker = "# fmt: " + "skip"
+    folders = ("bench", "vit", "baselines", "tests")
+    files = [path for folder in folders for path in (PROJECT / folder).rglob("*.py")]
+    kept = [str(path.relative_to(PROJECT)) for path in files if marker in path.read_text()]
+    assert not kept

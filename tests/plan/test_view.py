@@ -1,18 +1,29 @@
-"""A plan on a terminal and in a log: names stay whole, budgets and seeds are named as they are."""
+"""Plans as they are shown, in part, and with models that cannot be trained."""
 
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from bench.core.console import show_table
-from bench.core.spec import Cell, Recipe
-from bench.plan import hardware, price, view
+from bench.core.spec import Cell, Recipe, cell_from_json
+from bench.cost.hardware import parse
+from bench.execute import local
+from bench.execute.prepare import begin
+from bench.plan import price, view
 from bench.plan.estimate import Calibration, Rates
+from bench.plan.plan import Plan, PlannedCell
+from bench.plan.view import plan_summary
+from bench.store import grid
+from tests.execute.naps import naps
 from tests.plan.making import plan_of
+
+# -- a plan on a terminal and in a log: names stay whole, budgets and seeds are named as they are ----------------------
+
 
 MODELS = ("R8x0.125-s2", "R8x0.25-s2")
 CELLS = [Cell(model=model, data="fashion-mnist", num_images=1000, horizons=(0, 512, 1024)) for model in MODELS]
@@ -84,7 +95,7 @@ def test_a_busy_machine_is_reported():
 def test_a_study_meant_for_accelerators_is_costed_on_one_wherever_it_is_planned():
     def on(name):
         cells = [replace(cell, device_hours=2.0, error=0.5) for cell in plan_of(CELLS[:1]).cells]
-        return price.of(cells, hardware=hardware.parse(name), ranks=1, wall=7200.0, asked=None)
+        return price.of(cells, hardware=parse(name), ranks=1, wall=7200.0, asked=None)
 
     assert "H100" not in summary(scale="cpu", elsewhere=on("H100"))
     assert "H100" not in summary(scale="gpu", device="cuda", elsewhere=on("H100"))
@@ -97,7 +108,7 @@ def test_a_plan_for_named_devices_has_their_hours_and_cost_instead_of_this_machi
         replace(cell, device_hours=20.0, error=0.5, utilisation=0.15, basis="a guess", seconds=36_000.0)
         for cell in plan_of(CELLS).cells
     ]
-    two = hardware.parse("2xH100")
+    two = parse("2xH100")
     plan = replace(plan_of(CELLS), cells=tuple(cells), hardware=two, per_hour=(3.0, True), workers=2)
     assert "one worker" not in columns(plan)
     assert columns(plan)["H100-hours"] == ["20", "20"] and columns(plan)["cost"] == ["60", "60"]
@@ -117,3 +128,100 @@ def test_text_of_others_is_neither_markup_nor_obeyed():
     view.show(plan, console)
     said = console.file.getvalue()
     assert "[/data/x]" in said and "[enforce fail]" in said and "\x1b[2J" not in said
+
+
+# -- a run of a part: at most so many cells, or those alone that failed ------------------------------------------------
+
+
+def states(plan, *found):
+    cells = [replace(cell, state=state) for cell, state in zip(plan.cells, found, strict=True)]
+    return replace(plan, cells=tuple(cells))
+
+
+def test_what_is_left_is_cut_after_the_most_urgent(tmp_path):
+    plan = states(plan_of(naps(5), tmp_path), "missing", "done", "partial", "failed", "refused")
+    assert [cell.state for cell in plan.todo] == ["partial", "missing", "failed"]
+    assert [cell.state for cell in replace(plan, most=1).todo] == ["partial"]
+
+
+def test_only_what_failed(tmp_path):
+    plan = replace(states(plan_of(naps(4), tmp_path), "missing", "failed", "partial", "failed"), retry="failed")
+    assert [cell.state for cell in plan.todo] == ["failed", "failed"]
+    assert len(replace(plan, most=1).todo) == 1
+
+
+def test_a_run_of_a_part_says_so(verb, tmp_path):
+    said = verb(
+        "plan", "--suite", "smoke", "--scale", "cpu", "--results", tmp_path, "--max-cells", 1, "--models", "ViT-pico/14"
+    )
+    assert said.returncode == 0 and "This run does at most 1 cell." in said.stdout
+
+
+# -- a model that cannot be trained is told so by name and file before anything is trained, and the others are run -----
+
+
+BAD = """
+from torch import nn
+
+def net(num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(7, num_classes))
+"""
+
+
+@pytest.fixture
+def plan(verb, tmp_path):
+    """The plan of a study of a good and of a bad model."""
+    (tmp_path / "bad.py").write_text(BAD)
+    return lambda *models: verb("plan", "--suite", "smoke", "--models", ",".join(models), "--json", "--workers", "1")
+
+
+def test_one_bad_model_never_ends_a_study_of_others(plan, tmp_path):
+    done = plan("ViT-pico/14", "bad.py:net")
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    cells = {cell["cell"]["model"]: cell for cell in made["cells"]}
+    assert cells["bad.py:net"]["state"] == "refused" and cells["ViT-pico/14"]["state"] == "missing"
+    assert "bad.py:net" in cells["bad.py:net"]["note"] and "784" in cells["bad.py:net"]["note"]
+    assert made["expected_seconds"] > 0 and not any("bad.py" in note for note in made["notes"])
+
+    refused = [
+        PlannedCell(
+            cell=cell_from_json(cell["cell"]),
+            name=cell["name"],
+            state=cell["state"],
+            fraction=0.0,
+            images=cell["images"],
+            note=cell["note"],
+        )
+        for cell in made["cells"]
+        if cell["state"] == "refused"
+    ]
+    left = Plan(
+        suite="smoke",
+        question="?",
+        scale="cpu",
+        store=tmp_path / "s",
+        cells=tuple(refused),
+        device="cpu",
+        workers=1,
+        threads=1,
+        ranks=1,
+    )
+    assert left.todo == () and "2 that cannot be run" in plan_summary(left)[0]
+    failures = local.run(left, on_event=lambda *_: None, tick=lambda: None)
+    assert [failure.cell for failure in failures] == [cell.name for cell in refused]
+    names = tuple(cell.name for cell in refused)
+    for looked_at in (left.cells, ()):  # a later run whose --only leaves them out forgets nothing
+        begin(replace(left, grid=names, cells=looked_at))
+        kept = grid.read(left.store)
+        assert kept is not None and kept.refused == {cell.name: cell.note for cell in refused}
+    begin(replace(left, grid=names, cells=tuple(replace(cell, state="missing", note=None) for cell in left.cells)))
+    assert (kept := grid.read(left.store)) is not None and kept.refused == {}
+    done_already = replace(left, cells=tuple(replace(cell, state="done") for cell in refused))
+    assert local.run(done_already, on_event=lambda *_: None, tick=lambda: None) == []
+
+
+@pytest.mark.slow
+def test_where_no_model_can_be_trained_nothing_is_planned(plan):
+    done = plan("bad.py:net")
+    assert done.returncode == 2 and "bad.py:net" in done.stderr and "784" in done.stderr

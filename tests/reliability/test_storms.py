@@ -1,4 +1,4 @@
-"""The storms, for a short while each; `python -m tests.reliability.storm_…` runs them for as long as one likes."""
+"""The storms, for a short while each; `python -m tools.storm_…` runs them for as long as one likes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def storm(name, *options):
-    command = [sys.executable, "-m", f"tests.reliability.storm_{name}", *map(str, options)]
+    command = [sys.executable, "-m", f"tools.storm_{name}", *map(str, options)]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -15,21 +15,36 @@ from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
 
 from bench import run
 from bench.analysis import published, questions
-from bench.analysis.finding import CheckKind, Question, Reason
-from bench.core import registry
+from bench.analysis.finding import (
+    Axis,
+    Check,
+    CheckKind,
+    CostSummary,
+    Finding,
+    Findings,
+    Question,
+    Reason,
+    TrendPoint,
+    Verdict,
+)
+from bench.core import formatting, registry
 from bench.report import build as report
-from bench.report import caveats, layout, number_text, text
+from bench.report import caveats, fits, layout, number_text, text
 from bench.report.__main__ import main as report_main
 from bench.report.figures._contract import Saved
 from bench.store import export, grid
 from tests.analysis._records import World, change, write
 from tests.analysis._study import study
+
+# -- the report: rebuilt from records alone, byte for byte, with or without torch; safe, self-contained, well-formed ---
+
 
 HOSTILE = 'ViT<script>alert("x")</script>&|`*[a](b)/7'
 NASTY = "</script></td></table><script>alert(2)</script> \x1b[31mred\x07 [/x] [bold] $\\input{x}$ \u202e \"'"
@@ -398,7 +413,8 @@ def test_a_figure_that_fails_is_named_and_the_report_is_written(tmp_path: Path, 
 
 def test_cells_that_failed_are_named_even_where_the_report_fails(tmp_path: Path, monkeypatch, capsys) -> None:
     plan = SimpleNamespace(todo=(), store=tmp_path, suite="smoke")
-    monkeypatch.setattr(run.view, "make_and_show", lambda *_, **__: plan)
+    monkeypatch.setattr(run, "make_plan", lambda *_, **__: plan)
+    monkeypatch.setattr(run.view, "show", lambda *_: None)
     monkeypatch.setattr(run, "work_off", lambda *_: (plan, [run.Failure("vit_s0", "it was to fail")]))
     assert run.main(["--suite", "smoke"]) == 2
     said = capsys.readouterr()
@@ -451,3 +467,77 @@ def test_bad_input_is_one_message(
         code = stop.code
     captured = capsys.readouterr()
     assert code == 2 and message in captured.err and "Traceback" not in captured.err
+
+
+# -- how answers are put into words: which share a row, which mark they carry, how their numbers read ------------------
+
+
+NOTHING_SPENT = CostSummary(cells=0, seconds=(), total_seconds=0.0, spent_flops=0.0, spent_images=0, core_days=0.0)
+
+
+@pytest.mark.parametrize(
+    ("question", "subjects", "rows"),
+    [
+        (Question.MORE_IMAGES_HELP, [("ViT-pico/14",), ("ViT-nano/7",)], 1),
+        (Question.MORE_IMAGES_HELP, [("R8x0.125-s2",), ("R11x0.25-s2",)], 1),
+        (Question.HYBRID_ADVANTAGE_SHRINKS, [("R5+ViT-pico/14", "ViT-pico/14"), ("R5+ViT-nano/14", "ViT-nano/14")], 2),
+    ],
+)
+def test_a_model_with_a_slash_is_no_pair(question: Question, subjects: list[tuple[str, ...]], rows: int) -> None:
+    """Findings about single models share a row, whatever their names; those about two families never do."""
+    asked = [Finding(question=question, subject=subject, verdict=Verdict.YES) for subject in subjects]
+    made = text.answers(Findings(findings=tuple(asked), checks=(), cost=NOTHING_SPENT, scope=None))
+    shown, _ = text.console_rows(made, limit=9)
+    assert len(shown) == rows
+
+
+@pytest.mark.parametrize(
+    ("verdict", "trend", "said"),
+    [
+        (Verdict.YES, "y?yy?", "● ViT ahead"),  # of the mean: the paper's Table 6
+        (Verdict.CANNOT_TELL, "y?yy?", "? cannot tell"),
+        (Verdict.YES, "???", "● ViT ahead"),
+        (Verdict.CANNOT_TELL, "???", "? cannot tell"),
+        (Verdict.CANNOT_TELL, "nn?", "● ResNet, then even"),
+    ],
+)
+def test_a_leader_that_changes_is_decided_or_not(verdict: Verdict, trend: str, said: str) -> None:
+    verdicts = {"y": Verdict.YES, "n": Verdict.NO, "?": Verdict.CANNOT_TELL}
+    found = Finding(
+        question=Question.BEST_AT_EQUAL_COMPUTE,
+        subject=("ViT", "ResNet"),
+        verdict=verdict,
+        leader="ViT" if verdict is Verdict.YES else "",
+        axis=Axis.COMPUTE,
+        trend=tuple(TrendPoint(x=10.0**n, estimate=0.01, verdict=verdicts[v]) for n, v in enumerate(trend, start=9)),
+    )
+    (a,) = text.answers(Findings(findings=(found,), checks=(), cost=NOTHING_SPENT, scope=None))
+    assert f"{a.symbol} {a.verdict}" == said
+
+
+def test_nothing_published_is_undecided_with_the_mark_of_a_fact() -> None:
+    answers = text.answers(questions.find(published.figures()["compute"]))
+    assert not [a for a in answers if a.verdict == "cannot tell" and a.symbol != "?"]
+
+
+@pytest.mark.parametrize("most", [386.667, 1906.67, 10_114.5, 3_000_000.0])
+def test_a_note_counts_in_plain_digits(most: float) -> None:
+    said = caveats.check(Check(kind=CheckKind.REPEATED_DATA, names=("images",), count=8, limit=4.0, high=most))
+    assert "e+" not in said and f"up to {formatting.significant(most)})" in said
+    assert caveats.check(Check(kind=CheckKind.FEW_IMAGES, names=("mnist",), count=8, limit=4.0, high=10.0))
+
+
+# -- every fitted law as data: both kinds of interval, and what the search did -----------------------------------------
+
+
+def test_cards_hold_both_intervals_and_the_search() -> None:
+    found = fits.cards(published.evidence())
+    assert [card["family"] for card in found] == ["ViT", "Hybrid", "ResNet"]
+    for card in found:
+        within, total = (np.array(card["curve"][key], dtype=float) for key in ("within", "total"))
+        known = np.isfinite(total).all(axis=1)  # beyond the data only as far as the law has a record
+        for band in (within, total):
+            assert (band[known, 0] < band[known, 1]).all() and np.isnan(band[~known]).all()
+        assert known[~np.array(card["curve"]["beyond"], dtype=bool)].all()
+        assert {"starts", "objective", "objective_at_start", "software", "dropped"} <= card["card"].keys()
+        assert card["selection_bias"] >= 0 and any(card["curve"]["beyond"])

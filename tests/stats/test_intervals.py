@@ -1,4 +1,4 @@
-"""Intervals against scipy on cases with a known answer, and their coverage by simulation."""
+"""Intervals against SciPy: moderated variances and their components."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import math
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import optimize, special, stats
 
-from bench.stats import intervals
-from bench.stats.intervals import CHANGE, DRAWS, IMAGES, SEEDS, UNBOUNDED, Estimate, Samples
+from bench.stats import intervals, moderated
+from bench.stats.components import LEAST, Arm, Components, Observations, Target, fit, half_width, law
+from bench.stats.intervals import CHANGE, DRAWS, IMAGES, SEEDS, UNBOUNDED, Estimate, Samples, t_quantile
+from bench.stats.moderated import Repeated
+from tools import measure_coverage as measure
+
+# -- intervals against scipy on cases with a known answer, and their coverage by simulation ----------------------------
 
 
 def samples(
@@ -225,3 +230,273 @@ def test_coverage_with_pooled_variance() -> None:
 def test_contents_name_what_is_inside_and_outside() -> None:
     text = intervals.contents([intervals.estimate(samples([[0.7, 0.8]], image_error=0.01))])
     assert "few-shot draws" in text and "exclude training noise (one seed)" in text and "95%" in text
+
+
+# -- moderated variances: against SciPy's F distribution and the published formulas of limma, and their coverage -------
+
+
+D0, S0 = 4.0, 0.0025  # a study's prior
+
+
+def variances(rng: np.random.Generator, *, models: int, df: int, d0: float = D0, s0: float = S0) -> np.ndarray:
+    """Sample variances of models whose true ones are scaled inverse chi-squares."""
+    true = d0 * s0 / rng.chisquare(d0, models)
+    return true * rng.chisquare(df, models) / df
+
+
+def repeated(variance_M: np.ndarray, *, df: int, x_M: np.ndarray | None = None) -> list[Repeated]:
+    x_M = np.zeros(len(variance_M)) if x_M is None else x_M
+    return [
+        Repeated(model=n, trunk=n, log_odds=float(x), log_images=0.0, variance=float(v), df=df)
+        for n, (v, x) in enumerate(zip(variance_M, x_M, strict=True))
+    ]
+
+
+def by_likelihood(variance_M: np.ndarray, df: int) -> tuple[float, float]:
+    """(d0, s0²) at the maximum of SciPy's F density."""
+
+    def loss(logs: np.ndarray) -> float:
+        d0, s0 = np.exp(logs)
+        return -float((stats.f.logpdf(variance_M / s0, df, d0) - np.log(s0)).sum())
+
+    found = optimize.minimize(loss, [np.log(3.0), np.log(variance_M.mean())], method="Nelder-Mead")
+    return float(np.exp(found.x[0])), float(np.exp(found.x[1]))
+
+
+def by_log_moments(variance_M: np.ndarray, df: int) -> tuple[float, float]:
+    """(d0, s0²) by limma's `fitFDist`: moments of log s² (Smyth 2004, section 6.2)."""
+    e_M = np.log(variance_M) - special.digamma(df / 2) + np.log(df / 2)
+    excess = e_M.var(ddof=1) - special.polygamma(1, df / 2)
+    d0 = 2 * optimize.brentq(lambda x: special.polygamma(1, x) - excess, 1e-3, 1e6)
+    return d0, float(np.exp(e_M.mean() + special.digamma(d0 / 2) - np.log(d0 / 2)))
+
+
+def test_the_likelihood_is_that_of_a_scaled_f_distribution() -> None:
+    variance_M, df = variances(np.random.default_rng(0), models=12, df=2), 2
+    settings = [(1.0, 0.001), (4.0, 0.0025), (64.0, 0.01)]
+    ours = [
+        moderated.log_likelihood(np.array(d0), np.array(s0), np.full(12, float(df)), df * variance_M).sum()
+        for d0, s0 in settings
+    ]
+    theirs = [(stats.f.logpdf(variance_M / s0, df, d0) - np.log(s0)).sum() for d0, s0 in settings]
+    assert np.diff(ours) == pytest.approx(np.diff(theirs), rel=1e-9)
+
+
+def test_with_a_known_prior_it_is_limmas_squeezed_variance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """(d0 s0² + d s²) / (d0 + d), with d0 + d degrees of freedom."""
+    variance_M, df = np.array([0.001, 0.002, 0.012]), 2
+    monkeypatch.setattr(moderated, "PRIOR_DF", np.array([D0]))
+    monkeypatch.setattr(
+        moderated, "_peak", lambda d0, df, squares: (np.full((1, 1, 1), np.log(S0)), np.ones((1, 1, 1)))
+    )
+    monkeypatch.setattr(moderated, "NODES", np.zeros(1))
+    monkeypatch.setattr(moderated, "SLOPES", (np.zeros(1), np.zeros(1)))
+    found = moderated.moderate(repeated(variance_M, df=df))
+    assert found is not None
+    for model, variance in enumerate(variance_M):
+        expected = (D0 * S0 + df * variance) / (D0 + df)
+        assert found.of(model, 0.0, 0.0) == pytest.approx((expected, D0 + df), rel=1e-8)
+    assert found.of("another model", 0.0, 0.0) == pytest.approx((S0, D0), rel=1e-8)
+
+
+@pytest.mark.parametrize("df", [1, 2])
+def test_many_models_determine_the_prior_as_scipy_and_limma_do(df: int) -> None:
+    """With thousands of variances, summing over the grid (in octaves of d0) and plugging in the estimate agree."""
+    variance_M = variances(np.random.default_rng(df), models=3000, df=df)
+    found = moderated.moderate(repeated(variance_M, df=df))
+    assert found is not None
+    likely, moments = by_likelihood(variance_M, df), by_log_moments(variance_M, df)
+    assert likely == pytest.approx((D0, S0), rel=0.15)
+    assert moments == pytest.approx((D0, S0), rel=0.35)  # moments of logs use one degree of freedom badly
+    variance, freedom = found.of("another model", 0.0, 0.0)
+    assert variance == pytest.approx(likely[1], rel=0.1) and freedom == pytest.approx(likely[0], rel=0.1)
+    for model in range(0, 3000, 500):
+        squeezed = (likely[0] * likely[1] + df * variance_M[model]) / (likely[0] + df)
+        assert found.of(model, 0.0, 0.0)[0] == pytest.approx(squeezed, rel=0.15)
+
+
+def test_one_model_alone_has_its_own_variance() -> None:
+    found = moderated.moderate(repeated(np.array([0.004]), df=5))
+    assert found is not None
+    assert found.of(0, 0.0, 0.0) == pytest.approx((0.004, 5), rel=0.02)
+
+
+def test_a_trend_over_accuracy_is_followed_and_not_extrapolated() -> None:
+    rng = np.random.default_rng(3)
+    x_M = np.linspace(-2, 2, 200)
+    found = moderated.moderate(repeated(0.01 * np.exp(1.5 * x_M) * rng.chisquare(2, 200) / 2, df=2, x_M=x_M))
+    assert found is not None
+    ratio = found.of("another model", 1.0, 0.0)[0] / found.of("another model", -1.0, 0.0)[0]
+    assert np.log(ratio) == pytest.approx(3.0, abs=0.5)
+    assert found.of("another model", 50.0, 0.0) == found.of("another model", 2.0, 0.0)
+
+
+def test_seeds_that_never_differ_have_no_variance() -> None:
+    found = moderated.moderate(repeated(np.zeros(4), df=1))
+    assert found is not None and found.of(0, 0.0, 0.0) == (0.0, 4.0)
+    assert moderated.moderate([]) is None
+
+
+@pytest.mark.parametrize("y", [1e-4, 0.1, 1.6449340668482264, 30.0])
+def test_the_inverse_of_the_trigamma_function(y: float) -> None:
+    assert float(special.polygamma(1, moderated.inverse_trigamma(y))) == pytest.approx(y, rel=1e-9)
+
+
+def test_budgets_of_a_trunk_count_as_fewer_variances() -> None:
+    """The variance of the mean of their sample variances, over that of one, is one over their number."""
+    rng, budgets = np.random.default_rng(5), 4
+    lags = np.abs(np.subtract.outer(np.arange(budgets), np.arange(budgets)))
+    luck_NB = rng.multivariate_normal(np.zeros(budgets), moderated.ADJACENT**lags, 200_000)
+    squares_NB = luck_NB**2
+    assert squares_NB[:, 0].var() / squares_NB.mean(axis=1).var() == pytest.approx(
+        moderated.independent(budgets), rel=0.03
+    )
+    assert moderated.independent(1) == 1
+
+
+# -- coverage ----------------------------------------------------------------------------------------------------------
+
+
+def plausible(share: float, error: float, *, low: float = 0.93, high: float = 0.97) -> bool:
+    """Whether chance explains a share if the true coverage lies in [low, high]: wrong once in a thousand."""
+    return low - 3.3 * error <= share <= high + 3.3 * error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", [measure.MIDDLE, measure.CEILING], ids=["middle", "ceiling"])
+@pytest.mark.parametrize("name", list(measure.SPREADS))
+def test_95_percent_intervals_hold_93_to_97_percent(name: str, level: tuple[float, float]) -> None:
+    for design in measure.DESIGNS:
+        made = measure.studies(60, design, measure.SPREADS[name], level)
+        now, before = (measure.coverage(made, rule) for rule in (measure.moderated, measure.one_variance_or_none))
+        assert plausible(now.share, now.error), (design, now)
+        assert now.outside == 0, (design, now)
+        if name != "equal":  # where all variances are equal, one for all is the best that there is
+            assert now.widest < before.widest, (design, now, before)
+
+
+MISSED = "variance grows a hundredfold"
+"""Differences at the last budget hold 85 to 88 % there: one variance per trunk lags behind such growth."""
+SPREADS = [
+    pytest.param(name, marks=pytest.mark.xfail(strict=True, reason="the goal is missed")) if name == MISSED else name
+    for name in measure.SPREADS
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", [measure.MIDDLE, measure.CEILING], ids=["middle", "ceiling"])
+@pytest.mark.parametrize("name", SPREADS)
+def test_95_percent_intervals_of_differences_hold_93_to_97_percent(name: str, level: tuple[float, float]) -> None:
+    for design in measure.DESIGNS:
+        share, error, _ = measure.of_differences(measure.studies(60, design, measure.SPREADS[name], level))
+        assert plausible(share, error), (design, share)
+
+
+@pytest.mark.slow
+def test_a_noisy_model_is_held_more_often_than_by_one_variance_for_all() -> None:
+    (spread,) = measure.ROGUE.values()
+    for design in measure.DESIGNS:
+        made = measure.studies(60, design, spread, measure.MIDDLE)
+        now, before = (measure.coverage(made, rule) for rule in (measure.moderated, measure.one_variance_or_none))
+        assert now.of_noisiest > before.of_noisiest + 0.1 and now.median < before.median
+
+
+def test_coverage_of_a_few_studies() -> None:
+    """A quick part of the above, judged by a binomial test: one point of every study."""
+    rng = np.random.default_rng(11)
+    made = measure.studies(
+        150, measure.Design(models=6, trunks=12, budgets=2, seeds=2), measure.SPREADS["equal"], (0, 1)
+    )
+    held = []
+    for one in made:
+        key = list(one.samples)[int(rng.integers(len(one.samples)))]
+        e = intervals.estimate_all(one.samples)[key]
+        held.append(e.low <= one.truth[key] <= e.high)
+    assert stats.binom.cdf(sum(held), len(held), 0.93) > 5e-4
+    assert stats.binom.sf(sum(held) - 1, len(held), 0.97) > 5e-4
+
+
+# -- variance components are found again, and intervals are as wide as simulated studies scatter -----------------------
+
+
+TRUE = Components(model=0.02**2, point=0.01**2, trunk=0.015**2, run=0.01**2, df=1000)
+LAWS = {"A": (0.5, 0.06, -0.004), "B": (0.45, 0.05, 0.0)}
+ARMS = [
+    Arm(model=f"{family}{n}", family=family, x=tuple(n + np.arange(4.0)), seeds=2 + n % 2)
+    for family in LAWS
+    for n in range(3)
+]
+FAMILIES = {arm.model: arm.family for arm in ARMS}
+TARGET = Target(
+    pair=("A", "B"),
+    points=tuple((float(x), f"A{min(2, int(x) // 2)}", f"B{min(2, int(x) // 2)}") for x in np.linspace(1, 5, 9)),
+)
+
+
+def study(rng, arms=ARMS) -> tuple[Observations, float]:
+    """A study drawn from the model, and the lead that it should find."""
+    rows, place = [], {model: rng.normal(0, TRUE.model**0.5) for model in FAMILIES}
+    for arm in arms:
+        points = {x: rng.normal(0, TRUE.point**0.5) for x in arm.x}
+        for seed in range(arm.seeds):
+            trunk = rng.normal(0, TRUE.trunk**0.5)
+            for x in arm.x:
+                mean = np.polyval(LAWS[arm.family][::-1], x) + place[arm.model] + points[x]
+                value = mean + trunk + rng.normal(0, TRUE.run**0.5)
+                rows.append((float(value), x, arm.family, arm.model, f"{arm.model} {seed}"))
+    values, xs, families, models, trunks = zip(*rows, strict=True)
+    seen = Observations(values=values, x=xs, families=families, models=models, variants=models, trunks=trunks)
+    lead = [
+        np.polyval(LAWS["A"][::-1], x) + place[a] - np.polyval(LAWS["B"][::-1], x) - place[b]
+        for x, a, b in TARGET.points
+    ]
+    return seen, float(np.mean(lead))
+
+
+def predicted(seen: Observations) -> float:
+    """The lead by the true components: laws by generalised least squares, and each model's place beside its law."""
+    y_N, families, models = np.asarray(seen.values), np.asarray(seen.families), np.asarray(seen.models)
+    names = sorted(LAWS)
+    X_NP = np.concatenate([law(seen.x) * (families == name)[:, None] for name in names], axis=1)
+    points = np.array([f"{model} {x}" for model, x in zip(seen.models, seen.x, strict=True)])
+    labels = (models, points, np.asarray(seen.trunks), np.arange(len(y_N)))
+    V_NN = sum(v * (same[:, None] == same) for v, same in zip(TRUE.variances, labels, strict=True))
+    W_NP = np.linalg.solve(V_NN + LEAST * np.eye(len(y_N)), X_NP)
+    beta_P = np.linalg.solve(X_NP.T @ W_NP, W_NP.T @ y_N)
+    left_N = np.linalg.solve(V_NN + LEAST * np.eye(len(y_N)), y_N - X_NP @ beta_P)
+    betas = dict(zip(names, beta_P.reshape(len(names), -1), strict=True))
+
+    def at(family: str, model: str, x: float) -> float:
+        return float(law([x])[0] @ betas[family]) + TRUE.model * float(left_N[models == model].sum())
+
+    return float(np.mean([at("A", a, x) - at("B", b, x) for x, a, b in TARGET.points]))
+
+
+def test_components_are_found_again():
+    rng = np.random.default_rng(0)
+    found = [fit(study(rng)[0]) for _ in range(12)]
+    for name in ("point", "trunk", "run"):
+        mean = np.mean([getattr(each, name) for each in found])
+        assert mean == pytest.approx(getattr(TRUE, name), rel=0.5), name
+
+
+@pytest.mark.parametrize(
+    "arms",
+    [
+        ARMS,
+        [arm for arm in ARMS if arm.model != "A1"],
+        [Arm(model=a.model, family=a.family, x=a.x[:2], seeds=1) for a in ARMS],
+    ],
+)
+def test_the_interval_is_as_wide_as_simulated_studies_scatter(arms):
+    rng = np.random.default_rng(1)
+    off = [predicted(seen) - lead for seen, lead in (study(rng, arms) for _ in range(200))]
+    df = TRUE.df + sum(arm.seeds - 1 for arm in arms)
+    wanted = half_width(arms, TRUE, TARGET, families=FAMILIES) / t_quantile(df, 0.95)
+    assert np.sqrt(np.mean(np.square(off))) == pytest.approx(wanted, rel=0.2)  # 4 standard errors of 200
+
+
+def test_less_data_never_narrow_an_interval_and_too_little_tells_nothing():
+    full = half_width(ARMS, TRUE, TARGET, families=FAMILIES)
+    assert half_width(ARMS[1:], TRUE, TARGET, families=FAMILIES) > full
+    assert half_width([a for a in ARMS if a.family == "A"], TRUE, TARGET, families=FAMILIES) == float("inf")

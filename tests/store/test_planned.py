@@ -1,4 +1,4 @@
-"""planned.json: a cell keeps the plan that it was begun under, and is compared with all that it took."""
+"""What a study wants and was planned at, and what status says of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from bench import run, status
 from bench.analysis import evidence, study_data
 from bench.core import files
-from bench.core.errors import UserError
+from bench.core.errors import EXIT_FAILED, EXIT_OK, EXIT_UNFINISHED, UserError
 from bench.core.spec import Cell
 from bench.execute.local import Failure
 from bench.execute.worker import RunningAttempt
@@ -20,12 +20,16 @@ from bench.plan import view
 from bench.plan.options import StudyOptions
 from bench.plan.plan import START_SECONDS
 from bench.report import tables
-from bench.store import planned
+from bench.store import grid, lease, planned
+from bench.store import grid as plan
+from bench.store.export import Collected, collect
 from bench.store.lease import claim
 from bench.store.planned import PlannedCost, PlannedRun
-from bench.store.study import CellDirectory
+from bench.store.study import CellDirectory, Study
 from tests.analysis._records import World, write
 from tests.plan.making import plan_of
+
+# -- planned.json: a cell keeps the plan that it was begun under, and is compared with all that it took ----------------
 
 
 def cost(seconds, **fields):
@@ -95,7 +99,8 @@ def test_the_rounds_of_a_search_are_one_run(tmp_path, monkeypatch):
     rounds = iter([plan_of([third], tmp_path, seconds=20.0, waiting=1), plan_of([], tmp_path, waiting=1)])
     did = []
     monkeypatch.setattr(run, "execute", lambda plan, *_: did.append([cell.name for cell in plan.todo]) or [])
-    monkeypatch.setattr(view, "make_and_show", lambda *_, **__: next(rounds))
+    monkeypatch.setattr(run, "make_plan", lambda *_, **__: next(rounds))
+    monkeypatch.setattr(view, "show", lambda *_: None)
     out = Console(file=io.StringIO(), width=200)
     last, failures = run.work_off(start, StudyOptions.of(), out)
     assert did == [[second.readable_name], [third.readable_name], []] and failures == [] and not last.todo
@@ -122,3 +127,205 @@ def test_processor_time_is_that_of_every_attempt(tmp_path):
     with claim(directory.lease) as lease:
         RunningAttempt(directory, lease)  # killed: nobody knows what it used
     assert attempt("complete") is None
+
+
+# -- plan.json and collected results: what is missing is known, what is kept is whole ----------------------------------
+
+
+REFUSED = {"never-0000000000": "cannot be run: 28 px are too few"}
+
+
+@pytest.fixture
+def study(tmp_path):
+    """Three cells of which two are in the grid; a third of the grid was never started."""
+    world = World(seed=1)
+    world.models = {"ViT-nano/7": world.models["ViT-nano/7"]}
+    world.sizes, world.seeds, world.draws, world.shots = (30_000,), (0, 1), (0,), (1,)
+    path = write(world.records(), tmp_path / "scaling")
+    names = [directory.path.name for directory in Study(path).directories()]
+    wanted = plan.WantedCells(
+        suite="scaling",
+        scale="cpu",
+        names=(*names[1:], "never-0000000000"),
+        refused=REFUSED,
+        downstream=("digits", "folder:photos"),
+    )
+    plan.write(path, wanted)
+    return path, names
+
+
+def test_what_was_written_is_read(study):
+    path, names = study
+    found = plan.read(path)
+    assert found is not None and set(found.names) == {*names[1:], "never-0000000000"} and found.scale == "cpu"
+    assert found.refused == REFUSED and found.downstream == ("digits", "folder:photos")
+    assert plan.never_started(found, names) == ("never-0000000000",)
+    assert plan.read(path / "cells") is None and plan.never_started(None, names) == ()
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("{", "damaged"),
+        ("[]", "damaged"),
+        ('{"schema": 1}', "damaged"),
+        ("[" * 99_999, "damaged"),
+        ('{"schema": 1e999, "suite": "a", "scale": "b", "cells": []}', "damaged"),
+        ('{"schema": 1, "suite": "a", "scale": "b", "cells": "abc"}', "damaged"),
+        ('{"schema": 1, "suite": "a", "scale": "b", "cells": [1]}', "damaged"),
+        ('{"schema": 1, "suite": "a", "scale": "b", "cells": [], "refused": 5}', "damaged"),
+        ('{"schema": 1, "suite": "a", "scale": "b", "cells": [], "downstream": "abc"}', "damaged"),
+        ('{"schema": 99, "suite": "a", "scale": "b", "cells": []}', "newer version"),
+    ],
+)
+def test_a_damaged_or_newer_plan_is_one_message(study, text, message):
+    (study[0] / plan.PLAN_FILE).write_text(text)
+    with pytest.raises(UserError, match=message):
+        plan.read(study[0])
+
+
+@pytest.mark.parametrize("name", [plan.PLAN_FILE, "store.json"])
+def test_a_folder_in_place_of_a_file_is_one_message(study, name):
+    path, _ = study
+    (path / name).unlink(missing_ok=True)
+    (path / name).mkdir()
+    with pytest.raises(UserError, match=f"{name} is damaged"):
+        plan.read(path) if name == plan.PLAN_FILE else Study(path).create()
+    if name == plan.PLAN_FILE:
+        with pytest.raises(UserError, match="folder"):
+            plan.write(path, plan.WantedCells(suite="scaling", scale="cpu", names=()))
+
+
+def test_the_report_and_status_name_cells_that_were_never_started(study, capsys):
+    from bench import status
+    from bench.report import build as report
+
+    path, _ = study
+    text = report.build(path, suite="scaling").markdown.read_text()
+    assert "3 of 4 cells complete; 1 never started" in text and "1 of them outside the current grid" in text
+    assert status.main(["--results", str(path.parent), "--suite", "scaling", "--json"]) == 0
+    listed = {cell["name"]: (cell["state"], cell["note"]) for cell in json.loads(capsys.readouterr().out)["scaling"]}
+    assert listed.pop("never-0000000000") == ("never started", *REFUSED.values())
+    assert [state for state, _ in listed.values()] == ["done"] * 3
+    assert status.main(["--suite", "scaling", "--results", str(path.parent), "--watch"]) == 0  # it ends
+    assert REFUSED["never-0000000000"] in (path / "tables" / "coverage.csv").read_text()
+
+
+def test_collecting_keeps_the_records_of_the_grid_byte_for_byte(study, tmp_path):
+    path, names = study
+    target = tmp_path / "kept" / "scaling-cpu"
+    for _ in range(2):  # a second time replaces the first
+        assert collect(path, target) == Collected(kept=tuple(names[1:]), left_out=tuple(names[:1]))
+        files = sorted(str(p.relative_to(target)) for p in target.rglob("*") if p.is_file())
+        assert files == sorted([*(f"cells/{name}/record.json" for name in names[1:]), "plan.json"])
+        for name in names[1:]:
+            assert (target / "cells" / name / "record.json").read_bytes() == (
+                path / "cells" / name / "record.json"
+            ).read_bytes()
+        (target / "figures").mkdir()
+        (target / "figures" / "old.png").write_text("of an earlier report")
+
+
+def test_collecting_never_removes_what_is_not_its_own(study, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("x")
+    with pytest.raises(UserError, match="no exported study"):
+        collect(study[0], tmp_path / "mine")
+    collect(study[0], tmp_path / "kept")
+    (tmp_path / "kept" / "thesis.tex").write_text("x")
+    with pytest.raises(UserError, match=r"thesis\.tex"):
+        collect(study[0], tmp_path / "kept")
+    with pytest.raises(UserError, match="already contains the results"):
+        collect(study[0], study[0])
+    assert (tmp_path / "mine" / "thesis.tex").exists() and Study(study[0]).directories()
+
+
+def test_folders_that_are_called_as_a_reports_are_their_owners(study, tmp_path):
+    mine = tmp_path / "mine"
+    for name in ("figures/drawn-by-hand.pdf", "tables/survey.csv", "report.md"):
+        (mine / name).parent.mkdir(parents=True, exist_ok=True)
+        (mine / name).write_text("mine")
+    with pytest.raises(UserError, match="no exported study"):
+        collect(study[0], mine)
+    assert {p.read_text() for p in mine.rglob("*") if p.is_file()} == {"mine"} and len(list(mine.rglob("*.*"))) == 3
+    kept = tmp_path / "kept"
+    collect(study[0], kept)
+    (kept / "figures").mkdir()
+    (kept / "figures" / "drawn-by-hand.pdf").write_text("mine")
+    collect(study[0], kept)
+    assert (kept / "figures" / "drawn-by-hand.pdf").read_text() == "mine"
+
+
+# -- bench.status: what a script may ask, and when watching ends -------------------------------------------------------
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """Two cells that are done."""
+    world = World(seed=1)
+    world.models = {"ViT-nano/7": world.models["ViT-nano/7"]}
+    world.sizes, world.seeds, world.draws, world.shots = (30_000,), (0, 1), (0,), (1,)
+    return Study(write(world.records(), tmp_path / "scaling"))
+
+
+def tried(begun, number, outcome, reason=None):
+    """A cell without a result."""
+    directory = begun.cells_path / f"other-{number:010d}"
+    attempt = directory / "attempts" / "001"
+    attempt.mkdir(parents=True)
+    status_of = {"started": "2026-01-01", "ended": "2026-01-02", "outcome": outcome}
+    files.write_sealed(attempt / "status.json", status_of | ({"reason": reason} if reason else {}))
+    return directory
+
+
+def call(begun, *words):
+    return status.main(["--results", str(begun.path.parent), *words])
+
+
+def test_a_script_learns_whether_to_wait(begun, monkeypatch):
+    monkeypatch.setattr(status, "EVERY", 0.01)
+    assert call(begun, "--exit-code") == EXIT_OK
+    assert call(begun, "--exit-code", "--watch") == EXIT_OK
+    tried(begun, 1, "failed", "The disk is full.")
+    assert call(begun, "--exit-code") == EXIT_FAILED and call(begun) == EXIT_OK
+    assert call(begun, "--exit-code", "--watch") == EXIT_FAILED  # it ends: nobody is at it
+    tried(begun, 2, "interrupted")
+    assert call(begun, "--exit-code") == EXIT_UNFINISHED
+
+
+def test_cells_that_cannot_be_run_or_were_not_begun(begun):
+    names = tuple(directory.path.name for directory in begun.directories())
+    wanted = grid.WantedCells(suite="scaling", scale="cpu", names=(*names, "a-1"), refused={"a-1": "too small"})
+    grid.write(begun.path, wanted)
+    assert call(begun, "--exit-code") == EXIT_FAILED
+    grid.write(begun.path, grid.WantedCells(suite="scaling", scale="cpu", names=(*names, "a-1")))
+    assert call(begun, "--exit-code") == EXIT_UNFINISHED
+
+
+def test_cells_that_are_done_without_a_result_are_counted(tmp_path, capsys):
+    world = World(seed=1)
+    world.sizes, world.seeds, world.draws, world.shots = (30_000,), (0,), (0,), (1,)
+    write([*world.records(), world.diverged("ViT-nano/7")], tmp_path / "scaling")
+    assert status.main(["--results", str(tmp_path)]) == EXIT_OK
+    assert "done (1 diverged)" in capsys.readouterr().out
+
+
+def test_who_holds_a_cell_is_named(begun, monkeypatch, capsys):
+    directory = tried(begun, 1, "running")
+    monkeypatch.setenv(lease.RUNNER, "slurm job 12_3")
+    with lease.claim(directory / "lease.json"):
+        assert call(begun, "--json") == EXIT_OK
+    (cell,) = [c for c in json.loads(capsys.readouterr().out)["scaling"] if c["state"] == "running"]
+    assert "slurm job 12_3" in cell["note"]
+
+
+def test_a_finished_cell_is_read_once_while_watching(begun, monkeypatch):
+    looked = []
+    describe = status.describe
+    monkeypatch.setattr(status, "describe", lambda directory: looked.append(1) or describe(directory))
+    finished = {}
+    first = status.cells_of(begun, finished)
+    assert status.cells_of(begun, finished) == first and len(looked) == len(first)
+    record = begun.directories()[0].record
+    record.write_bytes(record.read_bytes()[:-20])  # damaged since
+    assert "damaged" in {cell["state"] for cell in status.cells_of(begun, finished)}

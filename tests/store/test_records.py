@@ -1,7 +1,8 @@
-"""A record verifies or is refused; nothing in between. What is written is what is read, and older schemas are read."""
+"""Records: written, read back, and refused where damaged."""
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import os
@@ -13,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import numpy as np
 import pytest
-from hypothesis import strategies
+from hypothesis import given, strategies
+from hypothesis import strategies as st
 
 from bench import SCHEMA_VERSION
 from bench.core import files
@@ -23,8 +26,13 @@ from bench.core.errors import UserError
 from bench.core.record import STATUSES, Cost, DataFacts, Environment, Execution, Horizon, ModelFacts, Operations, Record
 from bench.core.spec import Cell, Recipe, TaskSpec, cell_from_json, to_json
 from bench.store import records
+from bench.store.prediction_bits import Correct, from_detail, to_detail
 from bench.store.study import CellDirectory, state_of
+from tests.analysis._records import World, write
 from tests.conftest import PROJECT
+
+# -- a record verifies or is refused; nothing in between. What is written is what is read, and older schemas are read --
+
 
 RECORD = Record(
     suite="smoke",
@@ -360,3 +368,76 @@ def test_what_is_no_file_is_no_record(tmp_path, make):
     assert state_of(directory)[0] == "damaged"
     directory.set_aside(directory.record)
     assert state_of(directory)[0] == "missing"
+
+
+# -- how far a cell is, from its files ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cells(tmp_path: Path) -> list[CellDirectory]:
+    world = World()
+    world.sizes, world.draws = (30_000,), (0, 1)
+    study = write(world.records()[:5], tmp_path / "scaling")
+    return [CellDirectory(path) for path in sorted((study / "cells").iterdir())]
+
+
+def test_a_record_that_is_absent_or_torn_leaves_its_cell_to_do(cells: list[CellDirectory]) -> None:
+    cells[1].record.unlink()
+    cells[3].record.write_text("{")
+    assert [state_of(cell)[0] for cell in cells] == ["done", "missing", "done", "damaged", "done"]
+
+
+def test_a_newer_record_is_refused(cells: list[CellDirectory]) -> None:
+    path = cells[3].record
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 99}))
+    with pytest.raises(UserError, match="newer version") as error:
+        state_of(cells[3])
+    assert error.value.fix == "Update the project, or choose another folder with --results."
+
+
+# -- right and wrong answers in records: every bit comes back, and what is not such an entry is none -------------------
+
+
+HASH = "5e" * 32
+
+
+def entry(right_M) -> dict:
+    """As it comes back from a record."""
+    return json.loads(json.dumps(dict([to_detail(np.asarray(right_M, dtype=bool), content_hash=HASH)])))
+
+
+@given(st.lists(st.booleans(), max_size=70))
+def test_every_bit_comes_back(right) -> None:
+    found = from_detail({"rate": 0.1} | entry(right))
+    assert (found.right_M.tolist(), found.num_images, found.content_hash) == (right, len(right), HASH)
+
+
+def test_the_first_image_is_the_highest_bit_of_the_first_byte() -> None:
+    """As documented, read without numpy."""
+    right = [True, False, False, False, False, False, True, True, False, True]
+    assert base64.b64decode(entry(right)["correct"]["packed"]) == bytes([0b10000011, 0b01000000])
+
+
+def test_ten_thousand_images_are_small() -> None:
+    assert len(json.dumps(entry(np.random.default_rng(0).random(10_000) < 0.5))) < 1_900
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        None,
+        {},
+        {"rate": 0.1},
+        {"correct": 37},
+        {"correct": None},
+        {"correct": {"packed": "gA=="}},
+        {"correct": {"content_hash": HASH, "num_images": 9, "packed": "gA=="}},
+        {"correct": {"content_hash": HASH, "num_images": 2, "packed": "g!A=="}},
+    ],
+)
+def test_records_without_it_and_other_things_of_that_name(detail) -> None:
+    assert from_detail(detail) is None
+
+
+def test_equal_answers_are_equal() -> None:
+    assert from_detail(entry([True, False])) == Correct(content_hash=HASH, num_images=2, packed=b"\x80")

@@ -139,9 +139,9 @@ def test_kept_weights_know_their_model_s_options(tmp_path: Path) -> None:
     from bench.core.spec import Cell, Recipe
     from bench.data.load import load
     from bench.execute.jobs import train
-    from bench.execute.jobs._contract import JobContext
     from bench.store.checkpoints import load_newest
     from bench.store.study import CellDirectory
+    from tests.train.driving import job_context
 
     options = {"heads": 4, "norm_after_pool": True}
     recipe = Recipe(batch=16, dtype="float32", warmup_images=0)
@@ -155,16 +155,7 @@ def test_kept_weights_know_their_model_s_options(tmp_path: Path) -> None:
     )
     directory = CellDirectory(tmp_path / "cell")
     directory.prepare(cell)
-    said = JobContext(
-        directory=directory,
-        attempt=tmp_path,
-        device="cpu",
-        threads=1,
-        progress=lambda _: None,
-        should_stop=lambda: False,
-        log=lambda _: None,
-    )
-    train.run(cell, said)
+    train.run(cell, job_context(tmp_path, directory=directory))
     newest, _ = load_newest(directory.checkpoints)
     assert newest is not None
     model = registry.build_model("ViT-pico/14", image_size=28, channels=1, num_classes=10, **options)
@@ -243,9 +234,3 @@ def test_a_set_of_one_class_is_refused(capsys: pytest.CaptureFixture[str], tmp_p
     asked = ["--model", "pixels", "--image-size", "28", "--data", "folder:one", "--data-root", str(tmp_path)]
     code, out, err = run(capsys, *asked)
     assert code == 2 and not out and "folder:one has images of one class only: there is nothing to classify" in err
-
-
-def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        probe.main(["--help"])
-    assert "python -m bench.probe --model" in capsys.readouterr().out

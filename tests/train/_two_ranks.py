@@ -30,13 +30,12 @@ from bench.core.errors import Interrupted, UserError
 from bench.core.record import Result
 from bench.core.spec import Cell, Recipe, TaskSpec, to_json
 from bench.data.image_set import ImageSet
-from bench.execute.jobs._contract import JobContext
-from bench.store.study import CellDirectory
 from bench.train import buckets
 from bench.train.batches import Batches
 from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.trainer import Checkpoints, Trainer
 from tests.gpu import posing
+from tests.train.driving import job_context
 
 STEPS, SAVED, CONTINUED = 24, 6, 14  # all (an epoch is 18); before which a checkpoint is written; to which it goes on
 FLOAT = Recipe(batch=16, lr=1e-3, warmup_images=160, dtype="float32", cooldown=0.0)
@@ -149,18 +148,7 @@ def job(folder: Path, ranks: Ranks = ONE_RANK) -> Result:
     """What the training job finds, sharded where there are ranks."""
     from bench.execute.jobs.train import run
 
-    nothing: Callable[..., None] = lambda *_: None  # noqa: E731
-    context = JobContext(
-        directory=CellDirectory(folder),
-        attempt=folder,
-        device="cpu",
-        threads=1,
-        progress=nothing,
-        should_stop=lambda: False,
-        log=nothing,
-        ranks=ranks,
-    )
-    return run(JOB, context)
+    return run(JOB, job_context(folder, ranks=ranks))
 
 
 class Short(torch.autograd.Function):

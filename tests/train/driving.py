@@ -1,8 +1,13 @@
-"""A training run with its loop: what a job does with events, for tests."""
+"""For tests: a training run with its loop, which a job has, and what a worker hands to a job."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from bench.core.record import Horizon
+from bench.execute.jobs._contract import JobContext
+from bench.store.study import CellDirectory
 from bench.train.events import HorizonReached, Stepped
 from bench.train.trainer import Trainer
 
@@ -24,3 +29,10 @@ class Driven(Trainer):
                         row = self.evaluate(event.images_seen, event.loss)
                     self.keep(row)
         return self.progress.rows
+
+
+def job_context(folder: Path, **changes: Any) -> JobContext:
+    """What a worker of one thread on the CPU hands to a job, but for `changes`."""
+    given: dict[str, Any] = {"directory": CellDirectory(folder), "attempt": folder, "device": "cpu", "threads": 1}
+    given |= {"progress": lambda _: None, "should_stop": lambda: False, "log": lambda _: None}
+    return JobContext(**given | changes)

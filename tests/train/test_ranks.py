@@ -23,9 +23,7 @@ from bench.core.spec import Cell, Recipe, TaskSpec
 from bench.cost import memory
 from bench.data.image_set import ImageSet
 from bench.execute.jobs import train
-from bench.execute.jobs._contract import JobContext
 from bench.plan import resources
-from bench.store.study import CellDirectory
 from bench.tasks._contract import Unsuited
 from bench.train import buckets, compiled, precision
 from bench.train.batches import Batches
@@ -37,6 +35,7 @@ from bench.train.step import Step
 from bench.train.trainer import Progress, Trainer
 from tests.gpu.posing import posing
 from tests.train._two_ranks import noted
+from tests.train.driving import job_context
 
 SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
 TASKS = tuple(TaskSpec(task="fewshot", data=name) for name in ("digits", "glyphs", "mnist"))
@@ -72,16 +71,7 @@ class Pretended(Ranks):
 
 
 def context(folder, ranks):
-    return JobContext(
-        directory=CellDirectory(folder),
-        attempt=folder,
-        device="cpu",
-        threads=1,
-        progress=lambda _: None,
-        should_stop=lambda: False,
-        log=lambda _: None,
-        ranks=ranks,
-    )
+    return job_context(folder, ranks=ranks)
 
 
 class Enough(Exception):

@@ -20,7 +20,7 @@ from bench.data.generated.render import Variation, image_set, matplotlib_fonts
 
 REVISION = 1
 # One class per entry. Chosen so that no two look alike (correlation of blurred drawings under small deformations), none
-# looks like a digit, and none looks like a class of `scripts`; tests/data/test_leakage.py measures it.
+# looks like a digit, and none looks like a class of `scripts`; tests/data/test_generated.py measures it.
 _TABLE = (
     "Cc F H J K L M N P R T Vv Ww Xx d f k m n r t u y ɐ ɔ ɬ ɮ ɲ ɶ ʁ ʇ ʌ ʍ ʎ ʞ ʡ ʤ "
     "Բ Դ Է Ը Թ Ի Խ Հ Մ Ն Շ Պ Ռ Ր Ֆ թ ժ լ խ ռ և ო ჟ ფ ჩ ჭ ჯ ჱ æ Æ Þ "

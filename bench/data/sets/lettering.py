@@ -2,7 +2,7 @@
 
 `lettering` is 100 classes x 100 images; `lettering:100x3000` is 300,000. Image (class, index) depends on nothing
 else, so a larger set holds every smaller one. Each is deformed by 26 numbers of its own: no two are copies, and the
-fonts, characters and random stream of the test images are others (`tests/data/test_leakage.py`).
+fonts, characters and random stream of the test images are others (`tests/data/test_generated.py`).
 """
 
 from __future__ import annotations

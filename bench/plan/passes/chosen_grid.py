@@ -1,0 +1,101 @@
+"""A part of a suite's grid as lines of a study file: MODEL=H1,H2 xN, or MODEL@IMAGES=H xN.
+
+    grid = ["ViT-pico/14=4000,16000 x3", "ViT-pico/14@1000=32000 x1"]
+
+Budgets are of the suite's own; the untrained network is read where the suite reads it. Cells that train nothing stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from bench.core.errors import UserError, nearest
+from bench.core.spec import Cell
+from bench.plan.study_cells import StudyCells, StudyRequest
+
+LINE = re.compile(
+    r"(?P<model>.+?)(?:@(?P<images>[1-9][0-9]{0,11}))?=(?P<horizons>[0-9]+(?:,[0-9]+)*) x(?P<seeds>[1-9][0-9]{0,2})"
+)
+
+
+def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
+    """The part of the study that --grid names.
+
+    Raises:
+        UserError: a line that is none, or names what the suite does not train.
+    """
+    cells = within(study.cells, request.options.grid, own_budgets=request.keeps_fitted_budgets)
+    return replace(study, cells=tuple(cells))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridLine:
+    """Of one model on `images` (None: all) of its data: its budgets, and number of seeds."""
+
+    model: str
+    images: int | None
+    horizons: tuple[int, ...]
+    seeds: int
+
+    @property
+    def unit(self) -> tuple[str, int | None]:
+        return self.model, self.images
+
+    def __str__(self) -> str:
+        images = "" if self.images is None else f"@{self.images}"
+        return f"{self.model}{images}={','.join(map(str, self.horizons))} x{self.seeds}"
+
+
+def parse(text: str) -> GridLine:
+    """One line.
+
+    Raises:
+        UserError: another form.
+    """
+    match = LINE.fullmatch(text.strip())
+    if match is None:
+        raise UserError(f"{text!r} is no line of a grid.", "For example 'ViT-pico/14=4000,16000 x2'.")
+    images = None if match["images"] is None else int(match["images"])
+    horizons = tuple(sorted({int(number) for number in match["horizons"].split(",")}))
+    return GridLine(model=match["model"], images=images, horizons=horizons, seeds=int(match["seeds"]))
+
+
+def within(cells: Sequence[Cell], lines: Sequence[str], *, own_budgets: bool = False) -> list[Cell]:
+    """The cells that the lines name, at their budgets; all without a line.
+
+    Args:
+        own_budgets: the lines' take the place of the suite's, which are fitted to hours, and so to all that is trained.
+
+    Raises:
+        UserError: a line that is none, or names what the suite does not train.
+    """
+    if not lines:
+        return list(cells)
+    wanted = {line.unit: line for line in map(parse, lines)}
+    kept, used = [], set()
+    for cell in cells:
+        line = wanted.get((cell.model, cell.num_images))
+        if cell.job != "train" or cell.horizons == (0,):
+            kept.append(cell)
+        elif line is not None:
+            used.add(line.unit)
+            if own_budgets:
+                cell = replace(cell, horizons=(*({0} & set(cell.horizons)), *line.horizons))
+            horizons = tuple(h for h in cell.horizons if h == 0 or h in line.horizons)
+            if missing := set(line.horizons) - set(cell.horizons):
+                raise UserError(
+                    f"{line}: the suite does not read {cell.model} at {min(missing)} images.",
+                    f"It has {', '.join(str(h) for h in cell.horizons if h)}.",
+                )
+            if cell.seed < line.seeds:
+                kept.append(replace(cell, horizons=horizons))
+    if strange := [line for unit, line in wanted.items() if unit not in used]:
+        names = list(dict.fromkeys(cell.model for cell in cells))
+        close = nearest(strange[0].model, names)
+        raise UserError(
+            f"{strange[0]}: the suite trains no such cell.",
+            f"Did you mean {close[0]}?" if close else f"Models: {', '.join(names)}.",
+        )
+    return kept

@@ -1,0 +1,122 @@
+"""Budgets for the hours there are: the horizons of a study, all by one factor, so that it takes about so long.
+
+The factor follows from FLOPs, a device's published peak, and the utilisation that training at these sizes is taken to
+reach, never from a measurement: the same command is the same study on every day, so that a run can go on. The plan,
+which measures, says what it will really take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from bench.core import registry
+from bench.core.errors import UserError
+from bench.core.formatting import compact, join, significant
+from bench.core.spec import Cell
+from bench.cost import flops
+from bench.cost.peaks import TERA, Accelerator, accelerator
+from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.train.schedule import images_trained
+
+UTILISATION = {"ViT": 0.25, "Hybrid": 0.12, "ResNet": 0.10}
+"""Of the bfloat16 peak, by family: assumed for 64 to 224 px, below what large models at 224 px reach."""
+OTHER = 0.10  # a family that is not in the table
+TRAINING = 0.75  # of the hours; the rest is evaluation, starts and opening of data
+LEAST = 0.25  # of a suite's budgets: below, its largest model is left out
+CLASSES = 1_000
+HOURS = (0.05, 10_000.0)
+
+
+def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
+    """The study with budgets for --hours.
+
+    Raises:
+        UserError: budgets are given in another way too; hours that are too few.
+    """
+    options = request.options
+    if options.hours is not None and request.gives_budgets:
+        raise UserError(
+            "--hours chooses the budgets that --horizons gives.",
+            "Give one of them; --image-size sets the size of images.",
+        )
+    if request.fits_budgets_to_hours:
+        asked = request.suite_options.hours
+        within = fit(study.cells, hours=asked, device=request.device_name, keep=options.models or ())
+        return replace(study, cells=within.cells, notes=(*study.notes, within.note))
+    if not request.keeps_fitted_budgets:
+        raise UserError(
+            f"--hours chooses the budgets of scale gpu, and this is {options.scale}.",
+            "Give --scale gpu, or --horizons.",
+        )
+    return study
+
+
+@dataclass(frozen=True, kw_only=True)
+class InHours:
+    """Cells whose budgets fit, and how they came about, in a sentence."""
+
+    cells: tuple[Cell, ...]
+    note: str
+
+
+def fit(cells: Sequence[Cell], *, hours: float, device: str, keep: Sequence[str] = ()) -> InHours:
+    """The cells with budgets that take about so many hours on one device.
+
+    Args:
+        device: its name in the table of `bench.cost.peaks`.
+        keep: models that are never left out: the user named them.
+
+    Raises:
+        UserError: no such device; hours that are too few for any budget.
+    """
+    if not HOURS[0] <= hours <= HOURS[1]:
+        raise UserError(f"--hours {compact(hours)} is out of range.", f"From {HOURS[0]:g} to {HOURS[1]:,.0f}.")
+    row, seconds = accelerator(device), hours * 3600 * TRAINING
+    cost = {(c.model, c.image_size, c.channels): 0.0 for c in cells if c.job == "train" and c.horizons != (0,)}
+    for model, side, channels in cost:
+        cost[model, side, channels] = _seconds_per_image(model, side, channels, row)
+    left, dropped = list(cells), []
+    while (total := sum(_seconds(cell, cost) for cell in left)) * LEAST > seconds:
+        models = {cell.model: cost.get((cell.model, cell.image_size, cell.channels), 0.0) for cell in left}
+        largest = _largest(models, keep)
+        if largest is None:
+            break
+        left = [cell for cell in left if cell.model != largest]
+        dropped.append(largest)
+    factor = float(f"{seconds / total:.1g}") if total else 1.0
+    note = (
+        f"Budgets are for about {significant(hours)} h on one {row.name}: the suite's x {compact(factor)}, from FLOPs "
+        f"and the utilisation assumed for each family ({', '.join(f'{k} {v:.0%}' for k, v in UTILISATION.items())})."
+    )
+    if dropped:
+        note += f" Left out for want of time: {join(dropped)}."
+    return InHours(cells=tuple(_scaled(cell, factor) for cell in left), note=note)
+
+
+def _largest(models: dict[str, float], keep: Sequence[str]) -> str | None:
+    """The costliest model of a family that has others, unless it must be kept."""
+    families = {model: registry.family_of(model).FAMILY for model in models}
+    spare = [
+        model
+        for model in models
+        if models[model] and model not in keep and list(families.values()).count(families[model]) > 1
+    ]
+    return max(spare, key=models.__getitem__, default=None)
+
+
+def _scaled(cell: Cell, factor: float) -> Cell:
+    horizons = tuple(sorted({round(horizon * factor) for horizon in cell.horizons}))
+    return cell if cell.job != "train" or horizons == (0,) else replace(cell, horizons=horizons)
+
+
+def _seconds(cell: Cell, cost: dict[tuple[str, int, int], float]) -> float:
+    if cell.job != "train" or cell.horizons == (0,):
+        return 0.0
+    return images_trained(cell.recipe, cell.horizons) * cost[cell.model, cell.image_size, cell.channels]
+
+
+def _seconds_per_image(model: str, side: int, channels: int, row: Accelerator) -> float:
+    count = flops.count(model, image_size=side, channels=channels, num_classes=CLASSES, activations=False)
+    used = UTILISATION.get(registry.family_of(model).FAMILY, OTHER)
+    return count.train_flops_per_image["dense"] / (used * row.tera["bfloat16"] * TERA)

@@ -1,0 +1,155 @@
+"""Commands that read: what they load, which study they find, what they list, and how wide."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from bench import flops, status
+from bench.analysis import published, questions
+from bench.core import registry
+from bench.core.errors import EXIT_OK, EXIT_USAGE
+from bench.data import __main__ as data
+from bench.report import __main__ as report
+from bench.report import build
+from bench.store import index as studies
+from tests.conftest import PROJECT
+from tests.plan.finished import finish
+from tests.plan.making import cells_of
+
+# -- verbs that only look at a study stay light: no numerical library is loaded to read what its cells left ------------
+
+
+LOOK = """
+import runpy, sys
+verb, *sys.argv[1:] = sys.argv[1:]
+try:
+    runpy.run_module(f"bench.{verb}", run_name="__main__", alter_sys=True)
+finally:
+    print("loaded:", *sorted({name.split(".")[0] for name in sys.modules}))
+"""
+NEVER = {"torch", "scipy", "pandas", "sklearn", "matplotlib"}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A store in which every cell of the smoke suite is done; one diverged, with a reason that needs escaping."""
+    store = tmp_path_factory.mktemp("results") / "smoke"
+    return finish(store, cells_of("smoke"), reasons=('the "loss"',)).path
+
+
+def look(verb, *words, project):
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK, verb, *words],
+        capture_output=True,
+        text=True,
+        cwd=project,
+        env=os.environ | {"PYTHONPATH": str(project)},
+    )
+    assert done.returncode == 0, done.stderr
+    output, _, loaded = done.stdout.rpartition("loaded:")
+    return json.loads(output), set(loaded.split())
+
+
+def test_status_reads_outcomes_without_numpy(finished, project):
+    found, loaded = look("status", "--results", str(finished.parent), "--json", project=project)
+    assert {cell["state"] for cell in found["smoke"]} == {"done"}
+    assert [cell["note"] for cell in found["smoke"] if cell["note"]] == ['diverged: the "loss"']
+    assert not loaded & (NEVER | {"numpy"})
+
+
+@pytest.mark.parametrize("verb", ["status", "report"])
+def test_verbs_that_look_take_a_study_file(finished, verb, tmp_path, capsys):
+    study = tmp_path / "study.toml"
+    study.write_text(f'suite = "smoke"\nresults = "{finished.parent}"\n')
+    main = importlib.import_module({"status": "bench.status", "report": "bench.report.__main__"}[verb]).main
+    assert main([str(study), "--json"]) == 0
+    assert "smoke" in capsys.readouterr().out
+    assert main([str(study), "--suite", "smok"]) == EXIT_USAGE
+    assert "Did you mean 'smoke'" in capsys.readouterr().err
+    assert main(["smoke"]) == EXIT_USAGE
+    assert "Write --suite smoke" in capsys.readouterr().err
+
+
+def test_a_plan_of_what_is_done_needs_no_numerical_library(finished, project):
+    words = ("--suite", "smoke", "--results", str(finished.parent), "--device", "cpu", "--json")
+    found, loaded = look("plan", *words, project=project)
+    assert {cell["state"] for cell in found["cells"]} == {"done"} and found["expected_seconds"] == 0
+    assert not loaded & NEVER
+
+
+# -- a study is found by its folder, and answers the question of its suite whatever the folder is called ---------------
+
+
+REFERENCE = PROJECT / "results" / "reference"
+STUDIES = studies.named(REFERENCE)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_kept_study_says_itself_which_suite_it_answers(name):
+    assert studies.suite_of(REFERENCE / name) == name.removesuffix("-cpu")
+
+
+def test_a_report_under_another_name_is_the_same(tmp_path, capsys):
+    """Headlines, figures and words are those of the suite, not those of a folder that no suite is named after."""
+    for name in ("rates", "rates-cpu"):
+        shutil.copytree(REFERENCE / "rates-cpu" / "cells", tmp_path / name / "cells")
+        assert report.main(["--suite", name, "--results", str(tmp_path)]) == EXIT_OK
+    made = sorted(p.relative_to(tmp_path / "rates") for p in (tmp_path / "rates").rglob("*") if p.is_file())
+    for path in made:
+        assert (tmp_path / "rates-cpu" / path).read_bytes() == (tmp_path / "rates" / path).read_bytes(), path
+
+
+@pytest.mark.parametrize("verb", [status, report])
+def test_the_nearest_study_is_named(verb, tmp_path, capsys):
+    (tmp_path / "smoke" / "cells").mkdir(parents=True)
+    assert verb.main(["--suite", "smok", "--results", str(tmp_path)]) == EXIT_USAGE
+    said = capsys.readouterr().err
+    assert "Unknown suite 'smok'" in said and "Did you mean 'smoke'" in said
+    assert verb.main(["--suite", "rates", "--results", str(tmp_path)]) == EXIT_USAGE
+    said = capsys.readouterr().err
+    assert "No study 'rates'" in said and "It has: smoke." in said and "bench.run --suite rates" in said
+
+
+# -- which models there are and how they are named ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [[], ["--list"]])
+def test_every_family_says_its_names_and_how_they_are_made(arguments, capsys):
+    assert flops.main(arguments) == EXIT_OK
+    said = capsys.readouterr().out
+    for family in registry.families():
+        assert f"{family.FAMILY}: {family.NAMING}\n" in said
+    assert set(registry.model_names()) <= set(said.replace(",", " ").split()) and "--paper-table" in said
+
+
+def test_the_listing_for_machines(capsys):
+    assert flops.main(["--list", "--json"]) == EXIT_OK
+    found = json.loads(capsys.readouterr().out)
+    assert [name for family in found.values() for name in family["names"]] == list(registry.model_names())
+
+
+# -- what a command prints fits a narrow terminal; a log has no trailing blanks ----------------------------------------
+
+
+def test_findings_in_a_log_have_no_trailing_blanks():
+    console = Console(file=io.StringIO(), width=60)
+    found = questions.find(published.evidence())
+    build.say(SimpleNamespace(findings=found, html="report.html", check="", broken=()), console)
+    rows = console.file.getvalue().splitlines()
+    assert len(rows) > 5 and all(row == row.rstrip() and len(row) <= 60 for row in rows)
+
+
+def test_the_list_of_data_sets_is_as_wide_as_the_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "72")
+    assert data.main([]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 72

@@ -1,0 +1,136 @@
+"""`bench.published`: what it answers, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from bench import api, published
+from bench.core.errors import EXIT_USAGE, UserError
+from tests.house.structure import PROJECT
+from tests.house.test_structure import BLOCK_TORCH
+
+TABLE = pd.DataFrame(
+    {
+        "model": ["small.x", "middle.x", "middle.y", "large.x", "unknown.x"],
+        "arch": ["small", "middle", "middle", "large", "unknown"],
+        "family": ["ViT", "ViT", "ResNet", "ViT", "ViT"],
+        "train_exaflops": [1.0, 10.0, 5.0, 100.0, float("nan")],
+        "in1k_top1": [70.0, 80.0, 75.0, 79.0, 90.0],
+        "complete": [True, True, False, True, False],
+    }
+)
+COST = {"cost": "train_exaflops", "measure": "in1k_top1"}
+
+
+def asked(*words: str) -> dict:
+    """What the command answers as JSON, in a process where torch cannot be imported."""
+    code = f"{BLOCK_TORCH}\nfrom bench import published\nsys.exit(published.main(sys.argv[1:]))"
+    done = subprocess.run([sys.executable, "-c", code, *words, "--json"], capture_output=True, text=True, cwd=PROJECT)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_cheapest_ways_come_first_with_their_source_and_without_torch():
+    rows = asked("--reach", "85%", "--by", "train", "--where", "complete and not teacher")["rows"]
+    costs = [row["train_exaflops"] for row in rows]
+    assert costs == sorted(costs)
+    assert all(row["in1k_top1"] >= 85 and row["source"] and row["complete"] and not row["teacher"] for row in rows)
+    everything = api.published()
+    chosen = everything[(everything.in1k_top1 >= 85) & everything.complete & ~everything.teacher]
+    assert len(rows) == len(chosen)
+    assert rows[0]["train_exaflops"] == chosen.train_exaflops.min()
+
+
+def test_an_expression_selects_what_pandas_selects():
+    table = api.published()
+    found = published.where(table, "family == 'ViT' and pretrain_images > 1e7 and image_size in [224, 384]")
+    expected = table[(table.family == "ViT") & (table.pretrain_images > 1e7) & table.image_size.isin([224, 384])]
+    pd.testing.assert_frame_equal(found, expected)
+    assert len(published.where(TABLE, "not complete")) == 2
+    assert list(published.where(TABLE, "train_exaflops * 2 > 15 | ~complete").model) == list(TABLE.model[1:])
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "__import__('os').system('true')",
+        "model.str.len() > 3",
+        "model.__class__ == 1",
+        "train_exaflops[0] > 1",
+        "@published > 1",
+        "`model` == 'a'",
+        "(lambda: 1)() == 1",
+        "[x for x in model] == 1",
+        "10 ** 10 ** 10 > in1k_top1",
+        "'a' * 1000000000 == model",
+        "in1k_top1 > 1; import os",
+        "x := 3",
+        "in1k_top1 >",
+        "in1k_top1",
+        "1 < 2",
+        "family > 3",
+        "(" * 500 + "in1k_top1 > 1" + ")" * 500,
+        "in1k_top1 > 1 and " * 200 + "complete",
+        "",
+        "\0",
+    ],
+)
+def test_what_is_no_condition_on_columns_is_refused(expression):
+    with pytest.raises(UserError):
+        published.where(TABLE, expression)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--where", "famly == 'ViT'"], "Did you mean 'family'"),
+        (["--where", "family == 'ViTs'"], "hybrid ViT (ResNet stem)"),
+        (["--x", "train_flops"], "Did you mean 'train_exaflops'"),
+        (["--y", "family"], "holds no numbers"),
+        (["--reach", "99.9%"], "The best has"),
+        (["--reach", "most"], "not an accuracy"),
+        (["--like", "timm:convnext_tinny"], "Did you mean 'convnext_tiny"),
+        (["--like", "timm:resnet50d.ra2_in1k"], "--by inference"),
+        (["--table", "papers"], "Did you mean 'paper'"),
+    ],
+)
+def test_mistakes_get_one_message(words, said, capsys):
+    assert published.main(words) == EXIT_USAGE
+    assert said in capsys.readouterr().err
+
+
+def test_a_lower_bound_is_never_best_and_is_marked(capsys):
+    rows = published.frontier(TABLE, **COST)
+    assert dict(zip(rows.model, rows.best, strict=True)) == {
+        "small.x": True,
+        "middle.y": False,
+        "middle.x": True,
+        "large.x": False,
+    }
+    published.main(["--where", "not complete and stages != ''", "--limit", "3"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if ".fb_dist_in1k" in line]
+    assert lines
+    assert all("≥" in line and "*" not in line for line in lines)
+
+
+def test_like_shows_the_model_among_its_neighbours():
+    rows, said = published.like(TABLE, "timm:middle.x", number=3, **COST)
+    assert list(rows.model) == ["small.x", "middle.y", "middle.x"]
+    assert list(rows.asked) == [False, False, True]
+    assert "0% of 3 rows" in said
+    answer = asked("--like", "timm:convnext_tiny", "--limit", "9")["rows"]
+    assert len(answer) == 9
+    assert any(row["asked"] for row in answer) and not all(row["asked"] for row in answer)
+
+
+@pytest.mark.parametrize("table", ["checkpoints", "clip", "paper"])
+def test_every_table_can_be_asked(table, capsys):
+    assert published.main(["--table", table]) == 0
+    assert "train_exaflops" in capsys.readouterr().out
+    assert published.main(["--table", table, "--reach", "70"]) == 0
+    assert "rows reach 70 %" in capsys.readouterr().out

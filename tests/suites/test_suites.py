@@ -1,0 +1,331 @@
+"""Every suite: what differs along its axes, and what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from baselines import published
+from bench.core import registry
+from bench.core.errors import UserError
+from bench.core.spec import Cell, Recipe
+from bench.cost import flops
+from bench.data.sets import lettering
+from bench.plan import preflight
+from bench.plan.overrides import Overrides
+from bench.plan.preflight import check_data
+from bench.plan.sizes import DataSizes, evaluation_images
+from bench.plan.study_cells import StudyCells
+from bench.suites import _contract, _paper, crossover, crossover_rates, transfer, vtab
+from bench.suites._contract import SCALES, SuiteOptions
+from bench.tasks.vtab import VTAB, task_names
+from bench.train import schedule
+from bench.train.effective import effective_recipe
+from bench.train.schedule import warmup_steps
+from tests.plan.making import grid_of
+
+# -- cells of one axis differ in nothing but the axis, for every suite at every scale ----------------------------------
+
+
+HOURS = (0.06, 0.5, None, 8.0)
+SUITES = registry.names("suite")
+
+
+def scales_of(suite: str) -> Iterable[tuple[str, float | None]]:
+    for scale in SCALES:
+        try:
+            grid_of(suite, scale=scale)
+        except UserError as error:
+            assert "has no scale" in str(error)
+            continue
+        with_hours = scale == "gpu" and not _contract.load(suite).exclusive
+        yield from ((scale, hours) for hours in (HOURS if with_hours else (None,)))
+
+
+PLANNED = [(suite, scale, hours) for suite in SUITES for scale, hours in scales_of(suite)]
+
+
+def trained(grid: StudyCells) -> list[Cell]:
+    return [cell for cell in grid.cells if cell.job != "train" or any(cell.horizons)]
+
+
+def by_axis(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
+    found: dict[str, list[Cell]] = {}
+    for cell in cells:
+        for axis in cell.axes:
+            found.setdefault(axis, []).append(cell)
+    return found
+
+
+def values(cells: Iterable[Cell], field: str, *, within: Iterable[str] = ()) -> set[int]:
+    """How many values of a recipe's field there are among cells that are equal in `within`."""
+    groups: dict[tuple[object, ...], set[object]] = {}
+    for cell in cells:
+        key = tuple(getattr(cell, name) for name in within)
+        groups.setdefault(key, set()).add(getattr(cell.recipe, field))
+    return {len(found) for found in groups.values()}
+
+
+def test_every_suite_is_looked_at() -> None:
+    assert {suite for suite, _, _ in PLANNED} == set(SUITES)
+    assert {scale for _, scale, _ in PLANNED} == set(SCALES)
+
+
+@pytest.mark.parametrize("suite, scale, hours", PLANNED)
+def test_cells_of_an_axis_differ_in_nothing_but_the_axis(suite: str, scale: str, hours: float | None) -> None:
+    grid, varies = grid_of(suite, scale=scale, hours=hours), _contract.load(suite).varies
+    preflight.check_warmup(grid.cells)
+    axes = by_axis(trained(grid))
+    assert set(varies) <= set(axes), "what an axis varies on purpose is said of an axis that there is"
+    for axis, cells in axes.items():
+        where = f"{suite} at {scale}, {axis} axis"
+        assert len({effective_recipe(cell).warmup_steps for cell in cells}) == 1, where
+        for field in (entry.name for entry in fields(Recipe)):
+            if field in varies.get(axis, ()):
+                assert max(values(cells, field)) > 1, f"{where}: {field} is said to vary"
+            elif field == "lr":  # every model has a rate of its own
+                assert values(cells, field, within=("data", "model")) == {1}, where
+            elif field in ("warmup_images", "batch", "cooldown"):
+                assert values(cells, field) == {1}, f"{where}: {field}"
+            else:  # letters are not mirrored, and the paper trains on each of its sets in its own way
+                assert values(cells, field, within=("data",)) == {1}, f"{where}: {field}"
+
+
+@pytest.mark.parametrize("suite, scale, hours", PLANNED)
+def test_parts_of_the_data_are_seen_for_as_long_as_all_of_them(suite: str, scale: str, hours: float | None) -> None:
+    groups: dict[Cell, list[Cell]] = {}
+    for cell in by_axis(trained(grid_of(suite, scale=scale, hours=hours))).get("data_size", ()):
+        groups.setdefault(replace(cell, num_images=None, horizons=(0,)), []).append(cell)
+    for cells in groups.values():
+        lasts = {cell.horizons[-1] for cell in cells if cell.num_images is not None}
+        assert len(lasts) <= 1, "parts"
+        assert all(lasts <= set(cell.horizons) for cell in cells), "the whole"
+
+
+@pytest.mark.parametrize("suite, scale, hours", PLANNED)
+def test_every_training_is_planned_once(suite: str, scale: str, hours: float | None) -> None:
+    trainings = [replace(cell, horizons=(0,)) for cell in grid_of(suite, scale=scale, hours=hours).cells]
+    assert len(set(trainings)) == len(trainings)
+
+
+def test_budgets_never_change_the_warm_up() -> None:
+    """Of a budget more or less the rest of the grid knows nothing."""
+    usual = {replace(c, horizons=(0,)): effective_recipe(c) for c in grid_of("scaling").cells}
+    for horizons in (("24000",), ("8000", "64000"), ("3000",)):
+        other = grid_of("scaling", overrides=Overrides(horizons=horizons)).cells
+        assert all(usual[replace(cell, horizons=(0,))] == effective_recipe(cell) for cell in other)
+
+
+# -- the suite crossover compares at equal compute, at rates that its sweep chose --------------------------------------
+
+
+CELLS = [cell for cell in crossover.cells(SuiteOptions()) if cell.model != "pixels"]
+CLASSES = 100
+
+
+@pytest.fixture(scope="module")
+def per_image() -> dict[str, int]:
+    counted = {m: flops.count(m, image_size=28, channels=1, num_classes=CLASSES) for m in crossover.SEEN}
+    return {model: cost.train_flops_per_image["paper"] for model, cost in counted.items()}
+
+
+def test_a_share_of_the_largest_budget_is_as_many_flops_for_every_model(per_image: dict[str, int]) -> None:
+    for model, shares in crossover.SHARES.items():
+        for share in shares:
+            assert crossover.images(model, share) * per_image[model] == pytest.approx(2.6e12 / share, rel=0.025)
+    for model in crossover.SEEN:
+        assert crossover.SEEN[model] * per_image[model] == pytest.approx(2.6e12, rel=0.01)
+
+
+@pytest.mark.parametrize("family, factor", [("ViT", 100), ("Hybrid", 31), ("ResNet", 63)])
+def test_compute_spans_as_much_as_four_warm_ups_allow(per_image: dict[str, int], family: str, factor: int) -> None:
+    """From the largest budget down to the smallest one of the family that has room for its warm-up."""
+    spent = {(c.model, h): h * per_image[c.model] for c in CELLS for h in c.horizons if h}
+    mine = [work for (model, _), work in spent.items() if family == registry.family_of(model).FAMILY]
+    assert max(mine) >= factor * min(mine)
+
+
+def test_images_go_from_300_to_all_of_them_and_the_vit_sees_each_once() -> None:
+    vit = [c for c in CELLS if c.model == crossover.VIT]
+    assert min(c.num_images or 10**9 for c in vit) == 300
+    every = lettering.size(crossover.DATA.partition(":")[2])["train"]
+    assert max(max(c.horizons) for c in vit if c.num_images is None) == every == 300_000
+
+
+def test_every_size_of_a_model_is_warmed_up_alike() -> None:
+    for model in crossover.SIZES:
+        mine = {warmup_steps(c.recipe) for c in CELLS if c.model == model}
+        assert len(mine) == 1, model
+
+
+def test_rates_are_those_of_the_sweep() -> None:
+    swept = {(cell.model, cell.recipe.lr) for cell in crossover_rates.cells(SuiteOptions())}
+    assert {(model, rate) for model, rate in crossover.RATES.items()} <= swept
+    assert {cell.horizons for cell in crossover_rates.cells(SuiteOptions())} <= {
+        (crossover.images(model, crossover_rates.SHARE),) for model in crossover.RATES
+    }
+    assert not any(cell.tasks for cell in crossover_rates.cells(SuiteOptions())), "no downstream score is looked at"
+
+
+# -- scale `paper`: every suite trains what Tables 3 and 6 of the paper say, read off its pages ------------------------
+
+
+JFT = {  # Table 3, first ten rows: epochs, base rate; linear decay, weight decay 0.1, no dropout
+    "ViT-B/32": ((7,), 8e-4),
+    "ViT-B/16": ((7,), 8e-4),
+    "ViT-L/32": ((7,), 6e-4),
+    "ViT-L/16": ((7, 14), 4e-4),
+    "ViT-H/14": ((14,), 3e-4),
+    "R50x1": ((7,), 1e-3),
+    "R50x2": ((7,), 1e-3),
+    "R101x1": ((7,), 8e-4),
+    "R152x1": ((7,), 6e-4),
+    "R152x2": ((7, 14), 6e-4),
+    "R50+ViT-B/32": ((7,), 8e-4),
+    "R50+ViT-B/16": ((7,), 8e-4),
+    "R50+ViT-L/32": ((7,), 2e-4),
+    "R50+ViT-L/16": ((7, 14), 4e-4),
+    "ViT-b/32": ((7,), 8e-4),
+    "R200x3": ((14,), 6e-4),  # not in Table 3: as ViT-B/32 and R152x2
+}
+OTHERS = {
+    "imagenet-21k": (90, 14_094_722, 1e-3, "linear", 0.03, 0.0),
+    "imagenet": (300, 1_281_167, 3e-3, "cosine", 0.3, 1.0),
+}
+
+
+def cells(suite: str, **options) -> list[Cell]:
+    return registry.load("suite", suite).cells(SuiteOptions(scale="paper", **options))
+
+
+@pytest.mark.parametrize("suite", ["scaling", "data", "transfer", "vtab"])
+def test_every_cell_is_trained_as_table_3_says(suite: str) -> None:
+    for cell in cells(suite):
+        recipe, where = cell.recipe, f"{cell.model} on {cell.data}"
+        if cell.data == "jft-300m":
+            epochs, rate = JFT[cell.model]
+            expected = (rate, "linear", 0.1, 0.0)
+            assert set(cell.horizons) - {0} <= {n * 303_000_000 for n in epochs}, where
+        else:
+            epochs, images, *expected = OTHERS[cell.data]
+            assert cell.horizons == (epochs * images,), where
+        assert (recipe.lr, recipe.cooldown_shape, recipe.weight_decay, recipe.clip) == tuple(expected), where
+        assert dict(cell.model_options).get("dropout", 0.0) == (0.0 if cell.data == "jft-300m" else 0.1), where
+        assert (recipe.batch, recipe.betas, recipe.optimizer) == (4096, (0.9, 0.999), "adamw"), where
+        assert (recipe.loss, recipe.head_bias, recipe.shift, recipe.flip) == ("sigmoid", "prior", 0, True), where
+        assert schedule.warmup_steps(recipe) == 10_000, where
+
+
+def test_the_compute_axis_is_table_6() -> None:
+    wanted = {(published.model_name(row["name"]), int(row["epochs"])) for row in published.table("table6")}
+    found = {(c.model, h // 303_000_000) for c in cells("scaling") if "compute" in c.axes for h in c.horizons}
+    assert found == wanted
+
+
+@pytest.mark.parametrize(
+    "model, data, row",
+    [
+        ("ViT-L/16", "imagenet", ("ViT-L/16", "ImageNet")),
+        ("ViT-S/16", "imagenet-21k", ("ViT-B/16", "ImageNet-21k")),
+        ("R101x3", "jft-300m", ("R50x1", "JFT-300M")),
+        ("R26+ViT-S/32", "folder:flowers:224px", ("R50+ViT-B/16", "JFT-300M")),
+        ("R152x1", "imagenet-21k", ("R152x1", "JFT-300M")),
+    ],
+)
+def test_what_the_table_leaves_out_is_trained_as_what_is_nearest(model: str, data: str, row: tuple[str, str]) -> None:
+    found = _paper.row_for(model, data)
+    assert (found.model, found.data) == row
+
+
+def test_a_set_of_one_s_own_is_trained_on_as_the_suite_s_first() -> None:
+    (cell,) = cells("transfer", data=("folder:flowers",), models=("ViT-B/16",))
+    assert (cell.data, cell.recipe.lr, cell.recipe.cooldown_shape) == ("folder:flowers", 3e-3, "cosine")
+
+
+@pytest.mark.parametrize("suite", registry.names("suite"))
+def test_a_headline_names_every_measure_once(suite: str) -> None:
+    headline = _contract.load(suite).headline
+    assert len(set(headline)) == len(headline)
+
+
+# -- the suites transfer and vtab: whose models, which tasks, what is left out where data are missing, what is costed --
+
+
+UPSTREAM = {"ImageNet": "imagenet", "ImageNet-21k": "imagenet-21k", "JFT-300M": "jft-300m"}
+DATA = {"Oxford-IIIT-Pets": "pets", "Oxford-Flowers-102": "flowers102"}  # else the name in small letters, no hyphen
+
+
+def cells_of_suite(suite, scale: str, **options) -> list[Cell]:
+    return suite.cells(SuiteOptions(scale=scale, **options))
+
+
+def test_the_paper_s_rows_and_columns_are_asked_for() -> None:
+    """Table 5: every model and upstream set but ViT-H/14 on ImageNet-21k, whose pre-training Table 3 does not state."""
+    rows = published.table("table5")
+    wanted = {(UPSTREAM[row["pretrain"]], model) for row in rows for model in row if row[model] and "ViT" in model}
+    found = cells_of_suite(transfer, "paper")
+    assert {(cell.data, cell.model) for cell in found} == wanted - {("imagenet-21k", "ViT-H/14")}
+    asked = {DATA.get(row["dataset"], row["dataset"].lower().replace("-", "")) for row in rows} - {"imagenetreal"}
+    for cell in found:  # ReaL is a second score of ImageNet's task
+        assert {task.data.partition(":")[0] for task in cell.tasks} == asked
+
+
+def test_the_nineteen_tasks_are_asked_of_the_paper_s_models() -> None:
+    found = cells_of_suite(vtab, "paper")
+    names = {f"{cell.model} ({'I21k' if cell.data == 'imagenet-21k' else 'JFT'})" for cell in found}
+    assert names == {row["model"] for row in published.table("table9")}
+    for cell in found:
+        assert tuple(task.data.partition(":")[0] for task in cell.tasks) == task_names(VTAB)
+
+
+@pytest.mark.parametrize("suite", [transfer, vtab])
+@pytest.mark.parametrize("scale", SCALES)
+def test_image_sizes_are_divided_by_the_patches_and_headlines_are_measured(suite, scale: str) -> None:
+    measured = set()
+    for cell in cells_of_suite(suite, scale):
+        for task in cell.tasks:
+            size = task.kwargs.get("image_size")
+            patch = int(cell.model.rpartition("/")[2]) if "/" in cell.model else 1
+            assert size is None or size % patch == 0
+            measured.add(f"{task.task}:{task.data}")
+    if scale != "paper" or suite is vtab:
+        assert measured & set(suite.HEADLINE)
+    for name in suite.DOWNSTREAM:
+        registry.load("data set", name)
+
+
+def test_each_higher_resolution_stands_beside_the_own_one() -> None:
+    """The same options but for the size: only then are the two compared on equal terms."""
+    for cell in cells_of_suite(transfer, "cpu"):
+        tuned = [task for task in cell.tasks if task.task == "finetune"]
+        pairs = {}
+        for task in tuned:
+            options = {k: v for k, v in task.options if k != "image_size"}
+            pairs.setdefault(task.data, []).append((task.kwargs.get("image_size"), options))
+        assert any(len(pair) == 2 for pair in pairs.values())
+        for (size, options), *higher in pairs.values():
+            assert size is None and all(other == 56 and options == again for other, again in higher)
+
+
+def test_what_is_not_here_is_left_out_but_costed_at_scale_paper(tmp_path: Path) -> None:
+    def judged(scale: str) -> set[str]:
+        return {task.data for cell in cells_of_suite(transfer, scale, data_root=tmp_path) for task in cell.tasks}
+
+    assert judged("cpu") <= set(transfer.DOWNSTREAM) and "fashion-mnist" in judged("cpu")
+    assert "pets:384px" in judged("paper")
+    some = [cell for cell in cells_of_suite(transfer, "paper") if cell.model == "ViT-B/32"][:1]
+    sizes = DataSizes(root=tmp_path, published=True)
+    check_data(some, sizes)
+    assert (sizes["pets:384px"].train, sizes["imagenet:384px"].classes) == (3_680, 1_000)
+    assert evaluation_images(some[0], sizes) > 3 * 10_000 * 512, "fine-tuning is costed"
+    with pytest.raises(UserError, match="not on this machine"):
+        check_data(some, DataSizes(root=tmp_path))
+
+
+@pytest.mark.parametrize("suite", [transfer, vtab])
+def test_models_and_upstream_sets_may_be_chosen(suite) -> None:
+    found = cells_of_suite(suite, "cpu", models=("ViT-micro/14",), data=("lettering",), seeds=1)
+    assert [(cell.model, cell.data) for cell in found] == [("ViT-micro/14", "lettering")]
