@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from bench.analysis.evidence import Evidence
     from bench.analysis.finding import Findings
-    from bench.report.figures._contract import Saved
+    from bench.report.figures._contract import RenderedFigure
 
 PAPER = "paper"
 SWEPT = ("learning-rates",)  # figures for any suite, where a sweep was made
@@ -213,7 +213,7 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
     console.print(Text(f"Report: {paths.html}"), soft_wrap=True)
 
 
-def _draw(wanted: Mapping[str, Evidence]) -> tuple[list[Saved], list[tuple[str, str]], list[tuple[str, str]]]:
+def _draw(wanted: Mapping[str, Evidence]) -> tuple[list[RenderedFigure], list[tuple[str, str]], list[tuple[str, str]]]:
     """Figures, each from its evidence; what there is nothing to draw of, with the reason; and what fails, with its
     error: whatever is wrong with one figure's file, the rest of the report does not go with it."""
     from bench.report.figures._contract import NothingToDraw, render

@@ -20,7 +20,7 @@ from bench.analysis.finding import Findings
 from bench.core.formatting import join, plural
 from bench.core.record import UNKNOWN, DataFacts, Record
 from bench.report import caveats, fits, runs, text
-from bench.report.figures._contract import Saved
+from bench.report.figures._contract import RenderedFigure
 from bench.report.layout import Column, Table, clean, markdown, shown
 from bench.stats.intervals import Estimate
 
@@ -58,7 +58,7 @@ def content(
     evidence: Evidence,
     findings: Findings,
     *,
-    figures: Sequence[Saved],
+    figures: Sequence[RenderedFigure],
     not_drawn: Sequence[tuple[str, str]],
     tables: Sequence[Table],
     check: bool,
@@ -183,7 +183,7 @@ def _environment(*, autoescape: bool) -> Environment:
     )
 
 
-def _picture(figure: Saved, number: Mapping[tuple[str, ...], int]) -> dict[str, Any]:
+def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> dict[str, Any]:
     """A figure as the page shows it: its SVG with names of its own, points linked to the runs behind them."""
     drawn = figure.svg[figure.svg.index("<svg") :]
     drawn = NAMED.sub(f"{figure.name}-", GROUP.sub("<g>", drawn))

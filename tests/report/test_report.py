@@ -38,7 +38,7 @@ from bench.core import formatting, registry
 from bench.report import build as report
 from bench.report import caveats, fits, layout, number_text, text
 from bench.report.__main__ import main as report_main
-from bench.report.figures._contract import Saved
+from bench.report.figures._contract import RenderedFigure
 from bench.store import export, grid
 from tests.analysis._records import World, change, write
 from tests.analysis._study import study
@@ -154,7 +154,7 @@ def test_what_an_earlier_report_had_goes_and_what_none_made_stays(tmp_path: Path
     world.models = {"ViT-nano/7": world.models["ViT-nano/7"]}
     world.sizes, world.seeds, world.draws, world.shots = (30_000,), (0,), (0,), (1,)
     folder = write([replace(record, suite="mine") for record in world.records()], tmp_path / "mine")
-    empty = Saved(
+    empty = RenderedFigure(
         name="one", title="", caption="", alt="", width=4.0, png=b"", svg='<svg viewBox="0 0 1 1"/>', csv="x\n"
     )
     drawn = [empty, replace(empty, name="other")]

@@ -99,7 +99,7 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Saved:
+class RenderedFigure:
     """Bytes of a figure's files. Equal drawings give equal bytes: no dates, versions or random ids inside.
 
     Attributes:
@@ -154,7 +154,7 @@ def exported(module: ModuleType, name: str) -> Figure:
     return Figure(title=module.TITLE, draw=module.draw)
 
 
-def render(name: str, title: str, drawing: Drawing) -> tuple[Saved, ...]:
+def render(name: str, title: str, drawing: Drawing) -> tuple[RenderedFigure, ...]:
     """PNG, SVG and CSV of a drawing; then its second picture, where it has one."""
     csv = drawing.data.to_csv(index=False, lineterminator="\n", float_format=f"%.{CSV_DIGITS}g")
     saved = [_render(name, title, drawing.figure, drawing, csv)]
@@ -163,7 +163,7 @@ def render(name: str, title: str, drawing: Drawing) -> tuple[Saved, ...]:
     return tuple(saved)
 
 
-def _render(name: str, title: str, figure: Canvas, drawing: Drawing, csv: str) -> Saved:
+def _render(name: str, title: str, figure: Canvas, drawing: Drawing, csv: str) -> RenderedFigure:
     from bench.report.figures import _style
 
     mine = [item for item in drawing.annotations if item.axes.get_figure(root=True) is figure]
@@ -178,7 +178,7 @@ def _render(name: str, title: str, figure: Canvas, drawing: Drawing, csv: str) -
         for area in areas:
             area.remove()
     sentences = (drawing.caption,) if isinstance(drawing.caption, str) else drawing.caption
-    return Saved(
+    return RenderedFigure(
         name=name,
         title=title,
         caption=" ".join(sentences),

@@ -36,7 +36,7 @@ UNTRAINED = (0, (4, 2.5))  # the dash of their lines
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class ModelPoints:
     """Points of one model in order of x.
 
     Attributes:
@@ -53,7 +53,7 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axis:
+class XAxis:
     """The x axis of the panels.
 
     Attributes:
@@ -76,13 +76,13 @@ def measures_of(evidence: Evidence) -> list[str]:
 
 def draw(
     evidence: Evidence,
-    lines: Sequence[Line],
-    axis: Axis,
+    lines: Sequence[ModelPoints],
+    axis: XAxis,
     *,
     caption: Sequence[str],
     alt: str,
     measures: Sequence[str] = (),
-    reference: Sequence[Line] = (),
+    reference: Sequence[ModelPoints] = (),
 ) -> Drawing:
     """The first measure that any point was scored on in a panel of its own; the others beside each other in a second
     figure, with the same data.
@@ -131,7 +131,7 @@ def draw(
 
 
 def _trained(
-    evidence: Evidence, lines: Sequence[Line], measure: str, estimates: list[Estimate]
+    evidence: Evidence, lines: Sequence[ModelPoints], measure: str, estimates: list[Estimate]
 ) -> list[dict[str, Any]]:
     """A row per point, families in order."""
     kind = "published" if evidence.published else "trained"
@@ -145,7 +145,7 @@ def _trained(
     return rows
 
 
-def _explained(evidence: Evidence, line: Line, p: Point, measure: str, e: Estimate, x: float) -> dict[str, Any]:
+def _explained(evidence: Evidence, line: ModelPoints, p: Point, measure: str, e: Estimate, x: float) -> dict[str, Any]:
     """Where a point is, and what is said of it."""
     cells = () if evidence.published else evidence.cells.get(p.variant, ())
     return {
@@ -156,7 +156,7 @@ def _explained(evidence: Evidence, line: Line, p: Point, measure: str, e: Estima
     }
 
 
-def _baselines(evidence: Evidence, lines: Sequence[Line], measure: str) -> list[dict[str, Any]]:
+def _baselines(evidence: Evidence, lines: Sequence[ModelPoints], measure: str) -> list[dict[str, Any]]:
     """The same probe on raw pixels; per family the mean over its untrained networks."""
     nowhere = {"x": math.nan, "at": math.nan, "cells": (), "explained": ""}
     pixels = evidence.estimate(evidence.pixels, measure)
@@ -174,7 +174,7 @@ def _baselines(evidence: Evidence, lines: Sequence[Line], measure: str) -> list[
     return rows
 
 
-def _quoted(evidence: Evidence, lines: Sequence[Line], measure: str) -> list[dict[str, Any]]:
+def _quoted(evidence: Evidence, lines: Sequence[ModelPoints], measure: str) -> list[dict[str, Any]]:
     """Published points of the same measure."""
     theirs, published = counterpart(evidence, measure), evidence.reference
     if not theirs or not published:
@@ -204,7 +204,7 @@ def _picture(
     evidence: Evidence,
     table: pd.DataFrame,
     measures: Sequence[str],
-    axis: Axis,
+    axis: XAxis,
     families: Sequence[str],
     points: Sequence[Point],
 ) -> tuple[Figure, dict[str, Axes]]:
@@ -249,7 +249,7 @@ def seaborn_panels(
     figure: Figure,
     table: pd.DataFrame,
     measures: Sequence[str],
-    axis: Axis,
+    axis: XAxis,
     looks: Mapping[str, tuple[str, str]],
     *,
     by: str,
@@ -310,7 +310,7 @@ def limit(axes: Axes, table: pd.DataFrame, looks: Mapping[str, tuple[str, str]],
 
 
 def scale_x(
-    axes: Axes, axis: Axis, values: Sequence[float], *, room: float = 0.0, text: Callable[[float], str] | None = None
+    axes: Axes, axis: XAxis, values: Sequence[float], *, room: float = 0.0, text: Callable[[float], str] | None = None
 ) -> None:
     """The places 0, 1, … with their names, or a logarithmic axis."""
     if axis.ticks:
@@ -457,7 +457,7 @@ def _what_is_shown(
     measures: Sequence[str],
     rows: Sequence[dict[str, Any]],
     estimates: Sequence[Estimate],
-    lines: Sequence[Line],
+    lines: Sequence[ModelPoints],
 ) -> list[str]:
     """Sentences: images, tasks, n, and what the intervals contain."""
     names = map(_set if evidence.published else measure_text, evidence.headline)
@@ -484,7 +484,7 @@ def _what_is_shown(
     ]
 
 
-def _what_is_quoted(evidence: Evidence, measures: Sequence[str], lines: Sequence[Line]) -> list[str]:
+def _what_is_quoted(evidence: Evidence, measures: Sequence[str], lines: Sequence[ModelPoints]) -> list[str]:
     """What the published points under the measured ones are."""
     published = evidence.reference
     shown = [m for m in measures if counterpart(evidence, m)] if lines else []

@@ -59,7 +59,7 @@ def draw(
             explained += [(p, measure, e) for _, p, e in known]
             rows += [_row(measure, curve, x, p, e) for x, p, e in known]
     table = pd.DataFrame(rows)
-    axis = _panels.Axis(label=x_label, column=x_name, ticks=tuple(map(_wrapped, ticks)))
+    axis = _panels.XAxis(label=x_label, column=x_name, ticks=tuple(map(_wrapped, ticks)))
     spread = _panels.apart(table, "curve") - table["x"]
     span = table["x"].max() / table["x"].min() if not ticks else 1.0
     table = table.assign(at=table["x"] + spread if ticks else table["x"] * span ** (0.05 * spread))

@@ -27,7 +27,7 @@ def draw(evidence: Evidence) -> Drawing:
     return _panels.draw(
         evidence,
         lines,
-        _panels.Axis(label=f"Pre-training compute [{unit}s]", column=f"compute_{unit}s"),
+        _panels.XAxis(label=f"Pre-training compute [{unit}s]", column=f"compute_{unit}s"),
         reference=_lines(quoted, scale),
         caption=("Faint lines join one model's horizons; they are not fits.", counted(evidence)),
         alt=f"{TITLE}: {len(lines)} models.",
@@ -45,13 +45,13 @@ def _with_compute(evidence: Evidence) -> list[Series]:
     return [s for s in evidence.on_axis("compute") if any(p.train_flops > 0 for p in s.points)]
 
 
-def _lines(series: Sequence[Series], scale: float) -> list[_panels.Line]:
+def _lines(series: Sequence[Series], scale: float) -> list[_panels.ModelPoints]:
     """Lines with x in units of `scale` FLOP."""
     lines = []
     for s in series:
         points = tuple(p for p in s.points if p.train_flops > 0)
         x = tuple(p.train_flops / scale for p in points)
-        lines.append(_panels.Line(label=s.label, family=s.family, points=points, x=x))
+        lines.append(_panels.ModelPoints(label=s.label, family=s.family, points=points, x=x))
     return lines
 
 

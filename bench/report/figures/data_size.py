@@ -17,14 +17,16 @@ def draw(evidence: Evidence) -> Drawing:
     if not curves:
         raise NothingToDraw("no model was trained on two or more numbers of images")
     lines = [
-        _panels.Line(label=c.label, family=c.family, points=c.points, x=tuple(float(p.unique_images) for p in c.points))
+        _panels.ModelPoints(
+            label=c.label, family=c.family, points=c.points, x=tuple(float(p.unique_images) for p in c.points)
+        )
         for c in curves
     ]
     seen = join([f"{c.label} {count(c.points[0].images_seen)}" for c in curves])
     return _panels.draw(
         evidence,
         lines,
-        _panels.Axis(label="Distinct pre-training images", column="distinct_images", trend=True),
+        _panels.XAxis(label="Distinct pre-training images", column="distinct_images", trend=True),
         caption=(f"Every point of a line has seen equally many images: {seen}.", "Bands are the points' intervals."),
         alt=f"{TITLE}: {len(lines)} models.",
     )

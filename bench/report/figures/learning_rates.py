@@ -44,7 +44,7 @@ def draw(evidence: Evidence) -> Drawing:
         label: (colours[label], _style.look(s.family, families)[1]) for s, label in zip(sweeps, labels, strict=True)
     }
     drawn = _panels.in_percent(table.rename(columns={"family": "measure"}).assign(at=table["learning_rate"]))
-    axis = _panels.Axis(label="Learning rate", column="learning_rate")
+    axis = _panels.XAxis(label="Learning rate", column="learning_rate")
     annotations: list[Annotation] = []
     with _style.context():
         columns = min(3, len(families))

@@ -38,7 +38,9 @@ def draw(evidence: Evidence) -> Drawing:
     drawing = _panels.draw(
         evidence,
         lines,
-        _panels.Axis(label="", column="place", ticks=tuple(f"{s}\n{_style.tick_text(images[s])} images" for s in sets)),
+        _panels.XAxis(
+            label="", column="place", ticks=tuple(f"{s}\n{_style.tick_text(images[s])} images" for s in sets)
+        ),
         measures=measures,
         caption=(
             "Each point is a model's longest run on that set.",
@@ -53,7 +55,7 @@ def draw(evidence: Evidence) -> Drawing:
     return drawing
 
 
-def _range_of(axes: Axes, evidence: Evidence, resnets: list[_panels.Line], measure: str) -> None:
+def _range_of(axes: Axes, evidence: Evidence, resnets: list[_panels.ModelPoints], measure: str) -> None:
     """What the ResNets span on each set, shaded."""
     spans: dict[float, list[float]] = {}
     for line in resnets:
@@ -66,7 +68,7 @@ def _range_of(axes: Axes, evidence: Evidence, resnets: list[_panels.Line], measu
         axes.fill_between(wide, min(values), max(values), color=colour, alpha=BAND, linewidth=0, zorder=1)
 
 
-def _lines(points: dict[tuple[str, str], Point], sets: list[str]) -> list[_panels.Line]:
+def _lines(points: dict[tuple[str, str], Point], sets: list[str]) -> list[_panels.ModelPoints]:
     by_model: dict[str, list[Point]] = {}
     for (model, _), point in points.items():
         by_model.setdefault(model, []).append(point)
@@ -75,7 +77,7 @@ def _lines(points: dict[tuple[str, str], Point], sets: list[str]) -> list[_panel
     for model in order:
         mine = tuple(sorted(by_model[model], key=lambda p: sets.index(p.data)))
         x = tuple(float(sets.index(p.data)) for p in mine)
-        lines.append(_panels.Line(label=model, family=mine[0].family, points=mine, x=x))
+        lines.append(_panels.ModelPoints(label=model, family=mine[0].family, points=mine, x=x))
     return lines
 
 
