@@ -22,6 +22,7 @@ from vit.config import config_for
 
 QUESTION = "what do position embeddings, pooling, shape, stem and optimizer change, one at a time?"
 FIGURES = ("ablation-position", "ablation-pooling", "ablation-shape", "ablation-variants")
+QUESTIONS = ("as-published",)
 HEADLINE = ("scripts", "mnist")
 VARIES = {"pooling": ("lr",), "optimizer": ("lr", "optimizer", "weight_decay")}
 

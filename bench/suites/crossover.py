@@ -14,10 +14,12 @@ from typing import Any
 from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge, pick
 from bench.suites._grid import fewshot
+from bench.suites._questions import OF_FAMILIES
 from bench.suites._recipes import recipe_for
 
 QUESTION = "at equal compute, how many images does a ViT need to catch up with a ResNet?"
 FIGURES = ("gap", "data-size", "frontier", "compute", "laws", "learning-curves")
+QUESTIONS = OF_FAMILIES
 HEADLINE, FAR = ("scripts", "mnist"), ("fashion-mnist",)
 
 DATA = "lettering:100x3000"

@@ -19,6 +19,7 @@ from bench.suites._recipes import recipe_for
 
 QUESTION = "is masked patch prediction better than training from scratch at equal compute, and how far from labels?"
 FIGURES = ("masked",)
+QUESTIONS = ("as-published",)
 HEADLINE = ("finetune@10shot:mnist", "finetune:mnist")
 DOWNSTREAM = ("mnist", "fashion-mnist", "scripts")
 

@@ -7,10 +7,10 @@ import pytest
 
 from bench.analysis import lr_sweep
 from bench.analysis.finding import CheckKind, Reason, Verdict
-from bench.analysis.rate_rule import rules
 from bench.analysis.validity_checks import checks
 from bench.core.record import Operations, Record
-from bench.report import tables
+from bench.questions import best_learning_rate
+from bench.questions.best_learning_rate import rate_rule, rules
 from tests.analysis._records import World, change
 from tests.analysis._study import read, swept
 
@@ -43,7 +43,7 @@ def test_a_best_rate_at_the_edge_is_warned_of_and_the_next_rates_named(accuracie
     (sweep,) = lr_sweep.sweeps(read(made))
     assert sweep.edge == edge and sweep.further == pytest.approx(further)
     assert warnings(made) == [("ViT-nano/7",)]
-    (finding,) = lr_sweep.best_learning_rates(read(made))
+    (finding,) = best_learning_rate.best_learning_rates(read(made))
     assert (finding.verdict, finding.reasons, finding.evidence) == (Verdict.NO, (Reason.EDGE_OF_SWEEP,), (sweep,))
 
 
@@ -51,7 +51,7 @@ def test_a_rate_that_diverges_bounds_the_sweep_and_is_never_chosen() -> None:
     made = swept({1e-3: 0.5, 2e-3: 0.7, 4e-3: None})
     (sweep,) = lr_sweep.sweeps(read(made))
     assert (sweep.chosen.rate, sweep.edge, sweep.tried[-1].diverged) == (2e-3, None, 1)
-    (finding,) = lr_sweep.best_learning_rates(read(made))
+    (finding,) = best_learning_rate.best_learning_rates(read(made))
     assert (finding.verdict, finding.estimate, finding.reasons) == (Verdict.YES, 2e-3, (Reason.DIVERGED,))
     again = change(swept({1e-3: 0.5, 2e-3: None})[1], {"directory": "another-seed-0123456789", "cell.seed": 1})
     assert lr_sweep.sweeps(read([*made, again]))[0].chosen.rate == 1e-3
@@ -110,7 +110,7 @@ def test_rates_that_fall_by_a_power_are_found_and_offered():
     assert rule.offered and rule.p_value == pytest.approx(0.1**4)
     exponent, scale = np.polyfit(np.log(list(best)), np.log(list(best.values())), 1)
     assert (rule.exponent, np.log(rule.scale)) == pytest.approx((exponent, scale))
-    assert "for the next size" in tables.rate_rule(read(family(best))).note
+    assert "for the next size" in rate_rule(read(family(best))).note
 
 
 def test_one_size_that_it_misses_refuses_it():

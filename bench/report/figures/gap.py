@@ -9,7 +9,7 @@ import pandas as pd
 import seaborn.objects as so
 
 from bench.analysis import catch_up
-from bench.analysis.catch_up import Line, Place
+from bench.analysis.catch_up import EqualComputePoint, GapSeries
 from bench.analysis.evidence import HEADLINE, Evidence
 from bench.core.formatting import count, flops, join, signed
 from bench.report.figures import _style
@@ -25,7 +25,7 @@ MOST = 2  # pairs of models: the best of the families widest apart, then the nex
 
 def draw(evidence: Evidence) -> Drawing:
     """One panel; a line per pair of models and budget."""
-    found = catch_up.lines(evidence)
+    found = catch_up.gap_series(evidence)
     pairs = list(dict.fromkeys(line.models for line in found))[:MOST]
     if not pairs:
         raise NothingToDraw("no two families were trained with equal compute on four or more numbers of images")
@@ -48,7 +48,7 @@ def draw(evidence: Evidence) -> Drawing:
         )
         (axes,) = figure.axes
         _style.plain_log_x(axes, list(table["distinct_images"]), room=0.12)
-        _shade_behind(axes, shown[0])
+        _shade_behind(axes, {line.families for line in shown})
         axes.set(xlabel="Distinct pre-training images", ylabel="Lead at equal compute [points of accuracy]")
         last = drawn.groupby("name", sort=False).tail(1)
         ends = list(
@@ -66,11 +66,11 @@ def draw(evidence: Evidence) -> Drawing:
     )
 
 
-def _name(line: Line) -> str:
+def _name(line: GapSeries) -> str:
     return f"{line.names[0]} − {line.names[1]},\n{flops(line.flops)} each"
 
 
-def _colours(lines: Sequence[Line], evidence: Evidence) -> list[Any]:
+def _colours(lines: Sequence[GapSeries], evidence: Evidence) -> list[Any]:
     """That of the family which is compared with; lines of one family are shades of it."""
     families = [s.family for s in evidence.series]
     base = [_style.look(line.families[1], families)[0] for line in lines]
@@ -78,14 +78,15 @@ def _colours(lines: Sequence[Line], evidence: Evidence) -> list[Any]:
     return [next(made[colour]) for colour in base]
 
 
-def _shade_behind(axes: Axes, line: Line) -> None:
+def _shade_behind(axes: Axes, families: set[tuple[str, str]]) -> None:
     """The half in which the second family is ahead, and both halves' names."""
+    first, second = next(iter(families)) if len(families) == 1 else ("first", "second")
     low, high = axes.get_ylim()
     low, high = min(low, -0.1 * (high - low)), max(high, 0.1 * (high - low))
     axes.axhspan(low, 0, color=_style.GREY, alpha=0.08, linewidth=0, zorder=0)
     axes.axhline(0, color=_style.INK, linewidth=1)
     axes.set_ylim(low, high)
-    for family, up, side in ((line.families[0], 4, "bottom"), (line.families[1], -4, "top")):
+    for family, up, side in ((first, 4, "bottom"), (second, -4, "top")):
         axes.annotate(
             f"{family} ahead",
             (1, 0),
@@ -99,7 +100,7 @@ def _shade_behind(axes: Axes, line: Line) -> None:
         )
 
 
-def _row(line: Line, place: Place) -> dict[str, Any]:
+def _row(line: GapSeries, place: EqualComputePoint) -> dict[str, Any]:
     a, b = place.first, place.second
     return {
         "first": a.family,
@@ -119,7 +120,7 @@ def _row(line: Line, place: Place) -> dict[str, Any]:
     }
 
 
-def _annotation(evidence: Evidence, axes: Axes, place: Place) -> Annotation:
+def _annotation(evidence: Evidence, axes: Axes, place: EqualComputePoint) -> Annotation:
     a, b = place.first, place.second
     text = (
         f"{a.series} minus {b.series}: {signed(place.gap.value)} points\n{flops(a.train_flops)} each\n"
@@ -129,7 +130,7 @@ def _annotation(evidence: Evidence, axes: Axes, place: Place) -> Annotation:
     return Annotation(axes=axes, x=place.x, y=100 * place.gap.value, text=text, cells=cells)
 
 
-def _ends(found: Sequence[Line]) -> str:
+def _ends(found: Sequence[GapSeries]) -> str:
     places = found[0].places
     return (
         f"{signed(places[0].gap.value)} points with {count(places[0].x)} images and "
@@ -137,7 +138,7 @@ def _ends(found: Sequence[Line]) -> str:
     )
 
 
-def _caption(evidence: Evidence, found: Sequence[Line], every: Sequence[Place]) -> str:
+def _caption(evidence: Evidence, found: Sequence[GapSeries], every: Sequence[EqualComputePoint]) -> str:
     names = dict.fromkeys(p.series for line in found for place in line.places for p in (place.first, place.second))
     trained_on = [(p.data, p.num_images) for place in every for p in (place.first, place.second)]
     return (
