@@ -201,7 +201,7 @@ def _hover_areas(annotations: list[Annotation]) -> tuple[tuple[tuple[str, ...], 
     by_axes: dict[Axes, list[tuple[Annotation, str]]] = {}
     for number, item in enumerate(annotations):
         group = groups.setdefault(item.cells, len(groups)) if item.cells else None
-        target = f"../cells/{quote(item.cells[0])}/record.json#{group}" if item.cells else ""
+        target = f"../cells/{quote(item.cells[0], safe='+')}/record.json#{group}" if item.cells else ""
         by_axes.setdefault(item.axes, []).append((item, f"{target}?{number}"))
     made: list[Artist] = []
     for axes, items in by_axes.items():

@@ -62,7 +62,7 @@ def draw(evidence: Evidence) -> Drawing:
         data=table,
         annotations=tuple(_annotation(evidence, axes, place) for place in places),
         caption=_caption(evidence, shown, places),
-        alt=f"{TITLE}: {_name(shown[0])}, {_ends(shown)}.",
+        alt=f"{TITLE}: {' minus '.join(shown[0].names)}, {_ends(shown)}.",
     )
 
 
