@@ -234,7 +234,8 @@ def _draw(wanted: Mapping[str, Evidence]) -> tuple[list[RenderedFigure], list[tu
     error: whatever is wrong with one figure's file, the rest of the report does not go with it."""
     from bench.report.figures._contract import NothingToDraw, render
 
-    drawn, missing, broken = [], [], []
+    drawn: list[RenderedFigure] = []
+    missing, broken = [], []
     for name, evidence in wanted.items():
         title = name
         try:

@@ -283,7 +283,7 @@ def seaborn_panels(
         intervals = so.Range(
             linewidth=0.5 if crowded else 1.1, alpha=0.35 if crowded else 0.9, artist_kws=bitmap | {"capstyle": "butt"}
         )
-        plot = plot.add(intervals, legend=False)
+        plot = plot.add(intervals, group=line, legend=False)
     if not axis.ticks:
         faint = so.Lines(linewidth=0.5 if crowded else 1.0, alpha=0.2 if crowded else 0.35, artist_kws=bitmap)
         plot = plot.add(so.Lines(linewidth=1.8) if axis.trend else faint, group=line, legend=False)
@@ -366,8 +366,8 @@ def _name_lines(axes: Axes, table: pd.DataFrame, families: Sequence[str]) -> Non
     curves = [
         list(zip(mine["at"], mine["accuracy_percent"], strict=True)) for _, mine in table.groupby("series", sort=False)
     ]
-    flat = [line.get_ydata()[0] for line in axes.get_lines()]  # the baselines
-    _style.name_points(axes, named, curves=[*curves, *([(x, float(y)) for x in axes.get_xlim()] for y in flat)])
+    flat = [float(np.asarray(line.get_ydata())[0]) for line in axes.get_lines()]  # the baselines
+    _style.name_points(axes, named, curves=[*curves, *([(x, y) for x in axes.get_xlim()] for y in flat)])
 
 
 def _handles(
@@ -376,12 +376,16 @@ def _handles(
     """Entries of the legend: families; what is not measured; baselines."""
     handles: list[Any] = _style.family_handles(families, hollow=evidence.published)
     for family in dict.fromkeys(quoted["family"]):
-        look = {"color": _style.GREY, "markerfacecolor": "none", "marker": _style.look(family, families)[1]}
+        look: dict[str, Any] = {
+            "color": _style.GREY,
+            "markerfacecolor": "none",
+            "marker": _style.look(family, families)[1],
+        }
         handles.append(Line2D([], [], linestyle="", markersize=6, label=f"{family}, published", **look))
     if "raw pixels" in set(table["kind"]):
         handles.append(Line2D([], [], **_style.PIXELS, label="raw pixels"))
     if untrained:
-        grey = {"color": _style.GREY, "linestyle": UNTRAINED, "linewidth": 1.1}
+        grey: dict[str, Any] = {"color": _style.GREY, "linestyle": UNTRAINED, "linewidth": 1.1}
         handles.append(Line2D([], [], **grey, label="untrained, mean of the family"))
     return handles
 

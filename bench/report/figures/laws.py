@@ -56,7 +56,7 @@ def draw(evidence: Evidence) -> Drawing:
             annotations += [
                 _annotation(axes, card, point, scale, evidence) for card in mine for point in card["frontier"]
             ]
-        grey = {"color": _style.GREY}
+        grey: dict[str, Any] = {"color": _style.GREY}
         signs = [
             Line2D([], [], **grey, linewidth=1.8, label="fitted"),
             Line2D([], [], **grey, linewidth=1.5, linestyle=_style.EXTRAPOLATED, label="extrapolated"),

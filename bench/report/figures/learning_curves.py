@@ -78,7 +78,7 @@ def draw(evidence: Evidence) -> Drawing:
                 fontsize=_style.LABEL_SIZE,
                 labelspacing=0.25,
             )
-        grey = {"color": _style.GREY, "linewidth": 1.3}
+        grey: dict[str, Any] = {"color": _style.GREY, "linewidth": 1.3}
         _style.legend(
             figure,
             [
