@@ -162,7 +162,8 @@ def report(folder: Path | str, *, reference: str | None = None) -> Results:
     """Rebuild a study's tables, figures and pages from its records.
 
     Args:
-        folder: `results/<suite>`. reference: "paper" adds its published results to the figures.
+        folder: `results/<suite>`.
+        reference: "paper" adds its published results to the figures.
 
     Raises:
         UserError: no results there.
@@ -233,8 +234,9 @@ def fit(
     """Fit scaling laws to a table with one run per row.
 
     Args:
-        runs: a table, or a CSV file. where: conditions such as "split=val"; see
-            `bench.analysis.runs_table.split`. predict: values of the only x.
+        runs: a table, or a CSV file.
+        where: conditions such as "split=val"; see `bench.analysis.runs_table.split`.
+        predict: values of the only x.
         options: fields of `bench.analysis.runs_fit.Request`: form, group, loss, draws, ….
 
     Raises:

@@ -208,7 +208,8 @@ def like(table: pd.DataFrame, name: str, *, cost: str, measure: str, number: int
     """A model's rows and those that cost about as much, by cost; and where it stands, as a sentence.
 
     Args:
-        name: one of timm's checkpoints or architectures, with or without "timm:". number: of rows.
+        name: one of timm's checkpoints or architectures, with or without "timm:".
+        number: of rows.
 
     Raises:
         UserError: no such model, or no row of it has the cost.

@@ -128,7 +128,8 @@ def calibrate(
     Without the images on this machine, a CPU rate is derived from FLOPs instead of measured.
 
     Args:
-        anew: measure what is kept as well. measure: False counts FLOPs and parameters alone.
+        anew: measure what is kept as well.
+        measure: False counts FLOPs and parameters alone.
 
     Raises:
         UserError: no model can be trained.

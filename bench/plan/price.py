@@ -77,7 +77,8 @@ def of(
     """The price of cells on this hardware.
 
     Args:
-        wall: seconds that all of them take there. asked: see `bench.cost.hardware.price`.
+        wall: seconds that all of them take there.
+        asked: see `bench.cost.hardware.price`.
     """
     hours = sum(cell.device_hours or 0.0 for cell in todo)
     weighted = sum((cell.device_hours or 0.0) * cell.error for cell in todo)

@@ -87,7 +87,9 @@ def average(fits: Sequence[Fit], *, shown: Fit, draws: int = 400, seed: int = 0,
     """Resample analyses of the same points, each as often as its weight says.
 
     Args:
-        fits: of every analysis. shown: the law that is printed. draws: refits in all.
+        fits: of every analysis.
+        shown: the law that is printed.
+        draws: refits in all.
         seed: of the resamples; groups that are compared need different ones, else their noise is the same.
     """
     counts = _shares(weigh(fits), draws)

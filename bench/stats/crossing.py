@@ -189,7 +189,9 @@ def frontier_bias(
     """How much too good the best of each group looks, because it was picked from noisy runs.
 
     Args:
-        y: observed values. noise: standard deviation of each, or of all. members: indices competing at each place.
+        y: observed values.
+        noise: standard deviation of each, or of all.
+        members: indices competing at each place.
 
     Returns: for each place, the mean of (noisy minimum - true value of the run picked), taking the observed values as
         true; negative. Subtract it from the observed minimum.

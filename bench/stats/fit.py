@@ -270,9 +270,12 @@ def descend(
     """Levenberg-Marquardt on iteratively re-weighted residuals, for a batch of problems at once.
 
     Args:
-        x: (inputs, n), shared. log_y: (batch or 1, n). start: (batch, parameters). weight: (batch or 1, n), of points.
-        ftol: a descent ends after three steps in a row (one, from REFIT_FTOL on) that improve its sum by less than
-            this fraction. There is no absolute tolerance.
+        x: (inputs, n), shared.
+        log_y: (batch or 1, n).
+        start: (batch, parameters).
+        weight: (batch or 1, n), of points.
+        ftol: a descent ends after three steps in a row (one, from REFIT_FTOL on) that improve its sum by less than this
+            fraction. There is no absolute tolerance.
 
     Returns: (batch, parameters).
     """

@@ -56,7 +56,8 @@ def begin(
 
     Args:
         data: downstream set; its training split gives the support sets, its test split is scored.
-        shots: labelled images per class, any order. draws: independent support sets.
+        shots: labelled images per class, any order.
+        draws: independent support sets.
         ridge: "loo", "published", "both" or "each" (see the module).
         test_limit: score the nested, class-balanced part of this size of the test split; None scores all of it.
         support_pool: draw from the nested part of this size of the training split, so that a set and its embedded part

@@ -160,7 +160,8 @@ def send(study: Path, name: str, *, folder: Path | None = None, project: str = "
     """Bring a tracker up to date with a study. Returns how many of its runs changed.
 
     Args:
-        folder: where the tracker keeps its files, if it does: the study's own. project: the study's name.
+        folder: where the tracker keeps its files, if it does: the study's own.
+        project: the study's name.
 
     Raises:
         UserError: an unknown tracker, a missing library, a disk that cannot be written.

@@ -33,12 +33,11 @@ from tests.plan.making import plan_of
 
 
 HOPELESS = [Cell(model="ViT-pico/14", data="glyphs", image_size=15, horizons=(0, 64), seed=seed) for seed in (0, 1)]
-UNUSED = {"patience": None, "co2": None}
 STARTED = CellStarted(cell="a", model="ViT-pico/14", data="digits", seed=0)
 
 
 def work(store, *, since, cells=HOPELESS, stop=lambda: False):
-    options = SimpleNamespace(device="cpu", threads=1, data_root=None, profile=False, since=since, **UNUSED)
+    options = worker.WorkerOptions(device="cpu", since=since)
     return worker.Worker(Study(store), list(cells), suite="test", options=options, stop=stop).run()
 
 
@@ -308,12 +307,11 @@ CELL = Cell(
     seed=1,
     recipe=recipe_for("ViT-pico/14", batch=32, warmup_images=32),
 )
-NO_OPTIONS = {"patience": None, "co2": None}
 JOB = registry.load("job", "train")
 
 
 def run_worker(store):
-    options = SimpleNamespace(device="cpu", threads=1, data_root=None, profile=False, since=None, **NO_OPTIONS)
+    options = worker.WorkerOptions(device="cpu")
     return worker.Worker(Study(store), [CELL], suite="test", options=options, stop=lambda: False).run()
 
 

@@ -67,8 +67,8 @@ def following(rates: Sequence[float], accuracies: Mapping[float, float]) -> floa
     """The rate to train next; None where the search is over.
 
     Args:
-        rates: of the whole sweep, ascending. accuracies: of those that were trained, in [0, 1]; of a training that
-            diverged, minus infinity.
+        rates: of the whole sweep, ascending.
+        accuracies: of those that were trained, in [0, 1]; of a training that diverged, minus infinity.
     """
     tried = [place for place, rate in enumerate(rates) if rate in accuracies]
     start = len(rates) // 2
