@@ -225,7 +225,7 @@ def _picture(
         _lines_of_baselines(axes, mine, families)
         for family, theirs in quoted[quoted["measure"] == measure].groupby("family", sort=False):
             axes.scatter(theirs["x"], 100 * theirs["accuracy"], **_published_look(str(family), families))
-        scale_x(axes, axis, list(table["x"].dropna()), room=0.1 if single else 0.0)
+        scale_x(axes, axis, list(table["x"].dropna()), room=0.14 if single else 0.0)
         axes.set_title("" if single and measure != HEADLINE else title(evidence, measure, points), loc="left")
         axes.set_ylabel(y_label(evidence, measure))
     drawn = any(line.get_linestyle() == "--" for axes in panels.values() for line in axes.get_lines())
@@ -386,7 +386,7 @@ def _handles(
         handles.append(Line2D([], [], **_style.PIXELS, label="raw pixels"))
     if untrained:
         grey: dict[str, Any] = {"color": _style.GREY, "linestyle": UNTRAINED, "linewidth": 1.1}
-        handles.append(Line2D([], [], **grey, label="untrained, mean of the family"))
+        handles.append(Line2D([], [], **grey, label="untrained (mean)"))
     return handles
 
 

@@ -10,7 +10,7 @@ import seaborn.objects as so
 
 from bench.analysis import branches
 from bench.analysis.branches import identical
-from bench.analysis.comparisons import Comparison
+from bench.analysis.comparisons import PairedDifference
 from bench.analysis.evidence import Evidence, family_rank
 from bench.core.formatting import join
 from bench.report.figures import _style
@@ -78,7 +78,7 @@ def draw(evidence: Evidence) -> Drawing:
     )
 
 
-def _differences(axes: Axes, found: list[Comparison], looks: dict[str, tuple[str, str]]) -> None:
+def _differences(axes: Axes, found: list[PairedDifference], looks: dict[str, tuple[str, str]]) -> None:
     """Points with their intervals; those of several models at one budget lie beside each other."""
     axes.axhline(0.0, color="#444444", linewidth=1.0)
     place = {model: SIDEWAYS**number for number, model in enumerate(dict.fromkeys(c.pair.model for c in found))}
@@ -113,7 +113,7 @@ def _differences(axes: Axes, found: list[Comparison], looks: dict[str, tuple[str
     _style.plain_log_x(axes, [c.pair.point.images_seen for c in found])
 
 
-def _row(name: str, measure: str, c: Comparison) -> dict[str, Any]:
+def _row(name: str, measure: str, c: PairedDifference) -> dict[str, Any]:
     return {
         "schedule": name,
         "model": c.pair.model,
