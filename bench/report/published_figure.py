@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -18,7 +20,7 @@ UPSTREAM = {
 }
 """Group of upstream sets -> label, colour. Unions of sets count as ImageNet-21k."""
 TICKS = (10, 12, 14, 16, 20, 25, 30, 40)  # percent
-HOLLOW = {"marker": "o", "color": "#666666", "markerfacecolor": "none"}
+HOLLOW: dict[str, Any] = {"marker": "o", "color": "#666666", "markerfacecolor": "none"}
 
 
 def draw(checkpoints: pd.DataFrame, paper: pd.DataFrame) -> Figure:
