@@ -5,7 +5,7 @@ GPUs do not apply. What has been checked is kept in the output file: the same co
 what failed. Where there are several GPUs (or cores) they train together too; two machines are not tried.
 
 Limits called targets were chosen, as shares of what makers state; no GPU has been measured against them. A roofline is
-that of bench/train/h100.csv: computed, with the assumptions in its first line. It is no limit.
+computed, with the assumptions of bench/cost/roofline.py. It is no limit.
 """
 
 from __future__ import annotations
@@ -43,6 +43,16 @@ STEPS = 50  # of a training that is compared with another
 FAMILIES = ("ViT-pico/14", "R8x0.125-s2", "R5+ViT-pico/14")
 SIZES: dict[str, Any] = {"image_size": 28, "channels": 1, "num_classes": 10}
 PIXELS = 224
+THROUGHPUT = {
+    "ViT-Ti/16": 512,
+    "ViT-S/16": 256,
+    "ViT-B/16": 256,
+    "ViT-L/16": 128,
+    "ViT-H/14": 64,
+    "R50x1": 128,
+    "R50+ViT-B/16": 128,
+}
+"""Models whose training is timed, and images of a batch that one H100 holds."""
 # images per second of a training step by other code on one H100 SXM: github.com/NVIDIA-BioNeMo/nvSubquadratic,
 # benchmarks/README.md (ViT-5-Small, batch 256, bfloat16, made-up images, max-autotune)
 PUBLISHED = {"ViT-S/16": 8_003.0}
@@ -282,16 +292,28 @@ def resuming(device: str) -> Iterator[Line]:
 # -- speed and studies -------------------------------------------------------------------------------------------------
 
 
+def _roofline(name: str, batch: int) -> float:
+    """Images per second of a training step on an H100, were its roofline reached."""
+    from bench.core import registry
+    from bench.cost import flops, peaks, roofline
+
+    count = flops.count(name, image_size=PIXELS, channels=3, num_classes=1000)
+    work = roofline.Work(
+        family=registry.family_label(name),
+        flops=count.train_flops_per_image["dense"],
+        activation_bytes=count.activation_bytes or 0,
+        params=count.params,
+        images=batch,
+    )
+    return batch / roofline.seconds(work, peaks.accelerator("H100"))
+
+
 def throughput(device: str) -> Iterator[Line]:
     """Images per second of the training step at 224 pixels, beside an H100's roofline and what others published."""
     from bench.cost import timing
     from bench.execute.workloads import Subject
-    from bench.train import codegen
 
-    rooflines = codegen.read_table()
-    for name, (batch, image_size) in codegen.MODELS.items():
-        if image_size != PIXELS:
-            continue
+    for name, batch in THROUGHPUT.items():
         subject = Subject(model=name, image_size=PIXELS, channels=3, device=device, dtype="bfloat16")
         workload = subject.largest_training(batch, pace=timing.Pace())
         if workload is None:
@@ -304,8 +326,7 @@ def throughput(device: str) -> Iterator[Line]:
         else:
             yield Line(check=name, value=f"{compact(rate)} images/s")
         if is_sxm(device):
-            share = rate / float(rooflines[name]["roofline_images_per_second"])
-            yield Line(check=f"{name}: of the H100's roofline", value=f"{share:.0%}")
+            yield Line(check=f"{name}: of the H100's roofline", value=f"{rate / _roofline(name, batch):.0%}")
         del workload
         release(device)
 

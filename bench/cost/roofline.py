@@ -1,7 +1,7 @@
 """How fast a model trains on a device that is not here: bytes and FLOPs against its peaks, and what is reached of that.
 
 Bytes follow from the activations that a model keeps for its backward pass, by a factor per family. The factors, and the
-shares assumed of the peaks, are those of the code that is generated for an H100 (bench/train/h100.csv), which the
+shares assumed of the peaks, are those of the code that is generated for an H100 (tools/h100.csv), which the
 roofline here gives again within an eighth. `REACHED`, the share of the roofline that training reaches, comes from rates
 that others published (h100_published.csv beside this file), since this project has no record of a GPU; so does its
 error. No torch.

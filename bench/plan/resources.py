@@ -99,7 +99,7 @@ def kept_bytes(recipe: Recipe, params: int) -> int:
 
 def state_bytes(recipe: Recipe, params: int, *, ranks: int) -> int:
     """Bytes on one device of what is kept, and gradients. Ranks that each hold the whole model have gradients twice:
-    summed over micro-batches, and in the buckets that they exchange (bench/train/buckets.py)."""
+    summed over micro-batches, and in the buckets that DistributedDataParallel exchanges."""
     kept = kept_bytes(recipe, params)
     if recipe.sharding == "fsdp":
         return (kept + params * FLOAT) // ranks

@@ -16,14 +16,14 @@ from bench.core.spec import Recipe
 from bench.cost.trace import label
 from bench.train import compiled, precision
 from bench.train.optim import make_loss, make_optimizer
-from bench.train.ranks import ONE_RANK, Ranks, RestartNeeded
+from bench.train.ranks import ONE_RANK, RankOutOfMemory, Ranks
 from bench.train.recorded import Recorded
 
 CLIP_EPS = 1e-6  # added to the norm, as torch.nn.utils.clip_grad_norm_ does
 
 
 class TooLarge(torch.OutOfMemoryError):
-    """Not even one image at a time fits: on some rank, and all of them raise it."""
+    """Not even one image at a time fits."""
 
 
 def own_targets(output: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
@@ -45,8 +45,7 @@ class Step:
 
     Where memory runs out the micro-batch is halved and the step done again from the weights before it: nothing is
     changed before all gradients are there. Then `micro_batch` is the size that fitted, also for the steps that follow.
-    Ranks that hold the whole model exchange gradients as the backward pass finds them, and agree at its end whether
-    these are used. Of a model that is spread over ranks the others wait in the middle of a pass: all start again.
+    Several ranks end instead, with an error that names a smaller micro-batch: the others wait in the middle of a pass.
 
     Args:
         model: on `device`, in training mode.
@@ -74,7 +73,15 @@ class Step:
         self.obstacle = compiled.obstacle(device) if self.compiles and device.startswith("cuda") else None
         if self.obstacle:
             self.compile_mode = "off"
-        self.working = working = precision.Working(model, "float32" if self.sharded else dtype, apart=self.compiles)
+        if ranks.size > 1 and not self.sharded:
+            if self.compile_mode in compiled.WITH_GRAPHS:
+                self.compile_mode = "default"  # an exchange cannot be recorded
+            working: precision.Working = precision.SharedWorking(
+                model, dtype, apart=self.compiles, share=ranks.data_parallel
+            )
+        else:
+            working = precision.Working(model, "float32" if self.sharded else dtype, apart=self.compiles)
+        self.working = working
         working.network = compiled.compiled(working.network, mode=self.compile_mode)
         working.input = compiled.fused(working.input, device=device) if self.compiles else working.input
         working.keeps_gradients = self.compile_mode not in compiled.WITH_GRAPHS
@@ -94,7 +101,7 @@ class Step:
         self.both_ways: Callable[..., Tensor] = both_ways
         if self.compile_mode in compiled.WITH_GRAPHS and device.startswith("cuda"):
             self.both_ways = Recorded(both_ways, leaves=working.leaves)
-        self.buckets = ranks.buckets(working)
+        self.exchanging = working.shared if isinstance(working, precision.SharedWorking) else model
 
     @property
     def compiles(self) -> bool:
@@ -120,7 +127,7 @@ class Step:
 
         Raises:
             TooLarge: not even one image at a time fits.
-            RestartNeeded: memory ran out on this rank where the others wait for it; what the ranks shall begin with.
+            RankOutOfMemory: memory ran out on this rank, one of several.
         """
         for group in self.optimizer.param_groups:
             group["lr"] = lr
@@ -133,16 +140,14 @@ class Step:
                     self.optimizer.step()
                 return loss
             except (RuntimeError, MemoryError) as error:
-                smaller = min(self.micro_batch, len(labels_B)) // 2
-                if not smaller or isinstance(error, TooLarge) or not is_out_of_memory(error):
+                images = min(self.micro_batch, len(labels_B))
+                if images == 1 or isinstance(error, TooLarge) or not self._lacks_memory(error, images):
                     raise
-                if self.ranks.size > 1:
-                    raise RestartNeeded(smaller) from error
             # outside the handler the traceback is gone; the optimizer had changed nothing: it allocates before it does,
             # but a parameter may have been left with half of its state
             if not has_state:
                 self.optimizer.state.clear()
-            self._go_on_with(smaller)
+            self._go_on_with(images // 2)
 
     def _clip(self) -> None:
         """Scale the gradients, together, to the recipe's norm at most.
@@ -211,36 +216,34 @@ class Step:
         finally:
             self.both_ways = before
 
+    def _lacks_memory(self, error: Exception, images: int) -> bool:
+        """Whether memory ran out, with so many images at a time.
+
+        Raises:
+            RankOutOfMemory: it did on one of several ranks.
+        """
+        if isinstance(error, dist.DistError) or not is_out_of_memory(error):
+            return False
+        if self.ranks.size > 1:
+            raise RankOutOfMemory(images) from error
+        return True
+
     def _gradients_that_fit(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> Tensor:
         """Leave the gradients of the global batch with the weights; returns its loss."""
         while True:
-            loss, lacking = self._try_gradients(x_BCHW, labels_B, seed)
-            if loss is not None:
-                return loss
-            if min(self.micro_batch, len(labels_B)) == 1:
-                raise TooLarge(lacking)
-            self._go_on_with(min(self.micro_batch, len(labels_B)) // 2)
-
-    def _try_gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> tuple[Tensor | None, str | None]:
-        """(the loss, None), or (None, the reason) where memory ran out, on whichever of the ranks."""
-        if self.buckets is not None and (lacking := self.buckets.reserve()):
-            return None, lacking
-        found: Tensor | None = None
-        reason: str | None = None
-        try:
-            self.optimizer.zero_grad(set_to_none=True)
-            self.working.refresh()
-            found = self._gradients(x_BCHW, labels_B, seed)
-        except (RuntimeError, MemoryError) as error:
-            if self.sharded or isinstance(error, dist.DistError) or not is_out_of_memory(error):
-                raise
-            reason = str(error) or "out of memory"
-        # outside the handler the traceback, which holds the activations, is gone
-        if self.buckets is not None:
-            reason = self.buckets.settle(reason)
-        elif found is not None:
-            found = self.ranks.mean(found)
-        return (found, None) if reason is None else (None, reason)
+            try:
+                self.optimizer.zero_grad(set_to_none=True)
+                self.working.refresh()
+                return self.ranks.mean(self._gradients(x_BCHW, labels_B, seed))
+            except (RuntimeError, MemoryError) as error:
+                images = min(self.micro_batch, len(labels_B))
+                if not self._lacks_memory(error, images):
+                    raise
+                reason = str(error) or "out of memory"
+            # outside the handler the traceback, which holds the activations, is gone
+            if images == 1:
+                raise TooLarge(reason)
+            self._go_on_with(images // 2)
 
     def _go_on_with(self, micro_batch: int) -> None:
         """After memory ran out: give back what can be, and take fewer images at a time."""
@@ -258,28 +261,17 @@ class Step:
             torch.manual_seed(seed)
 
     def _gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int, *, exchange: bool = True) -> Tensor:
-        """Accumulate the gradient of the mean loss of this rank's batch, one micro-batch after another, and begin to
-        exchange it with other ranks while the last is in hand.
-
-        Returns:
-            The loss, which `Buckets.settle` sets to the mean over the ranks.
-        """
+        """Accumulate the gradient of the mean loss of this rank's batch, one micro-batch after another. Ranks exchange
+        it while the last is in hand. Returns that loss."""
         batch = len(labels_B)
         parts = list(zip(x_BCHW.split(self.micro_batch), labels_B.split(self.micro_batch), strict=True))
         total = torch.zeros((), device=self.device)
         for index, (x_bCHW, labels_b) in enumerate(parts):
             place = self.ranks.rank * len(parts) + index  # in the global batch
-            last = index == len(parts) - 1
             self._seed_dropout(stream(seed, "micro-batch", place) if place else seed)
-            self.ranks.set_gradient_sync(self.model, last=last)
-            buckets = self.buckets if last and exchange else None
-            if buckets is not None and not isinstance(self.both_ways, Recorded):  # its gradients appear all at once
-                buckets.watch()
+            self.ranks.set_gradient_sync(self.exchanging, last=exchange and index == len(parts) - 1)
             # each image weighs 1 / batch, whatever the size of the micro-batch it is in
             total += self.both_ways(x_bCHW, labels_b, weight=len(labels_b) / batch)
             with label("backward"):
-                if buckets is None:
-                    self.working.collect()
-                else:
-                    buckets.complete(total)
+                self.working.collect()
         return total

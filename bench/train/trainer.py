@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from bench.core import files
 from bench.core.clock import running
 from bench.core.device import synchronise
 from bench.core.errors import Interrupted, UserError
@@ -37,7 +36,6 @@ from bench.train.step import Step
 
 CHECK_EVERY = 50  # steps between checks of the loss, each of which waits for the device
 SAVING = 0.03  # of the time at most, where a checkpoint takes long: large models, slow disks
-MICRO_BATCH_HINT = "memory.json"
 Evaluated = Horizon | Future[Horizon]
 
 
@@ -255,12 +253,6 @@ class Trainer:
             self.train_step.micro_batch = self.progress.micro_batches[-1].images
         self.log(f"continuing from step {self.progress.work} of {self.total_work}")
         return True
-
-    def limit_micro_batch(self, images: int) -> None:
-        """Use micro-batches of at most so many images: an earlier attempt ran out of memory with more."""
-        if self.train_step and images < self.train_step.micro_batch:
-            self.train_step.micro_batch = images
-            self._note_micro_batch(images)
 
     def _newest(self) -> Checkpoint | None:
         """The newest checkpoint that verifies: found by rank 0, read by all."""
@@ -506,27 +498,3 @@ class Trainer:
             seconds=p.seconds.train,
             horizons=len(p.rows),
         )
-
-
-# -- restarts after running out of memory ------------------------------------------------------------------------------
-
-
-def save_micro_batch_hint(attempt: Path, micro_batch: int) -> None:
-    """Leave the micro-batch for the next start in an attempt's folder. Any rank may write it, for rank 0 may be waiting
-    where nothing reaches it; ranks that run out of memory together write the same.
-
-    Raises:
-        UserError: it cannot be written.
-    """
-    files.write_sealed(attempt / MICRO_BATCH_HINT, {"micro_batch": micro_batch})
-
-
-def load_micro_batch_hint(attempts: Iterable[Path]) -> int | None:
-    """The smallest micro-batch that any attempt left; None without any. Damaged files are ignored."""
-    found = []
-    for attempt in attempts:
-        try:
-            found.append(int(files.read_sealed(attempt / MICRO_BATCH_HINT)["micro_batch"]))
-        except (OSError, ValueError, KeyError):
-            continue
-    return min(found, default=None)

@@ -9,7 +9,7 @@ import pytest
 from bench.core import registry
 from bench.cost import flops, roofline
 from bench.cost.peaks import ACCELERATORS, accelerator
-from bench.train.codegen import MODELS, TABLE
+from tools.codegen import MODELS, TABLE
 
 
 def work(model: str, *, batch: int, side: int = 224) -> roofline.Work:
