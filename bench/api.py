@@ -46,7 +46,8 @@ class Results:
     """What a study's folder holds, read once when it is first asked for.
 
     Attributes:
-        folder: `results/<suite>`. paths: of the report, where one was built, with its findings.
+        folder: `results/<suite>`.
+        paths: of the report, where one was built, with its findings.
         failures: cells that could not be run, with reasons.
     """
 
@@ -144,7 +145,8 @@ def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Result
     if asked.detach:
         raise UserError("bench.api.run waits for its cells.", "To leave SLURM jobs: python -m bench.run --detach.")
     console = make_console() if verbose else Console(file=io.StringIO())
-    made = view.make_and_show(asked, console, to_run=True)
+    made = make_plan(asked, to_run=True, report=view.ConsoleReporter(console))
+    view.show(made, console)
     made, failures = work_off(made, asked, console)
     try:
         paths = build(made.store, suite=made.suite, reference=asked.reference)
@@ -160,7 +162,8 @@ def report(folder: Path | str, *, reference: str | None = None) -> Results:
     """Rebuild a study's tables, figures and pages from its records.
 
     Args:
-        folder: `results/<suite>`. reference: "paper" adds its published results to the figures.
+        folder: `results/<suite>`.
+        reference: "paper" adds its published results to the figures.
 
     Raises:
         UserError: no results there.
@@ -231,8 +234,9 @@ def fit(
     """Fit scaling laws to a table with one run per row.
 
     Args:
-        runs: a table, or a CSV file. where: conditions such as "split=val"; see
-            `bench.analysis.runs_table.split`. predict: values of the only x.
+        runs: a table, or a CSV file.
+        where: conditions such as "split=val"; see `bench.analysis.runs_table.split`.
+        predict: values of the only x.
         options: fields of `bench.analysis.runs_fit.Request`: form, group, loss, draws, ….
 
     Raises:

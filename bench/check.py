@@ -1,4 +1,4 @@
-"""Check an extension: a model, data set, task, suite, figure or job, one's own or the project's. A line per
+"""Check an extension: a model, data set, task, suite, question, figure or job, one's own or the project's. A line per
 requirement."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.core import cli, registry
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, unknown
-from bench.core.formatting import duration
+from bench.core.formatting import duration, plural
 from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
 from bench.core.user_code import prints_aside
@@ -26,6 +26,7 @@ EXAMPLES = """examples:
   python -m bench.check timm:convnext_atto --image-size 64 --channels 3
   python -m bench.check stripes --plugins my_extensions       whatever is called so: a set, task, suite, figure, job
   python -m bench.check task:centroid --plugins my_extensions --data fashion-mnist
+  python -m bench.check recipe:convnext_tiny.fb_in1k          a published checkpoint's line of training stages
   python -m bench.check figure:widths --plugins my_extensions --study results/perceptrons
 
 Exit code 3: a requirement is not met."""
@@ -43,7 +44,8 @@ class Requirement:
     """Something that an extension must do.
 
     Attributes:
-        what: is required. check: returns what was seen, or raises what is wrong with it.
+        what: is required.
+        check: returns what was seen, or raises what is wrong with it.
         is_gate: nothing further can be looked at unless it is met.
         needs: another requirement, by its `what`: unless that is met, this one cannot be looked at.
     """
@@ -61,13 +63,13 @@ class Limited(Exception):
 def main_parser() -> argparse.ArgumentParser:
     """The command line."""
     p = cli.parser("python -m bench.check", __doc__ or "", EXAMPLES, plugins=True)
-    p.add_argument("name", help="a model, or the name of a data set, task, suite, figure or job (also as KIND:NAME)")
+    p.add_argument("name", help="a model, or the name of a data set, task, suite, question, figure or job (KIND:NAME)")
     p.add_argument("--image-size", type=cli.positive, default=28, help="for a model, pixels per side (default 28)")
     p.add_argument("--channels", type=int, choices=(1, 3), default=1, help="for a model: 1 grey, 3 RGB (default 1)")
     p.add_argument("--compile", action="store_true", help="for a model: also compile it, which takes minutes on a CPU")
     p.add_argument("--data", default="digits", help="for a task: the set to evaluate on (default digits)")
     p.add_argument("--data-root", type=cli.folder, help="folder with data sets that are not installed")
-    p.add_argument("--study", type=cli.folder, help="for a figure: the folder of a study to draw, results/<suite>")
+    p.add_argument("--study", type=cli.folder, help="for a figure or question: a study, results/<suite>")
     p.add_argument("--json", action="store_true", help="machine-readable")
     return p
 
@@ -114,6 +116,8 @@ def found(name: str) -> list[tuple[str, str]]:
         UserError: nothing is called so.
     """
     prefix, _, rest = name.partition(":")
+    if prefix == "recipe" and rest:
+        return [("recipe", rest)]
     if prefix in KINDS and rest:
         registry.load(KINDS[prefix], rest)
         return [(KINDS[prefix], rest)]
@@ -511,6 +515,38 @@ def check_figure(name: str, arguments: argparse.Namespace) -> Iterator[Requireme
     yield Requirement(what="the same every time", check=repeats, needs="draws")
 
 
+def check_question(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+    """A question: asked of the records of a study, and its findings put into words."""
+    from bench.analysis import question as questions
+
+    question = questions.load(name)
+
+    def in_words() -> str:
+        _require(bool(question.label and question.yes and question.no), "label, yes or no is empty")
+        _require(question.text.endswith("?"), "its text does not end with a question mark")
+        return question.text
+
+    def answers() -> str:
+        from bench.analysis import lr_sweep, study_data
+        from bench.analysis.finding import Findings
+        from bench.analysis.questions import cost
+        from bench.report import text
+
+        if arguments.study is None:
+            raise Limited("name a finished study: --study results/<suite>")
+        evidence = lr_sweep.of_chosen(study_data.load(arguments.study))
+        findings = tuple(question.ask(evidence))
+        if not findings:
+            raise Limited(f"{arguments.study} has nothing that bears on it")
+        others = {finding.question for finding in findings} - {question.name}
+        _require(not others, f"its findings say that they answer {', '.join(sorted(others))}")
+        text.answers(Findings(findings=findings, checks=(), cost=cost(()), scope=None))
+        return plural(len(findings), "finding")
+
+    yield Requirement(what="has words", check=in_words)
+    yield Requirement(what="answers", check=answers)
+
+
 def check_job(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
     """A job: its interface, how long it says that a cell takes, and its result of one, on a CPU."""
     import inspect
@@ -564,13 +600,25 @@ def check_job(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]
     yield Requirement(what="gives a result", check=result, needs="can be planned")
 
 
+def check_recipe(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]:
+    """The training recipe of a published checkpoint."""
+    from bench.cost import public_models
+
+    yield Requirement(
+        what="one line of recipes.csv is its own, has a source, and is whole and counted",
+        check=lambda: public_models.check(name),
+    )
+
+
 CHECKS: dict[str, Callable[[str, argparse.Namespace], Iterator[Requirement]]] = {
     "family": check_model,
     "data set": check_data,
     "task": check_task,
     "suite": check_suite,
+    "question": check_question,
     "figure": check_figure,
     "job": check_job,
+    "recipe": check_recipe,
 }
 
 if __name__ == "__main__":

@@ -66,7 +66,8 @@ class Compared:
     """B minus A. As text it reads as `bench.compare` prints it.
 
     Attributes:
-        a, b: the two sides. found: what was found, by task.
+        a, b: the two sides.
+        found: what was found, by task.
     """
 
     a: Side

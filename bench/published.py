@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import dataclasses
 import json
 import math
 import sys
@@ -17,20 +18,23 @@ from bench.core.formatting import compact
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bench.analysis.matched import Ratio
+
 EXAMPLES = """examples:
   python -m bench.published                                        the columns, and how many rows there are
   python -m bench.published --where "family == 'ViT' and pretrain_images > 1e7" --x train_exaflops --y in1k_top1
   python -m bench.published --reach 85% --by train                 the cheapest published ways to 85 %
   python -m bench.published --reach 85% --where "complete and not teacher"
   python -m bench.published --like timm:convnext_tiny              where a model stands, and its neighbours in cost
+  python -m bench.published --compare                              families at equal error, with intervals
   python -m bench.published --table clip --reach 75%
   python -m bench.published --reach 85% --json
 
 Training FLOPs are computed from published recipes; a cost with ≥ lacks a stage whose length was not found."""
 COSTS = {"train": "train_exaflops", "inference": "gmacs", "params": "params_m", "images": "images_seen"}
 MEASURES = {"checkpoints": "in1k_top1", "clip": "in1k_zeroshot", "paper": "in1k_top1"}
-PRINTED = {"train_exaflops": "train_exaflops_paper"}
-"""Costs of the paper's table in its own convention, of which every row has one."""
+PRINTED = {"train": "train_exaflops_paper"}
+"""Of the paper's table: in its own convention, every row has a cost."""
 FROM_RECIPES = ("train_exaflops", "train_exaflops_paper", "pretrain_exaflops", "images_seen")
 """Columns that are lower bounds where a recipe is not complete."""
 LONGEST = 1000  # letters of an expression
@@ -71,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--y", metavar="COLUMN", help="what is reached or compared (default: accuracy on ImageNet-1k)")
     made.add_argument("--reach", type=_percent, metavar="ACCURACY", help="the cheapest rows with at least so much")
     made.add_argument("--like", metavar="MODEL", help="one of timm's models, and what costs about as much")
+    made.add_argument("--compare", action="store_true", help="how much more compute families need at equal error")
     made.add_argument("--by", choices=COSTS, default="train", help="the cost: of training (default), …")
     made.add_argument("--limit", type=cli.positive, default=15, help="rows to show (default 15)")
     made.add_argument("--json", action="store_true", help="machine-readable: all rows and columns")
@@ -80,17 +85,16 @@ def parser() -> argparse.ArgumentParser:
 @command
 def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
+    if options.compare:
+        return _compare(as_json=options.json)
     from bench.cost import public_models
 
     table = public_models.table(options.table)
     if options.where:
         table = where(table, options.where)
-    cost = COSTS[options.by] if options.x is None else column(table, options.x, of_numbers=True)
-    if options.table == "paper" and options.x is None:
-        cost = PRINTED.get(cost, cost)
+    usual = PRINTED.get(options.by, COSTS[options.by]) if options.table == "paper" else COSTS[options.by]
+    cost = column(table, options.x or usual, of_numbers=True)
     measure = column(table, options.y or MEASURES[options.table], of_numbers=True)
-    if cost not in table:
-        raise UserError(f"The table {options.table} has no {cost}.", "Name another cost with --by or --x.")
     if options.like:
         rows, said = like(table, options.like, cost=cost, measure=measure, number=options.limit)
     elif options.reach is not None:
@@ -104,7 +108,8 @@ def main(argv: list[str] | None = None) -> int:
     else:
         rows, said = table, ""
     if options.json:
-        print(json.dumps({"version": public_models.VERSION, "rows": _plain(rows)}, indent=1))
+        plain = json.loads(rows.to_json(orient="records", double_precision=15))
+        print(json.dumps({"version": public_models.VERSION, "rows": plain}, indent=1))
     elif not said:
         _describe(table, public_models.COLUMNS, public_models.VERSION)
     else:
@@ -131,7 +136,9 @@ def where(table: pd.DataFrame, expression: str) -> pd.DataFrame:
             raise UserError(f"--where {expression!r} may not have: {type(node).__name__.lower()}.", fix)
         if isinstance(node, ast.Name):
             column(table, node.id)
-        if isinstance(node, ast.BinOp) and any(map(_is_text, (node.left, node.right))):
+        if isinstance(node, ast.BinOp) and any(
+            isinstance(getattr(side, "value", 0), str | bytes) for side in (node.left, node.right)
+        ):
             raise UserError(f"--where {expression!r} calculates with text.", fix)
     try:
         holds = table.eval(ast.unparse(tree), engine="python")
@@ -143,10 +150,6 @@ def where(table: pd.DataFrame, expression: str) -> pd.DataFrame:
     if chosen.empty:
         raise UserError(f"No row of the table has {expression}.", _values(table, tree))
     return chosen
-
-
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
 
 
 def _values(table: pd.DataFrame, tree: ast.Expression) -> str:
@@ -200,7 +203,8 @@ def like(table: pd.DataFrame, name: str, *, cost: str, measure: str, number: int
     """A model's rows and those that cost about as much, by cost; and where it stands, as a sentence.
 
     Args:
-        name: one of timm's checkpoints or architectures, with or without "timm:". number: of rows.
+        name: one of timm's checkpoints or architectures, with or without "timm:".
+        number: of rows.
 
     Raises:
         UserError: no such model, or no row of it has the cost.
@@ -243,12 +247,6 @@ def _percent(text: str) -> float:
     return value
 
 
-def _plain(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as JSON types; a number that is unknown is null."""
-    records = rows.to_dict("records")
-    return [{str(k): None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()} for row in records]
-
-
 def _show(rows: pd.DataFrame, *, cost: str, measure: str) -> None:
     sources = list(dict.fromkeys(source for source in rows["source"] if source))
     made = make_table(
@@ -264,6 +262,33 @@ def _show(rows: pd.DataFrame, *, cost: str, measure: str) -> None:
     show_table(made, console)
     for number, source in enumerate(sources, start=1):
         write(console, f"[{number}] {source}")
+
+
+def _compare(*, as_json: bool) -> int:
+    from bench.analysis.matched import comparisons, matched
+
+    found = {comparison: matched(comparison) for comparison in comparisons()}
+    if as_json:
+        plain = [
+            dataclasses.asdict(asked) | {"ratios": list(map(dataclasses.asdict, of))} for asked, of in found.items()
+        ]
+        print(json.dumps(plain, indent=1))
+        return EXIT_OK
+    for asked, (*networks, mean) in found.items():
+        label = asked.name if asked.controlled else f"NOT controlled: {asked.name}"
+        print(f"{label}: at equal error {asked.second} needs {_times(mean)} of {asked.first}")
+        for ratio in networks:
+            print(f"    {_times(ratio):42}of {ratio.model}")
+        if asked.differs:
+            print(f"    What else differs: {asked.differs}.")
+    print("95 % intervals contain chance in the test images, and not that in training.")
+    return EXIT_OK
+
+
+def _times(ratio: Ratio) -> str:
+    if ratio.ratio is None:
+        return "an unknown multiple of the compute"
+    return f"{ratio.ratio:.2f} ({ratio.low:.2f} to {ratio.high:.2f}) times the compute"
 
 
 def _describe(table: pd.DataFrame, columns: Any, version: str) -> None:

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -16,13 +15,14 @@ from bench.core.console import make_console, write
 from bench.core.environment import now
 from bench.core.errors import EXIT_FAILED, EXIT_OK, command, sigterm_interrupts
 from bench.core.formatting import by_reason, planned_and_took, plural
-from bench.execute import local, remote
+from bench.execute import local
 from bench.execute.local import Failure
+from bench.execute.prepare import begin
 from bench.execute.progress import LiveProgress
 from bench.execute.tracking import tracked
 from bench.plan import view
 from bench.plan.options import RUN, StudyOptions, add_options, listing
-from bench.plan.plan import Plan, begin
+from bench.plan.plan import Plan, make_plan
 from bench.report import build as report
 from bench.store import planned
 from bench.store.planned import PlannedRun
@@ -60,7 +60,8 @@ def main(argv: list[str] | None = None) -> int:
     options = StudyOptions.parsed(arguments)
     trackers.chosen(options.track)
     with sigterm_interrupts():
-        plan = view.make_and_show(options, console, to_run=not arguments.plan)
+        plan = make_plan(options, to_run=not arguments.plan, report=view.ConsoleReporter(console))
+        view.show(plan, console)
     if arguments.plan:
         if arguments.json:
             print(json.dumps(plan.json()))
@@ -96,7 +97,8 @@ def work_off(plan: Plan, options: StudyOptions, console: Console) -> tuple[Plan,
         if not plan.waiting or not plan.todo or failures or plan.most is not None or options.detach:
             break
         with sigterm_interrupts():
-            plan = view.make_and_show(options, console, to_run=True)
+            plan = make_plan(options, to_run=True, report=view.ConsoleReporter(console))
+            view.show(plan, console)
     if done and not failures and not options.detach:
         run = PlannedRun(
             ended=now(), executor=options.executor, workers=plan.workers, cells=len(done), planned=seconds, took=took
@@ -131,10 +133,12 @@ def execute(plan: Plan, options: StudyOptions, console: Console) -> list[Failure
         tracked(plan.store, names, live=live, say=lambda text: write(console, text, style="yellow")),
         LiveProgress(plan, console) as progress,
     ):
-        how: dict[str, Any] = {"on_event": progress.event, "tick": progress.refresh}
-        how |= {"profile": options.profile, "co2": options.co2}
         if options.executor == "local":
-            return local.run(plan, **how)
+            return local.run(
+                plan, on_event=progress.event, tick=progress.refresh, profile=options.profile, co2=options.co2
+            )
+        from bench.execute import remote
+
         return remote.run(
             plan,
             executor=options.executor,
@@ -143,7 +147,10 @@ def execute(plan: Plan, options: StudyOptions, console: Console) -> list[Failure
             workers=options.workers,
             options=options.job,
             detach=options.detach,
-            **how,
+            on_event=progress.event,
+            tick=progress.refresh,
+            profile=options.profile,
+            co2=options.co2,
         )
 
 

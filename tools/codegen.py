@@ -84,8 +84,11 @@ class Generated:
     """Of one training step, optimizer left out.
 
     Attributes:
-        compilations: distinct regions that are compiled. kernels: distinct Triton kernels among them.
-        launches: of kernels. gigabytes: read and written by them. teraflops: of products and attention.
+        compilations: distinct regions that are compiled.
+        kernels: distinct Triton kernels among them.
+        launches: of kernels.
+        gigabytes: read and written by them.
+        teraflops: of products and attention.
         seconds: by the roofline.
     """
 

@@ -98,7 +98,8 @@ def entries(layout: str, names: Iterable[str], config: ViTConfig, backbone: Sequ
     """How a layout stores a ViT, position tables aside.
 
     Args:
-        names: of the model's state_dict. backbone: of its ResNet, in this layout.
+        names: of the model's state_dict.
+        backbone: of its ResNet, in this layout.
     """
     if layout == "google":
         return _google(config, backbone)

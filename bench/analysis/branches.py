@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from bench.analysis.comparisons import Comparison, Pair, compare, mean_finding, overall
+from bench.analysis.comparisons import Comparison, Pair, compare
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Series, family_rank
-from bench.analysis.finding import Contrast, Counts, Finding, Item, Quantity, Question, Reason, Unit, Verdict
+from bench.analysis.finding import Contrast, Item
 from bench.analysis.scaling_laws import recipe
 from bench.core.record import Cost
 from bench.core.spec import Recipe
 from bench.stats.intervals import SEEDS
 
 AXIS = "branching"  # the label of the cells that ask this
-MARGIN = 0.01  # accuracy that branches may lack and still count as equal
 BRANCH, SAME = "branch", "same"
 """Ways to reach several budgets: on branches of one trunk; each trained on its own, with a branch's schedule. Any other
 way is named after the shape of its one cool-down over the whole run, like "cosine"."""
@@ -62,29 +60,6 @@ def contrasts(evidence: Evidence, measure: str) -> dict[str, list[Comparison]]:
 def measures(evidence: Evidence) -> list[str]:
     """Upstream first: it is read with no probe between."""
     return [*([UPSTREAM] if UPSTREAM in evidence.measures else []), *([HEADLINE] if evidence.headline else [])]
-
-
-def branch_questions(evidence: Evidence) -> Iterator[Finding]:
-    """Whether branches are as accurate, and what they save; nothing for a study without both."""
-    for measure in measures(evidence):
-        for name, found in contrasts(evidence, measure).items():
-            finding = replace(mean_finding(Question.BRANCH_AS_ACCURATE, [name], found), main=True)
-            same = all(identical(c) for c in found)
-            if same or overall(found)[0].low > -MARGIN:
-                reasons = (Reason.IDENTICAL,) if same else ()
-                finding = replace(finding, verdict=Verdict.YES, reasons=reasons, margin=None)
-            yield finding
-    for saving in savings(evidence):
-        yield Finding(
-            question=Question.BRANCHES_SAVE,
-            subject=(saving.model,),
-            quantity=Quantity.COMPUTE_RATIO,
-            unit=Unit.TIMES,
-            verdict=Verdict.YES if saving.flops < 1 else Verdict.NO,
-            estimate=saving.flops,
-            n=Counts(seeds=saving.seeds, steps=saving.budgets),
-            evidence=(saving,),
-        )
 
 
 def identical(c: Comparison) -> bool:

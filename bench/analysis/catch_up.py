@@ -7,14 +7,15 @@ the run on the largest set then stands for all sizes beyond the images that it s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 
+from bench.analysis import wording
 from bench.analysis.budgets import ONE_BUDGET, budgets, one_budget
-from bench.analysis.comparisons import counts, half_width, independent_difference, verdict
+from bench.analysis.comparisons import half_width, independent_difference, verdict
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
 from bench.analysis.finding import (
     NEEDED,
@@ -25,26 +26,26 @@ from bench.analysis.finding import (
     HeldOut,
     Item,
     Quantity,
-    Question,
     Reason,
     TrendPoint,
     Unit,
     Verdict,
 )
-from bench.analysis.scaling_laws import DRAWS, LOSSES, POSSIBLE, STARTS, Law, laws
+from bench.analysis.scaling_laws import DRAWS, LOSSES, POSSIBLE, STARTS, Law
 from bench.core.errors import UserError
+from bench.core.formatting import count, flops, points, significant
 from bench.stats import averaging, fit
 from bench.stats.bootstrap import LAW_LEVEL
 from bench.stats.extrapolation import forecast
 from bench.stats.intervals import Estimate, t_quantile
 
-BEYOND = 100.0  # how far beyond the data a crossing is looked for, times the largest x
-FAR = 10.0  # beyond this many times the data the record of a law says nothing
+CROSSING_REACH = 100.0  # how far beyond the data a crossing is looked for, times the largest x
+RECORD_REACH = 10.0  # beyond this many times the data the record of a law says nothing
 GRID = 400
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class EqualComputePoint:
     """Two families at one number of images and equal compute. x: images that a run of either saw at most."""
 
     x: float
@@ -71,7 +72,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class GapSeries:
     """The gap between two models over sizes at one budget, in FLOPs, largest size last.
 
     Attributes:
@@ -82,15 +83,15 @@ class Line:
     models: tuple[str, str]
     alone: bool
     flops: float
-    places: tuple[Place, ...]
+    places: tuple[EqualComputePoint, ...]
 
     @property
     def names(self) -> tuple[str, str]:
-        """What tells the two apart from the other lines' models."""
+        """What tells the two apart from the other series' models."""
         return self.families if self.alone else self.models
 
 
-def lines(evidence: Evidence, measure: str = HEADLINE) -> tuple[Line, ...]:
+def gap_series(evidence: Evidence, measure: str = HEADLINE) -> tuple[GapSeries, ...]:
     """Every two models of the data-size axis, of different families, that were trained with equal FLOPs on `NEEDED`
     sizes or more: the first family with the last, then with nearer ones; of those the largest budget first, and at that
     the best models."""
@@ -98,18 +99,18 @@ def lines(evidence: Evidence, measure: str = HEADLINE) -> tuple[Line, ...]:
     for series in evidence.on_axis("data_size"):
         if any("data_size" in p.axes for p in series.points):
             models.setdefault(series.family, {}).setdefault(series.last.model, []).extend(series.points)
-    found: list[Line] = []
+    found: list[GapSeries] = []
     names = sorted(models, key=family_rank)
     pairs = [(a, b) for n, a in enumerate(names) for b in reversed(names[n + 1 :])]
     for families in pairs:
         alone = all(len(models[name]) == 1 for name in families)
         for (first, of_first), (second, of_second) in product(*(models[name].items() for name in families)):
-            for flops in sorted({p.train_flops for p in of_first}, reverse=True):
-                sides = [[p for p in side if one_budget(p.train_flops, flops)] for side in (of_first, of_second)]
-                places = _places(evidence, sides[0], sides[1], measure)
+            for budget in sorted({p.train_flops for p in of_first}, reverse=True):
+                sides = [[p for p in side if one_budget(p.train_flops, budget)] for side in (of_first, of_second)]
+                places = _equal_compute_points(evidence, sides[0], sides[1], measure)
                 if len(places) >= NEEDED:
                     found.append(
-                        Line(families=families, models=(first, second), alone=alone, flops=flops, places=places)
+                        GapSeries(families=families, models=(first, second), alone=alone, flops=budget, places=places)
                     )
     at = budgets([line.flops for line in found])
     order = sorted(
@@ -118,7 +119,7 @@ def lines(evidence: Evidence, measure: str = HEADLINE) -> tuple[Line, ...]:
     return tuple(found[n] for n in order)
 
 
-def new_images(evidence: Evidence, models: tuple[str, str], measure: str = HEADLINE) -> tuple[Place, ...]:
+def new_images(evidence: Evidence, models: tuple[str, str], measure: str = HEADLINE) -> tuple[EqualComputePoint, ...]:
     """The same two models on all images, at every budget of both at which no image is seen twice."""
     sides: list[list[Point]] = []
     for name in models:
@@ -128,7 +129,7 @@ def new_images(evidence: Evidence, models: tuple[str, str], measure: str = HEADL
         most = max((p.num_images for p in points), default=0)
         sides.append([p for p in points if p.num_images == most and p.images_seen <= most])
     found = [
-        _places(evidence, [a], [b], measure)
+        _equal_compute_points(evidence, [a], [b], measure)
         for a in sides[0]
         for b in sides[1]
         if one_budget(a.train_flops, b.train_flops)
@@ -136,94 +137,31 @@ def new_images(evidence: Evidence, models: tuple[str, str], measure: str = HEADL
     return tuple(sorted((place for places in found for place in places), key=lambda place: place.x))
 
 
-def _places(evidence: Evidence, first: Sequence[Point], second: Sequence[Point], measure: str) -> tuple[Place, ...]:
-    sizes = sorted({p.num_images for p in (*first, *second)})
-    found: dict[float, Place] = {}
-    for size in sizes:
-        a, b = _at(first, size), _at(second, size)
-        samples = [evidence.samples(p, measure) if p else None for p in (a, b)]
-        gap = independent_difference(evidence, samples[0], samples[1], measure) if all(samples) else None  # type: ignore[arg-type]
-        if a and b and gap:
+def _equal_compute_points(
+    evidence: Evidence, first: Sequence[Point], second: Sequence[Point], measure: str
+) -> tuple[EqualComputePoint, ...]:
+    made: dict[float, EqualComputePoint] = {}
+    for size in sorted({p.num_images for p in (*first, *second)}):
+        a, b = _point_on(first, size), _point_on(second, size)
+        of_a, of_b = (evidence.samples(p, measure) if p else None for p in (a, b))
+        gap = independent_difference(evidence, of_a, of_b, measure) if of_a and of_b else None
+        if a and b and of_a and of_b and gap:
             x = float(max(min(p.num_images, p.images_seen) for p in (a, b)))  # as asked: a batch more or less
-            found[x] = Place(x=x, first=a, second=b, gap=gap, accuracy=(samples[0].mean + samples[1].mean) / 2)  # type: ignore[union-attr]
-    return tuple(found[x] for x in sorted(found))
+            made[x] = EqualComputePoint(x=x, first=a, second=b, gap=gap, accuracy=(of_a.mean + of_b.mean) / 2)
+    return tuple(made[x] for x in sorted(made))
 
 
-def _at(points: Sequence[Point], size: int) -> Point | None:
+def _point_on(points: Sequence[Point], size: int) -> Point | None:
     """The family's point on so many images; where it would not see them all, that on the most images."""
     exact = [p for p in points if p.num_images == size]
     fresh = [p for p in points if p.images_seen <= min(p.num_images, size)]
     return exact[0] if exact else max(fresh, key=lambda p: p.num_images, default=None)
 
 
-# -- questions ---------------------------------------------------------------------------------------------------------
+# -- findings ----------------------------------------------------------------------------------------------------------
 
 
-def catch_up(evidence: Evidence) -> Iterator[Finding]:
-    """Over images, at every budget that has them; then over compute on all images, for the same families."""
-    found = lines(evidence)
-    by_images, by_compute = (laws(evidence, axis=axis) if found else {} for axis in (Axis.IMAGES, Axis.COMPUTE))
-    largest: dict[tuple[str, str], Line] = {}
-    for line in found:
-        main = line.families not in largest
-        largest.setdefault(line.families, line)
-        pair = [by_images.get(name) for name in line.families]
-        of_line = [
-            law
-            for law, model in zip(pair, line.models, strict=True)
-            if law and all(p.model == model and one_budget(p.train_flops, line.flops) for p in law.points)
-        ]
-        yield _over_images(line, of_line, main=main)
-    for families in largest:
-        pair = [by_compute.get(name) for name in families]
-        if all(pair):
-            yield _over_compute(pair[0], pair[1])  # type: ignore[arg-type]
-
-
-def _over_images(line: Line, pair: Sequence[Law], *, main: bool) -> Finding:
-    places, level = line.places, line.places[0].gap.level
-    slope, half = _slope([p.x for p in places], [p.gap.value for p in places], [p.half for p in places], level=level)
-    seen = [sorted({p.images_seen for p in side}) for side in ([q.first for q in places], [q.second for q in places])]
-    budgets = [
-        Budget(family=name, flops=(line.flops, line.flops), images_seen=(s[0], s[-1]))
-        for name, s in zip(line.names, seen, strict=True)
-    ]
-    by_law = _by_law(*pair) if len(pair) == 2 else []
-    return _finding(
-        line.families if main else line.names,
-        Axis.IMAGES,
-        slope,
-        half,
-        [p.trend for p in places],
-        [*budgets, *by_law],
-        level=level,
-        n=counts(places[0].gap, steps=len(places)),
-        main=main,
-    )
-
-
-def _over_compute(first: Law, second: Law) -> Finding:
-    """The gap between frontiers: every place of the first's inside the second's range, interpolated in log compute."""
-    (x, own), (at, other) = first.frontier, second.frontier
-    inside = (x >= at[0]) & (x <= at[-1])
-    x, gaps = x[inside], np.interp(np.log(x[inside]), np.log(at), other) - own[inside]
-    trend = [TrendPoint(x=float(a), estimate=float(b)) for a, b in zip(x, gaps, strict=True)]
-    families = (first.family, second.family)
-    if len(trend) < NEEDED:
-        return Finding(
-            question=Question.GAP_OVER_COMPUTE,
-            subject=families,
-            axis=Axis.COMPUTE,
-            trend=tuple(trend),
-            verdict=Verdict.CANNOT_TELL,
-            reasons=(Reason.TOO_FEW_POINTS,),
-        )
-    noise = t_quantile(max(1, first.group_means.freedom), LAW_LEVEL) * math.hypot(first.noise, second.noise)
-    slope, half = _slope(x, gaps, [noise] * len(x), level=LAW_LEVEL)
-    return _finding(families, Axis.COMPUTE, slope, half, trend, _by_law(first, second), level=LAW_LEVEL)
-
-
-def _slope(
+def slope_of(
     x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, halves: Sequence[float], *, level: float
 ) -> tuple[float, float]:
     """Change of y per tenfold x by least squares, and the half-width of its interval: from the intervals of the places,
@@ -236,7 +174,8 @@ def _slope(
     return float(slope), max(known, scatter)
 
 
-def _finding(
+def finding_of(
+    question: str,
     families: tuple[str, str],
     axis: Axis,
     slope: float,
@@ -250,7 +189,7 @@ def _finding(
     ends = {p.verdict for p in (trend[0], trend[-1])}
     leader = families[0] if slope > 0 else families[1]
     return Finding(
-        question=Question.GAP_OVER_IMAGES if axis == Axis.IMAGES else Question.GAP_OVER_COMPUTE,
+        question=question,
         subject=families,
         axis=axis,
         verdict=decided,
@@ -274,7 +213,7 @@ def _finding(
 # -- by the laws -------------------------------------------------------------------------------------------------------
 
 
-def _by_law(first: Law, second: Law) -> list[Item]:
+def by_law(first: Law, second: Law) -> list[Item]:
     """Where the laws of two families meet, and how well the same laws without their largest x predicted the gap."""
     found: list[Item] = [_closing(first, second)]
     held = _held_out(first, second)
@@ -282,14 +221,14 @@ def _by_law(first: Law, second: Law) -> list[Item]:
 
 
 def _closing(first: Law, second: Law) -> Closing:
-    """x where the predicted errors are equal, in the common range or up to `BEYOND` times it; `low` and `high`: where
-    the gap's total interval first and last allows it."""
+    """x where the predicted errors are equal, in the common range or up to `CROSSING_REACH` times it; `low` and `high`:
+    where the gap's total interval first and last allows it."""
     start = max(first.range[0], second.range[0])
     end = max(first.range[1], second.range[1])
-    grid = np.geomspace(start, end * BEYOND, GRID)
+    grid = np.geomspace(start, end * CROSSING_REACH, GRID)
     gap, half_low, half_high, known = _gap(first, second, grid)
     x = _first_zero(grid, gap)
-    inside = known & (grid <= end * FAR)
+    inside = known & (grid <= end * RECORD_REACH)
     possible = inside & (gap - half_low <= 0) & (gap + half_high >= 0)
     rows = np.flatnonzero(possible)
     has_record = first.forecast.has_record and second.forecast.has_record
@@ -371,6 +310,45 @@ def _predicted(law: Law, top: float) -> tuple[float, float, float, bool] | None:
     return float(bands.y[0]), float(low), float(high), record.has_record
 
 
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def say(f: Finding) -> list[str]:
+    """The gap from end to end, the budget, where the laws meet, and what the same laws predicted for the largest x."""
+    texts = [f"{f.subject[0]} minus {f.subject[1]}: {wording.trend(f)}."] if f.trend else []
+    if budgets := wording.every(f, Budget):
+        seen = ", ".join(f"{b.family} {count(b.images_seen[1])}" for b in budgets)
+        texts.append(f"At {flops(budgets[0].flops[0])} each; images seen: {seen}.")
+    texts += [_say_closing(f, item) for item in wording.every(f, Closing)]
+    return texts + [_say_held_out(f, item) for item in wording.every(f, HeldOut)]
+
+
+def _say_closing(f: Finding, item: Closing) -> str:
+    other = next(name for name in f.subject if name != item.leader)
+    ends = wording.bracket(item.low, item.high, lambda x: wording.place(f, x)) if item.has_record else ""
+    if item.x is None:
+        where = f"do not meet within 100 times the data: {item.leader} stays ahead"
+    else:
+        beyond = f", {significant(item.reach, 2)} times beyond the data" if item.reach > 1.005 else ""
+        where = f"meet at {wording.place(f, item.x)}{beyond}{ends and ' ' + ends}; {other} is ahead from there"
+    unknown = "" if item.has_record or item.reach <= 1.005 else " No record of earlier origins supports this."
+    seen = max((b.images_seen[1] for b in wording.every(f, Budget)), default=0)
+    if item.x is not None and f.axis == Axis.IMAGES and item.x > seen:
+        unknown += f" At this compute no more than {count(seen)} are seen: it takes more of both."
+    return f"The laws ({item.form}) {where}.{unknown}"
+
+
+def _say_held_out(f: Finding, item: HeldOut) -> str:
+    kind = "" if item.has_record else " (sampling noise alone)"
+    apart = item.observed_low > item.high or item.observed_high < item.low
+    observed = points(item.observed, item.observed_low, item.observed_high)
+    return (
+        f"Held out: without the largest of each family they predicted {points(item.predicted, item.low, item.high)}"
+        f"{kind} at {wording.place(f, item.x)}; observed {observed}: "
+        f"{'missed' if apart else 'the intervals overlap'}."
+    )
+
+
 # -- is the untrained part over? ---------------------------------------------------------------------------------------
 
 
@@ -389,13 +367,13 @@ def still_falling(evidence: Evidence) -> tuple[StillFalling, ...]:
     """Every model of every line. Training loss after the cool-down: it is lowest there, and every budget has one."""
     found: dict[tuple[float, str], StillFalling] = {}
     table = evidence.horizons[evidence.horizons["status"] == "complete"]
-    every = lines(evidence)
+    every = gap_series(evidence)
     for line, at in zip(every, budgets([line.flops for line in every]).tolist(), strict=True):
         for label in {p.series for place in line.places for p in (place.first, place.second)}:
             mine = table[table["series"] == label]
             mine = mine[mine["num_images"] == mine["num_images"].max()]
-            flops = mine[f"train_flops_{evidence.convention}"]
-            mine = mine[(flops > 0) & (flops < ONE_BUDGET * line.flops)]
+            spent = mine[f"train_flops_{evidence.convention}"]
+            mine = mine[(spent > 0) & (spent < ONE_BUDGET * line.flops)]
             loss = mine.groupby("images_seen")["final_train_loss"].mean().dropna()
             if len(loss) > 1:
                 (seen, before), (most, last) = loss.iloc[-2:].items()

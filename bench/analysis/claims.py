@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from bench.analysis import law_questions, published
+from bench.analysis import published
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Claim, ClaimKind, Finding, Judgement, Question, Stated, Verdict
+from bench.analysis.finding import Claim, ClaimKind, Finding, Judgement, Stated, Verdict
 from bench.analysis.frontiers import KINDS
+from bench.analysis.question import load
 
+MATCH, SHRINKS, IMAGES, SATURATED = QUESTIONS = (
+    "compute to match",
+    "hybrid advantage shrinks",
+    "crossing over images",
+    "saturated",
+)
+"""Those whose findings bear on the claims."""
 STATED = (2.0, 4.0)  # times less compute
 OPPOSITE = {Verdict.YES: Verdict.NO, Verdict.NO: Verdict.YES, Verdict.CANNOT_TELL: Verdict.CANNOT_TELL}
 
@@ -29,7 +37,9 @@ def claims(evidence: Evidence, findings: Sequence[Finding]) -> tuple[tuple[Claim
 @lru_cache(maxsize=1)
 def table_6() -> tuple[tuple[Finding, ...], dict[ClaimKind, Judgement]]:
     """Findings from the paper's own numbers, and the claims judged by them."""
-    found = tuple(f for f in law_questions.ask(published.evidence()) if any(_judged(kind, f) for kind in ClaimKind))
+    evidence = published.evidence()
+    answers = (finding for name in QUESTIONS for finding in load(name).ask(evidence))
+    found = tuple(f for f in answers if any(_judged(kind, f) for kind in ClaimKind))
     return found, judge(found)
 
 
@@ -49,13 +59,13 @@ def _judged(kind: ClaimKind, finding: Finding) -> Verdict | None:
     """Whether a finding bears a claim out; None if it is about something else."""
     question = finding.question
     if kind == ClaimKind.SHRINKING:
-        return finding.verdict if question == Question.HYBRID_ADVANTAGE_SHRINKS else None
+        return finding.verdict if question == SHRINKS else None
     if kind == ClaimKind.DATA:
-        return finding.verdict if question == Question.CROSSING_OVER_IMAGES else None
+        return finding.verdict if question == IMAGES else None
     if kind == ClaimKind.UNSATURATED:
-        about = question == Question.SATURATED and _are(finding, "vit")
+        about = question == SATURATED and _are(finding, "vit")
         return OPPOSITE[finding.verdict] if about else None
-    if question != Question.COMPUTE_TO_MATCH or not _are(finding, "vit", "resnet"):
+    if question != MATCH or not _are(finding, "vit", "resnet"):
         return None
     stated = _stated(finding)
     if stated is None or finding.verdict != Verdict.YES:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
-from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point, Series, family_rank
+from bench.analysis.evidence import CHOICES, FAR, HEADLINE, UPSTREAM, Evidence, Point, Series, family_rank
 from bench.analysis.finding import (
-    ALL_MODELS,
-    Contrast,
     Counts,
     Difference,
     Finding,
     Item,
-    Peak,
     Quantity,
-    Question,
     Reason,
     Unit,
     Verdict,
@@ -74,7 +69,7 @@ def undecided(e: Estimate, accuracy: float, *, models: int = 1) -> tuple[Reason,
 class Pair:
     """Two points to be compared: of one model, or a model's and raw pixels."""
 
-    contrast: Contrast
+    contrast: str
     model: str
     point: Point
     base: Point
@@ -136,7 +131,7 @@ def mean_accuracy(found: Sequence[Comparison]) -> float:
 
 
 def mean_finding(
-    question: Question,
+    question: str,
     subject: Sequence[str],
     found: Sequence[Comparison],
     *,
@@ -219,27 +214,6 @@ def on_the_same_images(
     return None if error is None else replace(e, margins={**e.margins, IMAGES: z_quantile(e.level) * error})
 
 
-def against_untrained(evidence: Evidence, series: Iterable[Series], measure: str) -> list[Comparison]:
-    """Each model at its longest horizon minus the same network before training."""
-    pairs = [
-        Pair(contrast=Contrast.UNTRAINED, model=s.label, point=s.last, base=s.untrained) for s in series if s.untrained
-    ]
-    return compare(evidence, pairs, measure)
-
-
-def against_pixels(evidence: Evidence, series: Iterable[Series], measure: str) -> list[Comparison]:
-    """Each model at its longest horizon minus the same probe on raw pixels."""
-    pixels = evidence.pixels
-    pairs = [Pair(contrast=Contrast.PIXELS, model=s.label, point=s.last, base=pixels) for s in series if pixels]
-    return compare(evidence, pairs, measure, apart=True)
-
-
-def _longer(contrast: Contrast, series: Series, base: Point, point: Point) -> Pair:
-    return Pair(
-        contrast=contrast, model=series.label, point=point, base=base, from_x=base.images_seen, to_x=point.images_seen
-    )
-
-
 # -- images: sizes of one data set at equal images seen ----------------------------------------------------------------
 
 
@@ -275,23 +249,7 @@ def size_curves(evidence: Evidence) -> tuple[SizeCurve, ...]:
     return tuple(sorted(curves, key=lambda c: (family_rank(c.family), c.points[-1].forward_macs, c.label)))
 
 
-def _peak(evidence: Evidence, curve: SizeCurve, measure: str) -> Peak | None:
-    """The size that did best, where it is neither the smallest nor the largest."""
-    known = [(e, p) for p in curve.points if (e := evidence.estimate(p, measure)) is not None]
-    if len(known) < 3 or (best := max(known, key=lambda k: k[0].value)) in (known[0], known[-1]):
-        return None
-    last = known[-1]
-    return Peak(
-        model=curve.label,
-        images=best[1].unique_images,
-        accuracy=best[0].value,
-        most_images=last[1].unique_images,
-        most_accuracy=last[0].value,
-        overlap=best[0].low <= last[0].high,
-    )
-
-
-# -- questions ---------------------------------------------------------------------------------------------------------
+# -- families ----------------------------------------------------------------------------------------------------------
 
 
 def families_of(series: Iterable[Series]) -> list[str]:
@@ -299,89 +257,19 @@ def families_of(series: Iterable[Series]) -> list[str]:
     return sorted({s.family for s in series}, key=family_rank)
 
 
+def compared_series(evidence: Evidence) -> tuple[Series, ...]:
+    """Series of the compute axis, by which families are compared; () where nothing is judged downstream, and in a study
+    that changes single design choices."""
+    axes = {axis for p in evidence.points.values() for axis in p.axes}
+    if not evidence.headline or (axes and axes <= set(CHOICES)):
+        return ()
+    return evidence.on_axis("compute")
+
+
 def averages(evidence: Evidence) -> list[str]:
     """The measures that are averages over tasks."""
     return [HEADLINE, FAR] if evidence.far else [HEADLINE]
 
 
-def more_compute_helps(evidence: Evidence, series: Sequence[Series]) -> Iterator[Finding]:
-    """Per measure, each family's and all models' longest budget against their shortest."""
-    families = families_of(series)
-    ends = [_longer(Contrast.LEAST_COMPUTE, s, s.points[0], s.last) for s in series if len(s.points) > 1]
-    steps = [_longer(Contrast.PREVIOUS_BUDGET, s, a, b) for s in series for a, b in pairwise(s.points)]
-    for measure in _with_upstream(evidence):
-        found, single = compare(evidence, ends, measure), compare(evidence, steps, measure)
-        for subject in (*families, *([ALL_MODELS] if len(families) > 1 else [])):
-            mine = [c for c in found if subject in (c.family, ALL_MODELS)]
-            if mine:
-                items = [c.item for c in single if subject in (c.family, ALL_MODELS)]
-                yield mean_finding(Question.MORE_COMPUTE_HELPS, [subject], mine, evidence=items)
-
-
-def more_images_help(evidence: Evidence) -> Iterator[Finding]:
-    """Per measure, each family's largest against its smallest number of distinct images."""
-    curves = size_curves(evidence)
-    for measure in _with_upstream(evidence):
-        for family in dict.fromkeys(c.family for c in curves):
-            mine = [c for c in curves if c.family == family]
-            pairs = [
-                Pair(
-                    contrast=Contrast.FEWEST_IMAGES,
-                    model=c.label,
-                    point=c.points[-1],
-                    base=c.points[0],
-                    from_x=c.points[0].unique_images,
-                    to_x=c.points[-1].unique_images,
-                )
-                for c in mine
-            ]
-            found = compare(evidence, pairs, measure, apart=True)
-            if found:
-                peaks = [peak for c in mine if (peak := _peak(evidence, c, measure)) is not None]
-                yield mean_finding(
-                    Question.MORE_IMAGES_HELP,
-                    [family],
-                    found,
-                    evidence=peaks,
-                    reasons=[Reason.PEAK_INSIDE] if peaks else [],
-                )
-
-
-def beats_baselines(evidence: Evidence, series: Sequence[Series]) -> Iterator[Finding]:
-    """Against untrained networks and raw pixels: per average and family, and on each task behind the average."""
-    families = families_of(series)
-    # against pixels one model represents its family: chosen by compute; by score would be the winner's curse
-    largest = [max((s for s in series if s.family == name), key=lambda s: s.last.train_flops) for name in families]
-    for measure in averages(evidence):
-        for question, contrast, members in (
-            (Question.BEATS_UNTRAINED, against_untrained, series),
-            (Question.BEATS_PIXELS, against_pixels, largest),
-        ):
-            found = contrast(evidence, members, measure)
-            single = {task: contrast(evidence, members, task) for task in evidence.parts(measure)}
-            for family in families:
-                mine = [c for c in found if c.family == family]
-                by_task = [[c for c in single[task] if c.family == family] for task in single]
-                if mine:
-                    means = [_task_mean(task) for task in by_task if task and len(by_task) > 1]
-                    items = [*means, *(c.item for task in by_task for c in task)]
-                    yield mean_finding(question, [family], mine, evidence=items)
-
-
-def _task_mean(found: Sequence[Comparison]) -> Difference:
-    mean, decided = overall(found)
-    return replace(
-        found[0].item,
-        model="",
-        estimate=mean.value,
-        low=mean.low,
-        high=mean.high,
-        verdict=decided,
-        excluded=mean.excluded,
-        n=counts(mean, models=len(found)),
-        train_flops=None,
-    )
-
-
-def _with_upstream(evidence: Evidence) -> list[str]:
+def with_upstream(evidence: Evidence) -> list[str]:
     return [*averages(evidence), *([UPSTREAM] if UPSTREAM in evidence.measures else [])]

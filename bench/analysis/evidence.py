@@ -17,6 +17,8 @@ from bench.stats.intervals import POINT_LEVEL, Estimate, Samples, average, estim
 from bench.stats.moderated import Moderated
 
 HEADLINE, FAR, UPSTREAM = "headline", "far", "upstream"
+CHOICES = ("position", "pooling", "shape", "stem", "optimizer", "masked")
+"""Axes along which a single design choice is changed: a study of these alone compares no families."""
 DEFAULT_SHOTS = 10
 PointKey = tuple[str, int]
 """(variant, images seen)."""

@@ -1,7 +1,8 @@
-"""What a study's records answer, as data: every question, verdict, reason and number, and no sentence.
+"""What a study's records answer, as data: every verdict, reason and number, and no sentence.
 
-`bench.report.text` turns these into words; nothing reads a number or a decision out of words. Accuracies and their
-differences are shares (0..1), compute is in FLOP, times are in seconds. `dataclasses.asdict` of everything is JSON.
+The questions (`bench/questions/`) turn these into words; nothing reads a number or a decision out of words. Accuracies
+and their differences are shares (0..1), compute is in FLOP, times are in seconds. `dataclasses.asdict` of everything is
+JSON.
 """
 
 from __future__ import annotations
@@ -17,125 +18,11 @@ NEEDED = 4  # points that a law or a trend takes: two parameters, and two more t
 
 
 class Verdict(StrEnum):
-    """YES and NO answer a question as `Question` words it, beyond the interval."""
+    """YES and NO answer a question as its file words it, beyond the interval."""
 
     YES = "yes"
     NO = "no"
     CANNOT_TELL = "cannot tell"
-
-
-class Question(StrEnum):
-    """The question, and what the subject, the estimate and the leader of its findings are."""
-
-    # Of measured points, level `POINT_LEVEL`.
-    BEST_AT_EQUAL_COMPUTE = "best family at equal compute"
-    """Which of two families is ahead, with its best model within each budget of the common range? subject: the two.
-    estimate: first - second, mean along the range; None where it changes along the range (`Reason.CHANGES`), which
-    leaves the trend. trend: first - second at every budget. leader: who is ahead."""
-    ORDER_OVER_COMPUTE = "order of families over compute"
-    """Does the first (ViT) overtake the second (ResNet) as compute grows, by the points alone? NO: the second overtakes
-    the first. low, high: the last x at which one is ahead, the first at which the other is; no estimate. leader: who is
-    ahead beyond, or throughout. trend: first - second."""
-    ORDER_OVER_IMAGES = "order of families over images"
-    """The same over distinct pre-training images."""
-    GAP_OVER_IMAGES = "gap over images"
-    """At equal compute, does the first gain on the second with every tenfold of distinct images? Families of the
-    data-size axis, at one budget (evidence: `Budget` of each). estimate: change of first - second per tenfold. trend:
-    first - second at every number of images. leader: who gains. evidence: `Closing` and `HeldOut` where both have a law
-    at this budget."""
-    GAP_OVER_COMPUTE = "gap over compute"
-    """The same per tenfold compute, on all images, between the frontiers. Asked where GAP_OVER_IMAGES is."""
-    MORE_COMPUTE_HELPS = "more compute helps"
-    """A model's longest minus its shortest budget, mean over the family's models (or `ALL_MODELS`). evidence: each
-    model (`Contrast.LEAST_COMPUTE`) and each step (`Contrast.PREVIOUS_BUDGET`)."""
-    MORE_IMAGES_HELP = "more images help"
-    """Most minus fewest distinct pre-training images at equal images seen, mean over the family's models. evidence:
-    each model (`Contrast.FEWEST_IMAGES`)."""
-    BEATS_UNTRAINED = "beats untrained"
-    """A family's trained models minus the same networks before training. evidence: each model on the measure and on
-    each of its tasks, and (model "") the mean over models of each task (`Contrast.UNTRAINED`)."""
-    BEATS_PIXELS = "beats raw pixels"
-    """The family's model with most compute minus the same probe on raw pixels; evidence as above."""
-    # Of laws fitted to the families' frontiers, level `LAW_LEVEL`: the interval holds forms, losses and noise.
-    COMPUTE_TO_MATCH = "compute to match"
-    """Which factor of compute does one of two families need for the other's accuracy? estimate >= 1. leader: who needs
-    less. trend: the factor over accuracy, read off the measured frontiers, where none describes the whole range."""
-    CROSSING_OVER_COMPUTE = "crossing over compute"
-    """At what compute does the first (ViT) begin to be ahead of the second (ResNet), by their laws, inside the common
-    range? NO: they cross the other way round. leader: who is ahead beyond, or throughout."""
-    CROSSING_OVER_IMAGES = "crossing over images"
-    """The same over distinct images."""
-    HYBRIDS_STOP_HELPING = "hybrids stop helping"
-    """At what compute does the first (ViT) begin to be ahead of the second (hybrid)? As above."""
-    HYBRID_ADVANTAGE_SHRINKS = "hybrid advantage shrinks"
-    """Does the lead of the first (hybrid) over the second (ViT) shrink with compute? estimate: accuracy that it loses
-    per tenfold compute. trend: first - second at every hybrid on the frontier inside ViT's range."""
-    SATURATED = "saturated"
-    """Has the family stopped improving at its largest compute? estimate: exponent c of a power law through its largest
-    budgets: doubling compute lowers its error by the share 1 - 2^-c. evidence: `TopOfRange`."""
-    COMPUTE_FOR_TARGET = "compute for a target"
-    """How much compute does the family need for an accuracy? low, high: None where that end lies outside the range in
-    which the law is evaluated. evidence: `Target`."""
-    IMAGES_FOR_TARGET = "images for a target"
-    """The same for distinct images."""
-    NEXT_RUN = "next run"
-    """Which run shrinks the interval of COMPUTE_TO_MATCH (same subject) most per FLOP? leader: the family to run.
-    estimate: its compute. evidence: `Candidate`: this run, then the one that shrinks it most at any price."""
-    # Of the suites with their own question, level `POINT_LEVEL`.
-    FASTER_THAN_PEERS = "faster than peers"
-    """Is training here faster than in the fastest other library (leader)? subject: model, pixels. estimate: times that
-    library's speed. evidence: `races.Contender`, every way to train of this race."""
-    BRANCH_AS_ACCURATE = "branch as accurate"
-    """Are models cooled down from one trunk as accurate as models trained to each budget on their own? subject: the
-    schedule of the latter, "same" or the shape of one cool-down over the whole run ("cosine"). estimate: branch - own;
-    up to `branches.MARGIN` lower counts as equal. evidence: each model and budget (`Contrast.OWN_TRAINING`)."""
-    BRANCHES_SAVE = "branches save"
-    """Do a model's branches cost less than the same budgets trained on their own? estimate: ratio of the FLOP spent.
-    evidence: `branches.Saving`."""
-    RESOLUTION_GAIN = "resolution gain"
-    """Is fine-tuning better at a higher resolution than at that of pre-training? subject: data set, pixels. evidence:
-    each model (`Contrast.OWN_RESOLUTION`)."""
-    BEST_LEARNING_RATE = "best learning rate"
-    """Which learning rate does a model train best with, by upstream accuracy, and (the verdict) does the best one lie
-    inside the sweep? subject: model, upstream set. estimate: the rate chosen. evidence: `lr_sweep.Sweep`."""
-    AS_PUBLISHED = "as published"
-    """Do these records bear a statement of the paper out? subject: the `Statement`. estimate: the difference that it is
-    about, mean over pairs of variants. margin: of a statement that two things are alike, within which they count as
-    that. evidence: each pair (`Contrast.VARIANT`)."""
-
-
-ABOUT_TWO_FAMILIES = frozenset(
-    {
-        Question.BEST_AT_EQUAL_COMPUTE,
-        Question.ORDER_OVER_COMPUTE,
-        Question.ORDER_OVER_IMAGES,
-        Question.GAP_OVER_IMAGES,
-        Question.GAP_OVER_COMPUTE,
-        Question.COMPUTE_TO_MATCH,
-        Question.CROSSING_OVER_COMPUTE,
-        Question.CROSSING_OVER_IMAGES,
-        Question.HYBRIDS_STOP_HELPING,
-        Question.HYBRID_ADVANTAGE_SHRINKS,
-        Question.NEXT_RUN,
-    }
-)
-
-
-class Statement(StrEnum):
-    """A statement of the paper about a design choice, or about self-supervision."""
-
-    POSITION_HELPS = "position embedding > none"  # Table 8
-    ENCODINGS_ALIKE = "2-D, relative = 1-D positions"  # Table 8
-    PLACES_ALIKE = "positions at every layer, shared = stem"  # Table 8
-    POOLING_ALIKE = "mean pooling = class token, own rates"  # Figure 9
-    POOLING_RATE = "class token > mean pooling at a high rate"  # Figure 9
-    DEPTH_HELPS = "deeper > base"  # Figure 8
-    PATCHES_HELP = "smaller patches > base"  # Figure 8
-    DEPTH_OVER_WIDTH = "deeper > wider"  # Figure 8
-    ADAM_HELPS = "Adam > SGD for ResNets"  # Table 7
-    AXIAL_HELPS = "axial ViT > ViT, at more compute"  # Figure 13
-    MASKED_OVER_SCRATCH = "masked > from scratch"  # section 4.6
-    LABELS_OVER_MASKED = "labels > masked"  # section 4.6
 
 
 class Reason(StrEnum):
@@ -280,7 +167,7 @@ class Contrast(StrEnum):
 class Difference(Item):
     """Accuracy of a model minus that of its contrast, on one measure. train_flops: of the model."""
 
-    contrast: Contrast
+    contrast: str
     model: str
     family: str
     measure: str
@@ -348,9 +235,13 @@ class Budget(Item):
 class Closing(Item):
     """Where the laws of two families meet, in the common range or beyond the data; `leader` is ahead before.
 
-    x: None where they do not meet within `catch_up.BEYOND` times the data. reach: times beyond the data, 1 inside.
-    low, high: the first and the last x at which the intervals of the laws allow it, within `catch_up.FAR` times the
-    data; None for an end that lies beyond, or is not known. has_record: whether both laws have a record there."""
+    Attributes:
+        x: None where they do not meet within `catch_up.CROSSING_REACH` times the data.
+        low: the first x at which the intervals of the laws allow it; None where it is not known.
+        high: the last such x; None where it lies beyond `catch_up.RECORD_REACH` times the data, or is not known.
+        reach: times beyond the data, 1 inside.
+        has_record: whether both laws have a record there.
+    """
 
     x: float | None
     low: float | None
@@ -422,7 +313,8 @@ class Finding:
     """One answer; None or () where there is no such thing.
 
     Attributes:
-        subject: names of families, models or tasks that it is about, in the order that `Question` gives.
+        question: the name of the question that it answers (`bench/questions/`).
+        subject: names of families, models or tasks that it is about, in the question's order.
         measure: "headline" or "far" (means over tasks), "upstream", or one task's name.
         level: of the interval.
         reach, high_reach: how many times beyond the data the estimate, or the upper end, lies; 1 inside.
@@ -433,12 +325,12 @@ class Finding:
         main: on the headline tasks, and not what a law answers better; others are shown below.
     """
 
-    question: Question
+    question: str
     subject: tuple[str, ...]
     verdict: Verdict
     measure: str = "headline"
-    reasons: tuple[Reason, ...] = ()
-    quantity: Quantity | None = None
+    reasons: tuple[str, ...] = ()
+    quantity: str | None = None
     unit: Unit = Unit.NONE
     estimate: float | None = None
     low: float | None = None
@@ -455,11 +347,6 @@ class Finding:
     axis: Axis | None = None
     trend: tuple[TrendPoint, ...] = ()
     evidence: tuple[Item, ...] = ()
-
-    @property
-    def is_about_two(self) -> bool:
-        """Whether its subject is a pair of families, in this order."""
-        return self.question in ABOUT_TWO_FAMILIES
 
 
 class ClaimKind(StrEnum):

@@ -10,28 +10,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 import numpy as np
 
 from bench.analysis.budgets import ONE_BUDGET, one_budget
 from bench.analysis.comparisons import (
     SizeCurve,
-    counts,
-    families_of,
     half_width,
     independent_difference,
     on_the_same_images,
-    size_curves,
-    undecided,
-    unreplicated_noise,
     verdict,
 )
-from bench.analysis.evidence import HEADLINE, Evidence, Point, Series
-from bench.analysis.finding import Axis, Finding, Quantity, Question, Reason, TrendPoint, Unit, Verdict
+from bench.analysis.evidence import Evidence, Point, Series
+from bench.analysis.finding import Reason, TrendPoint, Verdict
 from bench.stats import interpolation
 from bench.stats.crossing import FAR_OFF, frontier_bias
 from bench.stats.intervals import Estimate, Samples, mix, seed_error
@@ -322,103 +317,10 @@ def _along(parts: Sequence[Samples]) -> Samples:
     return result
 
 
-# -- questions ---------------------------------------------------------------------------------------------------------
+# -- families ----------------------------------------------------------------------------------------------------------
 
 
-def best_at_equal_compute(evidence: Evidence, series: Sequence[Series]) -> Iterator[Finding]:
-    """Every pair of families that were pre-trained on the data set that most models were."""
-    series = _of_one_data_set(series)
-    for first, second in combinations(families_of(series), 2):
-        found = at_compute(evidence, series, first, second, HEADLINE)
-        if isinstance(found, Reason):
-            yield Finding(
-                question=Question.BEST_AT_EQUAL_COMPUTE,
-                subject=(first, second),
-                axis=Axis.COMPUTE,
-                verdict=Verdict.CANNOT_TELL,
-                reasons=(found,),
-            )
-        else:
-            yield _best_finding(found)
-
-
-def _best_finding(gaps: Gaps) -> Finding:
-    mean, changes = gaps.mean, gaps.changes
-    decided = verdict(mean, gaps.accuracy)
-    disagree = len({gap.verdict for gap in gaps.decided}) > 1
-    why = (Reason.ORDER_CHANGES,) if disagree else undecided(mean, gaps.accuracy)
-    known = [Reason.CHANGES] if changes else []
-    known += [] if gaps.corrected else [Reason.SELECTION_BIAS]
-    is_decided = decided != Verdict.CANNOT_TELL and not disagree
-    return Finding(
-        question=Question.BEST_AT_EQUAL_COMPUTE,
-        subject=(gaps.first, gaps.second),
-        axis=Axis.COMPUTE,
-        verdict=Verdict.YES if is_decided else Verdict.CANNOT_TELL,
-        reasons=(*why, *known),
-        trend=gaps.trend,
-        leader=(gaps.first if mean.value > 0 else gaps.second) if is_decided else "",
-        quantity=Quantity.ACCURACY_DIFFERENCE,
-        unit=Unit.SHARE,
-        level=mean.level,
-        estimate=None if changes else mean.value,
-        low=None if changes else mean.low,
-        high=None if changes else mean.high,
-        n=counts(mean, steps=len(gaps.gaps)),
-        excluded=mean.excluded,
-        margin=unreplicated_noise(gaps.accuracy) if Reason.UNREPLICATED in why else None,
-    )
-
-
-def order_changes(evidence: Evidence, series: Sequence[Series], *, by_law: Collection[Question]) -> Iterator[Finding]:
-    """Whether ViT overtakes ResNet within the range of compute, and of distinct images.
-
-    Args:
-        by_law: questions that a law answers; the same from points alone is then not a main finding.
-    """
-    series = _of_one_data_set(series)
-    names = families_of(series)
-    vit, resnet = family_of_kind(names, "vit"), family_of_kind(names, "resnet")
-    if vit is None or resnet is None:
-        return
-    over_compute = at_compute(evidence, series, vit, resnet, HEADLINE)
-    if isinstance(over_compute, Gaps):
-        main = Question.CROSSING_OVER_COMPUTE not in by_law
-        yield _order_finding(Question.ORDER_OVER_COMPUTE, Axis.COMPUTE, over_compute, main=main)
-    over_images = at_images(evidence, size_curves(evidence), vit, resnet, HEADLINE)
-    if over_images is not None:
-        main = Question.CROSSING_OVER_IMAGES not in by_law
-        yield _order_finding(Question.ORDER_OVER_IMAGES, Axis.IMAGES, over_images, main=main)
-
-
-def _order_finding(question: Question, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:
-    crossing, mean = gaps.crossing, gaps.mean
-    last = (gaps.decided or gaps.gaps)[-1].verdict
-    throughout = {gap.verdict for gap in gaps.gaps} == {last} != {Verdict.CANNOT_TELL}
-    leader = {Verdict.YES: gaps.first, Verdict.NO: gaps.second}.get(last, "") if crossing or throughout else ""
-    decided, why = last, []
-    if crossing is None:
-        decided, why = Verdict.CANNOT_TELL, [Reason.AHEAD_THROUGHOUT if throughout else Reason.NO_CHANGE_OF_ORDER]
-    return Finding(
-        question=question,
-        subject=(gaps.first, gaps.second),
-        verdict=decided,
-        reasons=tuple(why),
-        leader=leader,
-        main=main,
-        axis=axis,
-        trend=gaps.trend,
-        quantity=Quantity.COMPUTE if axis == Axis.COMPUTE else Quantity.IMAGES,
-        unit=Unit.FLOP if axis == Axis.COMPUTE else Unit.IMAGES,
-        low=crossing[0] if crossing else None,
-        high=crossing[1] if crossing else None,
-        level=mean.level,
-        n=counts(mean, steps=len(gaps.gaps)),
-        excluded=mean.excluded,
-    )
-
-
-def _of_one_data_set(series: Sequence[Series]) -> list[Series]:
+def of_one_data_set(series: Sequence[Series]) -> list[Series]:
     """Those that were pre-trained on the data set that most were: families are compared on equal data."""
     used = Counter(s.last.data for s in series).most_common(1)
     return [s for s in series if s.last.data == used[0][0]]

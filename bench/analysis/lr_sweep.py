@@ -8,15 +8,14 @@ accuracy is biased by it, and so are downstream scores on the upstream set, whic
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 from bench.analysis import evidence as evidence_module
-from bench.analysis.comparisons import counts
 from bench.analysis.evidence import UPSTREAM, Evidence, family_rank
-from bench.analysis.finding import Finding, Item, Quantity, Question, Reason, Verdict
+from bench.analysis.finding import Item
 from bench.analysis.study_data import Records, variant_of
 from bench.core.record import Record
 from bench.core.spec import is_rate_enough
@@ -121,52 +120,6 @@ def _used(evidence: Evidence, sweep: Sweep) -> Tried:
     names = frozenset(wanted.names) if wanted else frozenset()
     current = [t for t in sweep.tried if t.accuracy is not None and not names.isdisjoint(t.cells)]
     return current[0] if len(current) == 1 else sweep.chosen
-
-
-def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:
-    """What was chosen for each model, as an option to train with. YES: the best rate lies inside the sweep."""
-    for sweep in sweeps(evidence):
-        accuracy, reasons = sweep.chosen.accuracy, []
-        assert accuracy is not None
-        verdict = Verdict.NO if sweep.edge else Verdict.YES
-        if sum(t.eligible for t in sweep.tried) < 2:
-            verdict, reasons = Verdict.CANNOT_TELL, [Reason.TOO_FEW_RATES]
-        if sweep.edge:
-            reasons.append(Reason.EDGE_OF_SWEEP)
-        elif sweep.chosen is sweep.tried[0]:
-            reasons.append(Reason.NO_LOWER_TRIED)
-        if any(t.diverged for t in sweep.tried):
-            reasons.append(Reason.DIVERGED)
-        yield Finding(
-            question=Question.BEST_LEARNING_RATE,
-            subject=(sweep.model, sweep.upstream),
-            verdict=verdict,
-            measure=UPSTREAM,
-            reasons=tuple(reasons),
-            quantity=Quantity.LEARNING_RATE,
-            estimate=sweep.chosen.rate,
-            n=counts(accuracy, points=len(sweep.tried)),
-            evidence=(sweep,),
-        )
-
-
-# -- what the suites take over -----------------------------------------------------------------------------------------
-
-
-def family_rates(found: Sequence[Sweep]) -> dict[str, float]:
-    """For a model that was not swept: the geometric mean of its family's chosen rates, down to a rate of the sweep."""
-    made = {}
-    for family in dict.fromkeys(s.family for s in found):
-        mine = [s for s in found if s.family == family]
-        mean = math.exp(sum(math.log(s.chosen.rate) for s in mine) / len(mine))
-        made[family] = max(t.rate for s in mine for t in s.tried if t.rate <= mean * (1 + 1e-9))
-    return made
-
-
-def model_rates(found: Sequence[Sweep]) -> dict[str, float]:
-    """The chosen rates that differ from the family's."""
-    families = family_rates(found)
-    return {s.model: s.chosen.rate for s in found if s.chosen.rate != families[s.family]}
 
 
 # -- from records ------------------------------------------------------------------------------------------------------

@@ -3,53 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
-from bench.analysis import (
-    ablations,
-    branches,
-    catch_up,
-    comparisons,
-    frontiers,
-    law_questions,
-    lr_sweep,
-    races,
-    resolutions,
-)
-from bench.analysis.claims import claims
+from bench.analysis.comparisons import compared_series
 from bench.analysis.evidence import UPSTREAM, Evidence
-from bench.analysis.finding import CostSummary, Finding, Findings, Scope
+from bench.analysis.finding import Axis, Claim, CostSummary, Finding, Findings, Scope
+from bench.analysis.question import Question, load
+from bench.analysis.scaling_laws import laws
 from bench.analysis.validity_checks import checks
+from bench.core import registry
 from bench.core.record import Record
 
 PAPER_BEGINS = 50e18  # FLOP at which the paper's Figure 5 begins
 
 
-def find(evidence: Evidence) -> Findings:
-    """Everything that the records answer, and what weakens it."""
-    found: list[Finding] = []  # the suite's own question comes first
-    for question in (
-        races.faster_than_peers,
-        ablations.statements,
-        lr_sweep.best_learning_rates,
-        branches.branch_questions,
-        resolutions.resolution_gain,
-    ):
-        found += question(evidence)
-    asked = {axis for p in evidence.points.values() for axis in p.axes}
-    series = () if asked and asked <= set(ablations.AXES) else evidence.on_axis("compute")
-    laws: list[Finding] = []
-    if series and evidence.headline:
-        found += catch_up.catch_up(evidence)
-        laws = law_questions.ask(evidence)
-        found += frontiers.best_at_equal_compute(evidence, series)
-        found += laws
-        found += frontiers.order_changes(evidence, series, by_law={f.question for f in laws})
-        found += comparisons.more_compute_helps(evidence, series)
-        found += comparisons.more_images_help(evidence)
-        found += comparisons.beats_baselines(evidence, series)
-    findings = tuple(found)
-    judged, paper = claims(evidence, findings) if laws else ((), ())
+def find(evidence: Evidence, questions: Iterable[str] | None = None) -> Findings:
+    """Everything that the records answer, and what weakens it.
+
+    Args:
+        questions: names of those that are asked; None: every one there is.
+    """
+    findings = tuple(answered(evidence, asked(questions)))
+    judged, paper = _claims(evidence, findings)
     return Findings(
         findings=findings,
         checks=checks(evidence),
@@ -66,6 +42,30 @@ def find(evidence: Evidence) -> Findings:
         judged=bool((evidence.scores["task"] != UPSTREAM).any() or findings),
         completed=any(record.status == "complete" for record in evidence.records.records),
     )
+
+
+def asked(names: Iterable[str] | None = None) -> list[Question]:
+    """Questions in the order of a report: those that are named, or all."""
+    every = map(load, registry.names("question") if names is None else names)
+    return sorted(every, key=lambda question: (question.order, question.name))
+
+
+def answered(evidence: Evidence, questions: Iterable[Question]) -> Iterable[Finding]:
+    """The findings of questions in their order; those of questions that share a place come measure by measure."""
+    for _, together in groupby(questions, key=lambda question: int(question.order)):
+        found = [finding for question in together for finding in question.ask(evidence)]
+        measures = list(dict.fromkeys(finding.measure for finding in found))
+        yield from sorted(found, key=lambda finding: measures.index(finding.measure))
+
+
+def _claims(evidence: Evidence, findings: Sequence[Finding]) -> tuple[tuple[Claim, ...], tuple[Finding, ...]]:
+    """The paper's claims, judged; () where no law could be fitted."""
+    axes = (Axis.COMPUTE, Axis.IMAGES) if compared_series(evidence) else ()
+    if not any(laws(evidence, axis=axis) for axis in axes):
+        return (), ()
+    from bench.analysis.claims import claims  # with the paper's tables, which few studies need
+
+    return claims(evidence, findings)
 
 
 def scope(evidence: Evidence) -> Scope | None:

@@ -9,20 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.analysis import branches, lr_sweep, races
-from bench.analysis import finding as data
-from bench.analysis.finding import Finding, Item
+from bench.analysis.finding import Difference, Finding, Item, LawDeviation
+from bench.analysis.question import load
 from bench.core.errors import UserError
 from bench.store.records import build, check_schema
 
 NAME = "findings.json"
 SCHEMA = 2
-ITEMS: Mapping[str, type[Item]] = {
-    kind.__name__: kind
-    for module in (data, branches, lr_sweep, races)
-    for kind in vars(module).values()
-    if isinstance(kind, type) and issubclass(kind, Item)
-}
+SHARED: Mapping[str, type[Item]] = {kind.__name__: kind for kind in (Difference, LawDeviation)}
+"""What findings of several questions hold as evidence; each question has its own beside them."""
 
 
 def read(folder: Path) -> tuple[Finding, ...]:
@@ -49,13 +44,13 @@ def read(folder: Path) -> tuple[Finding, ...]:
 
 
 def _finding(body: Mapping[str, Any]) -> Finding:
-    evidence = tuple(_item(item) for item in body["evidence"])
+    kinds = {**SHARED, **{kind.__name__: kind for kind in load(body["question"]).items}}
+    evidence = tuple(_item(kinds[item["kind"]], item) for item in body["evidence"])
     return replace(build(Finding, {**body, "evidence": ()}), evidence=evidence)
 
 
-def _item(body: Mapping[str, Any]) -> Item:
+def _item(kind: type[Item], body: Mapping[str, Any]) -> Item:
     """An item of evidence. JSON has no NaN: a number that must be there and is null is not known."""
-    kind = ITEMS[body["kind"]]
     return build(kind, {name: float("nan") if v is None and name in _numbers(kind) else v for name, v in body.items()})
 
 

@@ -39,8 +39,9 @@ class Fingerprint:
     """A digest of code.
 
     Attributes:
-        digest: of all definitions, wherever they lie. modules: name of a module -> digest of its own; of a package or
-            another file that counts as a whole -> "version …" or its digest.
+        digest: of all definitions, wherever they lie.
+        modules: name of a module -> digest of its own; of a package or another file that counts as a whole -> "version
+            …" or its digest.
     """
 
     digest: str

@@ -35,7 +35,8 @@ class Option:
     """One option.
 
     Attributes:
-        name: of the key and the argument; the flag has "-" for "_". read: the value of one word.
+        name: of the key and the argument; the flag has "-" for "_".
+        read: the value of one word.
         here: it says something about this machine or this call, which is not kept with results.
     """
 

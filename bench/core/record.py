@@ -65,7 +65,9 @@ class Score:
         task, data, metric: for example "fewshot", "fashion-mnist", "accuracy".
         value: in [0, 1] for accuracies.
         stderr: standard error over the test images of this one draw.
-        num_test: test images that were scored. num_classes: of the test set. chance: the value that guessing reaches.
+        num_test: test images that were scored.
+        num_classes: of the test set.
+        chance: the value that guessing reaches.
         shots: labelled images per class of the probe; None where it does not apply.
         draw: which few-shot draw; None where it does not apply.
         detail: what else a reader may want (the ridge strength chosen, …), JSON types. "correct": which test images
@@ -92,14 +94,17 @@ class Horizon:
     """A cell read at one budget.
 
     Attributes:
-        images_seen: the budget that was asked for, in images. images_trained: whole batches of it. unique_images:
-            different ones among them. epochs: passes over the training set. steps, batch: optimizer steps, of so many
-            images.
+        images_seen: the budget that was asked for, in images.
+        images_trained: whole batches of it.
+        unique_images: different ones among them.
+        epochs: passes over the training set.
+        steps, batch: optimizer steps, of so many images.
         train_flops: of a training to this horizon alone: the trunk up to its branch, and the branch.
         spent_images, spent_flops: what was done for this horizon beyond the horizon before it.
         seconds: train: of a training to this horizon alone, as `train_flops`; evaluate: its evaluation; save, wait:
             since the horizon before it was read.
-        images_per_second, flops_per_second: in training, dense FLOPs. utilisation: of the peak of all ranks, in [0, 1].
+        images_per_second, flops_per_second: in training, dense FLOPs.
+        utilisation: of the peak of all ranks, in [0, 1].
         core_days: devices × days of `seconds.train`.
         final_train_loss: mean of the last steps, nats.
         smaller_batches: "evaluate", "finetune": images at a time that fitted, where memory ran out in an evaluation.
@@ -130,8 +135,9 @@ class LearningCurve:
     """Mean training loss between points fixed in advance, in the order of the work: one entry per point in each tuple.
 
     Attributes:
-        images: seen from the start of the training. losses: nats. horizons: the budget that a cool-down is for; None on
-            a trunk that horizons share.
+        images: seen from the start of the training.
+        losses: nats.
+        horizons: the budget that a cool-down is for; None on a trunk that horizons share.
     """
 
     images: tuple[int, ...]
@@ -159,8 +165,11 @@ class ModelFacts:
     """What was built.
 
     Attributes:
-        params: all parameters. params_body: without head and embeddings. num_features: width of what feeds the head.
-        forward_macs: of one image. train_flops_per_image: forward and backward.
+        params: all parameters.
+        params_body: without head and embeddings.
+        num_features: width of what feeds the head.
+        forward_macs: of one image.
+        train_flops_per_image: forward and backward.
         fingerprint: of the code that the model was built with (bench.core.fingerprint); None where none was taken.
     """
 
@@ -179,8 +188,10 @@ class DataFacts:
     """The upstream data: what was trained on, and held to.
 
     Attributes:
-        kind: "photographs", "handwriting", "rendered". num_images, num_val: in the training and the test split.
-        content_hash: of the training images and labels. image_size, channels: of the model's input, pixels per side.
+        kind: "photographs", "handwriting", "rendered".
+        num_images, num_val: in the training and the test split.
+        content_hash: of the training images and labels.
+        image_size, channels: of the model's input, pixels per side.
     """
 
     name: str
@@ -207,10 +218,14 @@ class Execution:
     """How a cell was run.
 
     Attributes:
-        device: "cpu" or "cuda". accelerators: how many; 0 on a CPU. ranks: processes that trained together.
-        sharding: of weights among ranks; None for one rank. threads: CPU threads of each rank.
-        dtype: of the network's forward pass, "float32" or "bfloat16". evaluation_dtype: of the features and logits
-            that were judged; None where there were none, or the record is older: then features were float32.
+        device: "cpu" or "cuda".
+        accelerators: how many; 0 on a CPU.
+        ranks: processes that trained together.
+        sharding: of weights among ranks; None for one rank.
+        threads: CPU threads of each rank.
+        dtype: of the network's forward pass, "float32" or "bfloat16".
+        evaluation_dtype: of the features and logits that were judged; None where there were none, or the record is
+            older: then features were float32.
         compile_mode: of torch.compile; "off" where the network ran as it is written; None where nothing was trained.
         attention_kernels: fused attention, the fastest first; empty where there was nothing to choose.
         micro_batches: where memory ran out.
@@ -259,12 +274,16 @@ class Cost:
     """What a cell cost, repeated work included once.
 
     Attributes:
-        seconds: over all attempts. spent_images: every image that a step was taken on, trunk and branches.
-        spent_flops: what these took. core_days: devices × days. devices: accelerators, or CPU threads, of all ranks.
+        seconds: over all attempts.
+        spent_images: every image that a step was taken on, trunk and branches.
+        spent_flops: what these took.
+        core_days: devices × days.
+        devices: accelerators, or CPU threads, of all ranks.
         image_wait_seconds: of `seconds.train`, in which steps waited for images that were still being read (of several
             ranks, the first's); None where nothing was trained.
         peak_memory_bytes: of the accelerator, or else of the process.
-        peak_flops_per_second: of one rank's device, what utilisation is a share of; peak_source: where it is from.
+        peak_flops_per_second: of one rank's device, what utilisation is a share of.
+        peak_source: where it is from.
         energy: None where the hardware tells of none, or ranks were on several machines.
         processor_seconds: that rank 0's process used, over all attempts; None where one was killed, or where other
             processes did the work.
@@ -288,10 +307,16 @@ class Environment:
     """Where a result came from. No host name, no user name, no path.
 
     Attributes:
-        python … pandas: versions. platform: system and machine. cpu: the processor's name; cores: of it, as allowed.
-        accelerator: its name; None without one. cuda: its version.
-        commit: of this project. dirty: whether tracked files differed from it.
-        time_start: of the first attempt. time_end: when the record was made.
+        python … pandas: versions.
+        platform: system and machine.
+        cpu: the processor's name.
+        cores: of it, as allowed.
+        accelerator: its name; None without one.
+        cuda: its version.
+        commit: of this project.
+        dirty: whether tracked files differed from it.
+        time_start: of the first attempt.
+        time_end: when the record was made.
     """
 
     python: str | None = None
@@ -341,11 +366,14 @@ class Throughput:
     """Windows of one workload.
 
     Attributes:
-        batch: images per call. windows: images per second of each. images_per_second: their spread.
+        batch: images per call.
+        windows: images per second of each.
+        images_per_second: their spread.
         first_call_seconds: allocation, compilation and autotuning included.
         utilisation: of the peak, by the median and dense FLOPs, in [0, 1].
         scan_images_per_second: while batch sizes were scanned, before the windows.
-        limit: why no larger batch was tried. optimizer: of a training step.
+        limit: why no larger batch was tried.
+        optimizer: of a training step.
     """
 
     batch: int
@@ -415,8 +443,10 @@ class Conditions:
     """What a measured speed depends on beside versions and `Execution`.
 
     Attributes:
-        device: name of the processor or accelerator. load_before: the system's load average.
-        windows, window_seconds: of each workload. slowest_call_seconds: beyond which no larger batch was tried.
+        device: name of the processor or accelerator.
+        load_before: the system's load average.
+        windows, window_seconds: of each workload.
+        slowest_call_seconds: beyond which no larger batch was tried.
     """
 
     device: str
@@ -451,8 +481,10 @@ class PeerSettings:
     """How a contender trains, in words that `bench.execute.peers.settings` explains.
 
     Attributes:
-        layout: of images and of convolutions' weights in memory. dtype: of products; weights are float32 everywhere.
-        attention: torch's fused kernel, or plain products and a softmax. compiled: what of the network is.
+        layout: of images and of convolutions' weights in memory.
+        dtype: of products; weights are float32 everywhere.
+        attention: torch's fused kernel, or plain products and a softmax.
+        compiled: what of the network is.
         optimizer: the implementation of AdamW and of clipping.
     """
 
@@ -479,11 +511,15 @@ class ContenderResult:
     """One way to train the model, beside others.
 
     Attributes:
-        package: of the library; None for this project's own step. left_out: why it did not take part, or None.
-        windows: images per second of each round, start after start. images_per_second: their spread.
-        share_of_peak: by the median and dense FLOPs, in [0, 1]. losses: of the first steps, nats.
+        package: of the library; None for this project's own step.
+        left_out: why it did not take part, or None.
+        windows: images per second of each round, start after start.
+        images_per_second: their spread.
+        share_of_peak: by the median and dense FLOPs, in [0, 1].
+        losses: of the first steps, nats.
         same_function: whether it computes what this project's model does, from the same weights.
-        settings: with which it raced; None in older records. trials: by which they were chosen.
+        settings: with which it raced; None in older records.
+        trials: by which they were chosen.
     """
 
     name: str
@@ -507,8 +543,8 @@ class PeersResult:
     """A race: contenders in turns on the same batches.
 
     Attributes:
-        peaks: dtype -> FLOP/s of the device. starts: how often all processes began anew, each time for as many windows;
-            None in records of one start.
+        peaks: dtype -> FLOP/s of the device.
+        starts: how often all processes began anew, each time for as many windows; None in records of one start.
     """
 
     revision: int
@@ -543,9 +579,12 @@ class Record(Result):
     """A result with its identity and its origin.
 
     Attributes:
-        suite: that ran it. cell_id: `bench.core.spec.cell_id`. directory: of the cell, below `cells/`.
+        suite: that ran it.
+        cell_id: `bench.core.spec.cell_id`.
+        directory: of the cell, below `cells/`.
         revisions: of what the cell uses, part of its identity: "model", "recipe", "job:NAME", "data:NAME", "task:NAME".
-        attempts: oldest first. source: the publication that it is quoted from; None for what was run here.
+        attempts: oldest first.
+        source: the publication that it is quoted from; None for what was run here.
     """
 
     suite: str

@@ -1,4 +1,5 @@
-"""The plug-in registry: finds suites, data sets, tasks, figures, jobs and model families by file name.
+"""The plug-in registry: finds suites, data sets, tasks, questions, figures, jobs and model families by file
+name.
 
 A file whose name starts with "_" is a helper and is not listed. A module's public name is its file name with "_"
 written as "-" (`fashion_mnist.py` -> "fashion-mnist"). Listing reads directory entries only and imports nothing.
@@ -9,8 +10,8 @@ model's name is looked up without torch; building it needs torch. Options may fo
 
 Plug-ins also lie in folders outside the project: those of `--plugins` and of VIT_BENCH_PLUGINS (which `--plugins` sets,
 for the processes that a study starts), and the packages that installed distributions name as entry points of the group
-`vit_bench`. Such a folder has subfolders `models`, `data`, `tasks`, `suites`, `figures`, `jobs`; their files are found
-as if they lay in the project, and may not have the names of others.
+`vit_bench`. Such a folder has subfolders `models`, `data`, `tasks`, `suites`, `questions`, `figures`, `jobs`; their
+files are found as if they lay in the project, and may not have the names of others.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ FOLDERS = {
     "suite": "bench.suites",
     "data set": "bench.data.sets",
     "task": "bench.tasks",
+    "question": "bench.questions",
     "figure": "bench.report.figures",
     "job": "bench.execute.jobs",
     "tracker": "bench.trackers",
@@ -51,6 +53,7 @@ SUBFOLDERS = {
     "suite": "suites",
     "data set": "data",
     "task": "tasks",
+    "question": "questions",
     "figure": "figures",
     "job": "jobs",
     "family": "models",
@@ -116,6 +119,14 @@ def names(kind: str) -> tuple[str, ...]:
             if not name.startswith("-") and not module.ispkg:
                 found[name] = folder
     return tuple(sorted(found))
+
+
+def plugged_in(kind: str) -> tuple[str, ...]:
+    """Names of one kind whose files lie outside the project."""
+    every = names(kind)
+    own = vars(importlib.import_module(FOLDERS[kind]))["_own_path"]
+    of_project = {module.name.replace("_", "-") for module in pkgutil.iter_modules(own)}
+    return tuple(name for name in every if name not in of_project and name not in _rows(kind))
 
 
 def _rows(kind: str) -> dict[str, Any]:

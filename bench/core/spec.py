@@ -124,8 +124,19 @@ class TaskSpec:
 class Cell:
     """One training run: model × data set @ number of images × recipe × seed, evaluated at every horizon.
 
-    `horizons` are in images seen (presentations), ascending; 0 evaluates the untrained network.
-    `num_images` None means the whole training split. `axes` names the questions of the suite that use this cell.
+    Attributes:
+        model: its name, with options after colons.
+        data: the upstream set.
+        num_images: of the upstream set's nested subset; None: the whole training split.
+        image_size: pixels per side that the model takes.
+        channels: 1 (grey) or 3 (RGB) that the model takes.
+        recipe: how it is trained.
+        horizons: budgets in images seen, ascending; 0 evaluates the untrained network.
+        seed: of the initial weights, the order of images and their augmentation.
+        tasks: what the model is evaluated by at every horizon.
+        model_options: further arguments of the model's family.
+        job: a file in bench/execute/jobs/.
+        axes: comparisons of the suite that the cell is part of, such as "compute"; no part of its identity.
     """
 
     model: str
@@ -138,8 +149,8 @@ class Cell:
     seed: int = 0
     tasks: tuple[TaskSpec, ...] = ()
     model_options: tuple[tuple[str, Any], ...] = ()
-    job: str = "train"  # a file in bench/execute/jobs/
-    axes: tuple[str, ...] = field(default=(), compare=False)  # labels for figures; not part of the identity
+    job: str = "train"
+    axes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if tuple(sorted(set(self.horizons))) != self.horizons or not self.horizons or self.horizons[0] < 0:

@@ -50,7 +50,8 @@ class ModelCost:
     """Costs of one model at one image size; one image, Python ints throughout.
 
     Attributes:
-        params: all parameters. params_body: without head (and its hidden layer) and patch, position, class embeddings.
+        params: all parameters.
+        params_body: without head (and its hidden layer) and patch, position, class embeddings.
         num_features: width of what feeds the classifier.
         forward_macs: convention -> MACs of one forward pass.
         backward_macs: convention -> MACs of one backward pass to all parameters (none for the gradient of the image).

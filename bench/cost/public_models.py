@@ -22,7 +22,7 @@ from typing import Any
 import pandas as pd
 
 from baselines import published, timm
-from bench.core.errors import unknown
+from bench.core.errors import UserError, unknown
 from bench.cost import training_stages
 from bench.cost.flops import EXA, FLOPS_PER_MAC, TRAIN_PER_FORWARD
 from bench.cost.training_stages import LEARNT_FROM, Recipe, Stage, exaflops
@@ -38,7 +38,6 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "model": "name of the checkpoint: timm's, open_clip's, or as printed in the paper",
         "arch": "timm's name of the architecture",
         "family": "ViT, ResNet (BiT), hybrid ViT (ResNet stem), ConvNeXt, …",
-        "table": "paper: table5 or table6",
         "image_size": "pixels per side of test images",
         "params_m": "parameters in millions, as timm or open_clip states them",
         "gmacs": "10^9 MACs of one forward pass at image_size, dense convention; clip: of both towers",
@@ -78,15 +77,6 @@ COMPUTED = ("images_seen", "train_exaflops", "train_exaflops_paper", "pretrain_e
 NUMBERS = ("image_size", "params_m", "gmacs", "gmacs_paper", "batch", "pretrain_images", *COMPUTED, *TESTS, *ZERO_SHOT)
 FLAGS = ("complete", "teacher")
 TABLES = ("checkpoints", "clip", "paper")
-PAPER_ARCHITECTURES = {
-    "ViT-B/32": "vit_base_patch32_224",
-    "ViT-B/16": "vit_base_patch16_224",
-    "ViT-L/32": "vit_large_patch32_224",
-    "ViT-L/16": "vit_large_patch16_224",
-    "ViT-H/14": "vit_huge_patch14_224",
-}
-PAPER_TEST_SIZE = 384  # pixels per side that Tables 5 and 6 are fine-tuned and tested at, if nothing else is said
-PAPER_SETS = {"ImageNet": "in1k", "ImageNet-21k": "in21k", "JFT-300M": "jft300m"}
 
 
 def table(name: str = "checkpoints") -> pd.DataFrame:
@@ -105,10 +95,11 @@ def table(name: str = "checkpoints") -> pd.DataFrame:
     return made
 
 
-def read(name: str) -> list[dict[str, str]]:
+@cache
+def read(name: str) -> tuple[dict[str, str], ...]:
     """The rows of a CSV file in `baselines/published/`, every value as text."""
     with open(FOLDER / f"{name}.csv", encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        return tuple(csv.DictReader(file))
 
 
 @cache
@@ -121,11 +112,6 @@ def recipes() -> tuple[Recipe, ...]:
 def images_of_sets() -> Mapping[str, int]:
     """Number of images of every set that a recipe may name."""
     return {row["name"]: int(row["images"]) for row in read("sets")}
-
-
-@cache
-def _groups() -> Mapping[str, str]:
-    return {row["name"]: row["group"] for row in read("sets")}
 
 
 @cache
@@ -148,15 +134,32 @@ def recipe_of(model: str) -> Recipe | None:
     return next((recipe for recipe in recipes() if recipe.matched(model) is not None), None)
 
 
+def check(model: str) -> str:
+    """What a checkpoint's line in the table of recipes says it cost, and where that was read.
+
+    Raises:
+        UserError: it has no result or no line of its own, or something is wrong with the line.
+    """
+    row = next((row for row in read("timm_results") if row["model"] == model), None)
+    if row is None or (recipe := recipe_of(model)) is None:
+        what = "has no recipe" if row else "has no result in timm_results.csv"
+        raise UserError(f"{model} {what}.", "It needs one line in baselines/published/recipes.csv.")
+    wrong = training_stages.problems(recipe, [model], images=images_of_sets())
+    others = [other.pattern for other in recipes() if other != recipe and other.matched(model) is not None]
+    wrong += [f"{pattern} matches it too." for pattern in others]
+    if wrong:
+        raise UserError(" ".join(wrong), f"Mend its line in {FOLDER / 'recipes.csv'}.")
+    columns = _recipe_columns(model, int(row["own_size"]))
+    if columns["train_exaflops"] != columns["train_exaflops"]:
+        raise UserError("MACs at a size of its stages were not counted.", "Run python -m tools.published_models.")
+    cost = f"{'' if columns['complete'] else 'at least '}{columns['train_exaflops']:.4g} exaFLOPs"
+    return f"{cost} on {columns['images_seen']:.4g} images; {recipe.confidence}, {recipe.source}"
+
+
 def family(arch: str) -> str:
     """A label for one of timm's architectures; empty where it has none."""
     path = f"{timm.table()[arch]['family']}/{arch}"
-    return next((row["family"] for row in _families() if re.fullmatch(row["pattern"], path)), "")
-
-
-@cache
-def _families() -> list[dict[str, str]]:
-    return read("families")
+    return next((row["family"] for row in read("families") if re.fullmatch(row["pattern"], path)), "")
 
 
 def training(arch: str, done: tuple[Stage, ...]) -> dict[str, float]:
@@ -218,7 +221,7 @@ def _sets(names: list[str]) -> dict[str, Any]:
     largest = max(names, key=lambda name: images_of_sets()[name])
     return {
         "pretrain_set": "+".join(dict.fromkeys(names)),
-        "pretrain_group": _groups()[largest],
+        "pretrain_group": next(row["group"] for row in read("sets") if row["name"] == largest),
         "pretrain_images": float(images_of_sets()[largest]),
     }
 
@@ -250,58 +253,18 @@ def _clip() -> list[dict[str, Any]]:
 
 def _paper() -> list[dict[str, Any]]:
     made = []
-    for row in published.table("table6"):
-        made.append(
-            {
-                "model": f"{row['name']} {row['epochs']} epochs",
-                "family": _paper_family(row["name"]),
-                "table": "table6",
-                "image_size": PAPER_TEST_SIZE,
-                **_sets(["jft300m"]),
-                "images_seen": int(row["epochs"]) * images_of_sets()["jft300m"],
-                "train_exaflops_paper": float(row["exaFLOPs"]),
-                "in1k_top1": float(row["ImageNet"]),
-                "real_top1": float(row["ReaL"]),
-                "source": published.SOURCE,
-                "note": "FLOPs as printed; fine-tuning is not in them",
-            }
-        )
-    accuracies = {(row["pretrain"], row["dataset"]): row for row in published.table("table5")}
-    for (name, dataset), row in accuracies.items():
-        for model, arch in PAPER_ARCHITECTURES.items():
-            if dataset == "ImageNet" and row[model]:
-                epochs = _paper_epochs(model, name)
-                seen = epochs * images_of_sets()[PAPER_SETS[name]]
-                stage = Stage(upstream=PAPER_SETS[name], images_seen=seen, image_size=224, fine_tuning=False)
-                made.append(
-                    {
-                        "model": f"{model} {epochs} epochs",
-                        "family": "ViT",
-                        "table": "table5",
-                        "arch": arch,
-                        "image_size": PAPER_TEST_SIZE,
-                        **_sets([PAPER_SETS[name]]),
-                        **training(arch, (stage,)),
-                        "in1k_top1": float(row[model]),
-                        "real_top1": float(accuracies[name, "ImageNet-ReaL"][model]),
-                        "source": f"{published.SOURCE}, epochs of Table 3",
-                        "note": "fine-tuning is not counted"
-                        + "; Table 3 gives 30/90 epochs, 90 are taken" * (epochs == 90 and "L/" in model),
-                    }
-                )
+    for row in read("paper"):
+        done = _stages(row["stages"])
+        columns = training(row["arch"], done) | _sets([stage.upstream for stage in done])
+        columns |= {name: row[name] for name in ("model", "family", "arch", "note")} | {"source": published.SOURCE}
+        if row["printed_exaflops"]:
+            columns["train_exaflops_paper"] = float(row["printed_exaflops"])
+        numbers = {name: float(row[name]) for name in ("image_size", "in1k_top1", "real_top1")}
+        made.append(columns | numbers)
     return made
 
 
-def _paper_family(printed: str) -> str:
-    if "+" in printed:
-        return "hybrid ViT (ResNet stem)"
-    return "ViT" if printed.startswith("ViT") else "ResNet (BiT)"
-
-
-def _paper_epochs(model: str, pretrained_on: str) -> int:
-    """Epochs of pre-training in Table 3: the longest schedule that it gives a model on a set."""
-    if pretrained_on == "ImageNet":
-        return 300
-    if pretrained_on == "ImageNet-21k":
-        return 90
-    return 14 if model in ("ViT-L/16", "ViT-H/14") else 7
+def _stages(text: str) -> tuple[Stage, ...]:
+    """Stages that belong to no checkpoint."""
+    recipe = Recipe(pattern="", stages=text, kind="", uncounted="", batch="", confidence="", source="", note="")
+    return training_stages.stages(recipe, "", own_size=0, images=images_of_sets())

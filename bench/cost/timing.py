@@ -23,7 +23,8 @@ class Pace:
     """How long to measure.
 
     Attributes:
-        windows: per workload. seconds: length of one window; a window is at least one call.
+        windows: per workload.
+        seconds: length of one window; a window is at least one call.
         slowest_call: seconds of one call beyond which no larger batch is tried.
         latency_calls: timed one by one at batch 1.
     """

@@ -90,7 +90,8 @@ def stages(recipe: Recipe, model: str, *, own_size: int, images: Mapping[str, in
     """A checkpoint's stages.
 
     Args:
-        own_size: pixels per side that it was made for. images: number of images of each set.
+        own_size: pixels per side that it was made for.
+        images: number of images of each set.
 
     Raises:
         ValueError: the recipe's stages cannot be read, or name an unknown set or group.

@@ -58,7 +58,8 @@ class Decoded:
 
     Attributes:
         images_NHWC: uint8; may be larger than memory. labels_N: int64. keys_N: uint64, see `ImageSet.content_keys_N`.
-        kept_N: int64, the number of each image in the source. unreadable: name and reason of those left out.
+        kept_N: int64, the number of each image in the source.
+        unreadable: name and reason of those left out.
     """
 
     images_NHWC: np.ndarray

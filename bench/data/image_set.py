@@ -54,7 +54,8 @@ class EncodedImages(LazyImages):
     """Images that are decoded when they are indexed (`bench.data.stream`).
 
     Attributes:
-        keys_N: uint64 per image, from its file's bytes. identity: what else the pixels follow from.
+        keys_N: uint64 per image, from its file's bytes.
+        identity: what else the pixels follow from.
         encoded_bytes: of all files together.
     """
 

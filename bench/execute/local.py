@@ -45,10 +45,10 @@ from bench.train.ranks import EXIT_RETRY
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2, signal.SIGHUP)
 """Ctrl-C; what clusters send before they end a job; a terminal that was closed."""
 STOP_PATIENCE = 60.0  # seconds that workers get to save after a signal
-SECOND = 1.0  # seconds after the first signal from which a further one kills
+KILL_SIGNAL_AFTER = 1.0  # seconds after the first signal from which a further one kills
 KILL_PATIENCE = 5.0  # seconds that the kernel gets to end what was killed
-RESTARTS = 3  # of workers whose device no longer answers, in one run
-REPEAT = 50.0  # seconds before the same notice is given again
+MAX_RESTARTS = 3  # of workers whose device no longer answers, in one run
+NOTICE_SECONDS = 50.0  # seconds before the same notice is given again
 NO_LOCKS = "Files in {} cannot be locked: two runs there may start the same cell; only one will finish it."
 CONTINUE = "Run the same command to continue; nothing done is lost."
 
@@ -65,9 +65,11 @@ class Account:
     """What the workers have reported so far.
 
     Attributes:
-        failures: reasons by cell. unsettled: the same, for cells whose record is written but whose weights
-            or checkpoints could not be tidied.
-        running: the cell of each worker. saved: cells that a signal stopped. notices: time by message shown.
+        failures: reasons by cell.
+        unsettled: reasons by cell whose record is written but whose weights or checkpoints could not be tidied.
+        running: the cell of each worker.
+        saved: cells that a signal stopped.
+        notices: time by message shown.
     """
 
     failures: dict[str, str] = field(default_factory=dict)
@@ -97,7 +99,7 @@ class Account:
     def is_news(self, message: str) -> bool:
         """Whether a notice has not been given just now."""
         before, self.notices[message] = self.notices.get(message), time.monotonic()
-        return before is None or self.notices[message] - before > REPEAT
+        return before is None or self.notices[message] - before > NOTICE_SECONDS
 
     def stopped(self) -> str:
         """What a signal left behind."""
@@ -124,7 +126,7 @@ class Pool:
                 opened.enter_context(tempfile.TemporaryFile("w+")) for _ in range(min(plan.workers, len(plan.todo)))
             ]
             devices = accelerators(plan.device)
-            self._command, self._restarts = [*arguments, "--parent", str(os.getpid())], RESTARTS
+            self._command, self._restarts = [*arguments, "--parent", str(os.getpid())], MAX_RESTARTS
             self._environments = [
                 child_environment(plan.threads, devices=place(devices, number, ranks=plan.ranks))
                 for number in range(len(self._errors))
@@ -248,7 +250,9 @@ def command(
     """The command of a worker, here or elsewhere.
 
     Args:
-        cells, precomputed: files that it reads. ranks: processes that make it up on each machine (default: the plan's).
+        cells: a file of cells that it reads.
+        precomputed: a file of measurements that it reads.
+        ranks: processes that make it up on each machine (default: the plan's).
     """
     alone = plan.ranks == 1
     program = ["bench.worker"] if alone else ["bench.execute.torchrun", "--ranks", str(ranks or plan.ranks)]
@@ -281,7 +285,7 @@ def complaint(code: int | None, words: str) -> str:
     if code is not None and code < 0:
         return f"A worker process was killed by {signal.Signals(-code).name}; is memory short?"
     if code == EXIT_RETRY:
-        return f"The device stopped answering more than {RESTARTS} times in this run; see its driver's log."
+        return f"The device stopped answering more than {MAX_RESTARTS} times in this run; see its driver's log."
     ended = "without a result" if code is None else f"with exit code {code}"
     return _last_words(words) or f"A worker process ended {ended}."
 
@@ -351,7 +355,7 @@ def _work_off(
     co2: float | None,
 ) -> tuple[Account, list[str], str]:
     """(what the workers reported, their complaints, when they began)."""
-    hurry: Callable[[], bool] = lambda: len(received) > 1 and received[-1] - received[0] > SECOND  # noqa: E731
+    hurry: Callable[[], bool] = lambda: len(received) > 1 and received[-1] - received[0] > KILL_SIGNAL_AFTER  # noqa: E731
     account, began = Account(), now()
     pool = Pool(plan, profile=profile, co2=co2)
     left: list[int] = []

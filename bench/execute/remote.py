@@ -63,8 +63,12 @@ def run(
     """Run everything that is left to do. Returns the cells that failed, or could not be begun; all others are done.
 
     Args:
-        executor: "slurm" or "ray". device: as workers are to find it. nodes: machines of each worker. workers: at once,
-            at most. options: see `Resources.options`. detach: leave when workers are submitted.
+        executor: "slurm" or "ray".
+        device: as workers are to find it.
+        nodes: machines of each worker.
+        workers: at once, at most.
+        options: see `Resources.options`.
+        detach: leave when workers are submitted.
 
     Raises:
         Interrupted: a signal to stop. UserError: as `bench.execute.local.run`.
@@ -261,7 +265,7 @@ class Fleet:
 
     def __init__(self, kinds: Sequence[Kind], watched: Watched, *, workers: int | None) -> None:
         self._kinds, self._watched, self._workers = kinds, watched, workers
-        self._restarts = local.RESTARTS * len(kinds)
+        self._restarts = local.MAX_RESTARTS * len(kinds)
         self._waiting = list[Kind]()  # for a free worker
         self.complaints: list[str] = []
         self.began = watched.began
@@ -289,7 +293,8 @@ class Fleet:
         """Forward what the folder shows until nothing is left, or no worker is.
 
         Args:
-            received: signals to stop. closed: that of a closed terminal, where workers can do without this process.
+            received: signals to stop.
+            closed: that of a closed terminal, where workers can do without this process.
 
         Raises:
             Interrupted: the terminal was closed.

@@ -20,7 +20,8 @@ def tracked(store: Path, names: Sequence[str], *, live: bool, say: Callable[[str
     """Keep trackers up to date with a study while the block runs, and once more at its end, however it ends.
 
     Args:
-        live: whether to follow the run. say: shows what went wrong, which never harms the run.
+        live: whether to follow the run.
+        say: shows what went wrong, which never harms the run.
     """
     followers = [
         subprocess.Popen(

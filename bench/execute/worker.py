@@ -21,6 +21,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ from bench.train.ranks import EXIT_RETRY, ONE_RANK, RankFailure, Ranks, SharedEr
 
 WAIT_FOR_OTHERS = 1.0  # seconds between polls of cells leased by other workers
 COMPILED = ".compiled"  # the folder of torch's cache, in the study's
-SILENT, REMIND = 5, 60  # polls before the lease holders are reported, and between reports
+POLLS_BEFORE_NOTICE, POLLS_BETWEEN_NOTICES = 5, 60  # polls before the lease holders are reported, and between reports
 
 
 class DeviceLost(Exception):
@@ -94,6 +95,29 @@ def emit(event: WorkerEvent) -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - lives as long as the process
 
 
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """How a worker runs its cells.
+
+    Attributes:
+        device: "cpu", "cuda", "cuda:1", "mps".
+        threads: of the processor, of this process.
+        data_root: folder with data sets that are not installed.
+        profile: leave a trace of each cell's first steps.
+        co2: grams per kilowatt-hour, for the records.
+        since: start time of the run, ISO 8601: cells that failed since are not tried again.
+        patience: seconds after which a worker ends while others hold all that is left; None: it waits for them.
+    """
+
+    device: str
+    threads: int = 1
+    data_root: Path | None = None
+    profile: bool = False
+    co2: float | None = None
+    since: str | None = None
+    patience: float | None = None
+
+
 class Worker:
     """One worker over a list of cells: a process, or one rank of several."""
 
@@ -103,7 +127,7 @@ class Worker:
         cells: list[Cell],
         *,
         suite: str,
-        options: argparse.Namespace,
+        options: WorkerOptions,
         stop: Signals,
         ranks: Ranks = ONE_RANK,
     ) -> None:
@@ -171,7 +195,7 @@ class Worker:
                 if self.options.patience is not None and running() - waiting_since > self.options.patience:
                     break  # who holds them does them, or a later worker
                 rounds += 1
-                if rounds % REMIND == SILENT:
+                if rounds % POLLS_BETWEEN_NOTICES == POLLS_BEFORE_NOTICE:
                     self._say_who_holds([self.cells[number] for number in held])
                 time.sleep(WAIT_FOR_OTHERS)
             pending = held
@@ -438,21 +462,22 @@ def main(argv: list[str] | None = None) -> int:
         help="end when others have held all that is left for so long (default: wait for them)",
     )
     parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
-    options = parser.parse_args(argv)
-    options.device = resolve_device(options.device)
-    if options.parent is None and "TORCHELASTIC_RUN_ID" in os.environ:
-        options.parent = os.getppid()  # torchrun: a machine's ranks end with it
-    stop = Signals(options.parent)
-    cells = read_cells(options.cells)
-    if options.precomputed:
-        precomputed.install(json.loads(options.precomputed.read_text()), device=options.device, threads=options.threads)
-    study = Study(options.store)
+    given = parser.parse_args(argv)
+    given.device = resolve_device(given.device)
+    options = WorkerOptions(**{entry.name: getattr(given, entry.name) for entry in dataclasses.fields(WorkerOptions)})
+    if given.parent is None and "TORCHELASTIC_RUN_ID" in os.environ:
+        given.parent = os.getppid()  # torchrun: a machine's ranks end with it
+    stop = Signals(given.parent)
+    cells = read_cells(given.cells)
+    if given.precomputed:
+        precomputed.install(json.loads(given.precomputed.read_text()), device=options.device, threads=options.threads)
+    study = Study(given.store)
     study.create()
     if options.device != "cpu":  # kernels travel with the study: the next process, or machine, finds the same ones
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(options.store / COMPILED))
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(given.store / COMPILED))
     ranks = join(options.device, cells)
     try:
-        code = Worker(study, cells, suite=options.suite, options=options, stop=stop, ranks=ranks).run()
+        code = Worker(study, cells, suite=given.suite, options=options, stop=stop, ranks=ranks).run()
     except RankFailure as failure:
         if failure.is_reporter:
             print(f"error: {failure}\n  {failure.fix}", file=sys.stderr)

@@ -69,7 +69,8 @@ def main(argv: list[str] | None = None) -> int:
         return EXIT_OK
     with sigterm_interrupts():
         if not arguments.budget:
-            plan, chosen = view.make_and_show(options, console, to_run=False), None
+            plan, chosen = make_plan(options, to_run=False, report=view.ConsoleReporter(console)), None
+            view.show(plan, console)
         else:
             plan, chosen = _within(options, arguments.budget, console, save=arguments.save)
     if arguments.json:
@@ -88,7 +89,8 @@ def _within(options: StudyOptions, text: str, console: Console, *, save: Path | 
     for line in budget.sentences(found, workers=whole.workers):
         write(console, line)
     options = replace(options, grid=found.grid, seeds=found.seeds, calibrate=False)
-    plan = view.make_and_show(options, console, to_run=False)
+    plan = make_plan(options, to_run=False, report=view.ConsoleReporter(console))
+    view.show(plan, console)
     if save is not None:
         write_bytes(save, f"# {text} of budget: python -m bench.run {save}\n{plan.asked}".encode())
         write(console, f"Written to {save}: python -m bench.run {save}")

@@ -22,7 +22,7 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.formatting import duration, join
 from bench.core.spec import Cell, Recipe
-from bench.plan.chosen_grid import Line
+from bench.plan.passes.chosen_grid import GridLine
 from bench.stats.components import DEGREE, Arm, Components, Observations, Target, fit, half_width
 from bench.train.schedule import images_trained
 
@@ -103,10 +103,13 @@ class Option:
     """One model at one number of images: what its trainings cost, and where on an axis they lie.
 
     Attributes:
-        cell: of the suite. x: horizon -> logarithm (base 2) of its training FLOPs.
+        cell: of the suite.
+        x: horizon -> logarithm (base 2) of its training FLOPs.
         whole: on as many images as any of the study: all, or the N of a set that was named as NAME@N.
-        trainings: of each seed: several where the study has several data sets, or recipes of a sweep. What is chosen
-            is chosen for all of them. seeds: of the suite. most: seeds that may be chosen.
+        trainings: of each seed: several where the study has several data sets, or recipes of a sweep. What is chosen is
+            chosen for all of them.
+        seeds: of the suite.
+        most: seeds that may be chosen.
     """
 
     cell: Cell
@@ -142,8 +145,10 @@ class GridQuestion:
     """What a grid is judged by.
 
     Attributes:
-        options: by unit. fixed: seconds of what every grid has (raw pixels). compute, images: leads over each axis.
-            source: where the components come from, in words.
+        options: by unit.
+        fixed: seconds of what every grid has (raw pixels).
+        compute, images: leads over each axis.
+        source: where the components come from, in words.
     """
 
     options: Mapping[Unit, Option]
@@ -475,7 +480,7 @@ def _least(asked: GridQuestion) -> Choice:
 def lines_of(choice: Choice) -> tuple[str, ...]:
     """The choice as lines of --grid."""
     return tuple(
-        str(Line(model=model, images=size, horizons=horizons, seeds=seeds))
+        str(GridLine(model=model, images=size, horizons=horizons, seeds=seeds))
         for (model, size), (horizons, seeds) in choice.items()
     )
 

@@ -57,7 +57,8 @@ class Rates:
     Attributes:
         train_flops_per_image: forward and backward, by convention of counting.
         measured: False where the rate rests on an assumed utilisation or gain of compiling, which `basis` then states.
-        share: of a processor, that the measurement got. features: numbers that a probe gets of an image.
+        share: of a processor, that the measurement got.
+        features: numbers that a probe gets of an image.
         activation_bytes: kept for the backward pass, per image in float32.
         error: of the logarithm of the rate, one standard deviation, where it was not measured here.
         utilisation: of the peak, where the rate is of a device that is not here.
@@ -82,7 +83,8 @@ class Calibration:
     """Rates of every distinct model.
 
     Attributes:
-        rates: by `rate_key`. refused: why a model cannot be trained here, by the same.
+        rates: by `rate_key`.
+        refused: why a model cannot be trained here, by the same.
         precomputed: measurements that workers reuse (bench/cost/precomputed.py).
         age: seconds since the oldest of it was found; None where all of it was found now.
     """
@@ -126,7 +128,8 @@ def calibrate(
     Without the images on this machine, a CPU rate is derived from FLOPs instead of measured.
 
     Args:
-        anew: measure what is kept as well. measure: False counts FLOPs and parameters alone.
+        anew: measure what is kept as well.
+        measure: False counts FLOPs and parameters alone.
 
     Raises:
         UserError: no model can be trained.
@@ -242,13 +245,20 @@ def rates_of(cell: Cell, calibration: Calibration, sizes: DataSizes) -> Rates | 
     return calibration.rates.get(rate_key(cell, sizes[cell.data].classes))
 
 
+def rated(cells: Sequence[Cell], calibration: Calibration, sizes: DataSizes) -> list[tuple[Cell, Rates]]:
+    """The cells whose rates are known, with them."""
+    known = ((cell, rates_of(cell, calibration, sizes)) for cell in cells)
+    return [(cell, rates) for cell, rates in known if rates is not None]
+
+
 @dataclass(frozen=True, kw_only=True)
 class CellCost:
     """What is left of a cell, on one worker of this machine.
 
     Attributes:
         flops: of the whole cell, the shared trunk counted once, by convention; None if not counted.
-        seconds: left. evaluate_share: of the cell's time that goes into reading its horizons.
+        seconds: left.
+        evaluate_share: of the cell's time that goes into reading its horizons.
     """
 
     seconds: float

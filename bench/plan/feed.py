@@ -55,8 +55,9 @@ def waiting(trained: float, decoded: float, *, device: str) -> float:
     """Share of the training time spent waiting for images.
 
     Args:
-        trained: images per second of one process that has them. decoded: those that its cores decode meanwhile; 0 where
-            nothing is decoded. A CPU decodes and trains in turns; for a GPU others decode beside it.
+        trained: images per second of one process that has them.
+        decoded: those that its cores decode meanwhile; 0 where nothing is decoded. A CPU decodes and trains in turns;
+            for a GPU others decode beside it.
     """
     if not decoded:
         return 0.0

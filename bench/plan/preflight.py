@@ -36,6 +36,32 @@ def resolve_scale(wanted: str, device: str) -> str:
     return wanted
 
 
+def check_options(options: StudyOptions, *, to_run: bool) -> None:
+    """Refuse options that mean nothing together.
+
+    Raises:
+        UserError: which, and what to give instead.
+    """
+    if options.cores and not options.hardware:
+        raise UserError("--cores is of --hardware.", "Name the devices, e.g. --hardware 8xH100 --cores 16.")
+    if to_run and (options.hardware or options.price):
+        raise UserError(
+            "--hardware and --price are for plans: they do not choose what a run trains on.",
+            f"To see what it would cost: python -m bench.plan --hardware {options.hardware or '8xH100'} …; "
+            "to run it, leave both out, also of the study file.",
+        )
+
+
+def check_price(options: StudyOptions, *, priced: bool) -> None:
+    """Refuse a price of devices that nobody named.
+
+    Raises:
+        UserError: name them.
+    """
+    if options.price and not priced:
+        raise UserError("--price needs --hardware.", "Name the devices, e.g. --hardware 8xH100.")
+
+
 def check_places(options: StudyOptions, *, write: bool) -> None:
     """Refuse a data root or a results folder that is none, or (`write`) a results folder that could not be made and
     written; an unknown accelerator. Leaves no files.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bench.plan.hardware import Hardware
+from bench.cost.hardware import Hardware
 
 LEVEL = 1.2816  # standard deviations of a range of 80 %
 HOUR = 3600.0
@@ -30,7 +30,9 @@ class Price:
     cells, since most rates come from the same assumption.
 
     Attributes:
-        device_hours: of one device each, summed. hours: of the clock. per_device_hour: None without a price.
+        device_hours: of one device each, summed.
+        hours: of the clock.
+        per_device_hour: None without a price.
         bases: where rates come from, in words.
     """
 
@@ -75,7 +77,8 @@ def of(
     """The price of cells on this hardware.
 
     Args:
-        wall: seconds that all of them take there. asked: see `bench.plan.hardware.price`.
+        wall: seconds that all of them take there.
+        asked: see `bench.cost.hardware.price`.
     """
     hours = sum(cell.device_hours or 0.0 for cell in todo)
     weighted = sum((cell.device_hours or 0.0) * cell.error for cell in todo)

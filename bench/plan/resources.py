@@ -120,10 +120,10 @@ def needs(
     """What a cell that trains needs.
 
     Args:
-        memory: free bytes of the device. decoded_per_second: images that the cores beside one process decode, where
-            they are streamed; 0: not known.
-        ranks: devices that train it together; needs are those of each. micro: images at a time on each, where that is
-            not the recipe's.
+        memory: free bytes of the device.
+        decoded_per_second: images that the cores beside one process decode, where they are streamed; 0: not known.
+        ranks: devices that train it together; needs are those of each.
+        micro: images at a time on each, where that is not the recipe's.
     """
     from bench.data.index import ROW_BYTES  # brings Pillow
 

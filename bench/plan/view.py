@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -24,11 +25,12 @@ from bench.core.formatting import (
 from bench.core.spec import MAX_EPOCHS
 from bench.cost import units
 from bench.plan.estimate import BUSY, Reporter
-from bench.plan.options import StudyOptions
-from bench.plan.plan import Plan, PlannedCell, make_plan
-from bench.plan.price import Price
+from bench.plan.plan import Plan, PlannedCell
 from bench.plan.repeats import Repeated
 from bench.plan.resources import Disk
+
+if TYPE_CHECKING:
+    from bench.plan.price import Price
 
 LARGE = 1e18  # FLOPs from which a plan is also given in accelerator time
 SPARE = ("images", "budgets", "FLOPs", "done", "seeds")  # columns of a plan, the least useful first
@@ -51,13 +53,6 @@ class ConsoleReporter(Reporter):
         if self.console.is_terminal:
             end = "\r" if done < total else "\n"
             self.console.print(f"{done} of {total} models", style="dim", highlight=False, end=end)
-
-
-def make_and_show(options: StudyOptions, console: Console, *, to_run: bool) -> Plan:
-    """Make a plan and print it; see `make_plan`."""
-    plan = make_plan(options, to_run=to_run, report=ConsoleReporter(console))
-    show(plan, console)
-    return plan
 
 
 def show(plan: Plan, console: Console) -> None:

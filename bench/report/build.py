@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
     from bench.analysis.evidence import Evidence
     from bench.analysis.finding import Findings
+    from bench.analysis.study_data import Records
     from bench.report.figures._contract import Saved
 
 PAPER = "paper"
-SWEPT = ("learning-rates",)  # figures for any suite, where a sweep was made
+SWEPT = "best-learning-rate"  # asked of any suite, where a sweep was made
 DIGITS = 6  # significant, of numbers in findings.json; further ones differ between processors
 CONSOLE_ROWS = 14  # answers that `say` prints, unless it is asked for all
+STYLES = {"yes": "green", "no": "yellow", "fact": "", "unsure": "dim"}  # of verdicts, by tone
 WIDE = 100  # columns of a console from which a trend names its ends
 CHECK = "check"  # PURPOSE of a suite that only checks the pipeline
 
@@ -69,10 +71,14 @@ def build(suite_directory: Path, *, suite: str, reference: str | None = None) ->
     from bench.store.study import Study
 
     evidence, by_figure = _published() if suite == PAPER else _measured(suite_directory, suite, reference)
-    findings = questions.find(evidence)
+    asked = questions.asked(_questions(suite, evidence))
+    findings = questions.find(evidence, [question.name for question in asked])
+    answered = {finding.question for finding in findings.findings}
+    own = (name for question in asked if question.name in answered for name in question.figures)
+    by_figure |= {name: evidence for name in own if name not in by_figure}
     figures, not_drawn, broken = _draw(by_figure)
     looked_into = inspections.read(suite_directory)
-    made = tables.build(evidence)
+    made = tables.build(evidence, asked)
     shown = page.content(
         evidence,
         findings,
@@ -126,16 +132,17 @@ def _measured(directory: Path, suite: str, reference: str | None) -> tuple[Evide
     from bench.analysis import lr_sweep, study_data
 
     module = registry.load("suite", suite) if suite in registry.names("suite") else None
+    records = study_data.load(directory, suite=suite)
     evidence = lr_sweep.of_chosen(
-        study_data.load(directory, suite=suite),
+        records,
         headline=getattr(module, "HEADLINE", ()),
         far=getattr(module, "FAR", ()),
         question=getattr(module, "QUESTION", ""),
-        data_kinds=_data_kinds(),
+        data_kinds=_data_kinds(records),
         reference=_published()[0] if reference else None,
     )
     figures = _answering_first(registry.names("figure")) if module is None else module.FIGURES
-    return evidence, dict.fromkeys((*figures, *(SWEPT if lr_sweep.sweeps(evidence) else ())), evidence)
+    return evidence, dict.fromkeys(figures, evidence)
 
 
 def _answering_first(names: Sequence[str]) -> list[str]:
@@ -145,6 +152,17 @@ def _answering_first(names: Sequence[str]) -> list[str]:
 
 def _purpose(suite: str) -> str:
     return str(getattr(registry.load("suite", suite), "PURPOSE", "")) if suite in registry.names("suite") else ""
+
+
+def _questions(suite: str, evidence: Evidence) -> list[str] | None:
+    """Those that the suite names, that of a sweep where one was made, and those of plug-ins; None: all there are."""
+    from bench.analysis import lr_sweep
+
+    named = getattr(registry.load("suite", suite), "QUESTIONS", None) if suite in registry.names("suite") else None
+    if named is None:
+        return None
+    swept = (SWEPT,) if lr_sweep.sweeps(evidence) else ()
+    return list(dict.fromkeys((*named, *swept, *registry.plugged_in("question"))))
 
 
 def _published() -> tuple[Evidence, dict[str, Evidence]]:
@@ -167,9 +185,9 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from bench.analysis.table import clean
     from bench.core.formatting import plural
     from bench.report import caveats, text
-    from bench.report.layout import clean
 
     def line(words: str, style: str = "") -> None:
         console.print(Text(clean(words), style=style), highlight=False)
@@ -177,7 +195,7 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
     found = text.answers(paths.findings)
     rows, left = text.console_rows(found, limit=CONSOLE_ROWS)
     if verbose:
-        rows = [(a.label, a.subject, a.number, f"{a.symbol} {a.verdict}") for a in found]
+        rows = [text.row_of(a) for a in found]
     if paths.check:
         line(paths.check, "bold")
         rows, left = rows if verbose else [], []
@@ -185,16 +203,14 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
         table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
         for heading in ("Question", "Subject", "Number [interval]", "Answer"):
             table.add_column(heading, overflow="fold")
-        for label, subject, shown, verdict in rows:
-            if console.width < WIDE and not verbose:
-                shown = shown.partition(" from ")[0]
-            style = {"✓": "green", "✗": "yellow", "?": "dim"}.get(verdict[:1], "")
-            cells = (label, subject, shown)
-            table.add_row(*(Text(clean(cell)) for cell in cells), Text(clean(verdict), style=style))
+        for row in rows:
+            number = row.shown.short if console.width < WIDE and not verbose else row.shown.text
+            cells = (row.label, row.subjects, number)
+            table.add_row(*(Text(clean(cell)) for cell in cells), Text(clean(row.verdict), style=STYLES[row.tone]))
         with console.capture() as captured:
             console.print(table)
-        for row in captured.get().splitlines():  # cells are padded: a log has no use for trailing blanks
-            padded = Text.from_ansi(row)
+        for printed in captured.get().splitlines():  # cells are padded: a log has no use for trailing blanks
+            padded = Text.from_ansi(printed)
             padded.rstrip()
             console.print(padded, soft_wrap=True, highlight=False)
     warnings, notes = caveats.warnings(paths.findings)
@@ -241,10 +257,13 @@ def _place(error: Exception, figure: str) -> str:
     return f", {file}, line {passed[-1]}" if passed else ""
 
 
-def _data_kinds() -> dict[str, str]:
-    """What each data set shows ("photographs", "handwriting", "rendered"), from its file, where that imports."""
+def _data_kinds(records: Records) -> dict[str, str]:
+    """What each data set of the records shows ("photographs", "handwriting", "rendered"), from its file, where that
+    imports."""
+    scored = (score.data for record in records.records for horizon in record.horizons for score in horizon.scores)
+    used = {name.split(":")[0] for name in (*scored, *(record.cell.data for record in records.records))}
     kinds = {}
-    for name in registry.names("data set"):
+    for name in sorted(used & set(registry.names("data set"))):
         try:
             kinds[name] = str(registry.load("data set", name).kind)
         except (ImportError, AttributeError, UserError):

@@ -12,6 +12,7 @@ from bench.analysis.finding import (
     Claim,
     ClaimKind,
     CostSummary,
+    Finding,
     Findings,
     Judgement,
     Level,
@@ -19,6 +20,7 @@ from bench.analysis.finding import (
     Stated,
     Verdict,
 )
+from bench.analysis.question import Tone, question_of
 from bench.core.formatting import (
     core_days,
     count,
@@ -32,8 +34,6 @@ from bench.core.formatting import (
     significant,
     weight,
 )
-from bench.report.number_text import number
-from bench.report.phrases import Tone
 from bench.report.text import MAX_NAMED, Answer, usual_counts
 
 # -- the paper's claims ----------------------------------------------------------------------------------------------
@@ -98,13 +98,17 @@ def claims(findings: Findings, found: Sequence[Answer]) -> tuple[Judged, ...]:
 def _by_table_6(findings: Findings, claim: Claim) -> tuple[str, Tone, str]:
     if findings.published:  # these records are the table
         own = claim.own
-        shown = number(findings.findings[own.finding]) if own.finding is not None else "Figure 4 has no table."
+        shown = _number(findings.findings[own.finding]) if own.finding is not None else "Figure 4 has no table."
         return str(own.verdict) if own.finding is not None else "", _tone(own), _stated(shown, own)
     if claim.paper is None:
         return ("", "unsure", "Figure 4 has no table." if claim.claim is ClaimKind.DATA else "")
     at = claim.paper.finding
-    shown = number(findings.paper[at]) if at is not None else ""
+    shown = _number(findings.paper[at]) if at is not None else ""
     return str(claim.paper.verdict), _tone(claim.paper), _stated(shown, claim.paper)
+
+
+def _number(f: Finding) -> str:
+    return question_of(f).number(f).text
 
 
 def _stated(shown: str, judgement: Judgement) -> str:

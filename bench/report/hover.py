@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.analysis.evidence import Evidence
+from bench.analysis.table import clean
 from bench.core.formatting import (
     MISSING,
     core_days,
@@ -21,7 +22,6 @@ from bench.core.formatting import (
 from bench.core.record import Record
 from bench.core.spec import to_json
 from bench.report.figures._contract import Saved
-from bench.report.layout import clean
 
 MAX_RECORDS = 300  # records whose facts are in the page; the others are named, and lie beside it
 

@@ -18,11 +18,11 @@ from markupsafe import Markup, escape
 
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Findings
+from bench.analysis.table import Column, Table, clean, markdown, shown
 from bench.core.formatting import join, plural
 from bench.core.record import UNKNOWN, DataFacts, Record
 from bench.report import caveats, fits, hover, text
 from bench.report.figures._contract import Saved
-from bench.report.layout import Column, Table, clean, markdown, shown
 from bench.stats.intervals import Estimate
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -164,11 +164,11 @@ def report_md(shown: Mapping[str, Any]) -> str:
     given: set[str] = set()  # a law's lack of fit is stated in full once
     reasons = {}
     for answer in (a for found in shown["questions"].values() for a in found):
-        sentences = re.findall(r"Lack of fit of .*?\)\.|Lack of fit of .*?measured\.", answer.text)
         reasons[answer.key] = answer.text
-        for sentence in given.intersection(sentences):
-            reasons[answer.key] = reasons[answer.key].replace(sentence, f"{sentence.partition(':')[0]} (above).")
-        given |= set(sentences)
+        for sentence, reminder in answer.deviations:
+            if sentence in given:
+                reasons[answer.key] = reasons[answer.key].replace(sentence, reminder)
+        given |= {sentence for sentence, _ in answer.deviations}
     template = environment.get_template("report.md.j2")
     lines = template.render(shown, captions=captions, reasons=reasons).splitlines()
     rendered = "\n".join(line.rstrip() for line in lines)

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from bench.analysis import branches, lr_sweep, races
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point, Series, family_rank
-from bench.analysis.rate_rule import RateRule, rules
-from bench.analysis.vtab import groups_of, means
+from bench.analysis.question import Question
+from bench.analysis.table import ESTIMATE_ENDS, Column, Table, split
 from bench.core import formatting as words
-from bench.core.formatting import compact
-from bench.core.spec import RATE_MARGIN
-from bench.report import race_text
-from bench.report.layout import ESTIMATE_ENDS, Column, Table, split
 from bench.stats.intervals import Estimate, contents
 from bench.store.planned import Compared, compare
 
@@ -27,13 +21,11 @@ MAX_MODELS = 8  # columns that fit a page; beyond that the largest of each famil
 Costs = dict[tuple[str, int], dict[str, float]]
 
 
-def build(evidence: Evidence) -> tuple[Table, ...]:
-    """Every table, in the order of the report."""
+def build(evidence: Evidence, questions: Iterable[Question] = ()) -> tuple[Table, ...]:
+    """Every table, in the order of the report: of the questions that were asked, then of the study."""
+    of_questions = (table for question in questions for table in question.tables(evidence))
     made = (
-        peers(evidence),
-        branching(evidence),
-        rates(evidence),
-        rate_rule(evidence),
+        *of_questions,
         models(evidence),
         tasks_by_models(evidence),
         many_tasks(evidence),
@@ -43,184 +35,6 @@ def build(evidence: Evidence) -> tuple[Table, ...]:
         planned(evidence),
     )
     return tuple(table for table in made if table is not None)
-
-
-def peers(evidence: Evidence) -> Table | None:
-    """Every contender of every race; None where nothing was raced."""
-    rows = [
-        {
-            "race": f"{c.race[0]} at {c.race[1]} px",
-            "contender": c.name,
-            "settings": race_text.settings(c.settings) or c.dtype,
-            "images_per_second": c.images_per_second,
-            "over_base": c.over_base and c.over_base.value,
-            "over_base_low": c.over_base and c.over_base.low,
-            "over_base_high": c.over_base and c.over_base.high,
-            "share_of_peak": c.share_of_peak,
-            "first_call_seconds": c.first_call_seconds,
-            "loss_difference": c.loss_difference,
-            "left_out": c.left_out,
-        }
-        for race in races.races(evidence)
-        for c in race
-    ]
-    columns = (
-        Column(key="race", heading="Model", numeric=False),
-        Column(key="contender", heading="Trained by", numeric=False),
-        Column(key="settings", heading="Settings", numeric=False),
-        Column(key="images_per_second", heading="Images/s", text=words.significant),
-        Column(key="over_base", heading=f"× {races.BASE}", text=words.significant),
-        Column(key="over_base_low", heading="low", text=words.significant),
-        Column(key="over_base_high", heading="high", text=words.significant),
-        Column(key="share_of_peak", heading="% of matmul peak", text=words.percent),
-        Column(key="first_call_seconds", heading="First step [s]", text=words.significant),
-        Column(key="loss_difference", heading="Losses differ by", text=lambda v: f"{v:.1e}"),
-        Column(key="left_out", heading="Left out", numeric=False),
-    )
-    note = (
-        "Ratios: of windows of the same round, medians of each start, geometric means over starts; "
-        f"{evidence.level:.0%} of repetitions lie between low and high. Settings: the fastest of short trials; those "
-        "of defaults are what a user gets who sets nothing. Losses: largest relative difference from the base over the "
-        "first steps, where function and weights are the same."
-    )
-    return (
-        Table(name="peers", title="Training speed beside other libraries", columns=columns, rows=tuple(rows), note=note)
-        if rows
-        else None
-    )
-
-
-def branching(evidence: Evidence) -> Table | None:
-    """One row per model and budget: upstream accuracy of the branch, and its difference to each other way."""
-    measure = branches.measures(evidence)[:1]
-    found = branches.contrasts(evidence, measure[0]) if measure else {}
-    rows: dict[tuple[str, int], dict[str, Any]] = {}
-    for way, comparisons in found.items():
-        for c in comparisons:
-            point, model = c.pair.point, c.pair.model
-            row = rows.setdefault((model, point.images_seen), {"model": model, "seen": point.images_seen})
-            row |= {"accuracy": evidence.estimate(point, measure[0]), way: c.estimate}
-    columns = (
-        Column(key="model", heading="Model", numeric=False),
-        Column(key="seen", heading="Images seen", text=words.count),
-        Column(key="accuracy", heading=f"Branch, {measure[0]} [%]" if measure else ""),
-        *(Column(key=way, heading=f"Branch − own, {way} schedule [points]") for way in found),
-    )
-    saved = "; ".join(f"{s.model} {s.flops:.2f} for {s.budgets} budgets" for s in branches.savings(evidence))
-    return (
-        Table(
-            name="branching",
-            title="Branches against models trained on their own",
-            columns=columns,
-            rows=tuple(rows.values()),
-            note=f"Compute, branches over own: {saved}.",
-        )
-        if rows
-        else None
-    )
-
-
-def rates(evidence: Evidence) -> Table | None:
-    """One row per model and learning rate; None where nothing was swept."""
-    found = lr_sweep.sweeps(evidence)
-    rows = [
-        {
-            "model": s.model,
-            "family": s.family,
-            "data": s.upstream,
-            "seen": s.images_seen,
-            "rate": t.rate,
-            "accuracy": t.accuracy,
-            "diverged": t.diverged or None,
-            "chosen": "chosen" if t is s.chosen else "",
-            "edge": f"best, {s.edge} tried" if t is s.best and s.edge else "",
-        }
-        for s in found
-        for t in s.tried
-    ]
-    columns = (
-        Column(key="model", heading="Model", numeric=False),
-        Column(key="family", heading="Family", numeric=False),
-        Column(key="data", heading="Upstream", numeric=False),
-        Column(key="seen", heading="Images seen", text=words.count),
-        Column(key="rate", heading="Learning rate", text=lambda v: f"{v:g}"),
-        Column(key="accuracy", heading="Upstream test accuracy [%]"),
-        Column(key="diverged", heading="Runs diverged"),
-        Column(key="chosen", heading="Chosen", numeric=False),
-        Column(key="edge", heading="Edge of the sweep", numeric=False),
-    )
-    note = (
-        f"Chosen: the lowest rate within {100 * RATE_MARGIN:g} points of the best on the upstream test images, "
-        "at which no run diverged; its accuracy is slightly optimistic."
-    )
-    # as bench/suites/_recipes.py states the choice; rates of other sweeps stand elsewhere
-    if evidence.records.suite == "rates" and len({s.model for s in found}) == len(found):
-        dictionaries = {"FAMILY_RATES": lr_sweep.family_rates(found), "MODEL_RATES": lr_sweep.model_rates(found)}
-        scale = f'["{evidence.records.wanted.scale}"]' if evidence.records.wanted else ""
-        lines = [f"{name}{scale} = {json.dumps(chosen)}" for name, chosen in dictionaries.items()]
-        note += f" For bench/suites/_recipes.py: {'; '.join(lines)}."
-    return Table(name="rates", title="Learning rates", columns=columns, rows=tuple(rows), note=note) if rows else None
-
-
-def rate_rule(evidence: Evidence) -> Table | None:
-    """One row per size that a rule for learning rates was tested on; None where no family was swept at enough sizes."""
-    found = rules(evidence)
-    rows = [
-        {
-            "family": rule.family,
-            "data": rule.upstream,
-            "model": each.model,
-            "macs": each.macs,
-            "fitted": each.fitted,
-            "predicted": each.predicted,
-            "chosen": each.chosen,
-            "factor": each.predicted / each.chosen,
-            "lacks": each.lacks,
-            "right": "yes" if each.right else "no",
-        }
-        for rule in found
-        for each in rule.held_out
-    ]
-    columns = (
-        Column(key="family", heading="Family", numeric=False),
-        Column(key="data", heading="Upstream", numeric=False),
-        Column(key="model", heading="Held out", numeric=False),
-        Column(key="macs", heading="MACs/image", text=words.short_count),
-        Column(key="fitted", heading="Smaller sizes"),
-        Column(key="predicted", heading="Predicted rate", text=lambda v: f"{v:g}"),
-        Column(key="chosen", heading="Chosen", text=lambda v: f"{v:g}"),
-        Column(key="factor", heading="Predicted / chosen", text=words.significant),
-        Column(key="lacks", heading="Accuracy below the best [points]", text=words.percent),
-        Column(key="right", heading=f"Within {100 * RATE_MARGIN:g} points", numeric=False),
-    )
-    note = "The rule: log rate linear in log MACs, fitted to the smaller sizes, to the nearest rate tried. " + " ".join(
-        map(_offered, found)
-    )
-    return (
-        Table(
-            name="rate-rule",
-            title="Learning rates predicted from smaller models",
-            columns=columns,
-            rows=tuple(rows),
-            note=note,
-        )
-        if rows
-        else None
-    )
-
-
-def _offered(rule: RateRule) -> str:
-    """Whether a rule for learning rates can be used, and why not."""
-    right, held_out = sum(each.right for each in rule.held_out), len(rule.held_out)
-    if rule.offered:
-        return (
-            f"{rule.family}: right on all {held_out} sizes held out (by chance: {rule.p_value:.1%}); rate = "
-            f"{compact(rule.scale, 3)} × MACs^{rule.exponent:.2f} for the next size."
-        )
-    why = f"right on {right} of {words.plural(held_out, 'size')} held out"
-    if right == held_out:
-        why += f", which happens by chance with probability {rule.p_value:.0%}: too few sizes"
-    return f"{rule.family}: no rule offered, {why}."
 
 
 def planned(evidence: Evidence) -> Table | None:
@@ -339,6 +153,10 @@ def tasks_by_models(evidence: Evidence) -> Table | None:
 
 def many_tasks(evidence: Evidence) -> Table | None:
     """One row per model: every task of the benchmark in the order of its groups, the groups' means, the plain mean."""
+    if evidence.scores["group"].isna().all():
+        return None
+    from bench.analysis.vtab import groups_of, means  # few studies have groups of tasks
+
     groups = groups_of(evidence)
     if not groups:
         return None

@@ -33,8 +33,9 @@ class Averaged:
     """Refits of several analyses (forms, losses) of the same points.
 
     Attributes:
-        fit: the law that is shown. parts: refits of every analysis that has any. weights: of every form that was tried,
-            the largest first.
+        fit: the law that is shown.
+        parts: refits of every analysis that has any.
+        weights: of every form that was tried, the largest first.
         order: of the refits of all parts, shuffled: refits of two groups are then paired independently of their forms.
     """
 
@@ -86,7 +87,9 @@ def average(fits: Sequence[Fit], *, shown: Fit, draws: int = 400, seed: int = 0,
     """Resample analyses of the same points, each as often as its weight says.
 
     Args:
-        fits: of every analysis. shown: the law that is printed. draws: refits in all.
+        fits: of every analysis.
+        shown: the law that is printed.
+        draws: refits in all.
         seed: of the resamples; groups that are compared need different ones, else their noise is the same.
     """
     counts = _shares(weigh(fits), draws)

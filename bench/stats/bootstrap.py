@@ -119,7 +119,8 @@ class VarianceComponents:
     Attributes:
         within, between: variance of single points about their trunk, and of trunks.
         freedom: degrees of freedom (within, between).
-        sums: sums of squares (within, between). expected: (2, 2), expected sums per unit of (within, between) variance.
+        sums: sums of squares (within, between).
+        expected: (2, 2), expected sums per unit of (within, between) variance.
         standardised: residuals about trunk means, scaled to unit variance.
     """
 

@@ -37,7 +37,8 @@ class Crossing:
         share: resamples that agree: that cross just once, this way round, or (`throughout`) not at all.
         overtakes: which of (first, second) has the smaller y (error) beyond the crossing. None unless YES.
         leader: the same; or who is ahead throughout, or above `high` or below `low` where only one of them is known.
-        throughout: whether `leader` is ahead at every x of the common range. common_range: whether there is one.
+        throughout: whether `leader` is ahead at every x of the common range.
+        common_range: whether there is one.
     """
 
     verdict: str
@@ -188,7 +189,9 @@ def frontier_bias(
     """How much too good the best of each group looks, because it was picked from noisy runs.
 
     Args:
-        y: observed values. noise: standard deviation of each, or of all. members: indices competing at each place.
+        y: observed values.
+        noise: standard deviation of each, or of all.
+        members: indices competing at each place.
 
     Returns: for each place, the mean of (noisy minimum - true value of the run picked), taking the observed values as
         true; negative. Subtract it from the observed minimum.

@@ -53,8 +53,11 @@ class Origin:
     """What a procedure that saw the points up to `end` would have missed.
 
     Attributes:
-        end: largest place fitted. points: how many were. octaves: how far it lies before the end of the data.
-        distance: log distance of every group mean beyond it. error: log observed - log predicted, of each form, there.
+        end: largest place fitted.
+        points: how many were.
+        octaves: how far it lies before the end of the data.
+        distance: log distance of every group mean beyond it.
+        error: log observed - log predicted, of each form, there.
     """
 
     end: float
@@ -97,9 +100,10 @@ class Bands:
     """Intervals of y at several x, (n, 2) each: within <= total <= one_run, as sets. NaN where there is no record.
 
     Attributes:
-        y: predictions, (n,). within: by resampling: noise and, where several forms were resampled, their difference.
-            total: that, and the record beyond the data or the spread of forms inside. one_run: what one more run would
-            measure, total and the scatter of points.
+        y: predictions, (n,).
+        within: by resampling: noise and, where several forms were resampled, their difference.
+        total: that, and the record beyond the data or the spread of forms inside.
+        one_run: what one more run would measure, total and the scatter of points.
         reach: how many times beyond the largest point (below 1: below the smallest), 1 inside.
     """
 
@@ -115,8 +119,9 @@ class Forecast:
     """A prediction beyond the data with the record of the procedure that makes it.
 
     Attributes:
-        fits: to all points, one per form. origins: latest first. scatter: standard deviation of one point's log y, with
-            `freedom` degrees.
+        fits: to all points, one per form.
+        origins: latest first.
+        scatter: standard deviation of one point's log y, with `freedom` degrees.
     """
 
     fits: tuple[Fit, ...]

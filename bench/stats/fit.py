@@ -32,8 +32,11 @@ class Points:
     """Data of a fit.
 
     Attributes:
-        x: (inputs, n); y: (n,); all positive. cluster: the independent run (trunk) that each point was read from.
-        dropped: rows that were left out, with the reason. labels: categorical columns beside the points.
+        x: (inputs, n).
+        y: (n,); all positive.
+        cluster: the independent run (trunk) that each point was read from.
+        dropped: rows that were left out, with the reason.
+        labels: categorical columns beside the points.
         share: whether y is a share (1 - accuracy), which ends at 1.
     """
 
@@ -267,9 +270,12 @@ def descend(
     """Levenberg-Marquardt on iteratively re-weighted residuals, for a batch of problems at once.
 
     Args:
-        x: (inputs, n), shared. log_y: (batch or 1, n). start: (batch, parameters). weight: (batch or 1, n), of points.
-        ftol: a descent ends after three steps in a row (one, from REFIT_FTOL on) that improve its sum by less than
-            this fraction. There is no absolute tolerance.
+        x: (inputs, n), shared.
+        log_y: (batch or 1, n).
+        start: (batch, parameters).
+        weight: (batch or 1, n), of points.
+        ftol: a descent ends after three steps in a row (one, from REFIT_FTOL on) that improve its sum by less than this
+            fraction. There is no absolute tolerance.
 
     Returns: (batch, parameters).
     """

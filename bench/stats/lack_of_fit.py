@@ -21,7 +21,8 @@ class GroupMeans:
     """Mean error over seeds at each x, in order of x.
 
     Attributes:
-        x, error: of each group. noise: standard error of each mean, from repeated training.
+        x, error: of each group.
+        noise: standard error of each mean, from repeated training.
         freedom: degrees of freedom of the noise; 0 where nothing was repeated and the noise is unknown.
     """
 

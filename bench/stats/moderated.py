@@ -58,9 +58,11 @@ class Repeated:
     """One variance between seeds.
 
     Attributes:
-        model: whose variance it is. trunk: the training run, which other budgets may share.
+        model: whose variance it is.
+        trunk: the training run, which other budgets may share.
         log_odds, log_images: what the trends are over: of the mean accuracy, and of the images seen.
-        variance: between single seeds. df: its degrees of freedom, above 0.
+        variance: between single seeds.
+        df: its degrees of freedom, above 0.
     """
 
     model: Hashable

@@ -26,7 +26,8 @@ class Paired:
     """Per test image, the first's answers minus the second's, right counted as 1: means over what was run.
 
     Attributes:
-        difference_M: in the order of the test set. content_hash: of the test images.
+        difference_M: in the order of the test set.
+        content_hash: of the test images.
         shared: the part of `error`² that comes from single answers, which differ by run and image: it is in the spread
             of the runs' means as well. 0 for one run.
     """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 KEEP = 2  # one could be found bad
-APPEARS = 60.0  # seconds until what one machine has written is taken not to be there
+APPEARS_WITHIN = 60.0  # seconds until what one machine has written is taken not to be there
 MANIFEST = "manifest.json"
 PREFIX = "step-"
 TENSORS, STATE = "tensors.safetensors", "state.json"
@@ -132,7 +132,7 @@ def load(folder: Path, step: int) -> Checkpoint:
     """
     from safetensors.torch import load_file
 
-    deadline = time.monotonic() + APPEARS
+    deadline = time.monotonic() + APPEARS_WITHIN
     while not (paths := [path for path in _steps(folder) if _number(path)[0] == step]):
         if time.monotonic() > deadline:
             raise UserError(

@@ -57,7 +57,8 @@ class Holder:
     Attributes:
         pid: its process on this machine; None if it is elsewhere, or unknown.
         stopped: whether that process is stopped (by a signal or a debugger) and will not go on by itself.
-        since: when it claimed the cell, in UTC, by its own clock. runner: the job of a cluster that it is.
+        since: when it claimed the cell, in UTC, by its own clock.
+        runner: the job of a cluster that it is.
     """
 
     pid: int | None

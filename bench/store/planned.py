@@ -27,8 +27,8 @@ class PlannedCost:
 
     Attributes:
         seconds: wall-clock, on one worker of an idle machine.
-        device, threads, ranks: of that worker. error: of the logarithm of `seconds`, one standard deviation, where
-            rates were not measured here.
+        device, threads, ranks: of that worker.
+        error: of the logarithm of `seconds`, one standard deviation, where rates were not measured here.
     """
 
     seconds: float

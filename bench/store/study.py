@@ -53,7 +53,7 @@ class CellDirectory:
 
     @property
     def weights(self) -> Path:
-        """Final weights of each horizon, kept when the study asks for them."""
+        """The folder of the final weights, those of the last horizon."""
         return self.path / "weights"
 
     def attempts(self) -> list[Path]:
@@ -206,7 +206,7 @@ class CellDirectory:
             raise LeaseLost("another runner has begun the cell anew")
 
     def publish(self, record: Record) -> None:
-        """Write the record, and only then put in place and remove what belongs to it and what does not.
+        """Write the record, which ends the cell. `settle` then puts its weights in place and removes its checkpoints.
 
         Raises:
             LeaseLost: another runner has finished the cell; its record is kept.
@@ -280,7 +280,8 @@ class State(NamedTuple):
     Attributes:
         name: "done" (also a diverged or out-of-memory result), "partial", "failed" (tried without a result), "missing",
             "damaged" (its record does not verify and will be set aside). All but "done" are run again.
-        fraction: of its training that is done, in [0, 1]. note: why it is not complete, where that is known.
+        fraction: of its training that is done, in [0, 1].
+        note: why it is not complete, where that is known.
         took: wall-clock and processor seconds of a complete cell, as far as its record knows them.
     """
 

@@ -40,7 +40,8 @@ class Suite:
     """A named question: the constants and the function of one file in this folder.
 
     Attributes:
-        question: QUESTION. figures: FIGURES, names of files in bench/report/figures/.
+        question: QUESTION.
+        figures: FIGURES, names of files in bench/report/figures/.
         headline, far: HEADLINE and FAR, the tasks (NAME:DATA) or downstream sets that answer it; optional.
         downstream: DOWNSTREAM, all downstream sets by scale, or of every scale; where a file has none, the headline and
             far ones.

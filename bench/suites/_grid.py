@@ -2,7 +2,7 @@
 
 cpu: minutes on two cores, both axes on rendered glyphs; the suite `data` asks the data-size question of photographs
 (Fashion-MNIST) instead. gpu: the same questions of colour photographs, or of a million drawings where there are none;
-`bench.plan.hours` fits the budgets to the hours there are.
+`bench.plan.passes.hours` fits the budgets to the hours there are.
 paper: the paper's own grid (Tables 3 and 6, Figure 4), to be costed here and run where the data are.
 """
 

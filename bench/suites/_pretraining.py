@@ -24,8 +24,9 @@ class Upstream:
     """Pre-training on one set.
 
     Attributes:
-        images: model -> images seen. recipe: set -> what differs from the suites' recipe. trained: the last word on how
-            a cell is trained.
+        images: model -> images seen.
+        recipe: set -> what differs from the suites' recipe.
+        trained: the last word on how a cell is trained.
     """
 
     data: str

@@ -18,10 +18,11 @@ FAMILY_RATES: dict[str, dict[str, float]] = {}
 """Scale -> family -> rate."""
 MODEL_RATES: dict[str, dict[str, float]] = {}
 """Scale -> model -> rate, where it is not the family's."""
-FAMILY_RATES["cpu"] = {"ViT": 2e-3, "Hybrid": 8e-3, "ResNet": 8e-3}
+FAMILY_RATES["cpu"] = {"ViT": 2e-3, "Hybrid": 4e-3, "ResNet": 4e-3}
 MODEL_RATES["cpu"] = {
-    **dict.fromkeys(("ViT-pico/14", "ViT-nano/14", "ViT-pico/7"), 4e-3),
+    **dict.fromkeys(("ViT-pico/14", "ViT-pico/7"), 4e-3),
     "ViT-micro/14": 1e-3,
+    **dict.fromkeys(("R5x0.125+ViT-pico/14", "R5+ViT-pico/14", "R11x0.25-s2"), 8e-3),
 }
 DEFAULT_RATE = 1e-3  # for a scale or family without a sweep
 

@@ -22,6 +22,7 @@ from vit.config import config_for
 
 QUESTION = "what do position embeddings, pooling, shape, stem and optimizer change, one at a time?"
 FIGURES = ("ablation-position", "ablation-pooling", "ablation-shape", "ablation-variants")
+QUESTIONS = ("as-published",)
 HEADLINE = ("scripts", "mnist")
 VARIES = {"pooling": ("lr",), "optimizer": ("lr", "optimizer", "weight_decay")}
 
@@ -40,8 +41,10 @@ class Scale:
     """The ViT that is changed, and how all are trained.
 
     Attributes:
-        patches: other patch sizes, largest first. conv_patch: an even patch size, for the convolutional stem.
-        pooling_rates: of both ways to pool. resnet_rates: of Adam and of SGD.
+        patches: other patch sizes, largest first.
+        conv_patch: an even patch size, for the convolutional stem.
+        pooling_rates: of both ways to pool.
+        resnet_rates: of Adam and of SGD.
     """
 
     base: str

@@ -6,9 +6,11 @@ from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge
 from bench.suites._grid import DOWNSTREAM as DOWNSTREAM
 from bench.suites._grid import PHOTOGRAPHIC, grids, pixel_cells, size_cells
+from bench.suites._questions import OF_FAMILIES
 
 QUESTION = "how many pre-training images does each family need?"
 FIGURES = ("data-size",)
+QUESTIONS = OF_FAMILIES
 HEADLINE = ("fashion-mnist", *PHOTOGRAPHIC)
 FAR = ("scripts", "mnist", "digits", "specimen-tiles:56px", "terrain")
 

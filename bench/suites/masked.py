@@ -19,6 +19,7 @@ from bench.suites._recipes import recipe_for
 
 QUESTION = "is masked patch prediction better than training from scratch at equal compute, and how far from labels?"
 FIGURES = ("masked",)
+QUESTIONS = ("as-published",)
 HEADLINE = ("finetune@10shot:mnist", "finetune:mnist")
 DOWNSTREAM = ("mnist", "fashion-mnist", "scripts")
 
@@ -31,7 +32,8 @@ class Scale:
 
     Attributes:
         images: seen in pre-training; from scratch, as many more are seen in fine-tuning.
-        steps, batch: of fine-tuning a pre-trained network. shots, many: images per class, or of all classes.
+        steps, batch: of fine-tuning a pre-trained network.
+        shots, many: images per class, or of all classes.
     """
 
     model: str

@@ -14,9 +14,11 @@ from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge
 from bench.suites._grid import DOWNSTREAM as DOWNSTREAM
 from bench.suites._grid import FAR_FROM_PHOTOGRAPHS, PHOTOGRAPHIC, Grid, compute_cells, grids, pixel_cells, size_cells
+from bench.suites._questions import OF_FAMILIES
 
 QUESTION = "how do ViT, hybrids and ResNets scale with pre-training compute and with number of images?"
 FIGURES = ("frontier", "compute", "laws", "data-size", "learning-curves")
+QUESTIONS = OF_FAMILIES
 HEADLINE = ("scripts", "mnist", *PHOTOGRAPHIC)
 FAR = FAR_FROM_PHOTOGRAPHS
 CPU_WARMUP = 23 * 32

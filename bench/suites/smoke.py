@@ -6,10 +6,12 @@ from dataclasses import replace
 
 from bench.core.spec import Cell
 from bench.suites._contract import SuiteOptions, merge, task
+from bench.suites._questions import OF_FAMILIES
 from bench.suites._recipes import recipe_for
 
 QUESTION = "does the whole pipeline work here? (the numbers mean nothing)"
 FIGURES = ("frontier", "compute", "data-size")
+QUESTIONS = OF_FAMILIES
 HEADLINE = ("fashion-mnist",)
 PURPOSE = "check"  # of the pipeline: its numbers mean nothing
 FAR = ("digits",)

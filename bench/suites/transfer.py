@@ -16,9 +16,11 @@ from bench.suites._contract import SuiteOptions, fitting, pick, task
 from bench.suites._grid import GPU_DOWNSTREAM, gpu_size, here
 from bench.suites._paper import CROP
 from bench.suites._pretraining import Study, gpu_study, paper, pretrained_cells, small, stored_at
+from bench.suites._questions import OF_FAMILIES
 
 QUESTION = "how well do pre-trained models transfer, and is fine-tuning better at a higher resolution?"
 FIGURES = ("pretraining-data",)  # one budget per model: nothing to draw against compute
+QUESTIONS = OF_FAMILIES
 DOWNSTREAM = ("fashion-mnist", "photo-tiles:56px", "mnist")
 HIGHER = ("fashion-mnist", "photo-tiles:56px")  # also fine-tuned at a higher resolution
 HEADLINE = tuple(f"finetune:{name}" for name in dict.fromkeys((*DOWNSTREAM, *GPU_DOWNSTREAM)))

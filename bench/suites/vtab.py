@@ -15,10 +15,12 @@ from bench.core.spec import Cell, TaskSpec
 from bench.suites._contract import SuiteOptions, fitting, pick, task
 from bench.suites._grid import here
 from bench.suites._pretraining import Study, gpu_study, paper, pretrained_cells, small, stored_at
+from bench.suites._questions import OF_FAMILIES
 from bench.tasks.vtab import SMALL, VTAB, task_names
 
 QUESTION = "how do pre-trained models adapt to natural, specialised and structured tasks from 1,000 examples?"
 FIGURES = ("groups", "compute")
+QUESTIONS = OF_FAMILIES
 DOWNSTREAM = task_names(SMALL)
 HEADLINE = tuple(f"vtab:{name}{size}" for name in (*task_names(VTAB), *DOWNSTREAM) for size in ("", ":384px"))
 

@@ -44,8 +44,8 @@ class FineTuned:
 
     Attributes:
         logits: uint8 images_NHWC (any size, 1 or 3 channels) -> float32 logits_NK, in test mode.
-        losses_T: mean loss of every step's batch, before its update. diverged: whether one was not finite, or a weight
-            in the end.
+        losses_T: mean loss of every step's batch, before its update.
+        diverged: whether one was not finite, or a weight in the end.
         image_size: pixels per side of its input.
         seconds, train_flops: what the training cost; FLOPs by convention.
     """

@@ -31,9 +31,11 @@ class FineTuner:
     """Fine-tunes copies of one trained model; the model itself is never changed.
 
     Args:
-        model: the trained module. name, options: what `registry.build_model` made it from.
+        model: the trained module.
+        name, options: what `registry.build_model` made it from.
         image_size, channels: of the model's input; each call may request another size.
-        seed: of the cell. should_stop: looked at between steps; True ends everything with `Interrupted`.
+        seed: of the cell.
+        should_stop: looked at between steps; True ends everything with `Interrupted`.
         batches: keeps how many images fit at a time in test mode; None for its own.
         dtype: of logits; see `bench.train.inference`.
 

@@ -32,8 +32,8 @@ REVISION = 1
 PUBLISHED_RIDGE = 2.0**10
 RIDGES = tuple(2.0**power for power in range(-4, 21))
 SHOTS = (1, 5, 10, 25)
-EIGEN = 9  # operations of an eigendecomposition, times the cube of its size (Golub and Van Loan, section 8.3)
-SOLVED = 25e9  # operations in float64 that a core does in a second of solving: 23 to 44 on one of 2025
+EIGEN_OPERATIONS = 9  # of an eigendecomposition, times the cube of its size (Golub and Van Loan, section 8.3)
+SOLVED_PER_SECOND = 25e9  # operations in float64 that a core does in a second of solving: 23 to 44 on one of 2025
 MODES = {
     "both": ("accuracy", "accuracy_fixed_ridge"),
     "loo": ("accuracy",),
@@ -56,7 +56,8 @@ def begin(
 
     Args:
         data: downstream set; its training split gives the support sets, its test split is scored.
-        shots: labelled images per class, any order. draws: independent support sets.
+        shots: labelled images per class, any order.
+        draws: independent support sets.
         ridge: "loo", "published", "both" or "each" (see the module).
         test_limit: score the nested, class-balanced part of this size of the test split; None scores all of it.
         support_pool: draw from the nested part of this size of the training split, so that a set and its embedded part
@@ -135,8 +136,8 @@ def solving_seconds(
         tried = len(RIDGES) if ridge != "each" and "accuracy" in metrics and k > 1 else 0
         left_out = 2 * tried * support * rank * num_classes
         predicting = 2 * len(metrics) * tests * features * num_classes
-        operations += products + EIGEN * rank**3 + left_out + predicting
-    return draws * operations / SOLVED
+        operations += products + EIGEN_OPERATIONS * rank**3 + left_out + predicting
+    return draws * operations / SOLVED_PER_SECOND
 
 
 def draw_support(

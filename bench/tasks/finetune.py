@@ -133,8 +133,10 @@ class Tuning:
     """How a model is fine-tuned; build it with `make_tuning`.
 
     Attributes:
-        steps, batch, rates: of every run; the rates are tried in this order. num_held_out: images for the choice.
-        image_size: pixels per side; None for the model's own. shift, flip, crop: augmentation.
+        steps, batch, rates: of every run; the rates are tried in this order.
+        num_held_out: images for the choice.
+        image_size: pixels per side; None for the model's own.
+        shift, flip, crop: augmentation.
         average: Polyak averaging of the weights, decay per step; 0 for none (the paper: 0.9999, Table 2's ImageNet).
     """
 

@@ -36,8 +36,12 @@ class TrackedRun:
     """A cell as trackers show it.
 
     Attributes:
-        id: of the cell. name: of its folder. rows: in the order of the work. started: of the first attempt, ISO 8601.
-        config: flat; names of nested fields are joined by dots. status: as a record's; "running" before there is one.
+        id: of the cell.
+        name: of its folder.
+        rows: in the order of the work.
+        started: of the first attempt, ISO 8601.
+        config: flat; names of nested fields are joined by dots.
+        status: as a record's; "running" before there is one.
     """
 
     id: str
@@ -156,7 +160,8 @@ def send(study: Path, name: str, *, folder: Path | None = None, project: str = "
     """Bring a tracker up to date with a study. Returns how many of its runs changed.
 
     Args:
-        folder: where the tracker keeps its files, if it does: the study's own. project: the study's name.
+        folder: where the tracker keeps its files, if it does: the study's own.
+        project: the study's name.
 
     Raises:
         UserError: an unknown tracker, a missing library, a disk that cannot be written.

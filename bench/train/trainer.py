@@ -35,7 +35,7 @@ from bench.train.schedule import Segment
 from bench.train.step import Step
 
 CHECK_EVERY = 50  # steps between checks of the loss, each of which waits for the device
-SAVING = 0.03  # of the time at most, where a checkpoint takes long: large models, slow disks
+MAX_SAVING_SHARE = 0.03  # of the time at most, where a checkpoint takes long: large models, slow disks
 Evaluated = Horizon | Future[Horizon]
 
 
@@ -228,7 +228,7 @@ class Trainer:
         self._last_save = running()
         seconds = self._last_save - started
         p.spend("save", seconds)
-        self.save_interval = max(self.saving.every, seconds / SAVING)
+        self.save_interval = max(self.saving.every, seconds / MAX_SAVING_SHARE)
 
     def resume(self) -> bool:
         """Continue from the newest checkpoint that verifies; False if there is none.

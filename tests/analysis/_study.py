@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from bench.analysis import evidence as evidence_module
-from bench.analysis import lr_sweep
+from bench.analysis import lr_sweep, questions
 from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Finding
 from bench.analysis.study_data import Records
 from bench.core.record import Horizon, Record, Score
 from tests.analysis._records import FAR, HEADLINE, World, change, map_scores
@@ -26,6 +27,11 @@ def read(records: list[Record]) -> Evidence:
         data_kinds=KINDS,
     )
     return lr_sweep.without_rejected(whole)
+
+
+def ask(evidence: Evidence, *names: str) -> list[Finding]:
+    """The findings of some questions, in the order of a report."""
+    return list(questions.answered(evidence, questions.asked(names)))
 
 
 def study(*, seed: int = 1, extra: tuple[str, ...] = (), **changes: Any) -> Evidence:

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from bench.analysis import ablations, branches
+from bench.analysis import branches
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Finding, Question, Reason, Statement, Verdict
+from bench.analysis.finding import Finding, Reason, Verdict
 from bench.core.record import Record
 from bench.core.spec import Recipe
-from bench.report import text
+from bench.questions import as_published as ablations
+from bench.questions.as_published import Statement
 from bench.report.figures import ablation_pooling, ablation_position, ablation_shape, ablation_variants, masked
 from bench.suites import ablation as suite
 from bench.suites import branching
@@ -19,7 +20,7 @@ from bench.suites import masked as masked_suite
 from bench.suites._contract import SuiteOptions
 from bench.train import schedule
 from tests.analysis._records import World, map_scores
-from tests.analysis._study import beside_own_training, read
+from tests.analysis._study import ask, beside_own_training, read
 
 # -- the paper's statements about design choices, on records whose differences are known -------------------------------
 
@@ -94,7 +95,7 @@ def test_words_and_figures() -> None:
         assert len(drawing.data) and drawing.caption and len(drawing.annotations) == len(drawing.data)
     assert set(ablation_shape.draw(evidence).data["curve"]) == set(ablation_shape.DIMENSIONS.values())
     for finding in ablations.statements(evidence):
-        assert text.SAYS[Statement(finding.subject[0])] in text._published(finding)[0]
+        assert ablations.SAYS[Statement(finding.subject[0])] in ablations.say(finding)[0]
 
 
 def test_masked_against_scratch_and_labels() -> None:
@@ -165,17 +166,17 @@ def test_savings_are_ratios_of_what_was_spent(branched: Evidence) -> None:
 
 
 def test_findings_say_so(branched: Evidence) -> None:
-    found = list(branches.branch_questions(branched))
+    found = ask(branched, "branch as accurate", "branches save")
     same, cosine, *_ = found
     assert (same.subject, same.verdict, same.reasons) == (("same",), Verdict.YES, (Reason.IDENTICAL,))
     assert (cosine.subject, cosine.verdict, cosine.reasons) == (("cosine",), Verdict.YES, ())
     assert cosine.estimate == pytest.approx(GAP) and cosine.n.models == 2 and cosine.n.steps == 6
-    saved = [f for f in found if f.question == Question.BRANCHES_SAVE]
+    saved = [f for f in found if f.question == "branches save"]
     assert [f.estimate for f in saved] == pytest.approx([0.5, 0.5]) and {f.verdict for f in saved} == {Verdict.YES}
 
 
 def test_a_study_of_branches_alone_has_nothing_to_compare() -> None:
-    assert not list(branches.branch_questions(read(World().records()[:4])))
+    assert not ask(read(World().records()[:4]), "branch as accurate", "branches save")
 
 
 @pytest.mark.parametrize("scale", ["cpu", "gpu"])

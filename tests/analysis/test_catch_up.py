@@ -11,12 +11,13 @@ from scipy import stats
 
 from bench.analysis import catch_up
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Budget, Closing, Finding, HeldOut, Question, Verdict
+from bench.analysis.finding import Budget, Closing, Finding, HeldOut, Verdict
 from bench.analysis.questions import find
+from bench.questions import gap_over_images
 from bench.report import text
 from bench.report.figures import gap
 from tests.analysis._records import World
-from tests.analysis._study import read
+from tests.analysis._study import ask, read
 
 GAIN = {"ViT": 0.09, "Hybrid": 0.07, "ResNet": 0.03}  # accuracy per tenfold images
 SIZES = (300, 1_000, 3_000, 10_000, 30_000)
@@ -46,12 +47,12 @@ def equal() -> Evidence:
 
 @pytest.fixture(scope="module")
 def found(equal: Evidence) -> list[Finding]:
-    return list(catch_up.catch_up(equal))
+    return ask(equal, "gap over images", "gap over compute")
 
 
 def about(found: list[Finding], *subject: str) -> Finding:
     """The main finding over images of two families."""
-    return next(f for f in found if f.question is Question.GAP_OVER_IMAGES and f.subject == subject and f.main)
+    return next(f for f in found if f.question == "gap over images" and f.subject == subject and f.main)
 
 
 def test_two_models_of_a_family_are_not_mixed() -> None:
@@ -61,7 +62,7 @@ def test_two_models_of_a_family_are_not_mixed() -> None:
     world.models["ViT-nano/7"] = "ViT", params // 2, macs  # fewer parameters: less accurate
     world.middle = (*world.middle, "ViT-nano/7")
     evidence = read(world.records())
-    found = [line for line in catch_up.lines(evidence) if line.families == ("ViT", "ResNet")]
+    found = [line for line in catch_up.gap_series(evidence) if line.families == ("ViT", "ResNet")]
     assert {line.models for line in found} == {("ViT-mini/7", "ResNet-small"), ("ViT-nano/7", "ResNet-small")}
     at_most = [line for line in found if line.flops == found[0].flops]
     assert found[0].places[-1].accuracy == max(line.places[-1].accuracy for line in at_most)
@@ -70,7 +71,7 @@ def test_two_models_of_a_family_are_not_mixed() -> None:
         assert {(place.first.model, place.second.model) for place in line.places} == {line.models}
         once = catch_up.new_images(evidence, line.models)
         assert {(place.first.model, place.second.model) for place in once} <= {line.models}
-    asked = [f for f in catch_up.catch_up(evidence) if f.question is Question.GAP_OVER_IMAGES]
+    asked = ask(evidence, "gap over images")
     assert about(asked, "ViT", "ResNet").trend[0].first.startswith(found[0].models[0])
     others = {f.subject for f in asked if not f.main}
     assert {line.models for line in found[1:]} <= others
@@ -79,7 +80,7 @@ def test_two_models_of_a_family_are_not_mixed() -> None:
 
 
 def test_the_gap_at_every_size_is_the_difference_of_the_two(equal: Evidence) -> None:
-    line = next(line for line in catch_up.lines(equal) if line.families == ("ViT", "ResNet"))
+    line = next(line for line in catch_up.gap_series(equal) if line.families == ("ViT", "ResNet"))
     assert [place.x for place in line.places] == list(SIZES)
     for place in line.places:
         assert {place.first.train_flops, place.second.train_flops} == {line.flops}
@@ -89,14 +90,14 @@ def test_the_gap_at_every_size_is_the_difference_of_the_two(equal: Evidence) -> 
 
 def test_its_interval_is_of_the_level_that_it_states(equal: Evidence) -> None:
     """Where the gap is no line, Student's t by the places about the line."""
-    line = next(line for line in catch_up.lines(equal) if line.families == ("ViT", "ResNet"))
+    line = next(line for line in catch_up.gap_series(equal) if line.families == ("ViT", "ResNet"))
 
     def half(level: float) -> float:
         zigzag = tuple(
             replace(p, gap=replace(p.gap, value=0.3 * (-1) ** n, margins={"seeds": 1e-6}, excluded=(), level=level))
             for n, p in enumerate(line.places)
         )
-        finding = catch_up._over_images(replace(line, places=zigzag), (), main=True)
+        finding = gap_over_images._over_images(replace(line, places=zigzag), (), main=True)
         assert finding.level == level
         return finding.high - finding.low
 
@@ -117,7 +118,7 @@ def test_its_slope_is_that_of_the_truth(found: list[Finding], pair: tuple[str, s
 def test_equal_families_gain_nothing() -> None:
     world = Equal(level=dict.fromkeys(GAIN, 0.8))
     world.accuracy = lambda *a: World.accuracy(world, *a)  # type: ignore[method-assign]
-    assert about(list(catch_up.catch_up(read(world.records()))), "ViT", "ResNet").verdict is Verdict.CANNOT_TELL
+    assert about(ask(read(world.records()), "gap over images"), "ViT", "ResNet").verdict is Verdict.CANNOT_TELL
 
 
 def test_the_laws_meet_where_accuracies_are_equal(found: list[Finding]) -> None:
@@ -137,13 +138,13 @@ def test_the_laws_meet_where_accuracies_are_equal(found: list[Finding]) -> None:
 def test_a_run_that_sees_fewer_images_than_there_are_stands_for_larger_sets(equal: Evidence) -> None:
     points = [p for s in equal.series if s.label == "ViT-mini/7" for p in s.points if p.images_seen == 8_000]
     fresh = next(p for p in points if p.num_images == 10_000)
-    assert catch_up._at([fresh], 30_000) is fresh
-    assert catch_up._at([fresh], 3_000) is None
+    assert catch_up._point_on([fresh], 30_000) is fresh
+    assert catch_up._point_on([fresh], 3_000) is None
 
 
 def test_unequal_compute_is_not_compared() -> None:
     asked = find(read(World(seed=2).records()))
-    assert not [f for f in asked.findings if f.question in (Question.GAP_OVER_IMAGES, Question.GAP_OVER_COMPUTE)]
+    assert not [f for f in asked.findings if f.question in ("gap over images", "gap over compute")]
     assert not [c for c in asked.checks if c.kind == "still falling"]
 
 

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from bench.analysis import evidence, lr_sweep, study_data
+from bench.analysis import lr_sweep
 from bench.analysis.finding import CheckKind, Reason, Verdict
-from bench.analysis.rate_rule import rules
 from bench.analysis.validity_checks import checks
 from bench.core.record import Operations, Record
-from bench.report import tables
-from bench.suites import _recipes
-from bench.suites import rates as suite
+from bench.questions import best_learning_rate
+from bench.questions.best_learning_rate import rate_rule, rules
 from tests.analysis._records import World, change
 from tests.analysis._study import read, swept
 
 # -- the learning rate that a sweep chooses, on records whose best rate is known, and the suites' own rates ------------
 
 
-REFERENCE = Path(__file__).resolve().parents[2] / "results/reference/rates-cpu"
 WITHIN = {1e-3: 0.50, 2e-3: 0.715, 4e-3: 0.70, 8e-3: 0.73, 1.6e-2: 0.40}  # 2e-3 is the lowest within two points
 
 
@@ -48,7 +43,7 @@ def test_a_best_rate_at_the_edge_is_warned_of_and_the_next_rates_named(accuracie
     (sweep,) = lr_sweep.sweeps(read(made))
     assert sweep.edge == edge and sweep.further == pytest.approx(further)
     assert warnings(made) == [("ViT-nano/7",)]
-    (finding,) = lr_sweep.best_learning_rates(read(made))
+    (finding,) = best_learning_rate.best_learning_rates(read(made))
     assert (finding.verdict, finding.reasons, finding.evidence) == (Verdict.NO, (Reason.EDGE_OF_SWEEP,), (sweep,))
 
 
@@ -56,7 +51,7 @@ def test_a_rate_that_diverges_bounds_the_sweep_and_is_never_chosen() -> None:
     made = swept({1e-3: 0.5, 2e-3: 0.7, 4e-3: None})
     (sweep,) = lr_sweep.sweeps(read(made))
     assert (sweep.chosen.rate, sweep.edge, sweep.tried[-1].diverged) == (2e-3, None, 1)
-    (finding,) = lr_sweep.best_learning_rates(read(made))
+    (finding,) = best_learning_rate.best_learning_rates(read(made))
     assert (finding.verdict, finding.estimate, finding.reasons) == (Verdict.YES, 2e-3, (Reason.DIVERGED,))
     again = change(swept({1e-3: 0.5, 2e-3: None})[1], {"directory": "another-seed-0123456789", "cell.seed": 1})
     assert lr_sweep.sweeps(read([*made, again]))[0].chosen.rate == 1e-3
@@ -79,21 +74,10 @@ def test_only_what_was_chosen_stands() -> None:
     assert lr_sweep.without_rejected(unswept) is unswept
 
 
-def test_the_suites_rates_are_those_that_the_committed_sweep_chose() -> None:
-    found = lr_sweep.sweeps(evidence.build(study_data.load(REFERENCE, suite="rates")))
-    assert len(found) >= 9 and {t.rate for s in found for t in s.tried} == set(suite.RATES)
-    assert not [s.model for s in found if s.edge]
-    for sweep in found:
-        assert _recipes.recipe_for(sweep.model).lr == sweep.chosen.rate
-    assert lr_sweep.family_rates(found) == _recipes.FAMILY_RATES["cpu"]
-    assert lr_sweep.model_rates(found) == _recipes.MODEL_RATES["cpu"]
-
-
 # -- a rule for learning rates is offered where sizes that it has not seen confirm it, and nowhere else ----------------
 
 
 RATES = [1e-3 * 2.0**step for step in range(-2, 8)]
-SWEEPS = Path(__file__).resolve().parents[2] / "results/reference/rates-cpu"
 
 
 def family(best: dict[float, float], *, flat: float = 0.1) -> list:
@@ -126,7 +110,7 @@ def test_rates_that_fall_by_a_power_are_found_and_offered():
     assert rule.offered and rule.p_value == pytest.approx(0.1**4)
     exponent, scale = np.polyfit(np.log(list(best)), np.log(list(best.values())), 1)
     assert (rule.exponent, np.log(rule.scale)) == pytest.approx((exponent, scale))
-    assert "for the next size" in tables.rate_rule(read(family(best))).note
+    assert "for the next size" in rate_rule(read(family(best))).note
 
 
 def test_one_size_that_it_misses_refuses_it():
@@ -142,11 +126,3 @@ def test_few_hits_or_rates_that_are_all_alike_prove_nothing():
     (alike,) = rules(read(family({1e6 * 4.0**n: 8e-3 for n in range(5)}, flat=0.001)))
     assert all(each.right for each in alike.held_out) and alike.p_value == 1.0 and not alike.offered
     assert rules(read(family({1e6: 8e-3, 4e6: 8e-3}))) == ()
-
-
-def test_on_the_committed_sweeps_none_is_offered():
-    found = {rule.family: rule for rule in rules(evidence.build(study_data.load(SWEEPS, suite="rates")))}
-    assert found.keys() == {"ViT", "Hybrid", "ResNet"} and not any(rule.offered for rule in found.values())
-    assert {each.model: each.right for each in found["ViT"].held_out} == {"ViT-pico/7": True, "ViT-micro/14": False}
-    note = tables.rate_rule(lr_sweep.without_rejected(evidence.build(study_data.load(SWEEPS, suite="rates")))).note
-    assert "right on 1 of 2 sizes" in note and "too few sizes" in note

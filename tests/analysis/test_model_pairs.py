@@ -15,7 +15,7 @@ from scipy import stats
 import bench.api
 from bench.analysis import model_pairs, questions
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Finding, Findings, Question, Verdict
+from bench.analysis.finding import Finding, Findings, Verdict
 from bench.core.errors import UserError
 from bench.core.formatting import flops_range, judged_on
 from bench.core.record import Horizon, Record, Score
@@ -70,7 +70,7 @@ def agree(compared: bench.compare.Compared, f: Finding, evidence: Evidence, find
 
 
 def equal_compute(findings: Findings) -> list[Finding]:
-    return [f for f in findings.findings if f.question is Question.BEST_AT_EQUAL_COMPUTE and f.trend]
+    return [f for f in findings.findings if f.question == "best family at equal compute" and f.trend]
 
 
 def test_the_kept_study_has_one_verdict():

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from baselines.published import table
-from bench.analysis import comparisons, frontiers, law_questions, published, questions, scaling_laws
+from bench.analysis import baselines, frontiers, published, questions, scaling_laws, targets
+from bench.analysis.comparisons import unreplicated_noise
 from bench.analysis.evidence import Evidence, _same_task
 from bench.analysis.finding import (
     ALL_MODELS,
+    Axis,
     Candidate,
     ClaimKind,
+    Contrast,
     Finding,
     Findings,
     LawDeviation,
     Peak,
-    Question,
     Reason,
     SharedLaw,
     Stated,
@@ -29,10 +32,24 @@ from bench.analysis.finding import (
     Unit,
     Verdict,
 )
+from bench.core import registry
+from bench.questions.next_run import next_run
 from bench.stats.intervals import SEEDS
-from tests.analysis._study import study
+from tests.analysis._study import ask, study
 
 FAMILIES = ("ViT", "Hybrid", "ResNet")
+ORDERS = ("order of families over compute", "order of families over images")
+BY_LAWS = (
+    "compute to match",
+    "crossing over compute",
+    "crossing over images",
+    "hybrids stop helping",
+    "hybrid advantage shrinks",
+    "saturated",
+    "compute for a target",
+    "images for a target",
+    "next run",
+)
 YES, NO, CANNOT_TELL = Verdict.YES, Verdict.NO, Verdict.CANNOT_TELL
 COLUMNS = ("ImageNet", "CIFAR-10", "CIFAR-100", "Pets", "Flowers")
 TABLE_6 = [
@@ -42,7 +59,7 @@ TABLE_6 = [
 """(family, FLOP, Average-5) of every printed row."""
 
 
-def ask(found: Findings | list[Finding], question: Question, *subject: str, measure: str = "headline") -> Finding:
+def only(found: Findings | list[Finding], question: str, *subject: str, measure: str = "headline") -> Finding:
     every = found.findings if isinstance(found, Findings) else found
     (one,) = [f for f in every if (f.question, f.subject, f.measure) == (question, subject, measure)]
     return one
@@ -68,24 +85,24 @@ def paper() -> Findings:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_clear_effects_are_found(found: Findings, family: str) -> None:
     for question in (
-        Question.BEATS_UNTRAINED,
-        Question.BEATS_PIXELS,
-        Question.MORE_COMPUTE_HELPS,
-        Question.MORE_IMAGES_HELP,
+        "beats untrained",
+        "beats raw pixels",
+        "more compute helps",
+        "more images help",
     ):
-        finding = ask(found, question, family)
+        finding = only(found, question, family)
         assert (finding.verdict, finding.reasons, finding.main) == (YES, (), True)
         assert finding.n.seeds == 2 and finding.n.draws == 3 and finding.n.tasks == 2 and finding.evidence
 
 
 def test_the_far_task_is_lost_to_raw_pixels(found: Findings) -> None:
-    finding = ask(found, Question.BEATS_PIXELS, "ViT", measure="far")
+    finding = only(found, "beats raw pixels", "ViT", measure="far")
     assert finding.verdict == NO and not finding.main
 
 
 def test_everything_is_json_with_each_number_once(found: Findings) -> None:
     body = json.loads(json.dumps(dataclasses.asdict(found), allow_nan=False))
-    assert {f["question"] for f in body["findings"]} <= {q.value for q in Question}
+    assert {f["question"] for f in body["findings"]} <= {name.replace("-", " ") for name in registry.names("question")}
     assert all(i["kind"] for f in body["findings"] for i in f["evidence"])
     assert found.claims and all(c.own.finding is None or found.findings[c.own.finding].question for c in found.claims)
 
@@ -104,16 +121,11 @@ def test_no_effect_is_not_claimed() -> None:
             sizes=(300, 30_000),
             horizons=(0, 8_000, 72_000),
         )
-        series = flat.on_axis("compute")
-        duels = list(frontiers.best_at_equal_compute(flat, series))
-        made = [
-            *duels,
-            *frontiers.order_changes(flat, series, by_law=()),
-            *comparisons.more_compute_helps(flat, series),
-            *comparisons.more_images_help(flat),
-        ]
+        duels = ask(flat, "best family at equal compute")
+        orders = [replace(f, main=True) for f in ask(flat, *ORDERS)]
+        made = [*duels, *orders, *ask(flat, "more compute helps", "more images help")]
         if seed < 3:
-            made += [f for f in law_questions.ask(flat) if "CROSSING" in f.question.name]
+            made += ask(flat, "crossing over compute", "crossing over images")
         verdicts = [f.verdict for f in made if f.main]
         asked += len(verdicts)
         false += sum(verdict != CANNOT_TELL for verdict in verdicts)
@@ -150,7 +162,7 @@ def test_the_best_of_many_is_not_flattered(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_family_ahead_is_named_with_its_interval(found: Findings) -> None:
-    finding = ask(found, Question.BEST_AT_EQUAL_COMPUTE, "ViT", "ResNet")
+    finding = only(found, "best family at equal compute", "ViT", "ResNet")
     assert (finding.verdict, finding.leader, finding.unit) == (YES, "ResNet", Unit.SHARE)
     assert len(finding.trend) == 5 and all(p.low < p.estimate < p.high < 0 for p in finding.trend)
 
@@ -165,7 +177,7 @@ def test_a_mean_that_the_trend_contradicts_is_not_given() -> None:
         sizes=(30_000,),
         models=_two_families(),
     )
-    (finding,) = frontiers.best_at_equal_compute(closing, closing.on_axis("compute"))
+    (finding,) = ask(closing, "best family at equal compute")
     assert (finding.verdict, finding.leader) == (YES, "ViT") and Reason.CHANGES in finding.reasons
     assert finding.estimate is None is finding.low and finding.trend[0].estimate > 0.1 > finding.trend[-1].estimate
     level = study(
@@ -175,7 +187,7 @@ def test_a_mean_that_the_trend_contradicts_is_not_given() -> None:
         sizes=(30_000,),
         models=_two_families(),
     )
-    (finding,) = frontiers.best_at_equal_compute(level, level.on_axis("compute"))
+    (finding,) = ask(level, "best family at equal compute")
     assert finding.verdict == YES and Reason.CHANGES not in finding.reasons
     assert finding.low is not None and finding.high is not None and finding.low < 0.04 < finding.high
 
@@ -190,7 +202,7 @@ def _two_families() -> dict[str, tuple[str, float, float]]:
 
 
 def test_no_crossing_is_promised(found: Findings) -> None:
-    finding = ask(found, Question.ORDER_OVER_COMPUTE, "ViT", "ResNet")
+    finding = only(found, "order of families over compute", "ViT", "ResNet")
     assert (finding.verdict, finding.reasons, finding.leader) == (CANNOT_TELL, (Reason.AHEAD_THROUGHOUT,), "ResNet")
 
 
@@ -198,12 +210,11 @@ def test_a_clear_crossing_is_found_and_bracketed() -> None:
     crossing = study(
         seed=2, level={"ViT": 0.65, "Hybrid": 0.65, "ResNet": 0.65}, slope={"ViT": 0.16, "Hybrid": 0.1, "ResNet": 0.02}
     )
-    series = crossing.on_axis("compute")
-    finding = next(iter(frontiers.order_changes(crossing, series, by_law=())))
+    finding = next(iter(ask(crossing, *ORDERS)))
     assert (finding.verdict, finding.leader) == (YES, "ViT")
     assert finding.low is not None and finding.high is not None and finding.low < 1e12 < finding.high  # the truth
     assert finding.trend[0].verdict == NO and finding.trend[-1].verdict == YES
-    duel = ask(list(frontiers.best_at_equal_compute(crossing, series)), Question.BEST_AT_EQUAL_COMPUTE, "ViT", "ResNet")
+    duel = only(ask(crossing, "best family at equal compute"), "best family at equal compute", "ViT", "ResNet")
     assert duel.verdict == CANNOT_TELL and duel.reasons[:2] == (Reason.ORDER_CHANGES, Reason.CHANGES)
     assert duel.leader == "" and duel.estimate is None
 
@@ -220,8 +231,8 @@ def test_overlapping_noise_cannot_tell() -> None:
             level=dict.fromkeys(FAMILIES, 0.70),
         )
         for finding in (
-            ask(list(comparisons.more_images_help(noisy)), Question.MORE_IMAGES_HELP, "ViT"),
-            next(iter(frontiers.best_at_equal_compute(noisy, noisy.on_axis("compute")))),
+            only(ask(noisy, "more images help"), "more images help", "ViT"),
+            next(iter(ask(noisy, "best family at equal compute"))),
         ):
             assert finding.verdict != CANNOT_TELL or finding.reasons[0] == Reason.WITHIN_INTERVAL
             decided += finding.verdict != CANNOT_TELL
@@ -237,7 +248,7 @@ def test_one_seed_claims_no_small_difference() -> None:
         slope=dict.fromkeys(FAMILIES, 0.05),
     )
     found = questions.find(single)
-    finding = ask(found, Question.BEST_AT_EQUAL_COMPUTE, "ViT", "ResNet")
+    finding = only(found, "best family at equal compute", "ViT", "ResNet")
     assert finding.verdict == CANNOT_TELL and finding.excluded == ("training seeds",)
     assert Reason.UNREPLICATED in finding.reasons and finding.margin == pytest.approx(0.12 * 0.7 * 0.3, rel=0.2)
     assert not found.replicated and found.scope is not None and found.scope.once
@@ -245,30 +256,30 @@ def test_one_seed_claims_no_small_difference() -> None:
 
 def test_what_chance_may_make_shrinks_with_the_errors_that_are_left(paper: Findings) -> None:
     """One run each: 1.3 points are a fifth of Table 6's errors, and are told; 0.4 points are not."""
-    assert ask(paper, Question.BEST_AT_EQUAL_COMPUTE, "ViT", "Hybrid").reasons[0] == Reason.UNREPLICATED
-    noise = comparisons.unreplicated_noise
+    assert only(paper, "best family at equal compute", "ViT", "Hybrid").reasons[0] == Reason.UNREPLICATED
+    noise = unreplicated_noise
     assert noise(0.5) == pytest.approx(0.03) and noise(0.95) < 0.01 and noise(0.2) == pytest.approx(noise(0.8))
 
 
 def test_untrained_better_than_trained_is_a_no() -> None:
     level, slope = {"ViT": 0.30, "Hybrid": 0.68, "ResNet": 0.7}, {"ViT": 0.0, "Hybrid": 0.07, "ResNet": 0.06}
     worse = study(seed=6, level=level, slope=slope)
-    made = list(comparisons.beats_baselines(worse, worse.on_axis("compute")))
-    assert ask(made, Question.BEATS_UNTRAINED, "ViT").verdict == NO
+    made = ask(worse, "beats untrained", "beats raw pixels")
+    assert only(made, "beats untrained", "ViT").verdict == NO
 
 
 def test_a_mean_lacks_what_any_of_its_models_lacks(evidence: Evidence) -> None:
     """Where only the second model was trained once, the mean's interval does not hold all training noise either."""
-    first, second = comparisons.against_untrained(evidence, evidence.on_axis("compute")[:2], "headline")
+    first, second = baselines.against_untrained(evidence, evidence.on_axis("compute")[:2], "headline")
     assert first.estimate.excluded == ()
     once = dataclasses.replace(second, estimate=dataclasses.replace(second.estimate, excluded=(SEEDS,)))
-    assert comparisons._task_mean([first, once]).excluded == (SEEDS,)
-    assert comparisons._task_mean([once, first]).excluded == (SEEDS,)
+    assert baselines._task_mean([first, once]).excluded == (SEEDS,)
+    assert baselines._task_mean([once, first]).excluded == (SEEDS,)
 
 
 def test_all_models_together_and_step_by_step(found: Findings) -> None:
-    finding = ask(found, Question.MORE_COMPUTE_HELPS, ALL_MODELS)
-    steps = [i for i in finding.evidence if i.contrast == comparisons.Contrast.PREVIOUS_BUDGET]
+    finding = only(found, "more compute helps", ALL_MODELS)
+    steps = [i for i in finding.evidence if i.contrast == Contrast.PREVIOUS_BUDGET]
     assert finding.n.models == 8 and len(steps) == 16 and all(s.from_x < s.to_x for s in steps)
 
 
@@ -277,7 +288,7 @@ def test_all_models_together_and_step_by_step(found: Findings) -> None:
 
 def test_table_6_says_two_to_four_times_less_compute(paper: Findings) -> None:
     """Section 4.4: "ViT uses approximately 2 - 4x less compute to attain the same performance"."""
-    finding = ask(paper, Question.COMPUTE_TO_MATCH, "ViT", "ResNet")
+    finding = only(paper, "compute to match", "ViT", "ResNet")
     assert (finding.verdict, finding.leader, finding.unit) == (YES, "ViT", Unit.TIMES)
     assert finding.low is not None and finding.high is not None and finding.estimate is not None
     assert finding.low < 4 and finding.high > 2 and 2 <= round(finding.estimate, 0) <= 4
@@ -285,20 +296,20 @@ def test_table_6_says_two_to_four_times_less_compute(paper: Findings) -> None:
 
 
 def test_table_6_says_hybrids_lead_and_lose_it(paper: Findings) -> None:
-    finding = ask(paper, Question.HYBRID_ADVANTAGE_SHRINKS, "Hybrid", "ViT")
+    finding = only(paper, "hybrid advantage shrinks", "Hybrid", "ViT")
     assert finding.verdict == YES and finding.low is not None and finding.low > 0
     assert finding.trend[0].estimate > 0 > finding.trend[-1].estimate
-    assert ask(paper, Question.COMPUTE_TO_MATCH, "ViT", "Hybrid").leader == "Hybrid"
+    assert only(paper, "compute to match", "ViT", "Hybrid").leader == "Hybrid"
 
 
 def test_table_6_says_vit_does_not_saturate(paper: Findings) -> None:
-    finding = ask(paper, Question.SATURATED, "ViT")
+    finding = only(paper, "saturated", "ViT")
     assert finding.verdict == NO and finding.low is not None and finding.low > 0
 
 
 def test_models_with_one_horizon_each_are_compared_within_budgets(paper: Findings) -> None:
     """Table 6: most models have one row. At the largest common budget ViT is ahead of ResNet, as its rows say."""
-    finding = ask(paper, Question.BEST_AT_EQUAL_COMPUTE, "ViT", "ResNet")
+    finding = only(paper, "best family at equal compute", "ViT", "ResNet")
     last = finding.trend[-1]
     best = {
         name: max(average for family, flops, average in TABLE_6 if family == name and flops <= last.x * (1 + 1e-9))
@@ -327,16 +338,16 @@ def test_the_papers_claims(paper: Findings, found: Findings) -> None:
 def test_a_known_ratio_and_target_are_found() -> None:
     """Every family gains 8 points per decade; ResNet lags ViT by 4 points: half a decade, 3.16 times the compute."""
     level = {"ViT": 0.70, "Hybrid": 0.70, "ResNet": 0.66}
-    found = law_questions.ask(
-        study(seed=3, level=level, slope=dict.fromkeys(FAMILIES, 0.08), sizes=(30_000,)), accuracy=0.72
-    )
-    ratio = ask(found, Question.COMPUTE_TO_MATCH, "ViT", "ResNet")
+    made = study(seed=3, level=level, slope=dict.fromkeys(FAMILIES, 0.08), sizes=(30_000,))
+    found = [*ask(made, "compute to match", "next run")]
+    found += targets.targets(made, "compute for a target", Axis.COMPUTE, accuracy=0.72)
+    ratio = only(found, "compute to match", "ViT", "ResNet")
     assert (ratio.verdict, ratio.leader) == (YES, "ViT") and ratio.low is not None and ratio.high is not None
     assert ratio.low < 10**0.5 < ratio.high and ratio.high / ratio.low < 4
-    target = ask(found, Question.COMPUTE_FOR_TARGET, "ViT")
+    target = only(found, "compute for a target", "ViT")
     assert target.estimate is not None and 10**11.5 < target.estimate < 10**12.5  # 3 points are lost or won to draws
     assert item(target, Target).accuracy == 0.72
-    run = ask(found, Question.NEXT_RUN, "ViT", "ResNet")
+    run = only(found, "next run", "ViT", "ResNet")
     assert run.estimate is not None and 1e10 < run.estimate < 1e14
     assert run.leader in ("ViT", "ResNet") and 0 < item(run, Candidate).shrinks < 1
 
@@ -348,7 +359,7 @@ def test_an_answer_beyond_the_data_has_a_record_or_is_refused() -> None:
     laws = scaling_laws.laws(study(seed=3, level=level, slope=slope, sizes=(30_000,), horizons=horizons))
     for family, law in laws.items():
         far, inside, below = (
-            law_questions.needed_for(law, float(1 - law.within.fit.predict(np.array([at]))[0]))
+            targets.needed_for("compute for a target", law, float(1 - law.within.fit.predict(np.array([at]))[0]))
             for at in (2 * law.range[1], float(np.sqrt(law.range[0] * law.range[1])), law.range[0] / 2)
         )
         assert inside.verdict == YES and inside.reach == 1
@@ -361,7 +372,7 @@ def test_an_answer_beyond_the_data_has_a_record_or_is_refused() -> None:
             assert (far.verdict, far.reasons) == (CANNOT_TELL, (Reason.NO_RECORD,)), family
     assert {law.forecast.has_record for law in laws.values()} == {True, False}
     for first, second in (("ViT", "ResNet"), ("ViT", "Hybrid")):
-        run = law_questions.next_run(laws[first], laws[second])
+        run = next_run(laws[first], laws[second])
         assert run is not None
         reaching = {c.family for c in run.evidence if c.reach > 1}
         assert not {name for name in reaching if not laws[name].forecast.has_record}
@@ -369,14 +380,14 @@ def test_an_answer_beyond_the_data_has_a_record_or_is_refused() -> None:
 
 def test_flat_families_have_stopped_and_promise_nothing() -> None:
     flat = study(seed=4, level=dict.fromkeys(FAMILIES, 0.7), slope=dict.fromkeys(FAMILIES, 0.0), sizes=(30_000,))
-    found = law_questions.ask(flat)
-    assert all(f.verdict == CANNOT_TELL for f in found if f.question == Question.COMPUTE_TO_MATCH)
-    assert all(f.verdict != NO for f in found if f.question == Question.SATURATED)
+    found = ask(flat, "compute to match", "saturated")
+    assert all(f.verdict == CANNOT_TELL for f in found if f.question == "compute to match")
+    assert all(f.verdict != NO for f in found if f.question == "saturated")
 
 
 def test_too_few_points_ask_nothing_of_laws() -> None:
     few = study(seed=1, horizons=(0, 8_000), sizes=(30_000,))
-    assert law_questions.ask(few) == [] and questions.find(few).claims == ()
+    assert ask(few, *BY_LAWS) == [] and questions.find(few).claims == ()
 
 
 # -- laws that miss their group means ----------------------------------------------------------------------------------
@@ -408,14 +419,14 @@ def test_the_law_of_a_late_learner_lacks_fit(bent_evidence: Evidence) -> None:
 
 
 def test_a_flat_end_is_not_still_improving(bent: Findings) -> None:
-    finding = ask(bent, Question.SATURATED, "ViT")
+    finding = only(bent, "saturated", "ViT")
     top = item(finding, TopOfRange)
     assert finding.verdict != NO and Reason.BENDS_AGAINST_TREND in finding.reasons and top.best < top.most
-    assert ask(bent, Question.SATURATED, "ResNet").verdict == NO
+    assert only(bent, "saturated", "ResNet").verdict == NO
 
 
 def test_what_group_means_contradict_is_not_read_off_the_law(bent: Findings) -> None:
-    finding = ask(bent, Question.COMPUTE_FOR_TARGET, "ResNet")
+    finding = only(bent, "compute for a target", "ResNet")
     assert (finding.verdict, finding.reasons, finding.estimate) == (CANNOT_TELL, (Reason.LACK_OF_FIT,), None)
     deviation, target = item(finding, LawDeviation), item(finding, Target)
     assert deviation.p < 0.05 and abs(deviation.predicted / deviation.observed - 1) > 0.05
@@ -423,16 +434,16 @@ def test_what_group_means_contradict_is_not_read_off_the_law(bent: Findings) -> 
 
 
 def test_one_factor_for_curves_of_different_shape_is_refused(bent: Findings) -> None:
-    finding = ask(bent, Question.COMPUTE_TO_MATCH, "ViT", "ResNet")
+    finding = only(bent, "compute to match", "ViT", "ResNet")
     assert (finding.verdict, finding.reasons, finding.estimate) == (CANNOT_TELL, (Reason.NO_SINGLE_FACTOR,), None)
     law, factors = item(finding, SharedLaw), [p.estimate for p in finding.trend]
     assert not all(law.low <= factor <= law.high for factor in factors)
 
 
 def test_a_better_middle_and_unequal_compute_are_remarked(bent: Findings) -> None:
-    more = ask(bent, Question.MORE_IMAGES_HELP, "ViT")
+    more = only(bent, "more images help", "ViT")
     assert Reason.PEAK_INSIDE in more.reasons and item(more, Peak).images == 3_000
-    images = ask(bent, Question.CROSSING_OVER_IMAGES, "ViT", "ResNet")
+    images = only(bent, "crossing over images", "ViT", "ResNet")
     assert Reason.UNEQUAL_COMPUTE in images.reasons
     assert [b.family for b in images.evidence if b.kind == "Budget"] == ["ViT", "ResNet"]
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.analysis import races
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Finding, Question, Reason, Verdict
+from bench.analysis.finding import Finding, Reason, Verdict
 from bench.core.record import ContenderResult, PeersResult, Record, Spread
+from bench.questions import faster_than_peers as races
 from bench.report.figures import peers as figure
 from tests.analysis._records import World
 from tests.analysis._study import read
@@ -58,7 +58,7 @@ def run(seed: int, starts: int | None, **windows: Sequence[float]) -> Record:
 
 def answer(*, starts: int | None = None, **windows: Sequence[float]) -> Finding:
     (finding,) = races.faster_than_peers(race(starts=starts, **windows))
-    assert finding.question == Question.FASTER_THAN_PEERS
+    assert finding.question == "faster than peers"
     return finding
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.analysis import resolutions
 from bench.analysis.finding import Finding, Reason
 from bench.core.record import Score
+from bench.questions import resolution_gain as resolutions
 from bench.stats import paired
 from bench.stats.intervals import IMAGES, Samples
 from bench.store.prediction_bits import from_detail, to_detail

@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bench.analysis import branches, evidence, lr_sweep, study_data
+from bench.analysis import branches, evidence, lr_sweep, questions, study_data
 from bench.analysis.evidence import HEADLINE, Evidence
+from bench.analysis.table import Column, Table, tex
 from bench.core.formatting import short_count
 from bench.report import build as report
 from bench.report import tables
 from bench.report.figures import branching
 from bench.report.figures._contract import NothingToDraw
-from bench.report.layout import Column, Table, tex
 from bench.stats.intervals import Estimate
 from bench.store.grid import WantedCells
 from bench.suites import _recipes
@@ -201,7 +201,7 @@ def branched() -> Evidence:
 
 
 def table(made: Evidence, name: str) -> tables.Table:
-    return next(t for t in tables.build(made) if t.name == name)
+    return next(t for t in tables.build(made, questions.asked()) if t.name == name)
 
 
 def rows(made: Evidence, name: str) -> list[dict[str, str]]:
@@ -231,7 +231,7 @@ def test_the_rates_table_has_a_row_per_model_and_rate() -> None:
     assert not any(row["edge"] for row in found)
     (edge,) = (row for row in rows(read(swept({1e-3: 0.5, 2e-3: 0.7})), "rates") if row["edge"])
     assert float(edge["rate"]) == 2e-3 and "highest" in edge["edge"]
-    assert not [t for t in tables.build(read(World().records())) if t.name == "rates"]
+    assert not [t for t in tables.build(read(World().records()), questions.asked()) if t.name == "rates"]
 
 
 def test_the_lines_to_copy_are_the_dictionaries_of_the_recipes() -> None:
@@ -305,7 +305,7 @@ def test_the_branching_figure_draws_what_differs_and_what_was_spent(branched: Ev
 
 def test_branches_alone_have_no_table_and_no_figure() -> None:
     alone = read(World().records()[:4])
-    assert not [t for t in tables.build(alone) if t.name == "branching"]
+    assert not [t for t in tables.build(alone, questions.asked()) if t.name == "branching"]
     with pytest.raises(NothingToDraw):
         branching.draw(alone)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.analysis import frontiers, lr_sweep, questions, scaling_laws, study_data
+from bench.analysis import lr_sweep, questions, scaling_laws, study_data
 from bench.analysis.evidence import build
 from bench.analysis.finding import Check, CheckKind, Level
 from bench.analysis.study_data import Records
@@ -22,7 +22,7 @@ from bench.report.build import _data_kinds
 from bench.train import schedule
 from bench.train.effective import CAPPED
 from tests.analysis._records import HEADLINE, World, change, map_scores
-from tests.analysis._study import read
+from tests.analysis._study import ask, read
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 REFUSALS = (CheckKind.LAW_NOT_COOLED_DOWN, CheckKind.LAW_SEVERAL_DATA_SETS, CheckKind.LAW_UNITS)
@@ -58,7 +58,7 @@ def test_different_pre_training_data_are_not_one_law() -> None:
     (check,) = found(made, *REFUSALS)
     assert check.names == ("ViT",) and check.groups == (("", ("glyphs", "photo-tiles")),)
     evidence = read(made)
-    duels = frontiers.best_at_equal_compute(evidence, evidence.on_axis("compute"))
+    duels = ask(evidence, "best family at equal compute")
     models = {point.first for duel in duels for point in duel.trend if duel.subject[0] == "ViT"}
     assert models and not any("mini" in model for model in models)  # compared on equal data
 

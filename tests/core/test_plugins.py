@@ -167,7 +167,7 @@ def test_an_error_of_the_project_itself_keeps_its_traceback(monkeypatch):
     def fails(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("bench.plan.view.make_and_show", fails)
+    monkeypatch.setattr("bench.plan.__main__.make_plan", fails)
     with pytest.raises(ZeroDivisionError):
         plan_main(["--suite", "smoke"])
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from bench.analysis import evidence, races
+from bench.analysis import evidence
 from bench.analysis.study_data import Records
 from bench.core import registry
 from bench.core.record import ContenderResult, Environment, Execution, ModelFacts, PeersResult
@@ -17,7 +17,7 @@ from bench.execute.jobs import peers as job
 from bench.execute.peers import builders, contenders
 from bench.execute.peers.contenders import Contender
 from bench.execute.peers.settings import AS_INSTALLED
-from bench.report import tables
+from bench.questions import faster_than_peers as races
 from bench.report.figures import peers as figure
 from bench.store.study import Study
 from bench.suites import peers as suite
@@ -141,7 +141,7 @@ def test_figure_and_table_name_who_was_left_out_and_why():
     assert rows.loc["this project", "over_base"] == pytest.approx(3.0, rel=0.01)
     assert rows.loc["this project", "loss_difference"] == 0
     assert math.isnan(rows.loc["torchvision, defaults", "over_base"])
-    table = tables.peers(raced)
+    (table,) = races.tables(raced)
     assert table is not None and "pip install torchvision" in table.markdown()
 
 

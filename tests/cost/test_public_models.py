@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import json
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pandas as pd
 import pytest
 
 from baselines import timm
-from bench.core.errors import UserError
+from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError
 from bench.cost import public_models, training_stages
 from bench.cost.training_stages import Recipe, problems, stages
 from tests.house.structure import PROJECT
@@ -180,6 +181,64 @@ def test_a_good_line_has_nothing_wrong():
     assert problems(GOOD, MODELS, images=IMAGES) == []
     lower_bound = dataclasses.replace(GOOD, stages="in21k:90@224", uncounted="fine-tuning")
     assert problems(lower_bound, MODELS, images=IMAGES) == []
+
+
+def answer(capsys, name):
+    from bench import check
+
+    code = check.main([f"recipe:{name}", "--json"])
+    (line,) = json.loads(capsys.readouterr().out)
+    assert code == (EXIT_OK if line["met"] else EXIT_FAILED)
+    return line["met"], line["detail"]
+
+
+def test_a_line_is_checked_by_name(capsys, monkeypatch):
+    met, said = answer(capsys, "convnext_tiny.fb_in1k")
+    assert met
+    assert said.startswith("10.27 exaFLOPs")
+    assert "facebookresearch/ConvNeXt" in said
+    assert answer(capsys, "vit_large_patch14_clip_224.openai_ft_in1k")[1].startswith("at least 6")
+    assert "no result" in answer(capsys, "convnext_tiny.nobody")[1]
+    name = "resnet50d.ra2_in1k"
+    met, said = answer(capsys, name)
+    assert not met
+    assert "no recipe" in said
+    own = [dataclasses.replace(GOOD, pattern=r"resnet50d\.ra2_in1k", stages="in1k:100@999", confidence="guess")]
+    monkeypatch.setattr(public_models, "recipes", lambda: own)
+    assert "'guess' is none of" in answer(capsys, name)[1]
+    own[0] = dataclasses.replace(own[0], confidence="derived")
+    assert "tools.published_models" in answer(capsys, name)[1]
+    own[0] = dataclasses.replace(own[0], stages="in1k:100@224")
+    assert answer(capsys, name)[0]
+    own.append(dataclasses.replace(own[0], pattern=r"resnet50d\..*"))
+    assert "matches it too" in answer(capsys, name)[1]
+
+
+def test_the_papers_points_are_the_papers_tables():
+    """Accuracies and printed exaFLOPs of `paper.csv` beside `table5` and `table6`; epochs beside `table3`."""
+    six = {(row["name"], row["epochs"]): row for row in rows_of("table6_scaling")}
+    five = {(row["pretrain"], row["dataset"]): row for row in rows_of("table5_by_pretraining_dataset")}
+    sets = {"in1k": "ImageNet", "in21k": "ImageNet-21k", "jft300m": "JFT-300M"}
+    done = {"5": 0, "6": 0}
+    for row in rows_of("paper"):
+        name, epochs, _, _, number = row["model"].rstrip(")").split()
+        upstream = row["stages"].partition(":")[0]
+        assert row["stages"] == f"{upstream}:{epochs}@224"
+        if number == "6":
+            printed = six[name, epochs]
+            assert upstream == "jft300m"
+            wanted = printed["ImageNet"], printed["ReaL"], printed["exaFLOPs"]
+        else:
+            wanted = (*(five[sets[upstream], test][name] for test in ("ImageNet", "ImageNet-ReaL")), "")
+            assert epochs in {"in1k": ("300",), "in21k": ("90",), "jft300m": ("7", "14")}[upstream]
+        assert [float(value or 0) for value in wanted] == [
+            float(row[column] or 0) for column in ("in1k_top1", "real_top1", "printed_exaflops")
+        ]
+        done[number] += 1
+    assert done["6"] == len(six)
+    assert done["5"] == sum(
+        bool(value) for (_, test), row in five.items() if test == "ImageNet" for value in list(row.values())[2:]
+    )
 
 
 def test_stages_are_read():

@@ -17,7 +17,7 @@ from bench import compare, fit
 from bench.analysis.finding import Verdict
 from bench.core.errors import EXIT_FOUND, EXIT_OK, EXIT_USAGE, UserError
 from bench.execute.local import Failure
-from bench.plan.plan import begin
+from bench.execute.prepare import begin
 from bench.report.build import _jsonable
 from bench.store import grid
 from bench.store.study import Study

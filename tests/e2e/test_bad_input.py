@@ -14,7 +14,7 @@ from bench import SCHEMA_VERSION, flops, run, status
 from bench.core import environment, files
 from bench.core.errors import UserError, command
 from bench.plan import estimate
-from bench.plan import plan as planner
+from bench.plan.cost_model import NOTHING_MEASURED
 from bench.plan.options import StudyOptions
 
 
@@ -160,7 +160,7 @@ def test_a_full_disk(verb, tmp_path, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(estimate, "calibrate", lambda *_, **__: planner.NOTHING_MEASURED)
+    monkeypatch.setattr(estimate, "calibrate", lambda *_, **__: NOTHING_MEASURED)
     monkeypatch.setattr(estimate, "cell_cost", lambda *_, **__: estimate.CellCost(seconds=1.0))
     monkeypatch.setattr(files.os, "fsync", full)
     refused(verb("run", "--suite", "smoke", "--only", "vit-pico*100"), "full", "Free some space")

@@ -1,4 +1,4 @@
-"""A family, a data set, a task, a figure, a suite: each one file, in a folder of plug-ins outside the project."""
+"""A family, a data set, a task, a question, a figure, a suite: one file each, in a folder of plug-ins."""
 
 from __future__ import annotations
 
@@ -91,6 +91,7 @@ from bench.core.spec import Cell, Recipe, TaskSpec
 
 QUESTION = "do perceptrons see stripes?"
 FIGURES = ("widths",)
+QUESTIONS = ("beats-untrained",)
 HEADLINE = ("stripes",)
 FAR = ()
 
@@ -122,9 +123,30 @@ def draw(evidence):
 '''
 
 
+QUESTION = '''
+"""Does a wider perceptron do better?"""
+from bench.analysis import wording
+from bench.analysis.comparisons import Pair, compare, mean_finding
+from bench.analysis.question import Question
+
+NAME = "wider is better"
+
+def ask(evidence):
+    by_width = sorted(evidence.on_axis("compute"), key=lambda series: series.last.params)
+    if len(by_width) > 1:
+        narrow, wide = by_width[0].last, by_width[-1].last
+        pair = Pair(contrast="narrowest", model=wide.model, point=wide, base=narrow)
+        if compared := compare(evidence, [pair], "headline", apart=True):
+            yield mean_finding(NAME, [wide.family], compared)
+
+QUESTION = Question(name=NAME, label="Wider", text="Does a wider perceptron do better?", yes="better", no="worse",
+                    ask=ask, say=wording.differences)
+'''
+
+
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory):
-    """A folder of plug-ins: five files, and nothing of the project is touched."""
+    """A folder of plug-ins: six files, and nothing of the project is touched."""
     folder = tmp_path_factory.mktemp("extended") / "mine"
     for path, text in {
         "models/mlp.py": FAMILY,
@@ -132,6 +154,7 @@ def extended(tmp_path_factory):
         "tasks/centroid.py": TASK,
         "suites/perceptrons.py": SUITE,
         "figures/widths.py": FIGURE,
+        "questions/wider_is_better.py": QUESTION,
     }.items():
         (folder / path).parent.mkdir(parents=True)
         (folder / path).write_text(dedent(text).lstrip())
@@ -163,9 +186,18 @@ def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp
         assert after["centroid"] > 0.3
         assert record.model.forward_macs.dense == record.model.num_features * (784 + 4)
     assert (tmp_path / "results/perceptrons/figures/widths.png").stat().st_size > 1000
+    found = json.loads((tmp_path / "results/perceptrons/findings.json").read_text())["findings"]
+    (wider,) = [finding for finding in found if finding["question"] == "wider is better"]
+    assert wider["evidence"][0]["model"] == "MLP-32" and wider["low"] < wider["estimate"] < wider["high"]
+    assert {f["question"] for f in found} == {
+        "wider is better",
+        "beats untrained",
+    }
+    assert "Wider, MLP" in (tmp_path / "results/perceptrons/report.md").read_text()
     plan = ("plan.__main__", "--suite", "smoke", "--models", "MLP-16", "--data")
     calls = [
         ("check", "figure:widths", "--plugins", str(extended), "--study", "results/perceptrons"),
+        ("check", "question:wider-is-better", "--plugins", str(extended), "--study", "results/perceptrons"),
         (*plan, "stripes", "--tasks", "fewshot,centroid", "--json"),
         (*plan, "stripes@1000"),
         ("run", "--suite", "smoke", "--models", "MPL-32"),
@@ -181,8 +213,9 @@ def test_they_are_run_checked_planned_suggested_and_counted(extended, bench, tmp
         preexec_fn=stay_on_one_core,
     )
     assert done.returncode == 0, done.stderr
-    checked, planned, too_many, misspelt, counted = json.loads(done.stdout)
+    checked, asked, planned, too_many, misspelt, counted = json.loads(done.stdout)
     assert checked[0] == 0 and "the same every time" in checked[1] and "--  " not in checked[1]
+    assert asked[0] == 0 and "1 finding" in asked[1], asked
     assert planned[0] == 0, planned[2]
     plan = json.loads(planned[1])  # stripes has 400 images: the suite's 1,000 are all of them
     assert {cell["cell"]["num_images"] for cell in plan["cells"]} == {100, None}

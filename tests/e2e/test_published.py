@@ -134,3 +134,11 @@ def test_every_table_can_be_asked(table, capsys):
     assert "train_exaflops" in capsys.readouterr().out
     assert published.main(["--table", table, "--reach", "70"]) == 0
     assert "rows reach 70 %" in capsys.readouterr().out
+
+
+def test_comparisons_are_shown_and_the_uncontrolled_one_says_so(capsys):
+    assert published.main(["--compare"]) == 0
+    headings = [line for line in capsys.readouterr().out.splitlines() if "at equal error" in line]
+    found = asked("--compare")
+    assert [bool(each["differs"]) for each in found] == ["NOT controlled" in line for line in headings]
+    assert all(f"{each['ratios'][-1]['ratio']:.2f}" in line for each, line in zip(found, headings, strict=True))

@@ -33,12 +33,11 @@ from tests.plan.making import plan_of
 
 
 HOPELESS = [Cell(model="ViT-pico/14", data="glyphs", image_size=15, horizons=(0, 64), seed=seed) for seed in (0, 1)]
-UNUSED = {"patience": None, "co2": None}
 STARTED = CellStarted(cell="a", model="ViT-pico/14", data="digits", seed=0)
 
 
 def work(store, *, since, cells=HOPELESS, stop=lambda: False):
-    options = SimpleNamespace(device="cpu", threads=1, data_root=None, profile=False, since=since, **UNUSED)
+    options = worker.WorkerOptions(device="cpu", since=since)
     return worker.Worker(Study(store), list(cells), suite="test", options=options, stop=stop).run()
 
 
@@ -140,7 +139,7 @@ def test_cells_that_were_not_done_are_never_passed_over(tmp_path, monkeypatch, s
 def test_a_worker_that_lost_its_device_starts_again_a_few_times(tmp_path, monkeypatch):
     start_instead(monkeypatch, tmp_path, f"echo started >> {tmp_path}/starts; exit {EXIT_RETRY}")
     error, notices = run_cells(tmp_path / "store")
-    assert (tmp_path / "starts").read_text().split() == ["started"] * (1 + local.RESTARTS)
+    assert (tmp_path / "starts").read_text().split() == ["started"] * (1 + local.MAX_RESTARTS)
     assert isinstance(error, UserError) and "stopped answering" in error.what and notices == [error.what]
 
 
@@ -183,7 +182,7 @@ sleep 600 & wait; sleep 600"""
 def test_a_worker_that_hangs_is_ended_and_nobody_claims_that_it_saved(tmp_path, monkeypatch, patience, signals):
     """After a deadline, or at once by a second signal."""
     monkeypatch.setattr(local, "STOP_PATIENCE", patience)
-    monkeypatch.setattr(local, "SECOND", 0.1)
+    monkeypatch.setattr(local, "KILL_SIGNAL_AFTER", 0.1)
     start_instead(monkeypatch, tmp_path, HANGS)
     sent = [time.monotonic()]  # and then when each signal was: two in the same moment count as one
 
@@ -258,7 +257,7 @@ def test_a_run_that_waits_says_who_holds_the_cell_and_since_when(tmp_path, monke
     study.create()
     directory = study.cell(HOPELESS[0])
     directory.path.mkdir()
-    looks = iter(range(3 * worker.SILENT))
+    looks = iter(range(3 * worker.POLLS_BEFORE_NOTICE))
     monkeypatch.setattr(worker, "WAIT_FOR_OTHERS", 0.0)
     with lease.claim(directory.lease):
         work(tmp_path, since=now(), cells=HOPELESS[:1], stop=lambda: next(looks, None) is None)
@@ -308,12 +307,11 @@ CELL = Cell(
     seed=1,
     recipe=recipe_for("ViT-pico/14", batch=32, warmup_images=32),
 )
-NO_OPTIONS = {"patience": None, "co2": None}
 JOB = registry.load("job", "train")
 
 
 def run_worker(store):
-    options = SimpleNamespace(device="cpu", threads=1, data_root=None, profile=False, since=None, **NO_OPTIONS)
+    options = worker.WorkerOptions(device="cpu")
     return worker.Worker(Study(store), [CELL], suite="test", options=options, stop=lambda: False).run()
 
 

@@ -34,6 +34,7 @@ LAYERS = (
     ("bench.data", "bench.store", "bench.cost"),
     ("bench.train", "bench.tasks", "bench.stats", "bench.trackers"),
     ("bench.analysis",),
+    ("bench.questions",),
     ("bench.report",),
     ("bench.suites", "bench.plan"),
     ("bench.execute",),
@@ -44,6 +45,9 @@ PLUGINS = (
     "bench.data.sets.",
     "bench.tasks.",
     "bench.suites.",
+    "bench.questions.",
+    "bench.plan.passes.",
+    "bench.plan.cost_models.",
     "bench.report.figures.",
     "bench.execute.jobs.",
     "bench.trackers.",
@@ -78,7 +82,7 @@ def spine(root: Path = PROJECT) -> list[str]:
     text = (root / "CONTRIBUTING.md").read_text()
     listed = re.search(r"<!-- spine:begin -->(.*?)<!-- spine:end -->", text, flags=re.DOTALL)
     paths = re.findall(r"`((?:bench|vit|baselines)/\S+?\.py)`", listed[1]) if listed else []
-    return [path.removesuffix(".py").replace("/", ".") for path in paths]
+    return [path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in paths]
 
 
 def loaded_by_a_study(folder: Path) -> set[str]:

@@ -21,7 +21,7 @@ from tests.house.unsafe import unsafe
 
 HOUSE = Structure()
 SOURCES = list(HOUSE.paths.values())
-NO_TORCH = ("bench.data", "bench.stats", "bench.analysis", "bench.report", "bench.suites")
+NO_TORCH = ("bench.data", "bench.stats", "bench.analysis", "bench.questions", "bench.report", "bench.suites")
 
 
 def test_every_folder_is_a_room():

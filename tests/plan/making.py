@@ -9,14 +9,15 @@ from pathlib import Path
 from bench.core.spec import Cell
 from bench.cost import peaks, precomputed
 from bench.plan.estimate import Calibration
-from bench.plan.expand import Grid, expand
+from bench.plan.expand import expand
 from bench.plan.options import StudyOptions
 from bench.plan.plan import Plan, PlannedCell
 from bench.plan.sizes import DataSizes
+from bench.plan.study_cells import StudyCells
 from bench.suites import _contract as suites
 
 
-def grid_of(suite: str, *, scale: str = "cpu", **options) -> Grid:
+def grid_of(suite: str, *, scale: str = "cpu", **options) -> StudyCells:
     """What a suite comes to under these fields of `StudyOptions`."""
     asked = replace(StudyOptions.of(), suite=suite, scale=scale, **options)
     return expand(suites.load(suite), asked, DataSizes(root=asked.data_root, published=scale == "paper"))

@@ -10,10 +10,12 @@ import pytest
 from bench.core import fingerprint, registry
 from bench.core.errors import UserError
 from bench.core.spec import Cell, Recipe
-from bench.plan import plan as planner
+from bench.execute.prepare import begin
+from bench.plan import estimate
 from bench.plan.changed import changes
+from bench.plan.cost_model import NOTHING_MEASURED
 from bench.plan.options import StudyOptions
-from bench.plan.plan import begin, make_plan
+from bench.plan.plan import make_plan
 from bench.store.study import CellDirectory, state_of
 from bench.suites import _contract as suites
 from tests.plan.finished import finish
@@ -83,8 +85,8 @@ def study(edit, tmp_path, monkeypatch):
         cells=lambda _: CELLS,
     )
     monkeypatch.setattr(suites, "load", lambda _: suite)
-    monkeypatch.setattr(planner.estimate, "calibrate", lambda *_, **__: planner.NOTHING_MEASURED)
-    monkeypatch.setattr(planner.estimate, "cell_cost", lambda *_, **__: planner.estimate.CellCost(seconds=1.0))
+    monkeypatch.setattr(estimate, "calibrate", lambda *_, **__: NOTHING_MEASURED)
+    monkeypatch.setattr(estimate, "cell_cost", lambda *_, **__: estimate.CellCost(seconds=1.0))
     return finish(tmp_path / "own", CELLS)
 
 

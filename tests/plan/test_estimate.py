@@ -106,7 +106,7 @@ def test_a_wider_network_more_classes_shots_and_draws_take_longer_to_probe():
     assert fewshot.solving_seconds(**size | {"ridge": "published"}) < usual
     small = {"num_train": 100, "num_test": 10, "num_classes": 10, "features": 16, "shots": (1,), "draws": 1}
     products, eigen, predicting = 2 * 10 * 16 * 10, 9 * 10**3, 2 * 10 * 16 * 10
-    wanted = (products + eigen + predicting) / fewshot.SOLVED
+    wanted = (products + eigen + predicting) / fewshot.SOLVED_PER_SECOND
     assert fewshot.solving_seconds(**small, ridge="published") == pytest.approx(wanted)
 
 

@@ -16,7 +16,7 @@ from bench.core import fingerprint
 from bench.core.errors import UserError
 from bench.core.record import Score
 from bench.core.spec import RATE_MARGIN, Cell
-from bench.plan import halving
+from bench.plan.passes import halving
 from bench.store.records import Outcome
 from bench.store.study import CellDirectory, Study
 from tests.plan.finished import finish

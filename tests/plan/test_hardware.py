@@ -14,8 +14,11 @@ from bench.core.formatting import data_size
 from bench.core.record import Horizon
 from bench.core.spec import Cell, Recipe
 from bench.cost import flops, roofline
+from bench.cost.hardware import CORES, parse
+from bench.cost.hardware import price as price_of
 from bench.cost.peaks import accelerator
-from bench.plan import estimate, feed, hardware, price, resources, view
+from bench.plan import estimate, feed, price, resources, view
+from bench.plan.cost_models import named_hardware
 from bench.plan.estimate import Calibration, Rates, rate_key
 from bench.plan.options import StudyOptions
 from bench.plan.plan import make_plan
@@ -45,25 +48,25 @@ HERE = Calibration(rates={rate_key(CELL, SIZES["imagenet"].classes): RATES})
 
 @pytest.mark.parametrize("text, name, count", [("8xH100", "H100", 8), ("a100", "A100", 1), ("16 × h200", "H200", 16)])
 def test_hardware_is_a_number_and_a_name(text, name, count):
-    found = hardware.parse(text)
+    found = parse(text)
     assert (found.device.name, found.count) == (name, count)
 
 
 @pytest.mark.parametrize("text", ["8x", "0xH100", "x", "8xABACUS"])
 def test_other_hardware_is_refused(text):
     with pytest.raises(UserError):
-        hardware.parse(text)
+        parse(text)
 
 
 def test_prices():
-    assert hardware.price("2.5/gpuh") == hardware.price("2.5") == (2.5, True)
-    assert hardware.price("20/h") == (20.0, False)
+    assert price_of("2.5/gpuh") == price_of("2.5") == (2.5, True)
+    assert price_of("20/h") == (20.0, False)
     with pytest.raises(UserError):
-        hardware.price("cheap")
+        price_of("cheap")
 
 
-def there(records=hardware.Recorded(), device="H100"):  # noqa: B008 - empty
-    made = hardware.rates_on(hardware.parse(device), HERE, [CELL], SIZES, records)
+def there(records=named_hardware.RecordedRates(), device="H100"):  # noqa: B008 - empty
+    made = named_hardware.rates_on(parse(device), HERE, [CELL], SIZES, records)
     return next(iter(made.rates.values()))
 
 
@@ -75,8 +78,8 @@ def test_without_records_a_rate_is_a_share_of_the_roofline_with_its_error():
 
 
 def test_a_record_of_the_same_model_is_taken_and_one_of_another_scales_the_roofline():
-    own = there(hardware.Recorded(rates={rate_key(CELL, 1000): 3000.0}))
-    assert own.train_images_per_second == 3000.0 and own.error == hardware.OF_ITS_OWN
+    own = there(named_hardware.RecordedRates(rates={rate_key(CELL, 1000): 3000.0}))
+    assert own.train_images_per_second == 3000.0 and own.error == named_hardware.OF_ITS_OWN
     pair = [CELL, replace(CELL, model="ViT-B/16")]
     count = flops.count("ViT-B/16", image_size=224, channels=3, num_classes=1000)
     larger = replace(
@@ -87,8 +90,8 @@ def test_a_record_of_the_same_model_is_taken_and_one_of_another_scales_the_roofl
         train_flops_per_image=dict(count.train_flops_per_image),
     )
     both = Calibration(rates={**HERE.rates, rate_key(pair[1], 1000): larger})
-    only_small = hardware.Recorded(rates={rate_key(CELL, 1000): 0.3 * _roof(RATES)})
-    made = hardware.rates_on(hardware.parse("H100"), both, pair, SIZES, only_small)
+    only_small = named_hardware.RecordedRates(rates={rate_key(CELL, 1000): 0.3 * _roof(RATES)})
+    made = named_hardware.rates_on(parse("H100"), both, pair, SIZES, only_small)
     found = made.rates[rate_key(pair[1], 1000)]
     assert found.train_images_per_second == pytest.approx(0.3 * _roof(larger, pair[1]), rel=1e-6)
     assert "records of other models" in found.basis
@@ -109,7 +112,7 @@ def test_a_record_of_another_training_of_the_model_is_not_taken_for_its_own(tmp_
             data=replace(record.data, num_classes=1000),
         ),
     )
-    found = hardware.recorded(tmp_path, accelerator("H100"))
+    found = named_hardware.recorded(tmp_path, accelerator("H100"))
     changed = [replace(CELL, model_options=(("depth", 24),))]
     changed += [
         replace(CELL, recipe=replace(CELL.recipe, **change))
@@ -117,23 +120,25 @@ def test_a_record_of_another_training_of_the_model_is_not_taken_for_its_own(tmp_
     ]
     same = replace(CELL, seed=3, horizons=(5,), recipe=replace(CELL.recipe, lr=0.5))
     known = Calibration(rates={rate_key(cell, 1000): RATES for cell in (same, *changed)})
-    made = hardware.rates_on(hardware.parse("H100"), known, [same, *changed], SIZES, found).rates
+    made = named_hardware.rates_on(parse("H100"), known, [same, *changed], SIZES, found).rates
     assert made[rate_key(same, 1000)].train_images_per_second == rate
     assert made[rate_key(same, 1000)].basis == "recorded on H100"
     for cell in changed:
         other = made[rate_key(cell, 1000)]
-        assert other.error > hardware.OF_ITS_OWN and "records of other models" in other.basis
+        assert other.error > named_hardware.OF_ITS_OWN and "records of other models" in other.basis
 
 
 def _roof(rates, cell=CELL):
-    return hardware._roof(cell, rates, accelerator("H100"))
+    return named_hardware._roof(cell, rates, accelerator("H100"))
 
 
 def test_a_batch_is_divided_until_it_fits():
     device = accelerator("T4")
-    images = hardware.micro_batch(replace(CELL, model="ViT-L/16"), replace(RATES, params=300_000_000), device)
+    images = named_hardware.micro_batch(replace(CELL, model="ViT-L/16"), replace(RATES, params=300_000_000), device)
     assert 1 <= images < CELL.recipe.batch
-    assert hardware.memory(CELL, replace(RATES, params=300_000_000), images=images, ranks=1) < device.gigabytes * 1e9
+    assert (
+        named_hardware.memory(CELL, replace(RATES, params=300_000_000), images=images, ranks=1) < device.gigabytes * 1e9
+    )
 
 
 # -- ranks -------------------------------------------------------------------------------------------------------------
@@ -210,7 +215,7 @@ def test_the_slower_of_device_and_feed_decides_the_hours(monkeypatch, tmp_path):
     alone = next(c for c in many.cells if c.name == longest.name)
     trained = longest.images / (2 * feed.PHOTOGRAPHS) / 3600
     assert longest.device_hours == pytest.approx(trained, rel=0.05) and longest.device_hours > 3 * alone.device_hours
-    assert usual.cells[0].needs.decoded == pytest.approx(hardware.CORES["H100"] * feed.PHOTOGRAPHS)
+    assert usual.cells[0].needs.decoded == pytest.approx(CORES["H100"] * feed.PHOTOGRAPHS)
     assert alone.needs.wait == 0 and few.priced.device_hours > usual.priced.device_hours >= many.priced.device_hours
     slow, fast = ("\n".join(view.plan_summary(made)) for made in (few, many))
     assert "the feed decides the hours of" in slow and "of each H100 (2) decode about 1,528" in slow
@@ -268,7 +273,7 @@ def test_a_disk_that_is_too_small_is_warned_of_before_the_run(monkeypatch, tmp_p
 
 def test_the_range_is_that_of_the_rates_errors():
     cells = [replace(p, device_hours=3.0, error=0.5, basis="x") for p in plan_of([CELL]).cells]
-    found = price.of(cells, hardware=hardware.parse("H100"), ranks=1, wall=10_800, asked=None)
+    found = price.of(cells, hardware=parse("H100"), ranks=1, wall=10_800, asked=None)
     assert found.factor == pytest.approx(math.exp(price.LEVEL * 0.5)) and found.money is None
 
 

@@ -13,10 +13,10 @@ from bench.core.errors import UserError
 from bench.core.spec import Cell
 from bench.cost import flops
 from bench.data import photographs
-from bench.plan import chosen_grid, hours
+from bench.plan.notes import unswept
 from bench.plan.options import StudyOptions
 from bench.plan.overrides import Overrides
-from bench.plan.plan import _unswept
+from bench.plan.passes import chosen_grid, hours
 from bench.plan.sizes import DataSizes
 from bench.suites import _contract as suites
 from bench.suites import _recipes
@@ -93,12 +93,12 @@ def test_rates_are_of_a_scale(suite: str, monkeypatch: pytest.MonkeyPatch) -> No
     options = replace(StudyOptions.of(), scale="gpu")
     gpu, cpu = cells()
     assert 1e-3 in rates(gpu) and 2e-3 in rates(cpu)
-    (note,) = _unswept(options, gpu)
+    (note,) = unswept(options, gpu)
     assert "ViT-Ti/4" in note and "--suite rates --scale gpu" in note
     monkeypatch.setitem(_recipes.FAMILY_RATES, "gpu", {"ViT": 3e-4})
     swept, again = cells()
     assert 3e-4 in rates(swept) and rates(again) == rates(cpu)
-    assert "ViT-Ti/4" not in "".join(_unswept(options, swept))
+    assert "ViT-Ti/4" not in "".join(unswept(options, swept))
 
 
 def test_budgets_follow_the_hours_and_nothing_else() -> None:
@@ -148,7 +148,7 @@ def test_the_grid_of_a_budget_keeps_its_horizons_at_scale_gpu():
     """More seeds leave fewer images for the hours: what was chosen stays what is trained."""
     one = cells_of("scaling", scale="gpu", models=("ViT-Ti/8",))
     lines = [
-        str(chosen_grid.Line(model=c.model, images=c.num_images, horizons=c.horizons[-2:], seeds=4))
+        str(chosen_grid.GridLine(model=c.model, images=c.num_images, horizons=c.horizons[-2:], seeds=4))
         for c in one
         if c.seed == 0 and c.model != "pixels"
     ]

@@ -18,10 +18,11 @@ from bench.core.options import Kind, add_flags, given, resolve
 from bench.core.registry import directory_name
 from bench.core.spec import Cell, Recipe
 from bench.plan import preflight
-from bench.plan.expand import Grid, expand
+from bench.plan.expand import expand
 from bench.plan.options import RUN, StudyOptions, add_options, read_study
 from bench.plan.overrides import NO_OVERRIDES, OPTIONS, Overrides, length
 from bench.plan.sizes import DataSizes
+from bench.plan.study_cells import StudyCells
 from bench.store import grid
 from bench.suites import _contract as suites
 from bench.suites import _paper
@@ -288,7 +289,7 @@ def study(tmp_path):
     return write
 
 
-def grid_asked(asked: StudyOptions) -> Grid:
+def grid_asked(asked: StudyOptions) -> StudyCells:
     scale = "cpu" if asked.scale == "auto" else asked.scale
     return expand(suites.load(asked.suite), replace(asked, scale=scale), DataSizes(published=scale == "paper"))
 

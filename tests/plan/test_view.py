@@ -11,10 +11,12 @@ from rich.console import Console
 
 from bench.core.console import show_table
 from bench.core.spec import Cell, Recipe, cell_from_json
+from bench.cost.hardware import parse
 from bench.execute import local
-from bench.plan import hardware, price, view
+from bench.execute.prepare import begin
+from bench.plan import price, view
 from bench.plan.estimate import Calibration, Rates
-from bench.plan.plan import Plan, PlannedCell, begin
+from bench.plan.plan import Plan, PlannedCell
 from bench.plan.view import plan_summary
 from bench.store import grid
 from tests.execute.naps import naps
@@ -93,7 +95,7 @@ def test_a_busy_machine_is_reported():
 def test_a_study_meant_for_accelerators_is_costed_on_one_wherever_it_is_planned():
     def on(name):
         cells = [replace(cell, device_hours=2.0, error=0.5) for cell in plan_of(CELLS[:1]).cells]
-        return price.of(cells, hardware=hardware.parse(name), ranks=1, wall=7200.0, asked=None)
+        return price.of(cells, hardware=parse(name), ranks=1, wall=7200.0, asked=None)
 
     assert "H100" not in summary(scale="cpu", elsewhere=on("H100"))
     assert "H100" not in summary(scale="gpu", device="cuda", elsewhere=on("H100"))
@@ -106,7 +108,7 @@ def test_a_plan_for_named_devices_has_their_hours_and_cost_instead_of_this_machi
         replace(cell, device_hours=20.0, error=0.5, utilisation=0.15, basis="a guess", seconds=36_000.0)
         for cell in plan_of(CELLS).cells
     ]
-    two = hardware.parse("2xH100")
+    two = parse("2xH100")
     plan = replace(plan_of(CELLS), cells=tuple(cells), hardware=two, per_hour=(3.0, True), workers=2)
     assert "one worker" not in columns(plan)
     assert columns(plan)["H100-hours"] == ["20", "20"] and columns(plan)["cost"] == ["60", "60"]

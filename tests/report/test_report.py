@@ -21,7 +21,7 @@ import pytest
 from rich.console import Console
 
 from bench import run
-from bench.analysis import published, questions
+from bench.analysis import published, questions, table, wording
 from bench.analysis.finding import (
     Axis,
     Check,
@@ -29,14 +29,13 @@ from bench.analysis.finding import (
     CostSummary,
     Finding,
     Findings,
-    Question,
     Reason,
     TrendPoint,
     Verdict,
 )
 from bench.core import formatting, registry
 from bench.report import build as report
-from bench.report import caveats, fits, layout, number_text, text
+from bench.report import caveats, fits, text
 from bench.report.__main__ import main as report_main
 from bench.report.figures._contract import Saved
 from bench.store import export, grid
@@ -261,7 +260,7 @@ def test_hostile_text_is_harmless_everywhere(tmp_path: Path) -> None:
 
 
 def test_cells_of_a_csv_are_no_formulas() -> None:
-    made = layout.Table(name="t", title="t", columns=(layout.Column(key="a", heading="a"),), rows=({"a": "=1+1"},))
+    made = table.Table(name="t", title="t", columns=(table.Column(key="a", heading="a"),), rows=({"a": "=1+1"},))
     assert made.csv().splitlines()[1] == "'=1+1"
 
 
@@ -311,7 +310,9 @@ def test_a_large_study_says_what_the_page_leaves_out(built: Path, tmp_path: Path
 
 
 def test_every_question_reason_and_check_has_words() -> None:
-    assert set(text.PHRASES) == set(Question) and set(text.REASONS) == set(Reason)
+    asked = questions.asked()
+    assert all(question.label and question.text.endswith("?") and question.yes and question.no for question in asked)
+    assert set(wording.REASONS).union(*(question.reasons for question in asked)) == set(Reason)
     assert set(caveats.CHECKS) == set(CheckKind)
 
 
@@ -321,12 +322,12 @@ def test_numbers_in_words_are_those_of_the_findings() -> None:
     assert len(found) == len(findings.findings) > 10
     for f, a in zip(findings.findings, found, strict=True):
         assert (a.verdict == "cannot tell") <= (a.tone == "unsure") and a.verdict and a.subject
-        if f.estimate is not None and f.unit == "share" and f.question != Question.HYBRID_ADVANTAGE_SHRINKS:
+        if f.estimate is not None and f.unit == "share" and f.question != "hybrid advantage shrinks":
             shown = [float(n.replace("−", "-")) for n in re.findall(r"[+−]?\d+\.\d", a.number)]
             ends = [f.estimate, f.low, f.high]
             assert shown == pytest.approx([100 * end for end in ends if end is not None], abs=0.0501)
-        if f.estimate is None and f.question == Question.BEST_AT_EQUAL_COMPUTE and f.trend:
-            assert number_text.trend(f) == a.number and "→" in a.number  # never a mean that the trend contradicts
+        if f.estimate is None and f.question == "best family at equal compute" and f.trend:
+            assert wording.trend(f) == a.number and "→" in a.number  # never a mean that the trend contradicts
     glances = text.glances(findings, found)
     cells = [a for g in glances for _, row in g.rows for a in row if a]
     assert len(cells) == len({a.key for a in cells})  # every answer stands once
@@ -336,16 +337,16 @@ def test_equal_answers_share_a_row_with_the_smallest_and_the_largest(reported: r
     """By the numbers themselves; ranges and trends have no order."""
     one = replace(text.answers(reported.findings)[0], label="?", main=True, is_pair=False, verdict="yes", tone="yes")
 
-    def row(*shown: tuple[str, float | None]) -> str:
-        alike = [replace(one, subject=str(n), number=number, magnitude=m) for n, (number, m) in enumerate(shown)]
-        ((_, _, number, _),), _ = text.console_rows(alike, limit=9)
-        return number
+    def row(*numbers: wording.Number) -> str:
+        alike = [replace(one, subject=str(n), shown=number) for n, number in enumerate(numbers)]
+        (row,), _ = text.console_rows(alike, limit=9)
+        return row.shown.text
 
-    assert row(("+2.0 points [1, 3]", 0.02), ("−10.0 points [−11, −9]", -0.1), ("+1.0 points", 0.01)) == (
-        "−10.0 to +2.0 points"
-    )
-    assert row(("1,200 images", 1200.0), ("90 images", 90.0)) == "90 to 1,200 images"
-    assert row(*[("between 1 GFLOPs and 2 GFLOPs", None)] * 2) == ""
+    low, middle, high = (wording.share(value, value - 0.01, value + 0.01) for value in (-0.1, 0.01, 0.02))
+    assert row(high, low, middle) == "−10.0 to +2.0 points"
+    few, many = (wording.shown(value, f"{value:,.0f}", "images", "") for value in (90.0, 1200.0))
+    assert row(many, few) == "90 to 1,200 images"
+    assert row(*[wording.Number(text="between 1 GFLOPs and 2 GFLOPs")] * 2) == ""
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
@@ -409,7 +410,8 @@ def test_a_figure_that_fails_is_named_and_the_report_is_written(tmp_path: Path, 
 
 def test_cells_that_failed_are_named_even_where_the_report_fails(tmp_path: Path, monkeypatch, capsys) -> None:
     plan = SimpleNamespace(todo=(), store=tmp_path, suite="smoke")
-    monkeypatch.setattr(run.view, "make_and_show", lambda *_, **__: plan)
+    monkeypatch.setattr(run, "make_plan", lambda *_, **__: plan)
+    monkeypatch.setattr(run.view, "show", lambda *_: None)
     monkeypatch.setattr(run, "work_off", lambda *_: (plan, [run.Failure("vit_s0", "it was to fail")]))
     assert run.main(["--suite", "smoke"]) == 2
     said = capsys.readouterr()
@@ -473,12 +475,12 @@ NOTHING_SPENT = CostSummary(cells=0, seconds=(), total_seconds=0.0, spent_flops=
 @pytest.mark.parametrize(
     ("question", "subjects", "rows"),
     [
-        (Question.MORE_IMAGES_HELP, [("ViT-pico/14",), ("ViT-nano/7",)], 1),
-        (Question.MORE_IMAGES_HELP, [("R8x0.125-s2",), ("R11x0.25-s2",)], 1),
-        (Question.HYBRID_ADVANTAGE_SHRINKS, [("R5+ViT-pico/14", "ViT-pico/14"), ("R5+ViT-nano/14", "ViT-nano/14")], 2),
+        ("more images help", [("ViT-pico/14",), ("ViT-nano/7",)], 1),
+        ("more images help", [("R8x0.125-s2",), ("R11x0.25-s2",)], 1),
+        ("hybrid advantage shrinks", [("R5+ViT-pico/14", "ViT-pico/14"), ("R5+ViT-nano/14", "ViT-nano/14")], 2),
     ],
 )
-def test_a_model_with_a_slash_is_no_pair(question: Question, subjects: list[tuple[str, ...]], rows: int) -> None:
+def test_a_model_with_a_slash_is_no_pair(question: str, subjects: list[tuple[str, ...]], rows: int) -> None:
     """Findings about single models share a row, whatever their names; those about two families never do."""
     asked = [Finding(question=question, subject=subject, verdict=Verdict.YES) for subject in subjects]
     made = text.answers(Findings(findings=tuple(asked), checks=(), cost=NOTHING_SPENT, scope=None))
@@ -499,7 +501,7 @@ def test_a_model_with_a_slash_is_no_pair(question: Question, subjects: list[tupl
 def test_a_leader_that_changes_is_decided_or_not(verdict: Verdict, trend: str, said: str) -> None:
     verdicts = {"y": Verdict.YES, "n": Verdict.NO, "?": Verdict.CANNOT_TELL}
     found = Finding(
-        question=Question.BEST_AT_EQUAL_COMPUTE,
+        question="best family at equal compute",
         subject=("ViT", "ResNet"),
         verdict=verdict,
         leader="ViT" if verdict is Verdict.YES else "",

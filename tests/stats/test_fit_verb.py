@@ -75,13 +75,6 @@ def test_an_accuracy_held_out_is_read_as_that_of_the_fit(tmp_path: Path, capsys:
     assert prediction["observed"]["y"] == pytest.approx(prediction["y"], rel=1e-3)
 
 
-def test_text_says_interval_starts_and_warnings(runs: Path, capsys: pytest.CaptureFixture) -> None:
-    assert verb.main([str(runs), "--x", "compute", "--y", "error", "--form", "power", "--bootstrap", "60"]) == 0
-    text = capsys.readouterr().out
-    for part in ("y = b x^-c", "starts agree", "90%", "rms of log residuals"):
-        assert part in text
-
-
 @pytest.mark.parametrize(
     "change, message",
     [

@@ -99,7 +99,8 @@ def test_the_rounds_of_a_search_are_one_run(tmp_path, monkeypatch):
     rounds = iter([plan_of([third], tmp_path, seconds=20.0, waiting=1), plan_of([], tmp_path, waiting=1)])
     did = []
     monkeypatch.setattr(run, "execute", lambda plan, *_: did.append([cell.name for cell in plan.todo]) or [])
-    monkeypatch.setattr(view, "make_and_show", lambda *_, **__: next(rounds))
+    monkeypatch.setattr(run, "make_plan", lambda *_, **__: next(rounds))
+    monkeypatch.setattr(view, "show", lambda *_: None)
     out = Console(file=io.StringIO(), width=200)
     last, failures = run.work_off(start, StudyOptions.of(), out)
     assert did == [[second.readable_name], [third.readable_name], []] and failures == [] and not last.todo

@@ -234,9 +234,3 @@ def test_a_set_of_one_class_is_refused(capsys: pytest.CaptureFixture[str], tmp_p
     asked = ["--model", "pixels", "--image-size", "28", "--data", "folder:one", "--data-root", str(tmp_path)]
     code, out, err = run(capsys, *asked)
     assert code == 2 and not out and "folder:one has images of one class only: there is nothing to classify" in err
-
-
-def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        probe.main(["--help"])
-    assert "python -m bench.probe --model" in capsys.readouterr().out

@@ -297,7 +297,7 @@ def test_checkpoints_that_take_long_are_written_less_often(tmp_path, monkeypatch
     monkeypatch.setattr(loop, "running", lambda: float(next(clock)))  # every look costs 30 s
     t.save()
     assert t.progress.seconds.save == 30.0
-    assert t.save_interval == pytest.approx(30.0 / loop.SAVING)
+    assert t.save_interval == pytest.approx(30.0 / loop.MAX_SAVING_SHARE)
     monkeypatch.setattr(loop, "running", lambda: 0.0)
     t.save()
     assert t.save_interval == t.saving.every

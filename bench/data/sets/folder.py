@@ -63,7 +63,8 @@ def read(folder: Path, split: str, *, storage: Storage, streamed: bool | None, n
     """One split of the images in a folder, in whichever format.
 
     Args:
-        streamed: None to stream large sets. name: what the set is called.
+        streamed: None to stream large sets.
+        name: what the set is called.
     """
     shown, as_published = name, storage.as_published
     known = index.indexed(folder, split, as_published=as_published) if streamed is not False else None

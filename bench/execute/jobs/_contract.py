@@ -24,8 +24,10 @@ class JobContext:
     """The environment of a job and its callbacks.
 
     Attributes:
-        directory: the cell's folder; attempt: this attempt's folder inside it (metrics.jsonl, log.txt).
-        device: "cpu", "cuda" or "mps"; threads: CPU threads that this worker may use.
+        directory: the cell's folder.
+        attempt: this attempt's folder inside it (metrics.jsonl, log.txt).
+        device: "cpu", "cuda" or "mps".
+        threads: CPU threads that this worker may use.
         progress: called now and then, for the display.
         should_stop: True after a signal requested a stop. The job saves and raises `bench.core.errors.Interrupted`.
         log: writes one line to the attempt's log.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.analysis.ablations import Ablations
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence
+from bench.questions.as_published import Ablations
 from bench.report.figures import _variants
 from bench.report.figures._contract import Drawing, NothingToDraw
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.analysis.ablations import SHAPE, Ablations
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Point
+from bench.questions.as_published import SHAPE, Ablations
 from bench.report.figures import _variants
 from bench.report.figures._contract import Drawing, NothingToDraw
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bench.analysis.ablations import OPTIMIZER, STEM, Ablations, optimizer_of
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence
 from bench.core.formatting import significant
+from bench.questions.as_published import OPTIMIZER, STEM, Ablations, optimizer_of
 from bench.report.figures import _variants
 from bench.report.figures._contract import Drawing, NothingToDraw
 

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from bench.analysis import catch_up
-from bench.analysis.catch_up import Line, Place
+from bench.analysis.catch_up import EqualComputePoint, GapSeries
 from bench.analysis.evidence import HEADLINE, Evidence
 from bench.core.formatting import count, flops, join, signed
 from bench.report.figures import _style
@@ -27,13 +27,13 @@ DASH = (0, (4, 2))
 
 def draw(evidence: Evidence) -> Drawing:
     """A panel per pair of models; a line per budget, and one along which every image is seen once."""
-    found = catch_up.lines(evidence)
+    found = catch_up.gap_series(evidence)
     pairs = list({line.models: line.names for line in found}.items())[:MOST]
     if not pairs:
         raise NothingToDraw("no two families were trained with equal compute on four or more numbers of images")
     rows: list[dict[str, Any]] = []
     annotations: list[Annotation] = []
-    every: list[Place] = []
+    every: list[EqualComputePoint] = []
     with _style.context():
         figure = _style.figure(width=max(6.4, PANEL * len(pairs)), height=HEIGHT)
         panels = figure.subplots(1, len(pairs), sharey=True, squeeze=False)[0]
@@ -75,7 +75,7 @@ def draw(evidence: Evidence) -> Drawing:
     )
 
 
-def _colour(line: Line, evidence: Evidence) -> str:
+def _colour(line: GapSeries, evidence: Evidence) -> str:
     """That of the family which is compared with."""
     return _style.look(line.families[1], [s.family for s in evidence.series])[0]
 
@@ -83,7 +83,7 @@ def _colour(line: Line, evidence: Evidence) -> str:
 def _line(
     axes: Axes,
     evidence: Evidence,
-    places: Sequence[Place],
+    places: Sequence[EqualComputePoint],
     colour: Any,
     rows: list[dict[str, Any]],
     annotations: list[Annotation],
@@ -126,7 +126,7 @@ def _line(
         annotations.append(Annotation(axes=axes, x=place.x, y=100 * place.gap.value, text=text, cells=cells))
 
 
-def _ends(found: Sequence[Line]) -> str:
+def _ends(found: Sequence[GapSeries]) -> str:
     places = found[0].places
     return (
         f"{signed(places[0].gap.value)} points with {count(places[0].x)} images and "
@@ -134,7 +134,7 @@ def _ends(found: Sequence[Line]) -> str:
     )
 
 
-def _caption(evidence: Evidence, found: Sequence[Line], every: Sequence[Place]) -> str:
+def _caption(evidence: Evidence, found: Sequence[GapSeries], every: Sequence[EqualComputePoint]) -> str:
     names = dict.fromkeys(p.series for line in found for place in line.places for p in (place.first, place.second))
     trained_on = [(p.data, p.num_images) for place in every for p in (place.first, place.second)]
     return (

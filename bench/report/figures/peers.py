@@ -7,11 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from bench.analysis import races
 from bench.analysis.evidence import Evidence
-from bench.analysis.races import Contender
 from bench.core.formatting import join, plural
-from bench.report import race_text
+from bench.questions import faster_than_peers as races
+from bench.questions.faster_than_peers import Contender
 from bench.report.figures import _style
 from bench.report.figures._contract import Drawing, NothingToDraw
 
@@ -83,7 +82,7 @@ def _row(c: Contender) -> dict[str, Any]:
         "contender": c.name,
         "left_out": c.left_out,
         "dtype": c.dtype,
-        "settings": race_text.settings(c.settings),
+        "settings": races.settings(c.settings),
         "images_per_second": c.images_per_second,
         "q1": c.quartiles[0],
         "q3": c.quartiles[1],
@@ -99,7 +98,7 @@ def _row(c: Contender) -> dict[str, Any]:
 
 def _caption(contenders: Sequence[Contender], evidence: Evidence) -> str:
     ratios = [c.over_base for c in contenders if c.over_base]
-    often = " or ".join(dict.fromkeys(race_text.repetitions(ratio) for ratio in ratios))
+    often = " or ".join(dict.fromkeys(races.repetitions(ratio) for ratio in ratios))
     first = contenders[0]
     text = (
         f"Each contender with the settings that were fastest in short trials, in turns: {often}. Same weights, images "

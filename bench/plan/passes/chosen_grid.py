@@ -13,14 +13,25 @@ from dataclasses import dataclass, replace
 
 from bench.core.errors import UserError, nearest
 from bench.core.spec import Cell
+from bench.plan.study_cells import StudyCells, StudyRequest
 
 LINE = re.compile(
     r"(?P<model>.+?)(?:@(?P<images>[1-9][0-9]{0,11}))?=(?P<horizons>[0-9]+(?:,[0-9]+)*) x(?P<seeds>[1-9][0-9]{0,2})"
 )
 
 
+def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
+    """The part of the study that --grid names.
+
+    Raises:
+        UserError: a line that is none, or names what the suite does not train.
+    """
+    cells = within(study.cells, request.options.grid, own_budgets=request.keeps_fitted_budgets)
+    return replace(study, cells=tuple(cells))
+
+
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class GridLine:
     """Of one model on `images` (None: all) of its data: its budgets, and number of seeds."""
 
     model: str
@@ -37,7 +48,7 @@ class Line:
         return f"{self.model}{images}={','.join(map(str, self.horizons))} x{self.seeds}"
 
 
-def parse(text: str) -> Line:
+def parse(text: str) -> GridLine:
     """One line.
 
     Raises:
@@ -48,7 +59,7 @@ def parse(text: str) -> Line:
         raise UserError(f"{text!r} is no line of a grid.", "For example 'ViT-pico/14=4000,16000 x2'.")
     images = None if match["images"] is None else int(match["images"])
     horizons = tuple(sorted({int(number) for number in match["horizons"].split(",")}))
-    return Line(model=match["model"], images=images, horizons=horizons, seeds=int(match["seeds"]))
+    return GridLine(model=match["model"], images=images, horizons=horizons, seeds=int(match["seeds"]))
 
 
 def within(cells: Sequence[Cell], lines: Sequence[str], *, own_budgets: bool = False) -> list[Cell]:

@@ -1,4 +1,4 @@
-"""Single design choices, and masked pre-training, held against what the paper says of them.
+"""Do these records bear out what the paper says of single design choices, and of masked pre-training?
 
 Variants are told apart by the options in their models' names (`bench.core.registry.split_options`) and by the axes that
 their cells name: those of the suites `ablation` and `masked`.
@@ -8,19 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from bench.analysis import lr_sweep
+from bench.analysis import lr_sweep, wording
 from bench.analysis.comparisons import Pair, compare, mean_finding
-from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Point, Series
-from bench.analysis.finding import Contrast, Finding, Question, Reason, Statement, Verdict
+from bench.analysis.evidence import CHOICES, HEADLINE, UPSTREAM, Evidence, Point, Series
+from bench.analysis.finding import Contrast, Difference, Finding, Reason, Verdict
+from bench.analysis.question import Question
+from bench.core.formatting import measure_text, points
 from bench.core.registry import split_options
 
-POSITION, POOLING, SHAPE, STEM, OPTIMIZER, MASKED = "position", "pooling", "shape", "stem", "optimizer", "masked"
-AXES = (POSITION, POOLING, SHAPE, STEM, OPTIMIZER, MASKED)  # labels of cells
+NAME = "as published"
+POSITION, POOLING, SHAPE, STEM, OPTIMIZER, MASKED = CHOICES
 ENCODINGS = ("learned-1d", "learned-2d", "relative")  # the paper's
 MARGIN = 0.03  # accuracy within which two choices count as equal: the gap in Table 8 that the paper calls large
+
+
+class Statement(StrEnum):
+    """A statement of the paper about a design choice, or about self-supervision."""
+
+    POSITION_HELPS = "position embedding > none"  # Table 8
+    ENCODINGS_ALIKE = "2-D, relative = 1-D positions"  # Table 8
+    PLACES_ALIKE = "positions at every layer, shared = stem"  # Table 8
+    POOLING_ALIKE = "mean pooling = class token, own rates"  # Figure 9
+    POOLING_RATE = "class token > mean pooling at a high rate"  # Figure 9
+    DEPTH_HELPS = "deeper > base"  # Figure 8
+    PATCHES_HELP = "smaller patches > base"  # Figure 8
+    DEPTH_OVER_WIDTH = "deeper > wider"  # Figure 8
+    ADAM_HELPS = "Adam > SGD for ResNets"  # Table 7
+    AXIAL_HELPS = "axial ViT > ViT, at more compute"  # Figure 13
+    MASKED_OVER_SCRATCH = "masked > from scratch"  # section 4.6
+    LABELS_OVER_MASKED = "labels > masked"  # section 4.6
+
+
 EQUAL = (Statement.ENCODINGS_ALIKE, Statement.PLACES_ALIKE, Statement.POOLING_ALIKE)
 Asked = tuple[Statement, list[tuple[Point | None, Point | None]]]  # differences between pairs of variants
 HEAD = "masked"  # the head of a model that predicts masked patches
@@ -136,7 +158,7 @@ def _judged(evidence: Evidence, asked: Sequence[Asked], measure: str) -> Iterato
         mine = [id(pair) for of, pair in pairs if of is statement]
         found = [c for c in compared if id(c.pair) in mine]
         if found:
-            finding = replace(mean_finding(Question.AS_PUBLISHED, [statement], found), main=True)
+            finding = replace(mean_finding(NAME, [statement], found), main=True)
             yield _equal(finding) if statement in EQUAL else finding
 
 
@@ -197,3 +219,49 @@ def ways(evidence: Evidence) -> dict[str, Point]:
         if setting.series.untrained and not masked:
             found.setdefault("scratch", setting.series.untrained)
     return found
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+SAYS = {  # what the paper says, and where
+    Statement.POSITION_HELPS: "Position embeddings matter, whichever (Table 8)",
+    Statement.ENCODINGS_ALIKE: "How positions are encoded makes little difference (Table 8)",
+    Statement.PLACES_ALIKE: "Where positions are added makes little difference (Table 8)",
+    Statement.POOLING_ALIKE: "With a learning rate of its own, mean pooling does as well as a class token (Figure 9)",
+    Statement.POOLING_RATE: "At a high learning rate mean pooling does worse than a class token (Figure 9)",
+    Statement.DEPTH_HELPS: "More layers help (Figure 8)",
+    Statement.PATCHES_HELP: "Smaller patches, that is more tokens, help (Figure 8)",
+    Statement.DEPTH_OVER_WIDTH: "Depth helps more than width (Figure 8)",
+    Statement.ADAM_HELPS: "ResNets pre-trained with Adam transfer better than with SGD (Table 7)",
+    Statement.AXIAL_HELPS: "Axial attention does better than the ViT of its size, at more compute (Figure 13)",
+    Statement.MASKED_OVER_SCRATCH: "Masked patch prediction does better than training from scratch (section 4.6)",
+    Statement.LABELS_OVER_MASKED: "Pre-training with labels does better than without (section 4.6)",
+}
+
+
+def say(f: Finding) -> list[str]:
+    """The statement, and each pair of variants behind the difference."""
+    pairs = [f"{d.model} {points(d.estimate, d.low, d.high)}" for d in wording.every(f, Difference)]
+    return [f"{SAYS[Statement(f.subject[0])]}.", f"Pairs: {'; '.join(pairs)}." if len(pairs) > 1 else ""]
+
+
+def measure(f: Finding) -> str:
+    return wording.MEASURES.get(f.measure, f", {measure_text(f.measure)}")
+
+
+QUESTION = Question(
+    name=NAME,
+    label="As the paper says",
+    text="Do these runs bear out what the paper says?",
+    yes="borne out",
+    no="not borne out here",
+    ask=statements,
+    say=say,
+    reasons={
+        Reason.NOT_WITHIN_MARGIN: lambda f: f"The interval is not within {100 * (f.margin or 0):g} points of equality."
+    },
+    order=20,
+    measure=measure,
+)
+"""subject: the `Statement`. estimate: the difference that it is about, mean over pairs of variants. margin: of a
+statement that two things are alike, within which they count as that. evidence: each pair (`Contrast.VARIANT`)."""

@@ -1,5 +1,5 @@
-"""How a table is written: raw numbers as CSV, formatted text as Markdown and LaTeX (and, elsewhere, HTML); and how
-text of any origin is made harmless in each."""
+"""A table, and how it is written: raw numbers as CSV, formatted text as Markdown and LaTeX (and, elsewhere, HTML); and
+how text of any origin is made harmless in each."""
 
 from __future__ import annotations
 

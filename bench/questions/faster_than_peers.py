@@ -1,4 +1,4 @@
-"""Training speed beside other libraries: ratios of windows of the same round, with intervals that repetitions keep.
+"""Is training here faster than in the fastest other library?
 
 A race consists of starts: all processes begin anew, then take turns in rounds. What makes processes that do the same
 differ in speed (where their memory lies, which pages are large, …) stays as it is for as long as they live, so windows
@@ -18,10 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.analysis.evidence import Evidence, family_rank
-from bench.analysis.finding import Counts, Finding, Item, Quantity, Question, Reason, Unit, Verdict
+from bench.analysis.finding import Counts, Finding, Item, Quantity, Reason, Unit, Verdict
+from bench.analysis.question import Question
+from bench.analysis.table import Column, Table
+from bench.core.formatting import percent, plural, significant
 from bench.core.record import ContenderResult, PeerSettings, PeersResult, Record
 from bench.stats.intervals import POINT_LEVEL, t_quantile
 
+NAME = "faster than peers"
 BASE = "timm, defaults"
 OWN = "this project"
 
@@ -193,7 +197,7 @@ def faster_than_peers(evidence: Evidence) -> Iterator[Finding]:
             verdict = Verdict.YES if over.low > 1 else Verdict.NO
         model, pixels = own.race
         yield Finding(
-            question=Question.FASTER_THAN_PEERS,
+            question=NAME,
             subject=(model, str(pixels)),
             verdict=verdict,
             measure="",
@@ -208,3 +212,124 @@ def faster_than_peers(evidence: Evidence) -> Iterator[Finding]:
             n=Counts(runs=over.races, steps=over.starts),
             evidence=tuple(race),
         )
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+WORDS = {
+    "layout": {
+        "contiguous": "NCHW",
+        "channels_last": "channels last",
+        "channels_last images": "images channels last",
+    },
+    "dtype": {},
+    "attention": {"fused": "fused attention", "plain": "plain attention", "own": ""},
+    "compiled": {"off": "eager", "blocks": "compiled blocks", "whole": "compiled", "own": ""},
+    "optimizer": {"default": "", "foreach": "foreach AdamW", "fused": "fused AdamW", "own": ""},
+}
+
+
+def settings(chosen: Sequence[PeerSettings]) -> str:
+    """Of one contender: "NCHW, bfloat16, plain attention, eager, fused AdamW"; of several runs each that differs."""
+    texts = [
+        ", ".join(filter(None, (words.get(getattr(each, name), getattr(each, name)) for name, words in WORDS.items())))
+        for each in chosen
+    ]
+    return " or ".join(dict.fromkeys(texts))
+
+
+def repetitions(ratio: Ratio) -> str:
+    """ "12 rounds in 4 starts of a race that was run once"."""
+    often = {1: "once", 2: "twice"}.get(ratio.races, f"{ratio.races} times")
+    return f"{plural(ratio.rounds, 'round')} in {plural(ratio.starts, 'start')} of a race that was run {often}"
+
+
+def say(f: Finding) -> list[str]:
+    """Speed, and speed relative to the base and to the fastest other library."""
+    race = [item for item in f.evidence if isinstance(item, Contender)]
+    own, peer = next((c for c in race if c.name == OWN), None), fastest_peer(race)
+    if own is None or peer is None or peer.own_over is None:
+        return []
+    base = next((c.own_over for c in race if c.name == BASE and c.own_over), None)
+    over = f"{significant(base.value)} × {BASE}; " if base else ""
+    others = [
+        f"{c.name.partition(', ')[2]}: {significant(c.over_base.value)} × {BASE}"
+        for c in race
+        if c.own and c is not own and c.over_base
+    ]
+    share = f"; {percent(own.share_of_peak)} % of the measured matmul peak" if own.share_of_peak else ""
+    speed = f"{significant(own.images_per_second or 0.0)} images/s in {own.dtype}, batch {own.batch}"
+    chosen = [f"{c.name}: {text}" for c in (own, peer) if (text := settings(c.settings))]
+    return [
+        f"Relative to {peer.name}. {speed}; {over}{repetitions(peer.own_over)}{share}.",
+        *([f"Settings, the fastest of short trials: {'; '.join(chosen)}."] if chosen else []),
+        *(f"With {text}." for text in others),
+    ]
+
+
+def subject(f: Finding) -> str:
+    return f"{f.subject[0]} at {f.subject[1]} px"
+
+
+def tables(evidence: Evidence) -> tuple[Table, ...]:
+    """Every contender of every race."""
+    rows = [
+        {
+            "race": f"{c.race[0]} at {c.race[1]} px",
+            "contender": c.name,
+            "settings": settings(c.settings) or c.dtype,
+            "images_per_second": c.images_per_second,
+            "over_base": c.over_base and c.over_base.value,
+            "over_base_low": c.over_base and c.over_base.low,
+            "over_base_high": c.over_base and c.over_base.high,
+            "share_of_peak": c.share_of_peak,
+            "first_call_seconds": c.first_call_seconds,
+            "loss_difference": c.loss_difference,
+            "left_out": c.left_out,
+        }
+        for race in races(evidence)
+        for c in race
+    ]
+    columns = (
+        Column(key="race", heading="Model", numeric=False),
+        Column(key="contender", heading="Trained by", numeric=False),
+        Column(key="settings", heading="Settings", numeric=False),
+        Column(key="images_per_second", heading="Images/s", text=significant),
+        Column(key="over_base", heading=f"× {BASE}", text=significant),
+        Column(key="over_base_low", heading="low", text=significant),
+        Column(key="over_base_high", heading="high", text=significant),
+        Column(key="share_of_peak", heading="% of matmul peak", text=percent),
+        Column(key="first_call_seconds", heading="First step [s]", text=significant),
+        Column(key="loss_difference", heading="Losses differ by", text=lambda v: f"{v:.1e}"),
+        Column(key="left_out", heading="Left out", numeric=False),
+    )
+    note = (
+        "Ratios: of windows of the same round, medians of each start, geometric means over starts; "
+        f"{evidence.level:.0%} of repetitions lie between low and high. Settings: the fastest of short trials; those "
+        "of defaults are what a user gets who sets nothing. Losses: largest relative difference from the base over the "
+        "first steps, where function and weights are the same."
+    )
+    table = Table(
+        name="peers", title="Training speed beside other libraries", columns=columns, rows=tuple(rows), note=note
+    )
+    return (table,) if rows else ()
+
+
+QUESTION = Question(
+    name=NAME,
+    label="vs fastest library",
+    text="Is training faster than in the fastest other library?",
+    yes="faster",
+    no="slower",
+    ask=faster_than_peers,
+    say=say,
+    reasons={
+        Reason.STARTED_ONCE: "Every process was started once: nothing says how far another start would be from it."
+    },
+    items=(Contender,),
+    order=10,
+    subject=subject,
+    tables=tables,
+)
+"""subject: the model, pixels. estimate: times the speed of the fastest other library, which is the leader. evidence:
+every way to train of this race."""

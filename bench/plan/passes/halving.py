@@ -27,9 +27,29 @@ from bench.core.errors import UserError
 from bench.core.record import Record
 from bench.core.spec import Cell, is_rate_enough
 from bench.plan.changed import changes
+from bench.plan.study_cells import StudyCells, StudyRequest
 from bench.store.study import Study, state_of
 
 LEAST = 6  # rates of a sweep that is worth halving: the peak and a neighbour on either side are three
+
+
+def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
+    """The study up to its next round, as the records that there are decide.
+
+    Raises:
+        UserError: no sweep of enough rates, each read at one budget; a store from a newer version.
+    """
+    store = Study(request.store)
+    store.check()
+    now = next_round(study.chosen, store, other_code=request.options.changed == "keep")
+    return replace(
+        study,
+        cells=now.cells,
+        chosen=now.cells,
+        notes=(*study.notes, now.note),
+        waiting=now.waiting,
+        side_by_side=now.at_once,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +67,8 @@ def following(rates: Sequence[float], accuracies: Mapping[float, float]) -> floa
     """The rate to train next; None where the search is over.
 
     Args:
-        rates: of the whole sweep, ascending. accuracies: of those that were trained, in [0, 1]; of a training that
-            diverged, minus infinity.
+        rates: of the whole sweep, ascending.
+        accuracies: of those that were trained, in [0, 1]; of a training that diverged, minus infinity.
     """
     tried = [place for place, rate in enumerate(rates) if rate in accuracies]
     start = len(rates) // 2

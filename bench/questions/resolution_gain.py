@@ -1,4 +1,4 @@
-"""Fine-tuning at a higher resolution against the model's own: the same model, seed and images at both sizes.
+"""Is fine-tuning better at a higher resolution? Against the model's own: the same model, seed and images at both sizes.
 
 Where records say which test images were right, the two sizes are compared image by image (`bench.stats.paired`).
 """
@@ -9,20 +9,24 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from bench.analysis import wording
 from bench.analysis.comparisons import Comparison, Pair, mean_finding, overall
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Contrast, Finding, Question, Reason
+from bench.analysis.finding import Contrast, Finding, Reason
+from bench.analysis.question import Question
+from bench.core.formatting import plural
 from bench.stats import paired
 from bench.stats.intervals import IMAGES, Estimate, difference, estimate, pool, z_quantile
 from bench.stats.paired import Paired
 
+NAME = "resolution gain"
 TASK = re.compile(r"finetune@(?P<size>\d+)px:(?P<data>.+)")  # as `bench.tasks.finetune` names its scores
 
-Compared = tuple[Comparison, Paired | None]
+PairedComparison = tuple[Comparison, Paired | None]
 """The answers to each test image are None where they are not recorded, or not for the same images."""
 
 
-def compared(evidence: Evidence) -> dict[tuple[str, str], list[Compared]]:
+def compared(evidence: Evidence) -> dict[tuple[str, str], list[PairedComparison]]:
     """Higher minus own resolution at the last horizon of every model: (data set, size) -> one comparison per model."""
     found = {}
     for measure in evidence.measures:
@@ -36,7 +40,7 @@ def compared(evidence: Evidence) -> dict[tuple[str, str], list[Compared]]:
             and (d := difference(high, own))
         }
         pooled = pool(d for d, _, _ in both.values())
-        made: list[Compared] = []
+        made: list[PairedComparison] = []
         for s, (d, images, accuracy) in both.items():
             pair = Pair(
                 contrast=Contrast.OWN_RESOLUTION, model=s.label, point=s.last, base=s.last, to_x=float(name["size"])
@@ -55,7 +59,7 @@ def resolution_gain(evidence: Evidence) -> Iterator[Finding]:
         known = sum(images is not None for _, images in found)
         yield replace(
             mean_finding(
-                Question.RESOLUTION_GAIN,
+                NAME,
                 subject,
                 [c for c, _ in found],
                 mean=mean_over_models(found),
@@ -66,10 +70,35 @@ def resolution_gain(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def mean_over_models(found: Sequence[Compared]) -> Estimate:
+def mean_over_models(found: Sequence[PairedComparison]) -> Estimate:
     """Their errors over test images are averaged, unless all are known image by image."""
     mean, _ = overall([comparison for comparison, _ in found])
     images = paired.mean_of([answers for _, answers in found])
     if images is None:
         return mean
     return replace(mean, margins={**mean.margins, IMAGES: z_quantile(mean.level) * images.error})
+
+
+def subject(f: Finding) -> str:
+    data, pixels = f.subject
+    return f"{data} at {pixels} px"
+
+
+QUESTION = Question(
+    name=NAME,
+    label="Higher resolution",
+    text="Is fine-tuning better at a higher resolution?",
+    yes="better",
+    no="worse",
+    ask=resolution_gain,
+    say=wording.differences,
+    reasons={
+        Reason.UNPAIRED: lambda f: (
+            f"{f.n.paired} of {plural(f.n.models, 'model')} compared image by image; for the others "
+            "the error over test images is overestimated."
+        )
+    },
+    order=50,
+    subject=subject,
+)
+"""subject: data set, pixels. evidence: each model (`Contrast.OWN_RESOLUTION`)."""

@@ -16,7 +16,8 @@ from bench.core.formatting import compact, join, significant
 from bench.core.spec import Cell
 from bench.cost import flops
 from bench.cost.peaks import TERA, Accelerator, accelerator
-from bench.train.schedule import images_trained, longest_warmup, warmup_steps
+from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.train.schedule import images_trained
 
 UTILISATION = {"ViT": 0.25, "Hybrid": 0.12, "ResNet": 0.10}
 """Of the bfloat16 peak, by family: assumed for 64 to 224 px, below what large models at 224 px reach."""
@@ -25,6 +26,30 @@ TRAINING = 0.75  # of the hours; the rest is evaluation, starts and opening of d
 LEAST = 0.25  # of a suite's budgets: below, its largest model is left out
 CLASSES = 1_000
 HOURS = (0.05, 10_000.0)
+
+
+def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
+    """The study with budgets for --hours.
+
+    Raises:
+        UserError: budgets are given in another way too; hours that are too few.
+    """
+    options = request.options
+    if options.hours is not None and request.gives_budgets:
+        raise UserError(
+            "--hours chooses the budgets that --horizons gives.",
+            "Give one of them; --image-size sets the size of images.",
+        )
+    if request.fits_budgets_to_hours:
+        asked = request.suite_options.hours
+        within = fit(study.cells, hours=asked, device=request.device_name, keep=options.models or ())
+        return replace(study, cells=within.cells, notes=(*study.notes, within.note))
+    if not request.keeps_fitted_budgets:
+        raise UserError(
+            f"--hours chooses the budgets of scale gpu, and this is {options.scale}.",
+            "Give --scale gpu, or --horizons.",
+        )
+    return study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,25 +92,6 @@ def fit(cells: Sequence[Cell], *, hours: float, device: str, keep: Sequence[str]
     if dropped:
         note += f" Left out for want of time: {join(dropped)}."
     return InHours(cells=tuple(_scaled(cell, factor) for cell in left), note=note)
-
-
-def with_one_warmup(cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
-    """The cells with a warm-up that is no longer than a quarter of the shortest of all their budgets: in images the
-    same for all, as the suite's own is. A sentence says where it is shorter than that."""
-    trained = [c for c in cells if c.job == "train" and longest_warmup(c.horizons, c.recipe.batch) is not None]
-    limits = ((longest_warmup(c.horizons, c.recipe.batch) or 0) * c.recipe.batch for c in trained)
-    most = min(limits, default=0)
-    longer = [c.recipe.warmup_images for c in trained if warmup_steps(c.recipe) * c.recipe.batch > most]
-    if not longer:
-        return list(cells), ()
-    at_most = {
-        c: replace(c, recipe=replace(c.recipe, warmup_images=min(c.recipe.warmup_images, most))) for c in trained
-    }
-    note = (
-        f"Warm-up is {most:,} images for every model, a quarter of the shortest budget, instead of the suite's "
-        f"{max(longer):,}."
-    )
-    return [at_most.get(cell, cell) for cell in cells], (note,)
 
 
 def _largest(models: dict[str, float], keep: Sequence[str]) -> str | None:

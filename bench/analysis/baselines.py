@@ -1,0 +1,71 @@
+"""Trained networks against baselines: the same networks before training, and raw pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from bench.analysis.comparisons import (
+    Comparison,
+    Pair,
+    averages,
+    compare,
+    compared_series,
+    counts,
+    families_of,
+    mean_finding,
+    overall,
+)
+from bench.analysis.evidence import Evidence, Series
+from bench.analysis.finding import Contrast, Difference, Finding
+
+Against = Callable[[Evidence, Sequence[Series], str], list[Comparison]]
+"""(evidence, series, measure) -> each model at its longest horizon minus its baseline."""
+
+
+def against_untrained(evidence: Evidence, series: Sequence[Series], measure: str) -> list[Comparison]:
+    """Each model at its longest horizon minus the same network before training."""
+    pairs = [
+        Pair(contrast=Contrast.UNTRAINED, model=s.label, point=s.last, base=s.untrained) for s in series if s.untrained
+    ]
+    return compare(evidence, pairs, measure)
+
+
+def against_pixels(evidence: Evidence, series: Sequence[Series], measure: str) -> list[Comparison]:
+    """The model with most compute of each family minus the same probe on raw pixels. One model represents its family,
+    chosen by compute: chosen by score it would look better than it is."""
+    pixels = evidence.pixels
+    names = families_of(series)
+    largest = [max((s for s in series if s.family == name), key=lambda s: s.last.train_flops) for name in names]
+    pairs = [Pair(contrast=Contrast.PIXELS, model=s.label, point=s.last, base=pixels) for s in largest if pixels]
+    return compare(evidence, pairs, measure, apart=True)
+
+
+def beats(evidence: Evidence, name: str, against: Against) -> Iterator[Finding]:
+    """Findings of the question `name`: per average and family, with each task behind the average as evidence."""
+    series = compared_series(evidence)
+    for measure in averages(evidence) if series else ():
+        compared = against(evidence, series, measure)
+        single = {task: against(evidence, series, task) for task in evidence.parts(measure)}
+        for family in families_of(series):
+            mine = [c for c in compared if c.family == family]
+            by_task = [[c for c in single[task] if c.family == family] for task in single]
+            if mine:
+                means = [_task_mean(task) for task in by_task if task and len(by_task) > 1]
+                items = [*means, *(c.item for task in by_task for c in task)]
+                yield mean_finding(name, [family], mine, evidence=items)
+
+
+def _task_mean(found: Sequence[Comparison]) -> Difference:
+    mean, decided = overall(found)
+    return replace(
+        found[0].item,
+        model="",
+        estimate=mean.value,
+        low=mean.low,
+        high=mean.high,
+        verdict=decided,
+        excluded=mean.excluded,
+        n=counts(mean, models=len(found)),
+        train_flops=None,
+    )

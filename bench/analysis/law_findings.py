@@ -1,0 +1,58 @@
+"""What questions to fitted laws share. Nothing is read off a law where group means contradict it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import combinations
+
+from bench.analysis.comparisons import compared_series
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Axis, Counts, Finding, Item, LawDeviation, Quantity, Unit
+from bench.analysis.frontiers import family_of_kind
+from bench.analysis.scaling_laws import Law, laws
+from bench.stats.bootstrap import LAW_LEVEL
+from bench.stats.lack_of_fit import LackOfFit
+
+SAME = 1.05  # times the compute of a run; closer than that is at it
+
+
+def laws_of(evidence: Evidence, axis: Axis) -> dict[str, Law]:
+    """The families' laws against an axis; {} where families are not compared."""
+    return laws(evidence, axis=axis) if compared_series(evidence) else {}
+
+
+def pairs_of_laws(evidence: Evidence) -> list[tuple[Law, Law]]:
+    """Every two families that have laws over compute."""
+    return list(combinations(laws_of(evidence, Axis.COMPUTE).values(), 2))
+
+
+def of_kind(found: dict[str, Law], kind: str) -> Law | None:
+    name = family_of_kind(found, kind)
+    return found[name] if name else None
+
+
+def law_finding(question: str, *families: Law, subject: Sequence[str] = ()) -> partial[Finding]:
+    """A finding about some laws, without its answer."""
+    names = tuple(subject or (law.family for law in families))
+    return partial(
+        Finding,
+        question=question,
+        subject=names,
+        level=LAW_LEVEL,
+        axis=families[0].axis,
+        n=Counts(points=sum(len(law.points) for law in families), runs=sum(law.runs for law in families)),
+    )
+
+
+def deviation(families: Sequence[str], found: LackOfFit | None) -> list[Item]:
+    """What to hand on of a test that fails."""
+    if found is None or not found.fails:
+        return []
+    return [LawDeviation(families=tuple(families), predicted=found.predicted, observed=found.error, p=found.p)]
+
+
+def x_unit(law: Law) -> dict[str, Quantity | Unit]:
+    if law.axis == Axis.COMPUTE:
+        return {"quantity": Quantity.COMPUTE, "unit": Unit.FLOP}
+    return {"quantity": Quantity.IMAGES, "unit": Unit.IMAGES}

@@ -1,0 +1,68 @@
+"""Whether one of two families overtakes the other within the common range, by measured points alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bench.analysis import wording
+from bench.analysis.comparisons import compared_series, counts, families_of
+from bench.analysis.evidence import Evidence, Series
+from bench.analysis.finding import Axis, Finding, Quantity, Reason, Unit, Verdict
+from bench.analysis.frontiers import Gaps, family_of_kind, of_one_data_set
+from bench.analysis.scaling_laws import laws
+from bench.analysis.wording import Number, Sentence
+
+REASONS: Mapping[str, Sentence] = {Reason.NO_CHANGE_OF_ORDER: "No change of rank exceeds the intervals."}
+
+
+def vit_and_resnet(evidence: Evidence) -> tuple[list[Series], str, str] | None:
+    """The series that are compared, and what ViT and ResNet are called there; None without both."""
+    series = of_one_data_set(compared_series(evidence))
+    names = families_of(series)
+    vit, resnet = family_of_kind(names, "vit"), family_of_kind(names, "resnet")
+    return None if vit is None or resnet is None else (series, vit, resnet)
+
+
+def by_law(evidence: Evidence, axis: Axis) -> bool:
+    """Whether laws answer where ViT and ResNet cross: the same from points alone is then no main finding."""
+    known = laws(evidence, axis=axis)
+    return bool(family_of_kind(known, "vit") and family_of_kind(known, "resnet"))
+
+
+def finding_of(question: str, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:
+    crossing, mean = gaps.crossing, gaps.mean
+    last = (gaps.decided or gaps.gaps)[-1].verdict
+    throughout = {gap.verdict for gap in gaps.gaps} == {last} != {Verdict.CANNOT_TELL}
+    leader = {Verdict.YES: gaps.first, Verdict.NO: gaps.second}.get(last, "") if crossing or throughout else ""
+    decided, why = last, []
+    if crossing is None:
+        decided, why = Verdict.CANNOT_TELL, [Reason.AHEAD_THROUGHOUT if throughout else Reason.NO_CHANGE_OF_ORDER]
+    return Finding(
+        question=question,
+        subject=(gaps.first, gaps.second),
+        verdict=decided,
+        reasons=tuple(why),
+        leader=leader,
+        main=main,
+        axis=axis,
+        trend=gaps.trend,
+        quantity=Quantity.COMPUTE if axis == Axis.COMPUTE else Quantity.IMAGES,
+        unit=Unit.FLOP if axis == Axis.COMPUTE else Unit.IMAGES,
+        low=crossing[0] if crossing else None,
+        high=crossing[1] if crossing else None,
+        level=mean.level,
+        n=counts(mean, steps=len(gaps.gaps)),
+        excluded=mean.excluded,
+    )
+
+
+def say(f: Finding) -> list[str]:
+    return [f"{f.subject[0]} minus {f.subject[1]}: {wording.trend(f)}."] if f.trend else []
+
+
+def number(f: Finding) -> Number:
+    """Where the order changes, or the trend."""
+    if f.low is None:
+        return wording.number(f)
+    text = f"between {wording.place(f, f.low)} and {wording.place(f, f.high)}"
+    return Number(text=text, short=text)

@@ -1,0 +1,112 @@
+"""What a question is: how it is asked of records, and how its findings are put into words.
+
+A file in `bench/questions/` exports one as `QUESTION`. Its name is that of the file with spaces, which is what
+`Finding.question` says: "more compute helps" lies in `more_compute_helps.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Literal
+
+from bench.analysis import wording
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Finding, Item
+from bench.analysis.table import Table
+from bench.analysis.wording import Number, Sentence
+from bench.core import registry
+from bench.core.errors import UserError
+
+Tone = Literal["yes", "no", "fact", "unsure"]
+FACTS: tuple[Tone, Tone] = ("fact", "fact")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A question, what answers it, and its words. All but the first seven fields have defaults that suit most.
+
+    Attributes:
+        name: the name of its file, with spaces.
+        label: a few words, the heading of its row. It may hold "{target}", as `text` may.
+        text: the question in full.
+        yes: what the verdict YES is called; "{}" in it is the leader.
+        no: what the verdict NO is called.
+        ask: evidence -> findings; none where the records do not bear on the question.
+        say: finding -> sentences that explain its number.
+        tones: of YES and NO; they choose colour and symbol.
+        reasons: words of reasons that only this question gives, or gives in words of its own.
+        items: dataclasses of its own that its findings hold as evidence.
+        order: place in a report, low first; questions of one whole number are answered measure by measure, not one
+            after the other. A suite's own question comes first, which is the default.
+        about_two: its subject is a pair of families, in this order.
+        states_basis: its text names the tasks and the range of compute that the verdict rests on.
+        at_a_glance: it is shown in the tables of answers and on the console.
+        number: finding -> the estimate with its interval.
+        subject: finding -> the names that it is about.
+        measure: finding -> what follows the label where it is not about the headline: ", upstream".
+        target: finding -> what stands for "{target}".
+        verdict: finding -> its verdict and tone where `yes` and `no` do not hold them; None where they do.
+        tables: evidence -> tables of its own.
+        figures: files of bench/report/figures/ that are drawn where it found something.
+    """
+
+    name: str
+    label: str
+    text: str
+    yes: str
+    no: str
+    ask: Callable[[Evidence], Iterable[Finding]]
+    say: Callable[[Finding], Iterable[str]] = wording.nothing
+    tones: tuple[Tone, Tone] = ("yes", "no")
+    reasons: Mapping[str, Sentence] = field(default_factory=dict)
+    items: tuple[type[Item], ...] = ()
+    order: float = 0
+    about_two: bool = False
+    states_basis: bool = False
+    at_a_glance: bool = True
+    number: Callable[[Finding], Number] = wording.number
+    subject: Callable[[Finding], str] = wording.subject
+    measure: Callable[[Finding], str] = wording.measure
+    target: Callable[[Finding], str] = wording.no_target
+    verdict: Callable[[Finding], tuple[str, Tone] | None] = wording.by_name
+    tables: Callable[[Evidence], Sequence[Table]] = wording.no_tables
+    figures: tuple[str, ...] = ()
+
+
+def exported(module: ModuleType, name: str) -> Question:
+    """The question of a file: its QUESTION.
+
+    Raises:
+        UserError: there is none, or it has another name.
+    """
+    question = getattr(module, "QUESTION", None)
+    if not isinstance(question, Question):
+        what = f"The question file {module.__file__} has no QUESTION = Question(…)."
+        raise UserError(what, "CONTRIBUTING.md has an example.")
+    if question.name.replace(" ", "-") != name:
+        raise UserError(
+            f"The question in {module.__file__} is called {question.name!r}.",
+            f"Name it after its file: {name.replace('-', ' ')!r}.",
+        )
+    return question
+
+
+def question_of(finding: Finding) -> Question:
+    """The question that a finding answers.
+
+    Raises:
+        UserError: its file is not there.
+    """
+    return load(finding.question)
+
+
+def load(name: str) -> Question:
+    """The question of a name, which may have spaces.
+
+    Raises:
+        UserError: there is none, or its file is broken.
+    """
+    question: Question = registry.load("question", name.replace(" ", "-"))
+    return question

@@ -1,0 +1,151 @@
+"""How much compute, or how many images, a family needs for an accuracy. A law is asked beyond the data only where it
+has a record there, and the answer says how far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from bench.analysis import wording
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Axis, Finding, Item, LawDeviation, Reason, Target, Verdict
+from bench.analysis.law_findings import SAME, deviation, law_finding, laws_of, x_unit
+from bench.analysis.scaling_laws import Law
+from bench.analysis.wording import Sentence
+from bench.core.formatting import percent, plural, significant
+from bench.stats.bootstrap import LAW_LEVEL
+from bench.stats.extrapolation import MIN_ORIGINS
+from bench.stats.lack_of_fit import MATERIAL, Z_CONTRADICTION
+
+REFITS_NEEDED = 0.9  # share of refits that must reach a target within ten times the data
+
+
+def targets(evidence: Evidence, name: str, axis: Axis, *, accuracy: float | None = None) -> Iterator[Finding]:
+    """The findings of the question `name` about every family.
+
+    Args:
+        accuracy: the target, 0..1; by default one that every family reached.
+    """
+    known = laws_of(evidence, axis)
+    target = accuracy if accuracy is not None else reached_by_all(known)
+    for law in known.values() if target is not None else ():
+        yield needed_for(name, law, target)  # type: ignore[arg-type]
+
+
+def reached_by_all(found: dict[str, Law]) -> float | None:
+    """The least of the families' best mean accuracies, rounded down: it can be compared between them."""
+    best = [1 - float(law.frontier[1].min()) for law in found.values()]
+    return float(np.floor(1000 * min(best)) / 1000) if best else None
+
+
+def needed_for(question: str, law: Law, accuracy: float) -> Finding:
+    """Compute, or images, that `law` needs for `accuracy` (0..1)."""
+    error = np.array([1 - accuracy])
+    main, every = law.inverse_of_fit(error)[0], law.inverse(error)[:, 0]
+    every = every[~np.isnan(every)]  # failed refits
+    reached = float((every < np.inf).mean()) if len(every) else 0.0
+    target = _target(law, accuracy)
+    finding = partial(
+        law_finding(question, law),
+        agreement=reached,
+        **x_unit(law),
+    )
+    cannot = partial(finding, verdict=Verdict.CANNOT_TELL)
+    value, (least, most) = float(np.exp(main)), law.range
+    if value * SAME < least:
+        return cannot(reasons=(Reason.BELOW_RANGE,), evidence=(target,))
+    missed = _deviation_at(law, value) if np.isfinite(main) else []
+    if missed:
+        return cannot(reasons=(Reason.LACK_OF_FIT,), evidence=(target, *missed))
+    if value > most * SAME and not law.forecast.has_record:
+        return cannot(reasons=(Reason.NO_RECORD,), evidence=(target,))
+    if not np.isfinite(main) or reached < REFITS_NEEDED:
+        return cannot(reasons=(Reason.EXTRAPOLATION_REFUSED,), evidence=(target,))
+    ends = np.quantile(every, [0.5 - LAW_LEVEL / 2, 0.5 + LAW_LEVEL / 2], method="nearest")
+    low, high = (float(np.exp(end)) if np.isfinite(end) else None for end in ends)  # None: outside the law's range
+    if high is None or high > most:  # beyond the data the interval comes from the law's record
+        first, last = law.reached(float(error[0]))
+        low = None if low is None else min(low, first or low)
+        high = None if high is None or last is None else max(high, last)
+    low = None if low is None or low * SAME < least else low
+    reach, high_reach = (max(1.0, end / most) for end in (value, law.known_to if high is None else high))
+    if high_reach > 1 and law.forecast.has_record:
+        target = replace(target, record=law.forecast.past_error(math.log(high_reach)))
+    return finding(
+        verdict=Verdict.YES, estimate=value, low=low, high=high, evidence=(target,), reach=reach, high_reach=high_reach
+    )
+
+
+def _deviation_at(law: Law, x: float) -> list[Item]:
+    """Where the law misses its group means, or one beside x, by more than their noise; [] if it does not."""
+    if law.lack_of_fit is None or law.lack_of_fit.fails:
+        return deviation((law.family,), law.lack_of_fit)
+    means = law.group_means
+    right = int(np.searchsorted(means.x, x))
+    for i in sorted({max(0, right - 1), min(right, len(means.x) - 1)}):
+        predicted, observed = float(law.within.fit.predict(means.x[i : i + 1])[0]), float(means.error[i])
+        if abs(observed - predicted) > max(Z_CONTRADICTION * means.noise[i], MATERIAL * observed):
+            return [LawDeviation(families=(law.family,), predicted=predicted, observed=observed, p=None)]
+    return []
+
+
+def _target(law: Law, accuracy: float) -> Target:
+    """The accuracy, and where group means reach it."""
+    means = law.group_means
+    target = Target(accuracy=accuracy, asked=(law.range[0], law.known_to))
+    good = np.flatnonzero(means.error <= 1 - accuracy)
+    if not len(good):
+        return target
+    first = int(good[0])
+    lost = means.x[first:][means.error[first:] > 1 - accuracy]
+    return replace(
+        target,
+        between=(float(means.x[first - 1]) if first else None, float(means.x[first])),
+        lost=float(lost[-1]) if len(lost) else None,
+    )
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def say(f: Finding) -> list[str]:
+    target, texts = wording.first(f, Target), []
+    if f.reach > 1.005:
+        texts.append(f"This is {significant(f.reach, 2)} times the largest measured value.")
+    if f.high_reach > 1.005:
+        upper = f"at least {significant(f.high_reach, 2)}" if f.high is None else significant(f.high_reach, 2)
+        texts.append(f"The upper end is {upper} times the largest measured value.")
+        if target is not None and target.record is not None:
+            past = target.record
+            texts.append(
+                f"Fitted to {plural(past.origins, 'earlier origin')}, the law was off by "
+                f"{percent(past.median_error)} % of the error (median) {significant(past.factor, 2)} times "
+                "beyond them."
+            )
+    elif f.estimate is not None and f.high is None:
+        texts.append("The upper end lies beyond the data, where no record supports one.")
+    if f.verdict == Verdict.CANNOT_TELL and target is not None and target.between[1] is not None:
+        low, high = target.between
+        where = f"by {wording.place(f, high)}" if low is None else f"between {wording.between(f, low, high, 'and')}"
+        lost = f", but not at {wording.place(f, target.lost)}" if target.lost is not None else ""
+        texts.append(f"Measured points reach the target {where}{lost}.")
+    return texts
+
+
+def target(f: Finding) -> str:
+    item = wording.first(f, Target)
+    return f"{percent(item.accuracy)} %" if item else "the target"
+
+
+REASONS: Mapping[str, Sentence] = {
+    Reason.NO_RECORD: f"The target lies beyond the data, and fewer than {MIN_ORIGINS} earlier origins show how far off "
+    "the law may be there.",
+    Reason.EXTRAPOLATION_REFUSED: lambda f: (
+        f"Only {f.agreement or 0:.0%} of the resampled fits reach the target within 10 times the measured range."
+    ),
+    Reason.BELOW_RANGE: "The target is reached below the smallest run, where the law has no record.",
+}

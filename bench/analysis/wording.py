@@ -1,0 +1,243 @@
+"""The words that questions share: estimates with intervals, trends, places on an axis, and reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from bench.analysis.finding import (
+    ALL_MODELS,
+    NEEDED,
+    Axis,
+    Contrast,
+    Difference,
+    Finding,
+    Item,
+    LawDeviation,
+    Reason,
+    Unit,
+    Verdict,
+)
+from bench.core.formatting import count, flop_unit, flops, measure_text, percent, plural, points, signed, significant
+
+if TYPE_CHECKING:
+    from bench.analysis.evidence import Evidence
+    from bench.analysis.table import Table
+
+T = TypeVar("T", bound=Item)
+Sentence = str | Callable[[Finding], str]
+MEASURES = {"headline": "", "far": ", far tasks", "upstream": ", upstream"}
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """A number as it is shown.
+
+    Attributes:
+        text: the estimate with its interval, or the trend; "" without either.
+        short: the same for a narrow console.
+        magnitude: the estimate as it is shown, before it is rounded; None of a trend.
+        head: the estimate alone, without its unit.
+        unit: its unit.
+    """
+
+    text: str = ""
+    short: str = ""
+    magnitude: float | None = None
+    head: str = ""
+    unit: str = ""
+
+
+def shown(magnitude: float, head: str, unit: str, interval: str) -> Number:
+    """An estimate with its unit and its interval in brackets."""
+    text = " ".join(part for part in (head, unit, interval) if part)
+    return Number(text=text, short=text, magnitude=magnitude, head=head, unit=unit)
+
+
+def number(f: Finding) -> Number:
+    """The estimate with its interval; where it varies along the range, the trend from end to end."""
+    value, low, high = f.estimate, f.low, f.high
+    if value is None:
+        text = trend(f)
+        return Number(text=text, short=text and ends(f))
+    if f.unit == Unit.SHARE:
+        return share(value, low, high)
+    if f.unit == Unit.FLOP:
+        scale, unit = flop_unit(value)
+        return shown(value, significant(value / scale), f"{unit}s", bracket(low, high, flops, unit=f"{unit}s"))
+    if f.unit == Unit.IMAGES:
+        return shown(value, count(value), "images", bracket(low, high, count))
+    if f.unit == Unit.TIMES:
+        return shown(value, significant(value), "×", bracket(low, high, significant))
+    return shown(value, f"{value:g}", "", bracket(low, high, significant))
+
+
+def share(value: float, low: float | None, high: float | None) -> Number:
+    """A difference of accuracies in points."""
+    interval = "" if low is None or high is None else f"[{signed(low)}, {signed(high)}]"
+    return shown(value, signed(value), "points", interval)
+
+
+def trend(f: Finding) -> str:
+    """ "+31.0 → −1.4 points from 21.2 GFLOPs to 444 GFLOPs"; "" without a trend."""
+    if len(f.trend) < 2:
+        return ""
+    return f"{ends(f)} from {between(f, f.trend[0].x, f.trend[-1].x, 'to')}"
+
+
+def ends(f: Finding) -> str:
+    """The first and the last value of a trend: differences of accuracies, or over accuracy factors of compute."""
+    first, last = f.trend[0].estimate, f.trend[-1].estimate
+    if f.axis == Axis.ACCURACY or f.unit == Unit.TIMES:
+        return f"{significant(first)} → {significant(last)} ×"
+    return f"{signed(first)} → {signed(last)} points"
+
+
+def between(f: Finding, low: float | None, high: float | None, joint: str) -> str:
+    """Two values of x; a common unit is written once."""
+    first, last = place(f, low), place(f, high)
+    same = first.partition(" ")[2] == last.partition(" ")[2]
+    return f"{first.partition(' ')[0] if same else first} {joint} {last}"
+
+
+def place(f: Finding, x: float | None) -> str:
+    if x is None:
+        return "–"
+    if f.axis == Axis.ACCURACY:
+        return f"{percent(x)} %"
+    return f"{count(x)} images" if f.axis == Axis.IMAGES else flops(x)
+
+
+def bracket(low: float | None, high: float | None, show: Callable[[float], str], unit: str = "") -> str:
+    """An interval in brackets; "" without one. A unit that both ends share with the estimate is left out."""
+    if low is None and high is None:
+        return ""
+    ends = ["…" if end is None else show(end) for end in (low, high)]
+    if unit and {end.partition(" ")[2] for end in ends} == {unit}:
+        ends = [end.partition(" ")[0] for end in ends]
+    return f"[{', '.join(ends)}]"
+
+
+def or_nan(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+# -- of one finding ----------------------------------------------------------------------------------------------------
+
+
+def subject(f: Finding) -> str:
+    """The families, models or settings of a finding."""
+    return "/".join(name.capitalize() if name == ALL_MODELS else name for name in f.subject)
+
+
+def measure(f: Finding) -> str:
+    """What follows the label where a finding is about another measure than the headline."""
+    return MEASURES.get(f.measure, "")
+
+
+def nothing(f: Finding) -> Sequence[str]:
+    return ()
+
+
+def no_target(f: Finding) -> str:
+    return ""
+
+
+def by_name(f: Finding) -> None:
+    return None
+
+
+def no_tables(evidence: Evidence) -> Sequence[Table]:
+    return ()
+
+
+def first(f: Finding, kind: type[T]) -> T | None:
+    """The first item of a kind in a finding's evidence."""
+    return next((item for item in f.evidence if isinstance(item, kind)), None)
+
+
+def every(f: Finding, kind: type[T]) -> list[T]:
+    """All items of a kind in a finding's evidence."""
+    return [item for item in f.evidence if isinstance(item, kind)]
+
+
+def differences(f: Finding) -> list[str]:
+    """The models of a mean, how many of them differ beyond their own interval, steps between budgets, single tasks."""
+    compared = every(f, Difference)
+    models = [d for d in compared if d.measure == f.measure and d.model and d.contrast != Contrast.PREVIOUS_BUDGET]
+    texts = []
+    if len(models) == 1:
+        d = models[0]
+        at = f" at {flops(d.train_flops)}" if d.train_flops else ""
+        texts.append(f"{d.model}{at}{_from_to(d)}.")
+    elif models:
+        up, down = (sum(d.verdict == verdict for d in models) for verdict in (Verdict.YES, Verdict.NO))
+        what = "models" if len({d.model for d in models}) == len(models) else "budgets"
+        lower = f", {down} lower" if up < len(models) else ""
+        others = ", the others undecided" if up + down < len(models) else ""
+        texts.append(f"Individually: {up} of {len(models)} {what} higher{lower}{others}.")
+    steps = [d for d in compared if d.contrast == Contrast.PREVIOUS_BUDGET]
+    if steps:
+        up, down = (sum(d.verdict == verdict for d in steps) for verdict in (Verdict.YES, Verdict.NO))
+        texts.append(f"Between consecutive budgets ({plural(len(steps), 'step')}): {up} higher, {down} lower.")
+    tasks = [f"{measure_text(d.measure)} {points(d.estimate, d.low, d.high)}" for d in compared if not d.model]
+    return [*texts, f"By task: {'; '.join(tasks)}."] if tasks else texts
+
+
+def _from_to(d: Difference) -> str:
+    if d.from_x is None or d.to_x is None:
+        return ""
+    what = "distinct images" if d.contrast == Contrast.FEWEST_IMAGES else "images seen"
+    return f", {count(d.from_x)} → {count(d.to_x)} {what}"
+
+
+# -- reasons -----------------------------------------------------------------------------------------------------------
+
+
+def _within(f: Finding) -> str:
+    if f.estimate is None:
+        return "The interval of the mean over the range includes zero."
+    return f"The interval includes {'1' if f.unit == Unit.TIMES else 'zero'}."
+
+
+def _throughout(f: Finding) -> str:
+    share = f" in {f.agreement:.0%} of the resamples" if f.agreement is not None else " at every budget"
+    return f"{f.leader} is ahead throughout the common range{share}."
+
+
+def _deviation(item: LawDeviation) -> tuple[str, str]:
+    """Where a law misses its points, in full and as a reminder."""
+    p = "" if item.p is None else " (p < 0.001)" if item.p < 0.001 else f" (p = {significant(item.p, 2)})"
+    who = f"Lack of fit of {item.families[0]}'s law" if len(item.families) == 1 else "Lack of fit of the shared law"
+    missed = f"error {percent(item.predicted)} % predicted, {percent(item.observed)} % measured{p}"
+    return f"{who}: {missed}.", f"{who} (above)."
+
+
+def deviations(f: Finding) -> tuple[tuple[str, str], ...]:
+    """Sentences on laws that miss their points, each with what stands for it where it was said before."""
+    return tuple(map(_deviation, every(f, LawDeviation)))
+
+
+def _lack_of_fit(f: Finding) -> str:
+    return " ".join(full for full, _ in deviations(f))
+
+
+REASONS: Mapping[str, Sentence] = {
+    Reason.WITHIN_INTERVAL: _within,
+    Reason.UNREPLICATED: lambda f: (
+        f"The interval excludes training noise: between single runs, "
+        f"{100 * (f.margin or 0):.1f} points may be due to chance."
+    ),
+    Reason.NO_COMMON_RANGE: "The ranges overlap too little for a comparison.",
+    Reason.TOO_FEW_POINTS: lambda f: f"{plural(f.n.points, 'point')}; a trend needs at least {NEEDED}.",
+    Reason.ORDER_CHANGES: "Each family is ahead in part of the range, by more than the interval.",
+    Reason.AHEAD_THROUGHOUT: _throughout,
+    Reason.FIT_FAILED: "No law could be fitted to these points.",
+    Reason.LACK_OF_FIT: _lack_of_fit,
+    Reason.CHANGES: "",
+    Reason.IDENTICAL: "The scores are identical.",
+}
+"""Words of the reasons that several questions give."""

@@ -1,0 +1,194 @@
+"""What a study costs, whoever says so: one protocol, and what its implementations in `cost_models/` share."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from bench.core.device import find_device
+from bench.core.spec import Cell
+from bench.plan import estimate, feed, preflight
+from bench.plan.estimate import Calibration, Reporter, rate_key
+from bench.plan.options import StudyOptions
+from bench.plan.resources import Needs
+from bench.plan.sizes import DataSizes
+
+if TYPE_CHECKING:
+    from bench.cost.hardware import Hardware
+    from bench.plan.price import Price
+
+HOUR = 3600.0  # seconds
+NOTHING_MEASURED = Calibration()
+QUIET = Reporter()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemainingWork:
+    """What is to be costed.
+
+    Attributes:
+        options: of the study, with a scale that is resolved.
+        cells: of this run, those that are done included.
+        fractions: cell that is not done -> share of its training that is.
+        sizes: of the data sets.
+        exclusive: one worker has the machine to itself.
+        side_by_side: most cells that are trained at once; None: all.
+        to_run: problems that would make a run fail are raised before anything is measured.
+        report: told of progress.
+    """
+
+    options: StudyOptions
+    cells: Sequence[Cell]
+    fractions: Mapping[Cell, float]
+    sizes: DataSizes
+    exclusive: bool = False
+    side_by_side: int | None = None
+    to_run: bool = False
+    report: Reporter = QUIET
+
+    @property
+    def training(self) -> list[Cell]:
+        """Cells that are not done and train a network."""
+        return [cell for cell in self.cells if cell in self.fractions and cell.job == "train"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemainingCost:
+    """What is left of one cell.
+
+    Attributes:
+        refused: why its model cannot be trained; everything else is then unknown.
+        flops: of the whole cell, the shared trunk counted once, by convention; None if not counted.
+        seconds: left, of one worker.
+        whole: seconds of the whole cell.
+        evaluate_share: of the cell's time that goes into evaluating its horizons.
+        needs: bytes; None of a cell that does not train.
+        error: of the logarithm of `seconds`, one standard deviation, where rates were not measured here.
+        basis: where the rate comes from.
+        utilisation: of the peak, on devices that are not here.
+        device_hours: left, of all devices that the cell occupies; None where none were named.
+    """
+
+    refused: str | None = None
+    flops: dict[str, int] | None = None
+    seconds: float | None = None
+    whole: float | None = None
+    evaluate_share: float = 0.0
+    needs: Needs | None = None
+    error: float = 0.0
+    basis: str = ""
+    utilisation: float | None = None
+    device_hours: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyCost:
+    """What is left of a study, and how it is spread.
+
+    Attributes:
+        workers: cells at a time.
+        threads: of each process.
+        ranks: processes that train one cell together.
+        cells: cell that is not done -> its cost.
+        calibration: the rates that costs rest on.
+        elsewhere: the same on one accelerator; None where nobody would ask.
+    """
+
+    workers: int
+    threads: int
+    ranks: int
+    cells: Mapping[Cell, RemainingCost] = field(default_factory=dict)
+    calibration: Calibration = NOTHING_MEASURED
+    elsewhere: Price | None = None
+
+
+class CostModel(Protocol):
+    """Says what a study costs.
+
+    Attributes:
+        device: "cpu", "cuda" or "mps".
+        reason: how it was chosen, for people.
+        hardware: devices that are planned for, where they are not this machine's.
+    """
+
+    @property
+    def device(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def hardware(self) -> Hardware | None: ...
+
+    def cost(self, left: RemainingWork) -> StudyCost:
+        """The cost of what is left.
+
+        Raises:
+            UserError: it cannot be trained there.
+        """
+        ...
+
+
+def choose(options: StudyOptions, *, to_run: bool) -> tuple[StudyOptions, CostModel]:
+    """The options with their scale resolved, and the cost model that they ask for: devices that --hardware names, one
+    accelerator for a study of scale `paper` that is planned on a CPU, else measurements on this machine.
+
+    Raises:
+        UserError: an unknown scale, device or hardware.
+    """
+    device, reason = find_device(options.device)
+    named = bool(options.hardware) and not to_run
+    options = replace(options, scale=preflight.resolve_scale(options.scale, "cuda" if named else device))
+    assumed = options.scale == "paper" and device == "cpu" and not named and not to_run
+    kind = "named_hardware" if named or assumed else "this_machine"
+    module = importlib.import_module(f"bench.plan.cost_models.{kind}")
+    model: CostModel = module.of(options, device=device, reason=reason)
+    return options, model
+
+
+def remaining_cost(
+    cell: Cell,
+    calibration: Calibration,
+    sizes: DataSizes,
+    *,
+    device: str,
+    ranks: int,
+    fraction: float,
+    needs: Needs | None,
+    own: float = 1.0,
+) -> RemainingCost:
+    """The cost of one cell by the rates of a calibration.
+
+    Args:
+        own: share of a processor that each process has.
+    """
+    if cell.job == "train" and (why := calibration.refused.get(rate_key(cell, sizes[cell.data].classes))) is not None:
+        return RemainingCost(refused=why)
+    costs = [
+        estimate.cell_cost(cell, calibration, sizes, ranks=ranks, fraction=part, device=device, own=own)
+        for part in (fraction, 0.0)
+    ]
+    rates = estimate.rates_of(cell, calibration, sizes) if cell.job == "train" else None
+    if needs is not None and rates is not None and ranks > 1:  # each is slower than alone, and waits less
+        slower = estimate.gain(cell, rates, ranks=ranks, device=device) / ranks
+        wait = feed.waiting(slower * rates.train_images_per_second, needs.decoded, device=device)
+        needs = replace(needs, wait=wait)
+    seconds, whole = (each.fed(needs.wait if needs else 0.0) for each in costs)
+    return RemainingCost(
+        flops=costs[0].flops,
+        seconds=seconds,
+        whole=whole,
+        evaluate_share=costs[0].evaluate_share,
+        needs=needs,
+        error=rates.error if rates else 0.0,
+        basis=rates.basis if rates else "",
+        utilisation=rates.utilisation if rates else None,
+    )
+
+
+def packed(seconds: Sequence[float], workers: int) -> float:
+    """Seconds of the longest load of so many workers, the longest cells first."""
+    loads = [0.0] * workers
+    for each in sorted(seconds, reverse=True):
+        loads[loads.index(min(loads))] += each
+    return max(loads)

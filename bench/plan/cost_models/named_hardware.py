@@ -1,0 +1,288 @@
+"""The cost of a study on devices that are not those of this machine: --hardware 8xH100 --price 2.5/gpuh.
+
+Rates come from records of such a device below --results, by model; else from the roofline (bench/cost/roofline.py) and
+the share of it that records of other models reach; else the share that others published. Every rate carries its error,
+one standard deviation of its logarithm.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from bench.core import environment, registry
+from bench.core.errors import UserError
+from bench.core.record import Record
+from bench.core.spec import Cell
+from bench.cost import roofline
+from bench.cost.hardware import Hardware, parse
+from bench.cost.peaks import Accelerator, accelerator, accelerator_of
+from bench.plan import estimate, feed, preflight, price, resources
+from bench.plan.cost_model import (
+    HOUR,
+    NOTHING_MEASURED,
+    RemainingCost,
+    RemainingWork,
+    StudyCost,
+    packed,
+    remaining_cost,
+)
+from bench.plan.estimate import Calibration, Rates, rate_key
+from bench.plan.options import StudyOptions
+from bench.plan.price import Price
+from bench.plan.resources import Needs, state_bytes
+from bench.plan.sizes import DataSizes
+from bench.store.records import DamagedRecord, read_record
+
+OF_ITS_OWN = 0.1  # error of a rate that was recorded for this very model
+OTHER_MODEL = 0.2  # least error of one that follows from other models' records
+UNSEEN = 0.35  # more error for a family that no published rate is of
+ABOUT_AS_SOON = 1.05  # times the shortest wall time, that fewer devices per cell may take
+ROOM = 0.85  # of the memory, that weights and activations may take
+
+
+def of(options: StudyOptions, *, device: str, reason: str) -> NamedHardware:
+    """The cost model of the devices that --hardware names; without it, of one accelerator that is assumed."""
+    if not options.hardware:
+        assumed = Hardware(device=accelerator(options.accelerator or "H100"))
+        said = f"one {assumed}, assumed: name yours with --hardware"
+        return NamedHardware(hardware=assumed, measured=False, reason=said)
+    hardware, present = parse(options.hardware, cores=options.cores), accelerator_of(reason)
+    here = present is not None and present.name == hardware.device.name
+    said = f"{hardware}, {'as the one here' if here else 'not here'}"
+    return NamedHardware(hardware=hardware, measured=here, reason=said)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedHardware:
+    """See `bench.plan.cost_model.CostModel`.
+
+    Attributes:
+        measured: rates are measured here, where there is such a device.
+    """
+
+    hardware: Hardware
+    measured: bool
+    reason: str
+    device: str = "cuda"
+
+    def cost(self, left: RemainingWork) -> StudyCost:
+        """See the protocol. Without --ranks, as many devices train a cell together as finish everything soonest."""
+        options = left.options
+        workers = preflight.workers_on(self.hardware.count, options, left.cells)
+        calibration, needs = NOTHING_MEASURED, dict[Cell, Needs]()
+        if left.training:
+            calibration = self._rates(left)
+            needs = self._needs(left, calibration)
+        ranks, cells = options.ranks, self._cells(left, calibration, needs, ranks=options.ranks)
+        if ranks == 1:
+            ranks, cells = self._soonest(left, calibration, needs)
+            workers = options.workers or max(1, self.hardware.count // ranks)
+        return StudyCost(workers=workers, threads=1, ranks=ranks, cells=cells, calibration=calibration)
+
+    def _cells(
+        self, left: RemainingWork, calibration: Calibration, needs: Mapping[Cell, Needs], *, ranks: int
+    ) -> dict[Cell, RemainingCost]:
+        costs = {
+            cell: remaining_cost(
+                cell,
+                calibration,
+                left.sizes,
+                device=self.device,
+                ranks=ranks,
+                fraction=fraction,
+                needs=needs.get(cell),
+            )
+            for cell, fraction in left.fractions.items()
+        }
+        return {
+            cell: cost if cost.seconds is None else replace(cost, device_hours=cost.seconds * ranks / HOUR)
+            for cell, cost in costs.items()
+        }
+
+    def _soonest(
+        self, left: RemainingWork, calibration: Calibration, needs: Mapping[Cell, Needs]
+    ) -> tuple[int, dict[Cell, RemainingCost]]:
+        """How many devices train each cell together so that all is done soonest; fewer where it makes little
+        difference."""
+        made, walls = dict[int, dict[Cell, RemainingCost]](), dict[int, float]()
+        for ranks in (2**k for k in range(self.hardware.count.bit_length())):
+            made[ranks] = self._cells(left, calibration, needs, ranks=ranks)
+            seconds = [cost.seconds or 0.0 for cost in made[ranks].values() if cost.refused is None]
+            walls[ranks] = packed(seconds, self.hardware.count // ranks)
+        best = next(ranks for ranks, wall in walls.items() if wall <= ABOUT_AS_SOON * min(walls.values()))
+        return best, made[best]
+
+    def _rates(self, left: RemainingWork) -> Calibration:
+        """Rates of the cells that train: measured on such a device that is here, else counted here and predicted."""
+        counted = estimate.calibrate(
+            left.training,
+            left.sizes,
+            device=self.device if self.measured else "cpu",
+            threads=1,
+            processes=1 if self.measured else environment.cores(),
+            anew=left.options.calibrate,
+            report=left.report,
+            measure=self.measured,
+        )
+        if self.measured:
+            return counted
+        known = recorded(left.options.results, self.hardware.device)
+        return rates_on(self.hardware, counted, left.training, left.sizes, known)
+
+    def _needs(self, left: RemainingWork, calibration: Calibration) -> dict[Cell, Needs]:
+        """Bytes of every cell whose rates are known."""
+        rated = estimate.rated(left.training, calibration, left.sizes)
+        trained = [(cell, rates) for cell, rates in rated if cell.horizons != (0,)]
+        decoded = feed.per_core([cell for cell, _ in trained], left.sizes)
+        there, ranks = self.hardware.device, left.options.ranks
+        return {
+            cell: resources.needs(
+                cell,
+                rates,
+                left.sizes,
+                device=self.device,
+                memory=round(there.gigabytes * 1e9),
+                decoded_per_second=self.hardware.cores_each * decoded.get(cell, 0.0),
+                ranks=ranks,
+                micro=micro_batch(cell, rates, there, ranks=ranks),
+            )
+            for cell, rates in trained
+        }
+
+
+def on_one(name: str, cells: Sequence[Cell], left: RemainingWork, calibration: Calibration) -> Price:
+    """What is left of these cells on one device of this name, by a roofline."""
+    one = Hardware(device=accelerator(name))
+    decoded = feed.per_core(cells, left.sizes)
+    there = rates_on(one, calibration, cells, left.sizes, RecordedRates())
+    costs = []
+    for cell in cells:
+        fraction = left.fractions[cell]
+        cost = estimate.cell_cost(cell, there, left.sizes, ranks=1, fraction=fraction, device="cuda")
+        rates = there.rates[rate_key(cell, left.sizes[cell.data].classes)]
+        decoding = one.cores_each * decoded.get(cell, 0.0)
+        seconds = cost.fed(feed.waiting(rates.train_images_per_second, decoding, device="cuda"))
+        costs.append(RemainingCost(device_hours=seconds / HOUR, error=rates.error, basis=rates.basis))
+    wall = sum(cost.device_hours or 0.0 for cost in costs) * HOUR
+    return price.of(costs, hardware=one, ranks=1, wall=wall, asked=None)
+
+
+# -- rates -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRates:
+    """What records say of one kind of device. `rates`: images per second of one device, by `rate_key`."""
+
+    rates: Mapping[str, float] = field(default_factory=dict)
+
+
+def recorded(results: Path, device: Accelerator) -> RecordedRates:
+    """From every study below a folder of results; damaged records say nothing."""
+    found: dict[str, list[float]] = {}
+    for path in sorted(results.glob("*/cells/*/record.json")) if results.is_dir() else ():
+        try:
+            record = read_record(path)
+        except (DamagedRecord, UserError, OSError):
+            continue
+        if _is_of(record, device):
+            rates = [h.images_per_second for h in record.horizons if h.images_per_second]
+            if rates:
+                ranks = record.execution.ranks or 1
+                key = rate_key(record.cell, record.data.num_classes or 0)
+                found.setdefault(key, []).append(statistics.median(rates) / ranks)
+    return RecordedRates(rates={key: statistics.median(rates) for key, rates in found.items()})
+
+
+def _is_of(record: Record, device: Accelerator) -> bool:
+    row = accelerator_of(record.environment.accelerator or "")
+    return row is not None and row.name == device.name
+
+
+def rates_on(
+    hardware: Hardware, calibration: Calibration, cells: Sequence[Cell], sizes: DataSizes, records: RecordedRates
+) -> Calibration:
+    """The calibration with the rates of one device of this hardware, whatever was measured here."""
+    roofs: dict[str, tuple[Cell, Rates, float]] = {}
+    for cell in cells:
+        key = rate_key(cell, sizes[cell.data].classes)
+        if key in calibration.rates and key not in roofs:
+            rates = calibration.rates[key]
+            roofs[key] = (cell, rates, _roof(cell, rates, hardware.device))
+    shares = {}
+    for key, (cell, _, roof) in roofs.items():
+        if (own := records.rates.get(key)) and roof:
+            shares[key] = (registry.family_of(cell.model).FAMILY, own / roof)
+    made = {
+        key: _rates(cell, rates, roof, hardware.device, records.rates.get(key), shares.values())
+        for key, (cell, rates, roof) in roofs.items()
+    }
+    return replace(calibration, rates={**calibration.rates, **made}, age=None)
+
+
+def _roof(cell: Cell, rates: Rates, device: Accelerator) -> float:
+    """Images per second by the roofline; 0 of a model that trains nothing."""
+    images = micro_batch(cell, rates, device)
+    work = roofline.Work(
+        family=registry.family_of(cell.model).FAMILY,
+        flops=rates.train_flops_per_image["dense"],
+        activation_bytes=rates.activation_bytes,
+        params=rates.params,
+        images=images,
+    )
+    return images / roofline.seconds(work, device) if rates.params else 0.0
+
+
+def _rates(
+    cell: Cell,
+    rates: Rates,
+    roof: float,
+    device: Accelerator,
+    own: float | None,
+    shares: Iterable[tuple[str, float]],
+) -> Rates:
+    """`own`: images per second that records of the same training say."""
+    family = registry.family_of(cell.model).FAMILY
+    like = [math.log(share) for other, share in shares if other == family]
+    if own:
+        rate, error, basis = own, OF_ITS_OWN, f"recorded on {device.name}"
+    elif like:
+        share = math.exp(statistics.mean(like))
+        error = max(OTHER_MODEL, statistics.stdev(like) if len(like) > 1 else 0.0)
+        rate, basis = share * roof, f"{share:.0%} of the roofline of {device.name}, as records of other models reach"
+    else:
+        known = roofline.reached()
+        seen = family == "ViT" and device.name == "H100"
+        error = known.error if seen else math.hypot(known.error, UNSEEN)
+        rate, basis = known.share * roof, f"{known.source}; the roofline is {device.name}'s"
+    rate = rate or rates.train_images_per_second
+    return replace(
+        rates,
+        train_images_per_second=rate,
+        eval_images_per_second=roofline.INFERENCE * rate,
+        measured=False,
+        basis=basis,
+        error=error,
+        share=1.0,
+        utilisation=rate * rates.train_flops_per_image["dense"] / (device.tera["bfloat16"] * 1e12),
+    )
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def micro_batch(cell: Cell, rates: Rates, device: Accelerator, *, ranks: int = 1) -> int:
+    """Images that pass through one device at once: its part of the batch, halved until it fits; at least one."""
+    images = max(1, min(cell.recipe.batch, cell.recipe.micro_batch or cell.recipe.batch) // ranks)
+    while images > 1 and memory(cell, rates, images=images, ranks=ranks) > ROOM * device.gigabytes * 1e9:
+        images = (images + 1) // 2
+    return images
+
+
+def memory(cell: Cell, rates: Rates, *, images: int, ranks: int) -> int:
+    """Bytes on one device: weights, gradients and optimizer, and activations in bfloat16."""
+    return state_bytes(cell.recipe, rates.params, ranks=ranks) + images * rates.activation_bytes // 2

@@ -1,0 +1,110 @@
+"""The cost of a study here, from a few seconds of the real training step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bench.core import environment
+from bench.core.device import free_memory
+from bench.core.spec import Cell
+from bench.plan import estimate, feed, preflight, resources
+from bench.plan.cost_model import NOTHING_MEASURED, RemainingCost, RemainingWork, StudyCost, remaining_cost
+from bench.plan.estimate import Calibration
+from bench.plan.options import StudyOptions
+from bench.plan.resources import Needs
+
+if TYPE_CHECKING:
+    from bench.plan.price import Price
+
+FOR_ACCELERATORS = 1e18  # training FLOPs from which a study is costed on an accelerator too
+
+
+def of(options: StudyOptions, *, device: str, reason: str) -> ThisMachine:
+    """The cost model of this machine."""
+    return ThisMachine(device=device, reason=reason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThisMachine:
+    """See `bench.plan.cost_model.CostModel`."""
+
+    device: str
+    reason: str
+    hardware: None = None
+
+    def cost(self, left: RemainingWork) -> StudyCost:
+        """See the protocol."""
+        options = left.options
+        side_by_side = left.cells[: left.side_by_side]
+        workers, threads = preflight.processes(options, side_by_side, device=self.device, exclusive=left.exclusive)
+        calibration, needs = NOTHING_MEASURED, dict[Cell, Needs]()
+        if left.training:
+            calibration = estimate.calibrate(
+                left.training,
+                left.sizes,
+                device=self.device,
+                threads=threads,
+                processes=workers * options.ranks,
+                anew=options.calibrate,
+                report=left.report,
+            )
+            needs = self._needs(left, calibration, workers=workers)
+        busy = environment.cores() / (workers * options.ranks * threads) if self.device == "cpu" else 1.0
+        cells = {
+            cell: remaining_cost(
+                cell,
+                calibration,
+                left.sizes,
+                device=self.device,
+                ranks=options.ranks,
+                fraction=fraction,
+                needs=needs.get(cell),
+                own=min(1.0, busy),
+            )
+            for cell, fraction in left.fractions.items()
+        }
+        return StudyCost(
+            workers=workers,
+            threads=threads,
+            ranks=options.ranks,
+            cells=cells,
+            calibration=calibration,
+            elsewhere=_on_an_accelerator(left, cells, calibration),
+        )
+
+    def _needs(self, left: RemainingWork, calibration: Calibration, *, workers: int) -> dict[Cell, Needs]:
+        """Bytes of every cell whose rates are known."""
+        rated = estimate.rated(left.training, calibration, left.sizes)
+        if left.to_run:
+            resources.check_memory(rated, device=self.device, ranks=left.options.ranks)
+        trained = [(cell, rates) for cell, rates in rated if cell.horizons != (0,)]
+        decoded = feed.per_core([cell for cell, _ in trained], left.sizes)
+        memory, cores = free_memory(self.device), environment.cores() / (workers * left.options.ranks)
+        return {
+            cell: resources.needs(
+                cell,
+                rates,
+                left.sizes,
+                device=self.device,
+                memory=memory,
+                decoded_per_second=cores * decoded.get(cell, 0.0),
+                ranks=left.options.ranks,
+            )
+            for cell, rates in trained
+        }
+
+
+def _on_an_accelerator(left: RemainingWork, cells: dict[Cell, RemainingCost], calibration: Calibration) -> Price | None:
+    """The same work on one device that it is meant for, where somebody would ask."""
+    options = left.options
+    flops = math.fsum(cost.flops["dense"] for cost in cells.values() if cost.flops)
+    asked = options.accelerator is not None or options.scale != "cpu" or flops > FOR_ACCELERATORS
+    if not asked or not left.training or not calibration.rates:
+        return None
+    from bench.plan.cost_models import named_hardware
+
+    trained: Sequence[Cell] = [cell for cell in left.training if cells[cell].refused is None]
+    return named_hardware.on_one(options.accelerator or "H100", trained, left, calibration)

@@ -1,0 +1,59 @@
+"""What a plan says besides its table: what is left to other runs, missing sets, rates that nobody swept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.core.formatting import join, plural
+from bench.core.spec import Cell
+from bench.data.load import data_set
+from bench.plan.options import StudyOptions
+from bench.suites._contract import Suite
+from bench.suites._recipes import DEFAULT_RATE, rate_of
+
+MAX_SINGLE_NOTES = 2  # missing sets of which each has a note of its own
+
+
+def part_of_a_run(options: StudyOptions) -> list[str]:
+    """A note on what this run leaves for others."""
+    failed = " that failed" if options.retry else ""
+    if options.max_cells is not None:
+        return [f"This run does at most {plural(options.max_cells, 'cell')}{failed}."]
+    return [f"This run does only cells{failed}."] if options.retry else []
+
+
+def unswept(options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
+    """A note on models that train at a learning rate which nobody chose for them."""
+    if options.scale == "paper" or options.overrides.recipe or options.overrides.changes("lr"):
+        return []
+    rates: dict[str, set[float]] = {}
+    for cell in cells:
+        if cell.job == "train" and cell.horizons != (0,) and rate_of(cell.model, scale=options.scale) is None:
+            rates.setdefault(cell.model, set()).add(cell.recipe.lr)
+    models = [model for model, found in rates.items() if found == {DEFAULT_RATE}]
+    if not models:
+        return []
+    return [
+        f"Learning rate not swept, {DEFAULT_RATE:g} assumed: {join(models)}. To choose it: python -m bench.run "
+        f"--suite rates --scale {options.scale} --models {','.join(models)}; to set it: --set lr=…"
+    ]
+
+
+def absent(suite: Suite, options: StudyOptions, cells: Sequence[Cell]) -> list[str]:
+    """Notes on missing downstream sets: tasks left out, or at scale `paper` included in the estimate."""
+    judged = {task.data for cell in cells for task in cell.tasks}
+    notes = []
+    if options.scale == "paper":
+        for name in sorted(judged):
+            one = data_set(name)
+            if not one.available(options.data_root):
+                notes.append(f"Included in the estimate, but not on this machine: {name}. {one.how_to_get}")
+    elif judged and options.downstream is None:
+        gone = {
+            name: data_set(name).how_to_get for name in suite.downstream.get(options.scale, ()) if name not in judged
+        }
+        notes += [f"Not evaluated on {name}, which is not on this machine. {how}" for name, how in gone.items()]
+        if len(gone) > MAX_SINGLE_NOTES:
+            what = f"Not evaluated on {join(list(gone))}, which are not on this machine."
+            notes = [f"{what} python -m bench.data NAME says how to get one."]
+    return notes

@@ -1,0 +1,41 @@
+"""Parts of a set that are seen for less than one epoch are trained once: every image is new to each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bench.core.formatting import join
+from bench.core.spec import Cell
+from bench.plan.study_cells import StudyCells, StudyRequest
+
+
+def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
+    """The study without cells that a larger part of the data makes superfluous."""
+    cells, notes = without_alike(study.cells)
+    return replace(study, cells=tuple(cells), notes=(*study.notes, *notes))
+
+
+def without_alike(cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
+    """The cells, without those whose budgets, fitted to hours, end before any image comes twice, where a larger part of
+    the set is trained on for as long: every image is new to both, and reports count distinct images. A sentence says
+    what went."""
+    groups: dict[Cell, list[Cell]] = {}
+    for cell in cells:
+        if "data_size" in cell.axes and cell.horizons[-1]:
+            groups.setdefault(replace(cell, num_images=None, horizons=(0,)), []).append(cell)
+    gone: dict[Cell, None] = {}
+    for members in groups.values():
+        for cell in members:
+            size, end = cell.num_images or math.inf, cell.horizons[-1]
+            if end <= size and any((o.num_images or math.inf) > size and end in o.horizons for o in members):
+                gone[cell] = None
+    parts: dict[tuple[str, int], dict[str, None]] = {}
+    for cell in sorted(gone, key=lambda cell: cell.num_images or 0):
+        parts.setdefault((cell.data, cell.num_images or 0), {})[cell.model] = None
+    notes = (
+        f"Not trained on {size:,} images of {data}, none of which would be seen twice: {join(list(models))}."
+        for (data, size), models in parts.items()
+    )
+    return [cell for cell in cells if cell not in gone], tuple(notes)

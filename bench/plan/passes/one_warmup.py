@@ -1,0 +1,35 @@
+"""Budgets that were fitted to hours share one warm-up, which the shortest of them allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bench.core.spec import Cell
+from bench.plan.study_cells import StudyCells, StudyRequest
+from bench.train.schedule import longest_warmup, warmup_steps
+
+
+def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
+    """The study with one warm-up."""
+    cells, notes = with_one_warmup(study.cells)
+    return replace(study, cells=tuple(cells), notes=(*study.notes, *notes))
+
+
+def with_one_warmup(cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
+    """The cells with a warm-up that is no longer than a quarter of the shortest of all their budgets: in images the
+    same for all, as the suite's own is. A sentence says where it is shorter than that."""
+    trained = [c for c in cells if c.job == "train" and longest_warmup(c.horizons, c.recipe.batch) is not None]
+    limits = ((longest_warmup(c.horizons, c.recipe.batch) or 0) * c.recipe.batch for c in trained)
+    most = min(limits, default=0)
+    longer = [c.recipe.warmup_images for c in trained if warmup_steps(c.recipe) * c.recipe.batch > most]
+    if not longer:
+        return list(cells), ()
+    at_most = {
+        c: replace(c, recipe=replace(c.recipe, warmup_images=min(c.recipe.warmup_images, most))) for c in trained
+    }
+    note = (
+        f"Warm-up is {most:,} images for every model, a quarter of the shortest budget, instead of the suite's "
+        f"{max(longer):,}."
+    )
+    return [at_most.get(cell, cell) for cell in cells], (note,)

@@ -1,0 +1,16 @@
+"""--set, --sweep, --horizons and --recipe change every cell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bench.plan.study_cells import StudyCells, StudyRequest
+
+
+def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
+    """The study with its recipes and budgets as they were asked for; see `bench.plan.overrides`.
+
+    Raises:
+        UserError: a change that a cell does not allow.
+    """
+    return replace(study, cells=tuple(request.options.overrides.apply(list(study.cells), request.sizes)))

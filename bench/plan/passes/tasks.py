@@ -1,0 +1,36 @@
+"""--tasks: every cell is judged by these tasks instead of the suite's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bench.core.errors import UserError
+from bench.core.spec import Cell, TaskSpec
+from bench.plan.study_cells import StudyCells, StudyRequest
+
+
+def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
+    """The study judged by the tasks that were named.
+
+    Raises:
+        UserError: the suite judges nothing.
+    """
+    if not any(cell.tasks for cell in study.cells):
+        what = f"Suite {request.suite.name!r} judges nothing downstream at scale {request.options.scale}:"
+        raise UserError(f"{what} no task has data to read.", "Leave out --tasks, or take another suite or scale.")
+    return replace(study, cells=tuple(with_tasks(cell, request.options.tasks) for cell in study.cells))
+
+
+def with_tasks(cell: Cell, tasks: Sequence[str]) -> Cell:
+    """The cell judged by these tasks, each on every downstream set that the suite judges it on.
+
+    A task that the suite already uses keeps the options it has there, and as many entries (as at two resolutions).
+    """
+    data = dict.fromkeys(task.data for task in cell.tasks)
+    own: dict[tuple[str, str], list[TaskSpec]] = {}
+    for task in cell.tasks:
+        own.setdefault((task.task, task.data), []).append(task)
+    specs = (own.get((name, on)) or [TaskSpec(task=name, data=on)] for name in tasks for on in data)
+    return replace(cell, tasks=tuple(itertools.chain.from_iterable(specs)))

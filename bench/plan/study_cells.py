@@ -1,0 +1,81 @@
+"""The cells of a study on their way from the suite to the plan, and what the passes over them may read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.core.spec import Cell
+from bench.plan.images import StudyImages
+from bench.plan.options import StudyOptions
+from bench.plan.sizes import DataSizes
+from bench.suites._contract import Suite, SuiteOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyCells:
+    """The cells of a study.
+
+    Attributes:
+        cells: all of them.
+        chosen: those that this run is of; `--only` leaves fewer.
+        notes: deviations from the suite, one sentence each.
+        stored: upstream sets as they were written -> as they are stored.
+        waiting: sweeps whose next round is not known yet.
+        side_by_side: most cells of any round that are trained at once; None: all.
+    """
+
+    cells: tuple[Cell, ...]
+    chosen: tuple[Cell, ...] = ()
+    notes: tuple[str, ...] = ()
+    stored: Mapping[str, str] = field(default_factory=dict)
+    waiting: int = 0
+    side_by_side: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRequest:
+    """What is asked of a suite.
+
+    Attributes:
+        suite: the design.
+        options: of the command, with a scale that is resolved.
+        sizes: of the data sets; a set is opened only where its size matters.
+        suite_options: what the suite's cells were made with.
+        images: what the options ask of images.
+        upstream: sets that the user named, without their limits; None: the suite's own.
+        limits: name of a set -> N of NAME@N.
+        device_name: the accelerator that the hours of scale `gpu` are of.
+    """
+
+    suite: Suite
+    options: StudyOptions
+    sizes: DataSizes
+    suite_options: SuiteOptions
+    images: StudyImages
+    upstream: tuple[str, ...] | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+    device_name: str = "H100"
+
+    @property
+    def store(self) -> Path:
+        """The study's folder."""
+        return self.options.results / self.options.suite
+
+    @property
+    def gives_budgets(self) -> bool:
+        """Whether --horizons says in images, steps or epochs how long every cell is trained."""
+        horizons = self.options.overrides.horizons
+        return bool(horizons) and not any(text.endswith("%") for text in horizons or ())
+
+    @property
+    def keeps_fitted_budgets(self) -> bool:
+        """Whether --grid holds budgets that were fitted to hours before."""
+        return bool(self.options.grid) and self.options.scale == "gpu"
+
+    @property
+    def fits_budgets_to_hours(self) -> bool:
+        """Whether budgets follow from --hours."""
+        fixed = self.suite.exclusive or self.gives_budgets or self.keeps_fitted_budgets
+        return self.options.scale == "gpu" and not fixed

@@ -1,0 +1,23 @@
+"""Do trained networks beat raw pixels?"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from bench.analysis import baselines, wording
+from bench.analysis.question import Question
+
+NAME = "beats raw pixels"
+
+QUESTION = Question(
+    name=NAME,
+    label="vs raw pixels",
+    text="Do trained networks beat raw pixels?",
+    yes="better",
+    no="worse",
+    ask=partial(baselines.beats, name=NAME, against=baselines.against_pixels),
+    say=wording.differences,
+    order=250.5,
+)
+"""The family's model with most compute minus the same probe on raw pixels. evidence: the model on the measure and on
+each of its tasks, and (model "") each task (`Contrast.PIXELS`)."""

@@ -1,0 +1,106 @@
+"""Which family's best model within a budget is ahead?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from bench.analysis import wording
+from bench.analysis.comparisons import compared_series, counts, families_of, undecided, unreplicated_noise, verdict
+from bench.analysis.evidence import HEADLINE, Evidence
+from bench.analysis.finding import Axis, Finding, Quantity, Reason, Unit, Verdict
+from bench.analysis.frontiers import Gaps, at_compute, of_one_data_set
+from bench.analysis.question import FACTS, Question, Tone
+
+NAME = "best family at equal compute"
+
+
+def ask(evidence: Evidence) -> Iterator[Finding]:
+    """Every pair of families that were pre-trained on the data set that most models were."""
+    series = of_one_data_set(compared_series(evidence))
+    for first, second in combinations(families_of(series), 2):
+        found = at_compute(evidence, series, first, second, HEADLINE)
+        if isinstance(found, Reason):
+            yield Finding(
+                question=NAME,
+                subject=(first, second),
+                axis=Axis.COMPUTE,
+                verdict=Verdict.CANNOT_TELL,
+                reasons=(found,),
+            )
+        else:
+            yield _best_finding(found)
+
+
+def _best_finding(gaps: Gaps) -> Finding:
+    mean, changes = gaps.mean, gaps.changes
+    decided = verdict(mean, gaps.accuracy)
+    disagree = len({gap.verdict for gap in gaps.decided}) > 1
+    why = (Reason.ORDER_CHANGES,) if disagree else undecided(mean, gaps.accuracy)
+    known = [Reason.CHANGES] if changes else []
+    known += [] if gaps.corrected else [Reason.SELECTION_BIAS]
+    is_decided = decided != Verdict.CANNOT_TELL and not disagree
+    return Finding(
+        question=NAME,
+        subject=(gaps.first, gaps.second),
+        axis=Axis.COMPUTE,
+        verdict=Verdict.YES if is_decided else Verdict.CANNOT_TELL,
+        reasons=(*why, *known),
+        trend=gaps.trend,
+        leader=(gaps.first if mean.value > 0 else gaps.second) if is_decided else "",
+        quantity=Quantity.ACCURACY_DIFFERENCE,
+        unit=Unit.SHARE,
+        level=mean.level,
+        estimate=None if changes else mean.value,
+        low=None if changes else mean.low,
+        high=None if changes else mean.high,
+        n=counts(mean, steps=len(gaps.gaps)),
+        excluded=mean.excluded,
+        margin=unreplicated_noise(gaps.accuracy) if Reason.UNREPLICATED in why else None,
+    )
+
+
+def say(f: Finding) -> list[str]:
+    if not f.trend:
+        return []
+    decided = sum(p.verdict is not Verdict.CANNOT_TELL for p in f.trend)
+    ends = "" if f.estimate is None else f", {wording.trend(f)}"
+    return [f"{f.subject[0]} minus {f.subject[1]}{ends}; decided at {decided} of {len(f.trend)} budgets."]
+
+
+def along(f: Finding) -> tuple[str, Tone] | None:
+    """Of a difference that changes along the range, the leader: "ViT ahead" or "ViT, then even". None where nobody is
+    ahead anywhere, or the leader changes more often: then the mean along the range answers."""
+    if f.estimate is not None:
+        return None
+    names = {Verdict.YES: f.subject[0], Verdict.NO: f.subject[1], Verdict.CANNOT_TELL: "even"}
+    verdicts = [p.verdict for p in f.trend]
+    parts = [names[v] for v, before in zip(verdicts, [None, *verdicts], strict=False) if v != before]
+    if len(parts) > 2:
+        return ("order changes", "fact") if Reason.ORDER_CHANGES in f.reasons else None
+    if parts in ([], ["even"]):
+        return None
+    return f"{parts[0]} ahead" if len(parts) == 1 else ", then ".join(parts), "fact"
+
+
+QUESTION = Question(
+    name=NAME,
+    label="At equal compute",
+    text="Which family's best model within a budget is ahead?",
+    yes="{} ahead",
+    no="{} ahead",
+    tones=FACTS,
+    ask=ask,
+    say=say,
+    reasons={
+        Reason.TOO_FEW_SCORES: "Fewer than two budgets in the common range have scores for both.",
+        Reason.SELECTION_BIAS: "Not corrected for selection of the best model, since no training was repeated.",
+    },
+    order=110,
+    about_two=True,
+    states_basis=True,
+    verdict=along,
+)
+"""subject: two families. Each is represented by its best model within each budget of the common range. estimate: first
+- second, mean along the range; None where it changes along the range (`Reason.CHANGES`), which leaves the trend. trend:
+first - second at every budget. leader: who is ahead."""

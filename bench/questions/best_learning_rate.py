@@ -1,0 +1,343 @@
+"""Which learning rate does a model train best with, and can a rate be had from smaller models of the family?
+
+The rule for other sizes: the logarithm of the chosen rate is linear in that of forward MACs per image, fitted to the
+smaller sizes by least squares, and rounded to the nearest rate of the sweep. Each size with two or more smaller ones is
+held out in turn. The rule is right there if its rate could have been chosen (`is_rate_enough`). It is offered only
+where it is right on every size held out, and so many hits are unlikely by chance: rates drawn at random from those that
+were tried.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import linear_regression
+
+from bench.analysis import wording
+from bench.analysis.comparisons import counts
+from bench.analysis.evidence import UPSTREAM, Evidence
+from bench.analysis.finding import Finding, Quantity, Reason, Verdict
+from bench.analysis.lr_sweep import Sweep, sweeps
+from bench.analysis.question import Question
+from bench.analysis.table import Column, Table
+from bench.core.formatting import compact, count, percent, plural, short_count, significant
+from bench.core.spec import RATE_MARGIN, Recipe, is_rate_enough
+
+NAME = "best learning rate"
+LEVEL = 0.05  # of the p-value up to which the rule is offered
+FITTED = 2  # sizes at least
+
+
+def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:
+    """What was chosen for each model, as an option to train with. YES: the best rate lies inside the sweep."""
+    for sweep in sweeps(evidence):
+        accuracy, reasons = sweep.chosen.accuracy, []
+        assert accuracy is not None
+        verdict = Verdict.NO if sweep.edge else Verdict.YES
+        if sum(t.eligible for t in sweep.tried) < 2:
+            verdict, reasons = Verdict.CANNOT_TELL, [Reason.TOO_FEW_RATES]
+        if sweep.edge:
+            reasons.append(Reason.EDGE_OF_SWEEP)
+        elif sweep.chosen is sweep.tried[0]:
+            reasons.append(Reason.NO_LOWER_TRIED)
+        if any(t.diverged for t in sweep.tried):
+            reasons.append(Reason.DIVERGED)
+        yield Finding(
+            question=NAME,
+            subject=(sweep.model, sweep.upstream),
+            verdict=verdict,
+            measure=UPSTREAM,
+            reasons=tuple(reasons),
+            quantity=Quantity.LEARNING_RATE,
+            estimate=sweep.chosen.rate,
+            n=counts(accuracy, points=len(sweep.tried)),
+            evidence=(sweep,),
+        )
+
+
+# -- what the suites take over -----------------------------------------------------------------------------------------
+
+
+def family_rates(found: Sequence[Sweep]) -> dict[str, float]:
+    """For a model that was not swept: the geometric mean of its family's chosen rates, down to a rate of the sweep."""
+    made = {}
+    for family in dict.fromkeys(s.family for s in found):
+        mine = [s for s in found if s.family == family]
+        mean = math.exp(sum(math.log(s.chosen.rate) for s in mine) / len(mine))
+        made[family] = max(t.rate for s in mine for t in s.tried if t.rate <= mean * (1 + 1e-9))
+    return made
+
+
+def model_rates(found: Sequence[Sweep]) -> dict[str, float]:
+    """The chosen rates that differ from the family's."""
+    families = family_rates(found)
+    return {s.model: s.chosen.rate for s in found if s.chosen.rate != families[s.family]}
+
+
+# -- a rule for other sizes --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutSize:
+    """One size, predicted from the smaller ones.
+
+    Attributes:
+        fitted: smaller sizes. predicted, chosen: rates. lacks: accuracy at the predicted rate below the best; None
+            where it was not tried or diverged. chance: share of the tried rates that are right.
+    """
+
+    model: str
+    macs: float
+    fitted: int
+    predicted: float
+    chosen: float
+    lacks: float | None
+    chance: float
+
+    @property
+    def right(self) -> bool:
+        return self.lacks is not None and is_rate_enough(lacks=self.lacks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateRule:
+    """rate = `scale` × MACs ** `exponent`, fitted to all `sizes` of a family; how it did on those held out."""
+
+    family: str
+    upstream: str
+    sizes: int
+    scale: float
+    exponent: float
+    held_out: tuple[HeldOutSize, ...]
+
+    @property
+    def p_value(self) -> float:
+        """Probability that rates drawn at random would have been right on every size held out."""
+        return math.prod(each.chance for each in self.held_out)
+
+    @property
+    def offered(self) -> bool:
+        return all(each.right for each in self.held_out) and self.p_value <= LEVEL
+
+
+def rules(evidence: Evidence) -> tuple[RateRule, ...]:
+    """One for each family of which three sizes or more were swept alike: on the same images, with the same recipe."""
+    records = {record.directory: record for record in (evidence.swept or evidence).records.records}
+    alike: dict[tuple[str, str, int, Recipe], dict[float, Sweep]] = {}
+    for sweep in sweeps(evidence):
+        record = records[sweep.tried[0].cells[0]]
+        if (macs := record.model.forward_macs.dense) and sum(t.eligible for t in sweep.tried) > 1:
+            key = sweep.family, sweep.upstream, sweep.images_seen, replace(record.cell.recipe, lr=0.0)
+            alike.setdefault(key, {})[float(macs)] = sweep
+    return tuple(_rule(found) for found in alike.values() if len(found) > FITTED)
+
+
+def _rule(found: dict[float, Sweep]) -> RateRule:
+    sizes = sorted(found.items())
+    chosen = [(macs, sweep.chosen.rate) for macs, sweep in sizes]
+    held_out = []
+    for number, (macs, sweep) in enumerate(sizes[FITTED:], FITTED):
+        scale, exponent = _fit(chosen[:number])
+        wanted = math.log(scale * macs**exponent)
+        nearest = min(sweep.tried, key=lambda tried: (abs(math.log(tried.rate) - wanted), tried.rate))
+        assert sweep.best.accuracy is not None
+        best = sweep.best.accuracy.value
+        lacks = {t.rate: best - t.accuracy.value for t in sweep.tried if t.eligible and t.accuracy is not None}
+        held_out.append(
+            HeldOutSize(
+                model=sweep.model,
+                macs=macs,
+                fitted=number,
+                predicted=nearest.rate,
+                chosen=sweep.chosen.rate,
+                lacks=lacks.get(nearest.rate),
+                chance=sum(is_rate_enough(lacks=value) for value in lacks.values()) / len(sweep.tried),
+            )
+        )
+    scale, exponent = _fit(chosen)
+    some = sizes[0][1]
+    return RateRule(
+        family=some.family,
+        upstream=some.upstream,
+        sizes=len(sizes),
+        scale=scale,
+        exponent=exponent,
+        held_out=tuple(held_out),
+    )
+
+
+def _fit(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """(scale, exponent) of rate = scale × MACs ** exponent, by least squares of logarithms."""
+    line = linear_regression([math.log(macs) for macs, _ in points], [math.log(rate) for _, rate in points])
+    return math.exp(line.intercept), line.slope
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def say(f: Finding) -> list[str]:
+    sweep = wording.first(f, Sweep)
+    if sweep is None or sweep.chosen.accuracy is None or sweep.best.accuracy is None:
+        return []
+    chosen, best = sweep.chosen, sweep.best
+    scored, best_scored = (f"{percent(accuracy.value)} %" for accuracy in (sweep.chosen.accuracy, sweep.best.accuracy))
+    tried = f"{plural(len(sweep.tried), 'rate')} from {sweep.tried[0].rate:g} to {sweep.tried[-1].rate:g}"
+    if chosen is best:
+        return [f"The best of {tried}, {scored}; no lower rate is within {100 * RATE_MARGIN:g} points."]
+    margin = f"within {100 * RATE_MARGIN:g} points of the best"
+    return [f"The lowest of {tried} {margin}: {scored}; {best.rate:g} has {best_scored}."]
+
+
+def _further(f: Finding) -> str:
+    sweep = wording.first(f, Sweep)
+    if sweep is None or not sweep.edge:
+        return ""
+    further = ",".join(f"{rate:.3g}" for rate in sweep.further)
+    return f"The best is the {sweep.edge} rate tried; extend the sweep with --sweep lr={further}."
+
+
+def _diverged(f: Finding) -> str:
+    sweep = wording.first(f, Sweep)
+    rates = [f"{t.rate:g}" for t in sweep.tried if t.diverged] if sweep else []
+    return f"Diverged: {', '.join(rates)}." if rates else ""
+
+
+def subject(f: Finding) -> str:
+    return f.subject[0]
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def tables(evidence: Evidence) -> list[Table]:
+    return [table for table in (rates(evidence), rate_rule(evidence)) if table is not None]
+
+
+def rates(evidence: Evidence) -> Table | None:
+    """One row per model and learning rate; None where nothing was swept."""
+    found = sweeps(evidence)
+    rows = [
+        {
+            "model": s.model,
+            "family": s.family,
+            "data": s.upstream,
+            "seen": s.images_seen,
+            "rate": t.rate,
+            "accuracy": t.accuracy,
+            "diverged": t.diverged or None,
+            "chosen": "chosen" if t is s.chosen else "",
+            "edge": f"best, {s.edge} tried" if t is s.best and s.edge else "",
+        }
+        for s in found
+        for t in s.tried
+    ]
+    columns = (
+        Column(key="model", heading="Model", numeric=False),
+        Column(key="family", heading="Family", numeric=False),
+        Column(key="data", heading="Upstream", numeric=False),
+        Column(key="seen", heading="Images seen", text=count),
+        Column(key="rate", heading="Learning rate", text=lambda v: f"{v:g}"),
+        Column(key="accuracy", heading="Upstream test accuracy [%]"),
+        Column(key="diverged", heading="Runs diverged"),
+        Column(key="chosen", heading="Chosen", numeric=False),
+        Column(key="edge", heading="Edge of the sweep", numeric=False),
+    )
+    note = (
+        f"Chosen: the lowest rate within {100 * RATE_MARGIN:g} points of the best on the upstream test images, "
+        "at which no run diverged; its accuracy is slightly optimistic."
+    )
+    # as bench/suites/_recipes.py states the choice; rates of other sweeps stand elsewhere
+    if evidence.records.suite == "rates" and len({s.model for s in found}) == len(found):
+        dictionaries = {"FAMILY_RATES": family_rates(found), "MODEL_RATES": model_rates(found)}
+        scale = f'["{evidence.records.wanted.scale}"]' if evidence.records.wanted else ""
+        lines = [f"{name}{scale} = {json.dumps(chosen)}" for name, chosen in dictionaries.items()]
+        note += f" For bench/suites/_recipes.py: {'; '.join(lines)}."
+    return Table(name="rates", title="Learning rates", columns=columns, rows=tuple(rows), note=note) if rows else None
+
+
+def rate_rule(evidence: Evidence) -> Table | None:
+    """One row per size that a rule for learning rates was tested on; None where no family was swept at enough sizes."""
+    found = rules(evidence)
+    rows = [
+        {
+            "family": rule.family,
+            "data": rule.upstream,
+            "model": each.model,
+            "macs": each.macs,
+            "fitted": each.fitted,
+            "predicted": each.predicted,
+            "chosen": each.chosen,
+            "factor": each.predicted / each.chosen,
+            "lacks": each.lacks,
+            "right": "yes" if each.right else "no",
+        }
+        for rule in found
+        for each in rule.held_out
+    ]
+    columns = (
+        Column(key="family", heading="Family", numeric=False),
+        Column(key="data", heading="Upstream", numeric=False),
+        Column(key="model", heading="Held out", numeric=False),
+        Column(key="macs", heading="MACs/image", text=short_count),
+        Column(key="fitted", heading="Smaller sizes"),
+        Column(key="predicted", heading="Predicted rate", text=lambda v: f"{v:g}"),
+        Column(key="chosen", heading="Chosen", text=lambda v: f"{v:g}"),
+        Column(key="factor", heading="Predicted / chosen", text=significant),
+        Column(key="lacks", heading="Accuracy below the best [points]", text=percent),
+        Column(key="right", heading=f"Within {100 * RATE_MARGIN:g} points", numeric=False),
+    )
+    note = "The rule: log rate linear in log MACs, fitted to the smaller sizes, to the nearest rate tried. " + " ".join(
+        map(_offered, found)
+    )
+    return (
+        Table(
+            name="rate-rule",
+            title="Learning rates predicted from smaller models",
+            columns=columns,
+            rows=tuple(rows),
+            note=note,
+        )
+        if rows
+        else None
+    )
+
+
+def _offered(rule: RateRule) -> str:
+    """Whether a rule for learning rates can be used, and why not."""
+    right, held_out = sum(each.right for each in rule.held_out), len(rule.held_out)
+    if rule.offered:
+        return (
+            f"{rule.family}: right on all {held_out} sizes held out (by chance: {rule.p_value:.1%}); rate = "
+            f"{compact(rule.scale, 3)} × MACs^{rule.exponent:.2f} for the next size."
+        )
+    why = f"right on {right} of {plural(held_out, 'size')} held out"
+    if right == held_out:
+        why += f", which happens by chance with probability {rule.p_value:.0%}: too few sizes"
+    return f"{rule.family}: no rule offered, {why}."
+
+
+QUESTION = Question(
+    name=NAME,
+    label="Learning rate",
+    text="What is the best learning rate of each model?",
+    yes="in the sweep",
+    no="at the edge",
+    ask=best_learning_rates,
+    say=say,
+    reasons={
+        Reason.TOO_FEW_RATES: "Fewer than two learning rates completed training.",
+        Reason.EDGE_OF_SWEEP: _further,
+        Reason.NO_LOWER_TRIED: "No lower rate was tried.",
+        Reason.DIVERGED: _diverged,
+    },
+    items=(Sweep,),
+    order=30,
+    subject=subject,
+    measure=lambda f: "",
+    tables=tables,
+    figures=("learning-rates",),
+)
+"""subject: model, upstream set. estimate: the rate chosen. YES: the best one lies inside the sweep. evidence:
+`Sweep`."""

@@ -1,0 +1,79 @@
+"""Are models cooled down from one trunk as accurate as models trained to each budget on their own?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from bench.analysis import branches, wording
+from bench.analysis.branches import contrasts, identical, measures
+from bench.analysis.comparisons import mean_finding, overall
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Finding, Reason, Verdict
+from bench.analysis.question import Question
+from bench.analysis.table import Column, Table
+from bench.core.formatting import count
+
+NAME = "branch as accurate"
+MARGIN = 0.01  # accuracy that branches may lack and still count as equal
+
+
+def ask(evidence: Evidence) -> Iterator[Finding]:
+    """Nothing for a study that did not train both ways."""
+    for measure in measures(evidence):
+        for name, found in contrasts(evidence, measure).items():
+            finding = replace(mean_finding(NAME, [name], found), main=True)
+            same = all(identical(c) for c in found)
+            if same or overall(found)[0].low > -MARGIN:
+                reasons = (Reason.IDENTICAL,) if same else ()
+                finding = replace(finding, verdict=Verdict.YES, reasons=reasons, margin=None)
+            yield finding
+
+
+def subject(f: Finding) -> str:
+    return f"{f.subject[0]} schedule"
+
+
+def tables(evidence: Evidence) -> tuple[Table, ...]:
+    """One row per model and budget: upstream accuracy of the branch, and its difference to each other way."""
+    measure = branches.measures(evidence)[:1]
+    found = branches.contrasts(evidence, measure[0]) if measure else {}
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    for way, comparisons in found.items():
+        for c in comparisons:
+            point, model = c.pair.point, c.pair.model
+            row = rows.setdefault((model, point.images_seen), {"model": model, "seen": point.images_seen})
+            row |= {"accuracy": evidence.estimate(point, measure[0]), way: c.estimate}
+    columns = (
+        Column(key="model", heading="Model", numeric=False),
+        Column(key="seen", heading="Images seen", text=count),
+        Column(key="accuracy", heading=f"Branch, {measure[0]} [%]" if measure else ""),
+        *(Column(key=way, heading=f"Branch − own, {way} schedule [points]") for way in found),
+    )
+    saved = "; ".join(f"{s.model} {s.flops:.2f} for {s.budgets} budgets" for s in branches.savings(evidence))
+    table = Table(
+        name="branching",
+        title="Branches against models trained on their own",
+        columns=columns,
+        rows=tuple(rows.values()),
+        note=f"Compute, branches over own: {saved}.",
+    )
+    return (table,) if rows else ()
+
+
+QUESTION = Question(
+    name=NAME,
+    label="Branch accuracy",
+    text="Are cool-down branches as accurate as training each budget on its own?",
+    yes="as accurate",
+    no="less accurate",
+    ask=ask,
+    say=wording.differences,
+    order=40,
+    subject=subject,
+    tables=tables,
+)
+"""subject: the schedule of models trained on their own, "same" or the shape of one cool-down over the whole run
+("cosine"). estimate: branch - own; up to `MARGIN` lower counts as equal. evidence: each model and budget
+(`Contrast.OWN_TRAINING`)."""

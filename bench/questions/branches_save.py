@@ -1,0 +1,49 @@
+"""Do a model's cool-down branches cost less compute than the same budgets trained on their own?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.analysis import wording
+from bench.analysis.branches import Saving, savings
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Counts, Finding, Quantity, Unit, Verdict
+from bench.analysis.question import Question
+from bench.core.formatting import plural
+
+NAME = "branches save"
+
+
+def ask(evidence: Evidence) -> Iterator[Finding]:
+    for saving in savings(evidence):
+        yield Finding(
+            question=NAME,
+            subject=(saving.model,),
+            quantity=Quantity.COMPUTE_RATIO,
+            unit=Unit.TIMES,
+            verdict=Verdict.YES if saving.flops < 1 else Verdict.NO,
+            estimate=saving.flops,
+            n=Counts(seeds=saving.seeds, steps=saving.budgets),
+            evidence=(saving,),
+        )
+
+
+def say(f: Finding) -> list[str]:
+    return [
+        f"Relative to {plural(f.n.steps, 'budget')} trained separately; measured training time: {item.seconds:.2f} ×."
+        for item in wording.every(f, Saving)
+    ]
+
+
+QUESTION = Question(
+    name=NAME,
+    label="Branch compute",
+    text="Do cool-down branches save training compute?",
+    yes="saves",
+    no="costs more",
+    ask=ask,
+    say=say,
+    items=(Saving,),
+    order=41,
+)
+"""subject: the model. estimate: ratio of the FLOP spent. evidence: `Saving`."""

@@ -1,0 +1,28 @@
+"""How much compute is needed for a target accuracy?"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from bench.analysis import targets
+from bench.analysis.finding import Axis, Target
+from bench.analysis.question import FACTS, Question
+
+NAME = "compute for a target"
+
+QUESTION = Question(
+    name=NAME,
+    label="Compute for {target}",
+    text="How much compute is needed for {target} accuracy?",
+    yes="reached",
+    no="not reached",
+    tones=FACTS,
+    ask=partial(targets.targets, name=NAME, axis=Axis.COMPUTE),
+    say=targets.say,
+    reasons=targets.REASONS,
+    items=(Target,),
+    order=180,
+    target=targets.target,
+)
+"""subject: a family. low, high: None where that end lies outside the range in which the law is evaluated. evidence:
+`Target`."""

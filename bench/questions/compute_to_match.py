@@ -1,0 +1,194 @@
+"""How much compute does one family need to match another?
+
+The shared law of two families, one shape shifted by a factor of compute, answers how much more one of them needs:
+inverting two laws apart magnifies what is uncertain where they are flat; one shape spends the points on the factor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache, partial
+
+import numpy as np
+
+from bench.analysis import wording
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Axis, Finding, Quantity, Reason, SharedLaw, TrendPoint, Unit, Verdict
+from bench.analysis.law_findings import deviation, law_finding, pairs_of_laws
+from bench.analysis.question import FACTS, Question
+from bench.analysis.scaling_laws import DRAWS, LOSSES, POSSIBLE, STARTS, Law
+from bench.core.errors import UserError
+from bench.core.formatting import percent, significant
+from bench.stats import averaging, bootstrap, fit
+from bench.stats.averaging import Averaged
+from bench.stats.bootstrap import LAW_LEVEL, Resampled
+from bench.stats.forms import FIRST, SECOND, two_families
+from bench.stats.lack_of_fit import Z_CONTRADICTION, GroupMeans, LackOfFit, lack_of_fit
+
+NAME = "compute to match"
+LOG_K_LIMIT = math.log(1e4)  # where laws are so flat that any factor fits
+UNDETERMINED = 1e4  # ratio of the ends of a factor's interval
+
+
+def ask(evidence: Evidence) -> Iterator[Finding]:
+    for first, second in pairs_of_laws(evidence):
+        yield compute_to_match(first, second)
+
+
+@lru_cache(maxsize=16)
+def compute_to_match(first: Law, second: Law) -> Finding:
+    """Compute of one family over the other's at equal error. YES: their needs differ beyond the interval."""
+    finding = law_finding(NAME, first, second)
+    cannot = partial(finding, verdict=Verdict.CANNOT_TELL)
+    sides = [law.within.fit.points.y for law in (first, second)]
+    if max(y.min() for y in sides) >= min(y.max() for y in sides):
+        return cannot(reasons=(Reason.NO_COMMON_ACCURACY,))
+    try:
+        shown, averaged = shared_laws(first, second)
+    except UserError:
+        return cannot(reasons=(Reason.FIT_FAILED,))
+    own, over = (np.clip(values, -LOG_K_LIMIT, LOG_K_LIMIT) for values in (shown.thetas[:, -1], averaged.factors()))
+    (a, b), (c, d) = (bootstrap.quantiles(values, LAW_LEVEL) for values in (own, over))
+    within = math.exp(a), math.exp(b)
+    low, high = math.exp(min(a, c)), math.exp(max(b, d))  # other forms must not hide what the shown one leaves open
+    value = float(np.exp(np.clip(shown.fit.theta[-1], -LOG_K_LIMIT, LOG_K_LIMIT)))
+    if high / low > UNDETERMINED:
+        return cannot(reasons=(Reason.UNDETERMINED,))
+    less, more = first, second
+    if value < 1:
+        less, more, value = second, first, 1 / value
+        low, high, within = 1 / high, 1 / low, (1 / within[1], 1 / within[0])
+    widens = _widens(shown.fit)
+    law = SharedLaw(
+        factor=value,
+        low=low,
+        high=high,
+        within=within,
+        widens=widens,
+        reached=(1 - float(min(y.max() for y in sides)), 1 - float(max(y.min() for y in sides))),
+        forms=tuple(sorted({part.fit.form.name for part in averaged.parts})),
+        losses=LOSSES,
+    )
+    trend = _contradicted_factors(less, more, low, high)
+    if trend:
+        return cannot(
+            reasons=(Reason.NO_SINGLE_FACTOR,), leader=less.family, axis=Axis.ACCURACY, trend=trend, evidence=(law,)
+        )
+    missed = deviation((first.family, second.family), _shared_lack_of_fit(shown.fit, first, second))
+    remarks = [*([Reason.CHANGES] if widens is not None else []), *([Reason.LACK_OF_FIT] if missed else [])]
+    return finding(
+        verdict=Verdict.YES if low > 1 else Verdict.CANNOT_TELL,
+        leader=less.family,
+        reasons=(*(() if low > 1 else (Reason.WITHIN_INTERVAL,)), *remarks),
+        quantity=Quantity.COMPUTE_RATIO,
+        unit=Unit.TIMES,
+        estimate=value,
+        low=low,
+        high=high,
+        evidence=(law, *missed),
+    )
+
+
+@lru_cache(maxsize=16)
+def shared_laws(first: Law, second: Law) -> tuple[Resampled, Averaged]:
+    """Refits of the shared law by the families' own form and loss, then by all forms and losses by their weights."""
+    a, b = first.within.fit.points, second.within.fit.points
+    family = np.concatenate([np.full(len(a), FIRST), np.full(len(b), SECOND)])
+    points = fit.Points(
+        x=np.stack([np.concatenate([a.x[0], b.x[0]]), family]),
+        y=np.concatenate([a.y, b.y]),
+        cluster=np.concatenate([a.cluster, b.cluster + a.cluster.max() + 1]),
+    )
+    form = two_families(first.within.fit.form)
+    law = fit.fit(points, form, loss=LOSSES[0], max_starts=STARTS, ftol=fit.REFIT_FTOL)
+    every = [two_families(form) for form in POSSIBLE]
+    fits = [made for loss in LOSSES for made in averaging.fits_of(points, every, loss=loss)]
+    averaged = averaging.average(fits, shown=law, draws=2 * DRAWS, restarts=0)
+    return bootstrap.resample(law, draws=DRAWS, restarts=0), averaged
+
+
+def _widens(made: fit.Fit) -> bool | None:
+    """Whether one family gains on the other along the range, by the slopes of their residuals: one factor is then an
+    average. None where the slopes do not differ beyond their noise."""
+    log_x, second = np.log(made.points.x[0]), made.points.x[1] > FIRST
+    sides = [side for side in (~second, second) if side.sum() > 2]
+    if len(sides) < 2:
+        return None
+    slopes = [np.polyfit(log_x[side], made.residuals[side], 1, cov=True) for side in sides]
+    gain = slopes[1][0][0] - slopes[0][0][0]
+    if abs(gain) < Z_CONTRADICTION * math.sqrt(sum(covariance[0, 0] for _, covariance in slopes)):
+        return None
+    return bool((gain < 0) != (made.theta[-1] > 0))
+
+
+def _contradicted_factors(less: Law, more: Law, low: float, high: float) -> tuple[TrendPoint, ...]:
+    """The factor at every accuracy on the frontier of `less`, where a group mean contradicts all factors in [low,
+    high]: `more` is there, beyond noise, with less than `low` times the compute, or is not with `high`."""
+    if not less.group_means.freedom or not more.group_means.freedom:
+        return ()
+    (x, error), (at, own) = less.frontier, more.frontier
+    noise = Z_CONTRADICTION * math.hypot(less.noise, more.noise)
+    soon, late = (np.interp(np.log(k * x), np.log(at), own) for k in (low, high))
+    contradicted = ((soon < error - noise) & (low * x > at[0])) | ((late > error + noise) & (high * x < at[-1]))
+    inside = (error <= own[0]) & (error >= own[-1])
+    if not contradicted.any() or inside.sum() < 2:
+        return ()
+    factors = np.exp(np.interp(-error[inside], -own, np.log(at))) / x[inside]
+    return tuple(TrendPoint(x=float(1 - e), estimate=float(k)) for e, k in zip(error[inside], factors, strict=True))
+
+
+def _shared_lack_of_fit(made: fit.Fit, first: Law, second: Law) -> LackOfFit | None:
+    sides = (first.group_means, second.group_means)
+    x, error, noise = (np.concatenate([getattr(side, name) for side in sides]) for name in ("x", "error", "noise"))
+    means = GroupMeans(x=x, error=error, noise=noise, freedom=min(side.freedom for side in sides))
+    family = np.repeat([FIRST, SECOND], [len(side.x) for side in sides])
+    return lack_of_fit(means, made.predict(np.stack([x, family])), parameters=made.form.size)
+
+
+def say(f: Finding) -> list[str]:
+    law = wording.first(f, SharedLaw)
+    if law is None:
+        return []
+    more = next((name for name in f.subject if name != f.leader), "the other")
+    reached = f"accuracy range of both: {percent(law.reached[0])} to {percent(law.reached[1])} %"
+    if f.estimate is None:
+        return [
+            f"A shared law with a constant ratio gives {significant(law.factor)} × [{significant(law.low)}, "
+            f"{significant(law.high)}]; {reached}."
+        ]
+    return [f"Compute of {more} divided by compute of {f.leader} at equal accuracy; {reached}."]
+
+
+def _changes(f: Finding) -> str:
+    law = wording.first(f, SharedLaw)
+    if law is not None and law.widens is not None:
+        return f"This is an average: the gap {'widens' if law.widens else 'narrows'} with compute."
+    return ""
+
+
+def _no_factor(f: Finding) -> str:
+    return "The compute ratio changes with accuracy." if f.trend else "A constant compute ratio does not fit."
+
+
+QUESTION = Question(
+    name=NAME,
+    label="Compute ratio",
+    text="How much compute does one family need to match another?",
+    yes="{} cheaper",
+    no="{} cheaper",
+    tones=FACTS,
+    ask=ask,
+    say=say,
+    reasons={
+        Reason.NO_COMMON_ACCURACY: "There is no accuracy that both reached.",
+        Reason.UNDETERMINED: "Accuracy hardly changes with compute, so the compute ratio is undetermined.",
+        Reason.NO_SINGLE_FACTOR: _no_factor,
+        Reason.CHANGES: _changes,
+    },
+    items=(SharedLaw,),
+    order=120,
+    about_two=True,
+)
+"""subject: two families. estimate: factor of compute, 1 or more, that one needs for the other's accuracy. leader: who
+needs less. trend: the factor over accuracy, read off the measured frontiers, where none describes the whole range."""

@@ -1,0 +1,27 @@
+"""At what compute do the fitted laws cross?"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from bench.analysis import law_crossings
+from bench.analysis.finding import Axis
+from bench.analysis.question import FACTS, Question
+
+NAME = "crossing over compute"
+
+QUESTION = Question(
+    name=NAME,
+    label="Crossover compute",
+    text="At what compute do the fitted laws cross?",
+    yes="{} ahead beyond",
+    no="{} ahead beyond",
+    tones=FACTS,
+    ask=partial(law_crossings.crossings, name=NAME, axis=Axis.COMPUTE, kinds=("vit", "resnet")),
+    say=law_crossings.say,
+    reasons=law_crossings.REASONS,
+    order=130,
+    about_two=True,
+)
+"""Where the first (ViT) begins to be ahead of the second (ResNet). NO: they cross the other way round. leader: who is
+ahead beyond, or throughout."""

@@ -1,0 +1,27 @@
+"""At how many images do the fitted laws cross?"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from bench.analysis import law_crossings
+from bench.analysis.finding import Axis, Budget
+from bench.analysis.question import FACTS, Question
+
+NAME = "crossing over images"
+
+QUESTION = Question(
+    name=NAME,
+    label="Crossover images",
+    text="At how many images do the fitted laws cross?",
+    yes="{} ahead beyond",
+    no="{} ahead beyond",
+    tones=FACTS,
+    ask=partial(law_crossings.crossings, name=NAME, axis=Axis.IMAGES, kinds=("vit", "resnet")),
+    say=law_crossings.say,
+    reasons=law_crossings.REASONS,
+    items=(Budget,),
+    order=160,
+    about_two=True,
+)
+"""The crossing of ViT and ResNet over distinct images. evidence: `Budget` of each."""

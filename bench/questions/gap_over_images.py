@@ -1,0 +1,72 @@
+"""At equal compute, does one family gain on the other with more images?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bench.analysis.budgets import one_budget
+from bench.analysis.catch_up import GapSeries, by_law, finding_of, gap_series, say, slope_of
+from bench.analysis.comparisons import compared_series, counts
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Axis, Budget, Closing, Finding, HeldOut
+from bench.analysis.question import FACTS, Question
+from bench.analysis.scaling_laws import Law, laws
+
+NAME = "gap over images"
+
+
+def ask(evidence: Evidence) -> Iterator[Finding]:
+    """Two families of the data-size axis, at every budget that both have; the largest budget is the main one."""
+    series = gap_series(evidence) if compared_series(evidence) else ()
+    by_images = laws(evidence, axis=Axis.IMAGES) if series else {}
+    asked: set[tuple[str, str]] = set()
+    for line in series:
+        pair = [by_images.get(name) for name in line.families]
+        of_line = [
+            law
+            for law, model in zip(pair, line.models, strict=True)
+            if law and all(p.model == model and one_budget(p.train_flops, line.flops) for p in law.points)
+        ]
+        yield _over_images(line, of_line, main=line.families not in asked)
+        asked.add(line.families)
+
+
+def _over_images(line: GapSeries, pair: Sequence[Law], *, main: bool) -> Finding:
+    places, level = line.places, line.places[0].gap.level
+    slope, half = slope_of([p.x for p in places], [p.gap.value for p in places], [p.half for p in places], level=level)
+    seen = [sorted({p.images_seen for p in side}) for side in ([q.first for q in places], [q.second for q in places])]
+    budgets = [
+        Budget(family=name, flops=(line.flops, line.flops), images_seen=(s[0], s[-1]))
+        for name, s in zip(line.names, seen, strict=True)
+    ]
+    where_laws_meet = by_law(*pair) if len(pair) == 2 else []
+    return finding_of(
+        NAME,
+        line.families if main else line.names,
+        Axis.IMAGES,
+        slope,
+        half,
+        [p.trend for p in places],
+        [*budgets, *where_laws_meet],
+        level=level,
+        n=counts(places[0].gap, steps=len(places)),
+        main=main,
+    )
+
+
+QUESTION = Question(
+    name=NAME,
+    label="Gap per 10× images",
+    text="At equal compute, does one family gain on the other with more images?",
+    yes="{} gains",
+    no="{} gains",
+    tones=FACTS,
+    ask=ask,
+    say=say,
+    items=(Budget, Closing, HeldOut),
+    order=100,
+    about_two=True,
+)
+"""Families of the data-size axis, at one budget (evidence: `Budget` of each). estimate: change of first - second per
+tenfold of distinct images. trend: first - second at every number of images. leader: who gains. evidence: `Closing` and
+`HeldOut` where both have a law at this budget."""

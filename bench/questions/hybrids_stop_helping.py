@@ -1,0 +1,26 @@
+"""At what compute do hybrids stop helping?"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from bench.analysis import law_crossings
+from bench.analysis.finding import Axis
+from bench.analysis.question import FACTS, Question
+
+NAME = "hybrids stop helping"
+
+QUESTION = Question(
+    name=NAME,
+    label="Hybrids help up to",
+    text="At what compute do hybrids stop helping?",
+    yes="{} ahead beyond",
+    no="{} ahead beyond",
+    tones=FACTS,
+    ask=partial(law_crossings.crossings, name=NAME, axis=Axis.COMPUTE, kinds=("vit", "hybrid")),
+    say=law_crossings.say,
+    reasons=law_crossings.REASONS,
+    order=150,
+    about_two=True,
+)
+"""Where the first (ViT) begins to be ahead of the second (hybrid). leader: who is ahead beyond, or throughout."""

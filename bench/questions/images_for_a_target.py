@@ -1,0 +1,27 @@
+"""How many distinct images are needed for a target accuracy?"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from bench.analysis import targets
+from bench.analysis.finding import Axis, Target
+from bench.analysis.question import FACTS, Question
+
+NAME = "images for a target"
+
+QUESTION = Question(
+    name=NAME,
+    label="Images for {target}",
+    text="How many distinct images are needed for {target} accuracy?",
+    yes="reached",
+    no="not reached",
+    tones=FACTS,
+    ask=partial(targets.targets, name=NAME, axis=Axis.IMAGES),
+    say=targets.say,
+    reasons=targets.REASONS,
+    items=(Target,),
+    order=190,
+    target=targets.target,
+)
+"""The same for distinct images."""

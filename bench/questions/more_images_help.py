@@ -1,0 +1,91 @@
+"""Do more distinct pre-training images help, at equal images seen?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.analysis import wording
+from bench.analysis.comparisons import (
+    Pair,
+    SizeCurve,
+    compare,
+    compared_series,
+    mean_finding,
+    size_curves,
+    with_upstream,
+)
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import Contrast, Finding, Peak, Reason
+from bench.analysis.question import Question
+from bench.core.formatting import count, percent
+
+NAME = "more images help"
+
+
+def ask(evidence: Evidence) -> Iterator[Finding]:
+    """Per measure, each family's largest against its smallest number of distinct images."""
+    curves = size_curves(evidence) if compared_series(evidence) else ()
+    for measure in with_upstream(evidence):
+        for family in dict.fromkeys(c.family for c in curves):
+            mine = [c for c in curves if c.family == family]
+            pairs = [
+                Pair(
+                    contrast=Contrast.FEWEST_IMAGES,
+                    model=c.label,
+                    point=c.points[-1],
+                    base=c.points[0],
+                    from_x=c.points[0].unique_images,
+                    to_x=c.points[-1].unique_images,
+                )
+                for c in mine
+            ]
+            found = compare(evidence, pairs, measure, apart=True)
+            if found:
+                peaks = [peak for c in mine if (peak := _peak(evidence, c, measure)) is not None]
+                yield mean_finding(
+                    NAME,
+                    [family],
+                    found,
+                    evidence=peaks,
+                    reasons=[Reason.PEAK_INSIDE] if peaks else [],
+                )
+
+
+def _peak(evidence: Evidence, curve: SizeCurve, measure: str) -> Peak | None:
+    """The size that did best, where it is neither the smallest nor the largest."""
+    known = [(e, p) for p in curve.points if (e := evidence.estimate(p, measure)) is not None]
+    if len(known) < 3 or (best := max(known, key=lambda k: k[0].value)) in (known[0], known[-1]):
+        return None
+    last = known[-1]
+    return Peak(
+        model=curve.label,
+        images=best[1].unique_images,
+        accuracy=best[0].value,
+        most_images=last[1].unique_images,
+        most_accuracy=last[0].value,
+        overlap=best[0].low <= last[0].high,
+    )
+
+
+def _peaks(f: Finding) -> str:
+    return " ".join(
+        f"{p.model} did best with {count(p.images)}: {percent(p.accuracy)} %, against {percent(p.most_accuracy)} % "
+        f"with {count(p.most_images)}{' (intervals overlap)' if p.overlap else ''}."
+        for p in wording.every(f, Peak)
+    )
+
+
+QUESTION = Question(
+    name=NAME,
+    label="More images",
+    text="Do more distinct pre-training images help, at equal images seen?",
+    yes="help",
+    no="hurt",
+    ask=ask,
+    say=wording.differences,
+    reasons={Reason.PEAK_INSIDE: _peaks},
+    items=(Peak,),
+    order=240,
+)
+"""Most minus fewest distinct pre-training images, mean over the family's models. evidence: each model
+(`Contrast.FEWEST_IMAGES`), and `Peak` per model that did best with fewer."""

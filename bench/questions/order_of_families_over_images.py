@@ -1,0 +1,41 @@
+"""Does one family overtake the other as images increase, judged from measured points without a fit?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.analysis import order
+from bench.analysis.comparisons import size_curves
+from bench.analysis.evidence import HEADLINE, Evidence
+from bench.analysis.finding import Axis, Finding
+from bench.analysis.frontiers import at_images
+from bench.analysis.question import FACTS, Question
+
+NAME = "order of families over images"
+
+
+def ask(evidence: Evidence) -> Iterator[Finding]:
+    """ViT against ResNet, where there are both."""
+    if (both := order.vit_and_resnet(evidence)) is None:
+        return
+    _, vit, resnet = both
+    gaps = at_images(evidence, size_curves(evidence), vit, resnet, HEADLINE)
+    if gaps is not None:
+        yield order.finding_of(NAME, Axis.IMAGES, gaps, main=not order.by_law(evidence, Axis.IMAGES))
+
+
+QUESTION = Question(
+    name=NAME,
+    label="Rank change, images",
+    text="Does one family overtake the other as images increase, judged from measured points without a fit?",
+    yes="{} overtakes",
+    no="{} overtakes",
+    tones=FACTS,
+    ask=ask,
+    say=order.say,
+    number=order.number,
+    reasons=order.REASONS,
+    order=220,
+    about_two=True,
+)
+"""As the order over compute, over distinct pre-training images."""

@@ -1,0 +1,112 @@
+"""Does the family still improve at its largest compute?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bench.analysis import wording
+from bench.analysis.evidence import Evidence
+from bench.analysis.finding import NEEDED, Axis, Counts, Finding, Quantity, Reason, TopOfRange, Verdict
+from bench.analysis.law_findings import SAME, deviation, law_finding, laws_of
+from bench.analysis.question import Question
+from bench.analysis.scaling_laws import DRAWS, Law
+from bench.analysis.wording import Number
+from bench.core.errors import UserError
+from bench.core.formatting import flops, plural, signed
+from bench.stats import bootstrap, fit
+from bench.stats.forms import POWER
+from bench.stats.lack_of_fit import lack_of_fit
+
+NAME = "saturated"
+DOUBLING = 2.0  # times the compute of the best run
+SATURATED_BELOW = 0.02
+"""A slope under which doubling compute lowers error by less than 1.4 % of itself counts as stopped."""
+
+
+def ask(evidence: Evidence) -> Iterator[Finding]:
+    for law in laws_of(evidence, Axis.COMPUTE).values():
+        yield saturated(law)
+
+
+def saturated(law: Law) -> Finding:
+    """Whether a family has stopped improving at the top of its range. YES: its error falls by less than
+    `SATURATED_BELOW` there, beyond the interval. NO: it still falls.
+
+    A law fitted to the whole range cannot answer this: a power law always improves. So one is fitted to the upper part
+    of the frontier, and the interval of its exponent tells. Runs beyond the frontier's end, which took more compute and
+    brought nothing, belong to the upper part; where they span a doubling, "still improving" cannot be told.
+    """
+    finding, data = law_finding(NAME, law), law.within.fit.points
+    frontier = np.unique(law.frontier[0])
+    best = float(frontier[-1])
+    upper = np.union1d(frontier, data.x[0][data.x[0] > best])
+    top = (upper if len(upper) >= NEEDED else np.unique(data.x[0]))[-NEEDED:]
+    part = data.take(np.isin(data.x[0], top))
+    about = TopOfRange(budgets=len(top), low=float(top[0]), high=float(top[-1]), best=best, most=law.most)
+    try:
+        made = fit.fit(part, POWER, loss="squares")
+    except UserError:
+        return finding(verdict=Verdict.CANNOT_TELL, reasons=(Reason.FIT_FAILED,), evidence=(about,))
+    low, high = bootstrap.resample(made, draws=2 * DRAWS, restarts=0).parameters()["c"]
+    verdict = Verdict.YES if high < SATURATED_BELOW else Verdict.NO if low > 0 else Verdict.CANNOT_TELL
+    reasons = [Reason.WITHIN_INTERVAL] if verdict == Verdict.CANNOT_TELL else []
+    if law.most > best * SAME:
+        reasons.append(Reason.BENDS_AGAINST_TREND)
+        if verdict == Verdict.NO and law.most >= DOUBLING * best:
+            verdict = Verdict.CANNOT_TELL
+    means = law.group_means.take(np.isin(law.group_means.x, top))
+    missed = deviation((law.family,), lack_of_fit(means, made.predict(means.x), parameters=made.form.size))
+    return finding(
+        verdict=verdict,
+        reasons=(*reasons, *([Reason.LACK_OF_FIT] if missed else [])),
+        quantity=Quantity.EXPONENT,
+        estimate=made.parameters["c"],
+        low=low,
+        high=high,
+        n=Counts(points=len(means.x), runs=len(part)),
+        evidence=(about, *missed),
+    )
+
+
+def say(f: Finding) -> list[str]:
+    top = wording.first(f, TopOfRange)
+    if top is None:
+        return []
+    return [f"Fitted to the {plural(top.budgets, 'largest budget')}, {wording.between(f, top.low, top.high, 'to')}."]
+
+
+def _bends(f: Finding) -> str:
+    top = wording.first(f, TopOfRange)
+    return f"Accuracy did not improve above {flops(top.best)}; the largest run is {flops(top.most)}." if top else ""
+
+
+def _within(f: Finding) -> str:
+    return "The interval includes both improvement and no improvement."
+
+
+def number(f: Finding) -> Number:
+    """The change of error with a doubling of compute, in percent of itself."""
+    if f.estimate is None:
+        return wording.number(f)
+    change, best, worst = (2 ** -wording.or_nan(v) - 1 for v in (f.estimate, f.high, f.low))
+    return wording.shown(change, signed(change), "%", f"[{signed(best)}, {signed(worst)}]")
+
+
+QUESTION = Question(
+    name=NAME,
+    label="Error per 2× compute",
+    text="Does the family still improve at its largest compute?",
+    yes="saturated",
+    no="improves",
+    tones=("no", "yes"),
+    ask=ask,
+    say=say,
+    reasons={Reason.WITHIN_INTERVAL: _within, Reason.BENDS_AGAINST_TREND: _bends},
+    items=(TopOfRange,),
+    order=170,
+    number=number,
+)
+"""estimate: exponent c of a power law through the family's largest budgets: doubling compute lowers its error by the
+share 1 - 2^-c. YES: it has stopped improving. evidence: `TopOfRange`."""
