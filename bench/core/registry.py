@@ -25,6 +25,7 @@ import pkgutil
 import re
 import sys
 import traceback
+from collections.abc import Iterator
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -58,6 +59,7 @@ SUBFOLDERS = {
     "job": "jobs",
     "family": "models",
 }
+ADAPTERS = ("file", "timm", "torchvision")  # families of any network, whose names begin with where it comes from
 PLUGINS, ENTRY_POINTS = "VIT_BENCH_PLUGINS", "vit_bench"
 
 
@@ -110,7 +112,7 @@ def names(kind: str) -> tuple[str, ...]:
     own = vars(package).setdefault("_own_path", list(package.__path__))
     more = [str(path / SUBFOLDERS[kind]) for path in _plugin_folders()] if kind in SUBFOLDERS else []
     package.__path__[:] = [*own, *(path for path in more if path not in own)]
-    found: dict[str, str] = dict.fromkeys(_rows(kind), package.__file__ or "")
+    found: dict[str, str] = dict.fromkeys(_row_names(kind), package.__file__ or "")
     for folder in package.__path__:
         for module in pkgutil.iter_modules([folder]):
             name = module.name.replace("_", "-")
@@ -126,12 +128,12 @@ def plugged_in(kind: str) -> tuple[str, ...]:
     every = names(kind)
     own = vars(importlib.import_module(FOLDERS[kind]))["_own_path"]
     of_project = {module.name.replace("_", "-") for module in pkgutil.iter_modules(own)}
-    return tuple(name for name in every if name not in of_project and name not in _rows(kind))
+    return tuple(name for name in every if name not in of_project and name not in _row_names(kind))
 
 
-def _rows(kind: str) -> dict[str, Any]:
-    """Plug-ins defined as rows of a table rather than files; each row has the attributes of such a file."""
-    return getattr(importlib.import_module(FOLDERS[kind]), "ROWS", {})
+def _row_names(kind: str) -> tuple[str, ...]:
+    """Names of plug-ins that are rows of a table rather than files: its package has `ROW_NAMES`, and `row(name)`."""
+    return tuple(getattr(importlib.import_module(FOLDERS[kind]), "ROW_NAMES", ()))
 
 
 @cache
@@ -145,8 +147,8 @@ def load(kind: str, name: str) -> Any:
         name = name.partition(":")[0]  # what follows a colon is for the file itself: "folder:flowers"
     if name not in names(kind):
         raise unknown(kind, name, names(kind))
-    if name in _rows(kind):
-        return _rows(kind)[name]
+    if name in _row_names(kind):
+        return importlib.import_module(FOLDERS[kind]).row(name)
     module = f"{FOLDERS[kind]}.{name.replace('-', '_')}"
     exported = getattr(importlib.import_module(FOLDERS[kind]), "exported", lambda module, name: module)
     try:
@@ -189,12 +191,15 @@ def _line(error: BaseException, path: str) -> str:
     return f", line {line}" if line else ""
 
 
-def families() -> tuple[ModuleType, ...]:
-    """Every family's module, the subject (ViT) first."""
+def families() -> Iterator[ModuleType]:
+    """Every family's module, the subject (ViT) first, adapters to networks from outside last; imported one by one."""
     from vit import family as vit_family
 
-    others = [load("family", name) for name in names("family")]
-    return (vit_family, *(module for module in others if hasattr(module, "FAMILY")))
+    yield vit_family
+    for name in sorted(names("family"), key=lambda name: (name in ADAPTERS, name)):
+        module = load("family", name)
+        if hasattr(module, "FAMILY"):
+            yield module
 
 
 def model_names() -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 Tier = Literal["resident", "mapped", "streamed"]
 RESIDENT_SHARE = 0.4  # of a device's free memory that training images may take; the model needs the rest
 AHEAD_BYTES = 512 << 20  # of pixels under way, where they are not resident
+INDEX_BYTES = 46  # per image, of the index of encoded images: a row of `bench.data.index.IMAGE`
 IN_MEMORY = 256 << 20  # bytes; parts of a memory-mapped array that are larger stay on the disk
 BLOCK = 1_024  # images that are looked at together
 

@@ -45,7 +45,6 @@ IMAGE = {
     "orientation": "u1",
     "crc": "<u4",
 }
-ROW_BYTES = sum(np.dtype(kind).itemsize for kind in IMAGE.values())  # of the index, per image
 COPIED = -1  # the file of an image that was copied out, while the index is made
 
 

@@ -469,4 +469,3 @@ ON_THE_HUB: dict[str, dict[str, Any]] = {
 
 TABLE = (*OWN, *vtab.rows(ON_THE_HUB, {row.name: row for row in OWN}))
 ROWS = {row.name: row for row in TABLE}
-SIZES = {row.name: (*row.images, row.classes) for row in TABLE if row.images and row.classes}

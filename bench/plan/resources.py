@@ -16,7 +16,7 @@ from bench.core.formatting import data_size
 from bench.core.spec import Cell, Recipe
 from bench.cost.units import OPTIMIZER_BYTES
 from bench.data import cache
-from bench.data.image_set import AHEAD_BYTES, Tier, tier_of
+from bench.data.image_set import AHEAD_BYTES, INDEX_BYTES, Tier, tier_of
 from bench.plan import feed
 from bench.plan.estimate import Rates
 from bench.plan.sizes import DataSizes
@@ -125,8 +125,6 @@ def needs(
         ranks: devices that train it together; needs are those of each.
         micro: images at a time on each, where that is not the recipe's.
     """
-    from bench.data.index import ROW_BYTES  # brings Pillow
-
     size = sizes[cell.data]
     height, width, channels = size.shape or (cell.image_size, cell.image_size, cell.channels)
     images = cell.num_images or size.train
@@ -141,7 +139,7 @@ def needs(
     return Needs(
         tier=tier,
         device=state + activations + (pixels if tier == "resident" else 0),
-        host=0 if tier == "resident" else AHEAD_BYTES + (ROW_BYTES * size.train if tier == "streamed" else 0),
+        host=0 if tier == "resident" else AHEAD_BYTES + (INDEX_BYTES * size.train if tier == "streamed" else 0),
         shared={name: _stored(name, cell, sizes) for name in (cell.data, *(task.data for task in cell.tasks))},
         kept=kept,
         weights=FLOAT * rates.params,
@@ -152,11 +150,9 @@ def needs(
 
 def _stored(name: str, cell: Cell, sizes: DataSizes) -> int:
     """Bytes of a set on the disk: its pixels, or the index of what is streamed."""
-    from bench.data.index import ROW_BYTES  # brings Pillow
-
     size = sizes[name]
     height, width, channels = size.shape or (cell.image_size, cell.image_size, cell.channels)
-    return (size.train + size.test) * (ROW_BYTES if size.streamed else height * width * channels)
+    return (size.train + size.test) * (INDEX_BYTES if size.streamed else height * width * channels)
 
 
 def check_room(cells: Sequence[Cell], sizes: DataSizes) -> None:

@@ -127,7 +127,7 @@ def patched(model: str, size: int) -> str:
     divisors = [number for number in range(1, size + 1) if size % number == 0]
     nearest = sorted(divisors, key=lambda number: (abs(math.log(number / patch)), -number))
     offered = (model.replace(f"{stem}/{patch}", f"{stem}/{number}", 1) for number in nearest)
-    families = registry.families()
+    families = tuple(registry.families())
     accepted = (name for name in offered if any(f.accepts(registry.split_options(name)[0]) for f in families))
     return next(accepted, model)
 

@@ -15,9 +15,8 @@ from typing import Any
 from baselines import published
 from bench.core import registry
 from bench.core.spec import Cell, Recipe, TaskSpec
-from bench.data import photographs
 from bench.data.load import data_set, look, named_at, resizes
-from bench.data.public import SIZES
+from bench.data.public_names import UPSTREAM_IMAGES
 from bench.suites import _paper
 from bench.suites._contract import SuiteOptions, patched, pick, task
 from bench.suites._paper import IMAGES, as_published
@@ -139,7 +138,7 @@ def _cell(grid: Grid, model: str, *, data: str, **fields: Any) -> Cell:
 # -- the three scales --------------------------------------------------------------------------------------------------
 
 GREY = ("scripts", "mnist", "fashion-mnist", "digits")  # what the scale `cpu` judges its models on
-JFT = SIZES["jft-300m"][0]  # images of one epoch
+JFT = UPSTREAM_IMAGES["jft-300m"]  # images of one epoch
 CPU = Grid(
     compute_data="glyphs",
     compute={
@@ -203,6 +202,8 @@ def gpu_upstream(options: SuiteOptions) -> str:
     """The set that was named, else the largest of photographs that is here, else drawings; at the study's size."""
     if options.data:
         return options.data[0]
+    from bench.data import photographs
+
     name = photographs.largest(options.data_root) or DRAWN
     seen = look(name, root=options.data_root)
     side = gpu_size(options)

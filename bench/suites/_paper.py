@@ -30,11 +30,11 @@ from baselines import published
 from bench.core import registry
 from bench.core.errors import unknown
 from bench.core.spec import Cell
-from bench.data.public import SIZES
+from bench.data.public_names import UPSTREAM_IMAGES
 
 BATCH, WARMUP_STEPS = 4096, 10_000
 CROP = 0.05  # least share of an image's area in a random crop: big_vision's and vision_transformer's inception_crop
-IMAGES = {name: SIZES[name.lower()][0] for name in ("ImageNet", "ImageNet-21k", "JFT-300M")}
+IMAGES = {name: UPSTREAM_IMAGES[name.lower()] for name in ("ImageNet", "ImageNet-21k", "JFT-300M")}
 EVERY_VIT = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")  # "ViT-*" in the last row
 LIKE = {"ViT-b/32": "ViT-B/32", "R200x3": "R152x2"}  # in Figures 4 and 5, but not in the table: as the nearest that is
 SMALLEST = {"ViT": "ViT-B/16", "Hybrid": "R50+ViT-B/16", "ResNet": "R50x1"}  # of a family, for all its other models

@@ -20,6 +20,7 @@ from bench.data.hub_sets import HubSet
 from bench.data.image_set import ImageSet
 from bench.data.load import load, look, resizes
 from bench.data.public import CIFAR100, ROWS, SUPERCLASS_OF, TABLE
+from bench.data.public_names import PUBLIC_SETS, UPSTREAM_IMAGES
 from bench.data.real import read_real, real_hash, real_right
 from bench.data.torchvision_sets import TorchvisionSet
 from tests.data import writers
@@ -50,6 +51,8 @@ def test_names_are_found_once() -> None:
     assert len(set(names)) == len(names) and set(names) < set(registry.names("data set"))
     for row in TABLE:
         assert registry.load("data set", row.name) is row
+    assert set(PUBLIC_SETS) == set(names)
+    assert {name: row.images[0] for name, row in ROWS.items() if name in UPSTREAM_IMAGES} == UPSTREAM_IMAGES
     later = {row.name for row in TABLE if row.revision > 1}
     on_the_hub = {row.name for row in TABLE if isinstance(row, HubSet) and not row.name.startswith("vtab")}
     assert later == {"imagenet", "imagenet-21k"} | on_the_hub  # streamed since; other parts than their own files had

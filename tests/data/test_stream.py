@@ -18,7 +18,8 @@ from PIL import Image
 from bench.core.errors import UserError
 from bench.core.spec import Recipe
 from bench.data import jpeg
-from bench.data.image_set import ImageSet
+from bench.data.image_set import INDEX_BYTES, ImageSet
+from bench.data.index import IMAGE
 from bench.data.load import load
 from bench.data.sets import folder
 from bench.train.batches import Batches, crop_boxes
@@ -316,3 +317,7 @@ def test_large_sets_are_streamed_unless_they_are_to_be_stored(streamed, monkeypa
     assert streamed("tar", words="48px").tier(1 << 40) == "streamed"
     assert streamed("tar", words="16px").tier(1 << 40) == "resident"
     assert streamed("tar", words="48px:stored").tier(1 << 40) == "resident"
+
+
+def test_a_row_of_the_index_has_as_many_bytes_as_plans_say() -> None:
+    assert sum(np.dtype(kind).itemsize for kind in IMAGE.values()) == INDEX_BYTES
