@@ -92,7 +92,7 @@ def disk(needed: Sequence[Needs], *, running: int) -> Disk:
 
 
 def kept_bytes(recipe: Recipe, params: int) -> int:
-    """Bytes of what a checkpoint holds: weights, the optimizer's moments (bench/train/optim.py), their mean."""
+    """Bytes of what a checkpoint holds: weights, the optimizer's moments (bench/train/step.py), their mean."""
     moments = OPTIMIZER_BYTES if recipe.optimizer == "adamw" else FLOAT * bool(recipe.momentum)
     return params * (FLOAT + moments + FLOAT * bool(recipe.average))
 

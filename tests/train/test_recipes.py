@@ -16,8 +16,7 @@ from bench.core.errors import Interrupted, UserError
 from bench.core.record import MicroBatch
 from bench.core.spec import CHOICES, Recipe
 from bench.train import schedule
-from bench.train.optim import make_loss, set_head_bias
-from bench.train.step import Step
+from bench.train.step import Step, make_loss, set_head_bias
 from tests.train.test_loop import HORIZONS, trainer, weights_of
 
 # -- recipes as data, against torch, published formulas and a few steps by hand ----------------------------------------

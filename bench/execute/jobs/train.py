@@ -35,7 +35,7 @@ from bench.tasks._finetuner import FineTuner
 from bench.train import inference, precision
 from bench.train.batches import Batches
 from bench.train.events import HorizonReached, Stepped
-from bench.train.optim import set_head_bias
+from bench.train.step import set_head_bias
 from bench.train.trainer import Checkpoints, Diverged, Evaluated, Trainer
 
 TRACED_IMAGES = 256  # evaluated after each step of a trace
