@@ -42,9 +42,9 @@ from bench.train.ranks import RankFailure, RankOutOfMemory, Ranks, SharedError
 
 T = TypeVar("T")
 
-START = datetime.timedelta(minutes=10)  # for all ranks to appear
-STEP = datetime.timedelta(minutes=30)  # for all ranks to reach the exchange of gradients of one step
-WAIT = datetime.timedelta(hours=24)  # for rank 0 to evaluate at a horizon, while the others wait
+JOIN_TIMEOUT = datetime.timedelta(minutes=10)  # for all ranks to appear
+EXCHANGE_TIMEOUT = datetime.timedelta(minutes=30)  # for all ranks to reach the exchange of gradients of one step
+EVALUATION_TIMEOUT = datetime.timedelta(hours=24)  # for rank 0 to evaluate at a horizon, while the others wait
 SIOCGIFADDR = 0x8915  # netdevice(7): the address of an interface
 BUCKET_MB = 25  # of gradients that are exchanged at once: torch's own default
 REPORT_TIMEOUT = 3.0  # seconds that a rank has, when the connection broke, to report that it caused it
@@ -73,17 +73,18 @@ class DistributedRanks(Ranks):
             torch.cuda.set_device(local)
             accelerator = torch.device("cuda", local)
         choose_interface()
-        store, self.rank, self.size = next(iter(dist.rendezvous("env://", timeout=START)))
+        store, self.rank, self.size = next(iter(dist.rendezvous("env://", timeout=JOIN_TIMEOUT)))
         dist.init_process_group(
             "gloo" if device == "cpu" else "nccl",
             store=dist.PrefixStore("group", store),
             rank=self.rank,
             world_size=self.size,
-            timeout=STEP,
+            timeout=EXCHANGE_TIMEOUT,
             device_id=accelerator,
         )
-        self._control: Any = dist.new_group(backend="gloo", timeout=WAIT)
-        self._votes: Any = dist.new_group(backend="gloo", timeout=STEP)  # a machine that is gone answers nothing
+        self._control: Any = dist.new_group(backend="gloo", timeout=EVALUATION_TIMEOUT)
+        # a machine that is gone answers nothing
+        self._votes: Any = dist.new_group(backend="gloo", timeout=EXCHANGE_TIMEOUT)
         self._store = dist.PrefixStore("failures", store)
         self._vote: tuple[Any, Tensor] | None = None
         self.exchange_failed = False  # of gradients: that of another rank or the network, not of this rank's work

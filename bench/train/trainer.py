@@ -27,7 +27,7 @@ from bench.store.checkpoints import Checkpoint
 from bench.store.records import horizon_from_json
 from bench.train import schedule
 from bench.train.batches import Batches
-from bench.train.events import Event, HorizonReached, Saved, Stepped
+from bench.train.events import CheckpointSaved, Event, HorizonReached, Stepped
 from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.schedule import Segment
 from bench.train.step import Ema, Step, set_aside
@@ -46,7 +46,7 @@ NO_TIME = Seconds(train=0.0, evaluate=0.0, save=0.0, wait=0.0)
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """How far a run is, as saved in its checkpoints.
 
     Attributes:
@@ -72,7 +72,7 @@ class Progress:
     micro_batches: list[MicroBatch] = field(default_factory=list)
 
     @classmethod
-    def from_json(cls, state: Mapping[str, Any]) -> Progress:
+    def from_json(cls, state: Mapping[str, Any]) -> TrainingProgress:
         """What a checkpoint holds; fields that an older version did not write keep their defaults."""
         values = {entry.name: state[entry.name] for entry in fields(cls) if entry.name in state}
         return cls(
@@ -227,7 +227,7 @@ class Trainer:
         self.optimizer = self.train_step.optimizer if self.train_step else None
         self.ema = Ema(model, recipe.average)
         self.curve = LossCurve(self.segments, batch=recipe.batch, device=device)
-        self.progress = Progress()
+        self.progress = TrainingProgress()
         self.trunk: dict[str, torch.Tensor] | None = None  # the trunk's state while a branch runs
         self.losses: list[torch.Tensor] = []
         self._pending: Future[Horizon] | None = None  # the row of the last horizon; nothing is saved before it is there
@@ -331,7 +331,7 @@ class Trainer:
             return found[0] if found else None
         return checkpoints.load(folder, step)
 
-    def _continued(self, state: Mapping[str, Any]) -> Progress:
+    def _continued(self, state: Mapping[str, Any]) -> TrainingProgress:
         """The progress in a checkpoint's state.
 
         Raises:
@@ -349,7 +349,7 @@ class Trainer:
                 f"The training in {folder} was begun on other images under the same name.",
                 "Give the same --data-root as then; or delete that folder, and it begins anew.",
             )
-        return Progress.from_json(state)
+        return TrainingProgress.from_json(state)
 
     # -- work ----------------------------------------------------------------------------------------------------
 
@@ -541,10 +541,10 @@ class Trainer:
             self.keep(Horizon(images_seen=horizon))
         yield from self._save()
 
-    def _save(self) -> Iterator[Saved]:
+    def _save(self) -> Iterator[CheckpointSaved]:
         self.save()
         if self.saving is not None:
-            yield Saved(work=self.progress.work)
+            yield CheckpointSaved(work=self.progress.work)
 
     def _advanced(self, phase: str) -> Advanced:
         p = self.progress

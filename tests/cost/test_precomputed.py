@@ -12,7 +12,7 @@ from torch import nn
 
 from bench.core.spec import Recipe
 from bench.cost import flops, peaks, precomputed
-from bench.cost.peaks import Peak
+from bench.cost.peaks import PeakRate
 from bench.train.step import make_optimizer
 
 SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
@@ -30,7 +30,7 @@ def nothing_known(monkeypatch):
 
 def test_costs_and_peaks_arrive_as_they_were_found(nothing_known, monkeypatch):
     counted = [(flops.count(name, **SIZES, model_options=o, activations=False), o) for name, o in MODELS]
-    found = {"float32": Peak(flops_per_second=1e11, source="measured matmul, float32", measured=True)}
+    found = {"float32": PeakRate(flops_per_second=1e11, source="measured matmul, float32", measured=True)}
     sent = json.loads(json.dumps(precomputed.merge([precomputed.to_json(measured=found, costs=counted)])))
     flops.count.cache_clear()
     precomputed.install(sent, device="cpu", threads=1)

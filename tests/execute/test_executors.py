@@ -194,7 +194,7 @@ def test_a_call_to_stop_that_a_library_loses_is_repeated(tmp_path, monkeypatch):
 
     monkeypatch.setattr(slurm.Slurm, "stop", stop)
     monkeypatch.setattr(slurm.Slurm, "close", close)
-    monkeypatch.setattr(remote, "PATIENCE", 5.0)
+    monkeypatch.setattr(remote, "SAVE_SECONDS", 5.0)
     with pytest.raises(Interrupted, match="saved"):
         naps.run(
             naps.naps(1, seconds=120.0),
@@ -304,15 +304,15 @@ def test_jobs_are_adopted_once_however_often_they_are_left(standin, tmp_path):
 @pytest.mark.slow
 def test_workers_are_a_maximum_for_cells_of_several_kinds(tmp_path, monkeypatch):
     pytest.importorskip("submitit", reason="submitit is not installed: pip install -e '.[slurm]'")
-    running, submit = [], remote.Kind.submit
+    running, submit = [], remote.WorkerKind.submit
 
     def counted(kind, number):
         submit(kind, number)
         kinds[kind._number] = kind
         running.append(sum(each.running for each in kinds.values()))
 
-    kinds: dict[int, remote.Kind] = {}
-    monkeypatch.setattr(remote.Kind, "submit", counted)
+    kinds: dict[int, remote.WorkerKind] = {}
+    monkeypatch.setattr(remote.WorkerKind, "submit", counted)
     monkeypatch.setattr(remote, "_hours", lambda cell: 20.0 if cell.cell.seed else 1.0)
     assert naps.run(naps.naps(3), tmp_path / "test", workers=1, **SUBMITIT) == []
     assert len(kinds) == 2 and max(running) == 1 and attempts(tmp_path / "test") == {1: 3}
@@ -365,7 +365,7 @@ def test_what_a_plan_says_is_what_slurm_is_asked_for(standin, tmp_path):
     from bench.execute.executors import slurm
 
     made = slurm.make(tmp_path / "library", needs)
-    made.submit([_contract.Work(["true"], environment={}, log=tmp_path / "log") for _ in range(3)])
+    made.submit([_contract.WorkerCommand(["true"], environment={}, log=tmp_path / "log") for _ in range(3)])
     made.close()
     asked = dict(re.findall(r"^#SBATCH --([\w-]+)=(.*)", (standin / "sbatch.txt").read_text(), re.MULTILINE))
     expected = {

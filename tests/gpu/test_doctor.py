@@ -67,10 +67,10 @@ def test_only_a_published_rate_is_a_limit_of_throughput(monkeypatch):
 
 def test_what_fails_is_said_and_checked_again(brief, tmp_path, capsys):
     def broken(_):
-        yield doctor.Line(check="first", value="1")
+        yield doctor.CheckResult(check="first", value="1")
         raise RuntimeError("no kernel image is available")
 
-    brief.setattr(doctor, "CHECKS", (doctor.Check(name="broken", run=broken),))
+    brief.setattr(doctor, "CHECKS", (doctor.MachineCheck(name="broken", run=broken),))
     arguments = ["--device", "cpu", "--out", str(tmp_path / "doctor.json")]
     for _ in range(2):
         assert doctor.main(arguments) == EXIT_FAILED

@@ -31,7 +31,7 @@ from bench.train.events import HorizonReached
 from bench.train.ranks import ONE_RANK, RankOutOfMemory, Ranks
 from bench.train.recorded import Recorded
 from bench.train.step import Step
-from bench.train.trainer import Progress, Trainer
+from bench.train.trainer import Trainer, TrainingProgress
 from tests.gpu.posing import posing
 from tests.train._two_ranks import noted
 from tests.train.driving import job_context
@@ -132,7 +132,8 @@ def test_a_horizon_is_read_by_all_ranks_each_a_part_of_it(tmp_path, monkeypatch)
     assert [list(part) for part in found] == [[0, 2], [1, 3]] and found[0] | found[1] == alone
 
 
-BEGINNING = SimpleNamespace(progress=Progress(), segments=())  # what a horizon's row is made of before the first step
+BEGINNING = SimpleNamespace(progress=TrainingProgress(), segments=())
+"""What a horizon's row is made of before the first step."""
 
 
 def test_what_another_rank_says_of_a_horizon_reaches_the_log(tmp_path, monkeypatch):
