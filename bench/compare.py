@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bench.analysis.evidence import Evidence
-    from bench.analysis.side_by_side import Contrast, SideBySide
+    from bench.analysis.side_by_side import SideBySide, TaskDifference
     from bench.analysis.study_data import Records
     from bench.core.record import Record
 
@@ -80,7 +80,7 @@ class Compared:
         return self.found.verdict
 
     @property
-    def average(self) -> Contrast:
+    def average(self) -> TaskDifference:
         """Over the tasks that decide."""
         return self.found.average
 
@@ -95,7 +95,7 @@ class Compared:
         and their difference as shares, with the interval's ends. `train_flops` is missing in rows over all compute."""
         import pandas as pd
 
-        rows: list[tuple[str, float | None, Contrast]] = [("task", None, task) for task in self.found.tasks]
+        rows: list[tuple[str, float | None, TaskDifference]] = [("task", None, task) for task in self.found.tasks]
         rows += [("average", None, self.average)]
         rows += [("apart", None, task) for task in self.found.apart]
         rows += [("compute", budget.train_flops, budget.contrast) for budget in self.found.budgets]
@@ -392,7 +392,7 @@ def _who(side: Side) -> str:
     return f"{side.name} ({len(side.records)} records{shown})"
 
 
-def _row(contrast: Contrast, name: str, more: str = "") -> tuple[str, ...]:
+def _row(contrast: TaskDifference, name: str, more: str = "") -> tuple[str, ...]:
     return (
         name,
         f"{percent(contrast.a)} %",
@@ -407,7 +407,7 @@ def _row(contrast: Contrast, name: str, more: str = "") -> tuple[str, ...]:
 def to_json(made: Compared) -> dict[str, Any]:
     """Everything, for `--json`."""
 
-    def named(contrast: Contrast) -> dict[str, Any]:
+    def named(contrast: TaskDifference) -> dict[str, Any]:
         ends = {"low": contrast.low, "high": contrast.high, "verdict": contrast.verdict}
         return dataclasses.asdict(contrast) | ends
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from bench.analysis.comparisons import (
-    Comparison,
     Pair,
+    PairedDifference,
     averages,
     compare,
     compared_series,
@@ -19,11 +19,11 @@ from bench.analysis.comparisons import (
 from bench.analysis.evidence import Evidence, Series
 from bench.analysis.finding import Contrast, Difference, Finding
 
-Against = Callable[[Evidence, Sequence[Series], str], list[Comparison]]
+Against = Callable[[Evidence, Sequence[Series], str], list[PairedDifference]]
 """(evidence, series, measure) -> each model at its longest horizon minus its baseline."""
 
 
-def against_untrained(evidence: Evidence, series: Sequence[Series], measure: str) -> list[Comparison]:
+def against_untrained(evidence: Evidence, series: Sequence[Series], measure: str) -> list[PairedDifference]:
     """Each model at its longest horizon minus the same network before training."""
     pairs = [
         Pair(contrast=Contrast.UNTRAINED, model=s.label, point=s.last, base=s.untrained) for s in series if s.untrained
@@ -31,7 +31,7 @@ def against_untrained(evidence: Evidence, series: Sequence[Series], measure: str
     return compare(evidence, pairs, measure)
 
 
-def against_pixels(evidence: Evidence, series: Sequence[Series], measure: str) -> list[Comparison]:
+def against_pixels(evidence: Evidence, series: Sequence[Series], measure: str) -> list[PairedDifference]:
     """The model with most compute of each family minus the same probe on raw pixels. One model represents its family,
     chosen by compute: chosen by score it would look better than it is."""
     pixels = evidence.pixels
@@ -56,7 +56,7 @@ def beats(evidence: Evidence, name: str, against: Against) -> Iterator[Finding]:
                 yield mean_finding(name, [family], mine, evidence=items)
 
 
-def _task_mean(found: Sequence[Comparison]) -> Difference:
+def _task_mean(found: Sequence[PairedDifference]) -> Difference:
     mean, decided = overall(found)
     return replace(
         found[0].item,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bench.analysis.comparisons import Comparison, Pair, compare
+from bench.analysis.comparisons import Pair, PairedDifference, compare
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Series, family_rank
 from bench.analysis.finding import Contrast, Item
 from bench.analysis.scaling_laws import recipe
@@ -40,7 +40,7 @@ def way(used: Recipe) -> str:
     return used.cooldown_shape if used.cooldown == 1 else SAME
 
 
-def contrasts(evidence: Evidence, measure: str) -> dict[str, list[Comparison]]:
+def contrasts(evidence: Evidence, measure: str) -> dict[str, list[PairedDifference]]:
     """Branch minus each other way at every budget that both were read at, on the same seeds: way -> comparisons."""
     found: dict[str, list[Pair]] = {}
     for ways in _by_model(evidence).values():
@@ -62,7 +62,7 @@ def measures(evidence: Evidence) -> list[str]:
     return [*([UPSTREAM] if UPSTREAM in evidence.measures else []), *([HEADLINE] if evidence.headline else [])]
 
 
-def identical(c: Comparison) -> bool:
+def identical(c: PairedDifference) -> bool:
     """Whether both sides scored the same on average and on every seed."""
     return c.estimate.value == 0 and c.estimate.margins.get(SEEDS, 1.0) == 0
 

@@ -20,8 +20,8 @@ from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
 from bench.analysis.finding import (
     NEEDED,
     Axis,
-    Budget,
     Closing,
+    FamilyBudget,
     Finding,
     HeldOut,
     Item,
@@ -316,7 +316,7 @@ def _predicted(law: Law, top: float) -> tuple[float, float, float, bool] | None:
 def say(f: Finding) -> list[str]:
     """The gap from end to end, the budget, where the laws meet, and what the same laws predicted for the largest x."""
     texts = [f"{f.subject[0]} minus {f.subject[1]}: {wording.trend(f)}."] if f.trend else []
-    if budgets := wording.every(f, Budget):
+    if budgets := wording.every(f, FamilyBudget):
         seen = ", ".join(f"{b.family} {count(b.images_seen[1])}" for b in budgets)
         texts.append(f"At {flops(budgets[0].flops[0])} each; images seen: {seen}.")
     texts += [_say_closing(f, item) for item in wording.every(f, Closing)]
@@ -332,7 +332,7 @@ def _say_closing(f: Finding, item: Closing) -> str:
         beyond = f", {significant(item.reach, 2)} times beyond the data" if item.reach > 1.005 else ""
         where = f"meet at {wording.place(f, item.x)}{beyond}{ends and ' ' + ends}; {other} is ahead from there"
     unknown = "" if item.has_record or item.reach <= 1.005 else " No record of earlier origins supports this."
-    seen = max((b.images_seen[1] for b in wording.every(f, Budget)), default=0)
+    seen = max((b.images_seen[1] for b in wording.every(f, FamilyBudget)), default=0)
     if item.x is not None and f.axis == Axis.IMAGES and item.x > seen:
         unknown += f" At this compute no more than {count(seen)} are seen: it takes more of both."
     return f"The laws ({item.form}) {where}.{unknown}"

@@ -78,7 +78,7 @@ class Pair:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class PairedDifference:
     """point - base on one measure; `accuracy`: the mean of the two."""
 
     pair: Pair
@@ -119,13 +119,13 @@ def counts(e: Estimate, **more: int) -> Counts:
     return Counts(seeds=e.num_seeds, draws=e.num_draws, tasks=e.tasks, test_images=e.num_test, **more)
 
 
-def overall(found: Sequence[Comparison]) -> tuple[Estimate, Verdict]:
+def overall(found: Sequence[PairedDifference]) -> tuple[Estimate, Verdict]:
     """The mean over models and its verdict."""
     mean = mean_of([c.estimate for c in found])
     return mean, verdict(mean, mean_accuracy(found), models=len(found))
 
 
-def mean_accuracy(found: Sequence[Comparison]) -> float:
+def mean_accuracy(found: Sequence[PairedDifference]) -> float:
     """Around which accuracy the differences lie."""
     return math.fsum(c.accuracy for c in found) / len(found)
 
@@ -133,7 +133,7 @@ def mean_accuracy(found: Sequence[Comparison]) -> float:
 def mean_finding(
     question: str,
     subject: Sequence[str],
-    found: Sequence[Comparison],
+    found: Sequence[PairedDifference],
     *,
     mean: Estimate | None = None,
     evidence: Sequence[Item] = (),
@@ -173,7 +173,7 @@ def mean_finding(
 # -- comparing ---------------------------------------------------------------------------------------------------------
 
 
-def compare(evidence: Evidence, pairs: Sequence[Pair], measure: str, *, apart: bool = False) -> list[Comparison]:
+def compare(evidence: Evidence, pairs: Sequence[Pair], measure: str, *, apart: bool = False) -> list[PairedDifference]:
     """Differences with intervals, on the seeds that both have.
 
     Args:
@@ -193,7 +193,7 @@ def compare(evidence: Evidence, pairs: Sequence[Pair], measure: str, *, apart: b
         e = independent_difference(evidence, a, b, measure) if apart else None
         e = e or estimate(both, pooled=pooled, level=evidence.level)
         e = on_the_same_images(evidence, e, [(1.0, pair.point), (-1.0, pair.base)], measure) or e
-        found.append(Comparison(pair=pair, measure=measure, accuracy=(a.mean + b.mean) / 2, estimate=e))
+        found.append(PairedDifference(pair=pair, measure=measure, accuracy=(a.mean + b.mean) / 2, estimate=e))
     return found
 
 

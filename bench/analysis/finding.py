@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
 
 from bench.stats.extrapolation import PastError
 from bench.stats.intervals import POINT_LEVEL
@@ -56,12 +57,12 @@ class Reason(StrEnum):
     TOO_FEW_RATES = "too few rates"  # fewer than two learning rates trained to the end
     # Why it is undecided, or what qualifies the verdict.
     LACK_OF_FIT = "lack of fit"  # a law misses group means: evidence has `LawDeviation` per law
-    UNEQUAL_COMPUTE = "unequal compute"  # compared at equal images: evidence has the `Budget` of each family
+    UNEQUAL_COMPUTE = "unequal compute"  # compared at equal images: evidence has the `FamilyBudget` of each family
     CHANGES = "changes along the range"
     """Beyond its interval the difference, or the factor, depends on compute: one number for all is an average at most.
     Of laws: `SharedLaw.widens` has the direction. Of points: the trend."""
     SELECTION_BIAS = "selection bias"  # the best model of each family, uncorrected: no training was repeated
-    PEAK_INSIDE = "peak inside"  # fewer images did better than most: evidence has `Peak` per model
+    PEAK_INSIDE = "peak inside"  # fewer images did better than most: evidence has `PeakInside` per model
     IDENTICAL = "identical"  # the same scores to the last digit
     UNPAIRED = "unpaired"
     """Only n.paired of n.models were compared image by image: elsewhere test images count as if each side had its own,
@@ -142,12 +143,17 @@ class TrendPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """Base of everything in `Finding.evidence`; `kind` names the class in JSON."""
+    """Base of everything in `Finding.evidence`; `kind` says in JSON which class it is."""
 
     kind: str = field(default="", init=False)
+    KIND: ClassVar[str] = ""
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        """kind: what JSON calls the class; its name by default."""
+        cls.KIND = kind or cls.__name__
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kind", type(self).__name__)
+        object.__setattr__(self, "kind", self.KIND)
 
 
 class Contrast(StrEnum):
@@ -183,7 +189,7 @@ class Difference(Item):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Peak(Item):
+class PeakInside(Item, kind="Peak"):
     """Images and accuracy of a model's best size, and of its largest, which did worse. overlap: of their intervals."""
 
     model: str
@@ -223,7 +229,7 @@ class SharedLaw(Item):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Budget(Item):
+class FamilyBudget(Item, kind="Budget"):
     """FLOP and images seen of the least and the most expensive run behind a family's curve over images."""
 
     family: str
@@ -280,7 +286,7 @@ class TopOfRange(Item):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target(Item):
+class AccuracyTarget(Item, kind="Target"):
     """A target accuracy: the least of the families' best, or the best of the only family, unless given.
 
     asked: range in which the law has points or a record. between: the measured points between which it is reached (the
@@ -397,7 +403,7 @@ class Level(StrEnum):
 
 
 class CheckKind(StrEnum):
-    """What a check found, and what the fields of `Check` are there."""
+    """What a check found, and what the fields of `ValidityCheck` are there."""
 
     DAMAGED_RECORD = "damaged record"  # left out: names (cell,); message
     UNSUCCESSFUL = "unsuccessful"  # names (cell, its status); message. Means are over the seeds that finished
@@ -459,7 +465,7 @@ class CheckKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class ValidityCheck:
     """One threat to validity. `CheckKind` lists which fields are used, and what they hold."""
 
     kind: CheckKind
@@ -537,7 +543,7 @@ class Findings:
     """
 
     findings: tuple[Finding, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[ValidityCheck, ...]
     cost: CostSummary
     scope: Scope | None
     claims: tuple[Claim, ...] = ()

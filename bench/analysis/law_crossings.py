@@ -7,7 +7,7 @@ from functools import partial
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Axis, Budget, Finding, Item, Reason, Verdict
+from bench.analysis.finding import Axis, FamilyBudget, Finding, Item, Reason, Verdict
 from bench.analysis.law_findings import deviation, law_finding, laws_of, of_kind, x_unit
 from bench.analysis.scaling_laws import Law
 from bench.analysis.wording import Sentence
@@ -52,11 +52,11 @@ def crossing_of(question: str, first: Law, second: Law) -> Finding:
     return finding(verdict=Verdict.CANNOT_TELL, reasons=(why, *remarks), low=found.low, high=found.high)
 
 
-def _budget(law: Law) -> Budget:
+def _budget(law: Law) -> FamilyBudget:
     """What the points of a curve over images were trained with."""
     spent = sorted((point.train_flops, point.images_seen) for point in law.points)
     (least, few), (most, many) = spent[0], spent[-1]
-    return Budget(family=law.family, flops=(least, most), images_seen=(few, many))
+    return FamilyBudget(family=law.family, flops=(least, most), images_seen=(few, many))
 
 
 def say(f: Finding) -> list[str]:
@@ -74,7 +74,7 @@ def _open(f: Finding) -> str:
 
 def _unequal(f: Finding) -> str:
     spent = []
-    for b in wording.every(f, Budget):
+    for b in wording.every(f, FamilyBudget):
         ends = dict.fromkeys(zip(b.flops, b.images_seen, strict=True))
         texts = [f"{flops(work)} over {count(seen)} images seen" for work, seen in ends]
         spent.append(f"{b.family} {' to '.join(texts)}")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from bench.analysis.comparisons import unreplicated_noise
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Series
 from bench.analysis.frontiers import Gaps, along_compute, common_range
-from bench.analysis.side_by_side import AVERAGE, POWER, AtCompute, Contrast, SideBySide
+from bench.analysis.side_by_side import AVERAGE, POWER, AtCompute, SideBySide, TaskDifference
 from bench.core.errors import UserError
 from bench.core.formatting import flops_range
 from bench.stats.intervals import SEEDS, z_quantile
@@ -103,14 +103,14 @@ def _at(one: Gaps) -> AtCompute:
     return AtCompute(train_flops=gap.x, a_model=gap.second_model, b_model=gap.first_model, contrast=_contrast("", one))
 
 
-def _contrast(task: str, found: Gaps) -> Contrast:
+def _contrast(task: str, found: Gaps) -> TaskDifference:
     """B - A along the range, where B is the first of `found`."""
     e, accuracy = found.mean, found.accuracy
     margins = dict(e.margins)
     if SEEDS in e.excluded:
         margins[SEEDS] = unreplicated_noise(accuracy)
     half = math.hypot(*margins.values())
-    return Contrast(
+    return TaskDifference(
         task=task,
         a=accuracy - e.value / 2,
         b=accuracy + e.value / 2,

@@ -255,7 +255,7 @@ def predictions(made: Forecast, bands: Bands, at: np.ndarray, *, top: float = np
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Seen:
+class UnfittedRows:
     """Rows that were not fitted: x (inputs, n), y (n,) as the fit reads it, and their groups."""
 
     x: np.ndarray
@@ -263,7 +263,7 @@ class Seen:
     group: np.ndarray
 
 
-def _seen(table: pd.DataFrame, held: pd.DataFrame, request: Request) -> Seen:
+def _seen(table: pd.DataFrame, held: pd.DataFrame, request: Request) -> UnfittedRows:
     """Read beside the fitted rows, so that columns mean the same."""
     both = pd.concat([table, held.drop_duplicates()])
     if request.form in JOINT_FORMS:
@@ -271,10 +271,12 @@ def _seen(table: pd.DataFrame, held: pd.DataFrame, request: Request) -> Seen:
     rows = slice(len(table), None)
     x_IN = np.stack([reader.numbers(both, name)[rows] for name in request.x])
     group = both[reader.column(both, request.group)].map(str).to_numpy() if request.group else np.full(len(both), ALONE)
-    return Seen(x=x_IN, y=reader.outcomes(both, request.y, accuracy=request.accuracy)[0][rows], group=group[rows])
+    return UnfittedRows(
+        x=x_IN, y=reader.outcomes(both, request.y, accuracy=request.accuracy)[0][rows], group=group[rows]
+    )
 
 
-def observed(seen: Seen, group: str, at: np.ndarray, prediction: Mapping[str, Any]) -> dict[str, Any] | None:
+def observed(seen: UnfittedRows, group: str, at: np.ndarray, prediction: Mapping[str, Any]) -> dict[str, Any] | None:
     """The runs of a group at a place: mean, number, and how many lie in the widest interval that there is; None without
     any."""
     here = (seen.group == group) & np.isclose(seen.x, at[:, None], rtol=1e-9, atol=0).all(axis=0) & np.isfinite(seen.y)

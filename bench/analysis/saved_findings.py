@@ -16,7 +16,7 @@ from bench.store.records import build, check_schema
 
 NAME = "findings.json"
 SCHEMA = 2
-SHARED: Mapping[str, type[Item]] = {kind.__name__: kind for kind in (Difference, LawDeviation)}
+SHARED: Mapping[str, type[Item]] = {kind.KIND: kind for kind in (Difference, LawDeviation)}
 """What findings of several questions hold as evidence; each question has its own beside them."""
 
 
@@ -44,7 +44,7 @@ def read(folder: Path) -> tuple[Finding, ...]:
 
 
 def _finding(body: Mapping[str, Any]) -> Finding:
-    kinds = {**SHARED, **{kind.__name__: kind for kind in load(body["question"]).items}}
+    kinds = {**SHARED, **{kind.KIND: kind for kind in load(body["question"]).items}}
     evidence = tuple(_item(kinds[item["kind"]], item) for item in body["evidence"])
     return replace(build(Finding, {**body, "evidence": ()}), evidence=evidence)
 

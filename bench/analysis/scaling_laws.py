@@ -16,7 +16,7 @@ import numpy as np
 from bench.analysis.budgets import budgets
 from bench.analysis.comparisons import size_curves
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
-from bench.analysis.finding import NEEDED, Axis, Check, CheckKind
+from bench.analysis.finding import NEEDED, Axis, CheckKind, ValidityCheck
 from bench.core.errors import UserError
 from bench.core.spec import Recipe
 from bench.stats import averaging, bootstrap, fit, model_selection
@@ -153,10 +153,10 @@ def laws(evidence: Evidence, *, axis: Axis = Axis.COMPUTE, measure: str = HEADLI
     return {name: law for name, law in made.items() if isinstance(law, Law)}
 
 
-def why_not(evidence: Evidence, *, axis: Axis = Axis.COMPUTE, measure: str = HEADLINE) -> dict[str, Check]:
+def why_not(evidence: Evidence, *, axis: Axis = Axis.COMPUTE, measure: str = HEADLINE) -> dict[str, ValidityCheck]:
     """Families without a law, and why."""
     made = {name: _law(evidence, name, axis, measure) for name in _points(evidence, axis)}
-    return {name: check for name, check in made.items() if isinstance(check, Check)}
+    return {name: check for name, check in made.items() if isinstance(check, ValidityCheck)}
 
 
 @lru_cache(maxsize=4)
@@ -172,11 +172,11 @@ def _points(evidence: Evidence, axis: Axis) -> Mapping[str, list[Point]]:
 
 
 @lru_cache(maxsize=32)
-def _law(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Check:
+def _law(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | ValidityCheck:
     try:
         return _fit(evidence, family, axis, measure)
     except UserError:
-        return Check(kind=CheckKind.LAW_FIT_FAILED, names=(family,))
+        return ValidityCheck(kind=CheckKind.LAW_FIT_FAILED, names=(family,))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -194,7 +194,7 @@ class _Prepared:
 
 
 @lru_cache(maxsize=32)
-def _prepared(evidence: Evidence, family: str, axis: Axis, measure: str) -> _Prepared | Check:
+def _prepared(evidence: Evidence, family: str, axis: Axis, measure: str) -> _Prepared | ValidityCheck:
     points = _points(evidence, axis)[family]
     known = [p for p in points if (e := evidence.estimate(p, measure)) is not None and 0 < e.value < 1]
     if refused := refusal(evidence, family, known):
@@ -209,7 +209,7 @@ def _prepared(evidence: Evidence, family: str, axis: Axis, measure: str) -> _Pre
     apart = axis == Axis.IMAGES and len(np.unique(x)) == len(x)
     front = sorted((int(i) for i in nearest if apart or errors[i] <= (1 + NEAR) * best[i]), key=lambda i: (x[i], i))
     if len(np.unique(x[front])) < NEEDED:
-        return Check(kind=CheckKind.LAW_TOO_FEW_POINTS, names=(family,), count=len(front), limit=NEEDED)
+        return ValidityCheck(kind=CheckKind.LAW_TOO_FEW_POINTS, names=(family,), count=len(front), limit=NEEDED)
     noise = _noise(evidence, measure, known, x[front], errors[front])
     biases = np.where(np.isin(front, strict), _biases(budget, errors, noise, front), 0.0)
     data = _runs(evidence, measure, [known[i] for i in front], x[front], biases)
@@ -231,7 +231,7 @@ def _forecast(data: fit.Points) -> Forecast:
 def _fits(evidence: Evidence, family: str, axis: Axis, measure: str) -> tuple[fit.Fit, ...]:
     """A family's points by every form and loss; () where they allow none."""
     prepared = _prepared(evidence, family, axis, measure)
-    if isinstance(prepared, Check):
+    if isinstance(prepared, ValidityCheck):
         return ()
     return tuple(made for loss in LOSSES for made in averaging.fits_of(prepared.data, POSSIBLE, loss=loss))
 
@@ -244,9 +244,9 @@ def _shown(evidence: Evidence, axis: Axis, measure: str) -> Form:
     return model_selection.select(_ranked(evidence, axis, measure), weights)
 
 
-def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Check:
+def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | ValidityCheck:
     prepared = _prepared(evidence, family, axis, measure)
-    if isinstance(prepared, Check):
+    if isinstance(prepared, ValidityCheck):
         return prepared
     known, front, strict, x, errors = prepared.known, prepared.front, prepared.strict, prepared.x, prepared.errors
     noise, biases, data = prepared.noise, prepared.biases, prepared.data
@@ -331,19 +331,19 @@ def _runs(evidence: Evidence, measure: str, points: Sequence[Point], x: np.ndarr
 # -- points that do not belong in one law ------------------------------------------------------------------------------
 
 
-def refusal(evidence: Evidence, family: str, points: Iterable[Point]) -> Check | None:
+def refusal(evidence: Evidence, family: str, points: Iterable[Point]) -> ValidityCheck | None:
     """Why these points do not belong in one law, or None."""
     found, names = list(points), (family,)
     cooldowns = [used.cooldown for point in found if (used := recipe(evidence, point)) is not None]
     if any(cooldowns) and (without := sum(value == 0 for value in cooldowns)):
-        return Check(kind=CheckKind.LAW_NOT_COOLED_DOWN, names=names, count=without)
+        return ValidityCheck(kind=CheckKind.LAW_NOT_COOLED_DOWN, names=names, count=without)
     data = sorted({p.data for p in found if p.trained})
     if len(data) > 1:
-        return Check(kind=CheckKind.LAW_SEVERAL_DATA_SETS, names=names, groups=(("", tuple(data)),))
+        return ValidityCheck(kind=CheckKind.LAW_SEVERAL_DATA_SETS, names=names, groups=(("", tuple(data)),))
     wrong = units_apart(found)
     if wrong:
         model, ratio = wrong[0]
-        return Check(kind=CheckKind.LAW_UNITS, names=names, groups=(("", (model,)),), high=ratio)
+        return ValidityCheck(kind=CheckKind.LAW_UNITS, names=names, groups=(("", (model,)),), high=ratio)
     return None
 
 

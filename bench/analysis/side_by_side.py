@@ -54,19 +54,19 @@ AVERAGE = "average"
 POWER = 0.8  # with which the smallest detectable difference is detected; 0.72 where its own estimate errs (simulated)
 
 
-class Place(NamedTuple):
+class VariantAtHorizon(NamedTuple):
     """A trained variant, by what is the same on both sides, at a horizon."""
 
     variant: Hashable
     images_seen: int
 
 
-Table = dict[Place, dict[str, Samples]]
+Table = dict[VariantAtHorizon, dict[str, Samples]]
 """Scores of one side, by place and measure."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contrast:
+class TaskDifference:
     """B - A on one task, or averaged over tasks.
 
     Attributes:
@@ -119,7 +119,7 @@ class AtCompute:
     train_flops: float
     a_model: str
     b_model: str
-    contrast: Contrast
+    contrast: TaskDifference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,12 +135,12 @@ class SideBySide:
         budgets: the average at each level of compute. changes: whether the difference depends on it.
     """
 
-    tasks: tuple[Contrast, ...]
-    average: Contrast
+    tasks: tuple[TaskDifference, ...]
+    average: TaskDifference
     only_a: int
     only_b: int
     other_images: tuple[str, ...]
-    apart: tuple[Contrast, ...] = ()
+    apart: tuple[TaskDifference, ...] = ()
     at: str = "cells"
     span: tuple[float, float] = (0.0, 0.0)
     shots: int | None = None
@@ -189,7 +189,7 @@ def table(records: Sequence[Record], key: Callable[[Record], Hashable]) -> Table
     made: Table = {}
     for (variant, images, measure, shots), values in samples(horizons, found.scores).items():
         if images > 0 and measure in found.measures and shots in (None, found.shots):
-            made.setdefault(Place(variant, images), {})[measure] = values
+            made.setdefault(VariantAtHorizon(variant, images), {})[measure] = values
     return made
 
 
@@ -212,7 +212,7 @@ def compare(
     Raises:
         UserError: they have no cell, horizon, seed and task in common.
     """
-    items: dict[str, dict[Place, tuple[Samples, Samples]]] = {}
+    items: dict[str, dict[VariantAtHorizon, tuple[Samples, Samples]]] = {}
     other_images: set[str] = set()
     for place in a.keys() & b.keys():
         for measure in a[place].keys() & b[place].keys():
@@ -273,11 +273,11 @@ def seed_variance_of(others: Table, measures: Sequence[str]) -> Moderated | None
 
 def contrast(
     task: str,
-    items: Iterable[tuple[Place, tuple[Samples, Samples], str]],
+    items: Iterable[tuple[VariantAtHorizon, tuple[Samples, Samples], str]],
     *,
     borrowed: Moderated | None = None,
     level: float = POINT_LEVEL,
-) -> Contrast:
+) -> TaskDifference:
     """The mean of B - A over items: places × tasks, each with the samples of both sides.
 
     Args:
@@ -320,7 +320,7 @@ def contrast(
     if SEEDS in excluded:
         margins[SEEDS] = unreplicated_noise((a + b) / 2) / math.sqrt(len(seeds))
         needed[SEEDS] = margins[SEEDS] * (1 + _quantile(POWER, math.inf) / _quantile(0.5 + level / 2, math.inf))
-    return Contrast(
+    return TaskDifference(
         task=task,
         a=a,
         b=b,
@@ -340,7 +340,7 @@ def contrast(
 
 def _seed_errors(
     seeds: Mapping[Hashable, np.ndarray],
-    items: Sequence[tuple[Place, tuple[Samples, Samples], str]],
+    items: Sequence[tuple[VariantAtHorizon, tuple[Samples, Samples], str]],
     borrowed: Moderated | None,
 ) -> list[tuple[float, float]]:
     """Standard error over training seeds of each variant's part of the mean difference, and its degrees of freedom.
@@ -376,11 +376,11 @@ def _seed_errors(
 
 
 def _run_error(
-    items: Sequence[tuple[Place, tuple[Samples, Samples], str]], side: int, borrowed: Moderated
+    items: Sequence[tuple[VariantAtHorizon, tuple[Samples, Samples], str]], side: int, borrowed: Moderated
 ) -> tuple[float, float]:
     """Standard deviation between single runs of one side's mean over tasks, and its degrees of freedom; averaged over
     horizons, as if they shared all their luck."""
-    by_place: dict[Place, list[Samples]] = {}
+    by_place: dict[VariantAtHorizon, list[Samples]] = {}
     for place, both, _ in items:
         by_place.setdefault(place, []).append(both[side])
     means = [made for parts in by_place.values() if (made := average(parts)) is not None]

@@ -92,8 +92,7 @@ def load(directory: Path, *, suite: str | None = None) -> Records:
             try:
                 records.append(read_record(path, of=folder.name))
             except DamagedRecord as error:
-                reason = error.what.split(" is damaged: ", 1)[-1]  # no path: a report names no machine's folders
-                damaged.append(Damaged(directory=folder.name, reason=reason))
+                damaged.append(Damaged(directory=folder.name, reason=error.reason))  # a report names no path
         elif (folder / "spec.json").exists():
             unfinished.append(os.fsencode(folder.name).decode(errors="replace"))  # a name need not be text
     return Records(

@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.analysis import wording
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Axis, Finding, Item, LawDeviation, Reason, Target, Verdict
+from bench.analysis.finding import AccuracyTarget, Axis, Finding, Item, LawDeviation, Reason, Verdict
 from bench.analysis.law_findings import SAME, deviation, law_finding, laws_of, x_unit
 from bench.analysis.scaling_laws import Law
 from bench.analysis.wording import Sentence
@@ -93,10 +93,10 @@ def _deviation_at(law: Law, x: float) -> list[Item]:
     return []
 
 
-def _target(law: Law, accuracy: float) -> Target:
+def _target(law: Law, accuracy: float) -> AccuracyTarget:
     """The accuracy, and where group means reach it."""
     means = law.group_means
-    target = Target(accuracy=accuracy, asked=(law.range[0], law.known_to))
+    target = AccuracyTarget(accuracy=accuracy, asked=(law.range[0], law.known_to))
     good = np.flatnonzero(means.error <= 1 - accuracy)
     if not len(good):
         return target
@@ -113,7 +113,7 @@ def _target(law: Law, accuracy: float) -> Target:
 
 
 def say(f: Finding) -> list[str]:
-    target, texts = wording.first(f, Target), []
+    target, texts = wording.first(f, AccuracyTarget), []
     if f.reach > 1.005:
         texts.append(f"This is {significant(f.reach, 2)} times the largest measured value.")
     if f.high_reach > 1.005:
@@ -137,7 +137,7 @@ def say(f: Finding) -> list[str]:
 
 
 def target(f: Finding) -> str:
-    item = wording.first(f, Target)
+    item = wording.first(f, AccuracyTarget)
     return f"{percent(item.accuracy)} %" if item else "the target"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from bench.analysis import catch_up, lr_sweep
 from bench.analysis.comparisons import size_curves, unreplicated_noise
 from bench.analysis.evidence import HEADLINE, Evidence, PointKey, family_rank
-from bench.analysis.finding import Axis, Check, CheckKind, Level
+from bench.analysis.finding import Axis, CheckKind, Level, ValidityCheck
 from bench.analysis.scaling_laws import refusal
 from bench.analysis.study_data import PIXELS
 from bench.core import registry
@@ -46,7 +46,7 @@ def _evaluated_in(record: Record) -> str | None:
     return (record.execution.evaluation_dtype or "float32") if judged else None
 
 
-def checks(evidence: Evidence) -> tuple[Check, ...]:
+def checks(evidence: Evidence) -> tuple[ValidityCheck, ...]:
     """Every check that found something."""
     return tuple(check for function in CHECKS for check in function(evidence))
 
@@ -54,43 +54,43 @@ def checks(evidence: Evidence) -> tuple[Check, ...]:
 # -- cells -------------------------------------------------------------------------------------------------------------
 
 
-def incomplete_cells(evidence: Evidence) -> Iterator[Check]:
+def incomplete_cells(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Damaged records, cells that diverged or failed, and cells that were begun and not finished."""
     for damaged in evidence.records.damaged:
-        yield Check(kind=CheckKind.DAMAGED_RECORD, names=(damaged.directory,), message=damaged.reason)
+        yield ValidityCheck(kind=CheckKind.DAMAGED_RECORD, names=(damaged.directory,), message=damaged.reason)
     for record in evidence.records.records:
         if record.status != "complete":
-            yield Check(
+            yield ValidityCheck(
                 kind=CheckKind.UNSUCCESSFUL, names=(record.directory, record.status), message=record.reason or ""
             )
     if evidence.records.unfinished:
-        yield Check(kind=CheckKind.UNFINISHED, count=len(evidence.records.unfinished))
+        yield ValidityCheck(kind=CheckKind.UNFINISHED, count=len(evidence.records.unfinished))
 
 
-def environment(evidence: Evidence) -> Iterator[Check]:
+def environment(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Records of several commits, machines, precisions or dirty trees in one table."""
     records = evidence.records.records
     for name, read in ENVIRONMENT:
         values = tuple(sorted({str(value) for record in records if (value := read(record)) is not None}))
         if len(values) > 1:
-            yield Check(kind=CheckKind.MIXED, names=(name,), groups=(("", values),))
+            yield ValidityCheck(kind=CheckKind.MIXED, names=(name,), groups=(("", values),))
     if any(record.environment.dirty for record in records):
-        yield Check(kind=CheckKind.DIRTY_TREE, level=Level.NOTE)
+        yield ValidityCheck(kind=CheckKind.DIRTY_TREE, level=Level.NOTE)
 
 
 # -- design ------------------------------------------------------------------------------------------------------------
 
 
-def one_seed(evidence: Evidence) -> Iterator[Check]:
+def one_seed(evidence: Evidence) -> Iterator[ValidityCheck]:
     trained = [p for p in evidence.points.values() if p.trained]
     single = sorted({p.series for p in trained if len(p.seeds) == 1})
     if trained and all(len(p.seeds) < 2 for p in trained):
-        yield Check(kind=CheckKind.ONE_SEED, low=unreplicated_noise(0.95), high=unreplicated_noise(0.5))
+        yield ValidityCheck(kind=CheckKind.ONE_SEED, low=unreplicated_noise(0.95), high=unreplicated_noise(0.5))
     elif single:
-        yield Check(kind=CheckKind.ONE_SEED, names=tuple(single))
+        yield ValidityCheck(kind=CheckKind.ONE_SEED, names=tuple(single))
 
 
-def disagreeing_seeds(evidence: Evidence) -> Iterator[Check]:
+def disagreeing_seeds(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Models with points whose seeds differ much more than at most of the study's points, and whose intervals are wide
     for that: a further seed would help."""
     pooled = evidence.pool(HEADLINE)
@@ -112,7 +112,7 @@ def disagreeing_seeds(evidence: Evidence) -> Iterator[Check]:
     if wide:
         half, then, seeds = max(max(by_variant.values()) for by_variant in wide.values())
         named = {model: [n for variant in by for n in evidence.cells.get(variant, ())] for model, by in wide.items()}
-        yield Check(
+        yield ValidityCheck(
             kind=CheckKind.SEEDS_DISAGREE,
             level=Level.NOTE,
             names=tuple(sorted(wide)),
@@ -124,7 +124,7 @@ def disagreeing_seeds(evidence: Evidence) -> Iterator[Check]:
         )
 
 
-def narrow_ranges(evidence: Evidence) -> Iterator[Check]:
+def narrow_ranges(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Ranges too short for a trend; () for one budget, or where nothing is judged downstream."""
     by_family: dict[str, list[float]] = {}
     for series in evidence.on_axis("compute") if evidence.headline else ():
@@ -132,10 +132,10 @@ def narrow_ranges(evidence: Evidence) -> Iterator[Check]:
     for family, flops in by_family.items():
         low, high = min(flops, default=1.0), max(flops, default=1.0)
         if ONE_BUDGET * low < high < 10**MIN_DECADES * low:
-            yield Check(kind=CheckKind.NARROW_COMPUTE, names=(family,), low=low, high=high, limit=MIN_DECADES)
+            yield ValidityCheck(kind=CheckKind.NARROW_COMPUTE, names=(family,), low=low, high=high, limit=MIN_DECADES)
     for curve in size_curves(evidence):
         if curve.decades < MIN_DECADES:
-            yield Check(
+            yield ValidityCheck(
                 kind=CheckKind.NARROW_IMAGES,
                 names=(curve.label,),
                 low=curve.points[0].unique_images,
@@ -144,13 +144,13 @@ def narrow_ranges(evidence: Evidence) -> Iterator[Check]:
             )
 
 
-def repeated_data(evidence: Evidence) -> Iterator[Check]:
+def repeated_data(evidence: Evidence) -> Iterator[ValidityCheck]:
     counted: set[PointKey] = set()
     for name, axis, level in (("compute", Axis.COMPUTE, Level.WARNING), ("data_size", Axis.IMAGES, Level.NOTE)):
         points = [p for s in evidence.on_axis(name) for p in s.points if p.epochs > MAX_EPOCHS and p.key not in counted]
         counted |= {p.key for p in points}
         if points:
-            yield Check(
+            yield ValidityCheck(
                 kind=CheckKind.REPEATED_DATA,
                 level=level,
                 names=(axis,),
@@ -160,7 +160,7 @@ def repeated_data(evidence: Evidence) -> Iterator[Check]:
             )
 
 
-def support_images(evidence: Evidence) -> Iterator[Check]:
+def support_images(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Few-shot draws from too few images; warnings at the number of shots that is shown.
 
     Draws are the same images where their scores say so, and where more shots used no more images than fewer did.
@@ -180,7 +180,7 @@ def support_images(evidence: Evidence) -> Iterator[Check]:
     for data, mine in known.groupby("data", observed=True):
         fewer = mine[mine["num_support"] < mine["asked"]].sort_values(["shots", "num_support"], kind="stable")
         for row in fewer.drop_duplicates("shots").itertuples():
-            yield Check(
+            yield ValidityCheck(
                 kind=CheckKind.FEW_IMAGES,
                 level=level([int(row.shots)]),
                 names=(str(data),),
@@ -189,22 +189,22 @@ def support_images(evidence: Evidence) -> Iterator[Check]:
                 limit=row.asked,
             )
         if same := sorted({int(shots) for shots in mine.loc[mine["same"], "shots"]}):
-            yield Check(
+            yield ValidityCheck(
                 kind=CheckKind.SAME_DRAWS, level=level(same), names=(str(data),), groups=(("", tuple(map(str, same))),)
             )
 
 
-def missing_baselines(evidence: Evidence) -> Iterator[Check]:
+def missing_baselines(evidence: Evidence) -> Iterator[ValidityCheck]:
     if evidence.published or not evidence.headline:  # what was not printed cannot be measured now; nothing was judged
         return
     pixels = ["raw pixels"] if evidence.pixels is None and evidence.series else []
     begun = {s.last.model for s in evidence.series if s.untrained}  # one untrained network for its runs on every size
     lacking = [m for m in dict.fromkeys(s.last.model for s in evidence.series) if m not in begun]
     if pixels or lacking:
-        yield Check(kind=CheckKind.MISSING_BASELINE, names=(*pixels, *lacking))
+        yield ValidityCheck(kind=CheckKind.MISSING_BASELINE, names=(*pixels, *lacking))
 
 
-def different_recipes(evidence: Evidence) -> Iterator[Check]:
+def different_recipes(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Recipes that differ between families are named: part of a difference may be theirs."""
     by_family: dict[str, dict[str, set[str]]] = {}
     standing = set(evidence.horizons["directory"])  # not what a sweep rejected
@@ -215,12 +215,14 @@ def different_recipes(evidence: Evidence) -> Iterator[Check]:
     for name, used in sorted(by_family.items()):
         every = set().union(*used.values())
         if len(every) > 1 and all(values == every for values in used.values()):
-            yield Check(kind=CheckKind.RECIPES_WITHIN, level=Level.NOTE, names=(name,), groups=_groups({"": every}))
+            yield ValidityCheck(
+                kind=CheckKind.RECIPES_WITHIN, level=Level.NOTE, names=(name,), groups=_groups({"": every})
+            )
         elif len(every) > 1:
-            yield Check(kind=CheckKind.RECIPES_BETWEEN, level=Level.NOTE, names=(name,), groups=_groups(used))
+            yield ValidityCheck(kind=CheckKind.RECIPES_BETWEEN, level=Level.NOTE, names=(name,), groups=_groups(used))
 
 
-def unequal_recipes(evidence: Evidence) -> Iterator[Check]:
+def unequal_recipes(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Axes along which trainings differ in more than the axis, and than what the suite varies on purpose."""
     used = dict(zip(evidence.horizons["variant"], evidence.horizons["trained_as"], strict=True))
     known = evidence.suite in registry.names("suite")
@@ -232,10 +234,10 @@ def unequal_recipes(evidence: Evidence) -> Iterator[Check]:
         ]
         if apart := differences(compared, varies=varies.get(axis, ())):
             groups = tuple((WORDS[name], values) for name, values in apart.items())
-            yield Check(kind=CheckKind.UNEQUAL_RECIPES, names=(axis.replace("_", " "),), groups=groups)
+            yield ValidityCheck(kind=CheckKind.UNEQUAL_RECIPES, names=(axis.replace("_", " "),), groups=groups)
 
 
-def refused_laws(evidence: Evidence) -> Iterator[Check]:
+def refused_laws(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Families whose points do not belong in one law."""
     for family in sorted({s.family for s in evidence.on_axis("compute")}, key=family_rank):
         points = [p for s in evidence.on_axis("compute") if s.family == family for p in s.points]
@@ -243,17 +245,19 @@ def refused_laws(evidence: Evidence) -> Iterator[Check]:
             yield check
 
 
-def learning_rates(evidence: Evidence) -> Iterator[Check]:
+def learning_rates(evidence: Evidence) -> Iterator[ValidityCheck]:
     """What a sweep set aside or could not settle, and warm-ups that short runs hardly leave."""
     found = lr_sweep.sweeps(evidence)
     if evidence.swept is not None:
-        yield Check(kind=CheckKind.REJECTED_RATES, level=Level.NOTE, count=len(lr_sweep.rejected(evidence.swept)))
+        yield ValidityCheck(
+            kind=CheckKind.REJECTED_RATES, level=Level.NOTE, count=len(lr_sweep.rejected(evidence.swept))
+        )
     chosen = {_base(s.data) for s in found}
     judged = evidence.scores.loc[evidence.scores["task"] != "upstream", "data"].unique()
     if both := sorted(chosen & {_base(str(name)) for name in judged}):
-        yield Check(kind=CheckKind.CHOSEN_ON_TEST, names=tuple(both))
+        yield ValidityCheck(kind=CheckKind.CHOSEN_ON_TEST, names=tuple(both))
     if edges := dict.fromkeys(s.model for s in found if s.edge):
-        yield Check(kind=CheckKind.RATE_AT_EDGE, names=tuple(edges))
+        yield ValidityCheck(kind=CheckKind.RATE_AT_EDGE, names=tuple(edges))
     shares, trained = {}, dict(zip(evidence.horizons["variant"], evidence.horizons["trained_as"], strict=True))
     for series in evidence.on_axis("compute"):
         used, seen = trained[series.variant], series.points[0].images_seen
@@ -261,16 +265,16 @@ def learning_rates(evidence: Evidence) -> Iterator[Check]:
             shares[series.label] = used.warmup_steps / total_steps(seen, used.batch)
     if shares:
         most = max(shares, key=lambda name: shares[name])
-        yield Check(kind=CheckKind.LONG_WARMUP, names=(most,), high=shares[most])
+        yield ValidityCheck(kind=CheckKind.LONG_WARMUP, names=(most,), high=shares[most])
 
 
-def still_falling(evidence: Evidence) -> Iterator[Check]:
+def still_falling(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Models compared at equal compute over images: whether more than the beginning of their training was over."""
     found = catch_up.still_falling(evidence)
     for flops in sorted({f.flops for f in found}):
         mine = [f for f in found if f.flops == flops]
         begun = [f for f in mine if f.share > MOST_FALL]
-        yield Check(
+        yield ValidityCheck(
             kind=CheckKind.STILL_FALLING,
             level=Level.WARNING if begun else Level.NOTE,
             low=flops,
@@ -283,29 +287,31 @@ def still_falling(evidence: Evidence) -> Iterator[Check]:
 # -- what is not comparable --------------------------------------------------------------------------------------------
 
 
-def superseded(evidence: Evidence) -> Iterator[Check]:
+def superseded(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Scores that are replaced by those of another cell of the same variant, by cell."""
     for cell, pairs in evidence.set_aside.items():
         by_task: dict[str, set[str]] = {}
         for task, data in pairs:
             by_task.setdefault(task, set()).add(data)
-        yield Check(kind=CheckKind.SUPERSEDED, names=(cell,), groups=_groups(by_task))
+        yield ValidityCheck(kind=CheckKind.SUPERSEDED, names=(cell,), groups=_groups(by_task))
 
 
-def other_images(evidence: Evidence) -> Iterator[Check]:
+def other_images(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Data sets, or parts of them, that held other images under the same name."""
     trained = evidence.horizons.dropna(subset=["content"])
     for (data, number), hashes in trained.groupby(["data", "num_images"], sort=True)["content"]:
         if hashes.nunique() > 1:
-            yield Check(kind=CheckKind.OTHER_TRAINING_IMAGES, names=(data,), count=int(number), groups=_hashes(hashes))
+            yield ValidityCheck(
+                kind=CheckKind.OTHER_TRAINING_IMAGES, names=(data,), count=int(number), groups=_hashes(hashes)
+            )
     known = evidence.scores[evidence.scores["correct"].notna()]
     tests = known["correct"].map(lambda correct: correct.content_hash)
     for (task, data), hashes in tests.groupby([known["task"].astype(str), known["data"].astype(str)]):
         if hashes.nunique() > 1:
-            yield Check(kind=CheckKind.OTHER_TEST_IMAGES, names=(task, data), groups=_hashes(hashes))
+            yield ValidityCheck(kind=CheckKind.OTHER_TEST_IMAGES, names=(task, data), groups=_hashes(hashes))
 
 
-def revisions(evidence: Evidence) -> Iterator[Check]:
+def revisions(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Scores in use, made by different revisions of a task, a data set, the training or one model."""
     measured = (record.directory for record in evidence.records.records if record.cell.job != "train")
     standing = {*evidence.horizons["directory"], *measured}
@@ -322,16 +328,16 @@ def revisions(evidence: Evidence) -> Iterator[Check]:
                 used.setdefault(about.replace(":", " ", 1), set()).add(revision)
     mixed = {name: map(str, found) for name, found in sorted(used.items()) if len(found) > 1}
     if mixed:
-        yield Check(kind=CheckKind.MIXED_REVISIONS, groups=_groups(mixed))
+        yield ValidityCheck(kind=CheckKind.MIXED_REVISIONS, groups=_groups(mixed))
 
 
-def duplicates(evidence: Evidence) -> Iterator[Check]:
+def duplicates(evidence: Evidence) -> Iterator[ValidityCheck]:
     """Test images that upstream holds a copy of, and what accuracies are without them."""
     known = evidence.scores[evidence.scores["num_duplicates"].notna()]
     change = (known["value_without_duplicates"] - known["value"]).abs()
     most = known.assign(change=change).groupby("data", observed=True)[["num_duplicates", "num_test", "change"]].max()
     for data, (copies, tests, largest) in zip(most.index, most.to_numpy(), strict=True):
-        yield Check(
+        yield ValidityCheck(
             kind=CheckKind.DUPLICATES,
             level=Level.NOTE,
             names=(str(data),),
@@ -353,7 +359,7 @@ def _base(name: str) -> str:
     return name.split(":")[0].split("@")[0]
 
 
-CHECKS: tuple[Callable[[Evidence], Iterator[Check]], ...] = (
+CHECKS: tuple[Callable[[Evidence], Iterator[ValidityCheck]], ...] = (
     incomplete_cells,
     one_seed,
     disagreeing_seeds,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from bench.analysis import targets
-from bench.analysis.finding import Axis, Target
+from bench.analysis.finding import AccuracyTarget, Axis
 from bench.analysis.question import FACTS, Question
 
 NAME = "compute for a target"
@@ -20,9 +20,9 @@ QUESTION = Question(
     ask=partial(targets.targets, name=NAME, axis=Axis.COMPUTE),
     say=targets.say,
     reasons=targets.REASONS,
-    items=(Target,),
+    items=(AccuracyTarget,),
     order=180,
     target=targets.target,
 )
 """subject: a family. low, high: None where that end lies outside the range in which the law is evaluated. evidence:
-`Target`."""
+`AccuracyTarget`."""

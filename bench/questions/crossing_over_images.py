@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from bench.analysis import law_crossings
-from bench.analysis.finding import Axis, Budget
+from bench.analysis.finding import Axis, FamilyBudget
 from bench.analysis.question import FACTS, Question
 
 NAME = "crossing over images"
@@ -20,8 +20,8 @@ QUESTION = Question(
     ask=partial(law_crossings.crossings, name=NAME, axis=Axis.IMAGES, kinds=("vit", "resnet")),
     say=law_crossings.say,
     reasons=law_crossings.REASONS,
-    items=(Budget,),
+    items=(FamilyBudget,),
     order=160,
     about_two=True,
 )
-"""The crossing of ViT and ResNet over distinct images. evidence: `Budget` of each."""
+"""The crossing of ViT and ResNet over distinct images. evidence: `FamilyBudget` of each."""

@@ -34,7 +34,7 @@ Windows = Sequence[Sequence[Sequence[float]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ratio:
+class SpeedRatio:
     """Of speeds, and where a repetition would find it; None where nothing was repeated."""
 
     value: float
@@ -46,7 +46,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contender(Item):
+class RacedContender(Item, kind="Contender"):
     """One way to train the model of a race, over all its runs. Speeds are images per second.
 
     Attributes:
@@ -69,14 +69,14 @@ class Contender(Item):
     share_of_peak: float | None
     first_call_seconds: float | None
     loss_difference: float | None
-    over_base: Ratio | None
-    own_over: Ratio | None
+    over_base: SpeedRatio | None
+    own_over: SpeedRatio | None
     device: str
     threads: int | None
     torch: str | None
 
 
-def ratio(windows: Windows, base: Windows, *, level: float = POINT_LEVEL) -> Ratio:
+def ratio(windows: Windows, base: Windows, *, level: float = POINT_LEVEL) -> SpeedRatio:
     """Of windows over the base's of the same round. A slow spell of the machine falls on both windows of a round and
     leaves their ratio alone; one that falls on a single window is outvoted by the other rounds of its start."""
     logs = [
@@ -92,7 +92,7 @@ def ratio(windows: Windows, base: Windows, *, level: float = POINT_LEVEL) -> Rat
     middle, half = statistics.fmean(by_race), None
     if len(samples) > 1:
         half = t_quantile(len(samples) - 1, level) * statistics.stdev(samples) * math.sqrt(2 / len(samples))
-    return Ratio(
+    return SpeedRatio(
         value=math.exp(middle),
         low=None if half is None else math.exp(middle - half),
         high=None if half is None else math.exp(middle + half),
@@ -102,7 +102,7 @@ def ratio(windows: Windows, base: Windows, *, level: float = POINT_LEVEL) -> Rat
     )
 
 
-def races(evidence: Evidence) -> list[list[Contender]]:
+def races(evidence: Evidence) -> list[list[RacedContender]]:
     """The contenders of each race; families in order. Records of one model at one size are runs of one race."""
     ordered = sorted(evidence.records.records, key=lambda r: (family_rank(r.model.family), r.cell.model, r.cell.seed))
     runs: dict[tuple[object, ...], list[tuple[Record, PeersResult]]] = {}
@@ -113,12 +113,12 @@ def races(evidence: Evidence) -> list[list[Contender]]:
     return [_race(race, evidence.level) for race in runs.values()]
 
 
-def _race(runs: Sequence[tuple[Record, PeersResult]], level: float) -> list[Contender]:
+def _race(runs: Sequence[tuple[Record, PeersResult]], level: float) -> list[RacedContender]:
     names = list(dict.fromkeys(c.name for _, peers in runs for c in peers.contenders))
     by_name = {name: [{c.name: c for c in peers.contenders}.get(name) for _, peers in runs] for name in names}
     starts = [peers.starts or 1 for _, peers in runs]
 
-    def over(a: str, b: str) -> Ratio | None:
+    def over(a: str, b: str) -> SpeedRatio | None:
         """Over the runs in which both took part to the end."""
         both = [
             (_by_start(x, n), _by_start(y, n))
@@ -143,16 +143,16 @@ def _contender(
     results: Sequence[ContenderResult | None],
     bases: Sequence[ContenderResult | None],
     *,
-    over_base: Ratio | None,
-    own_over: Ratio | None,
-) -> Contender:
+    over_base: SpeedRatio | None,
+    own_over: SpeedRatio | None,
+) -> RacedContender:
     record, peers = runs[0]
     known = [result for result in results if result is not None]
     took_part = [result for result in known if not result.left_out] or known[:1]
     first, windows = took_part[0], [speed for result in took_part for speed in result.windows]
     shares = [result.share_of_peak for result in took_part if result.share_of_peak is not None]
     differences = [_loss_difference(*pair) for pair in zip(results, bases, strict=False)]
-    return Contender(
+    return RacedContender(
         race=(record.cell.model, record.cell.image_size),
         seeds=tuple(r.cell.seed for r, _ in runs),
         batch=peers.batch,
@@ -180,7 +180,7 @@ def _loss_difference(mine: ContenderResult | None, base: ContenderResult | None)
     return max(abs(a - b) / abs(b) for a, b in zip(mine.losses, base.losses, strict=True))
 
 
-def fastest_peer(race: Sequence[Contender]) -> Contender | None:
+def fastest_peer(race: Sequence[RacedContender]) -> RacedContender | None:
     """The fastest contender that is not this project."""
     others = [c for c in race if not c.own and c.own_over is not None]
     return min(others, key=lambda c: c.own_over.value, default=None)  # type: ignore[union-attr]
@@ -238,7 +238,7 @@ def settings(chosen: Sequence[PeerSettings]) -> str:
     return " or ".join(dict.fromkeys(texts))
 
 
-def repetitions(ratio: Ratio) -> str:
+def repetitions(ratio: SpeedRatio) -> str:
     """ "12 rounds in 4 starts of a race that was run once"."""
     often = {1: "once", 2: "twice"}.get(ratio.races, f"{ratio.races} times")
     return f"{plural(ratio.rounds, 'round')} in {plural(ratio.starts, 'start')} of a race that was run {often}"
@@ -246,7 +246,7 @@ def repetitions(ratio: Ratio) -> str:
 
 def say(f: Finding) -> list[str]:
     """Speed, and speed relative to the base and to the fastest other library."""
-    race = [item for item in f.evidence if isinstance(item, Contender)]
+    race = [item for item in f.evidence if isinstance(item, RacedContender)]
     own, peer = next((c for c in race if c.name == OWN), None), fastest_peer(race)
     if own is None or peer is None or peer.own_over is None:
         return []
@@ -326,7 +326,7 @@ QUESTION = Question(
     reasons={
         Reason.STARTED_ONCE: "Every process was started once: nothing says how far another start would be from it."
     },
-    items=(Contender,),
+    items=(RacedContender,),
     order=10,
     subject=subject,
     tables=tables,

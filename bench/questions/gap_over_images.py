@@ -8,7 +8,7 @@ from bench.analysis.budgets import one_budget
 from bench.analysis.catch_up import GapSeries, by_law, finding_of, gap_series, say, slope_of
 from bench.analysis.comparisons import compared_series, counts
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Axis, Budget, Closing, Finding, HeldOut
+from bench.analysis.finding import Axis, Closing, FamilyBudget, Finding, HeldOut
 from bench.analysis.question import FACTS, Question
 from bench.analysis.scaling_laws import Law, laws
 
@@ -36,7 +36,7 @@ def _over_images(line: GapSeries, pair: Sequence[Law], *, main: bool) -> Finding
     slope, half = slope_of([p.x for p in places], [p.gap.value for p in places], [p.half for p in places], level=level)
     seen = [sorted({p.images_seen for p in side}) for side in ([q.first for q in places], [q.second for q in places])]
     budgets = [
-        Budget(family=name, flops=(line.flops, line.flops), images_seen=(s[0], s[-1]))
+        FamilyBudget(family=name, flops=(line.flops, line.flops), images_seen=(s[0], s[-1]))
         for name, s in zip(line.names, seen, strict=True)
     ]
     where_laws_meet = by_law(*pair) if len(pair) == 2 else []
@@ -63,10 +63,10 @@ QUESTION = Question(
     tones=FACTS,
     ask=ask,
     say=say,
-    items=(Budget, Closing, HeldOut),
+    items=(FamilyBudget, Closing, HeldOut),
     order=100,
     about_two=True,
 )
-"""Families of the data-size axis, at one budget (evidence: `Budget` of each). estimate: change of first - second per
-tenfold of distinct images. trend: first - second at every number of images. leader: who gains. evidence: `Closing` and
-`HeldOut` where both have a law at this budget."""
+"""Families of the data-size axis, at one budget (evidence: `FamilyBudget` of each). estimate: change of first - second
+per tenfold of distinct images. trend: first - second at every number of images. leader: who gains. evidence: `Closing`
+and `HeldOut` where both have a law at this budget."""

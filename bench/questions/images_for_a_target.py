@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from bench.analysis import targets
-from bench.analysis.finding import Axis, Target
+from bench.analysis.finding import AccuracyTarget, Axis
 from bench.analysis.question import FACTS, Question
 
 NAME = "images for a target"
@@ -20,7 +20,7 @@ QUESTION = Question(
     ask=partial(targets.targets, name=NAME, axis=Axis.IMAGES),
     say=targets.say,
     reasons=targets.REASONS,
-    items=(Target,),
+    items=(AccuracyTarget,),
     order=190,
     target=targets.target,
 )

@@ -15,7 +15,7 @@ from bench.analysis.comparisons import (
     with_upstream,
 )
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Contrast, Finding, Peak, Reason
+from bench.analysis.finding import Contrast, Finding, PeakInside, Reason
 from bench.analysis.question import Question
 from bench.core.formatting import count, percent
 
@@ -51,13 +51,13 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
                 )
 
 
-def _peak(evidence: Evidence, curve: SizeCurve, measure: str) -> Peak | None:
+def _peak(evidence: Evidence, curve: SizeCurve, measure: str) -> PeakInside | None:
     """The size that did best, where it is neither the smallest nor the largest."""
     known = [(e, p) for p in curve.points if (e := evidence.estimate(p, measure)) is not None]
     if len(known) < 3 or (best := max(known, key=lambda k: k[0].value)) in (known[0], known[-1]):
         return None
     last = known[-1]
-    return Peak(
+    return PeakInside(
         model=curve.label,
         images=best[1].unique_images,
         accuracy=best[0].value,
@@ -71,7 +71,7 @@ def _peaks(f: Finding) -> str:
     return " ".join(
         f"{p.model} did best with {count(p.images)}: {percent(p.accuracy)} %, against {percent(p.most_accuracy)} % "
         f"with {count(p.most_images)}{' (intervals overlap)' if p.overlap else ''}."
-        for p in wording.every(f, Peak)
+        for p in wording.every(f, PeakInside)
     )
 
 
@@ -84,8 +84,8 @@ QUESTION = Question(
     ask=ask,
     say=wording.differences,
     reasons={Reason.PEAK_INSIDE: _peaks},
-    items=(Peak,),
+    items=(PeakInside,),
     order=240,
 )
 """Most minus fewest distinct pre-training images, mean over the family's models. evidence: each model
-(`Contrast.FEWEST_IMAGES`), and `Peak` per model that did best with fewer."""
+(`Contrast.FEWEST_IMAGES`), and `PeakInside` per model that did best with fewer."""

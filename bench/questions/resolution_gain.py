@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bench.analysis import wording
-from bench.analysis.comparisons import Comparison, Pair, mean_finding, overall
+from bench.analysis.comparisons import Pair, PairedDifference, mean_finding, overall
 from bench.analysis.evidence import Evidence
 from bench.analysis.finding import Contrast, Finding, Reason
 from bench.analysis.question import Question
@@ -22,7 +22,7 @@ from bench.stats.paired import Paired
 NAME = "resolution gain"
 TASK = re.compile(r"finetune@(?P<size>\d+)px:(?P<data>.+)")  # as `bench.tasks.finetune` names its scores
 
-PairedComparison = tuple[Comparison, Paired | None]
+PairedComparison = tuple[PairedDifference, Paired | None]
 """The answers to each test image are None where they are not recorded, or not for the same images."""
 
 
@@ -47,7 +47,7 @@ def compared(evidence: Evidence) -> dict[tuple[str, str], list[PairedComparison]
             )
             d = d if images is None else replace(d, image_error=images.error)
             e = estimate(d, pooled=pooled, level=evidence.level)
-            made.append((Comparison(pair=pair, measure=measure, estimate=e, accuracy=accuracy), images))
+            made.append((PairedDifference(pair=pair, measure=measure, estimate=e, accuracy=accuracy), images))
         if made:
             found[name["data"], name["size"]] = made
     return found

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from baselines.published import SOURCE
 from bench.analysis.finding import (
-    Check,
     CheckKind,
     Claim,
     ClaimKind,
@@ -18,6 +17,7 @@ from bench.analysis.finding import (
     Level,
     Scope,
     Stated,
+    ValidityCheck,
     Verdict,
 )
 from bench.analysis.question import Tone, question_of
@@ -236,7 +236,7 @@ def _energy(spent: CostSummary) -> str:
 
 # -- validity checks -------------------------------------------------------------------------------------------------
 
-CHECKS: dict[CheckKind, str | Callable[[Check], str]] = {
+CHECKS: dict[CheckKind, str | Callable[[ValidityCheck], str]] = {
     CheckKind.DAMAGED_RECORD: "Excluded damaged record: {names} ({message}).",
     CheckKind.UNSUCCESSFUL: lambda c: f"{' '.join(c.names)}: {c.message or 'no reason given'}.",
     CheckKind.UNFINISHED: "{count} cells are not finished. bench.status shows why; rerun the same command to continue.",
@@ -282,7 +282,7 @@ CHECKS: dict[CheckKind, str | Callable[[Check], str]] = {
 }
 
 
-def check(c: Check, *, published: bool = False) -> str:
+def check(c: ValidityCheck, *, published: bool = False) -> str:
     """A validity check in one or two sentences."""
     if c.kind is CheckKind.ONE_SEED and published:
         return "Every row is one training run. The paper's ± is over repeated fine-tuning, not pre-training."
@@ -302,16 +302,16 @@ def check(c: Check, *, published: bool = False) -> str:
     )
 
 
-def _names(c: Check) -> str:
+def _names(c: ValidityCheck) -> str:
     more = len(c.names) - MAX_NAMED
     return f"{join(c.names[:MAX_NAMED])} and {more} more" if more > 0 else join(c.names)
 
 
-def _groups(c: Check) -> str:
+def _groups(c: ValidityCheck) -> str:
     return "; ".join(f"{name} {join(values)}" if name else join(values) for name, values in c.groups)
 
 
-def _one_seed(c: Check) -> str:
+def _one_seed(c: ValidityCheck) -> str:
     if c.names:
         return f"Trained once: {_names(c)}. Their intervals use the variance of repeated models, or exclude it."
     middle, high = (100 * (share or 0.0) for share in (c.high, c.low))
@@ -321,7 +321,7 @@ def _one_seed(c: Check) -> str:
     )
 
 
-def _disagree(c: Check) -> str:
+def _disagree(c: ValidityCheck) -> str:
     cells = round(sum(len(values) for _, values in c.groups) / (c.count or 1))
     return (
         f"Seeds of {_names(c)} differ more than {c.limit:g} times as much as is usual here: with {c.count} seeds "
@@ -330,7 +330,7 @@ def _disagree(c: Check) -> str:
     )
 
 
-def _falling(c: Check) -> str:
+def _falling(c: ValidityCheck) -> str:
     rule = f"rule: less than {c.limit:.0%} of the loss of guessing per doubling of training"
     fell = f"the training loss of {_names(c)} still fell by up to {c.high:.0%} of it"
     if c.level is Level.WARNING:
@@ -338,7 +338,7 @@ def _falling(c: Check) -> str:
     return f"At {flops(c.low or 0)} the untrained part was over ({rule}): {fell}."
 
 
-def _duplicates(c: Check) -> str:
+def _duplicates(c: ValidityCheck) -> str:
     if not c.count:
         return f"No test image of {_names(c)} is a copy of a training image."
     return (
@@ -347,7 +347,7 @@ def _duplicates(c: Check) -> str:
     )
 
 
-def _narrow(c: Check, x: Callable[[float], str]) -> str:
+def _narrow(c: ValidityCheck, x: Callable[[float], str]) -> str:
     assert c.low and c.high
     return (
         f"{_names(c)}: {x(c.low)} to {x(c.high)} is a factor of {significant(c.high / c.low, 2)}; a trend needs at "

@@ -40,7 +40,15 @@ MEND = "Run the study again: the cell is repeated and the damaged file is kept b
 
 
 class DamagedRecord(UserError):
-    """A record that is torn, altered, incomplete, or of another cell than its folder's."""
+    """A record that is torn, altered, incomplete, or of another cell than its folder's.
+
+    Attributes:
+        reason: what is wrong with it, without its path.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} is damaged: {reason}", MEND)
+        self.reason = reason
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -96,22 +104,22 @@ def read_record(path: Path, *, of: str | None = None) -> Record:
     try:
         body = _parse(data)
     except ValueError as error:
-        raise DamagedRecord(f"{path} is damaged: not valid JSON ({error}).", MEND) from error
+        raise DamagedRecord(path, f"not valid JSON ({error}).") from error
     if not isinstance(body, dict) or not isinstance(body.get("schema"), int):
-        raise DamagedRecord(f"{path} is damaged: it has no schema version.", MEND)
+        raise DamagedRecord(path, "it has no schema version.")
     check_schema(path, body["schema"])
     stated = str(body.get("digest"))
     if written_digest(data, stated) != stated and digest(body) != stated:
-        raise DamagedRecord(f"{path} is damaged: its contents do not match its digest.", MEND)
+        raise DamagedRecord(path, "its contents do not match its digest.")
     missing = [key for key in REQUIRED.get(body["schema"], ()) if key not in body]
     if missing or body["status"] not in STATUSES:
-        raise DamagedRecord(f"{path} is damaged: missing or wrong {', '.join(missing) or 'status'}.", MEND)
+        raise DamagedRecord(path, f"missing or wrong {', '.join(missing) or 'status'}.")
     if of not in (None, body["directory"]):  # copied, or in a folder that was renamed: no result of this cell
-        raise DamagedRecord(f"{path} is damaged: it is the record of another cell, {body['directory']}.", MEND)
+        raise DamagedRecord(path, f"it is the record of another cell, {body['directory']}.")
     try:
         return from_json(body)
     except (LookupError, TypeError, ValueError, AttributeError, UserError) as error:
-        raise DamagedRecord(f"{path} is damaged: {_wrong(error)}.", MEND) from error
+        raise DamagedRecord(path, f"{_wrong(error)}.") from error
 
 
 def from_json(body: Json) -> Record:
@@ -136,13 +144,13 @@ def _wrong(error: Exception) -> str:
 def _bytes(path: Path) -> bytes:
     """What a record's file holds. A folder or a pipe of its name is none; nor is what the disk does not give back."""
     if path.exists() and not path.is_file():
-        raise DamagedRecord(f"{path} is damaged: it is not a file.", MEND)
+        raise DamagedRecord(path, "it is not a file.")
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise
     except OSError as error:
-        raise DamagedRecord(f"{path} is damaged: it cannot be read ({error.strerror}).", MEND) from error
+        raise DamagedRecord(path, f"it cannot be read ({error.strerror}).") from error
 
 
 def _parse(data: bytes) -> Any:

@@ -11,7 +11,7 @@ from scipy import stats
 
 from bench.analysis import catch_up
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Budget, Closing, Finding, HeldOut, Verdict
+from bench.analysis.finding import Closing, FamilyBudget, Finding, HeldOut, Verdict
 from bench.analysis.questions import find
 from bench.questions import gap_over_images
 from bench.report import text
@@ -112,7 +112,7 @@ def test_its_slope_is_that_of_the_truth(found: list[Finding], pair: tuple[str, s
     assert finding.low < truth < finding.high
     assert finding.estimate == pytest.approx(truth, abs=0.01)
     assert (finding.verdict, finding.leader) == (Verdict.YES, pair[0])
-    assert [type(item) for item in finding.evidence[:2]] == [Budget, Budget]
+    assert [type(item) for item in finding.evidence[:2]] == [FamilyBudget, FamilyBudget]
 
 
 def test_equal_families_gain_nothing() -> None:

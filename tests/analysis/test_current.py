@@ -13,7 +13,7 @@ import pytest
 
 from bench.analysis import evidence, lr_sweep
 from bench.analysis.evidence import Evidence
-from bench.analysis.finding import Check, CheckKind
+from bench.analysis.finding import CheckKind, ValidityCheck
 from bench.analysis.study_data import Records
 from bench.analysis.validity_checks import checks
 from bench.core.record import Record, Score
@@ -65,7 +65,7 @@ def shown(found: Evidence, measure: str = "mnist") -> float:
     return found.estimates(measure)[series.last.key].value
 
 
-def of_kind(found: Evidence, *kinds: CheckKind) -> list[Check]:
+def of_kind(found: Evidence, *kinds: CheckKind) -> list[ValidityCheck]:
     return [check for check in checks(found) if check.kind in kinds]
 
 

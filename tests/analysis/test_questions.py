@@ -16,6 +16,7 @@ from bench.analysis.comparisons import unreplicated_noise
 from bench.analysis.evidence import Evidence, _same_task
 from bench.analysis.finding import (
     ALL_MODELS,
+    AccuracyTarget,
     Axis,
     Candidate,
     ClaimKind,
@@ -23,11 +24,10 @@ from bench.analysis.finding import (
     Finding,
     Findings,
     LawDeviation,
-    Peak,
+    PeakInside,
     Reason,
     SharedLaw,
     Stated,
-    Target,
     TopOfRange,
     Unit,
     Verdict,
@@ -346,7 +346,7 @@ def test_a_known_ratio_and_target_are_found() -> None:
     assert ratio.low < 10**0.5 < ratio.high and ratio.high / ratio.low < 4
     target = only(found, "compute for a target", "ViT")
     assert target.estimate is not None and 10**11.5 < target.estimate < 10**12.5  # 3 points are lost or won to draws
-    assert item(target, Target).accuracy == 0.72
+    assert item(target, AccuracyTarget).accuracy == 0.72
     run = only(found, "next run", "ViT", "ResNet")
     assert run.estimate is not None and 1e10 < run.estimate < 1e14
     assert run.leader in ("ViT", "ResNet") and 0 < item(run, Candidate).shrinks < 1
@@ -365,7 +365,7 @@ def test_an_answer_beyond_the_data_has_a_record_or_is_refused() -> None:
         assert inside.verdict == YES and inside.reach == 1
         assert (below.verdict, below.reasons) == (CANNOT_TELL, (Reason.BELOW_RANGE,))
         if law.forecast.has_record:
-            record = item(far, Target).record
+            record = item(far, AccuracyTarget).record
             assert far.reach == pytest.approx(2, rel=0.02) and far.high_reach >= far.reach
             assert record.origins == len(law.forecast.origins) and record.median_error > 0
         else:
@@ -428,7 +428,7 @@ def test_a_flat_end_is_not_still_improving(bent: Findings) -> None:
 def test_what_group_means_contradict_is_not_read_off_the_law(bent: Findings) -> None:
     finding = only(bent, "compute for a target", "ResNet")
     assert (finding.verdict, finding.reasons, finding.estimate) == (CANNOT_TELL, (Reason.LACK_OF_FIT,), None)
-    deviation, target = item(finding, LawDeviation), item(finding, Target)
+    deviation, target = item(finding, LawDeviation), item(finding, AccuracyTarget)
     assert deviation.p < 0.05 and abs(deviation.predicted / deviation.observed - 1) > 0.05
     assert target.between[1] is not None and (target.between[0] or 0) < target.between[1]
 
@@ -442,7 +442,7 @@ def test_one_factor_for_curves_of_different_shape_is_refused(bent: Findings) -> 
 
 def test_a_better_middle_and_unequal_compute_are_remarked(bent: Findings) -> None:
     more = only(bent, "more images help", "ViT")
-    assert Reason.PEAK_INSIDE in more.reasons and item(more, Peak).images == 3_000
+    assert Reason.PEAK_INSIDE in more.reasons and item(more, PeakInside).images == 3_000
     images = only(bent, "crossing over images", "ViT", "ResNet")
     assert Reason.UNEQUAL_COMPUTE in images.reasons
     assert [b.family for b in images.evidence if b.kind == "Budget"] == ["ViT", "ResNet"]

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from bench.analysis import side_by_side as sides
-from bench.analysis.side_by_side import Place, compare
+from bench.analysis.side_by_side import VariantAtHorizon, compare
 from bench.core.errors import UserError
 from bench.stats import paired
 from bench.stats.intervals import DRAWS, IMAGES, SEEDS, Samples
@@ -50,7 +50,7 @@ def pair_of_tables(rng, *, gain=0.0, seeds=(0, 1, 2), seed_sd=0.15, models=2, ta
                     rng, chance_M, seeds=seeds, draws=draws, gain=more, seed_sd=seed_sd, task=task, draw=drawn
                 )
                 made = replace(made, model=f"m{model}", trunk=f"m{model}", images_seen=1000)
-                table.setdefault(Place(f"m{model}", 1000), {})[task] = made
+                table.setdefault(VariantAtHorizon(f"m{model}", 1000), {})[task] = made
     return a, b
 
 
@@ -112,7 +112,7 @@ def test_equal_sides_and_sides_without_anything_in_common():
     a, b = pair_of_tables(np.random.default_rng(4))
     assert compare(a, a).verdict == "equal" and compare(a, a).average.estimate == 0
     with pytest.raises(UserError, match="in common"):
-        compare(a, {Place("other", 1000): scores for scores in b.values()})
+        compare(a, {VariantAtHorizon("other", 1000): scores for scores in b.values()})
     other = pair_of_tables(np.random.default_rng(4), tasks=("mnist",))[1]
     for scores in other.values():
         scores["mnist"] = answers(np.random.default_rng(5), np.full(40, 0.5), seeds=(0, 1), draws=3, task="another set")

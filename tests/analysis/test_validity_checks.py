@@ -11,7 +11,7 @@ import pytest
 
 from bench.analysis import lr_sweep, questions, scaling_laws, study_data
 from bench.analysis.evidence import build
-from bench.analysis.finding import Check, CheckKind, Level
+from bench.analysis.finding import CheckKind, Level, ValidityCheck
 from bench.analysis.study_data import Records
 from bench.analysis.validity_checks import checks, support_images
 from bench.core import registry
@@ -39,7 +39,7 @@ def of_model(made: list[Record], model: str, changes: dict[str, Any]) -> list[Re
     return [change(r, changes) if r.cell.model == model else r for r in made]
 
 
-def found(made: list[Record], *kinds: CheckKind) -> list[Check]:
+def found(made: list[Record], *kinds: CheckKind) -> list[ValidityCheck]:
     return [check for check in checks(read(made)) if check.kind in kinds]
 
 

@@ -24,13 +24,13 @@ from bench import run
 from bench.analysis import published, questions, table, wording
 from bench.analysis.finding import (
     Axis,
-    Check,
     CheckKind,
     CostSummary,
     Finding,
     Findings,
     Reason,
     TrendPoint,
+    ValidityCheck,
     Verdict,
 )
 from bench.core import formatting, registry
@@ -519,9 +519,9 @@ def test_nothing_published_is_undecided_with_the_mark_of_a_fact() -> None:
 
 @pytest.mark.parametrize("most", [386.667, 1906.67, 10_114.5, 3_000_000.0])
 def test_a_note_counts_in_plain_digits(most: float) -> None:
-    said = caveats.check(Check(kind=CheckKind.REPEATED_DATA, names=("images",), count=8, limit=4.0, high=most))
+    said = caveats.check(ValidityCheck(kind=CheckKind.REPEATED_DATA, names=("images",), count=8, limit=4.0, high=most))
     assert "e+" not in said and f"up to {formatting.significant(most)})" in said
-    assert caveats.check(Check(kind=CheckKind.FEW_IMAGES, names=("mnist",), count=8, limit=4.0, high=10.0))
+    assert caveats.check(ValidityCheck(kind=CheckKind.FEW_IMAGES, names=("mnist",), count=8, limit=4.0, high=10.0))
 
 
 # -- every fitted law as data: both kinds of interval, and what the search did -----------------------------------------

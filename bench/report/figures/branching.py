@@ -8,7 +8,7 @@ import pandas as pd
 
 from bench.analysis import branches
 from bench.analysis.branches import identical
-from bench.analysis.comparisons import Comparison
+from bench.analysis.comparisons import PairedDifference
 from bench.analysis.evidence import Evidence, family_rank
 from bench.core.formatting import join
 from bench.report.figures import _style
@@ -71,7 +71,7 @@ def draw(evidence: Evidence) -> Drawing:
     )
 
 
-def _differences(axes: Any, found: list[Comparison], families: list[str]) -> None:
+def _differences(axes: Any, found: list[PairedDifference], families: list[str]) -> None:
     axes.axhline(0.0, color="#444444", linewidth=1.0)
     for place, model in enumerate(dict.fromkeys(c.pair.model for c in found)):
         mine = [c for c in found if c.pair.model == model]
@@ -88,7 +88,7 @@ def _differences(axes: Any, found: list[Comparison], families: list[str]) -> Non
     _style.plain_log_x(axes, [c.pair.point.images_seen for c in found])
 
 
-def _row(name: str, measure: str, c: Comparison) -> dict[str, Any]:
+def _row(name: str, measure: str, c: PairedDifference) -> dict[str, Any]:
     return {
         "schedule": name,
         "model": c.pair.model,

@@ -10,7 +10,7 @@ import pandas as pd
 from bench.analysis.evidence import Evidence
 from bench.core.formatting import join, plural
 from bench.questions import faster_than_peers as races
-from bench.questions.faster_than_peers import Contender
+from bench.questions.faster_than_peers import RacedContender
 from bench.report.figures import _style
 from bench.report.figures._contract import Drawing, NothingToDraw
 
@@ -46,7 +46,7 @@ def draw(evidence: Evidence) -> Drawing:
     )
 
 
-def _race(axes: Any, race: Sequence[Contender], *, bars: int, widest: float) -> None:
+def _race(axes: Any, race: Sequence[RacedContender], *, bars: int, widest: float) -> None:
     ratios = [c.over_base for c in race if c.over_base]
     values = [r.value for r in ratios]
     errors = [[r.value - (r.low or r.value) for r in ratios], [(r.high or r.value) - r.value for r in ratios]]
@@ -69,7 +69,7 @@ def _race(axes: Any, race: Sequence[Contender], *, bars: int, widest: float) -> 
     axes.grid(axis="y", visible=False)
 
 
-def _row(c: Contender) -> dict[str, Any]:
+def _row(c: RacedContender) -> dict[str, Any]:
     ends = {}
     for name, ratio in (("over_base", c.over_base), ("own_over", c.own_over)):
         for end in ("value", "low", "high", "races", "starts", "rounds"):
@@ -96,7 +96,7 @@ def _row(c: Contender) -> dict[str, Any]:
     }
 
 
-def _caption(contenders: Sequence[Contender], evidence: Evidence) -> str:
+def _caption(contenders: Sequence[RacedContender], evidence: Evidence) -> str:
     ratios = [c.over_base for c in contenders if c.over_base]
     often = " or ".join(dict.fromkeys(races.repetitions(ratio) for ratio in ratios))
     first = contenders[0]
