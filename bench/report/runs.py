@@ -1,13 +1,11 @@
-"""What the page holds for those who point and click: places of data points, and facts of the records behind them."""
+"""The records behind the points of figures, as the page shows them when a point is clicked."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.analysis.evidence import Evidence
-from bench.analysis.table import clean
 from bench.core.formatting import (
     MISSING,
     core_days,
@@ -21,7 +19,6 @@ from bench.core.formatting import (
 )
 from bench.core.record import Record
 from bench.core.spec import to_json
-from bench.report.figures._contract import Saved
 
 MAX_RECORDS = 300  # records whose facts are in the page; the others are named, and lie beside it
 
@@ -43,39 +40,22 @@ LABELS = (
 HEADS = ("Images seen", "Epochs", "Training FLOPs", "Core-days", "Images/s", "Train loss")
 
 
-def limits(figures: Sequence[Saved]) -> dict[str, str]:
-    """Per figure, a sentence where not every point can be pointed at."""
-    return {
-        figure.name: f"{len(figure.hover_points):,} of {figure.annotations:,} points can be pointed at."
-        for figure in figures
-        if len(figure.hover_points) < figure.annotations
-    }
-
-
-def page_data(evidence: Evidence, figures: Sequence[Saved]) -> str:
-    """JSON for the page's script, with nothing in it that could end a script element."""
-    kept = {f"figure-{figure.name}": figure.hover_points for figure in figures}
-    names = list(dict.fromkeys(cell for points in kept.values() for point in points for cell in point.cells))
-    number = {name: place for place, name in enumerate(names)}
-    means = _means(evidence, set(names[:MAX_RECORDS]))
-    by_name = {record.directory: record for record in evidence.records.records}
+def records(evidence: Evidence, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Facts and scores of cells by name: {"facts": [(label, text)], "columns": [heading], "rows": [[text]]}; nothing
+    of those beyond `MAX_RECORDS`."""
+    shown = names[:MAX_RECORDS]
+    means = _means(evidence, set(shown))
     measures = sorted({measure for scores in means.values() for measure in scores})
-    cells = [
-        {"name": name, "facts": facts(by_name[name]), "rows": _rows(by_name[name], means, measures)}
-        if place < MAX_RECORDS
-        else {"name": name}
-        for name, place in number.items()
-    ]
-    body = {
-        "labels": LABELS,
-        "columns": [*HEADS, *(f"{measure_text(m)} [%]" for m in measures)],
-        "cells": cells,
-        "points": {
-            name: [[p.x, p.y, p.text, [number[c] for c in p.cells]] for p in points] for name, points in kept.items()
-        },
+    columns = [*HEADS, *(f"{measure_text(m)} [%]" for m in measures)]
+    by_name = {record.directory: record for record in evidence.records.records}
+    return {
+        name: {
+            "facts": [(label, text) for label, text in zip(LABELS, facts(by_name[name]), strict=True) if text],
+            "columns": columns,
+            "rows": _rows(by_name[name], means, measures),
+        }
+        for name in shown
     }
-    text = clean(json.dumps(body, separators=(",", ":"), ensure_ascii=False))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def facts(record: Record) -> list[str]:
