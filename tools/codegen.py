@@ -1,9 +1,9 @@
 """The kernels that Inductor generates for an H100, counted without one: launches, bytes and a roofline.
 
-    python -m bench.train.codegen                      the table of bench/train/h100.csv, computed anew
-    python -m bench.train.codegen --models ViT-S/16    some of it
-    python -m bench.train.codegen --whole              networks compiled as a whole, for comparison: minutes per model
-    python -m bench.train.codegen --assemble           assembles every kernel too, with the assembler of Triton
+    python -m tools.codegen                      the table of tools/h100.csv, computed anew
+    python -m tools.codegen --models ViT-S/16    some of it
+    python -m tools.codegen --whole              networks compiled as a whole, for comparison: minutes per model
+    python -m tools.codegen --assemble           assembles every kernel too, with the assembler of Triton
 
 A training step's forward and backward graphs are traced on shapes and lowered for compute capability 9.0. Every kernel
 gets the larger of its bytes over the bandwidth and its FLOPs over the peak, at shares that are assumed: the table's
@@ -110,7 +110,7 @@ class Generated:
 
 
 @contextlib.contextmanager
-def pretended() -> Iterator[None]:
+def emulate_h100() -> Iterator[None]:
     """Inside, Inductor and Triton generate code for an H100. Attention is the flash kernel, as on a GPU."""
     import torch._dynamo.device_interface as interface
     from triton.backends.compiler import GPUTarget
@@ -457,7 +457,7 @@ def read_table() -> dict[str, dict[str, str]]:
 @command
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.train.codegen", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tools.codegen", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--models", default=",".join(MODELS), help="some of those in the table")
     parser.add_argument("--whole", action="store_true", help="compile each network as a whole")
@@ -472,7 +472,7 @@ def main(argv: list[str] | None = None) -> int:
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     sys.stdout.write(heading())
     writer.writeheader()
-    with pretended():
+    with emulate_h100():
         for name in names:
             batch, image_size = MODELS[name]
             found, sources = step(name, batch=batch, image_size=image_size, whole=options.whole)

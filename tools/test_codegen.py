@@ -12,7 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bench.core import registry
 from bench.cost import flops
-from bench.train import batches, codegen, compiled, keep_sums, precision
+from bench.train import batches, compiled, keep_sums, precision
+from tools import codegen
 from vit import layers
 
 pytest.importorskip("triton")
@@ -22,7 +23,7 @@ pytest.importorskip("triton")
 @pytest.mark.parametrize("name", ["ViT-Ti/16"])
 def test_a_step_is_lowered_and_assembled_and_moves_no_more_than_it_did(name):
     batch, image_size = codegen.MODELS[name]
-    with codegen.pretended():
+    with codegen.emulate_h100():
         found, sources = codegen.step(name, batch=batch, image_size=image_size)
     kept = codegen.read_table()[name]
     assert found.launches <= int(kept["launches"])
@@ -45,7 +46,7 @@ def test_pixels_are_scaled_and_cut_into_patches_by_one_kernel(image_size, channe
     """Which reads each once and writes a bfloat16 for it: no image in float32, no copy. Other networks' pixels too."""
     shape = (64, channels, image_size, image_size)
     for module, more in ((layers.Patches((patch, patch)), (torch.bfloat16,)), (precision.Input(torch.bfloat16), ())):
-        with codegen.pretended():
+        with codegen.emulate_h100():
             found, (source,) = codegen.region(module, shape, *more, pixels=True)
         assert (found.launches, found.kernels, codegen.assembled(source)) == (1, 1, 1)
         assert found.gigabytes == pytest.approx(3 * math.prod(shape) / 1e9)
@@ -64,7 +65,7 @@ def test_crops_and_mirrored_images_are_made_by_one_kernel_too():
     def mirrored(mirrored_B, x_BCHW):
         return batches._mirrored(x_BCHW.permute(0, 2, 3, 1), mirrored_B)
 
-    with codegen.pretended(), FakeTensorMode(allow_non_fake_inputs=True):
+    with codegen.emulate_h100(), FakeTensorMode(allow_non_fake_inputs=True):
         boxes_4B = torch.empty((4, 64), dtype=torch.int64)
         mirrored_B = torch.empty(64, dtype=torch.bool)
         for run, given, number, moved in (
@@ -107,7 +108,7 @@ def test_sums_are_found_by_the_kernels_that_make_what_is_summed(monkeypatch):
     def gigabytes():
         return codegen.region(model.blocks[0], shape, None)[0].gigabytes
 
-    with codegen.pretended():
+    with codegen.emulate_h100():
         all_of_it = gigabytes()
         with monkeypatch.context() as patch:
             patch.setattr(layers.Linear, "forward", torch.nn.Linear.forward)
