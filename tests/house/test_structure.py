@@ -13,7 +13,17 @@ import tomllib
 import pytest
 
 from bench import __main__ as script
-from tests.house.structure import ORDER, PACKAGES, PROJECT, Structure, under
+from tests.house.structure import (
+    LIMITS,
+    LOADED,
+    ORDER,
+    PACKAGES,
+    PROJECT,
+    TWO_MEANINGS,
+    Structure,
+    loaded_by_a_study,
+    under,
+)
 from tests.house.unsafe import unsafe
 
 # -- the layout is the architecture: import directions, file lengths, nothing unsafe, listing without torch ------------
@@ -42,6 +52,22 @@ def test_the_search_for_circles_sees_imports_inside_functions_and_for_types(tmp_
     (tmp_path / "vit/a.py").write_text("def f():\n    from vit import b\n")
     (tmp_path / "vit/b.py").write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from vit.a import f\n")
     assert set(Structure(tmp_path).circle()) == {"vit.a", "vit.b"}
+
+
+@pytest.mark.parametrize("what", LIMITS)
+def test_what_a_reader_must_hold_does_not_grow(what):
+    """Statements: a feature makes room for itself. The aims are further down; see `structure.AIMS`."""
+    assert HOUSE.sizes()[what] <= LIMITS[what]
+
+
+@pytest.mark.slow
+def test_what_a_study_loads_does_not_grow(tmp_path):
+    assert HOUSE.size(loaded_by_a_study(tmp_path) & set(HOUSE.paths)) <= LOADED
+
+
+def test_classes_have_names_of_their_own():
+    """But for those that are still to be renamed."""
+    assert set(HOUSE.classes()) <= TWO_MEANINGS
 
 
 @pytest.mark.parametrize("name", NO_TORCH)
