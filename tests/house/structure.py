@@ -61,8 +61,8 @@ STUDY = ("bench.run", "bench.worker")
 
 LIMITS = {"installed": 29_500, "tests": 19_500, "reached": 16_500, "spine": 5_050}
 LOADED = 17_000
-"""Statements that are there, at most: what is installed, its tests, what a study can reach without a registry, the files
-that CONTRIBUTING lists as the spine; and what a study loads."""
+"""Statements, at most: what is installed, its tests, what a study can reach without a registry, the files that
+CONTRIBUTING lists as the spine; and what a study loads."""
 AIMS = {"installed": 24_000, "tests": 17_500, "reached": 14_000, "spine": 5_000, "loaded": 8_000}
 """Where the limits shall get to."""
 TWO_MEANINGS = {"Axis", "Compared", "Fit", "Found", "Option", "Recipe", "Repeated", "Row", "Scale", "Stage", "Study"}
