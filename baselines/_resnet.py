@@ -103,7 +103,7 @@ class StdConv(nn.Conv2d):
                 padding = (sides[2], sides[0])
         y_BCHW = F.conv2d(x_BCHW, weight, None, stride, padding, self.dilation, self.groups)
         # As GPUs compute convolutions. Said here, or compiled blocks, whose normalisation hides it, would hand over
-        # every map in the other order: 15 % more bytes of a block (`python -m bench.train.codegen --models R50x1`).
+        # every map in the other order: 15 % more bytes of a block (`python -m tools.codegen --models R50x1`).
         # On a CPU a step of R50x1 takes 1.2 times as long that way: torch's group norm is slower.
         return y_BCHW if layers.runs_on_cpu(y_BCHW) else y_BCHW.contiguous(memory_format=torch.channels_last)
 

@@ -483,7 +483,7 @@ def check_figure(name: str, arguments: argparse.Namespace) -> Iterator[Requireme
     """A figure: drawn twice from the records of a study."""
     from bench.report.figures._contract import NothingToDraw, render
 
-    module = registry.load("figure", name)
+    figure = registry.load("figure", name)
 
     def draw() -> Any:
         from bench.analysis import lr_sweep, study_data
@@ -491,13 +491,13 @@ def check_figure(name: str, arguments: argparse.Namespace) -> Iterator[Requireme
         if arguments.study is None:
             raise Limited("name a finished study: --study results/<suite>")
         try:
-            return module.draw(lr_sweep.of_chosen(study_data.load(arguments.study)))
+            return figure.draw(lr_sweep.of_chosen(study_data.load(arguments.study)))
         except NothingToDraw as reason:
             raise Limited(f"there is nothing to draw of {arguments.study}: {reason}") from reason
 
     def titled() -> str:
-        _require(isinstance(module.TITLE, str) and bool(module.TITLE), "no TITLE")
-        return str(module.TITLE)
+        _require(bool(figure.title), "no title")
+        return figure.title
 
     def drawn() -> str:
         drawing = draw()
@@ -506,8 +506,8 @@ def check_figure(name: str, arguments: argparse.Namespace) -> Iterator[Requireme
         return f"{len(drawing.data)} rows"
 
     def repeats() -> str:
-        one, other = (render(name, module.TITLE, draw()) for _ in range(2))
-        _require((one.png, one.svg, one.csv) == (other.png, other.svg, other.csv), "other files for equal records")
+        one, other = (render(name, figure.title, draw()) for _ in range(2))
+        _require(one == other, "other files for equal records")
         return ""
 
     yield Requirement(what="has a title", check=titled)

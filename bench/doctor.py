@@ -5,7 +5,7 @@ GPUs do not apply. What has been checked is kept in the output file: the same co
 what failed. Where there are several GPUs (or cores) they train together too; two machines are not tried.
 
 Limits called targets were chosen, as shares of what makers state; no GPU has been measured against them. A roofline is
-that of bench/train/h100.csv: computed, with the assumptions in its first line. It is no limit.
+computed, with the assumptions of bench/cost/roofline.py. It is no limit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError, command, sigterm_
 from bench.core.formatting import compact
 from bench.core.spec import Recipe, to_json
 from bench.execute import first_hour
-from bench.execute.examined import Check, Line, as_wanted, at_least, at_most
+from bench.execute.examined import CheckResult, MachineCheck, as_wanted, at_least, at_most
 
 EXAMPLES = """\
 examples:
@@ -43,6 +43,16 @@ STEPS = 50  # of a training that is compared with another
 FAMILIES = ("ViT-pico/14", "R8x0.125-s2", "R5+ViT-pico/14")
 SIZES: dict[str, Any] = {"image_size": 28, "channels": 1, "num_classes": 10}
 PIXELS = 224
+THROUGHPUT = {
+    "ViT-Ti/16": 512,
+    "ViT-S/16": 256,
+    "ViT-B/16": 256,
+    "ViT-L/16": 128,
+    "ViT-H/14": 64,
+    "R50x1": 128,
+    "R50+ViT-B/16": 128,
+}
+"""Models whose training is timed, and images of a batch that one H100 holds."""
 # images per second of a training step by other code on one H100 SXM: github.com/NVIDIA-BioNeMo/nvSubquadratic,
 # benchmarks/README.md (ViT-5-Small, batch 256, bfloat16, made-up images, max-autotune)
 PUBLISHED = {"ViT-S/16": 8_003.0}
@@ -58,32 +68,32 @@ def is_sxm(device: str) -> bool:
 # -- the machine -------------------------------------------------------------------------------------------------------
 
 
-def machine(device: str) -> Iterator[Line]:
+def machine(device: str) -> Iterator[CheckResult]:
     """Versions, room, a compiler, a known peak, nobody else on the GPU."""
     import torch
 
     from bench.cost import peaks
     from bench.train import compiled
 
-    yield Line(check="versions", value=f"torch {torch.__version__}, {environment.cpu_model()}")
+    yield CheckResult(check="versions", value=f"torch {torch.__version__}, {environment.cpu_model()}")
     yield at_least("free disk", shutil.disk_usage(".").free / 1e9, 5.0, "GB")
     if Path("/dev/shm").exists():
         yield at_least("shared memory", shutil.disk_usage("/dev/shm").total / 1e9, 1.0, "GB")
     if not device.startswith("cuda"):
         return
     name = torch.cuda.get_device_name()
-    yield Line(check="GPU", value=f"{len(accelerators(device))} × {name}")
+    yield CheckResult(check="GPU", value=f"{len(accelerators(device))} × {name}")
     found = peaks.published_peak(name, "bfloat16")
-    yield Line(check="peak", value=found.source if found else "not in the table: measured instead")
+    yield CheckResult(check="peak", value=found.source if found else "not in the table: measured instead")
     why = compiled.obstacle(device)
-    yield Line(check="compiler", value=why or "works", limit="works", outcome="fail" if why else "pass")
+    yield CheckResult(check="compiler", value=why or "works", limit="works", outcome="fail" if why else "pass")
     query = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
     if shutil.which("nvidia-smi"):
         others = subprocess.run(query, capture_output=True, text=True).stdout.split()
         yield at_most("processes on the GPUs", len(others), 1)
 
 
-def ceilings(device: str) -> Iterator[Line]:
+def ceilings(device: str) -> Iterator[CheckResult]:
     """Matrix products, memory and launches against what the maker states."""
     import torch
 
@@ -96,7 +106,7 @@ def ceilings(device: str) -> Iterator[Line]:
         target = 0.7 * published.flops_per_second / 1e12
         yield at_least(f"{dtype} products", measured, target, "TFLOP/s", why="target: 70 % of the data sheet's")
     else:
-        yield Line(check=f"{dtype} products", value=f"{compact(measured, 3)} TFLOP/s")
+        yield CheckResult(check=f"{dtype} products", value=f"{compact(measured, 3)} TFLOP/s")
     if not device.startswith("cuda"):
         return
     data, to = (torch.empty(1 << 30, dtype=torch.uint8, device=device) for _ in range(2))
@@ -109,9 +119,9 @@ def ceilings(device: str) -> Iterator[Line]:
     copies = rate(2 * len(data), lambda: to.copy_(data))
     hosts = rate(len(pinned), lambda: data[: len(pinned)].copy_(pinned, non_blocking=True))
     launch = 1e6 / rate(1, lambda: one.add_(1), 1000)
-    yield Line(check="launch", value=f"{compact(launch, 3)} µs")
+    yield CheckResult(check="launch", value=f"{compact(launch, 3)} µs")
     if not is_sxm(device):
-        yield Line(
+        yield CheckResult(
             check="bandwidth", value=f"{compact(copies / 1e12, 3)} TB/s in memory, {compact(hosts / 1e9, 3)} GB/s to it"
         )
         return
@@ -156,7 +166,7 @@ def _gradient(model: Any, device: str, dtype: str, micro_batch: int = 0) -> Any:
     return torch.cat([p.grad.flatten().double().cpu() for p in model.parameters() if p.grad is not None])
 
 
-def numerics(device: str) -> Iterator[Line]:
+def numerics(device: str) -> Iterator[CheckResult]:
     """FLOPs of every family by three counters; gradients against float64 on the CPU, in low precision, and in parts."""
     import torch
     from torch.nn import functional as F
@@ -193,7 +203,7 @@ def _losses(device: str, steps: int, *, mode: str = "off") -> tuple[list[float],
     return torch.stack(found).tolist(), step
 
 
-def recorded(device: str) -> Iterator[Line]:
+def recorded(device: str) -> Iterator[CheckResult]:
     """Compiled and recorded steps against those that are written; nothing waits, nothing compiles again."""
     import torch
 
@@ -203,7 +213,7 @@ def recorded(device: str) -> Iterator[Line]:
         apart = max(abs(a - b) / max(abs(b), 1e-3) for a, b in zip(found, wanted, strict=True))
         yield at_most(f"{mode}: {STEPS} losses apart", apart, 2**-6)
         said = step.how_compiled
-        yield Line(check=f"{mode}: as asked", value=said, limit=mode, outcome="pass" if said == mode else "fail")
+        yield CheckResult(check=f"{mode}: as asked", value=said, limit=mode, outcome="pass" if said == mode else "fail")
     batch = _batch(32, device)
     torch.cuda.set_sync_debug_mode("error")
     problem = "none"
@@ -216,10 +226,10 @@ def recorded(device: str) -> Iterator[Line]:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     outcome = "pass" if problem == "none" else "fail"
-    yield Line(check=f"waits and compilations in {STEPS} steps", value=problem, limit="none", outcome=outcome)
+    yield CheckResult(check=f"waits and compilations in {STEPS} steps", value=problem, limit="none", outcome=outcome)
 
 
-def memory(device: str) -> Iterator[Line]:
+def memory(device: str) -> Iterator[CheckResult]:
     """What is left reserved after cells of several shapes."""
     import torch
 
@@ -229,7 +239,7 @@ def memory(device: str) -> Iterator[Line]:
         yield at_most(f"reserved after {name}", torch.cuda.memory_reserved() / 1e9, 1.0, "GB")
 
 
-def resuming(device: str) -> Iterator[Line]:
+def resuming(device: str) -> Iterator[CheckResult]:
     """A training that is stopped in the middle and continued, against one that was not."""
     import numpy as np
 
@@ -282,69 +292,80 @@ def resuming(device: str) -> Iterator[Line]:
 # -- speed and studies -------------------------------------------------------------------------------------------------
 
 
-def throughput(device: str) -> Iterator[Line]:
+def _roofline(name: str, batch: int) -> float:
+    """Images per second of a training step on an H100, were its roofline reached."""
+    from bench.core import registry
+    from bench.cost import flops, peaks, roofline
+
+    count = flops.count(name, image_size=PIXELS, channels=3, num_classes=1000)
+    work = roofline.StepWork(
+        family=registry.family_label(name),
+        flops=count.train_flops_per_image["dense"],
+        activation_bytes=count.activation_bytes or 0,
+        params=count.params,
+        images=batch,
+    )
+    return batch / roofline.seconds(work, peaks.accelerator("H100"))
+
+
+def throughput(device: str) -> Iterator[CheckResult]:
     """Images per second of the training step at 224 pixels, beside an H100's roofline and what others published."""
     from bench.cost import timing
     from bench.execute.workloads import Subject
-    from bench.train import codegen
 
-    rooflines = codegen.read_table()
-    for name, (batch, image_size) in codegen.MODELS.items():
-        if image_size != PIXELS:
-            continue
+    for name, batch in THROUGHPUT.items():
         subject = Subject(model=name, image_size=PIXELS, channels=3, device=device, dtype="bfloat16")
         workload = subject.largest_training(batch, pace=timing.Pace())
         if workload is None:
-            yield Line(check=name, value="out of memory", outcome="fail")
+            yield CheckResult(check=name, value="out of memory", outcome="fail")
             continue
         timing.interleave([workload], device=device, windows=7)
         rate = workload.spread().median or 0.0
         if is_sxm(device) and name in PUBLISHED:
             yield at_least(name, rate, PUBLISHED[name], "images/s", why="published of other code on an H100")
         else:
-            yield Line(check=name, value=f"{compact(rate)} images/s")
+            yield CheckResult(check=name, value=f"{compact(rate)} images/s")
         if is_sxm(device):
-            share = rate / float(rooflines[name]["roofline_images_per_second"])
-            yield Line(check=f"{name}: of the H100's roofline", value=f"{share:.0%}")
+            yield CheckResult(check=f"{name}: of the H100's roofline", value=f"{rate / _roofline(name, batch):.0%}")
         del workload
         release(device)
 
 
 CHECKS = (
-    Check(name="machine", run=machine),
-    Check(name="ceilings", run=ceilings),
-    Check(name="numerics", run=numerics),
-    Check(name="recorded steps", run=recorded, gpu=True),
-    Check(name="memory", run=memory, gpu=True),
-    Check(name="too little memory", run=first_hour.scarcity, gpu=True, long=True),
-    Check(name="resuming", run=resuming),
-    Check(name="kills", run=first_hour.kills),
-    Check(name="study", run=first_hour.study),
-    Check(name="ranks", run=first_hour.ranks),
-    Check(name="workers", run=first_hour.workers, gpu=True, long=True),
-    Check(name="timing", run=first_hour.timing, gpu=True, long=True),
-    Check(name="throughput", run=throughput, gpu=True, long=True),
-    Check(name="feed", run=first_hour.feed, gpu=True, long=True),
-    Check(name="evaluation", run=first_hour.evaluation, gpu=True, long=True),
-    Check(name="suites", run=first_hour.suites, gpu=True, long=True),
+    MachineCheck(name="machine", run=machine),
+    MachineCheck(name="ceilings", run=ceilings),
+    MachineCheck(name="numerics", run=numerics),
+    MachineCheck(name="recorded steps", run=recorded, gpu=True),
+    MachineCheck(name="memory", run=memory, gpu=True),
+    MachineCheck(name="too little memory", run=first_hour.scarcity, gpu=True, long=True),
+    MachineCheck(name="resuming", run=resuming),
+    MachineCheck(name="kills", run=first_hour.kills),
+    MachineCheck(name="study", run=first_hour.study),
+    MachineCheck(name="ranks", run=first_hour.ranks),
+    MachineCheck(name="workers", run=first_hour.workers, gpu=True, long=True),
+    MachineCheck(name="timing", run=first_hour.timing, gpu=True, long=True),
+    MachineCheck(name="throughput", run=throughput, gpu=True, long=True),
+    MachineCheck(name="feed", run=first_hour.feed, gpu=True, long=True),
+    MachineCheck(name="evaluation", run=first_hour.evaluation, gpu=True, long=True),
+    MachineCheck(name="suites", run=first_hour.suites, gpu=True, long=True),
 )
 
 
-def examine(check: Check, device: str) -> list[Line]:
+def examine(check: MachineCheck, device: str) -> list[CheckResult]:
     """Its lines; what it raises is one that fails."""
     if check.gpu and not device.startswith("cuda"):
-        return [Line(check=check.name, value="needs a GPU", outcome="n/a")]
-    found: list[Line] = []
+        return [CheckResult(check=check.name, value="needs a GPU", outcome="n/a")]
+    found: list[CheckResult] = []
     try:
         found.extend(check.run(device))
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-        found.append(Line(check=check.name, value=reason, outcome="fail"))
+        found.append(CheckResult(check=check.name, value=reason, outcome="fail"))
     synchronise(device)
     return found
 
 
-def markdown(sections: dict[str, list[Line]], facts: dict[str, Any]) -> str:
+def markdown(sections: dict[str, list[CheckResult]], facts: dict[str, Any]) -> str:
     """The table, and where it was made."""
     where = ", ".join(f"{key} {value}" for key, value in facts.items() if value is not None)
     rows = [f"| {line.check} | {line.value} | {line.limit} | {line.outcome} |" for s in sections.values() for line in s]
@@ -377,7 +398,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.out.exists() and not options.anew:
         before = json.loads(options.out.read_text())
     kept = before.get("sections", {}) if before.get("environment") == facts else {}
-    sections = {name: [Line(**line) for line in lines] for name, lines in kept.items()}
+    sections = {name: [CheckResult(**line) for line in lines] for name, lines in kept.items()}
     started = time.monotonic()
     with sigterm_interrupts():
         for check in CHECKS:

@@ -119,24 +119,6 @@ def gap_series(evidence: Evidence, measure: str = HEADLINE) -> tuple[GapSeries, 
     return tuple(found[n] for n in order)
 
 
-def new_images(evidence: Evidence, models: tuple[str, str], measure: str = HEADLINE) -> tuple[EqualComputePoint, ...]:
-    """The same two models on all images, at every budget of both at which no image is seen twice."""
-    sides: list[list[Point]] = []
-    for name in models:
-        points = [
-            p for s in evidence.on_axis("data_size") if s.last.model == name for p in s.points if "data_size" in p.axes
-        ]
-        most = max((p.num_images for p in points), default=0)
-        sides.append([p for p in points if p.num_images == most and p.images_seen <= most])
-    found = [
-        _equal_compute_points(evidence, [a], [b], measure)
-        for a in sides[0]
-        for b in sides[1]
-        if one_budget(a.train_flops, b.train_flops)
-    ]
-    return tuple(sorted((place for places in found for place in places), key=lambda place: place.x))
-
-
 def _equal_compute_points(
     evidence: Evidence, first: Sequence[Point], second: Sequence[Point], measure: str
 ) -> tuple[EqualComputePoint, ...]:

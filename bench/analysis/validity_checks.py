@@ -18,7 +18,7 @@ from bench.core import registry
 from bench.core.record import Record
 from bench.core.spec import MAX_EPOCHS, to_json
 from bench.stats.intervals import SEEDS, t_quantile
-from bench.train.effective import WORDS, Compared, differences
+from bench.train.effective import WORDS, TrainingOnAxis, differences
 from bench.train.schedule import total_steps
 
 MIN_DECADES = 1.5
@@ -230,7 +230,7 @@ def unequal_recipes(evidence: Evidence) -> Iterator[ValidityCheck]:
     axes = sorted({axis for series in evidence.series for axis in series.last.axes}) or ["compute"]
     for axis in axes if not evidence.published else ():
         compared = [
-            Compared(model=s.last.model, data=s.last.data, recipe=used[s.variant]) for s in evidence.on_axis(axis)
+            TrainingOnAxis(model=s.last.model, data=s.last.data, recipe=used[s.variant]) for s in evidence.on_axis(axis)
         ]
         if apart := differences(compared, varies=varies.get(axis, ())):
             groups = tuple((WORDS[name], values) for name, values in apart.items())

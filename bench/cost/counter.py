@@ -34,7 +34,7 @@ Pads = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Work:
+class OperationCount:
     """One contraction.
 
     Attributes:
@@ -90,14 +90,14 @@ def wants_grad(*tensors: Any) -> int:
     return sum(bool(getattr(tensor, "requires_grad", False)) for tensor in tensors)
 
 
-def _product(a: Any, b: Any) -> list[Work]:
+def _product(a: Any, b: Any) -> list[OperationCount]:
     """A (batched) matrix or vector product: every entry of `a` meets each column of `b`."""
     columns = int(b.shape[-1]) if len(b.shape) > 1 else 1
     macs = math.prod(map(int, a.shape)) * columns
-    return [Work(macs, macs, wants_grad(a, b))]
+    return [OperationCount(macs, macs, wants_grad(a, b))]
 
 
-def _attention(q: Any, k: Any, v: Any, *, heads_axis: int = 1) -> list[Work]:
+def _attention(q: Any, k: Any, v: Any, *, heads_axis: int = 1) -> list[OperationCount]:
     """softmax(q k^T) v on 4-d tensors; `heads_axis` 1: (batch, heads, tokens, width), 2: (batch, tokens, heads, width).
 
     Masks and causality are not discounted. Recomputation in fused backward kernels is not counted: it is not the
@@ -108,24 +108,24 @@ def _attention(q: Any, k: Any, v: Any, *, heads_axis: int = 1) -> list[Work]:
     pairs = batch * heads * int(q.shape[tokens_axis]) * int(k.shape[tokens_axis])
     scores, mix = pairs * int(q.shape[-1]), pairs * int(v.shape[-1])
     weights_want = int(wants_grad(q, k) > 0)
-    return [Work(scores, scores, wants_grad(q, k)), Work(mix, mix, weights_want + wants_grad(v))]
+    return [OperationCount(scores, scores, wants_grad(q, k)), OperationCount(mix, mix, weights_want + wants_grad(v))]
 
 
-def _self_attention(x: Any, *, width: int) -> list[Work]:
+def _self_attention(x: Any, *, width: int) -> list[OperationCount]:
     """Fused self-attention layer: four projections of `width` and softmax attention, x (batch, tokens, width)."""
     batch, tokens = int(x.shape[0]), int(x.shape[1])
     macs = batch * (4 * tokens * width * width + 2 * tokens * tokens * width)
-    return [Work(macs, macs)]
+    return [OperationCount(macs, macs)]
 
 
-def _encoder_layer(args: Sequence[Any]) -> list[Work]:
+def _encoder_layer(args: Sequence[Any]) -> list[OperationCount]:
     x, width = args[0], int(args[1])
     hidden = next(int(a.shape[0]) for a in args[8:] if len(getattr(a, "shape", ())) == 2)
     mlp = 2 * int(x.shape[0]) * int(x.shape[1]) * width * hidden
-    return [*_self_attention(x, width=width), Work(mlp, mlp)]
+    return [*_self_attention(x, width=width), OperationCount(mlp, mlp)]
 
 
-FORMULAS: dict[str, Callable[[Sequence[Any]], list[Work]]] = {
+FORMULAS: dict[str, Callable[[Sequence[Any]], list[OperationCount]]] = {
     "aten::mm": lambda args: _product(args[0], args[1]),
     "aten::bmm": lambda args: _product(args[0], args[1]),
     "aten::mv": lambda args: _product(args[0], args[1]),
@@ -238,7 +238,7 @@ class MacCounter(TorchDispatchMode):
             raise NotImplementedError(f"No formula for {name}: add one to bench/cost/counter.py.")
         return result
 
-    def _add(self, name: str, works: list[Work]) -> None:
+    def _add(self, name: str, works: list[OperationCount]) -> None:
         path = self._path[-1] if self._path else ""
         for work in works:
             for convention, macs in (("dense", work.dense), ("paper", work.paper)):
@@ -246,7 +246,7 @@ class MacCounter(TorchDispatchMode):
                 self.by_operation[convention][name.removeprefix("aten::")] += macs
                 self.backward[convention] += macs * work.needs_grad
 
-    def _convolution(self, args: Sequence[Any], result: torch.Tensor) -> Work:
+    def _convolution(self, args: Sequence[Any], result: torch.Tensor) -> OperationCount:
         image, weight, _, stride, padding, dilation, transposed = args[:7]
         axes = image.ndim - 2
         per_axis = [list(map(int, v)) * (axes if len(v) == 1 else 1) for v in (stride, padding, dilation)]
@@ -267,7 +267,7 @@ class MacCounter(TorchDispatchMode):
             padding=before,
             dilation=per_axis[2],
         )
-        return Work(dense, paper, wants_grad(image, weight))
+        return OperationCount(dense, paper, wants_grad(image, weight))
 
     def _remember_padding(self, args: Sequence[Any], result: torch.Tensor) -> None:
         pads, value = list(map(int, args[1])), args[2] if len(args) > 2 else 0

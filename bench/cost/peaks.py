@@ -18,7 +18,7 @@ TERA = 1e12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Peak:
+class PeakRate:
     """A peak rate.
 
     Attributes:
@@ -135,19 +135,19 @@ def accelerator_of(device_name: str) -> Accelerator | None:
     return None if words & OTHERS else next((row for row in ACCELERATORS if words.issuperset(row.matches)), None)
 
 
-def published_peak(device_name: str, dtype: str) -> Peak | None:
+def published_peak(device_name: str, dtype: str) -> PeakRate | None:
     """The maker's figure for a device as its driver names it ("NVIDIA H100 80GB HBM3"), or None."""
     row = accelerator_of(device_name)
     if row is None or dtype not in row.tera:
         return None
-    return Peak(flops_per_second=row.tera[dtype] * TERA, source=f"{row.source}, {dtype}")
+    return PeakRate(flops_per_second=row.tera[dtype] * TERA, source=f"{row.source}, {dtype}")
 
 
-PRECOMPUTED: dict[tuple[str, int, str], Peak] = {}
+PRECOMPUTED: dict[tuple[str, int, str], PeakRate] = {}
 """(dtype, threads, device) -> what another process measured on this machine: see bench/cost/precomputed.py."""
 
 
-def peak(dtype: str, *, device: str = "cpu", threads: int = 1) -> Peak:
+def peak(dtype: str, *, device: str = "cpu", threads: int = 1) -> PeakRate:
     """The peak to divide by on this machine: published if the device is in the table, else measured, by another
     process of this study or now (cached).
 
@@ -165,7 +165,7 @@ def peak(dtype: str, *, device: str = "cpu", threads: int = 1) -> Peak:
 
 
 @functools.lru_cache(maxsize=32)
-def measured_peak(dtype: str, threads: int = 1, device: str = "cpu", *, seconds: float = 1.2) -> Peak:
+def measured_peak(dtype: str, threads: int = 1, device: str = "cpu", *, seconds: float = 1.2) -> PeakRate:
     """The best matrix-product rate over several sizes: what a program can hope for on an unknown device.
 
     Takes `seconds` (plus at most one product per size). With busy neighbours it finds less than the device can do;
@@ -193,7 +193,7 @@ def measured_peak(dtype: str, threads: int = 1, device: str = "cpu", *, seconds:
     where = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else f"{device}, {threads} thread"
     plural = "s" if not on_gpu and threads != 1 else ""
     source = f"measured matmul ({best_size}x{best_size}), {dtype}, {where}{plural}"
-    return Peak(flops_per_second=best, source=source, measured=True)
+    return PeakRate(flops_per_second=best, source=source, measured=True)
 
 
 def _fastest(run: Callable[[], object], *, device: str, seconds: float) -> float:
@@ -211,7 +211,7 @@ def _fastest(run: Callable[[], object], *, device: str, seconds: float) -> float
             return best
 
 
-def utilisation(flops_per_second: float, peak: Peak | float) -> float:
+def utilisation(flops_per_second: float, peak: PeakRate | float) -> float:
     """Achieved rate over peak rate (MFU where the FLOPs are the model's own)."""
-    rate = peak.flops_per_second if isinstance(peak, Peak) else peak
+    rate = peak.flops_per_second if isinstance(peak, PeakRate) else peak
     return flops_per_second / rate

@@ -13,13 +13,13 @@ from typing import Any
 from bench.core.spec import Cell
 from bench.cost import flops, peaks
 from bench.cost.flops import ModelCost
-from bench.cost.peaks import Peak
+from bench.cost.peaks import PeakRate
 
 Json = dict[str, Any]
 MAPPINGS = ("forward_macs", "backward_macs", "by_module")
 
 
-def to_json(*, measured: Mapping[str, Peak], costs: Iterable[tuple[ModelCost, flops.Options]]) -> Json:
+def to_json(*, measured: Mapping[str, PeakRate], costs: Iterable[tuple[ModelCost, flops.Options]]) -> Json:
     """Peaks by dtype, and models with the options they were built with."""
     return {
         "peaks": {dtype: dataclasses.asdict(peak) for dtype, peak in measured.items()},
@@ -50,7 +50,7 @@ def install(found: Json, *, device: str, threads: int) -> None:
     """Let this process use results from this machine, for workers of `threads` threads."""
     for dtype, peak in found.get("peaks", {}).items():
         source = f"{peak['source']}, once for the study" if peak["measured"] else peak["source"]
-        peaks.PRECOMPUTED[dtype, threads, device] = Peak(**{**peak, "source": source})
+        peaks.PRECOMPUTED[dtype, threads, device] = PeakRate(**{**peak, "source": source})
     for entry in found.get("costs", ()):
         cost = ModelCost(**entry["cost"])
         key = cost.model, cost.image_size, cost.channels, cost.num_classes, _tuples(entry["options"])

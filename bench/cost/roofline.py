@@ -1,7 +1,7 @@
 """How fast a model trains on a device that is not here: bytes and FLOPs against its peaks, and what is reached of that.
 
 Bytes follow from the activations that a model keeps for its backward pass, by a factor per family. The factors, and the
-shares assumed of the peaks, are those of the code that is generated for an H100 (bench/train/h100.csv), which the
+shares assumed of the peaks, are those of the code that is generated for an H100 (tools/h100.csv), which the
 roofline here gives again within an eighth. `REACHED`, the share of the roofline that training reaches, comes from rates
 that others published (h100_published.csv beside this file), since this project has no record of a GPU; so does its
 error. No torch.
@@ -18,17 +18,18 @@ from pathlib import Path
 from bench.cost.peaks import TERA, Accelerator, accelerator
 
 PUBLISHED = Path(__file__).with_name("h100_published.csv")
-PRODUCTS, STREAMS = 0.7, 0.85  # assumed shares of the peaks of products and of memory
+PRODUCT_SHARE, MEMORY_SHARE = 0.7, 0.85  # assumed shares of the peaks of products and of memory
 TRAFFIC = {"ViT": 2.65, "Hybrid": 4.2, "ResNet": 6.5}  # bytes moved in a step per byte of float32 activations kept
-OTHER = 5.0  # of a family that is not in the table
-UPDATE = 36  # bytes moved per weight and step: AdamW's, and reading bfloat16 copies
+OTHER_TRAFFIC = 5.0  # of a family that is not in the table
+UPDATE_BYTES = 36  # bytes moved per weight and step: AdamW's, and reading bfloat16 copies
 OVERLAP = 0.81  # of the sum of the two times: kernels wait for one of them at a time, some for both
-STEP = 5e-4  # seconds of a step that no image takes: between kernels
-INFERENCE = 2.5  # images read per image trained on: of a step's kernels the forward pass takes 1 / 2.9; then copies
+STEP_SECONDS = 5e-4  # seconds of a step that no image takes: between kernels
+INFERENCE_SPEEDUP = 2.5
+"""Images read per image trained on: of a step's kernels the forward pass takes 1 / 2.9; the rest are copies."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class StepWork:
     """One optimizer step on one device: `flops` and `activation_bytes` are of one image (training, float32)."""
 
     family: str
@@ -38,16 +39,16 @@ class Work:
     images: int
 
 
-def seconds(work: Work, device: Accelerator) -> float:
+def seconds(work: StepWork, device: Accelerator) -> float:
     """Of the step, were the roofline reached."""
-    moved = TRAFFIC.get(work.family, OTHER) * work.activation_bytes * work.images + UPDATE * work.params
-    memory = moved / (STREAMS * device.bandwidth * TERA)
-    products = work.flops * work.images / (PRODUCTS * device.tera["bfloat16"] * TERA)
-    return OVERLAP * (memory + products) + STEP
+    moved = TRAFFIC.get(work.family, OTHER_TRAFFIC) * work.activation_bytes * work.images + UPDATE_BYTES * work.params
+    memory = moved / (MEMORY_SHARE * device.bandwidth * TERA)
+    products = work.flops * work.images / (PRODUCT_SHARE * device.tera["bfloat16"] * TERA)
+    return OVERLAP * (memory + products) + STEP_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class PublishedRate:
     """A published rate of training, per device, and its share of the roofline."""
 
     model: str
@@ -57,12 +58,12 @@ class Row:
 
 
 @cache
-def published() -> tuple[Row, ...]:
+def published() -> tuple[PublishedRate, ...]:
     """Training rates on H100s that others published."""
     device, found = accelerator("H100"), []
     with PUBLISHED.open(encoding="utf-8") as file:
         for row in csv.DictReader(line for line in file if not line.startswith("#")):
-            work = Work(
+            work = StepWork(
                 family="ViT",
                 flops=float(row["gflops"]) * 1e9,
                 images=int(row["batch"]),
@@ -71,7 +72,7 @@ def published() -> tuple[Row, ...]:
             )
             rate = float(row["images_per_second"])
             share = rate * seconds(work, device) / work.images
-            found.append(Row(model=row["model"], images_per_second=rate, source=row["source"], share=share))
+            found.append(PublishedRate(model=row["model"], images_per_second=rate, source=row["source"], share=share))
     return tuple(found)
 
 

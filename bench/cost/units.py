@@ -47,7 +47,7 @@ ANCHORS: tuple[Anchor, ...] = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class CostEstimate:
     """A cost derived from FLOPs: `value` in `unit`, with the utilisation `assumed` of `device` and its origin."""
 
     value: float
@@ -71,16 +71,16 @@ def tpuv3_utilisation() -> float:
     return rate / _peak(TPUV3)
 
 
-def tpuv3_core_days(flops: float) -> Estimate:
+def tpuv3_core_days(flops: float) -> CostEstimate:
     """A proxy: what training FLOPs ("paper" convention) would have cost the paper's authors."""
     used = tpuv3_utilisation()
     days = flops / (used * _peak(TPUV3)) / SECONDS_PER_DAY
     worst = max(abs(row.ratio - 1) for row in reproduction())
     source = f"geometric mean implied by the paper's Table 2, which it reproduces within {worst:.0%}"
-    return Estimate(value=days, unit="TPUv3-core-days", device=TPUV3, assumed=used, source=source)
+    return CostEstimate(value=days, unit="TPUv3-core-days", device=TPUV3, assumed=used, source=source)
 
 
-def gpu_hours(flops: float, accelerator_name: str, utilisation: float, *, dtype: str = "bfloat16") -> Estimate:
+def gpu_hours(flops: float, accelerator_name: str, utilisation: float, *, dtype: str = "bfloat16") -> CostEstimate:
     """Device-hours for training FLOPs on a named accelerator at an assumed utilisation of its peak.
 
     Raises:
@@ -91,7 +91,9 @@ def gpu_hours(flops: float, accelerator_name: str, utilisation: float, *, dtype:
         raise ValueError(f"utilisation {utilisation} is not in (0, 1]")
     hours = flops / (utilisation * _peak(accelerator_name, dtype)) / SECONDS_PER_HOUR
     name = accelerator(accelerator_name).name
-    return Estimate(value=hours, unit=f"{name}-hours", device=name, assumed=utilisation, source="given by the caller")
+    return CostEstimate(
+        value=hours, unit=f"{name}-hours", device=name, assumed=utilisation, source="given by the caller"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from bench.core.formatting import compact
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class CheckResult:
     """What one check found. `outcome`: "pass", "fail", or "n/a" where it does not apply here."""
 
     check: str
@@ -19,32 +19,32 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class MachineCheck:
     """`run(device)` yields lines. gpu: only for one. long: not part of --quick."""
 
     name: str
-    run: Callable[[str], Iterator[Line]]
+    run: Callable[[str], Iterator[CheckResult]]
     gpu: bool = False
     long: bool = False
 
 
-def at_least(check: str, value: float, limit: float, unit: str = "", *, why: str = "") -> Line:
+def at_least(check: str, value: float, limit: float, unit: str = "", *, why: str = "") -> CheckResult:
     """Passes from a limit on; `why`: where the limit comes from."""
     return _judged(check, value, limit, unit, why, sign="≥", good=value >= limit)
 
 
-def at_most(check: str, value: float, limit: float, unit: str = "", *, why: str = "") -> Line:
+def at_most(check: str, value: float, limit: float, unit: str = "", *, why: str = "") -> CheckResult:
     """Passes up to a limit."""
     return _judged(check, value, limit, unit, why, sign="≤", good=value <= limit)
 
 
-def _judged(check: str, value: float, limit: float, unit: str, why: str, *, sign: str, good: bool) -> Line:
+def _judged(check: str, value: float, limit: float, unit: str, why: str, *, sign: str, good: bool) -> CheckResult:
     shown = [f"{compact(number, 3)} {unit}".strip() for number in (value, limit)]
     limits = f"{sign} {shown[1]}" + (f", {why}" if why else "")
-    return Line(check=check, value=shown[0], limit=limits, outcome="pass" if good else "fail")
+    return CheckResult(check=check, value=shown[0], limit=limits, outcome="pass" if good else "fail")
 
 
-def as_wanted(check: str, value: str, wanted: str, *, good: bool | None = None) -> Line:
+def as_wanted(check: str, value: str, wanted: str, *, good: bool | None = None) -> CheckResult:
     """Passes where it is what was wanted, or is `good`."""
     outcome = "pass" if (value == wanted if good is None else good) else "fail"
-    return Line(check=check, value=value, limit=wanted, outcome=outcome)
+    return CheckResult(check=check, value=value, limit=wanted, outcome=outcome)

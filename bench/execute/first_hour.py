@@ -28,7 +28,7 @@ from bench.core.record import Record
 from bench.core.spec import Cell, Recipe, TaskSpec, to_json
 from bench.core.subprocesses import child_environment
 from bench.cost import precomputed
-from bench.execute.examined import Line, as_wanted, at_least, at_most
+from bench.execute.examined import CheckResult, as_wanted, at_least, at_most
 from bench.store import faults
 from bench.store.records import read_record
 from bench.store.study import Study
@@ -107,7 +107,7 @@ def _apart(found: Record, wanted: Record) -> float:
     return max(abs(a - b) / max(abs(b), 1e-3) for a, b in losses if a is not None and b is not None)
 
 
-def kills(device: str) -> Iterator[Line]:
+def kills(device: str) -> Iterator[CheckResult]:
     """A worker that is killed (SIGKILL) at three places and started again, against one that was not."""
     with tempfile.TemporaryDirectory() as name:
         whole, killed = Path(name, "whole"), Path(name, "killed")
@@ -119,7 +119,7 @@ def kills(device: str) -> Iterator[Line]:
         _attempt(whole, device)
         found, wanted = _record(killed), _record(whole)
         if found is None or wanted is None:
-            yield Line(check="records", value="missing", outcome="fail")
+            yield CheckResult(check="records", value="missing", outcome="fail")
             return
         limit = 0.0 if device == "cpu" else ROUNDING
         yield at_most("losses of horizons apart", _apart(found, wanted), limit)
@@ -139,11 +139,11 @@ def number_of_ranks(device: str) -> int:
     return max(n for n in (1, 2, 4, 8, 16) if n <= max(1, there))
 
 
-def ranks(device: str) -> Iterator[Line]:
+def ranks(device: str) -> Iterator[CheckResult]:
     """Several ranks against one; one of them killed; on GPUs how fast they exchange, and how they grow."""
     count = number_of_ranks(device)
     if count == 1:
-        yield Line(check="ranks", value="one device", outcome="n/a")
+        yield CheckResult(check="ranks", value="one device", outcome="n/a")
         return
     with tempfile.TemporaryDirectory() as name:
         one, several = Path(name, "one"), Path(name, "several")
@@ -160,7 +160,7 @@ def ranks(device: str) -> Iterator[Line]:
                 done = _attempt(several, device, cell, ranks=count)
                 found = _record(several, cell)
             if found is None or wanted is None:
-                yield Line(check=f"{count} ranks, {sharding}", value=_said(done), outcome="fail")
+                yield CheckResult(check=f"{count} ranks, {sharding}", value=_said(done), outcome="fail")
                 continue
             yield at_most(f"{count} ranks, {sharding}: losses apart from one rank's", _apart(found, wanted), limit)
         yield from _killed_rank(Path(name, "killed"), device, count)
@@ -169,7 +169,7 @@ def ranks(device: str) -> Iterator[Line]:
             yield from _under_torchrun(what, device, count)
 
 
-def _killed_rank(folder: Path, device: str, count: int) -> Iterator[Line]:
+def _killed_rank(folder: Path, device: str, count: int) -> Iterator[CheckResult]:
     cell = replace(CELL, horizons=(0, CELL.recipe.batch * KILLED_OF))
     started = subprocess.Popen(
         _program(folder, [cell], device, count),
@@ -212,7 +212,7 @@ def _steps(files: list[Path]) -> int:
     return 0
 
 
-def _under_torchrun(what: str, device: str, count: int) -> Iterator[Line]:
+def _under_torchrun(what: str, device: str, count: int) -> Iterator[CheckResult]:
     program = [
         sys.executable,
         "-m",
@@ -226,13 +226,13 @@ def _under_torchrun(what: str, device: str, count: int) -> Iterator[Line]:
     ]
     done = subprocess.run(program, env=child_environment(1), capture_output=True, text=True)
     if done.returncode:
-        yield Line(check=what, value=_said(done), outcome="fail")
+        yield CheckResult(check=what, value=_said(done), outcome="fail")
         return
     for line in json.loads(done.stdout.splitlines()[-1]):
-        yield Line(**line)
+        yield CheckResult(**line)
 
 
-def exchange(joined: Any) -> list[Line]:
+def exchange(joined: Any) -> list[CheckResult]:
     """How fast gradients are exchanged."""
     import torch
     import torch.distributed as dist
@@ -246,10 +246,10 @@ def exchange(joined: Any) -> list[Line]:
     rate = 2 * (joined.size - 1) / joined.size * 4 * size / seconds / 1e9
     if joined.device == "cuda":
         return [at_least("exchange", rate, BUS, "GB/s", why="target, with NVLink")]
-    return [Line(check="exchange", value=f"{compact(rate, 3)} GB/s")]
+    return [CheckResult(check="exchange", value=f"{compact(rate, 3)} GB/s")]
 
 
-def scarce(joined: Any) -> list[Line]:
+def scarce(joined: Any) -> list[CheckResult]:
     """Memory is short on the last rank: all go on with smaller micro-batches, and nobody hangs."""
     import torch
 
@@ -264,7 +264,7 @@ def scarce(joined: Any) -> list[Line]:
     return [at_most("memory short on one rank: weights apart", apart, ROUNDING)]
 
 
-def growth(joined: Any) -> list[Line]:
+def growth(joined: Any) -> list[CheckResult]:
     """Images per second of all ranks, over as many times those of one that is alone."""
     from bench.train.ranks import ONE_RANK
 
@@ -336,12 +336,12 @@ def _trained(device: str, ranks: Any = None) -> tuple[Any, int]:
     return weights, need
 
 
-def scarcity(device: str) -> Iterator[Line]:
+def scarcity(device: str) -> Iterator[CheckResult]:
     """Less memory than a step needs, less and less: it recovers with the same weights, or says that nothing fits."""
     from bench.core.device import is_out_of_memory
 
     whole, need = _trained(device)
-    yield Line(check=f"{MODEL}: memory of a step", value=f"{compact(need / 1e9, 3)} GB")
+    yield CheckResult(check=f"{MODEL}: memory of a step", value=f"{compact(need / 1e9, 3)} GB")
     for share in SHARES:
         name = f"with {share:.0%} of it"
         try:
@@ -359,7 +359,7 @@ def scarcity(device: str) -> Iterator[Line]:
 # -- speed -------------------------------------------------------------------------------------------------------------
 
 
-def timing(device: str) -> Iterator[Line]:
+def timing(device: str) -> Iterator[CheckResult]:
     """The rate by this machine's clock against the GPU's own events; how busy the GPU is."""
     import torch
 
@@ -385,7 +385,7 @@ def timing(device: str) -> Iterator[Line]:
         release(device)
 
 
-def feed(device: str) -> Iterator[Line]:
+def feed(device: str) -> Iterator[CheckResult]:
     """Batches alone, from each place that images may lie in, against a step; and both together."""
     import numpy as np
 
@@ -396,7 +396,7 @@ def feed(device: str) -> Iterator[Line]:
 
     step, batch = _step(MODEL, device)
     alone = _rate(step, batch, device)
-    yield Line(check=f"{MODEL} on images that are there", value=f"{compact(alone)} images/s")
+    yield CheckResult(check=f"{MODEL} on images that are there", value=f"{compact(alone)} images/s")
     recipe = Recipe(batch=BATCH, flip=True)
     with tempfile.TemporaryDirectory() as name:
         number, rng = 4 * BATCH, np.random.default_rng(0)
@@ -453,7 +453,7 @@ def write_jpegs(folder: Path, *, number: int) -> None:
         small.resize((500, 375)).save(place, quality=90)
 
 
-def evaluation(device: str) -> Iterator[Line]:
+def evaluation(device: str) -> Iterator[CheckResult]:
     """Features: how fast, and how near to the CPU's, as which scores are."""
     import numpy as np
     import torch
@@ -479,7 +479,7 @@ def evaluation(device: str) -> Iterator[Line]:
         call = functools.partial(features, images_NHWC)
         clock.timed(call, device=device)
         rate = len(images_NHWC) / clock.timed(call, device=device)
-        yield Line(check=f"{LARGE}, {name}: features", value=f"{compact(rate)} images/s")
+        yield CheckResult(check=f"{LARGE}, {name}: features", value=f"{compact(rate)} images/s")
 
 
 # -- suites ------------------------------------------------------------------------------------------------------------
@@ -496,7 +496,7 @@ def _run(folder: str, *arguments: str) -> tuple[Any, float]:
     return done, time.monotonic() - started
 
 
-def study(device: str) -> Iterator[Line]:
+def study(device: str) -> Iterator[CheckResult]:
     """The smallest suite, from plan to report, as a user runs it."""
     with tempfile.TemporaryDirectory() as folder:
         for what, more in (("plan", ["--plan"]), ("run", [])):
@@ -507,11 +507,11 @@ def study(device: str) -> Iterator[Line]:
                 return
 
 
-def workers(device: str) -> Iterator[Line]:
+def workers(device: str) -> Iterator[CheckResult]:
     """A worker on each GPU: processes by GPU, while the smallest suite runs."""
     count = len(accelerators(device))
     if count == 1:
-        yield Line(check="GPUs with a worker", value="one device", outcome="n/a")
+        yield CheckResult(check="GPUs with a worker", value="one device", outcome="n/a")
         return
     seen: set[str] = set()
     over = threading.Event()
@@ -530,7 +530,7 @@ def workers(device: str) -> Iterator[Line]:
     yield at_least("GPUs with a worker", len(seen), count)
 
 
-def suites(device: str) -> Iterator[Line]:
+def suites(device: str) -> Iterator[CheckResult]:
     """A plan of the main suite; the suites "peers" and "speed" of one model."""
     with tempfile.TemporaryDirectory() as folder:
         scale = ["--scale", "gpu", "--device", device]
@@ -544,7 +544,7 @@ def suites(device: str) -> Iterator[Line]:
                 yield from judged(read_record(path))
 
 
-def judged(record: Record) -> Iterator[Line]:
+def judged(record: Record) -> Iterator[CheckResult]:
     """What must be so in a record of "peers" or "speed"."""
     if record.peers is not None:
         out = [c.left_out for c in record.peers.contenders if c.left_out and not c.left_out.startswith("not installed")]

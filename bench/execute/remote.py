@@ -25,25 +25,27 @@ from bench.core.formatting import plural
 from bench.core.spec import to_json
 from bench.core.subprocesses import child_environment
 from bench.execute import local
-from bench.execute.executors._contract import PATIENCE, Executor, Resources, Work
+from bench.execute.executors._contract import SAVE_SECONDS, Executor, Resources, WorkerCommand
 from bench.execute.local import Account, Failure
 from bench.execute.watching import Watched
 from bench.plan.plan import Plan, PlannedCell
 from bench.store.lease import EXPIRES_AFTER
 from bench.store.study import CellDirectory, Study, state_of
 
-SUBMITTED = "submitted-{}.json"  # in the folder of a run, for each kind of worker
-EXECUTOR = "executor"  # beside it: where the executor keeps its own
-FEW = 5  # jobs that are named
-FOLDER = ".jobs"  # in the study's: what workers read, their logs, and what executors keep
-LOOK = 0.5  # seconds between looks at the folder, at least
-FAREWELL = 60.0  # seconds in which workers that have nothing left to do may end
-LEAVE = EXPIRES_AFTER + 10.0  # seconds after which a worker leaves what others hold: a dead holder is known by then
+SUBMITTED_FILE = "submitted-{}.json"  # in the folder of a run, for each kind of worker
+EXECUTOR_FOLDER = "executor"  # beside it: where the executor keeps its own
+MAX_NAMED_JOBS = 5  # jobs that are named
+RUNS_FOLDER = ".jobs"  # in the study's: what workers read, their logs, and what executors keep
+POLL_SECONDS = 0.5  # seconds between looks at the folder, at least
+DRAIN_SECONDS = 60.0  # seconds in which workers that have nothing left to do may end
+LEASE_PATIENCE_SECONDS = (
+    EXPIRES_AFTER + 10.0
+)  # seconds after which a worker leaves what others hold: a dead holder is known by then
 GIB = 1 << 30
-BASE = 2 * GIB  # bytes of a worker that has loaded torch
-SPARE = 1.5  # times the memory that a plan expects, and twice that the hours
+WORKER_BASE_BYTES = 2 * GIB  # bytes of a worker that has loaded torch
+MEMORY_MARGIN = 1.5  # times the memory that a plan expects, and twice that the hours
 LEAST_HOURS, MOST_HOURS = 1.0, 24.0
-VARIABLES = ("VIT_BENCH_", "OMP_", "MKL_", "MALLOC_", "TOKENIZERS_", "TORCHINDUCTOR_", "PYTHONPATH")
+FORWARDED_VARIABLES = ("VIT_BENCH_", "OMP_", "MKL_", "MALLOC_", "TOKENIZERS_", "TORCHINDUCTOR_", "PYTHONPATH")
 
 
 def run(
@@ -79,11 +81,11 @@ def run(
     if not plan.todo:
         return refused
     name = f"{now()[:19].replace(':', '')}-{secrets.token_hex(2)}"
-    folder = files.make_directory(plan.store.absolute() / FOLDER / name)
+    folder = files.make_directory(plan.store.absolute() / RUNS_FOLDER / name)
     make = importlib.import_module(f"bench.execute.executors.{executor}").make
     gpus = device != "cpu" and plan.on_gpu
     kinds = [
-        Kind(
+        WorkerKind(
             plan,
             number,
             cells,
@@ -121,7 +123,7 @@ def run(
             for kind in kinds:
                 kind.executor.leave()
             if names:
-                shown = ", ".join(names[:FEW]) + (", …" if len(names) > FEW else "")
+                shown = ", ".join(names[:MAX_NAMED_JOBS]) + (", …" if len(names) > MAX_NAMED_JOBS else "")
                 on_event(-1, Notice(message=f"{plural(len(names), 'job')} submitted: {shown}."))
             else:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -143,17 +145,17 @@ def run(
     return failures + refused
 
 
-def adopt(kinds: Sequence[Kind], study: Study, folder: Path) -> tuple[int, list[Path]]:
+def adopt(kinds: Sequence[WorkerKind], study: Study, folder: Path) -> tuple[int, list[Path]]:
     """Follow jobs of earlier runs that are still queued or running and have nothing to do but cells of this run, each
     as one of the kind of whose cells it was submitted for the most; call off those that have nothing to do at all.
     Returns how many are followed, and the folders of runs that nobody else needs."""
     followed, done = 0, list[Path]()
     asked = frozenset[str]().union(*(kind.names for kind in kinds))
-    for earlier in sorted({path.parent for path in folder.glob(f"*/{SUBMITTED.format('*')}")}):
+    for earlier in sorted({path.parent for path in folder.glob(f"*/{SUBMITTED_FILE.format('*')}")}):
         needed = False
-        for path in sorted(earlier.glob(SUBMITTED.format("*"))):
+        for path in sorted(earlier.glob(SUBMITTED_FILE.format("*"))):
             entry = json.loads(path.read_text())
-            jobs, theirs = entry["jobs"], earlier / EXECUTOR
+            jobs, theirs = entry["jobs"], earlier / EXECUTOR_FOLDER
             left = {name for name in entry["cells"] if state_of(CellDirectory(study.cells_path / name)).name != "done"}
             if not left:
                 kinds[0].executor.call_off(jobs, theirs)
@@ -180,7 +182,11 @@ def kinds_of(plan: Plan, *, gpus: bool) -> list[list[PlannedCell]]:
 def _memory(cell: PlannedCell, *, gpus: bool) -> int:
     """Bytes of a machine's memory for a process: on a CPU that of what trains is the same."""
     needs = cell.needs
-    return BASE if needs is None else BASE + int(SPARE * (needs.host + (needs.kept if gpus else needs.device)))
+    return (
+        WORKER_BASE_BYTES
+        if needs is None
+        else WORKER_BASE_BYTES + int(MEMORY_MARGIN * (needs.host + (needs.kept if gpus else needs.device)))
+    )
 
 
 def _hours(cell: PlannedCell) -> float:
@@ -202,7 +208,7 @@ def resources(
     )
 
 
-class Kind:
+class WorkerKind:
     """Cells that need about as much, and the workers for them."""
 
     executor: Executor
@@ -222,7 +228,7 @@ class Kind:
     ) -> None:
         self.needs, self.names, self.running = needs, {cell.name for cell in cells}, 0
         self._folder, self._number, self._made = folder, number, 0
-        self.files = folder / EXECUTOR
+        self.files = folder / EXECUTOR_FOLDER
         listed, computed = folder / f"cells-{number}.json", folder / f"precomputed-{number}.json"
         files.write_json(listed, [to_json(planned.cell) for planned in cells])
         costs = plan.calibration.precomputed.get("costs", [])  # the peaks beside them are of this machine
@@ -230,23 +236,23 @@ class Kind:
         self._command = local.command(
             plan, cells=listed, precomputed=computed, device=device, profile=profile, co2=co2, ranks=plan.ranks // nodes
         )
-        self._command += ["--patience", str(LEAVE)]
+        self._command += ["--patience", str(LEASE_PATIENCE_SECONDS)]
         environment = child_environment(plan.threads)
-        self._environment = {name: value for name, value in environment.items() if name.startswith(VARIABLES)}
+        self._environment = {name: value for name, value in environment.items() if name.startswith(FORWARDED_VARIABLES)}
 
     def submit(self, number: int) -> None:
         """Start so many more workers."""
         works = []
         for _ in range(number):
             log = self._folder / f"worker-{self._number}-{self._made}.log"
-            works.append(Work(self._command, environment=self._environment, log=log))
+            works.append(WorkerCommand(self._command, environment=self._environment, log=log))
             self._made += 1
         self.running += number
         if works:
             self.executor.submit(works)
             if jobs := self.executor.names():  # a later process adopts them by this
                 listed = {"cells": sorted(self.names), "jobs": jobs}
-                files.write_json(self._folder / SUBMITTED.format(self._number), listed)
+                files.write_json(self._folder / SUBMITTED_FILE.format(self._number), listed)
 
 
 def shared(workers: int, cells: Sequence[int]) -> list[int]:
@@ -263,10 +269,10 @@ def shared(workers: int, cells: Sequence[int]) -> list[int]:
 class Fleet:
     """All workers of a run."""
 
-    def __init__(self, kinds: Sequence[Kind], watched: Watched, *, workers: int | None) -> None:
+    def __init__(self, kinds: Sequence[WorkerKind], watched: Watched, *, workers: int | None) -> None:
         self._kinds, self._watched, self._workers = kinds, watched, workers
         self._restarts = local.MAX_RESTARTS * len(kinds)
-        self._waiting = list[Kind]()  # for a free worker
+        self._waiting = list[WorkerKind]()  # for a free worker
         self.complaints: list[str] = []
         self.began = watched.began
 
@@ -317,7 +323,7 @@ class Fleet:
                 on_event(-1, Notice(message="Stopping: running cells are being saved."))
                 self.stop()
                 stops = 1
-            if stops == 1 and time.monotonic() - received[0] > 1.1 * PATIENCE:
+            if stops == 1 and time.monotonic() - received[0] > 1.1 * SAVE_SECONDS:
                 self.stop()  # who got the first call has ended by now, but a library may have lost it
                 stops = 2
             left = self._watched.left()
@@ -327,16 +333,16 @@ class Fleet:
                 for kind in self._kinds:
                     kind.running -= len(kind.executor.ended())
             idle = not any(kind.running for kind in self._kinds)
-            if stops and (idle or len(received) > 1 or time.monotonic() - received[0] > 2 * PATIENCE):
+            if stops and (idle or len(received) > 1 or time.monotonic() - received[0] > 2 * SAVE_SECONDS):
                 look()  # at what they wrote while they ended
                 return
             if not left:  # workers end by themselves; those that still wait for a machine are called off
                 nothing_left = nothing_left or time.monotonic()
-                if idle or time.monotonic() - nothing_left > FAREWELL:
+                if idle or time.monotonic() - nothing_left > DRAIN_SECONDS:
                     return
             elif idle and not self._watched.held():
                 return
-            time.sleep(max(LOOK, self._watched.pause))
+            time.sleep(max(POLL_SECONDS, self._watched.pause))
 
     def _replace(self, left: set[str], on_event: Callable[[int, WorkerEvent], None]) -> None:
         """Start a worker for each that was lost, and for cells that nobody is left to do."""
@@ -357,7 +363,7 @@ class Fleet:
             kind = self._waiting.pop(0)
             kind.submit(min(free, len(kind.names & left)))
 
-    def _again(self, kind: Kind, left: set[str]) -> None:
+    def _again(self, kind: WorkerKind, left: set[str]) -> None:
         if self._restarts and left & kind.names:
             self._restarts -= 1
             kind.submit(1)

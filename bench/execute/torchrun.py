@@ -3,15 +3,11 @@
 This is torchrun, called as a library so that a rank's end becomes one sentence. `torchrun -m bench.worker …` does the
 same, with torchrun's own account of what failed. For a worker that spans several machines it is started on each of
 them, with the same `--nodes`, `--first` and `--job`, and its own `--node`.
-
-Ranks of a sharded model that end because memory ran out on one are started again, with smaller micro-batches (torchrun
-does so where it is given `--max-restarts`).
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import signal
 import socket
@@ -23,19 +19,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench.core.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, UserError, command
-from bench.train.ranks import EXIT_RETRY
 
-PATIENCE = 50  # seconds that ranks get to save after a signal, or to notice that one of them is gone
+SHUTDOWN_SECONDS = 50  # seconds that ranks get to save after a signal, or to notice that one of them is gone
 EXIT_CRASHED = 1  # Python's own, for an uncaught error
-JOIN = 900  # seconds in which all machines of a job must appear
+JOIN_SECONDS = 900  # seconds in which all machines of a job must appear
 PORTS = range(20_000, 32_000)  # below those that systems give out by themselves
-LOOK = 0.2  # seconds between looks at the ranks, and at the parent
+POLL_SECONDS = 0.2  # seconds between looks at the ranks, and at the parent
 
 
 def watch(parent: int) -> None:
     """Stop the ranks, as a signal would, when the process that started this one is gone."""
     while os.getppid() == parent:
-        time.sleep(LOOK)
+        time.sleep(POLL_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -58,9 +53,8 @@ def outcome(failures: Mapping[int, Any], *, ranks: int) -> int:
         UserError: one was killed; the others do not know by what.
     """
     codes = {number: failure.exitcode for number, failure in failures.items()}
-    for first in (EXIT_INTERRUPTED, EXIT_RETRY):
-        if first in codes.values():
-            return first
+    if EXIT_INTERRUPTED in codes.values():
+        return EXIT_INTERRUPTED
     killed = {number: code for number, code in codes.items() if code < 0}
     if killed:
         number, code = min(killed.items())
@@ -82,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--job", default=None, help="a name for this start that all of them share")
     parser.add_argument("--parent", type=int, default=None, help="stop when this process is no longer the parent")
     options, worker = parser.parse_known_args(argv)
-    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(SHUTDOWN_SECONDS))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):  # until torchrun takes them over
         signal.signal(number, lambda *_: sys.exit(EXIT_INTERRUPTED))
 
@@ -93,30 +87,26 @@ def main(argv: list[str] | None = None) -> int:
     if options.parent is not None:
         threading.Thread(target=watch, args=(options.parent,), daemon=True).start()
     job, alone = options.job or str(os.getpid()), options.nodes == 1
-    for start in itertools.count():
-        config = LaunchConfig(
-            min_nodes=options.nodes,
-            max_nodes=options.nodes,
-            nproc_per_node=options.ranks,
-            max_restarts=0,
-            run_id=f"vit-bench-{job}-{start}",
-            rdzv_backend="c10d",
-            monitor_interval=LOOK,
-            rdzv_endpoint=f"{options.first}:{0 if alone else port(job)}",
-            rdzv_configs={} if alone else {"is_host": options.node == 0, "timeout": JOIN},
-            local_addr="localhost" if alone else own_address(options.first, port(job)),
-        )
-        config.signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR2"
-        try:
-            elastic_launch(config, sys.executable)("-m", "bench.worker", *worker, "--parent", str(os.getpid()))
-            return EXIT_OK
-        except SignalException:
-            return EXIT_INTERRUPTED
-        except ChildFailedError as error:
-            code = outcome(error.failures, ranks=options.ranks)
-            if code != EXIT_RETRY:  # each time with half as many images at a time: it ends
-                return code
-    raise AssertionError("unreachable")
+    config = LaunchConfig(
+        min_nodes=options.nodes,
+        max_nodes=options.nodes,
+        nproc_per_node=options.ranks,
+        max_restarts=0,
+        run_id=f"vit-bench-{job}",
+        rdzv_backend="c10d",
+        monitor_interval=POLL_SECONDS,
+        rdzv_endpoint=f"{options.first}:{0 if alone else port(job)}",
+        rdzv_configs={} if alone else {"is_host": options.node == 0, "timeout": JOIN_SECONDS},
+        local_addr="localhost" if alone else own_address(options.first, port(job)),
+    )
+    config.signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR2"
+    try:
+        elastic_launch(config, sys.executable)("-m", "bench.worker", *worker, "--parent", str(os.getpid()))
+        return EXIT_OK
+    except SignalException:
+        return EXIT_INTERRUPTED
+    except ChildFailedError as error:
+        return outcome(error.failures, ranks=options.ranks)
 
 
 if __name__ == "__main__":

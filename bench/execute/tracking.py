@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.core.subprocesses import child_environment
 from bench.trackers import _contract as trackers
 
-PATIENCE = 10.0  # seconds that a follower gets to end
+FOLLOWER_SECONDS = 10.0  # seconds that a follower gets to end
 
 
 @contextlib.contextmanager
@@ -53,7 +53,7 @@ def tracked(store: Path, names: Sequence[str], *, live: bool, say: Callable[[str
         for follower in followers:
             follower.terminate()
             try:
-                follower.wait(PATIENCE)
+                follower.wait(FOLLOWER_SECONDS)
             except subprocess.TimeoutExpired:
                 follower.kill()
                 follower.wait()

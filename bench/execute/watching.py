@@ -27,8 +27,8 @@ from bench.core.spec import Cell
 from bench.store.lease import holder
 from bench.store.study import CellDirectory, Study, attempt_status, state_of
 
-TAIL = 4096  # bytes of a log of metrics in which its last line is looked for
-SHARE = 0.05  # of the time, that looks may take
+LOG_TAIL_BYTES = 4096  # bytes of a log of metrics in which its last line is looked for
+MAX_POLLING_SHARE = 0.05  # of the time, that looks may take
 
 
 class Watched:
@@ -49,7 +49,7 @@ class Watched:
         for number, directory in list(self._open.items()):
             if (event := self._look(number, directory)) is not None:
                 found.append((number, event))
-        self.pause = (time.monotonic() - began) / SHARE
+        self.pause = (time.monotonic() - began) / MAX_POLLING_SHARE
         return found
 
     def _look(self, number: int, directory: CellDirectory) -> WorkerEvent | None:
@@ -99,7 +99,7 @@ def _last_line(directory: CellDirectory) -> Advanced | None:
     try:
         if path is not None:
             with open(path, "rb") as handle:
-                handle.seek(max(0, os.fstat(handle.fileno()).st_size - TAIL))
+                handle.seek(max(0, os.fstat(handle.fileno()).st_size - LOG_TAIL_BYTES))
                 lines = handle.read().splitlines()
             if lines:
                 return Advanced(**{name: value for name, value in json.loads(lines[-1]).items() if name != "time"})

@@ -480,9 +480,8 @@ def main(argv: list[str] | None = None) -> int:
         code = Worker(study, cells, suite=given.suite, options=options, stop=stop, ranks=ranks).run()
     except RankFailure as failure:
         if failure.is_reporter:
-            advice = "Run the same command to continue, with any number of ranks; nothing saved is lost."
-            print(f"error: {failure}\n  {advice}", file=sys.stderr)
-        ranks.hard_exit(EXIT_RETRY if failure.retryable else EXIT_USAGE)
+            print(f"error: {failure}\n  {failure.fix}", file=sys.stderr)
+        ranks.hard_exit(EXIT_USAGE)
     except DeviceLost:
         ranks.hard_exit(EXIT_RETRY)
     ranks.close()

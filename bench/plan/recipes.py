@@ -22,7 +22,7 @@ from bench.plan.expand import expand
 from bench.plan.options import StudyOptions
 from bench.plan.sizes import DataSizes
 from bench.suites import _contract as suites
-from bench.train.effective import WORDS, Compared, EffectiveRecipe, differences, effective_recipe
+from bench.train.effective import WORDS, EffectiveRecipe, TrainingOnAxis, differences, effective_recipe
 from bench.train.schedule import total_steps
 
 COLUMNS = ("model", "upstream", "warm-up", "images", "of shortest budget", "batch", "rate", "cool-down", "augmentation")
@@ -95,7 +95,7 @@ def by_axis(cells: tuple[Cell, ...], varied: Mapping[str, tuple[str, ...]]) -> t
     made = []
     for name, rows in found.items():
         varies = varied.get(name, ())
-        compared = (Compared(model=r.model, data=r.data.partition("@")[0], recipe=r.recipe) for r in rows)
+        compared = (TrainingOnAxis(model=r.model, data=r.data.partition("@")[0], recipe=r.recipe) for r in rows)
         made.append(Axis(name=name, rows=tuple(rows), differ=differences(compared, varies=varies), varies=varies))
     return tuple(made)
 

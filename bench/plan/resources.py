@@ -92,14 +92,14 @@ def disk(needed: Sequence[Needs], *, running: int) -> Disk:
 
 
 def kept_bytes(recipe: Recipe, params: int) -> int:
-    """Bytes of what a checkpoint holds: weights, the optimizer's moments (bench/train/optim.py), their mean."""
+    """Bytes of what a checkpoint holds: weights, the optimizer's moments (bench/train/step.py), their mean."""
     moments = OPTIMIZER_BYTES if recipe.optimizer == "adamw" else FLOAT * bool(recipe.momentum)
     return params * (FLOAT + moments + FLOAT * bool(recipe.average))
 
 
 def state_bytes(recipe: Recipe, params: int, *, ranks: int) -> int:
     """Bytes on one device of what is kept, and gradients. Ranks that each hold the whole model have gradients twice:
-    summed over micro-batches, and in the buckets that they exchange (bench/train/buckets.py)."""
+    summed over micro-batches, and in the buckets that DistributedDataParallel exchanges."""
     kept = kept_bytes(recipe, params)
     if recipe.sharding == "fsdp":
         return (kept + params * FLOAT) // ranks

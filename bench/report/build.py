@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bench.analysis.evidence import Evidence
     from bench.analysis.finding import Findings
     from bench.analysis.study_data import Records
-    from bench.report.figures._contract import Saved
+    from bench.report.figures._contract import RenderedFigure
 
 PAPER = "paper"
 SWEPT = "best-learning-rate"  # asked of any suite, where a sweep was made
@@ -229,18 +229,19 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
     console.print(Text(f"Report: {paths.html}"), soft_wrap=True)
 
 
-def _draw(wanted: Mapping[str, Evidence]) -> tuple[list[Saved], list[tuple[str, str]], list[tuple[str, str]]]:
+def _draw(wanted: Mapping[str, Evidence]) -> tuple[list[RenderedFigure], list[tuple[str, str]], list[tuple[str, str]]]:
     """Figures, each from its evidence; what there is nothing to draw of, with the reason; and what fails, with its
     error: whatever is wrong with one figure's file, the rest of the report does not go with it."""
     from bench.report.figures._contract import NothingToDraw, render
 
-    drawn, missing, broken = [], [], []
+    drawn: list[RenderedFigure] = []
+    missing, broken = [], []
     for name, evidence in wanted.items():
         title = name
         try:
-            module = registry.load("figure", name)
-            title = module.TITLE
-            drawn.append(render(name, title, module.draw(evidence)))
+            figure = registry.load("figure", name)
+            title = figure.title
+            drawn += render(name, title, figure.draw(evidence))
         except NothingToDraw as reason:
             missing.append((title, str(reason)))
         except UserError as error:

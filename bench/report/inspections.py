@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from bench.core import files
 from bench.core.errors import UserError
 from bench.core.spec import slug
-from bench.report.figures._contract import Saved, render
+from bench.report.figures._contract import RenderedFigure, render
 
 if TYPE_CHECKING:
     from bench.report.figures._contract import Drawing
@@ -34,7 +34,11 @@ def write(folder: Path, drawings: Mapping[str, Drawing], *, model: str) -> list[
     """
     files.make_directory(folder)
     name = slug(model)
-    saved = [render(f"{name}-{kind}", f"{TITLES[kind]}, {model}", drawing) for kind, drawing in drawings.items()]
+    saved = [
+        figure
+        for kind, drawing in drawings.items()
+        for figure in render(f"{name}-{kind}", f"{TITLES[kind]}, {model}", drawing)
+    ]
     written = {path: data for figure in saved for path, data in figure.files(folder).items()}
     for path, data in written.items():
         files.write_bytes(path, data)
@@ -43,7 +47,7 @@ def write(folder: Path, drawings: Mapping[str, Drawing], *, model: str) -> list[
     return [path for path in written if path.suffix == ".png"]
 
 
-def read(study: Path) -> list[Saved]:
+def read(study: Path) -> list[RenderedFigure]:
     """Every figure in a study's folder, in order of the models' names.
 
     Raises:
@@ -57,7 +61,9 @@ def read(study: Path) -> list[Saved]:
                 svg, csv = (figure.with_name(f"{figure.name}.{kind}").read_text() for kind in ("svg", "csv"))
                 ElementTree.fromstring(svg)  # the page is made from its elements
                 png = figure.with_name(f"{figure.name}.png").read_bytes()
-                found.append(Saved(**{key: facts[key] for key in KEPT}, folder=FOLDER, png=png, svg=svg, csv=csv))
+                found.append(
+                    RenderedFigure(**{key: facts[key] for key in KEPT}, folder=FOLDER, png=png, svg=svg, csv=csv)
+                )
         except (OSError, ValueError, KeyError, ElementTree.ParseError) as error:
             raise UserError(
                 f"{path} cannot be read: {error}.", "Run bench.report --cell again, or delete it."

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -21,8 +20,8 @@ from bench.analysis.finding import Findings
 from bench.analysis.table import Column, Table, clean, markdown, shown
 from bench.core.formatting import join, plural
 from bench.core.record import UNKNOWN, DataFacts, Record
-from bench.report import caveats, fits, hover, text
-from bench.report.figures._contract import Saved
+from bench.report import caveats, fits, runs, text
+from bench.report.figures._contract import RenderedFigure
 from bench.stats.intervals import Estimate
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -32,8 +31,10 @@ MAX_FAILURES = 6  # named in one sentence
 NARROW = 7.5  # inches up to which a figure stands beside the answers
 NO_NETWORK = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'"
 TITLES = {"vtab": "VTAB"}
-PLACE = re.compile(r"translate\((\S+) (\S+)\)")
-REFERENCE = re.compile(r"(?:^|(?<=url\())#([^)]+)")
+NAMED = re.compile(r'(?<= id=")|(?<=url\(#)|(?<=href="#)')  # before every name in an SVG
+GROUP = re.compile(r'<g id="[^"]*">')  # nothing refers to these names
+VIEW = re.compile(r'viewBox="([^"]*)"')
+LINKED = re.compile(r'xlink:href="\.\./cells/[^"]*#(\d+)"')
 ENVIRONMENT = (
     ("environment.project_version", "Version"),
     ("environment.commit", "Commit"),
@@ -57,7 +58,7 @@ def content(
     evidence: Evidence,
     findings: Findings,
     *,
-    figures: Sequence[Saved],
+    figures: Sequence[RenderedFigure],
     not_drawn: Sequence[tuple[str, str]],
     tables: Sequence[Table],
     check: bool,
@@ -72,6 +73,7 @@ def content(
     found = text.answers(findings)
     warnings, notes = caveats.warnings(findings)
     lead = figures[0] if figures else None
+    behind = tuple(dict.fromkeys(names for figure in figures for names in figure.cells))
     quoted = " --reference paper" if evidence.reference else ""
     run = () if evidence.published else (f"python -m bench.run --suite {evidence.suite}",)
     works, verdict = pipeline(evidence)
@@ -87,7 +89,6 @@ def content(
         "figures": [figure for figure in figures if figure is not lead],
         "not_drawn": tuple(not_drawn),
         "figures_title": "More figures" if lead else "Figures",
-        "hover_limits": hover.limits(figures),
         "glances": text.glances(findings, found),
         "note": caveats.note(findings),
         "warnings": warnings,
@@ -104,7 +105,8 @@ def content(
         "tables": [_table(table) for table in tables if table.says_something],
         "provenance": provenance(evidence),
         "commands": (*run, f"python -m bench.report --suite {evidence.suite}{quoted}"),
-        "data": hover.page_data(evidence, figures),
+        "runs": behind,
+        "records": runs.records(evidence, list(dict.fromkeys(name for names in behind for name in names))),
         "traces": [(path.parts[1], path.as_posix()) for path in traces],
     }
 
@@ -115,9 +117,8 @@ def html(shown: Mapping[str, Any]) -> str:
     environment.filters["unbroken"] = _unbroken
     script = (TEMPLATES / "report.js").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    figures = [figure for figure in (shown["lead"], *shown["figures"]) if figure is not None]
-    shared: dict[str, str] = {}
-    pictures = {figure.name: _Picture(figure, shared) for figure in figures}
+    number = {names: place for place, names in enumerate(shown["runs"])}
+    pictures = [_picture(figure, number) for figure in (shown["lead"], *shown["figures"]) if figure is not None]
     named = (
         ("glance", "At a glance", True),
         ("warnings", "Validity checks", shown["warnings"] or shown["notes"]),
@@ -138,13 +139,8 @@ def html(shown: Mapping[str, Any]) -> str:
             "max_warnings": MAX_WARNINGS,
             "style": Markup((TEMPLATES / "style.css").read_text()),
             "script": Markup(script),  # files of this project
-            "data": Markup(shown["data"]),  # JSON without <, > and &
-            "definitions": [
-                Markup(re.sub("^<[a-zA-Z]+", rf'\g<0> id="{name}"', what)) for what, name in shared.items()
-            ],
-            "lead": shown["lead"] and pictures[shown["lead"].name],
-            "figures": [pictures[figure.name] for figure in shown["figures"]],
-            "pointing": any(figure.hover_points for figure in figures),
+            "lead": pictures[0] if shown["lead"] else None,
+            "figures": pictures[1 if shown["lead"] else 0 :],
             "sections": [(key, name) for key, name, there in named[1:] if there],
         }
     )
@@ -157,9 +153,9 @@ def report_md(shown: Mapping[str, Any]) -> str:
     environment.filters["md"] = lambda value: markdown(str(value))
     captions: dict[str, str] = {}
     stated: set[str] = set()  # a sentence of one caption is not repeated in the next
-    for figure in (shown["lead"], *shown["figures"]):
-        sentences = re.split(r"(?<=\.) (?=[A-Z0-9n])", figure.caption) if figure else []
-        captions |= {figure.name: " ".join(s for s in sentences if s not in stated)} if figure else {}
+    for figure in (figure for figure in (shown["lead"], *shown["figures"]) if figure):
+        sentences = figure.sentences or (figure.caption,)
+        captions[figure.name] = " ".join(s for s in sentences if s not in stated)
         stated |= set(sentences)
     given: set[str] = set()  # a law's lack of fit is stated in full once
     reasons = {}
@@ -187,59 +183,25 @@ def _environment(*, autoescape: bool) -> Environment:
     )
 
 
-class _Picture:
-    """A figure as the page shows it. `shared`: what the page's figures refer to, as `inline_svg` does."""
-
-    def __init__(self, figure: Saved, shared: dict[str, str]) -> None:
-        self.name, self.title, self.caption, self.width = figure.name, figure.title, figure.caption, figure.width
-        self.narrow = figure.width <= NARROW
-        self.inline = Markup(inline_svg(figure.svg, shared=shared, alt=figure.alt))  # text in it is drawn as paths
-
-
-def inline_svg(svg: str, *, shared: dict[str, str], alt: str) -> str:
-    """An SVG file as an element of the page, a line per thing drawn: no prologue, metadata, style sheets, empty groups.
-
-    Args:
-        shared: definitions (letters, markers, clip paths) -> their id, which are taken out of the drawing: the page has
-            each of them once, whichever figures refer to it.
-    """
-    root = ElementTree.fromstring(svg)
-    ids: dict[str, str] = {}
-    for element in root.iter():
-        element.tag = element.tag.rpartition("}")[2]
-        element.attrib = {key.rpartition("}")[2]: " ".join(value.split()) for key, value in element.attrib.items()}
-        element.text, element.tail = (element.text or "").strip(), None
-        if element.tag == "use" and (place := PLACE.fullmatch(element.get("transform", ""))):
-            del element.attrib["transform"]
-            element.attrib |= {"x": place[1]} if place[2] == "0" else {"x": place[1], "y": place[2]}
-    for parent in list(root.iter()):
-        for definitions in parent.findall("defs"):
-            for element in definitions.findall("*[@id]"):
-                name = element.attrib.pop("id")
-                ids[name] = shared.setdefault(_written(element), f"d{len(shared)}")
-            parent.remove(definitions)
-    for element in root.iter():
-        element.attrib.pop("id", None)
-        for key, value in element.attrib.items():
-            element.set(key, REFERENCE.sub(lambda found: f"#{ids.get(found[1], found[1])}", value))
-    drawn = "\n".join(_written(element) for element in _ungrouped(root))
-    return (
-        f'<svg role="img" aria-label="{escape(clean(alt))}" style="stroke-linejoin: round; stroke-linecap: butt" '
-        f'viewBox="{root.attrib["viewBox"]}">\n{drawn}\n</svg>'
-    )
-
-
-def _ungrouped(element: ElementTree.Element) -> list[ElementTree.Element]:
-    """An element's parts, those of groups that change nothing in the groups' places."""
-    found: list[ElementTree.Element] = []
-    for part in element:
-        part[:] = _ungrouped(part)
-        found += [*part] if part.tag == "g" and not part.attrib else [] if part.tag == "metadata" else [part]
-    return found
-
-
-def _written(element: ElementTree.Element) -> str:
-    return ElementTree.tostring(element, encoding="unicode").replace(" />", "/>")
+def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> dict[str, Any]:
+    """A figure as the page shows it: its SVG with names of its own, points linked to the runs behind them."""
+    drawn = figure.svg[figure.svg.index("<svg") :]
+    drawn = NAMED.sub(f"{figure.name}-", GROUP.sub("<g>", drawn))
+    drawn = LINKED.sub(lambda match: f'xlink:href="#runs-{number[figure.cells[int(match[1])]]}"', drawn)
+    label = f'<svg role="img" aria-label="{escape(clean(figure.alt))}" viewBox="{VIEW.search(drawn)[1]}">'  # type: ignore[index]
+    drawn = label + drawn.partition(">")[2].replace("xlink:href", "href")
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "caption": figure.caption,
+        "limit": f"{figure.pointed:,} of {figure.points:,} points can be pointed at."
+        if figure.pointed < figure.points
+        else "",
+        "narrow": figure.width <= NARROW,
+        "folded": not figure.csv,  # a second picture of the same data
+        "width": figure.width,
+        "inline": Markup(clean(drawn)),
+    }
 
 
 def _table(table: Table) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Block by block: blocks of the same shape share one compilation, whatever the depth, the head and the cell, in this
 process and, through torch's cache on disk, in the next. What crosses the boundaries of blocks is not fused: 1 to 6 %
-more bytes a step (h100.csv beside h100_whole.csv; `python -m bench.train.codegen --whole`). Forward and backward are
+more bytes a step (tools/h100.csv beside h100_whole.csv; `python -m tools.codegen --whole`). Forward and backward are
 then recorded as one CUDA graph (bench/train/recorded.py). "max-autotune" also times kernels for matrix products, which
 takes minutes per shape. Compiling for a CPU takes minutes and gained at most 5 % in training, so "auto" leaves that
 out.
@@ -99,6 +99,7 @@ def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any
     if mode == "off":
         return network
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
+    torch._dynamo.config.optimize_ddp = False  # it would cut blocks; exchanges begin between them
     # its key leaves out which attention kernels are allowed, and would bring back one that was found to be wrong
     torch._functorch.config.enable_autograd_cache = False
     for part in parts(network):

@@ -4,7 +4,9 @@ The global batch, its order, its augmentation and the dropout of its micro-batch
 step, never of the number of ranks; each rank computes its share. Control messages use a process group on the CPU, so
 that no rank waits for its accelerator.
 
-Data parallel ranks all-reduce their gradients in float32 while the backward pass goes on: see `bench.train.buckets`.
+Data parallel ranks exchange their gradients, in float32, through torch's DistributedDataParallel. It sums them in an
+order of its own, so a training of several ranks is that of one within rounding. Two ranks are equal to themselves, bit
+for bit, after a restart too: a sum of two does not depend on its order. Memory that runs out on a rank ends all.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import struct
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
@@ -30,20 +33,20 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parallel import DistributedDataParallel
 
 from bench.core.device import is_out_of_memory
 from bench.core.errors import Interrupted, UserError
 from bench.train import compiled, precision
-from bench.train.buckets import Buckets, wait_for
-from bench.train.precision import Working
-from bench.train.ranks import RankFailure, Ranks, RestartNeeded, SharedError
+from bench.train.ranks import RankFailure, RankOutOfMemory, Ranks, SharedError
 
 T = TypeVar("T")
 
-START = datetime.timedelta(minutes=10)  # for all ranks to appear
-STEP = datetime.timedelta(minutes=30)  # for all ranks to reach the exchange of gradients of one step
-WAIT = datetime.timedelta(hours=24)  # for rank 0 to evaluate at a horizon, while the others wait
+JOIN_TIMEOUT = datetime.timedelta(minutes=10)  # for all ranks to appear
+EXCHANGE_TIMEOUT = datetime.timedelta(minutes=30)  # for all ranks to reach the exchange of gradients of one step
+EVALUATION_TIMEOUT = datetime.timedelta(hours=24)  # for rank 0 to evaluate at a horizon, while the others wait
 SIOCGIFADDR = 0x8915  # netdevice(7): the address of an interface
+BUCKET_MB = 25  # of gradients that are exchanged at once: torch's own default
 REPORT_TIMEOUT = 3.0  # seconds that a rank has, when the connection broke, to report that it caused it
 
 
@@ -70,19 +73,21 @@ class DistributedRanks(Ranks):
             torch.cuda.set_device(local)
             accelerator = torch.device("cuda", local)
         choose_interface()
-        store, self.rank, self.size = next(iter(dist.rendezvous("env://", timeout=START)))
+        store, self.rank, self.size = next(iter(dist.rendezvous("env://", timeout=JOIN_TIMEOUT)))
         dist.init_process_group(
             "gloo" if device == "cpu" else "nccl",
             store=dist.PrefixStore("group", store),
             rank=self.rank,
             world_size=self.size,
-            timeout=STEP,
+            timeout=EXCHANGE_TIMEOUT,
             device_id=accelerator,
         )
-        self._control: Any = dist.new_group(backend="gloo", timeout=WAIT)
-        self._votes: Any = dist.new_group(backend="gloo", timeout=STEP)  # a machine that is gone answers nothing
+        self._control: Any = dist.new_group(backend="gloo", timeout=EVALUATION_TIMEOUT)
+        # a machine that is gone answers nothing
+        self._votes: Any = dist.new_group(backend="gloo", timeout=EXCHANGE_TIMEOUT)
         self._store = dist.PrefixStore("failures", store)
         self._vote: tuple[Any, Tensor] | None = None
+        self.exchange_failed = False  # of gradients: that of another rank or the network, not of this rank's work
 
     @property
     def is_first_here(self) -> bool:
@@ -184,23 +189,44 @@ class DistributedRanks(Ranks):
     def is_sharded(self, model: nn.Module) -> bool:
         return isinstance(model, FSDPModule)
 
-    def set_gradient_sync(self, model: nn.Module, *, last: bool) -> None:
-        if isinstance(model, FSDPModule):
-            model.set_requires_gradient_sync(last)
-            model.set_reshard_after_backward(last)  # the next micro-batch has the same weights
+    def data_parallel(self, network: nn.Module) -> nn.Module:
+        """torch's wrapper. Weights that get no gradient keep none, as on one rank."""
+        for harmless in ("find_unused_parameters=True was specified", "Grad strides do not match bucket view strides"):
+            warnings.filterwarnings("ignore", harmless)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of broadcast_buffers, whose successor older versions lack
+            shared = DistributedDataParallel(
+                network,
+                bucket_cap_mb=BUCKET_MB,
+                broadcast_buffers=False,
+                find_unused_parameters=True,
+                gradient_as_bucket_view=True,
+                init_sync=False,  # weights are a function of the seed, or read from a checkpoint
+            )
+        shared.register_comm_hook(None, lambda _, bucket: self.average_gradients(bucket.buffer()))
+        return shared
 
-    def first_oom(self, reason: str | None) -> str | None:
-        lowest = torch.tensor(self.size if reason is None else self.rank)
-        dist.all_reduce(lowest, op=dist.ReduceOp.MIN, group=self._votes)
-        rank = int(lowest)
-        if rank == self.size:
-            return None
-        reasons = [reason]
-        dist.broadcast_object_list(reasons, src=rank, group=self._control)
-        return f"{self._name_of(rank)}: {reasons[0]}"
+    def set_gradient_sync(self, network: nn.Module, *, last: bool) -> None:
+        if isinstance(network, FSDPModule):
+            network.set_requires_gradient_sync(last)
+            network.set_reshard_after_backward(last)  # the next micro-batch has the same weights
+        elif isinstance(network, DistributedDataParallel):
+            network.require_backward_grad_sync = last
 
-    def buckets(self, working: Working) -> Buckets | None:
-        return None if self.is_sharded(working.model) else Buckets(working, size=self.size, agree=self.first_oom)
+    def average_gradients(self, gradients: Tensor) -> torch.futures.Future[Tensor]:
+        """Begin to replace gradients by their mean over the ranks. A failure is noted, because it is raised in the
+        backward pass, as the network's own errors are."""
+        gradients.div_(self.size)
+
+        def over(done: torch.futures.Future) -> Tensor:
+            try:
+                done.wait()
+            except Exception:
+                self.exchange_failed = True
+                raise
+            return gradients
+
+        return dist.all_reduce(gradients, async_op=True).get_future().then(over)
 
     def mean(self, value: Tensor) -> Tensor:  # type: ignore[override]
         total = value.clone()
@@ -231,21 +257,19 @@ class DistributedRanks(Ranks):
         """A rank that fails by itself leaves a report in the launcher's store. One whose connection broke looks for it
         there; a killed rank leaves none."""
         try:
-            if not _connection_broke(error):
-                retryable = isinstance(error, RestartNeeded)
-                report = {"what": _description(error), "trace": traceback.format_exc(), "retryable": retryable}
-                mine = f"{self.rank} {json.dumps(report)}"
+            if not self.exchange_failed and not _connection_broke(error):
+                what, fix = _description(error)
+                report = {"rank": self.rank, "what": what, "fix": fix, "trace": traceback.format_exc()}
+                mine = json.dumps(report)
                 is_reporter = self._store.compare_set("report", "", mine) == mine.encode()
-                message = f"{self._name_of(self.rank)} {report['what']}"
-                return RankFailure(message, is_reporter=is_reporter, retryable=retryable)
+                return RankFailure(f"{self._name_of(self.rank)} {what}", is_reporter=is_reporter, fix=fix)
             self._store.set(f"survived {self.rank}", "")
             deadline = time.monotonic() + REPORT_TIMEOUT
             while time.monotonic() < deadline:
                 if self._store.check(["report"]):
-                    rank, _, text = self._store.get("report").decode().partition(" ")
-                    report = json.loads(text)
-                    message = f"{self._name_of(int(rank))} {report['what']}\n{report['trace']}"
-                    return RankFailure(message, is_reporter=False, retryable=report["retryable"])
+                    report = json.loads(self._store.get("report"))
+                    message = f"{self._name_of(report['rank'])} {report['what']}\n{report['trace']}"
+                    return RankFailure(message, is_reporter=False, fix=report["fix"])
                 time.sleep(0.05)
             silent = [n for n in range(self.size) if not self._store.check([f"survived {n}"])]
             is_reporter = self._store.compare_set("reporter", "", str(self.rank)) == str(self.rank).encode()
@@ -294,12 +318,12 @@ def _explained(error: BaseException) -> tuple[str, str]:
     return f"{type(error).__name__}: {error}".strip(), ""
 
 
-def _description(error: Exception) -> str:
-    """How a rank failed."""
-    if isinstance(error, RestartNeeded):
-        return str(error)
-    advice = " Use more ranks, or a smaller model." if is_out_of_memory(error) else ""
-    return f"failed: {_explained(error)[0]}{advice}"
+def _description(error: Exception) -> tuple[str, str]:
+    """(how a rank failed, what to do; "" where nothing is known)."""
+    if isinstance(error, RankOutOfMemory):
+        return error.what, error.fix
+    fix = "Use more ranks, or a smaller model." if is_out_of_memory(error) else ""
+    return f"failed: {_explained(error)[0]}", fix
 
 
 OPERATORS = "torch.distributed.tensor._dispatch"  # runs ordinary operators on sharded tensors: exchanges nothing itself
@@ -318,5 +342,9 @@ def _connection_broke(error: Exception) -> bool:
     if not frames:
         return False
     module = str(frames[-1].f_globals.get("__name__"))
-    exchanges = module.startswith("torch.distributed.") and module != OPERATORS
-    return exchanges or frames[-1].f_code is wait_for.__code__
+    return (module.startswith("torch.distributed.") and module != OPERATORS) or frames[-1].f_code is wait_for.__code__
+
+
+def wait_for(work: Any) -> None:
+    """Wait for an exchange. An error that this raises is of the connection between ranks."""
+    work.wait()

@@ -33,7 +33,7 @@ WORDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class TrainingOnAxis:
     """One training of an axis."""
 
     model: str
@@ -58,7 +58,7 @@ def effective_recipe(cell: Cell, *, revision: int = RECIPE_REVISION) -> Effectiv
     )
 
 
-def differences(compared: Iterable[Compared], *, varies: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
+def differences(compared: Iterable[TrainingOnAxis], *, varies: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
     """Field -> its values, of every field in which trainings that are compared differ and should not.
 
     Warm-up, batch and cool-down are one for all. Augmentation is one for each data set: letters are not mirrored. The

@@ -34,7 +34,7 @@ class HorizonReached:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Saved:
+class CheckpointSaved:
     """A checkpoint is on the disk.
 
     Attributes:
@@ -44,4 +44,4 @@ class Saved:
     work: int
 
 
-Event = Stepped | Advanced | HorizonReached | Saved
+Event = Stepped | Advanced | HorizonReached | CheckpointSaved

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -133,21 +133,16 @@ class Working:
 
     def __call__(self, x_BCHW: Tensor) -> Tensor:
         """The network's output, in `dtype`, of images in [-1, 1] or of uint8 pixels."""
-        return self.network(x_BCHW if getattr(self.network, "takes_pixels", False) else self.input(x_BCHW))
+        return self.network(self._input(x_BCHW))
 
-    def collect(self) -> None:
-        """Add the gradients found since the last call to the weights' own, in float32."""
-        self.collect_some(self.pairs)
+    def _input(self, x_BCHW: Tensor) -> Tensor:
+        return x_BCHW if getattr(self.network, "takes_pixels", False) else self.input(x_BCHW)
 
     @torch.no_grad()
-    def collect_some(self, pairs: Iterable[tuple[Tensor, Tensor]], places: Sequence[Tensor] | None = None) -> None:
-        """`collect()` for some of `pairs`.
-
-        Args:
-            places: memory for the gradients of weights that have none yet, one for each pair; None allocates it.
-        """
-        fresh, found = list[Tensor](), list[Tensor]()
-        for number, (weight, leaf) in enumerate(pairs):
+    def collect(self) -> None:
+        """Add the gradients found since the last call to the weights' own, in float32."""
+        fresh, gradients = list[Tensor](), list[Tensor]()
+        for weight, leaf in self.pairs:
             if leaf.grad is None:
                 continue
             if leaf is weight:
@@ -155,14 +150,54 @@ class Working:
                     weight.grad = leaf.grad.clone()
                 continue
             if weight.grad is None:
-                weight.grad = torch.empty_like(leaf.grad, dtype=weight.dtype) if places is None else places[number]
+                weight.grad = torch.empty_like(leaf.grad, dtype=weight.dtype)
                 fresh.append(weight.grad)
-                found.append(leaf.grad)
+                gradients.append(leaf.grad)
             else:
                 weight.grad.add_(leaf.grad)
             leaf.grad = None
         if fresh:
-            torch._foreach_copy_(fresh, found)  # on a GPU a few launches: one for each could take as long as a step
+            torch._foreach_copy_(fresh, gradients)  # on a GPU a few launches: one for each could take as long as a step
+
+
+class Cast(nn.Module):
+    """A network that computes in lower precision as a function of its float32 weights, so that their gradients, and the
+    sums over micro-batches, are float32 too.
+
+    Args:
+        network: with float32 weights.
+        dtype: a key of DTYPES.
+    """
+
+    def __init__(self, network: nn.Module, dtype: str) -> None:
+        super().__init__()
+        self.network, self.dtype = network, DTYPES[dtype]
+        exact = {id(p) for m in network.modules() if stays_float32(m) for p in m.parameters(recurse=False)}
+        low = self.dtype != torch.float32
+        self.low = [n for n, p in network.named_parameters() if low and p.is_floating_point() and id(p) not in exact]
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        if not self.low:
+            return self.network(x_BCHW)
+        weights = {name: self.network.get_parameter(name).to(self.dtype) for name in self.low}
+        return torch.func.functional_call(self.network, weights, (x_BCHW,))
+
+
+class SharedWorking(Working):
+    """The network of a training step whose gradients several ranks exchange: what `share` makes of it.
+
+    Args:
+        share: network -> what computes as it does and averages the gradients of its weights over the ranks.
+    """
+
+    def __init__(self, model: nn.Module, dtype: str, *, apart: bool, share: Callable[[nn.Module], nn.Module]) -> None:
+        super().__init__(model, "float32", apart=apart)
+        self.dtype = DTYPES[dtype]
+        self.input = Input(self.dtype)
+        self.shared = share(Cast(self.network, dtype))
+
+    def __call__(self, x_BCHW: Tensor) -> Tensor:
+        return self.shared(self._input(x_BCHW))
 
 
 def stays_float32(module: nn.Module) -> bool:

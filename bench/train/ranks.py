@@ -15,20 +15,26 @@ from bench.core.spec import Cell
 T = TypeVar("T")
 
 SHARED_JOBS = ("train",)  # the others time something, or do not train
-EXIT_RETRY = 75  # of ranks that end with `RestartNeeded`; sysexits.h: a temporary failure, try again
+EXIT_RETRY = 75  # of a worker that has to start again, its device being lost; sysexits.h: a temporary failure
 
 
 class SharedError(UserError):
     """A failure that every rank knows of: all of them raise it, and can go on with the next cell."""
 
 
-class RestartNeeded(Exception):
-    """Memory ran out on this rank while the others wait for it, so that they cannot agree on smaller micro-batches: all
-    ranks have to restart from the last checkpoint, with `micro_batch` images at a time."""
+class RankOutOfMemory(UserError):
+    """Memory ran out on this rank while the others wait for it.
 
-    def __init__(self, micro_batch: int) -> None:
-        super().__init__(f"ran out of memory; the next start goes on with {micro_batch} images at a time")
-        self.micro_batch = micro_batch
+    Args:
+        images: that passed through the network at once.
+    """
+
+    def __init__(self, images: int) -> None:
+        smaller = f"Set a smaller micro-batch (--set micro_batch={images // 2}), or use more ranks."
+        super().__init__(
+            f"ran out of memory with {images} images at a time.",
+            smaller if images > 1 else "Use a smaller model, or spread it over ranks (--set sharding=fsdp).",
+        )
 
 
 class RankFailure(Exception):
@@ -37,12 +43,13 @@ class RankFailure(Exception):
     Args:
         message: which rank, and why, as far as this rank knows.
         is_reporter: whether this rank is the one that prints it.
-        retryable: whether a restart, with nothing else changed, is all there is to do.
+        fix: what to do.
     """
 
-    def __init__(self, message: str, *, is_reporter: bool, retryable: bool = False) -> None:
+    def __init__(self, message: str, *, is_reporter: bool, fix: str = "") -> None:
         super().__init__(message)
-        self.is_reporter, self.retryable = is_reporter, retryable
+        self.is_reporter = is_reporter
+        self.fix = fix or "Run the same command to continue, with any number of ranks; nothing saved is lost."
 
 
 class Ranks:
@@ -98,17 +105,12 @@ class Ranks:
         """Whether a model is sharded over the ranks; it then casts its weights by itself."""
         return False
 
-    def set_gradient_sync(self, model: Any, *, last: bool) -> None:
-        """Before each micro-batch: gradients of a sharded model are exchanged after the last one only."""
+    def data_parallel(self, network: Any) -> Any:
+        """What computes as a network that every rank holds whole, and averages its gradients over the ranks."""
+        return network
 
-    def first_oom(self, reason: str | None) -> str | None:
-        """None if memory sufficed on every rank, else the reason of the lowest rank where it did not. Same on all."""
-        return reason
-
-    def buckets(self, working: Any) -> Any:
-        """What averages gradients over ranks that each hold the whole model (`bench.train.buckets`); None for one rank,
-        and for a sharded model, which does so by itself."""
-        return None
+    def set_gradient_sync(self, network: Any, *, last: bool) -> None:
+        """Before each micro-batch: gradients are exchanged after the last one only."""
 
     def mean(self, value: T) -> T:
         """A tensor's mean over the ranks, without waiting for the device."""

@@ -1,13 +1,20 @@
-"""One optimizer step, shared by pre-training, fine-tuning and the speed suite."""
+"""One optimizer step: loss, forward and backward pass, clipping, update, and the average of the weights.
+
+Pre-training, fine-tuning and the speed suite share it.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import Optimizer
 
 from bench.core.device import is_out_of_memory, release
 from bench.core.errors import UserError
@@ -15,15 +22,92 @@ from bench.core.seeds import stream
 from bench.core.spec import Recipe
 from bench.cost.trace import label
 from bench.train import compiled, precision
-from bench.train.optim import make_loss, make_optimizer
-from bench.train.ranks import ONE_RANK, Ranks, RestartNeeded
+from bench.train.ranks import ONE_RANK, RankOutOfMemory, Ranks
 from bench.train.recorded import Recorded
 
 CLIP_EPS = 1e-6  # added to the norm, as torch.nn.utils.clip_grad_norm_ does
 
 
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""(logits_BK, labels_B) -> the batch's mean."""
+
+
+def make_loss(recipe: Recipe) -> Loss:
+    """Cross-entropy over classes, in float32 whatever the logits are.
+
+    "softmax": one class of many; smoothing mixes in the uniform distribution, as in torch. "sigmoid": every class is
+    decided on its own and the losses of an image's classes are added up, as in the paper's upstream runs; smoothing s
+    then makes targets 1 − s and s (their public configurations: onehot on 0.9999, off 0.0001).
+    """
+    smoothing = recipe.label_smoothing
+
+    def softmax(logits_BK: Tensor, labels_B: Tensor) -> Tensor:
+        return F.cross_entropy(logits_BK.float(), labels_B, label_smoothing=smoothing)
+
+    def sigmoid(logits_BK: Tensor, labels_B: Tensor) -> Tensor:
+        targets_BK = torch.full_like(logits_BK, smoothing, dtype=torch.float32)
+        targets_BK.scatter_(1, labels_B[:, None], 1.0 - smoothing)
+        return F.binary_cross_entropy_with_logits(logits_BK.float(), targets_BK, reduction="sum") / len(labels_B)
+
+    return sigmoid if recipe.loss == "sigmoid" else softmax
+
+
+def set_head_bias(model: nn.Module, recipe: Recipe, num_classes: int) -> None:
+    """With "prior", start the head's bias at −log K, so that a sigmoid begins near the rate at which a class is true.
+
+    The paper's runs had −10 for JFT's 18,291 classes and ImageNet-21k's 21,843 (−9.8 and −10.0 by this rule) and −6.9
+    for ImageNet's 1,000.
+
+    Raises:
+        UserError: the model's last parameter is not a bias over the classes.
+    """
+    if recipe.head_bias == "zero":
+        return
+    name, bias = list(model.named_parameters())[-1]
+    if not name.endswith("bias") or bias.shape != (num_classes,):
+        raise UserError(
+            f"head_bias={recipe.head_bias} needs a model whose last parameter is the head's bias; here it is {name}.",
+            "Register the head last, or leave head_bias at zero.",
+        )
+    nn.init.constant_(bias, -math.log(num_classes))
+
+
+def _bare(method: Any) -> Any:
+    """A method of a torch optimizer without what torch wraps around it for `torch.compile`."""
+    return getattr(method, "__wrapped__", method)
+
+
+class _Eager:
+    """An optimizer that is never compiled. torch's own methods import its compiler at their first call, which takes as
+    long again as importing torch: more than a short cell trains."""
+
+    zero_grad = _bare(Optimizer.zero_grad)
+    add_param_group = _bare(Optimizer.add_param_group)
+
+
+class AdamW(_Eager, torch.optim.AdamW):
+    """torch's; see `_Eager`."""
+
+    step = torch.no_grad()(_bare(torch.optim.AdamW.step))
+
+
+class SGD(_Eager, torch.optim.SGD):
+    """torch's; see `_Eager`."""
+
+    step = torch.no_grad()(_bare(torch.optim.SGD.step))
+
+
+def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
+    """ "adamw": the paper's Adam, decoupled weight decay on every parameter, biases and norms too, as flax.optim.Adam
+    had it. "sgd": momentum without dampening, weight decay added to the gradient, as BiT was trained."""
+    parameters, lr, decay = model.parameters(), recipe.lr, recipe.weight_decay
+    if recipe.optimizer == "sgd":
+        return SGD(parameters, lr=lr, momentum=recipe.momentum, weight_decay=decay, fused=True)
+    return AdamW(parameters, lr=lr, betas=recipe.betas, weight_decay=decay, fused=True)
+
+
 class TooLarge(torch.OutOfMemoryError):
-    """Not even one image at a time fits: on some rank, and all of them raise it."""
+    """Not even one image at a time fits."""
 
 
 def own_targets(output: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
@@ -45,8 +129,7 @@ class Step:
 
     Where memory runs out the micro-batch is halved and the step done again from the weights before it: nothing is
     changed before all gradients are there. Then `micro_batch` is the size that fitted, also for the steps that follow.
-    Ranks that hold the whole model exchange gradients as the backward pass finds them, and agree at its end whether
-    these are used. Of a model that is spread over ranks the others wait in the middle of a pass: all start again.
+    Several ranks end instead, with an error that names a smaller micro-batch: the others wait in the middle of a pass.
 
     Args:
         model: on `device`, in training mode.
@@ -74,16 +157,28 @@ class Step:
         self.obstacle = compiled.obstacle(device) if self.compiles and device.startswith("cuda") else None
         if self.obstacle:
             self.compile_mode = "off"
-        self.working = working = precision.Working(model, "float32" if self.sharded else dtype, apart=self.compiles)
+        if ranks.size > 1 and not self.sharded:
+            if self.compile_mode in compiled.WITH_GRAPHS:
+                self.compile_mode = "default"  # an exchange cannot be recorded
+            working: precision.Working = precision.SharedWorking(
+                model, dtype, apart=self.compiles, share=ranks.data_parallel
+            )
+        else:
+            working = precision.Working(model, "float32" if self.sharded else dtype, apart=self.compiles)
+        self.working = working
         working.network = compiled.compiled(working.network, mode=self.compile_mode)
         working.input = compiled.fused(working.input, device=device) if self.compiles else working.input
         working.keeps_gradients = self.compile_mode not in compiled.WITH_GRAPHS
         loss_of = make_loss(recipe)
 
+        def attention(batch: int) -> contextlib.AbstractContextManager[None]:
+            if device == "cpu":  # there is one kernel
+                return contextlib.nullcontext()
+            return compiled.attention(model, batch=batch, dtype=precision.DTYPES[dtype], device=device)
+
         def both_ways(x_bCHW: Tensor, labels_b: Tensor, *, weight: float) -> Tensor:
             """Forward and backward of a micro-batch; a closure, so that a recording of it does not hold the step."""
-            kernels = compiled.attention(model, batch=len(labels_b), dtype=precision.DTYPES[dtype], device=device)
-            with label("forward"), kernels:
+            with label("forward"), attention(len(labels_b)):
                 output = working(x_bCHW)
                 loss = loss_of(*own_targets(output)) if isinstance(output, tuple) else loss_of(output, labels_b)
             with label("backward"):
@@ -94,7 +189,7 @@ class Step:
         self.both_ways: Callable[..., Tensor] = both_ways
         if self.compile_mode in compiled.WITH_GRAPHS and device.startswith("cuda"):
             self.both_ways = Recorded(both_ways, leaves=working.leaves)
-        self.buckets = ranks.buckets(working)
+        self.exchanging = working.shared if isinstance(working, precision.SharedWorking) else model
 
     @property
     def compiles(self) -> bool:
@@ -120,7 +215,7 @@ class Step:
 
         Raises:
             TooLarge: not even one image at a time fits.
-            RestartNeeded: memory ran out on this rank where the others wait for it; what the ranks shall begin with.
+            RankOutOfMemory: memory ran out on this rank, one of several.
         """
         for group in self.optimizer.param_groups:
             group["lr"] = lr
@@ -133,16 +228,14 @@ class Step:
                     self.optimizer.step()
                 return loss
             except (RuntimeError, MemoryError) as error:
-                smaller = min(self.micro_batch, len(labels_B)) // 2
-                if not smaller or isinstance(error, TooLarge) or not is_out_of_memory(error):
+                images = min(self.micro_batch, len(labels_B))
+                if images == 1 or isinstance(error, TooLarge) or not self._lacks_memory(error, images):
                     raise
-                if self.ranks.size > 1:
-                    raise RestartNeeded(smaller) from error
             # outside the handler the traceback is gone; the optimizer had changed nothing: it allocates before it does,
             # but a parameter may have been left with half of its state
             if not has_state:
                 self.optimizer.state.clear()
-            self._go_on_with(smaller)
+            self._go_on_with(images // 2)
 
     def _clip(self) -> None:
         """Scale the gradients, together, to the recipe's norm at most.
@@ -211,36 +304,35 @@ class Step:
         finally:
             self.both_ways = before
 
+    def _lacks_memory(self, error: Exception, images: int) -> bool:
+        """Whether memory ran out, with so many images at a time.
+
+        Raises:
+            RankOutOfMemory: it did on one of several ranks.
+        """
+        if isinstance(error, dist.DistError) or not is_out_of_memory(error):
+            return False
+        if self.ranks.size > 1:
+            raise RankOutOfMemory(images) from error
+        return True
+
     def _gradients_that_fit(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> Tensor:
         """Leave the gradients of the global batch with the weights; returns its loss."""
         while True:
-            loss, lacking = self._try_gradients(x_BCHW, labels_B, seed)
-            if loss is not None:
-                return loss
-            if min(self.micro_batch, len(labels_B)) == 1:
-                raise TooLarge(lacking)
-            self._go_on_with(min(self.micro_batch, len(labels_B)) // 2)
-
-    def _try_gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> tuple[Tensor | None, str | None]:
-        """(the loss, None), or (None, the reason) where memory ran out, on whichever of the ranks."""
-        if self.buckets is not None and (lacking := self.buckets.reserve()):
-            return None, lacking
-        found: Tensor | None = None
-        reason: str | None = None
-        try:
-            self.optimizer.zero_grad(set_to_none=True)
-            self.working.refresh()
-            found = self._gradients(x_BCHW, labels_B, seed)
-        except (RuntimeError, MemoryError) as error:
-            if self.sharded or isinstance(error, dist.DistError) or not is_out_of_memory(error):
-                raise
-            reason = str(error) or "out of memory"
-        # outside the handler the traceback, which holds the activations, is gone
-        if self.buckets is not None:
-            reason = self.buckets.settle(reason)
-        elif found is not None:
-            found = self.ranks.mean(found)
-        return (found, None) if reason is None else (None, reason)
+            try:
+                self.optimizer.zero_grad(set_to_none=True)
+                self.working.refresh()
+                loss = self._gradients(x_BCHW, labels_B, seed)
+                return loss if self.ranks.size == 1 else self.ranks.mean(loss)
+            except (RuntimeError, MemoryError) as error:
+                images = min(self.micro_batch, len(labels_B))
+                if not self._lacks_memory(error, images):
+                    raise
+                reason = str(error) or "out of memory"
+            # outside the handler the traceback, which holds the activations, is gone
+            if images == 1:
+                raise TooLarge(reason)
+            self._go_on_with(images // 2)
 
     def _go_on_with(self, micro_batch: int) -> None:
         """After memory ran out: give back what can be, and take fewer images at a time."""
@@ -258,28 +350,67 @@ class Step:
             torch.manual_seed(seed)
 
     def _gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int, *, exchange: bool = True) -> Tensor:
-        """Accumulate the gradient of the mean loss of this rank's batch, one micro-batch after another, and begin to
-        exchange it with other ranks while the last is in hand.
-
-        Returns:
-            The loss, which `Buckets.settle` sets to the mean over the ranks.
-        """
+        """Accumulate the gradient of the mean loss of this rank's batch, one micro-batch after another. Ranks exchange
+        it while the last is in hand. Returns that loss."""
         batch = len(labels_B)
         parts = list(zip(x_BCHW.split(self.micro_batch), labels_B.split(self.micro_batch), strict=True))
         total = torch.zeros((), device=self.device)
         for index, (x_bCHW, labels_b) in enumerate(parts):
             place = self.ranks.rank * len(parts) + index  # in the global batch
-            last = index == len(parts) - 1
             self._seed_dropout(stream(seed, "micro-batch", place) if place else seed)
-            self.ranks.set_gradient_sync(self.model, last=last)
-            buckets = self.buckets if last and exchange else None
-            if buckets is not None and not isinstance(self.both_ways, Recorded):  # its gradients appear all at once
-                buckets.watch()
+            if self.ranks.size > 1:
+                self.ranks.set_gradient_sync(self.exchanging, last=exchange and index == len(parts) - 1)
             # each image weighs 1 / batch, whatever the size of the micro-batch it is in
             total += self.both_ways(x_bCHW, labels_b, weight=len(labels_b) / batch)
             with label("backward"):
-                if buckets is None:
-                    self.working.collect()
-                else:
-                    buckets.complete(total)
+                self.working.collect()
         return total
+
+
+def set_aside(value: Tensor) -> Tensor:
+    """A copy in the CPU's memory, where there is more; the shard of a sharded tensor stays on its device."""
+    return value.clone() if hasattr(value, "to_local") else value.to("cpu", copy=True)
+
+
+class Ema:
+    """The exponential moving average of a model's parameters (Polyak averaging), by which it is evaluated:
+    a ← decay · a + (1 − decay) · p after every step, a = p at the first. Buffers are not averaged.
+
+    The average is part of the training's state: a branch continues the trunk's, and the trunk gets its own back.
+
+    Args:
+        decay: 0 switches averaging off: nothing is kept, and evaluation sees the model.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.model, self.decay = model, decay
+        self.mean: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Add the weights after a step."""
+        if not self.decay:
+            return
+        now = {name: p.detach() for name, p in self.model.named_parameters()}
+        if self.mean:
+            torch._foreach_lerp_(list(self.mean.values()), list(now.values()), 1.0 - self.decay)
+        else:
+            self.mean = {name: p.clone() for name, p in now.items()}
+
+    def restore(self, mean: Mapping[str, Tensor]) -> None:
+        """Continue from a saved mean; an empty one starts over."""
+        parameters = dict(self.model.named_parameters())
+        self.mean = {name: mean[name].clone().to(p.device) for name, p in parameters.items()} if mean else {}
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """Inside, the model has the averaged weights; afterwards exactly its own again."""
+        if not self.mean:
+            yield
+            return
+        own = {name: set_aside(value) for name, value in self.model.state_dict().items()}
+        self.model.load_state_dict(self.mean, strict=False)
+        try:
+            yield
+        finally:
+            self.model.load_state_dict(own)

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from bench.core import files
 from bench.core.clock import running
 from bench.core.device import synchronise
 from bench.core.errors import Interrupted, UserError
@@ -28,16 +27,14 @@ from bench.store.checkpoints import Checkpoint
 from bench.store.records import horizon_from_json
 from bench.train import schedule
 from bench.train.batches import Batches
-from bench.train.events import Event, HorizonReached, Saved, Stepped
-from bench.train.loss_curve import LossCurve
-from bench.train.optim import Ema, set_aside
+from bench.train.events import CheckpointSaved, Event, HorizonReached, Stepped
 from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.schedule import Segment
-from bench.train.step import Step
+from bench.train.step import Ema, Step, set_aside
 
 CHECK_EVERY = 50  # steps between checks of the loss, each of which waits for the device
+MAX_POINTS = 200  # of a learning curve
 MAX_SAVING_SHARE = 0.03  # of the time at most, where a checkpoint takes long: large models, slow disks
-MICRO_BATCH_HINT = "memory.json"
 Evaluated = Horizon | Future[Horizon]
 
 
@@ -49,7 +46,7 @@ NO_TIME = Seconds(train=0.0, evaluate=0.0, save=0.0, wait=0.0)
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """How far a run is, as saved in its checkpoints.
 
     Attributes:
@@ -75,7 +72,7 @@ class Progress:
     micro_batches: list[MicroBatch] = field(default_factory=list)
 
     @classmethod
-    def from_json(cls, state: Mapping[str, Any]) -> Progress:
+    def from_json(cls, state: Mapping[str, Any]) -> TrainingProgress:
         """What a checkpoint holds; fields that an older version did not write keep their defaults."""
         values = {entry.name: state[entry.name] for entry in fields(cls) if entry.name in state}
         return cls(
@@ -108,6 +105,65 @@ class Progress:
             if not segment.is_branch:
                 total, at = total + seconds, segment
         return total
+
+
+class LossCurve:
+    """The learning curve: mean loss between points fixed in advance, at most about MAX_POINTS of a cell.
+
+    Adds up losses on the device they are on; reading them, which waits for the device, happens at the end.
+
+    Points lie at fixed steps of each segment and at its end, whatever stopped and continued the run in between.
+    """
+
+    def __init__(self, segments: Sequence[Segment], *, batch: int, device: str) -> None:
+        self.batch, self.segments = batch, segments
+        steps = sum(s.end - s.start for s in segments)
+        self.every = max(1, math.ceil(steps / max(1, MAX_POINTS - len(segments))))
+        lengths = [math.ceil((s.end - s.start) / self.every) for s in segments]
+        self.first = [sum(lengths[:n]) for n in range(len(lengths))]
+        self.sums = torch.zeros(sum(lengths), dtype=torch.float64, device=device)
+        self.counts = [0] * len(self.sums)
+
+    def add(self, loss: Tensor, *, segment: int, step: int) -> None:
+        """Take in the loss of one step. `step` counts from the start of training."""
+        point = self.first[segment] + (step - self.segments[segment].start) // self.every
+        self.sums[point] += loss
+        self.counts[point] += 1
+
+    def state(self) -> Tensor:
+        """Everything, as one tensor."""
+        return torch.stack([self.sums.cpu(), torch.tensor(self.counts, dtype=torch.float64)])
+
+    def restore(self, state: Tensor) -> None:
+        """Put `state()` back."""
+        self.sums.copy_(state[0])
+        self.counts = [int(count) for count in state[1]]
+
+    def points(self, *, settled: bool = False) -> list[dict[str, Any]]:
+        """One {"images", "loss", "horizon"} per point that was reached, in the order of the work.
+
+        `images` counts from the start of training; `horizon` is None on a shared trunk. A loss that is not finite ends
+        the curve. Settled points are those that further steps do not change.
+        """
+        found: list[dict[str, Any]] = []
+        sums = self.sums.tolist()
+        for segment, horizon, first in zip(self.segments, self._horizons(), self.first, strict=True):
+            steps = segment.end - segment.start
+            for index in range(math.ceil(steps / self.every)):
+                count = self.counts[first + index]
+                if not count or (settled and count < min(self.every, steps - index * self.every)):
+                    continue
+                if not math.isfinite(sums[first + index]):
+                    return found
+                images = (segment.start + index * self.every + count) * self.batch
+                found.append({"images": images, "loss": sums[first + index] / count, "horizon": horizon})
+        return found
+
+    def _horizons(self) -> list[int | None]:
+        """What each segment is trained for. Where every horizon starts anew, its whole run is its own."""
+        shared = sum(s.origin == "init" for s in self.segments) == 1
+        owners = [next((b.horizon for b in self.segments[n:] if b.is_branch), None) for n in range(len(self.segments))]
+        return [s.horizon if shared else owner for s, owner in zip(self.segments, owners, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +227,7 @@ class Trainer:
         self.optimizer = self.train_step.optimizer if self.train_step else None
         self.ema = Ema(model, recipe.average)
         self.curve = LossCurve(self.segments, batch=recipe.batch, device=device)
-        self.progress = Progress()
+        self.progress = TrainingProgress()
         self.trunk: dict[str, torch.Tensor] | None = None  # the trunk's state while a branch runs
         self.losses: list[torch.Tensor] = []
         self._pending: Future[Horizon] | None = None  # the row of the last horizon; nothing is saved before it is there
@@ -256,12 +312,6 @@ class Trainer:
         self.log(f"continuing from step {self.progress.work} of {self.total_work}")
         return True
 
-    def limit_micro_batch(self, images: int) -> None:
-        """Use micro-batches of at most so many images: an earlier attempt ran out of memory with more."""
-        if self.train_step and images < self.train_step.micro_batch:
-            self.train_step.micro_batch = images
-            self._note_micro_batch(images)
-
     def _newest(self) -> Checkpoint | None:
         """The newest checkpoint that verifies: found by rank 0, read by all."""
         if self.saving is None:
@@ -281,7 +331,7 @@ class Trainer:
             return found[0] if found else None
         return checkpoints.load(folder, step)
 
-    def _continued(self, state: Mapping[str, Any]) -> Progress:
+    def _continued(self, state: Mapping[str, Any]) -> TrainingProgress:
         """The progress in a checkpoint's state.
 
         Raises:
@@ -299,7 +349,7 @@ class Trainer:
                 f"The training in {folder} was begun on other images under the same name.",
                 "Give the same --data-root as then; or delete that folder, and it begins anew.",
             )
-        return Progress.from_json(state)
+        return TrainingProgress.from_json(state)
 
     # -- work ----------------------------------------------------------------------------------------------------
 
@@ -491,10 +541,10 @@ class Trainer:
             self.keep(Horizon(images_seen=horizon))
         yield from self._save()
 
-    def _save(self) -> Iterator[Saved]:
+    def _save(self) -> Iterator[CheckpointSaved]:
         self.save()
         if self.saving is not None:
-            yield Saved(work=self.progress.work)
+            yield CheckpointSaved(work=self.progress.work)
 
     def _advanced(self, phase: str) -> Advanced:
         p = self.progress
@@ -506,27 +556,3 @@ class Trainer:
             seconds=p.seconds.train,
             horizons=len(p.rows),
         )
-
-
-# -- restarts after running out of memory ------------------------------------------------------------------------------
-
-
-def save_micro_batch_hint(attempt: Path, micro_batch: int) -> None:
-    """Leave the micro-batch for the next start in an attempt's folder. Any rank may write it, for rank 0 may be waiting
-    where nothing reaches it; ranks that run out of memory together write the same.
-
-    Raises:
-        UserError: it cannot be written.
-    """
-    files.write_sealed(attempt / MICRO_BATCH_HINT, {"micro_batch": micro_batch})
-
-
-def load_micro_batch_hint(attempts: Iterable[Path]) -> int | None:
-    """The smallest micro-batch that any attempt left; None without any. Damaged files are ignored."""
-    found = []
-    for attempt in attempts:
-        try:
-            found.append(int(files.read_sealed(attempt / MICRO_BATCH_HINT)["micro_batch"]))
-        except (OSError, ValueError, KeyError):
-            continue
-    return min(found, default=None)

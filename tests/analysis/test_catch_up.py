@@ -69,8 +69,6 @@ def test_two_models_of_a_family_are_not_mixed() -> None:
     for line in found:
         assert line.names == line.models
         assert {(place.first.model, place.second.model) for place in line.places} == {line.models}
-        once = catch_up.new_images(evidence, line.models)
-        assert {(place.first.model, place.second.model) for place in once} <= {line.models}
     asked = ask(evidence, "gap over images")
     assert about(asked, "ViT", "ResNet").trend[0].first.startswith(found[0].models[0])
     others = {f.subject for f in asked if not f.main}
@@ -153,8 +151,7 @@ def test_every_answer_has_words_and_a_figure(equal: Evidence, found: list[Findin
     words = [a for f, a in zip(findings.findings, text.answers(findings), strict=True) if f in found]
     assert len(words) == len(found) and all("minus" in a.text for a in words)
     drawing = gap.draw(equal)
-    assert set(drawing.data["line"]) >= {"every image once"} or len(drawing.data)
-    assert len(drawing.data) == len(drawing.annotations)
+    assert len(drawing.data) == len(drawing.annotations) > 0 and len(drawing.figure.axes) == 1
 
 
 def test_a_loss_that_still_falls_by_much_is_a_warning() -> None:

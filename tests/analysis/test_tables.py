@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import PathCollection
 
 from bench.analysis import branches, evidence, lr_sweep, questions, study_data
 from bench.analysis.evidence import HEADLINE, Evidence
@@ -210,7 +211,7 @@ def rows(made: Evidence, name: str) -> list[dict[str, str]]:
 
 def lines_to_copy(note: str) -> dict[str, dict[str, float]]:
     """Names and dictionaries that a note gives for bench/suites/_recipes.py."""
-    return {name: json.loads(chosen) for name, chosen in re.findall(r"([A-Z_]+) = (\{[^}]*\})", note)}
+    return {name: json.loads(chosen) for name, chosen in re.findall(r'([A-Z_]+)\["cpu"\] = (\{[^}]*\})', note)}
 
 
 # -- a sweep of learning rates ---------------------------------------------------------------------------------------
@@ -297,8 +298,9 @@ def test_the_branching_figure_draws_what_differs_and_what_was_spent(branched: Ev
     assert list(differences["difference"]) == pytest.approx(list(truth), abs=1e-9)
     assert list(data.loc[data["measure"] == "ratio", "difference"]) == pytest.approx([0.5, 0.5])
     *panels, compute = drawing.figure.axes
-    assert len(panels) == 1 and "cosine" in panels[0].get_title()  # what is the same everywhere has no panel
-    heights = [y for bars in panels[0].containers for y in bars.lines[0].get_ydata()]
+    assert len(panels) == 1 and "cosine" in panels[0].get_title(loc="left")  # what is the same everywhere has no panel
+    dots = [c for c in panels[0].collections if type(c) is PathCollection]
+    heights = [y for c in dots for y in c.get_offsets()[:, 1]]
     assert heights == pytest.approx([100 * GAP] * 6)
     assert [bar.get_width() for bar in compute.patches] == pytest.approx([0.5, 0.5])
 

@@ -14,7 +14,7 @@ import torch
 from bench.core.record import PeerSettings
 from bench.core.spec import Cell, Recipe, to_json
 from bench.execute.peers import builders, contenders, entrant, settings, steps
-from bench.execute.peers.contenders import Contender
+from bench.execute.peers.contenders import Competitor
 
 CELL = Cell(
     model="ViT-b/14",
@@ -30,7 +30,7 @@ PACKAGES = (None, *contenders.LIBRARIES)
 
 
 def course(package: str | None, **changes: Any) -> steps.Course:
-    contender = Contender(name="x", package=package, tuned=True)
+    contender = Competitor(name="x", package=package, tuned=True)
     task = {"contender": dataclasses.asdict(contender), "device": "cpu", "data_root": None}
     return steps.Course(task | {"cell": to_json(dataclasses.replace(CELL, **changes))})
 

@@ -15,7 +15,7 @@ from bench.core.spec import Cell, Recipe, to_json
 from bench.cost.timing import spread
 from bench.execute.jobs import peers as job
 from bench.execute.peers import builders, contenders
-from bench.execute.peers.contenders import Contender
+from bench.execute.peers.contenders import Competitor
 from bench.execute.peers.settings import AS_INSTALLED
 from bench.questions import faster_than_peers as races
 from bench.report.figures import peers as figure
@@ -148,10 +148,10 @@ def test_figure_and_table_name_who_was_left_out_and_why():
 @pytest.mark.slow
 def test_a_race_of_real_processes_does_the_same_work_in_each(tmp_path, monkeypatch):
     entrants = (
-        Contender(name=contenders.OWN, package=None, tuned=True),
-        Contender(name=contenders.BASE, package="timm"),
-        Contender(name=f"{contenders.OWN}, 2 cells at once", package=None, tuned=True, processes=2),
-        Contender(name="absent", package="no_such_library_anywhere", tuned=True),
+        Competitor(name=contenders.OWN, package=None, tuned=True),
+        Competitor(name=contenders.BASE, package="timm"),
+        Competitor(name=f"{contenders.OWN}, 2 cells at once", package=None, tuned=True, processes=2),
+        Competitor(name="absent", package="no_such_library_anywhere", tuned=True),
     )
     monkeypatch.setitem(contenders.LIBRARIES, "no_such_library_anywhere", ("absent", "pip install it"))
     monkeypatch.setattr(contenders, "contenders", lambda device, threads: entrants)

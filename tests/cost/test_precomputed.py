@@ -12,8 +12,8 @@ from torch import nn
 
 from bench.core.spec import Recipe
 from bench.cost import flops, peaks, precomputed
-from bench.cost.peaks import Peak
-from bench.train.optim import make_optimizer
+from bench.cost.peaks import PeakRate
+from bench.train.step import make_optimizer
 
 SIZES = {"image_size": 28, "channels": 1, "num_classes": 10}
 MODELS = (("ViT-pico/14", ()), ("R5+ViT-pico/14", ()), ("ViT-pico/14", (("dropout", 0.1),)))
@@ -30,7 +30,7 @@ def nothing_known(monkeypatch):
 
 def test_costs_and_peaks_arrive_as_they_were_found(nothing_known, monkeypatch):
     counted = [(flops.count(name, **SIZES, model_options=o, activations=False), o) for name, o in MODELS]
-    found = {"float32": Peak(flops_per_second=1e11, source="measured matmul, float32", measured=True)}
+    found = {"float32": PeakRate(flops_per_second=1e11, source="measured matmul, float32", measured=True)}
     sent = json.loads(json.dumps(precomputed.merge([precomputed.to_json(measured=found, costs=counted)])))
     flops.count.cache_clear()
     precomputed.install(sent, device="cpu", threads=1)
@@ -97,7 +97,7 @@ import json, sys
 import torch
 from bench.cost import flops, precomputed
 from bench.core.spec import Recipe
-from bench.train.optim import make_optimizer
+from bench.train.step import make_optimizer
 NAME = sys.argv[1]
 cost = dict(model=NAME, image_size=28, channels=1, num_classes=10, params=1, params_body=1, num_features=48,
             forward_macs={"dense": 1, "paper": 1}, backward_macs={}, by_module={})

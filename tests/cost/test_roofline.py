@@ -9,12 +9,12 @@ import pytest
 from bench.core import registry
 from bench.cost import flops, roofline
 from bench.cost.peaks import ACCELERATORS, accelerator
-from bench.train.codegen import MODELS, TABLE
+from tools.codegen import MODELS, TABLE
 
 
-def work(model: str, *, batch: int, side: int = 224) -> roofline.Work:
+def work(model: str, *, batch: int, side: int = 224) -> roofline.StepWork:
     count = flops.count(model, image_size=side, channels=3, num_classes=1000)
-    return roofline.Work(
+    return roofline.StepWork(
         family=registry.family_of(model).FAMILY,
         flops=count.train_flops_per_image["dense"],
         params=count.params,

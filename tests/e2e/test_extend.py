@@ -105,21 +105,21 @@ def cells(options):
 FIGURE = '''
 """Accuracy against width."""
 import pandas as pd
+import seaborn.objects as so
 from bench.report.figures import _style
-from bench.report.figures._contract import Drawing
-
-TITLE = "Accuracy against width"
+from bench.report.figures._contract import Drawing, Figure
 
 def draw(evidence):
     widths = {r.directory: r.model.num_features for r in evidence.records.records}
     last = evidence.scores[evidence.scores.measure == "centroid:stripes"].sort_values("images_seen")
     last = last.groupby("directory", observed=True).value.last()
     data = pd.DataFrame(sorted((widths[name], value) for name, value in last.items()), columns=["width", "accuracy"])
-    figure = _style.figure(width=4, height=3)
-    axes = figure.subplots()
-    axes.plot(data.width, data.accuracy, "o-")
-    axes.set(xlabel="width", ylabel="accuracy")
-    return Drawing(figure=figure, data=data, caption="Stripes.", alt="A line.")
+    with _style.context():
+        figure = _style.figure(width=4, height=3)
+        so.Plot(data, x="width", y="accuracy").add(so.Dot()).theme(_style.THEME).on(figure).plot()
+    return Drawing(figure=figure, data=data, caption="Stripes.", alt="Points.")
+
+FIGURE = Figure(title="Accuracy against width", draw=draw)
 '''
 
 

@@ -131,7 +131,7 @@ def test_records_are_those_of_the_local_executor(cluster, alone, tmp_path):
     store = tmp_path / "test"
     assert naps.run(TRAININGS, store, **cluster) == []
     assert outcome(store) == alone and len(alone) == len(TRAININGS)
-    assert attempts(store) == {1: len(TRAININGS)} and not leftovers(store) and not (store / remote.FOLDER).exists()
+    assert attempts(store) == {1: len(TRAININGS)} and not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
 
 
 @pytest.mark.slow
@@ -157,7 +157,7 @@ def test_cells_that_fail_are_told_of_and_logged(cluster, tmp_path):
     cells[1] = type(cells[1])(**{**vars(cells[1]), "model_options": (("fails", True),)})
     (failure,) = naps.run(cells, tmp_path / "test", **cluster)
     assert "it was to fail" in failure.reason and failure.cell == Study(tmp_path / "test").cell(cells[1]).path.name
-    logs = list((tmp_path / "test" / remote.FOLDER).glob("*/worker-*.log"))
+    logs = list((tmp_path / "test" / remote.RUNS_FOLDER).glob("*/worker-*.log"))
     assert logs and any("it was to fail" in path.read_text() for path in logs)
 
 
@@ -194,7 +194,7 @@ def test_a_call_to_stop_that_a_library_loses_is_repeated(tmp_path, monkeypatch):
 
     monkeypatch.setattr(slurm.Slurm, "stop", stop)
     monkeypatch.setattr(slurm.Slurm, "close", close)
-    monkeypatch.setattr(remote, "PATIENCE", 5.0)
+    monkeypatch.setattr(remote, "SAVE_SECONDS", 5.0)
     with pytest.raises(Interrupted, match="saved"):
         naps.run(
             naps.naps(1, seconds=120.0),
@@ -232,14 +232,14 @@ def test_a_signal_before_anything_is_submitted_submits_nothing(during, tmp_path,
 
     monkeypatch.setitem(sys.modules, "bench.execute.executors.slow", SimpleNamespace(make=Slow))
     cells = naps.naps(1)
-    earlier = store / remote.FOLDER / "earlier" / remote.SUBMITTED.format(0)
+    earlier = store / remote.RUNS_FOLDER / "earlier" / remote.SUBMITTED_FILE.format(0)
     earlier.parent.mkdir(parents=True)
     name = Study(store).cell(cells[0]).path.name
     earlier.write_text(json.dumps({"cells": [name], "jobs": ["1"]}))
     with pytest.raises(Interrupted, match="nothing was submitted"):
         naps.run(cells, store, executor="slow")
     assert during in called and "leave" in called and not {"submit", "stop"} & set(called)
-    assert [path.name for path in (store / remote.FOLDER).iterdir()] == ["earlier"]
+    assert [path.name for path in (store / remote.RUNS_FOLDER).iterdir()] == ["earlier"]
 
 
 @pytest.mark.slow
@@ -269,7 +269,7 @@ def test_jobs_that_were_left_are_followed_and_not_submitted_again(standin, tmp_p
     assert any("2 jobs of an earlier run" in message for message in notices)
     assert (standin / "calls.txt").read_text().count("sbatch ") == 1
     assert attempts(store) == {1: 3} and len(list(store.glob("cells/*/record.json"))) == 3
-    assert not leftovers(store) and not (store / remote.FOLDER).exists()
+    assert not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
 
 
 @pytest.mark.slow
@@ -277,14 +277,14 @@ def test_jobs_of_other_cells_are_left_alone(standin, tmp_path):
     store, (notices, on_event) = tmp_path / "test", heard()
     first, second, third = naps.naps(3, seconds=2.0)
     assert naps.run([first, second], store, executor="slurm", workers=1, detach=True) == []
-    (folder,) = (store / remote.FOLDER).iterdir()
+    (folder,) = (store / remote.RUNS_FOLDER).iterdir()
     assert naps.run([third], store, executor="slurm", on_event=on_event) == []
-    assert list((store / remote.FOLDER).iterdir()) == [folder] and not notices
+    assert list((store / remote.RUNS_FOLDER).iterdir()) == [folder] and not notices
     assert "scancel" not in (standin / "calls.txt").read_text()
     assert naps.run([first, second, third], store, executor="slurm", workers=1, on_event=on_event) == []
     assert any("1 job of an earlier run" in message for message in notices)
     assert (standin / "calls.txt").read_text().count("sbatch ") == 2
-    assert attempts(store) == {1: 3} and not leftovers(store) and not (store / remote.FOLDER).exists()
+    assert attempts(store) == {1: 3} and not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
 
 
 @pytest.mark.slow
@@ -295,24 +295,24 @@ def test_jobs_are_adopted_once_however_often_they_are_left(standin, tmp_path):
         assert naps.run(cells, store, executor="slurm", detach=True, on_event=on_event) == []
     assert len(notices) == 3 and "submitted" in notices[0]
     assert all("2 jobs of an earlier run" in notice for notice in notices[1:])
-    assert len(list((store / remote.FOLDER).iterdir())) == 1
+    assert len(list((store / remote.RUNS_FOLDER).iterdir())) == 1
     assert naps.run(cells, store, executor="slurm", on_event=on_event) == []
     assert (standin / "calls.txt").read_text().count("sbatch ") == 1
-    assert attempts(store) == {1: 2} and not (store / remote.FOLDER).exists()
+    assert attempts(store) == {1: 2} and not (store / remote.RUNS_FOLDER).exists()
 
 
 @pytest.mark.slow
 def test_workers_are_a_maximum_for_cells_of_several_kinds(tmp_path, monkeypatch):
     pytest.importorskip("submitit", reason="submitit is not installed: pip install -e '.[slurm]'")
-    running, submit = [], remote.Kind.submit
+    running, submit = [], remote.WorkerKind.submit
 
     def counted(kind, number):
         submit(kind, number)
         kinds[kind._number] = kind
         running.append(sum(each.running for each in kinds.values()))
 
-    kinds: dict[int, remote.Kind] = {}
-    monkeypatch.setattr(remote.Kind, "submit", counted)
+    kinds: dict[int, remote.WorkerKind] = {}
+    monkeypatch.setattr(remote.WorkerKind, "submit", counted)
     monkeypatch.setattr(remote, "_hours", lambda cell: 20.0 if cell.cell.seed else 1.0)
     assert naps.run(naps.naps(3), tmp_path / "test", workers=1, **SUBMITIT) == []
     assert len(kinds) == 2 and max(running) == 1 and attempts(tmp_path / "test") == {1: 3}
@@ -348,7 +348,7 @@ def test_jobs_go_on_when_the_terminal_is_closed(standin, in_a_terminal, tmp_path
         naps.run(naps.naps(2, seconds=4.0), store, executor="slurm", on_event=on_event)
     assert naps.run(naps.naps(2, seconds=4.0), store, executor="slurm", on_event=on_event) == []
     assert any("2 jobs of an earlier run" in message for message in notices)
-    assert attempts(store) == {1: 2} and not leftovers(store) and not (store / remote.FOLDER).exists()
+    assert attempts(store) == {1: 2} and not leftovers(store) and not (store / remote.RUNS_FOLDER).exists()
 
 
 def test_only_what_outlives_this_process_can_be_left(tmp_path):
@@ -365,7 +365,7 @@ def test_what_a_plan_says_is_what_slurm_is_asked_for(standin, tmp_path):
     from bench.execute.executors import slurm
 
     made = slurm.make(tmp_path / "library", needs)
-    made.submit([_contract.Work(["true"], environment={}, log=tmp_path / "log") for _ in range(3)])
+    made.submit([_contract.WorkerCommand(["true"], environment={}, log=tmp_path / "log") for _ in range(3)])
     made.close()
     asked = dict(re.findall(r"^#SBATCH --([\w-]+)=(.*)", (standin / "sbatch.txt").read_text(), re.MULTILINE))
     expected = {

@@ -129,7 +129,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with pytest.MonkeyPatch.context() as patch:
         quick = timing.Pace(windows=2, seconds=0.01, slowest_call=0.02, latency_calls=3)
         patch.setattr(timing, "CPU_PACE", quick)
-        own = contenders.Contender(name="own", package=None, tuned=True)
+        own = contenders.Competitor(name="own", package=None, tuned=True)
         patch.setattr(contenders, "contenders", lambda *_, **__: (own,))
         patch.setitem(race.STARTS, "cpu", 2)
         patch.setitem(race.ROUNDS, "cpu", 1)

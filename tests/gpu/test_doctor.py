@@ -10,7 +10,6 @@ from bench import doctor
 from bench.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from bench.cost.timing import Workload
 from bench.execute.workloads import Subject
-from bench.train import codegen
 from tests.gpu.posing import posing
 
 
@@ -58,7 +57,8 @@ def test_only_a_published_rate_is_a_limit_of_throughput(monkeypatch):
     """Rooflines, which rest on assumptions, are shown beside it."""
     instant = Workload(name="x", call=lambda: None, images=1)
     monkeypatch.setattr(Subject, "largest_training", lambda *_, **__: instant)
-    large = {name for name, (_, image_size) in codegen.MODELS.items() if image_size == doctor.PIXELS}
+    large = doctor.THROUGHPUT.keys()
+    monkeypatch.setattr(doctor, "_roofline", lambda *_: 1.0)
     with posing():
         lines = {line.check: line for line in doctor.throughput("cuda")}
     assert lines.keys() == large | {f"{name}: of the H100's roofline" for name in large}
@@ -67,10 +67,10 @@ def test_only_a_published_rate_is_a_limit_of_throughput(monkeypatch):
 
 def test_what_fails_is_said_and_checked_again(brief, tmp_path, capsys):
     def broken(_):
-        yield doctor.Line(check="first", value="1")
+        yield doctor.CheckResult(check="first", value="1")
         raise RuntimeError("no kernel image is available")
 
-    brief.setattr(doctor, "CHECKS", (doctor.Check(name="broken", run=broken),))
+    brief.setattr(doctor, "CHECKS", (doctor.MachineCheck(name="broken", run=broken),))
     arguments = ["--device", "cpu", "--out", str(tmp_path / "doctor.json")]
     for _ in range(2):
         assert doctor.main(arguments) == EXIT_FAILED

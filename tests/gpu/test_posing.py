@@ -23,7 +23,7 @@ from bench.cost import memory, peaks, timing
 from bench.execute import worker
 from bench.execute.jobs import peers, speed, train
 from bench.execute.peers import contenders
-from bench.execute.peers.contenders import Contender
+from bench.execute.peers.contenders import Competitor
 from bench.execute.workloads import Subject
 from bench.plan import calibrate
 from bench.store.records import read_record
@@ -286,8 +286,8 @@ def test_peers_one_at_a_time(gpu, tmp_path, monkeypatch):
     """Their processes are never there together, each start begins them anew, and what runs out of memory later than in
     its first steps is left out and not an error."""
     entrants = (
-        Contender(name=contenders.OWN, package=None),
-        Contender(name=contenders.BASE, package="timm"),
+        Competitor(name=contenders.OWN, package=None),
+        Competitor(name=contenders.BASE, package="timm"),
     )
     monkeypatch.setattr(contenders, "contenders", lambda device, threads: entrants)
     monkeypatch.setitem(peers.STARTS, "cuda", 2)
@@ -316,7 +316,7 @@ def watched(window, alive):
 def test_a_contender_that_runs_out_of_memory_in_a_window_is_left_out(tmp_path, monkeypatch):
     answers = iter([{"call_seconds": 0.1, "dtype": "bfloat16", "params": 1}, {"left_out": "out of memory"}])
     monkeypatch.setattr(peers.subprocess, "Popen", lambda *_, **__: Answering(answers))
-    contestant = peers.Entrant(Contender(name="x", package=None), CELL, context(tmp_path, CELL))
+    contestant = peers.Entrant(Competitor(name="x", package=None), CELL, context(tmp_path, CELL))
     contestant.start()
     contestant.window(1.0)
     contestant.window(1.0)

@@ -41,7 +41,7 @@ def plan_of(cells: Iterable[Cell], store: Path | str = "", *, seconds: float = 1
 def costs_of(cells: Iterable[Cell]) -> precomputed.Json:
     """What a run hands to its workers on a CPU (`--precomputed`), with a peak that is assumed: a worker without it
     loads the half of torch that counts."""
-    sizes, assumed = DataSizes(), peaks.Peak(flops_per_second=1e10, source="assumed")
+    sizes, assumed = DataSizes(), peaks.PeakRate(flops_per_second=1e10, source="assumed")
     trained = [cell for cell in cells if cell.job == "train"]
     peak = precomputed.to_json(measured={"float32": assumed, "bfloat16": assumed}, costs=())
     return precomputed.merge([peak, *(precomputed.counted(cell, classes=sizes[cell.data].classes) for cell in trained)])

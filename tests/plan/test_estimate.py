@@ -14,7 +14,7 @@ import pytest
 import vit.family
 from bench.core import environment, files
 from bench.core.spec import Cell, Recipe, TaskSpec
-from bench.cost.peaks import Peak
+from bench.cost.peaks import PeakRate
 from bench.plan import calibrate, estimate, rate_cache
 from bench.plan.estimate import Rates, Reporter
 from bench.plan.sizes import DataSize, DataSizes
@@ -65,7 +65,7 @@ def test_a_first_call_of_minutes_is_not_taken_for_a_step():
 
 def test_what_is_not_measured_comes_from_flops(monkeypatch):
     monkeypatch.setattr(calibrate, "_measured", lambda *_, **__: pytest.fail("measured"))
-    monkeypatch.setattr(calibrate.peaks, "peak", lambda *_, **__: Peak(flops_per_second=1e10, source="a test"))
+    monkeypatch.setattr(calibrate.peaks, "peak", lambda *_, **__: PeakRate(flops_per_second=1e10, source="a test"))
     rates = Rates(**calibrate.answer(A, 10, device="cpu", threads=1, measure=False)["rates"])
     assert not rates.measured and "assumed" in rates.basis
     assert 0 < rates.train_images_per_second * rates.train_flops_per_image["dense"] < 1e10
@@ -73,7 +73,7 @@ def test_what_is_not_measured_comes_from_flops(monkeypatch):
 
 def test_the_gain_of_compiling_is_said_to_be_a_guess(monkeypatch):
     monkeypatch.setattr(calibrate, "_measured", lambda *_, **__: (100.0, 300.0, 1.0))
-    monkeypatch.setattr(calibrate.peaks, "peak", lambda *_, **__: Peak(flops_per_second=1e12, source="a test"))
+    monkeypatch.setattr(calibrate.peaks, "peak", lambda *_, **__: PeakRate(flops_per_second=1e12, source="a test"))
     with compiled.switched("default"):
         rates = Rates(**calibrate.answer(A, 10, device="cpu", threads=1, measure=True)["rates"])
     assert not rates.measured and "guessed" in rates.basis

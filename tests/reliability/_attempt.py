@@ -22,7 +22,7 @@ SUITE = "presets"  # a suite without figures: what is killed is the writing of f
 def _run(store: str, suite: str, fault: str) -> None:
     if fault:
         os.environ[faults.VARIABLE] = fault
-    assumed = peaks.Peak(flops_per_second=1e10, source="assumed")
+    assumed = peaks.PeakRate(flops_per_second=1e10, source="assumed")
     peaks.peak = lambda *_, **__: assumed  # half a second of products at every start, of no interest here
     with open(os.devnull, "w") as nowhere:
         sys.stdout = nowhere

@@ -37,7 +37,7 @@ from bench.core import formatting, registry
 from bench.report import build as report
 from bench.report import caveats, fits, text
 from bench.report.__main__ import main as report_main
-from bench.report.figures._contract import Saved
+from bench.report.figures._contract import RenderedFigure
 from bench.store import export, grid
 from tests.analysis._records import World, change, write
 from tests.analysis._study import study
@@ -153,7 +153,9 @@ def test_what_an_earlier_report_had_goes_and_what_none_made_stays(tmp_path: Path
     world.models = {"ViT-nano/7": world.models["ViT-nano/7"]}
     world.sizes, world.seeds, world.draws, world.shots = (30_000,), (0,), (0,), (1,)
     folder = write([replace(record, suite="mine") for record in world.records()], tmp_path / "mine")
-    empty = Saved(name="one", title="", caption="", alt="", width=4.0, png=b"", svg='<svg viewBox="0 0 1 1"/>', csv="")
+    empty = RenderedFigure(
+        name="one", title="", caption="", alt="", width=4.0, png=b"", svg='<svg viewBox="0 0 1 1"/>', csv="x\n"
+    )
     drawn = [empty, replace(empty, name="other")]
     monkeypatch.setattr(report, "_draw", lambda _: (drawn, [], []))
     report.build(folder, suite="mine")
@@ -196,7 +198,7 @@ def test_the_page_is_well_formed_and_self_contained(built: Path) -> None:
     assert len(page.ids) == len(set(page.ids))
     assert set(re.findall(r'(?:href="|url\()#([^")]+)', markup)) <= set(page.ids)
     drawn = list((built / "synthetic" / "figures").glob("*.svg"))
-    assert page.tags.count("svg") == len(drawn) + 1 >= 5  # one for the shapes that figures share
+    assert page.tags.count("svg") == len(drawn) >= 4
     for mark in ("use", "image"):
         assert page.tags.count(mark) == sum(path.read_text().count(f"<{mark} ") for path in drawn)
     assert "prefers-color-scheme: dark" in markup and 'name="viewport"' in markup
@@ -243,7 +245,7 @@ def test_hostile_text_is_harmless_everywhere(tmp_path: Path) -> None:
     paths = report.build(tmp_path / "hostile", suite="hostile")
     markup = paths.html.read_text()
     page = Page(markup)
-    assert page.tags.count("script") == 2 and "img" not in page.tags  # the page's data, and its script
+    assert page.tags.count("script") == 1 and "img" not in page.tags  # the page's own
     assert "alert(2)" in " ".join(page.words)
     markdown = paths.markdown.read_text()
     assert "<script>" not in markdown and "</td>" not in markdown and r"\[bold\]" in markdown
@@ -294,16 +296,18 @@ def test_a_study_without_finished_cells_still_reports(tmp_path: Path) -> None:
 def test_a_large_study_says_what_the_page_leaves_out(built: Path, tmp_path: Path, monkeypatch) -> None:
     """Points, records and rows are bounded; what is left out is counted, and named where it lies."""
     monkeypatch.setattr("bench.report.figures._contract.MAX_HOVER_POINTS", 20)
-    monkeypatch.setattr("bench.report.hover.MAX_RECORDS", 3)
+    monkeypatch.setattr("bench.report.runs.MAX_RECORDS", 3)
     monkeypatch.setattr("bench.report.page.MAX_ROWS", 5)
     shutil.copytree(built / "synthetic" / "cells", tmp_path / "s" / "cells")
     markup = report.build(tmp_path / "s", suite="s").html.read_text()
     whole = (built / "synthetic" / "report.html").read_text()
-    assert re.search(r"20 of \d+ points", markup) and not re.search(r"20 of \d+ points", whole)
+    assert re.search(r"\d+ of \d+ points can", markup) and not re.search(r"\d+ of \d+ points can", whole)
     assert "The first 5 of" in markup and "tables/horizons.csv" in markup and "The first" not in whole
-    data = json.loads(re.search(r'id="data">(.*?)</script>', markup, flags=re.DOTALL)[1])  # type: ignore[index]
-    assert sum("facts" in cell for cell in data["cells"]) == 3 < len(data["cells"])
-    assert all(len(points) <= 20 for points in data["points"].values()) and len(markup) < len(whole)
+    names = {path.parent.name for path in (tmp_path / "s").glob("cells/*/record.json")}
+    behind = markup[markup.index('<aside class="runs"') :]
+    assert behind.count("<dt>Commit</dt>") >= 3 and "Its record lies beside this report: cells/" in behind
+    told = {name for name in names if re.search(rf"<h4>{re.escape(name)}</h4>\s*<dl", behind)}
+    assert len(told) == 3 < len(names) and len(markup) < len(whole)
 
 
 # -- words -----------------------------------------------------------------------------------------------------------

@@ -1,13 +1,11 @@
 """What each of two ranks does in test_distributed.py: `torchrun --nproc-per-node=2 -m tests.train._two_ranks FOLDER`.
 
 Every rank writes what it saw to FOLDER/rank<number>.json. Importing this module gives the same training on one rank.
-With `killed` behind it, the second rank is killed in mid-exchange; with `anywhere`, memory runs out on it at one
-tensor after the other.
+With `killed` behind it, the second rank is killed in mid-exchange.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import itertools
@@ -25,16 +23,15 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from bench.core import device, registry
+from bench.core import registry
 from bench.core.errors import Interrupted, UserError
 from bench.core.record import Result
 from bench.core.spec import Cell, Recipe, TaskSpec, to_json
 from bench.data.image_set import ImageSet
-from bench.train import buckets
+from bench.train import distributed
 from bench.train.batches import Batches
 from bench.train.ranks import ONE_RANK, Ranks
 from bench.train.trainer import Checkpoints, Trainer
-from tests.gpu import posing
 from tests.train.driving import job_context
 
 STEPS, SAVED, CONTINUED = 24, 6, 14  # all (an epoch is 18); before which a checkpoint is written; to which it goes on
@@ -52,7 +49,6 @@ CASES: dict[str, tuple[str, tuple, Recipe]] = {
     "low-fsdp": ("ViT-pico/14", DROPOUT, replace(FLOAT, micro_batch=4, dtype="bfloat16", sharding="fsdp")),
     "low-whole": ("ViT-pico/14", (), replace(FLOAT, dtype="bfloat16")),
 }
-ROOM, TRIES = 2, 3  # images that fit where memory is short; steps that are tried there
 SHORT = {"vit-fsdp": 14, "low-fsdp": 4, "bit": 12, "bit-micro": 12, "hybrid-fsdp": 6, "low": 6, "low-whole": 6}
 
 
@@ -151,83 +147,8 @@ def job(folder: Path, ranks: Ranks = ONE_RANK) -> Result:
     return run(JOB, job_context(folder, ranks=ranks))
 
 
-class Short(torch.autograd.Function):
-    """Nothing, but on a device without room for more than ROOM images at a time: it runs out where it is told."""
-
-    @staticmethod
-    def forward(ctx, x, where, room):
-        ctx.short = where == "backward" and len(x) > room
-        if where == "forward" and len(x) > room:
-            raise torch.OutOfMemoryError("no room for activations")
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, grad):
-        if ctx.short:
-            raise torch.OutOfMemoryError("no room for gradients")
-        return grad, None, None
-
-
-def short_of_memory(case: str, folder: Path, ranks: Ranks, *, where: str, room: int = ROOM) -> Trainer:
-    """A trainer of the case without its micro-batch, on ranks of which the last has no more than `room`."""
-    name, options, recipe = CASES[case]
-    CASES["short"] = (name, options, replace(recipe, micro_batch=0))
-    made = trainer("short", folder, ranks)
-    assert made.train_step is not None
-    if ranks.rank == ranks.size - 1:
-        made.train_step.working.network.blocks[0].register_forward_hook(lambda _, __, x: Short.apply(x, where, room))
-    return made
-
-
-def running_out(folder: Path, ranks: Ranks) -> dict[str, Any]:
-    """Losses, a digest of all that was trained, and micro-batches, where memory ran out on one rank and where
-    micro-batches were as small from the first; and how it ends where nothing fits."""
-    found: dict[str, Any] = {}
-    for case in ("vit", "low"):
-        name, options, recipe = CASES[case]
-        CASES["small"] = (name, options, replace(recipe, micro_batch=ROOM))
-        made_by = {"small": trainer("small", folder / "short", ranks)}
-        for where in ("forward", "backward"):
-            made_by[where] = short_of_memory(case, folder / "short", ranks, where=where)
-        for how, made in made_by.items():
-            seen = losses(made, TRIES)
-            state = digest(value for _, value in sorted(made.state().items()))
-            found[f"{case} {how}"] = [seen, state, to_json(made.progress.micro_batches)]
-    made = short_of_memory("vit", folder / "short", ranks, where="backward", room=0)
-    try:
-        made.step()
-    except torch.OutOfMemoryError as error:
-        found["nothing fits"] = f"{type(error).__name__}: {error}"
-    return found
-
-
 def digest(tensors: Iterable[torch.Tensor]) -> str:
     return hashlib.sha256(b"".join(value.numpy().tobytes() for value in tensors)).hexdigest()
-
-
-def running_out_anywhere(folder: Path, ranks: Ranks) -> dict[str, Any]:
-    """Loss and gradients of a step in which memory runs out on the last rank at its n-th new tensor, for every n; and
-    of steps with micro-batches as small from the first. The buckets' own memory is new in every try."""
-    CASES["shallow"] = ("ViT-pico/28", (("depth", 1),), replace(FLOAT, dtype="bfloat16", micro_batch=4))
-    made = trainer("shallow", folder / "short", ranks)
-    step, (x_BCHW, labels_B) = made.train_step, made.batches(0)
-
-    def gradients(micro_batch: int, n: int = 0) -> tuple[list[Any], int]:
-        step.micro_batch = micro_batch
-        for bucket in step.buckets.buckets:
-            bucket.places.clear()
-        with posing.Short(n) if n else contextlib.nullcontext() as short:
-            loss = step._gradients_that_fit(x_BCHW, labels_B, 0)
-        found = [step.micro_batch, loss.item(), digest(p.grad for p in step.model.parameters())]
-        return found, short.count if n else 0
-
-    wanted = [gradients(micro_batch)[0] for micro_batch in (4, 2)]
-    found = []
-    for n in itertools.count(1):
-        outcome, count = gradients(4, n if ranks.rank == ranks.size - 1 else 0)
-        if ranks.exchange(count)[-1] < n:
-            return {"wanted": wanted, "found": found}
-        found.append(outcome)
 
 
 def noted(step: Any, events: list[str]) -> None:
@@ -239,7 +160,7 @@ def noted(step: Any, events: list[str]) -> None:
             events.append("sent")
         return real(tensor, *rest, **options)
 
-    buckets.dist.all_reduce = all_reduce
+    dist.all_reduce = all_reduce
     for _, leaf in step.working.pairs:
         leaf.register_hook(lambda _: events.append("found"))
 
@@ -272,29 +193,20 @@ def killed(folder: Path, *, case: str = "vit") -> None:
         block.register_forward_pre_hook(
             lambda *_: os.kill(os.getpid(), signal.SIGKILL) if next(forwards) == die_at else None
         )
-    send, sent = buckets.Buckets._begin, itertools.count(1)
+    send, sent = dist.all_reduce, itertools.count(1)
 
-    def begin(self: Any, **how: Any) -> None:
-        send(self, **how)
-        if ranks.rank == 1 and next(sent) == 2 * len(self.buckets) + 2:
+    def all_reduce(tensor: torch.Tensor, *rest: Any, **options: Any) -> Any:
+        work = send(tensor, *rest, **options)
+        exchanges = options.get("async_op") and tensor.is_floating_point()
+        if ranks.rank == 1 and made.progress.step == 2 and exchanges and next(sent) == 2:
             os.kill(os.getpid(), signal.SIGKILL)
+        return work
 
-    buckets.Buckets._begin = begin
+    dist.all_reduce = all_reduce
     try:
         losses(made, STEPS)
     except Exception as error:
         (folder / "killed.json").write_text(json.dumps([made.progress.step, str(ranks.failure(error))]))
-    ranks.hard_exit(0)
-
-
-def anywhere(folder: Path) -> None:
-    """What each rank found of memory that runs out anywhere on the last."""
-    from bench.train.distributed import DistributedRanks
-
-    torch.set_num_threads(1)
-    ranks = DistributedRanks(device="cpu")
-    device.gc.collect = lambda: 0  # takes longer than all the rest
-    (folder / f"rank{ranks.rank}.json").write_text(json.dumps(running_out_anywhere(folder, ranks)))
     ranks.hard_exit(0)
 
 
@@ -321,12 +233,16 @@ def main(folder: Path) -> None:
     for case in CASES:
         made = trainer(case, folder / f"two-{case}", ranks)
         found["losses"][case] = losses(made, SHORT.get(case, STEPS), save_at=SAVED)
+        if case == "vit":
+            found["whole"] = digest(value for _, value in sorted(made.state().items()))
     for case in ("vit", "vit-fsdp"):  # what one rank began
         made = trainer(case, folder / "one-vit", ranks)
         assert made.resume()
         found["resumed"][case] = losses(made, CONTINUED)
+    made = trainer("vit", folder / "two-vit", ranks)  # what these two began
+    assert made.resume()
+    found["continued"] = losses(made, STEPS), digest(value for _, value in sorted(made.state().items()))
     found["order"] = {case: order(case, folder, ranks) for case in ("vit", "low", "bit", "low-whole")}
-    found["running out"] = running_out(folder, ranks)
     found["body"] = to_json(job(folder / "job-two", ranks))
     (folder / f"rank{ranks.rank}.json").write_text(json.dumps(found))
     (folder / "said").write_text(falls_out(ranks))
@@ -334,7 +250,7 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    buckets.BYTES = 1 << 12  # several buckets, of models that would have one
+    distributed.BUCKET_MB = 2**-8  # several buckets, of models that would have one
     fsdp = functools.partial(killed, case="vit-fsdp")
-    job_of_rank = {"killed": killed, "killed-fsdp": fsdp, "anywhere": anywhere}.get(sys.argv[-1], main)
+    job_of_rank = {"killed": killed, "killed-fsdp": fsdp}.get(sys.argv[-1], main)
     job_of_rank(Path(sys.argv[1]))

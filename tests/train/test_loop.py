@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import shutil
+import sys
 from concurrent.futures import Future
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +16,13 @@ from torch import nn
 from bench.core.errors import Interrupted, UserError
 from bench.core.record import Horizon, Score
 from bench.core.spec import Recipe
+from bench.cost.trace import label
 from bench.data.image_set import ImageSet
 from bench.train import compiled
 from bench.train import trainer as loop
 from bench.train.batches import Batches
 from bench.train.trainer import Checkpoints, Diverged, Trainer
+from tests.conftest import PROJECT
 from tests.train.driving import Driven
 
 HORIZONS = (0, 320, 640, 1280)
@@ -363,3 +367,24 @@ def test_the_optimizer_is_adam_with_decoupled_decay_on_every_parameter(tmp_path)
         g = parameter.grad.double()
         expected = old - 0.01 * 0.1 * old - 0.01 * g / (g.abs() + 1e-8)
         torch.testing.assert_close(parameter.detach().double(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_step_on_one_processor_is_read_in_six_files(tmp_path):
+    """Whoever follows it opens no other; `label` only marks the parts for a trace."""
+    made = trainer(tmp_path, recipe=Recipe(batch=16, warmup_images=64, average=0.9))
+    made.step()
+    called: set[str] = set()
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_code is not label.__code__:
+            called.add(frame.f_code.co_filename)
+
+    sys.setprofile(note)
+    try:
+        made.step()
+    finally:
+        sys.setprofile(None)
+    bench = PROJECT / "bench"
+    ours = {str(Path(name).relative_to(bench)) for name in called if Path(name).is_relative_to(bench)}
+    parts = {f"train/{name}.py" for name in ("trainer", "schedule", "batches", "step", "precision")}
+    assert ours == parts | {"core/seeds.py"}

@@ -11,9 +11,8 @@ from bench.core import registry
 from bench.core.errors import UserError
 from bench.core.spec import Recipe
 from bench.train import precision
-from bench.train.optim import make_optimizer
 from bench.train.precision import Working
-from bench.train.step import Step
+from bench.train.step import Step, make_optimizer
 
 CASES = {
     "ViT-nano/7": {},

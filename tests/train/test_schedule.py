@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from bench.core.errors import Interrupted, UserError
 from bench.core.spec import Recipe
 from bench.train import schedule
-from bench.train.loss_curve import MAX_POINTS, LossCurve
 from bench.train.schedule import segments
+from bench.train.trainer import MAX_POINTS, LossCurve
 from tests.train.test_loop import trainer
 
 # -- the trunk and its branches: what is run, at which rate, and what sharing the trunk saves --------------------------

@@ -21,8 +21,8 @@ from bench.core.errors import UserError
 from bench.store.lease import RUNNER
 
 NAMES = ("local", "slurm", "ray")
-PATIENCE = 60.0  # seconds that a worker gets to save when it is to end
-TAIL = 20_000  # characters of a log in which the last error message is looked for
+SAVE_SECONDS = 60.0  # seconds that a worker gets to save when it is to end
+LOG_TAIL_CHARACTERS = 20_000  # characters of a log in which the last error message is looked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Ended:
     words: str = ""
 
 
-class Work:
+class WorkerCommand:
     """A worker's command as a function to be called elsewhere; the worker ends when the process that called it does."""
 
     def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
@@ -79,13 +79,13 @@ class Work:
         code = process.returncode
         with open(self.log, "rb") as written:
             written.seek(began)
-            return Ended(code, written.read()[-TAIL:].decode(errors="replace"))
+            return Ended(code, written.read()[-LOG_TAIL_CHARACTERS:].decode(errors="replace"))
 
     def stop(self) -> None:
         """Have it save and end."""
         with contextlib.suppress(ProcessLookupError):
             self._running.send_signal(signal.SIGTERM)
-        self._waiting.join(timeout=PATIENCE)
+        self._waiting.join(timeout=SAVE_SECONDS)
         if self._waiting.is_alive():
             self._running.kill()
             self._waiting.join()
@@ -103,7 +103,7 @@ class Executor(Protocol):
 
     slots: int  # workers that may run at once
 
-    def submit(self, works: Sequence[Work]) -> None:
+    def submit(self, works: Sequence[WorkerCommand]) -> None:
         """Queue workers."""
 
     def ended(self) -> list[Ended]:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.errors import UserError
-from bench.execute.executors._contract import Ended, Resources, Work, load
+from bench.execute.executors._contract import Ended, Resources, WorkerCommand, load
 
 
-def work_of(work: Work) -> Ended:
+def work_of(work: WorkerCommand) -> Ended:
     """What a task does."""
     import ray
 
@@ -48,7 +48,7 @@ class Ray:
             raise UserError(f"--executor ray: {error}", "Give --job names of Ray's task options.") from error
         self._tasks: list[Any] = []
 
-    def submit(self, works: Sequence[Work]) -> None:
+    def submit(self, works: Sequence[WorkerCommand]) -> None:
         self._tasks += [self._remote.options(runtime_env={"env_vars": work.environment}).remote(work) for work in works]
 
     def ended(self) -> list[Ended]:

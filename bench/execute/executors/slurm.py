@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.core.errors import UserError
-from bench.execute.executors._contract import Ended, Resources, Work, load
+from bench.execute.executors._contract import Ended, Resources, WorkerCommand, load
 
 TIMEOUTS = 1000  # times that a job may be requeued after its time is up: cells go on from their checkpoints
 SIGNAL_SECONDS = 120  # before the end of a job, in which its worker saves
@@ -23,7 +23,7 @@ GIB = 1 << 30
 class Job:
     """A worker as submitit calls it, and calls `checkpoint` of before its time is up."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: WorkerCommand) -> None:
         self.work = work
 
     def __call__(self) -> Ended:
@@ -87,7 +87,7 @@ class Slurm:
         self._jobs: list[Any] = []
         self._names: tuple[str, ...] = ()
 
-    def submit(self, works: Sequence[Work]) -> None:
+    def submit(self, works: Sequence[WorkerCommand]) -> None:
         for first in range(0, len(works), MOST):
             with self._executor.batch():
                 new = [self._executor.submit(Job(work)) for work in works[first : first + MOST]]

@@ -11,11 +11,11 @@ from bench.cost import units
 from bench.execute.jobs._contract import JobContext
 from bench.train import schedule
 from bench.train.events import HorizonReached
-from bench.train.trainer import Progress
+from bench.train.trainer import TrainingProgress
 
 if TYPE_CHECKING:
     from bench.cost.flops import ModelCost
-    from bench.cost.peaks import Peak
+    from bench.cost.peaks import PeakRate
 
 NO_OPERATIONS = Operations()
 
@@ -33,7 +33,7 @@ class TrainingCosts:
     context: JobContext
     recipe: Recipe
     cost: ModelCost
-    peak: Peak
+    peak: PeakRate
     num_images: int
 
     @property
@@ -44,7 +44,7 @@ class TrainingCosts:
     def of_horizon(
         self,
         reached: HorizonReached,
-        progress: Progress,
+        progress: TrainingProgress,
         segments: tuple[schedule.Segment, ...],
         *,
         evaluate_seconds: float,
@@ -87,7 +87,7 @@ class TrainingCosts:
             smaller_batches=smaller_batches,
         )
 
-    def of_cell(self, progress: Progress) -> Cost:
+    def of_cell(self, progress: TrainingProgress) -> Cost:
         """The record's `cost`."""
         return cell_cost(
             self.context,
@@ -100,7 +100,7 @@ class TrainingCosts:
         )
 
 
-def _since_the_last(progress: Progress, purpose: str) -> float:
+def _since_the_last(progress: TrainingProgress, purpose: str) -> float:
     """Seconds of one purpose that no earlier horizon counts. Seconds before a change of ranks are stretched, so that
     the difference may fall below zero."""
     counted = sum(getattr(row.seconds, purpose) or 0.0 for row in progress.rows)
@@ -112,7 +112,7 @@ def cell_cost(
     *,
     seconds: Seconds,
     busy: float,
-    peak: Peak,
+    peak: PeakRate,
     spent_images: int | None = None,
     per_image: Operations = NO_OPERATIONS,
     image_wait: float | None = None,

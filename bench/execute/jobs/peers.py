@@ -23,7 +23,7 @@ from bench.core.spec import Cell, to_json
 
 if TYPE_CHECKING:
     from bench.execute.jobs._contract import JobContext
-    from bench.execute.peers.contenders import Contender
+    from bench.execute.peers.contenders import Competitor
 
 REVISION = 2
 STARTS = {"cpu": 4, "cuda": 4}
@@ -97,7 +97,7 @@ def run(cell: Cell, context: JobContext) -> Result:
 class Entrant:
     """A contender's processes and their measurements."""
 
-    def __init__(self, contender: Contender, cell: Cell, context: JobContext) -> None:
+    def __init__(self, contender: Competitor, cell: Cell, context: JobContext) -> None:
         self.contender, self.context, self.batch = contender, context, cell.recipe.batch
         self.facts: dict[str, Any] = {}
         self.settings: dict[str, str] | None = None  # None: what a user gets who sets nothing

@@ -35,17 +35,8 @@ from bench.tasks._finetuner import FineTuner
 from bench.train import inference, precision
 from bench.train.batches import Batches
 from bench.train.events import HorizonReached, Stepped
-from bench.train.optim import set_head_bias
-from bench.train.ranks import RestartNeeded
-from bench.train.step import TooLarge
-from bench.train.trainer import (
-    Checkpoints,
-    Diverged,
-    Evaluated,
-    Trainer,
-    load_micro_batch_hint,
-    save_micro_batch_hint,
-)
+from bench.train.step import set_head_bias
+from bench.train.trainer import Checkpoints, Diverged, Evaluated, Trainer
 
 TRACED_IMAGES = 256  # evaluated after each step of a trace
 Scores = list[Score] | Callable[[], list[Score]]
@@ -72,9 +63,6 @@ def run(cell: Cell, context: JobContext) -> Result:
     with profile(context.attempt / "trace", enabled=context.profile, device=context.device) as trace:
         trainer = job.trainer()
         trainer.resume()
-        limit = context.ranks.run_on_rank0(lambda: load_micro_batch_hint(context.directory.attempts()))
-        if limit is not None:
-            trainer.limit_micro_batch(limit)
         trainer.progress.spend("wait", waited)
         return _run(job, trainer, trace)
 
@@ -113,12 +101,8 @@ def _run(job: TrainJob, trainer: Trainer, trace: Trace) -> Result:
             job.keep_weights()
     except Diverged as error:
         status, reason = "diverged", str(error)
-    except RestartNeeded as again:
-        save_micro_batch_hint(job.context.attempt, again.micro_batch)
-        raise
     except (RuntimeError, MemoryError) as error:
-        known_to_all = job.ranks.size == 1 or isinstance(error, TooLarge)
-        if not known_to_all or not is_out_of_memory(error):
+        if job.ranks.size > 1 or not is_out_of_memory(error):
             raise
         status, reason = "oom", (str(error) or "out of memory").splitlines()[0]
     trainer.settle()

@@ -24,7 +24,7 @@ BASE = "timm, defaults"  # what every ratio is over
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contender:
+class Competitor:
     """One way to train the model.
 
     Attributes:
@@ -54,14 +54,14 @@ class Contender:
         return made
 
 
-def contenders(device: str, *, threads: int = 1) -> tuple[Contender, ...]:
+def contenders(device: str, *, threads: int = 1) -> tuple[Competitor, ...]:
     """All of them. On a CPU this project takes part a second time as its studies use one: a cell per core, side by
     side."""
-    found = [Contender(name=OWN, package=None, tuned=True)]
+    found = [Competitor(name=OWN, package=None, tuned=True)]
     if device == "cpu" and threads > 1:
-        found.append(Contender(name=f"{OWN}, {threads} cells at once", package=None, tuned=True, processes=threads))
-    found.append(Contender(name=BASE, package="timm"))
+        found.append(Competitor(name=f"{OWN}, {threads} cells at once", package=None, tuned=True, processes=threads))
+    found.append(Competitor(name=BASE, package="timm"))
     found += [
-        Contender(name=f"{title}, tuned", package=package, tuned=True) for package, (title, _) in LIBRARIES.items()
+        Competitor(name=f"{title}, tuned", package=package, tuned=True) for package, (title, _) in LIBRARIES.items()
     ]
     return tuple(found)

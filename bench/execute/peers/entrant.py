@@ -27,7 +27,7 @@ HOPELESS = 0.8  # a challenger that is slower than this share of the best in its
 SHARED_COMPILATIONS = 64  # of one block's code, by all trials of a process; torch's limit is 8
 
 
-class Entrant:
+class EntrantStep:
     """Counts steps, so that every call trains on the next batch."""
 
     def __init__(self, step: StepOnce, device: str) -> None:
@@ -58,7 +58,7 @@ class Trial:
     """Settings on trial: steps per second of each window, after two steps to warm up."""
 
     def __init__(self, step: StepOnce, device: str) -> None:
-        self.entrant: Entrant | None = Entrant(step, device)
+        self.entrant: EntrantStep | None = EntrantStep(step, device)
         self.rates: list[float] = []
         self.entrant.window(1)
         self.calls = max(1, round(TRIAL_SECONDS / self.entrant.window(1)))
@@ -141,7 +141,7 @@ def main() -> None:
             return
         given = task.get("settings")
         step, facts = course.step(PeerSettings(**given) if given else course.first_settings(tuned=False))
-        entrant = Entrant(step, task["device"])
+        entrant = EntrantStep(step, task["device"])
         pace = speed.Pace() if task["device"] != "cpu" else speed.CPU_PACE
         say(**facts, **entrant.warm_up(task["cell"]["recipe"]["batch"], pace))
         for line in sys.stdin:

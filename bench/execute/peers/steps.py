@@ -20,7 +20,7 @@ from bench.cost import timing as speed
 from bench.data.image_set import ImageSet
 from bench.data.load import load
 from bench.execute.peers import builders
-from bench.execute.peers.contenders import Contender
+from bench.execute.peers.contenders import Competitor
 from bench.execute.peers.settings import first
 from bench.tasks._features import network_input
 from bench.train import precision
@@ -78,7 +78,7 @@ class Course:
     def __init__(self, task: dict[str, Any]) -> None:
         self.cell, self.contender, self.device = (
             cell_from_json(task["cell"]),
-            Contender(**task["contender"]),
+            Competitor(**task["contender"]),
             task["device"],
         )
         self.images = resident(self.cell, Path(task["data_root"]) if task["data_root"] else None)

@@ -227,7 +227,7 @@ def rates_on(
 def _roof(cell: Cell, rates: Rates, device: Accelerator) -> float:
     """Images per second by the roofline; 0 of a model that trains nothing."""
     images = micro_batch(cell, rates, device)
-    work = roofline.Work(
+    work = roofline.StepWork(
         family=registry.family_of(cell.model).FAMILY,
         flops=rates.train_flops_per_image["dense"],
         activation_bytes=rates.activation_bytes,
@@ -263,7 +263,7 @@ def _rates(
     return replace(
         rates,
         train_images_per_second=rate,
-        eval_images_per_second=roofline.INFERENCE * rate,
+        eval_images_per_second=roofline.INFERENCE_SPEEDUP * rate,
         measured=False,
         basis=basis,
         error=error,

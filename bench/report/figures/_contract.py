@@ -1,32 +1,38 @@
-"""What a figure file provides, and how a figure is saved.
+"""The types that a figure file provides, and how a figure is saved.
 
 A figure is one file in bench/report/figures/ (a name that does not start with "_") with
 
-    TITLE: str                                   # one line, shown above the figure
     def draw(evidence: Evidence) -> Drawing      # raises NothingToDraw("why") if the records hold nothing for it
+    FIGURE = Figure(title="one line, shown above the figure", draw=draw)
 
 It reads records through `bench.analysis.evidence.Evidence` alone (`evidence.records.records` are the records,
-`evidence.horizons` and `evidence.scores` tidy tables) and draws on a `matplotlib.figure.Figure` from `_style.figure`,
-never through pyplot, so that drawing needs no display and leaves no state behind.
+`evidence.horizons` and `evidence.scores` tidy tables) and draws with seaborn on a `matplotlib.figure.Figure` from
+`_style.figure`, never on pyplot's current figure, so that drawing needs no display and leaves no state behind.
 """
 
 from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from bench.report.figures import _style
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from xml.sax.saxutils import escape
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
+
+    from bench.analysis.evidence import Evidence
 
 MAX_HOVER_POINTS = 2_000  # of one figure
+HOVER_AREA = 14.0  # points of diameter around a plotted point that answer to the pointer
 CSV_DIGITS = 8  # significant; further ones differ between processors
 
 
@@ -36,10 +42,12 @@ class NothingToDraw(Exception):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Annotation:
-    """A plotted point that the report explains when it is pointed at.
+    """A plotted point that says more when it is pointed at.
 
     Attributes:
-        axes, x, y: where it was drawn, in data coordinates.
+        axes: where it was drawn.
+        x: in data coordinates.
+        y: in data coordinates.
         text: lines about the run and its score; a function where there are many points.
         cells: names of the cells behind it; a click shows their records.
     """
@@ -62,34 +70,52 @@ class Drawing:
     Attributes:
         figure: not yet saved.
         data: every number that is plotted, one row per point; written beside the figure as CSV.
-        caption: what is shown, n, shots, what the intervals contain, the kinds of images. Plain text.
+        caption: what is shown, n, shots, what the intervals contain, the kinds of images. Plain text, or its sentences:
+            one that an earlier figure of a report has is not repeated in report.md.
         alt: one sentence for those who cannot see the figure.
         annotations: what can be pointed at.
+        by_task: the same for single tasks, of the same data: a second picture, or None.
     """
 
-    figure: Figure
+    figure: Canvas
     data: pd.DataFrame
-    caption: str
+    caption: str | tuple[str, ...]
     alt: str
     annotations: tuple[Annotation, ...] = ()
+    by_task: Canvas | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class HoverPoint:
-    """An annotation's place on the finished picture, as shares of its width and height from the top left."""
+class Figure:
+    """A figure of reports.
 
-    x: float
-    y: float
-    text: str
-    cells: tuple[str, ...]
+    Attributes:
+        title: one line, shown above the figure.
+        draw: from the evidence of a study; raises NothingToDraw.
+    """
+
+    title: str
+    draw: Callable[[Evidence], Drawing]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Saved:
+class RenderedFigure:
     """Bytes of a figure's files. Equal drawings give equal bytes: no dates, versions or random ids inside.
 
-    `folder`, in the study's, is where they lie.
-    `hover_points` are the `annotations` (a number) that the page explains; `width` is in inches.
+    Attributes:
+        name: of its files.
+        title: shown above it.
+        caption: plain text.
+        sentences: the caption's.
+        alt: for those who cannot see it.
+        png: the picture.
+        svg: the picture; points carry their text, and link to the first record behind them.
+        csv: what is plotted; "" for a second picture of the same data.
+        width: in inches.
+        cells: the groups of cells behind its points; a link's fragment is the number of one.
+        points: annotations of the drawing.
+        pointed: how many of them the picture holds.
+        folder: where its files lie, in the study's folder.
     """
 
     name: str
@@ -100,67 +126,119 @@ class Saved:
     svg: str
     csv: str
     width: float
-    hover_points: tuple[HoverPoint, ...] = ()
-    annotations: int = 0
+    sentences: tuple[str, ...] = ()
+    cells: tuple[tuple[str, ...], ...] = ()
+    points: int = 0
+    pointed: int = 0
     folder: str = "figures"
 
     def files(self, folder: Path) -> dict[Path, bytes]:
         """File name to content."""
-        return {
-            folder / f"{self.name}.png": self.png,
-            folder / f"{self.name}.svg": self.svg.encode(),
-            folder / f"{self.name}.csv": self.csv.encode(),
-        }
+        pictures = {folder / f"{self.name}.png": self.png, folder / f"{self.name}.svg": self.svg.encode()}
+        return pictures | ({folder / f"{self.name}.csv": self.csv.encode()} if self.csv else {})
 
 
-def render(name: str, title: str, drawing: Drawing) -> Saved:
-    """PNG, SVG and CSV of a drawing."""
+def exported(module: ModuleType, name: str) -> Figure:
+    """The figure that a file exports. One of the old form (TITLE and `draw`) is taken with a notice."""
+    figure = getattr(module, "FIGURE", None)
+    if isinstance(figure, Figure):
+        return figure
+    if not (isinstance(getattr(module, "TITLE", None), str) and callable(getattr(module, "draw", None))):
+        raise TypeError("it exports no FIGURE = Figure(title=…, draw=…)")
+    warnings.warn(
+        f"The figure {name} has TITLE and draw: write FIGURE = Figure(title=…, draw=…). The old form goes with the "
+        "next release.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return Figure(title=module.TITLE, draw=module.draw)
+
+
+def render(name: str, title: str, drawing: Drawing) -> tuple[RenderedFigure, ...]:
+    """PNG, SVG and CSV of a drawing; then its second picture, where it has one."""
+    csv = drawing.data.to_csv(index=False, lineterminator="\n", float_format=f"%.{CSV_DIGITS}g")
+    saved = [_render(name, title, drawing.figure, drawing, csv)]
+    if drawing.by_task is not None:
+        saved.append(_render(f"{name}-by-task", f"{title}, by task", drawing.by_task, drawing, ""))
+    return tuple(saved)
+
+
+def _render(name: str, title: str, figure: Canvas, drawing: Drawing, csv: str) -> RenderedFigure:
+    from bench.report.figures import _style
+
+    mine = [item for item in drawing.annotations if item.axes.get_figure(root=True) is figure]
+    step = -(-len(mine) // MAX_HOVER_POINTS) or 1
+    pointed = mine[::step]
     with _style.context():
         png, svg = io.BytesIO(), io.StringIO()
-        drawing.figure.savefig(png, format="png", dpi=_style.DPI, metadata={"Software": None})
-        drawing.figure.set_layout_engine(None)  # arranged once; both files are the same picture
-        hover_points = _hover_points(drawing)
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        drawing.figure.savefig(svg, format="svg", metadata=nothing)
-    return Saved(
+        figure.savefig(png, format="png", dpi=_style.DPI, metadata={"Software": None})
+        figure.set_layout_engine(None)  # arranged once; both files are the same picture
+        cells, areas = _hover_areas(pointed)
+        figure.savefig(svg, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        for area in areas:
+            area.remove()
+    sentences = (drawing.caption,) if isinstance(drawing.caption, str) else drawing.caption
+    return RenderedFigure(
         name=name,
         title=title,
-        caption=drawing.caption,
+        caption=" ".join(sentences),
+        sentences=sentences,
         alt=drawing.alt,
         png=png.getvalue(),
-        svg=_short(svg.getvalue()),
-        hover_points=hover_points,
-        annotations=len(drawing.annotations),
-        csv=drawing.data.to_csv(index=False, lineterminator="\n", float_format=f"%.{CSV_DIGITS}g"),
-        width=float(drawing.figure.get_figwidth()),
+        svg=_explained(_short(svg.getvalue()), pointed),
+        csv=csv,
+        width=float(figure.get_figwidth()),
+        cells=cells,
+        points=len(mine),
+        pointed=len(pointed),
     )
 
 
+def _hover_areas(annotations: list[Annotation]) -> tuple[tuple[tuple[str, ...], ...], list[Artist]]:
+    """Lay an invisible disc with a link over every annotated point. Returns the groups of cells that they link to, and
+    the discs."""
+    groups: dict[tuple[str, ...], int] = {}
+    by_axes: dict[Axes, list[tuple[Annotation, str]]] = {}
+    for number, item in enumerate(annotations):
+        group = groups.setdefault(item.cells, len(groups)) if item.cells else None
+        target = f"../cells/{quote(item.cells[0], safe='+')}/record.json#{group}" if item.cells else ""
+        by_axes.setdefault(item.axes, []).append((item, f"{target}?{number}"))
+    made: list[Artist] = []
+    for axes, items in by_axes.items():
+        x, y = [item.x for item, _ in items], [item.y for item, _ in items]
+        limits = axes.get_xlim(), axes.get_ylim()
+        areas: Any = axes.scatter(
+            x, y, s=HOVER_AREA**2, color=(0.5, 0.5, 0.5, 0.004), linewidths=0, zorder=20, clip_on=False
+        )
+        areas.set_urls([url for _, url in items])
+        axes.set(xlim=limits[0], ylim=limits[1])
+        made.append(areas)
+    return tuple(groups), made
+
+
+def _explained(svg: str, annotations: list[Annotation]) -> str:
+    """Every link gets the text of its point, as a title that browsers show under the pointer."""
+
+    def link(match: re.Match[str]) -> str:
+        target = f' xlink:href="{match[1]}"' if match[1] else ""
+        return f"<a{target}><title>{escape(annotations[int(match[2])].lines)}</title>"
+
+    return re.sub(r'<a xlink:href="([^"?]*)\?(\d+)" target="_blank">', link, svg)
+
+
 def _short(svg: str) -> str:
-    """Without comments; coordinates in hundredths of a point: what lies beyond differs between processors, and with it
+    """Without comments; coordinates in hundredths of a point: further digits differ between processors, and with them
     matplotlib's names of clip paths, which are numbered instead."""
     text = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     text = re.sub(
         r'(?<=\s)(?:d|x|y|x1|x2|y1|y2)="[^"]*"|translate\([^)]*\)',
-        lambda found: re.sub(r"-?\d+\.\d{3,}", lambda n: f"{float(n[0]):.2f}", found[0]),
+        lambda part: re.sub(r"-?\d+\.\d{3,}", lambda n: f"{float(n[0]):.2f}", part[0]),
         text,
     )
     names: dict[str, str] = {}
     text = re.sub(
         r'(?<=url\(#)p\w{10}(?=\))|(?<=<clipPath id=")p\w{10}(?=")',
-        lambda found: names.setdefault(found[0], f"clip{len(names) + 1}"),
+        lambda match: names.setdefault(match[0], f"clip{len(names) + 1}"),
         text,
     )
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
-
-
-def _hover_points(drawing: Drawing) -> tuple[HoverPoint, ...]:
-    """Where the annotations are on the picture, once everything has its place; thinned evenly beyond the maximum."""
-    step = -(-len(drawing.annotations) // MAX_HOVER_POINTS) or 1
-    width, height = drawing.figure.bbox.width, drawing.figure.bbox.height
-    found = []
-    for item in drawing.annotations[::step]:
-        x, y = item.axes.transData.transform((item.x, item.y))
-        place = round(float(x) / width, 4), round(1 - float(y) / height, 4)
-        found.append(HoverPoint(x=place[0], y=place[1], text=item.lines, cells=item.cells))
-    return tuple(found)
+    return "\n".join(line.strip() for line in text.splitlines()) + "\n"

@@ -118,16 +118,16 @@ def distances(states: States, *, model: str, uniform: float, images: int, data: 
     table = []
     for axes, (state, pixels_LH) in zip(panels, states.items(), strict=True):
         layers, heads = pixels_LH.shape
+        colours = _style.shades(_style.FAMILIES["ViT"][0], heads)
         for head in range(heads):
             place = np.arange(1, layers + 1) + 0.3 * (head - (heads - 1) / 2) / max(1, heads - 1)
-            colour = _style.shade(_style.FAMILIES["ViT"][0], head, heads)
             axes.plot(
                 place,
                 pixels_LH[:, head],
                 linestyle="",
                 marker="o",
                 markersize=6,
-                color=colour,
+                color=colours[head],
                 zorder=3,
                 label=f"Head {head + 1}",
                 markeredgecolor="white",

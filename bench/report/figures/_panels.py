@@ -1,19 +1,19 @@
-"""Panels of accuracy against x, one per task: lines with intervals, baselines, published points, legend, caption."""
+"""Accuracy against x, drawn by seaborn: one panel for the average of the headline tasks, a second figure for the tasks;
+baselines, published points, caption."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.collections import LineCollection
+import seaborn.objects as so
 from matplotlib.lines import Line2D
-from matplotlib.patheffects import withStroke
 
 from baselines.published import SOURCE
 from bench.analysis.evidence import FAR, HEADLINE, UPSTREAM, Evidence, Point
@@ -23,55 +23,50 @@ from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
 from bench.stats.intervals import Estimate, contents
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 TITLE_WIDTH = 34  # characters that fit above a panel
-PANEL_HEIGHT, LEGEND_LINE = 3.3, 0.24  # inches
-LEGEND_WIDTH = 0.75  # of a panel's
-MAX_NAMED = 14  # lines a legend can name; beyond that it names families
-CROWDED = 300  # points of a family in a panel above which they are small, and a bitmap in the SVG
-UNTRAINED_DASH = (0, (4, 2.5))
+COLUMNS = 3  # panels beside each other
+LETTERS_BELOW = 44  # that fit below a panel of three in a row
+MAX_NAMED = 14  # lines whose names are written beside them
+CROWDED = 300  # points of a panel above which they are small, and a bitmap in the SVG
+PLOTTED = ("trained", "published")  # kinds of rows that are points
+UNTRAINED = (0, (4, 2.5))  # the dash of their lines
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """One line of a panel: points of one model in order of x, with how it looks."""
+class ModelPoints:
+    """Points of one model in order of x.
+
+    Attributes:
+        label: the model's name.
+        family: gives colour and marker.
+        points: in order of x.
+        x: of each point, in the axis' units.
+    """
 
     label: str
     family: str
     points: tuple[Point, ...]
     x: tuple[float, ...]
-    size: float  # marker diameter in points
-    style: int = 0  # distinguishes lines of one family and size, see `_style.apart`
 
 
-@dataclass(kw_only=True)
-class _Drawn:
-    """What the panels hold so far: rows of the CSV, estimates for the caption, what can be pointed at."""
+@dataclass(frozen=True, kw_only=True)
+class XAxis:
+    """The x axis of the panels.
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    estimates: list[Estimate] = field(default_factory=list)
-    annotations: list[Annotation] = field(default_factory=list)
+    Attributes:
+        label: with its unit.
+        column: of x in the CSV.
+        ticks: names of the places 0, 1, …; x is no number then, lines stand a little apart and are not joined.
+        trend: whether the line through a model's points is what the figure shows; it is strong then, with a band.
+    """
 
-    def add(
-        self,
-        axes: Axes,
-        evidence: Evidence,
-        line: Line,
-        point: Point,
-        e: Estimate,
-        *,
-        measure: str,
-        panel: str,
-        x: float,
-        at: float,
-    ) -> None:
-        """One point of the panel of a measure, whatever the evidence calls it; drawn at `at`, a little off `x`."""
-        kind = "published" if evidence.published else "trained"
-        self.rows.append(_row(panel, kind, line.label, point, e) | {"x": x})
-        self.annotations.append(annotation(evidence, axes, point, measure, e, label=line.label, x=at))
+    label: str
+    column: str
+    ticks: tuple[str, ...] = ()
+    trend: bool = False
 
 
 def measures_of(evidence: Evidence) -> list[str]:
@@ -81,321 +76,115 @@ def measures_of(evidence: Evidence) -> list[str]:
 
 def draw(
     evidence: Evidence,
-    lines: Sequence[Line],
+    lines: Sequence[ModelPoints],
+    axis: XAxis,
     *,
-    x_label: str,
-    x_name: str,
-    caption: str,
+    caption: Sequence[str],
     alt: str,
     measures: Sequence[str] = (),
-    reference: Sequence[Line] = (),
-    dodge: bool = False,
-    ticks: Sequence[str] = (),
-    handles: Sequence[Artist] = (),
+    reference: Sequence[ModelPoints] = (),
 ) -> Drawing:
-    """A panel per measure that any point was scored on.
+    """The first measure that any point was scored on in a panel of its own; the others beside each other in a second
+    figure, with the same data.
 
     Args:
-        x_name: the column of x in the CSV.
+        caption: sentences; those on tasks, n and intervals follow.
         measures: which to draw, `measures_of` by default.
         reference: lines of `evidence.reference`: published points, drawn hollow under the measured ones.
-        dodge: lines are drawn a little apart, so that no interval hides another.
-        ticks: names of the places 0, 1, …: x is no number then, and not logarithmic.
-        handles: entries of the legend for what the caller adds to the panels.
     """
     points = [p for line in lines for p in line.points]
     shown = [m for m in measures or measures_of(evidence) if any(evidence.estimate(p, m) for p in points)]
     if not shown:
         raise NothingToDraw("no scores at any trained point")
-    if len(lines) <= MAX_NAMED:
-        styles = _style.apart([(line.family, line.size) for line in lines])
-        lines = [replace(line, style=style) for line, style in zip(lines, styles, strict=True)]
-    families = tuple(dict.fromkeys(line.family for line in lines))
-    xs = [x for line in lines for x in line.x]
-    at = apart([line.x for line in lines], ticks=bool(ticks)) if dodge else [line.x for line in lines]
-    drawn = _Drawn()
+    rows: list[dict[str, Any]] = []
+    estimates: list[Estimate] = []
+    for measure in shown:
+        rows += _trained(evidence, lines, measure, estimates)
+        rows += _baselines(evidence, lines, measure)
+        rows += _quoted(evidence, reference, measure)
+    table = pd.DataFrame(rows)
+    if axis.ticks:
+        table["at"] = apart(table, "series")
+    families = list(dict.fromkeys(line.family for line in lines))
     with _style.context():
-        entries = min(len(lines), MAX_NAMED) + 4 + 3 * bool(reference) + len(handles)
-        figure, panels, legend = grid(len(shown), legend_lines=entries)
-        for axes, measure in zip(panels, shown, strict=True):
-            low, high = _lines(axes, evidence, list(zip(lines, at, strict=True)), measure, families, drawn)
-            low, high = _pixels(axes, evidence, measure, drawn, low, high)
-            low = _untrained(axes, evidence, lines, measure, families, drawn, low, high)
-            low, high, quoted = _published(axes, evidence, reference, measure, families, drawn, low, high)
-            margin = 0.05 * (high - low) or 1.0
-            axes.set_ylim(max(0.0, low - margin), min(100.5, high + margin))
-            if ticks:
-                axes.set_xticks(range(len(ticks)), ticks)
-                axes.set_xlim(-0.5, len(ticks) - 0.5)
-            else:
-                _style.plain_log_x(axes, [*xs, *quoted])
-            axes.set_title(title(evidence, measure, points), fontweight="bold" if measure == HEADLINE else "normal")
-            axes.set_ylabel(y_label(evidence, measure))
-            axes.set_xlabel(x_label)
-        place_legend(legend, [*_handles(evidence, lines, families, reference), *handles])
-    parts = [caption, *_what_is_shown(evidence, shown, drawn, lines), *_what_is_quoted(evidence, shown, reference)]
+        pictures = [_picture(evidence, table, part, axis, families, points) for part in (shown[:1], shown[1:]) if part]
+    panels = {measure: axes for _, found in pictures for measure, axes in found.items()}
+    sentences = [*caption, *_what_is_shown(evidence, shown, rows, estimates, lines)]
+    sentences += _what_is_quoted(evidence, shown, reference)
     return Drawing(
-        figure=figure,
-        data=pd.DataFrame(drawn.rows).rename(columns={"x": x_name}),
+        figure=pictures[0][0],
+        by_task=pictures[1][0] if len(pictures) > 1 else None,
+        data=table.drop(columns=["at", "explained", "cells"]).rename(columns={"x": axis.column}),
         alt=alt,
-        annotations=tuple(drawn.annotations),
-        caption=" ".join(part for part in parts if part),
+        annotations=tuple(
+            Annotation(
+                axes=panels[row["measure"]], x=at, y=100 * row["accuracy"], text=row["explained"], cells=row["cells"]
+            )
+            for row, at in zip(rows, table["at"], strict=True)
+            if row["kind"] in PLOTTED
+        ),
+        caption=tuple(filter(None, sentences)),
     )
 
 
-def distinguished(lines: Sequence[Line]) -> str:
-    """How lines of one family and size differ, for the caption; "" where none are alike, or where none is named."""
-    alike = len(lines) <= MAX_NAMED and any(_style.apart([(line.family, line.size) for line in lines]))
-    return "; those of like size and family differ in fill and dash" if alike else ""
+# -- rows of the data ------------------------------------------------------------------------------------------------
 
 
-def grid(panels: int, *, legend_lines: int) -> tuple[Figure, list[Axes], Axes]:
-    """Panels three to a row; the legend takes the first free place, or a strip below."""
-    columns = min(3, panels + 1)
-    rows = math.ceil(panels / columns)
-    strip = panels % columns == 0
-    legend_height = LEGEND_LINE * math.ceil(legend_lines / columns) + 0.1
-    height = PANEL_HEIGHT * rows + (legend_height if strip else 0)
-    beside = rows == 1 and not strip  # a legend of its own column needs less width than a panel
-    if beside:
-        height = max(height, LEGEND_LINE * legend_lines + 0.7)
-    figure = _style.figure(height=height)
-    ratios = [PANEL_HEIGHT] * rows + ([legend_height] if strip else [])
-    widths = [1.0] * (columns - 1) + [LEGEND_WIDTH if beside else 1.0]
-    places = figure.add_gridspec(len(ratios), columns, height_ratios=ratios, width_ratios=widths)
-    axes = [figure.add_subplot(places[i // columns, i % columns]) for i in range(panels)]
-    legend = figure.add_subplot(places[rows, :] if strip else places[panels // columns, panels % columns])
-    legend.axis("off")
-    return figure, axes, legend
+def _trained(
+    evidence: Evidence, lines: Sequence[ModelPoints], measure: str, estimates: list[Estimate]
+) -> list[dict[str, Any]]:
+    """A row per point, families in order."""
+    kind = "published" if evidence.published else "trained"
+    rows = []
+    for family in dict.fromkeys(line.family for line in lines):
+        for line in (line for line in lines if line.family == family):
+            for x, p in zip(line.x, line.points, strict=True):
+                if e := evidence.estimate(p, measure):
+                    estimates.append(e)
+                    rows.append(_row(measure, kind, line.label, p, e) | _explained(evidence, line, p, measure, e, x))
+    return rows
 
 
-def place_legend(axes: Axes, handles: Sequence[Any]) -> None:
-    """A legend in the free place or strip that `grid` left for it."""
-    place = axes.get_subplotspec()
-    wide = place is not None and len(place.colspan) > 1
-    axes.legend(
-        handles=handles,
-        loc="center" if wide else "center left",
-        ncols=3 if wide else 1,
-        borderaxespad=0.0,
-        bbox_to_anchor=(0.5, 0.5) if wide else (0.0, 0.5),
-        handlelength=2.2,
-        labelspacing=0.45,
-    )
+def _explained(evidence: Evidence, line: ModelPoints, p: Point, measure: str, e: Estimate, x: float) -> dict[str, Any]:
+    """Where a point is, and what is said of it."""
+    cells = () if evidence.published else evidence.cells.get(p.variant, ())
+    return {
+        "x": x,
+        "at": x,
+        "cells": cells,
+        "explained": partial(point_text, evidence, p, measure, e, label=line.label),
+    }
 
 
-def apart(lines: Sequence[Sequence[float]], *, ticks: bool = False) -> list[list[float]]:
-    """The x of every line, moved so that lines lie 1 % of a logarithmic axis apart, or all of many within a tenth of
-    it; with ticks at 0, 1, … within a third of the way to the next."""
-    gaps = max(1, len(lines) - 1)
-    places = [number - (len(lines) - 1) / 2 for number in range(len(lines))]
-    if ticks:
-        return [[x + 0.36 * place / gaps for x in xs] for xs, place in zip(lines, places, strict=True)]
-    span, step = max(map(max, lines)) / min(map(min, lines)), min(0.011, 0.1 / gaps)
-    return [[x * span ** (step * place) for x in xs] for xs, place in zip(lines, places, strict=True)]
-
-
-# -- one panel -------------------------------------------------------------------------------------------------------
-
-
-def _lines(
-    axes: Axes,
-    evidence: Evidence,
-    lines: Sequence[tuple[Line, Sequence[float]]],
-    measure: str,
-    families: Sequence[str],
-    drawn: _Drawn,
-) -> tuple[float, float]:
-    """Every line with its points and intervals; the range of y. One collection per family: thousands are quick."""
-    ends: list[float] = []
-    for order, family in enumerate(families):
-        colour, marker = _style.look(family, families)
-        points: list[tuple[float, float, float, float, float]] = []  # x, accuracy, its interval, diameter
-        paths, dashes = [], []
-        for line, xs in lines:
-            found = [
-                (x, at, p, e)
-                for x, at, p in zip(line.x, xs, line.points, strict=True)
-                if line.family == family and (e := evidence.estimate(p, measure))
-            ]
-            if not found:
-                continue
-            paths.append([(at, 100 * e.value) for _, at, _, e in found])
-            dashes.append(_style.DASHES[line.style])
-            points += [(at, 100 * e.value, 100 * e.low, 100 * e.high, line.size) for _, at, _, e in found]
-            if line.style:
-                axes.plot(
-                    *zip(*paths[-1], strict=True),
-                    linestyle="",
-                    marker=marker,
-                    color=colour,
-                    zorder=4,
-                    markersize=line.size,
-                    fillstyle=_style.FILLS[line.style],
-                    markerfacecoloralt="white",
-                )
-            for x, at, point, e in found:
-                drawn.estimates.append(e)
-                drawn.add(axes, evidence, line, point, e, measure=measure, panel=measure, x=x, at=at)
-        if points:
-            _family(axes, paths, dashes, np.asarray(points), (colour, marker), order, hollow=evidence.published)
-            ends += [end for _, _, low, high, _ in points for end in (low, high)]
-    return min(ends), max(ends)
-
-
-def _family(
-    axes: Axes,
-    paths: Sequence[Any],
-    dashes: Sequence[Any],
-    points: np.ndarray,
-    look: tuple[str, str],
-    order: int,
-    *,
-    hollow: bool,
-) -> None:
-    """Faint lines, intervals and markers of one family."""
-    (colour, marker), (x, y, low, high, size) = look, points.T
-    above, crowded = 3 + 0.01 * order, len(points) > CROWDED
-    axes.add_collection(
-        LineCollection(
-            paths,
-            colors=colour,
-            linewidths=0.5 if crowded else 1.1,
-            linestyles=dashes,
-            alpha=0.2 if crowded else 0.45,
-            zorder=2,
-            rasterized=crowded,
-        )
-    )
-    ends = np.stack([low, high, np.full(len(y), np.nan)], axis=1)  # one path with gaps: quick to draw
-    axes.plot(
-        np.repeat(x, 3),
-        ends.ravel(),
-        color=colour,
-        linewidth=0.5 if crowded else 1.1,
-        solid_capstyle="butt",
-        alpha=0.35 if crowded else 1.0,
-        zorder=above,
-        rasterized=crowded,
-    )
-    axes.scatter(
-        x,
-        y,
-        s=(size * (0.6 if crowded else 1.0)) ** 2,
-        c="white" if hollow else colour,
-        marker=marker,
-        edgecolors=colour if hollow else "white",
-        linewidths=1.3 if hollow else 0.3 if crowded else 0.7,
-        zorder=above + 0.005,
-        rasterized=crowded,
-    )
-
-
-def _pixels(
-    axes: Axes, evidence: Evidence, measure: str, drawn: _Drawn, low: float, high: float
-) -> tuple[float, float]:
-    """The same probe on raw pixels, with its interval; the range of y with it."""
-    e = evidence.estimate(evidence.pixels, measure)
-    if e is None or evidence.pixels is None:
-        return low, high
-    axes.axhspan(100 * e.low, 100 * e.high, color="#000000", alpha=0.07, linewidth=0, zorder=0)
-    axes.axhline(100 * e.value, **_style.PIXELS, zorder=1)
-    drawn.rows.append(_row(measure, "raw pixels", "raw pixels", evidence.pixels, e) | {"x": math.nan})
-    return min(low, 100 * e.value), max(high, 100 * e.value)
-
-
-def _untrained(
-    axes: Axes,
-    evidence: Evidence,
-    lines: Sequence[Line],
-    measure: str,
-    families: Sequence[str],
-    drawn: _Drawn,
-    low: float,
-    high: float,
-) -> float:
-    """A dashed line per family: the mean over its untrained networks. One far below the panel is written instead.
-    Returns the low end of y."""
-    below, lowest = [], low
-    for family in families:
+def _baselines(evidence: Evidence, lines: Sequence[ModelPoints], measure: str) -> list[dict[str, Any]]:
+    """The same probe on raw pixels; per family the mean over its untrained networks."""
+    nowhere = {"x": math.nan, "at": math.nan, "cells": (), "explained": ""}
+    pixels = evidence.estimate(evidence.pixels, measure)
+    rows = []
+    if pixels is not None and evidence.pixels is not None:
+        rows.append(_row(measure, "raw pixels", "raw pixels", evidence.pixels, pixels) | nowhere)
+    for family in dict.fromkeys(line.family for line in lines):
         variants = {p.variant for line in lines if line.family == family for p in line.points}
         blank = [s.untrained for s in evidence.series if s.variant in variants and s.untrained]
-        found = {p.model: e for p in blank if (e := evidence.estimate(p, measure))}
-        if not found:
-            continue
-        value = 100 * float(np.mean([e.value for e in found.values()]))
-        drawn.rows.append(
-            {
-                "measure": measure,
-                "kind": "untrained",
-                "family": family,
-                "accuracy": value / 100,
-                "series": f"untrained {family} (mean of {len(found)} models)",
-                "x": math.nan,
-            }
-        )
-        if value < low - 0.3 * (high - low):  # the panel is for the trained models: do not squeeze them
-            below.append(f"{family} {value:.0f} %")
-            continue
-        lowest = min(lowest, value)
-        colour, _ = _style.look(family, families)
-        axes.axhline(value, color=colour, linestyle=UNTRAINED_DASH, linewidth=1.2, zorder=1)
-    if below:
-        axes.text(
-            0.98,
-            0.02,
-            "untrained, below:\n" + ", ".join(below),
-            transform=axes.transAxes,
-            ha="right",
-            va="bottom",
-            fontsize=8.5,
-            color="#444444",
-            zorder=5,
-            path_effects=[withStroke(linewidth=2.5, foreground="white")],
-        )
-        lowest -= 0.14 * (high - lowest)  # room for the text
-    return lowest
+        known = {p.model: e.value for p in blank if (e := evidence.estimate(p, measure))}
+        if known:
+            name = f"untrained {family} (mean of {len(known)} models)"
+            about = {"measure": measure, "kind": "untrained", "series": name, "family": family}
+            rows.append(about | {"accuracy": float(np.mean(list(known.values())))} | nowhere)
+    return rows
 
 
-def _published(
-    axes: Axes,
-    evidence: Evidence,
-    lines: Sequence[Line],
-    measure: str,
-    families: Sequence[str],
-    drawn: _Drawn,
-    low: float,
-    high: float,
-) -> tuple[float, float, list[float]]:
-    """Published points of the same measure, hollow and grey; the range of y with them, and their x."""
-    theirs, published, quoted = counterpart(evidence, measure), evidence.reference, []
-    for line in lines if theirs and published else ():
-        assert theirs and published
-        found = [(x, p, e) for x, p in zip(line.x, line.points, strict=True) if (e := published.estimate(p, theirs))]
-        if not found:
-            continue
-        quoted += [x for x, _, _ in found]
-        values = [100 * e.value for _, _, e in found]
-        axes.plot(
-            [x for x, _, _ in found], values, **_published_look(line.family, families), markersize=line.size, zorder=1.5
-        )
-        for x, point, e in found:
-            drawn.add(axes, published, line, point, e, measure=theirs, panel=measure, x=x, at=x)
-        low, high = min(low, *values), max(high, *values)
-    return low, high, quoted
-
-
-def _published_look(family: str, families: Sequence[str]) -> dict[str, Any]:
-    grey = _style.PUBLISHED_COLOUR
-    return {
-        "color": grey,
-        "linestyle": ":",
-        "linewidth": 0.9,
-        "marker": _style.look(family, families)[1],
-        "markerfacecolor": "none",
-        "markeredgecolor": grey,
-        "markeredgewidth": 1.0,
-    }
+def _quoted(evidence: Evidence, lines: Sequence[ModelPoints], measure: str) -> list[dict[str, Any]]:
+    """Published points of the same measure."""
+    theirs, published = counterpart(evidence, measure), evidence.reference
+    if not theirs or not published:
+        return []
+    return [
+        _row(measure, "published", line.label, p, e) | _explained(published, line, p, theirs, e, x)
+        for line in lines
+        for x, p in zip(line.x, line.points, strict=True)
+        if (e := published.estimate(p, theirs))
+    ]
 
 
 def counterpart(evidence: Evidence, measure: str) -> str | None:
@@ -408,49 +197,196 @@ def counterpart(evidence: Evidence, measure: str) -> str | None:
     return next((m for m in published.measures if _set(m) == _set(measure)), None)
 
 
-def _handles(
-    evidence: Evidence, lines: Sequence[Line], families: Sequence[str], reference: Sequence[Line]
-) -> list[Line2D]:
-    """Entries of the legend."""
-    handles = []
-    for family in families:
-        colour, marker = _style.look(family, families)
-        members = [line for line in lines if line.family == family]
-        entries = [
-            (line.size, line.style, f"{line.label}, {short_count(line.points[-1].params)} params") for line in members
-        ]
-        if len(lines) > MAX_NAMED:
-            entries = [(7.0, 0, f"{family} ({plural(len(members), 'model')})")]
-        for size, style, label in entries:
-            hollow = evidence.published and not style
-            handles.append(
-                Line2D(
-                    [],
-                    [],
-                    color=colour,
-                    marker=marker,
-                    markersize=size,
-                    linewidth=1.1,
-                    markerfacecoloralt="white",
-                    label=label.removesuffix(", – params"),
-                    linestyle=_style.DASHES[style],
-                    fillstyle=_style.FILLS[style],
-                    markerfacecolor="white" if hollow else colour,
-                    markeredgecolor=colour if evidence.published or style else "white",
-                )
-            )
-    handles += [
-        Line2D([], [], **_published_look(family, families), markersize=7.0, label=f"{family}, published")
-        for family in dict.fromkeys(line.family for line in reference)
-    ]
-    if evidence.pixels:
-        handles.append(Line2D([], [], **_style.PIXELS, label="raw pixels"))
-    if any(series.untrained for series in evidence.series):
-        handles.append(
-            Line2D(
-                [], [], color="#777777", linestyle=UNTRAINED_DASH, linewidth=1.2, label="untrained, mean of the family"
-            )
+# -- pictures --------------------------------------------------------------------------------------------------------
+
+
+def _picture(
+    evidence: Evidence,
+    table: pd.DataFrame,
+    measures: Sequence[str],
+    axis: XAxis,
+    families: Sequence[str],
+    points: Sequence[Point],
+) -> tuple[Figure, dict[str, Axes]]:
+    """A figure of one panel, or of several beside each other; its panels by measure."""
+    single = len(measures) == 1
+    columns = 2 if sum(map(len, axis.ticks)) > LETTERS_BELOW else COLUMNS
+    rows = -(-len(measures) // columns)
+    width, height = _style.SINGLE if single else (_style.WIDTH, _style.PANEL_HEIGHT * rows + 0.4)
+    figure = _style.figure(width=width, height=height)
+    table = table[table["measure"].isin(measures)]
+    looks = {family: _style.look(family, families) for family in families}
+    own = points_of(table, evidence)
+    panels = seaborn_panels(figure, own, measures, axis, looks, by="family", columns=columns, hollow=evidence.published)
+    quoted = table[(table["kind"] == "published") & (not evidence.published)]
+    for measure, axes in panels.items():
+        mine = table[table["measure"] == measure]
+        limit(axes, own[own["measure"] == measure], looks, by="family")
+        _lines_of_baselines(axes, mine, families)
+        for family, theirs in quoted[quoted["measure"] == measure].groupby("family", sort=False):
+            axes.scatter(theirs["x"], 100 * theirs["accuracy"], **_published_look(str(family), families))
+        scale_x(axes, axis, list(table["x"].dropna()), room=0.14 if single else 0.0)
+        axes.set_title("" if single and measure != HEADLINE else title(evidence, measure, points), loc="left")
+        axes.set_ylabel(y_label(evidence, measure))
+    drawn = any(line.get_linestyle() == "--" for axes in panels.values() for line in axes.get_lines())
+    _style.legend(figure, _handles(evidence, table, families, quoted, untrained=drawn))
+    if single:
+        _name_lines(panels[measures[0]], own, families)
+    return figure, panels
+
+
+def points_of(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The rows that are this study's own points, in percent."""
+    return in_percent(table[table["kind"] == ("published" if evidence.published else "trained")])
+
+
+def in_percent(table: pd.DataFrame) -> pd.DataFrame:
+    """With the columns that `seaborn_panels` draws."""
+    return table.assign(**{f"{name}_percent": 100 * table[name] for name in ("accuracy", "low", "high")})
+
+
+def seaborn_panels(
+    figure: Figure,
+    table: pd.DataFrame,
+    measures: Sequence[str],
+    axis: XAxis,
+    looks: Mapping[str, tuple[str, str]],
+    *,
+    by: str,
+    line: str = "series",
+    columns: int = COLUMNS,
+    hollow: bool = False,
+) -> dict[str, Axes]:
+    """A panel per measure with points, their intervals, and the lines that join some.
+
+    Args:
+        table: `in_percent`, with columns measure and at, the place on the x axis.
+        looks: colour and marker by the values of column `by`.
+        line: the column whose values have a line each.
+    """
+    crowded = len(table) > CROWDED * len(measures)
+    bitmap = {"rasterized": crowded}
+    plot = (
+        so.Plot(table, x="at", y="accuracy_percent", ymin="low_percent", ymax="high_percent", color=by)
+        .facet(col="measure", order=list(measures), wrap=columns)
+        .share(y=False)
+        .scale(
+            color=so.Nominal({key: colour for key, (colour, _) in looks.items()}),
+            marker=so.Nominal({key: marker for key, (_, marker) in looks.items()}),
         )
+        .theme(_style.THEME)
+        .on(figure)
+    )
+    if axis.trend:
+        plot = plot.add(so.Band(alpha=0.1, edgewidth=0), group=line, legend=False)
+    else:
+        intervals = so.Range(
+            linewidth=0.5 if crowded else 1.1, alpha=0.35 if crowded else 0.9, artist_kws=bitmap | {"capstyle": "butt"}
+        )
+        plot = plot.add(intervals, group=line, legend=False)
+    if not axis.ticks:
+        faint = so.Lines(linewidth=0.5 if crowded else 1.0, alpha=0.2 if crowded else 0.35, artist_kws=bitmap)
+        plot = plot.add(so.Lines(linewidth=1.8) if axis.trend else faint, group=line, legend=False)
+    edge = {"edgewidth": 0.3 if crowded else 0.7} | ({} if hollow else {"edgecolor": "w"})
+    dots = so.Dot(pointsize=4 if crowded else 6.5, fill=not hollow, stroke=1.3, artist_kws=bitmap, **edge)
+    plot.add(dots, marker=by, legend=False).plot()
+    for axes in figure.axes:
+        axes.set_title("")  # seaborn's; the caller's stands to the left
+    return dict(zip(measures, figure.axes, strict=True))
+
+
+def apart(table: pd.DataFrame, by: str) -> np.ndarray:
+    """Places 0, 1, … moved sideways by the value of a column, so that no interval hides another."""
+    names = [name for name in dict.fromkeys(table[by]) if (table.loc[table[by] == name, "x"].notna()).any()]
+    moved = {name: 0.6 * (number - (len(names) - 1) / 2) / max(2, len(names)) for number, name in enumerate(names)}
+    return table["x"].to_numpy() + table[by].map(moved).to_numpy()
+
+
+def limit(axes: Axes, table: pd.DataFrame, looks: Mapping[str, tuple[str, str]], *, by: str) -> None:
+    """Limits of y around the points; an arrow where an interval goes on."""
+    low, values, high = (table[f"{name}_percent"] for name in ("low", "accuracy", "high"))
+    axes.set_ylim(*_style.percent_range(low, values, high))
+    _style.arrows_where_cut(axes, table["at"], low, high, [looks[key][0] for key in table[by]])
+
+
+def scale_x(
+    axes: Axes, axis: XAxis, values: Sequence[float], *, room: float = 0.0, text: Callable[[float], str] | None = None
+) -> None:
+    """The places 0, 1, … with their names, or a logarithmic axis."""
+    if axis.ticks:
+        axes.set_xticks(range(len(axis.ticks)), axis.ticks)
+        axes.set_xlim(-0.5, len(axis.ticks) - 0.5 + 2 * room)
+        axes.grid(axis="x", visible=False)
+    else:
+        _style.plain_log_x(axes, values, room=room, text=text)
+    axes.set_xlabel(axis.label)
+
+
+def _lines_of_baselines(axes: Axes, table: pd.DataFrame, families: Sequence[str]) -> None:
+    """Raw pixels with their interval; untrained networks, written at the foot where they are far below the panel."""
+    for row in table[table["kind"] == "raw pixels"].itertuples():
+        axes.axhspan(100 * row.low, 100 * row.high, color="#000000", alpha=0.06, linewidth=0, zorder=0)
+        axes.axhline(100 * row.accuracy, **_style.PIXELS, zorder=1)
+    low, high = axes.get_ylim()
+    below = []
+    for row in table[table["kind"] == "untrained"].itertuples():
+        value = 100 * row.accuracy
+        if value < low - 0.25 * (high - low):  # the panel is for the trained models: do not squeeze them
+            below.append(f"{row.family} {value:.0f} %")
+            continue
+        axes.axhline(
+            value, color=_style.look(str(row.family), families)[0], linestyle=UNTRAINED, linewidth=1.1, zorder=1
+        )
+        axes.set_ylim(bottom=min(axes.get_ylim()[0], value - 0.03 * (high - low)))
+    if below:
+        axes.set_ylim(bottom=low - 0.12 * (high - low))
+        text = f"untrained, below: {', '.join(below)}"
+        axes.text(0.02, 0.025, text, transform=axes.transAxes, fontsize=8, zorder=5, bbox=_style.BEHIND_TEXT)
+
+
+def _published_look(family: str, families: Sequence[str]) -> dict[str, Any]:
+    marker = _style.look(family, families)[1]
+    return {
+        "marker": marker,
+        "s": 36,
+        "facecolors": "none",
+        "edgecolors": _style.GREY,
+        "linewidths": 1.0,
+        "zorder": 1.5,
+    }
+
+
+def _name_lines(axes: Axes, table: pd.DataFrame, families: Sequence[str]) -> None:
+    """Every model's name beside its last point, or nothing where there are too many."""
+    if table["series"].nunique() > MAX_NAMED:
+        return
+    last = table.groupby("series", sort=False).tail(1)
+    colours = [_style.look(str(family), families)[0] for family in last["family"]]
+    named = list(zip(last["at"], last["accuracy_percent"], last["series"], colours, strict=True))
+    curves = [
+        list(zip(mine["at"], mine["accuracy_percent"], strict=True)) for _, mine in table.groupby("series", sort=False)
+    ]
+    flat = [float(np.asarray(line.get_ydata())[0]) for line in axes.get_lines()]  # the baselines
+    _style.name_points(axes, named, curves=[*curves, *([(x, y) for x in axes.get_xlim()] for y in flat)])
+
+
+def _handles(
+    evidence: Evidence, table: pd.DataFrame, families: Sequence[str], quoted: pd.DataFrame, *, untrained: bool
+) -> list[Any]:
+    """Entries of the legend: families; what is not measured; baselines."""
+    handles: list[Any] = _style.family_handles(families, hollow=evidence.published)
+    for family in dict.fromkeys(quoted["family"]):
+        look: dict[str, Any] = {
+            "color": _style.GREY,
+            "markerfacecolor": "none",
+            "marker": _style.look(family, families)[1],
+        }
+        handles.append(Line2D([], [], linestyle="", markersize=6, label=f"{family}, published", **look))
+    if "raw pixels" in set(table["kind"]):
+        handles.append(Line2D([], [], **_style.PIXELS, label="raw pixels"))
+    if untrained:
+        grey: dict[str, Any] = {"color": _style.GREY, "linestyle": UNTRAINED, "linewidth": 1.1}
+        handles.append(Line2D([], [], **grey, label="untrained (mean)"))
     return handles
 
 
@@ -520,19 +456,25 @@ def _row(measure: str, kind: str, label: str, point: Point, e: Estimate) -> dict
     }
 
 
-def _what_is_shown(evidence: Evidence, measures: Sequence[str], drawn: _Drawn, lines: Sequence[Line]) -> list[str]:
+def _what_is_shown(
+    evidence: Evidence,
+    measures: Sequence[str],
+    rows: Sequence[dict[str, Any]],
+    estimates: Sequence[Estimate],
+    lines: Sequence[ModelPoints],
+) -> list[str]:
     """Sentences: images, tasks, n, and what the intervals contain."""
     names = map(_set if evidence.published else measure_text, evidence.headline)
     average = f"The average is over {', '.join(names)}." if HEADLINE in measures else ""
     if evidence.published:
         quoted = f"Hollow: published points, quoted from {SOURCE}, nothing measured here."
-        return [quoted, average, contents(drawn.estimates)]
-    seeds = _span([e.num_seeds for e in drawn.estimates], "training seed")
-    draws = _span([e.num_draws for e in drawn.estimates if e.num_draws], "few-shot draw" if evidence.shots else "draw")
+        return [quoted, average, contents(estimates)]
+    seeds = _span([e.num_seeds for e in estimates], "training seed")
+    draws = _span([e.num_draws for e in estimates if e.num_draws], "few-shot draw" if evidence.shots else "draw")
     tests = []
     for measure in measures:
         if measure not in (HEADLINE, FAR):
-            sizes = [int(r["test_images"]) for r in drawn.rows if r["measure"] == measure and "test_images" in r]
+            sizes = [int(r["test_images"]) for r in rows if r["measure"] == measure and "test_images" in r]
             tests.append(f"{measure_text(measure)} {min(sizes):,}" if sizes else measure_text(measure))
     upstream = sorted({f"{p.data} ({p.kind})" for line in lines for p in line.points})
     trained_on = [(p.data, p.num_images) for line in lines for p in line.points]
@@ -541,12 +483,12 @@ def _what_is_shown(evidence: Evidence, measures: Sequence[str], drawn: _Drawn, l
         f"{evidence.shots}-shot linear probe." if evidence.shots else "",
         average,
         f"n: {' × '.join(filter(None, (seeds, draws)))}; test images: {', '.join(tests)}.",
-        contents(drawn.estimates, trained_on=trained_on),
+        contents(estimates, trained_on=trained_on),
         "Models share draws and test images: differences are surer than overlapping bars suggest.",
     ]
 
 
-def _what_is_quoted(evidence: Evidence, measures: Sequence[str], lines: Sequence[Line]) -> list[str]:
+def _what_is_quoted(evidence: Evidence, measures: Sequence[str], lines: Sequence[ModelPoints]) -> list[str]:
     """What the published points under the measured ones are."""
     published = evidence.reference
     shown = [m for m in measures if counterpart(evidence, m)] if lines else []

@@ -1,44 +1,44 @@
-"""One look for all figures: colour and marker by family, plain numbers on log axes, sizes legible in a README."""
+"""One look for all figures: seaborn's theme and palettes, colour and marker by family, plain numbers on log axes,
+labels beside what they name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
-from matplotlib.colors import to_rgb
+import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from bench.core.formatting import significant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.transforms import Bbox
 
 DPI = 144
-WIDTH = 11.0  # inches; a README shows it about 830 px wide, so 11 pt text stays legible
-PIXELS: dict[str, Any] = {"color": "#000000", "linestyle": "-.", "linewidth": 1.2}
-PUBLISHED_COLOUR = "#8A8A8A"
-FAMILIES = {  # Okabe-Ito colours, distinct with any colour vision; markers for print
-    "ViT": ("#0072B2", "o"),
-    "Hybrid": ("#009E73", "^"),
-    "ResNet": ("#D55E00", "s"),
-}
-SPARE = (("#CC79A7", "D"), ("#E69F00", "v"), ("#56B4E9", "P"), ("#F0E442", "X"), ("#7F7F7F", "<"))
-DASHES: tuple[Literal["-"] | tuple[float, Sequence[float]], ...] = (
-    "-",
-    (0, (5, 2)),
-    (0, (1, 1.5)),
-    (0, (5, 2, 1, 2)),
-    (0, (3, 1, 1, 1, 1, 1)),
-    (0, (8, 3)),
+WIDTH = 9.0  # inches, of panels beside each other
+SINGLE = 5.8, 4.3  # inches, of one panel: legible on a phone, beside a table and in a README
+PANEL_HEIGHT = 2.9  # inches, of each row of panels
+COLOURS: tuple[str, ...] = tuple(sns.color_palette("colorblind").as_hex())
+FAMILIES = {"ViT": (COLOURS[0], "o"), "Hybrid": (COLOURS[2], "^"), "ResNet": (COLOURS[3], "s")}
+OTHER_FAMILIES = (
+    (COLOURS[4], "D"),
+    (COLOURS[1], "v"),
+    (COLOURS[9], "P"),
+    (COLOURS[8], "X"),
+    (COLOURS[7], "<"),
 )
-FILLS: tuple[Literal["full", "left", "bottom", "right", "top"], ...] = ("full", "left", "bottom", "right", "top")
-SAME_SIZE = 1.0  # points of diameter: markers that differ by less look alike
+LOOKS = (*FAMILIES.values(), *OTHER_FAMILIES)  # of what is no family, in order
+INK, GREY = "#333333", "#767676"
+PIXELS: dict[str, Any] = {"color": INK, "linestyle": "-.", "linewidth": 1.1}
+EXTRAPOLATED = (0, (4, 2))  # the dash of what lies beyond every measured point
 ALIASES = (
     ("hybrid", "Hybrid"),
     ("r+vit", "Hybrid"),
@@ -47,35 +47,45 @@ ALIASES = (
     ("resnet", "ResNet"),
     ("vit", "ViT"),
 )
-RC = {
+THEME = {
+    **sns.axes_style("whitegrid"),
+    **sns.plotting_context("notebook"),
     "svg.hashsalt": "vit-scaling-bench",
     "svg.fonttype": "path",
-    "font.family": "DejaVu Sans",
-    "font.size": 11,
-    "axes.titlesize": 12,
-    "axes.labelsize": 11,
-    "xtick.labelsize": 10,
-    "ytick.labelsize": 10,
-    "legend.fontsize": 10,
+    "font.sans-serif": ["DejaVu Sans"],
+    "axes.titlesize": 11,
+    "axes.labelsize": 10.5,
+    "xtick.labelsize": 9.5,
+    "ytick.labelsize": 9.5,
+    "legend.fontsize": 9.5,
+    "legend.frameon": False,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#444444",
-    "axes.grid": True,
+    "axes.linewidth": 0.9,
     "grid.color": "#E4E4E4",
     "grid.linewidth": 0.7,
-    "axes.axisbelow": True,
+    "xtick.bottom": True,
+    "ytick.left": True,
+    "xtick.major.size": 3.5,
+    "ytick.major.size": 3.5,
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
-    "legend.frameon": False,
 }
+LABEL_SIZE = 8.5
+BEHIND_TEXT: dict[str, Any] = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.4}
+NEAR, FAR, FARTHER = 6, 26, 46  # points between a plotted point and its name; beyond NEAR a line joins them
+DIRECTIONS = ((1, 0), (1, 1), (1, -1), (0, 1), (0, -1), (-1, 0), (-1, 1), (-1, -1))  # in which a name may stand
+ALIGNED = {1: ("left", "bottom"), 0: ("center", "center"), -1: ("right", "top")}
+COVERS_POINT, COVERS_LINE, STANDS_FAR = 30, 3, 0.5  # faults of a place for a name; STANDS_FAR per point
 
 
 @contextmanager
 def context() -> Iterator[None]:
-    """The house's settings on top of matplotlib's defaults, regardless of the user's own configuration."""
+    """The project's settings on top of matplotlib's defaults, regardless of the user's own configuration."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        for name, value in RC.items():
+        for name, value in THEME.items():
             matplotlib.rcParams[name] = value  # type: ignore[index]
         yield
 
@@ -83,76 +93,163 @@ def context() -> Iterator[None]:
 def figure(*, height: float, width: float = WIDTH) -> Figure:
     """An empty figure that arranges its panels so that nothing overlaps. Sizes in inches."""
     made = Figure(figsize=(width, height), layout="constrained")
-    made.get_layout_engine().set(h_pad=0.09, w_pad=0.09)  # type: ignore[union-attr,call-arg]
+    made.get_layout_engine().set(h_pad=0.08, w_pad=0.08)  # type: ignore[union-attr,call-arg]
     return made
 
 
 def look(family: str, families: Iterable[str]) -> tuple[str, str]:
-    """Colour and marker of a family. `families` are all families shown: unknown ones take spare looks in order."""
+    """Colour and marker of a family. `families` are all families shown: unknown ones take the other looks in order."""
     lowered = family.lower()
     for start, known in ALIASES:
         if lowered.startswith(start):
             return FAMILIES[known]
     unknown = sorted(f for f in set(families) if not any(f.lower().startswith(start) for start, _ in ALIASES))
-    return SPARE[unknown.index(family) % len(SPARE)] if family in unknown else SPARE[-1]
+    return OTHER_FAMILIES[unknown.index(family) % len(OTHER_FAMILIES)] if family in unknown else OTHER_FAMILIES[-1]
 
 
-def faces(colour: str, *, hollow: bool) -> dict[str, Any]:
-    """Face and edge of a marker; published points are hollow."""
-    face, edge = ("white", colour) if hollow else (colour, "white")
-    return {"markerfacecolor": face, "markeredgecolor": edge}
+def shades(colour: str, members: int) -> list[Any]:
+    """The colours of a family's members, from the smallest, light, to the largest, dark."""
+    mixed = sns.blend_palette(["white", colour, "black"], as_cmap=True)
+    return [mixed(place) for place in np.linspace(0.3, 0.78, members)] if members > 1 else [colour]
 
 
-def family_handle(family: str, families: Iterable[str], *, hollow: bool, **line: Any) -> Line2D:
-    """A family's entry in a legend."""
-    colour, marker = look(family, families)
-    return Line2D([], [], color=colour, marker=marker, label=family, **faces(colour, hollow=hollow), **line)
+def family_handles(families: Sequence[str], *, hollow: bool = False) -> list[Line2D]:
+    """The families' entries in a legend; published points are hollow."""
+    return handles({family: look(family, families) for family in families}, hollow=hollow)
 
 
-def shade(colour: str, number: int, members: int) -> tuple[float, float, float]:
-    """The colour of member `number` of a family's `members`: from light over the family's own to dark."""
-    place = 1.0 if members == 1 else number / (members - 1)
-    base = np.asarray(to_rgb(colour))
-    mixed = base + (1 - base) * 0.55 * (1 - place) if place < 1 else base * 0.8
-    red, green, blue = (float(value) for value in mixed)
-    return red, green, blue
+def handles(looks: Mapping[str, tuple[str, str]], *, hollow: bool = False, joined: bool = False) -> list[Line2D]:
+    """Entries of a legend, by name: (colour, marker)."""
+    return [
+        Line2D(
+            [],
+            [],
+            linestyle="-" if joined else "",
+            linewidth=1.0,
+            marker=marker,
+            markersize=7,
+            color=colour,
+            label=name,
+            markerfacecolor="white" if hollow else colour,
+            markeredgecolor=colour if hollow else "white",
+        )
+        for name, (colour, marker) in looks.items()
+    ]
 
 
-def marker_sizes(values: Sequence[float]) -> list[float]:
-    """Marker diameters in points, by the logarithm of `values`."""
-    smallest, largest = 4.5, 10.5
-    logs = np.log(np.maximum(np.nan_to_num(np.asarray(values, dtype=float), nan=1.0), 1.0))
-    span = float(np.ptp(logs)) if len(logs) else 0.0
-    if span == 0:
-        return [(smallest + largest) / 2] * len(logs)
-    return [float(smallest + (largest - smallest) * (v - logs.min()) / span) for v in logs]
+def legend(figure: Figure, handles: Sequence[Any], *, columns: int = 6) -> None:
+    """A legend in rows above the panels."""
+    if handles:
+        figure.legend(
+            handles=list(handles),
+            loc="outside upper left",
+            ncols=min(columns, len(handles)),
+            handletextpad=0.4,
+            columnspacing=1.4,
+            borderpad=0.1,
+        )
 
 
-def apart(lines: Sequence[tuple[str, float]]) -> list[int]:
-    """For lines of (family, marker size), how to set those apart that would look alike: 0, or a number for DASHES and
-    FILLS."""
-    chosen: list[int] = []
-    for number, (family, size) in enumerate(lines):
-        taken = {chosen[i] for i in range(number) if lines[i][0] == family and abs(lines[i][1] - size) < SAME_SIZE}
-        chosen.append(next(style for style in range(number + 1) if style not in taken) % len(FILLS))
-    return chosen
+def name_points(
+    axes: Axes,
+    named: Sequence[tuple[float, float, str, Any]],
+    *,
+    curves: Sequence[Sequence[tuple[float, float]]] = (),
+    size: float = LABEL_SIZE,
+) -> None:
+    """Write names beside points, each in its colour, where they cover as little as possible, and never each other; a
+    name for which there is no free place is left out.
+
+    Args:
+        named: (x, y, text, colour) in data coordinates.
+        curves: what else is drawn: points (x, y) in order, joined by lines.
+        size: of the letters, in points.
+    """
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+    frame, taken = axes.get_window_extent(), [text.get_window_extent() for text in axes.texts]
+    drawn = [axes.transData.transform(curve) for curve in curves if len(curve)]
+    points = np.concatenate([axes.transData.transform([(x, y) for x, y, *_ in named]), *drawn])
+    between = [np.linspace(a, b, 40) for curve in drawn for a, b in pairwise(curve)]
+    lines = np.concatenate(between) if between else np.empty((0, 2))
+    for x, y, text, colour in named:
+        label = axes.annotate(
+            text,
+            (x, y),
+            xytext=(0, 0),
+            textcoords="offset points",
+            color=colour,
+            fontsize=size,
+            zorder=6,
+            bbox=BEHIND_TEXT,
+        )
+        label.set_in_layout(False)
+        places = []
+        for distance in (NEAR, FAR, FARTHER):
+            for order, direction in enumerate(DIRECTIONS):
+                box = _box(label, direction, distance)
+                if not _inside(box, frame) or any(box.overlaps(other) for other in taken):
+                    continue
+                cost = COVERS_POINT * _covered(box, points) + COVERS_LINE * _covered(box, lines) + order
+                places.append((cost + STANDS_FAR * distance, direction, distance, box))
+        if not places:
+            label.remove()
+            continue
+        _, direction, distance, box = min(places, key=lambda place: place[0])
+        _box(label, direction, distance)
+        taken.append(box)
+        if distance > NEAR:
+            line = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 3}
+            axes.annotate("", (x, y), xytext=label.get_position(), textcoords="offset points", arrowprops=line)
 
 
-def plain_log_x(axes: Axes, values: Sequence[float], *, text: Callable[[float], str] | None = None) -> None:
+def _box(label: Any, direction: tuple[int, int], distance: int) -> Bbox:
+    """Move a label to a place beside its point; what it then covers."""
+    (right, up), short = direction, distance * 0.75
+    offset = (distance * right, distance * up) if 0 in direction else (short * right, short * up)
+    label.set(position=offset, horizontalalignment=ALIGNED[right][0], verticalalignment=ALIGNED[up][1])
+    return label.get_window_extent()
+
+
+def _covered(box: Bbox, points: np.ndarray) -> int:
+    x, y = points.T
+    return int(np.sum((x > box.x0 - 2) & (x < box.x1 + 2) & (y > box.y0) & (y < box.y1)))
+
+
+def _inside(box: Bbox, frame: Bbox) -> bool:
+    return frame.x0 <= box.x0 and box.x1 <= frame.x1 + 1 and frame.y0 <= box.y0 and box.y1 <= frame.y1 + 4
+
+
+def plain_log_x(
+    axes: Axes, values: Sequence[float], *, text: Callable[[float], str] | None = None, room: float = 0.0
+) -> None:
     """A logarithmic x axis around `values` with plain numbers (`tick_text`, or `text`): at the values themselves if
-    they are few and spaced, else at 1, 2, 5 or 1, 3 or powers of ten."""
+    they are few and spaced, else at 1, 2, 5 or 1, 3 or powers of ten. `room`: to the right, as a share of the axis."""
     shown = text or tick_text
-    margin = max(1.3, (max(values) / min(values)) ** 0.04)  # 4 % of a long axis
+    span = max(values) / min(values)
+    margin = max(1.3, span**0.04)  # 4 % of a long axis
     low, high = min(values) / margin, max(values) * margin
     axes.set_xscale("log")
-    axes.set_xlim(low, high)
+    axes.set_xlim(low, high * (high / low) ** (room / (1 - room)))
     distinct = sorted(set(values))
     spaced = all(b / a > (high / low) ** 0.14 for a, b in pairwise(distinct))
     ticks = distinct if len(distinct) <= 6 and spaced else _round_ticks(low, high, distinct)
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: shown(value)))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    _plain(axes.xaxis, ticks, shown)
+
+
+def plain_log_y(axes: Axes, *, text: Callable[[float], str] | None = None) -> None:
+    """A logarithmic y axis with plain numbers, at 1, 2, 5, or finer where it spans less than a decade."""
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    steps = (1, 2, 5) if high > 20 * low else (1, 1.5, 2, 3, 4, 5, 6, 8)
+    ticks = [tick for tick in LogLocator(subs=steps, numticks=30).tick_values(low, high) if low <= tick <= high]
+    _plain(axes.yaxis, ticks, text or tick_text)
+
+
+def _plain(axis: Any, ticks: Sequence[float], text: Callable[[float], str]) -> None:
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _round_ticks(low: float, high: float, values: Sequence[float]) -> list[float]:
@@ -174,3 +271,34 @@ def tick_text(value: float) -> str:
         if value >= scale:
             return f"{significant(value / scale, 2 if value < 100 * scale else 3)}{unit}"
     return significant(value, 2 if value < 100 else 3)
+
+
+def percent_range(low: Sequence[float], values: Sequence[float], high: Sequence[float]) -> tuple[float, float]:
+    """Limits of an axis of percent: all values, and their intervals as far as these are not much wider than the values
+    are apart, so that one wide interval does not flatten the others."""
+    least, most = min(values), max(values)
+    reach = max(0.4 * (most - least), 12.0)
+    bottom, top = max(min(low), least - reach), min(max(high), most + reach)
+    margin = 0.05 * (top - bottom) or 1.0
+    return max(0.0, bottom - margin), min(100.5, top + (2 * margin if top < 90 else margin))
+
+
+def arrows_where_cut(
+    axes: Axes, x: Sequence[float], low: Sequence[float], high: Sequence[float], colours: Sequence[Any]
+) -> None:
+    """An arrow head at the edge for every interval that goes on beyond the axis."""
+    bottom, top = axes.get_ylim()
+    for place, least, most, colour in zip(x, low, high, colours, strict=True):
+        for cut, edge, head in ((least < bottom, bottom, "v"), (most > top, top, "^")):
+            if cut and not math.isnan(place):
+                axes.plot(
+                    place,
+                    edge,
+                    linestyle="",
+                    marker=head,
+                    color=colour,
+                    markersize=6,
+                    markeredgewidth=0,
+                    clip_on=False,
+                    zorder=5,
+                )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +13,11 @@ import pandas as pd
 from bench.analysis.evidence import Evidence, Point
 from bench.core.formatting import compact
 from bench.report.figures import _panels, _style
-from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
+from bench.report.figures._contract import Drawing, NothingToDraw
 from bench.stats.intervals import Estimate, contents
 
-LOOKS = (*_style.FAMILIES.values(), *_style.SPARE)
-LETTERS = 17  # of a place's name on one line
-ROOM = 120  # letters beside each other below a row of panels
-SPREAD = 0.12  # between curves at one place: in ticks, or of the logarithm of the range in per cent
+LETTERS = 13  # of a place's name on one line
+LETTERS_BELOW = 100  # beside each other below a row of panels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,15 +36,14 @@ def draw(
     x_label: str,
     x_name: str,
     ticks: Sequence[str] = (),
-    joined: bool = True,
     caption: str,
     alt: str,
 ) -> Drawing:
     """A panel per measure.
 
     Args:
-        ticks: names of the places 0, 1, …: x is no number then; otherwise its axis is logarithmic.
-        joined: whether lines join the points of a curve.
+        ticks: names of the places 0, 1, …: x is no number then, and no line joins points; otherwise its axis is
+            logarithmic.
 
     Raises:
         NothingToDraw: no point was scored on any of these measures.
@@ -54,88 +52,75 @@ def draw(
     if not shown or not curves:
         raise NothingToDraw("no variants were scored")
     rows: list[dict[str, Any]] = []
-    annotations: list[Annotation] = []
-    found: list[Estimate] = []
-    xs = [x for c in curves for x, _ in c.points]
+    explained: list[tuple[Point, str, Estimate]] = []
+    for measure in shown:
+        for curve in curves:
+            known = [(x, p, e) for x, p in curve.points if (e := evidence.estimate(p, measure))]
+            explained += [(p, measure, e) for _, p, e in known]
+            rows += [_row(measure, curve, x, p, e) for x, p, e in known]
+    table = pd.DataFrame(rows)
+    axis = _panels.XAxis(label=x_label, column=x_name, ticks=tuple(map(_wrapped, ticks)))
+    spread = _panels.apart(table, "curve") - table["x"]
+    span = table["x"].max() / table["x"].min() if not ticks else 1.0
+    table = table.assign(at=table["x"] + spread if ticks else table["x"] * span ** (0.05 * spread))
+    looks = {c.label: look for c, look in zip(curves, itertools.cycle(_style.LOOKS), strict=False)}
     with _style.context():
-        legend = len(curves) > 1
-        names = [[part for line in tick.split("\n") for part in _wrapped(line)] for tick in ticks]
-        needed = len(names) * max((len(line) for name in names for line in name), default=0)
-        columns = min(3, len(shown), max(1, ROOM // needed if needed else 3))
+        letters = sum(max(map(len, tick.split("\n"))) for tick in axis.ticks)
+        columns = min(3, len(shown), max(1, LETTERS_BELOW // letters if letters else 3))
         lines = -(-len(shown) // columns)
-        height = (4.1 if columns > 1 or lines == 1 else 3.2) + 0.16 * (max(map(len, names), default=1) - 1)
-        figure = _style.figure(height=height * lines + 0.25 * legend)
-        panels = figure.subplots(lines, columns, squeeze=False).flatten()
-        for spare in panels[len(shown) :]:
-            spare.remove()
-        for axes, measure in zip(panels, shown, strict=False):
-            for number, curve in enumerate(curves):
-                colour, marker = LOOKS[number % len(LOOKS)]
-                known = [(x, p, e) for x, p in curve.points if (e := evidence.estimate(p, measure))]
-                if not known:
-                    continue
-                off = SPREAD * (number - (len(curves) - 1) / 2)
-                at = [x + off if ticks else x * (max(xs) / min(xs)) ** (off / 10) for x, _, _ in known]
-                axes.errorbar(
-                    at,
-                    [100 * e.value for *_, e in known],
-                    yerr=[[100 * (e.value - e.low) for *_, e in known], [100 * (e.high - e.value) for *_, e in known]],
-                    color=colour,
-                    marker=marker,
-                    markersize=7,
-                    linewidth=1.2 if joined else 0,
-                    elinewidth=1.2,
-                    label=curve.label,
-                )
-                for place, (x, point, e) in zip(at, known, strict=True):
-                    found.append(e)
-                    rows.append(
-                        {
-                            "measure": measure,
-                            "curve": curve.label,
-                            x_name: ticks[int(x)] if ticks else x,
-                            "model": point.model,
-                            "params": point.params,
-                            "train_flops": point.train_flops,
-                            "accuracy": e.value,
-                            "low": e.low,
-                            "high": e.high,
-                            "seeds": e.num_seeds,
-                            "draws": e.num_draws,
-                            "test_images": e.num_test,
-                        }
-                    )
-                    annotations.append(
-                        _panels.annotation(evidence, axes, point, measure, e, label=point.series, x=place)
-                    )
-            if ticks:
-                axes.set_xticks(range(len(ticks)), ["\n".join(name) for name in names])
-                axes.set_xlim(-0.5, len(ticks) - 0.5)
-                axes.grid(axis="x", visible=False)
-            else:
-                _style.plain_log_x(axes, xs, text=_plain)
-            axes.set(
-                title=_panels.title(evidence, measure, [p for c in curves for _, p in c.points]),
-                xlabel=x_label,
-                ylabel=_panels.y_label(evidence, measure),
-            )
-        if legend:
-            handles, labels = axes.get_legend_handles_labels()
-            figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
+        tall = 0.16 * max((tick.count("\n") for tick in axis.ticks), default=0)
+        width = _style.WIDTH if columns > 1 or len(ticks) > 4 else _style.SINGLE[0]
+        figure = _style.figure(width=width, height=(_style.PANEL_HEIGHT + tall) * lines + 0.3)
+        drawn = _panels.in_percent(table)
+        panels = _panels.seaborn_panels(figure, drawn, shown, axis, looks, by="curve", line="curve", columns=columns)
+        for measure, axes in panels.items():
+            _panels.limit(axes, drawn[drawn["measure"] == measure], looks, by="curve")
+            _panels.scale_x(axes, axis, list(table["x"]), text=_plain)
+            axes.set_title(_panels.title(evidence, measure, [p for c in curves for _, p in c.points]), loc="left")
+            axes.set_ylabel(_panels.y_label(evidence, measure))
+            axes.yaxis.label.set_visible(True)
+            axes.xaxis.set_tick_params(labelbottom=True)
+        if len(curves) > 1:
+            _style.legend(figure, _style.handles(looks, joined=not ticks))
+    annotations = tuple(
+        _panels.annotation(evidence, panels[measure], p, measure, e, label=p.series, x=at)
+        for (p, measure, e), at in zip(explained, table["at"], strict=True)
+    )
+    found = [e for *_, e in explained]
     numbers = {(e.num_seeds, e.num_draws, e.num_test) for e in found}
     seeds, draws, tests = (max(part) for part in zip(*numbers, strict=True))
     n = f"n: {seeds} seeds" + (f" × {draws} draws" if draws else "") + f", up to {tests:,} test images."
     return Drawing(
         figure=figure,
-        data=pd.DataFrame(rows),
-        annotations=tuple(annotations),
+        data=table.drop(columns="at")
+        .rename(columns={"x": x_name})
+        .assign(**({x_name: table["x"].map(lambda x: ticks[int(x)])} if ticks else {})),
+        annotations=annotations,
         alt=alt,
         caption=f"{caption} {n} {contents(found)}",
     )
 
 
-def _wrapped(line: str) -> list[str]:
-    return textwrap.wrap(line, LETTERS, break_long_words=False, break_on_hyphens=False)
+def _row(measure: str, curve: Curve, x: float, point: Point, e: Estimate) -> dict[str, Any]:
+    return {
+        "measure": measure,
+        "curve": curve.label,
+        "x": x,
+        "model": point.model,
+        "params": point.params,
+        "train_flops": point.train_flops,
+        "accuracy": e.value,
+        "low": e.low,
+        "high": e.high,
+        "seeds": e.num_seeds,
+        "draws": e.num_draws,
+        "test_images": e.num_test,
+    }
+
+
+def _wrapped(name: str) -> str:
+    lines = (textwrap.wrap(part, LETTERS, break_long_words=False, break_on_hyphens=False) for part in name.split("\n"))
+    return "\n".join(itertools.chain(*lines))
 
 
 def _plain(value: float) -> str:

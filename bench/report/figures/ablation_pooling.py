@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence
 from bench.questions.as_published import POOLING, Ablations
 from bench.report.figures import _variants
-from bench.report.figures._contract import Drawing, NothingToDraw
+from bench.report.figures._contract import Drawing, Figure, NothingToDraw
 
 TITLE = "Class token or mean pooling"
 LABELS = {"cls": "Class token", "mean": "Mean over patch tokens"}
@@ -31,3 +31,6 @@ def draw(evidence: Evidence) -> Drawing:
         caption=f"{ablations.base} with learned positions, read at a class token or at the mean over patch tokens (the "
         "paper's Figure 9).",
     )
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

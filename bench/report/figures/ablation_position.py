@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence
 from bench.questions.as_published import Ablations
 from bench.report.figures import _variants
-from bench.report.figures._contract import Drawing, NothingToDraw
+from bench.report.figures._contract import Drawing, Figure, NothingToDraw
 
 TITLE = "Position embeddings"
 ENCODINGS = {
@@ -35,8 +35,10 @@ def draw(evidence: Evidence) -> Drawing:
         x_label="Position embedding",
         x_name="encoding",
         ticks=tuple(ENCODINGS.values()),
-        joined=False,
         alt=f"{TITLE}: accuracy by kind and place.",
         caption=f"{ablations.base} with other position embeddings (the paper's Table 8), all at one learning rate. "
         "Relative positions enter every layer's attention.",
     )
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

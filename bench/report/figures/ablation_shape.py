@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence, Point
 from bench.questions.as_published import SHAPE, Ablations
 from bench.report.figures import _variants
-from bench.report.figures._contract import Drawing, NothingToDraw
+from bench.report.figures._contract import Drawing, Figure, NothingToDraw
 
 TITLE = "Shape of the network"
 DIMENSIONS = {
@@ -41,3 +41,6 @@ def draw(evidence: Evidence) -> Drawing:
         caption=f"{base.model} with one dimension changed, or all (the paper's Figure 8), for as many images and "
         "at one learning rate. A little spread to the sides keeps intervals apart.",
     )
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

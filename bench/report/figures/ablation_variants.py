@@ -6,7 +6,7 @@ from bench.analysis.evidence import HEADLINE, UPSTREAM, Evidence
 from bench.core.formatting import significant
 from bench.questions.as_published import OPTIMIZER, STEM, Ablations, optimizer_of
 from bench.report.figures import _variants
-from bench.report.figures._contract import Drawing, NothingToDraw
+from bench.report.figures._contract import Drawing, Figure, NothingToDraw
 
 TITLE = "Stem, axial attention, optimizer"
 OPTIMIZERS = {"adamw": "Adam", "sgd": "SGD"}
@@ -30,9 +30,11 @@ def draw(evidence: Evidence) -> Drawing:
         x_label="",
         x_name="variant",
         ticks=tuple(made),
-        joined=False,
         alt=f"{TITLE}: accuracy of each variant.",
         caption="Patches against a convolutional stem (with one layer fewer too, for equal compute), the axial ViT "
         "(the paper's appendix D.6), and a ResNet trained with Adam and with SGD (Table 7), each at the rate chosen by "
         "upstream accuracy.",
     )
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import seaborn as sns
+import seaborn.objects as so
 
 from bench.analysis import branches
 from bench.analysis.branches import identical
@@ -12,8 +14,12 @@ from bench.analysis.comparisons import PairedDifference
 from bench.analysis.evidence import Evidence, family_rank
 from bench.core.formatting import join
 from bench.report.figures import _style
-from bench.report.figures._contract import Drawing, NothingToDraw
+from bench.report.figures._contract import Drawing, Figure, NothingToDraw
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SPENT = "compute of branches over own"
 SIDEWAYS = 1.05  # so that intervals of several models at one budget lie beside each other
 TITLE = "Cool-down branches against models trained on their own"
 
@@ -30,32 +36,33 @@ def draw(evidence: Evidence) -> Drawing:
     same = [name for name, found in contrasts.items() if all(identical(c) for c in found)]
     shown = {name: found for name, found in contrasts.items() if name not in same} or contrasts
     families = sorted({s.family for s in savings}, key=family_rank)
-    figure = _style.figure(height=4.0)
+    rows = [_row(name, measures[0], c) for name, found in contrasts.items() for c in found]
+    rows += [
+        {
+            "schedule": SPENT,
+            "model": saving.model,
+            "measure": "ratio",
+            "difference": saving.flops,
+            "seeds": saving.seeds,
+        }
+        for saving in savings
+    ]
+    looks = {s.model: _style.look(s.family, families) for s in savings}
+    figure = _style.figure(height=3.8)
     panels = figure.subplots(1, len(shown) + 1, width_ratios=[3.0] * len(shown) + [2.0], squeeze=False)[0]
     for axes, (name, found) in zip(panels, shown.items(), strict=False):
-        _differences(axes, found, families)
-        axes.set(
-            title=f"Branch − own training, {name} schedule",
-            xlabel="Images seen",
-            ylabel=f"Difference in {measures[0]} accuracy [points]",
-        )
-    panels[0].legend()
-    rows = [_row(name, measures[0], c) for name, found in contrasts.items() for c in found]
-    for place, saving in enumerate(savings):
-        panels[-1].barh(place, saving.flops, color=_style.look(saving.family, families)[0], height=0.6)
-        panels[-1].text(0.02, place, f"{saving.flops:.2f}", va="center", color="white", fontweight="bold")
-        rows.append(
-            {
-                "schedule": "compute of branches over own",
-                "model": saving.model,
-                "measure": "ratio",
-                "difference": saving.flops,
-                "seeds": saving.seeds,
-            }
-        )
-    panels[-1].set(title="Compute spent on branches", xlabel="Fraction of own training", xlim=(0.0, 1.0))
-    panels[-1].set_yticks(range(len(savings)), [f"{s.model}\n{s.budgets} budgets" for s in savings])
-    panels[-1].invert_yaxis()
+        _differences(axes, found, looks)
+        axes.set_title(f"Branch − own training, {name} schedule", loc="left")
+        axes.set(xlabel="Images seen", ylabel=f"Difference in {measures[0]} accuracy [points]")
+    _style.legend(figure, _style.handles(looks))
+    names = [f"{s.model}\n{s.budgets} budgets" for s in savings]
+    shares = [s.flops for s in savings]
+    palette = {name: looks[s.model][0] for name, s in zip(names, savings, strict=True)}
+    sns.barplot(x=shares, y=names, hue=names, palette=palette, saturation=1, width=0.6, legend=False, ax=panels[-1])
+    for place, share in enumerate(shares):
+        panels[-1].text(0.02, place, f"{share:.2f}", va="center", color="white", fontweight="bold")
+    panels[-1].set_title("Compute spent on branches", loc="left")
+    panels[-1].set(xlabel="Fraction of own training", ylabel="", xlim=(0.0, 1.0))
     panels[-1].grid(axis="y", visible=False)
     exact = f" With the {join(same)} schedule all scores are the same to the last digit." if same else ""
     return Drawing(
@@ -71,20 +78,38 @@ def draw(evidence: Evidence) -> Drawing:
     )
 
 
-def _differences(axes: Any, found: list[PairedDifference], families: list[str]) -> None:
+def _differences(axes: Axes, found: list[PairedDifference], looks: dict[str, tuple[str, str]]) -> None:
+    """Points with their intervals; those of several models at one budget lie beside each other."""
     axes.axhline(0.0, color="#444444", linewidth=1.0)
-    for place, model in enumerate(dict.fromkeys(c.pair.model for c in found)):
-        mine = [c for c in found if c.pair.model == model]
-        colour, marker = _style.look(mine[0].family, families)
-        axes.errorbar(
-            [c.pair.point.images_seen * SIDEWAYS**place for c in mine],
-            [100 * c.estimate.value for c in mine],
-            yerr=[0.0 if identical(c) else 100 * c.estimate.half for c in mine],
-            color=colour,
-            marker=marker,
-            linewidth=1.2,
-            label=model,
+    place = {model: SIDEWAYS**number for number, model in enumerate(dict.fromkeys(c.pair.model for c in found))}
+    table = pd.DataFrame(
+        {
+            "model": c.pair.model,
+            "images": c.pair.point.images_seen * place[c.pair.model],
+            "points": 100 * c.estimate.value,
+            "half": 0.0 if identical(c) else 100 * c.estimate.half,
+        }
+        for c in found
+    )
+    (
+        so.Plot(
+            table.assign(low=table["points"] - table["half"], high=table["points"] + table["half"]),
+            x="images",
+            y="points",
+            ymin="low",
+            ymax="high",
+            color="model",
         )
+        .scale(
+            color=so.Nominal({model: colour for model, (colour, _) in looks.items()}),
+            marker=so.Nominal({model: marker for model, (_, marker) in looks.items()}),
+        )
+        .add(so.Range(linewidth=1.2), legend=False)
+        .add(so.Dot(pointsize=7, edgecolor="w"), marker="model", legend=False)
+        .theme(_style.THEME)
+        .on(axes)
+        .plot()
+    )
     _style.plain_log_x(axes, [c.pair.point.images_seen for c in found])
 
 
@@ -99,3 +124,6 @@ def _row(name: str, measure: str, c: PairedDifference) -> dict[str, Any]:
         "high": c.estimate.high,
         "seeds": c.estimate.num_seeds,
     }
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

@@ -6,32 +6,31 @@ from collections.abc import Sequence
 
 from bench.analysis.evidence import Evidence, Series
 from bench.core.formatting import flop_unit
-from bench.report.figures import _panels, _style
-from bench.report.figures._contract import Drawing, NothingToDraw
+from bench.report.figures import _panels
+from bench.report.figures._contract import Drawing, Figure, NothingToDraw
 
 TITLE = "Performance versus pre-training compute"
+LEAST_SPAN = 4.0  # largest over smallest compute, below which there is nothing to see along the axis
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """One line per model through its horizons; x is each point's own full compute, as if trained alone."""
+    """A model's points are its horizons; x is each point's own full compute, as if trained alone."""
     series = _with_compute(evidence)
     if not series:
         raise NothingToDraw("no trained model with a compute count")
+    measured = [p.train_flops for s in series for p in s.points if p.train_flops > 0]
+    if max(measured) < LEAST_SPAN * min(measured) and not evidence.reference:
+        raise NothingToDraw(f"the largest compute is less than {LEAST_SPAN:g} times the smallest")
     quoted = _with_compute(evidence.reference) if evidence.reference else []
-    flops = [p.train_flops for s in [*series, *quoted] for p in s.points if p.train_flops > 0]
-    scale, unit = flop_unit((min(flops) * max(flops)) ** 0.5) if not quoted else (1.0, "FLOP")  # decades: ticks say k…E
-    lines, reference = _lines(series, scale), _lines(quoted, scale)
+    scale, unit = flop_unit((min(measured) * max(measured)) ** 0.5) if not quoted else (1.0, "FLOP")  # ticks say k…E
+    lines = _lines(series, scale)
     return _panels.draw(
         evidence,
         lines,
-        reference=reference,
-        x_label=f"Pre-training compute [{unit}s]",
-        x_name=f"compute_{unit}s",
-        caption=(
-            "Faint lines join one model's horizons (they are not fits); larger markers are larger models"
-            f"{_panels.distinguished(lines)}. {counted(evidence)}"
-        ),
-        alt=f"{TITLE}: {len(lines)} models, one panel per task.",
+        _panels.XAxis(label=f"Pre-training compute [{unit}s]", column=f"compute_{unit}s"),
+        reference=_lines(quoted, scale),
+        caption=("Faint lines join one model's horizons; they are not fits.", counted(evidence)),
+        alt=f"{TITLE}: {len(lines)} models.",
     )
 
 
@@ -46,12 +45,14 @@ def _with_compute(evidence: Evidence) -> list[Series]:
     return [s for s in evidence.on_axis("compute") if any(p.train_flops > 0 for p in s.points)]
 
 
-def _lines(series: Sequence[Series], scale: float) -> list[_panels.Line]:
-    """Lines with x in units of `scale` FLOP; marker by size."""
-    sizes = _style.marker_sizes([s.last.params for s in series])
+def _lines(series: Sequence[Series], scale: float) -> list[_panels.ModelPoints]:
+    """Lines with x in units of `scale` FLOP."""
     lines = []
-    for s, size in zip(series, sizes, strict=True):
+    for s in series:
         points = tuple(p for p in s.points if p.train_flops > 0)
         x = tuple(p.train_flops / scale for p in points)
-        lines.append(_panels.Line(label=s.label, family=s.family, points=points, x=x, size=size))
+        lines.append(_panels.ModelPoints(label=s.label, family=s.family, points=points, x=x))
     return lines
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

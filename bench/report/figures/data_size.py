@@ -5,8 +5,8 @@ from __future__ import annotations
 from bench.analysis.comparisons import size_curves
 from bench.analysis.evidence import Evidence
 from bench.core.formatting import count, join
-from bench.report.figures import _panels, _style
-from bench.report.figures._contract import Drawing, NothingToDraw
+from bench.report.figures import _panels
+from bench.report.figures._contract import Drawing, Figure, NothingToDraw
 
 TITLE = "Accuracy versus number of pre-training images"
 
@@ -16,24 +16,20 @@ def draw(evidence: Evidence) -> Drawing:
     curves = size_curves(evidence)
     if not curves:
         raise NothingToDraw("no model was trained on two or more numbers of images")
-    sizes = _style.marker_sizes([c.points[-1].params for c in curves])
     lines = [
-        _panels.Line(
-            label=c.label,
-            family=c.family,
-            points=c.points,
-            size=size,
-            x=tuple(float(p.unique_images) for p in c.points),
+        _panels.ModelPoints(
+            label=c.label, family=c.family, points=c.points, x=tuple(float(p.unique_images) for p in c.points)
         )
-        for c, size in zip(curves, sizes, strict=True)
+        for c in curves
     ]
     seen = join([f"{c.label} {count(c.points[0].images_seen)}" for c in curves])
     return _panels.draw(
         evidence,
         lines,
-        x_label="Distinct pre-training images",
-        x_name="distinct_images",
-        dodge=True,
-        caption=f"Every point of a line has seen equally many images: {seen}.",
-        alt=f"{TITLE}: {len(lines)} models, one panel per task.",
+        _panels.XAxis(label="Distinct pre-training images", column="distinct_images", trend=True),
+        caption=(f"Every point of a line has seen equally many images: {seen}.", "Bands are the points' intervals."),
+        alt=f"{TITLE}: {len(lines)} models.",
     )
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

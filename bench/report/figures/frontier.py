@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
-from matplotlib.lines import Line2D
+import seaborn as sns
 
 from bench.analysis.budgets import ONE_BUDGET, budgets
 from bench.analysis.evidence import HEADLINE, Evidence, Point, family_rank
 from bench.core.formatting import flop_unit
 from bench.report.figures import _panels, _style
-from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
+from bench.report.figures._contract import Drawing, Figure, NothingToDraw
 from bench.report.figures.compute import counted
 from bench.stats.crossing import pareto
 from bench.stats.intervals import Estimate, contents
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 TITLE = "Best accuracy within a compute budget"
-SIZE = 6.4, 4.6  # inches: text is legible on a phone, beside a table and in a README
 Scored = tuple[Point, str, Estimate]  # with the name of its series
 
 
@@ -38,52 +40,60 @@ def draw(evidence: Evidence) -> Drawing:
     flops = [p.train_flops for family in families for p, _, _ in found[family]]
     scale, unit = flop_unit((min(flops) * max(flops)) ** 0.5)
     rows: list[dict[str, Any]] = []
-    annotations: list[Annotation] = []
+    explained: list[tuple[Point, str, Estimate, float]] = []
+    for family in families:
+        points = sorted(found[family], key=lambda scored: scored[0].train_flops)
+        best = _best(points)
+        rows += [
+            {
+                "family": family,
+                "series": label,
+                f"compute_{unit}s": p.train_flops / scale,
+                "accuracy": e.value,
+                "low": e.low,
+                "high": e.high,
+                "best": number in best,
+            }
+            for number, (p, label, e) in enumerate(points)
+        ]
+        explained += [(p, label, e, p.train_flops / scale) for p, label, e in points]
+    table = pd.DataFrame(rows)
     with _style.context():
-        figure = _style.figure(width=SIZE[0], height=SIZE[1])
+        figure = _style.figure(width=_style.SINGLE[0], height=_style.SINGLE[1])
         axes = figure.subplots()
-        for family in families:
-            points = sorted(found[family], key=lambda scored: scored[0].train_flops)
-            best = _best(points)
-            _family(axes, points, best, scale, _style.look(family, families), hollow=evidence.published)
-            for number, (p, label, e) in enumerate(points):
-                x = p.train_flops / scale
-                annotations.append(_panels.annotation(evidence, axes, p, HEADLINE, e, label=label, x=x))
-                rows.append(
-                    {
-                        "family": family,
-                        "series": label,
-                        f"compute_{unit}s": x,
-                        "accuracy": e.value,
-                        "low": e.low,
-                        "high": e.high,
-                        "best": number in best,
-                    }
-                )
+        x = f"compute_{unit}s"
+        _draw_points(axes, _panels.in_percent(table), x, families, hollow=evidence.published)
+        ends = [
+            _draw_steps(axes, mine, x, str(family), families) for family, mine in table.groupby("family", sort=False)
+        ]
+        best = _panels.in_percent(table[table["best"]])
+        axes.set_ylim(*_style.percent_range(best["low_percent"], 100 * table["accuracy"], best["high_percent"]))
+        _style.plain_log_x(axes, list(table[x]), room=0.14)
         pixels = evidence.estimate(evidence.pixels, HEADLINE)
         if pixels is not None:
             axes.axhline(100 * pixels.value, **_style.PIXELS, zorder=1)
-        _style.plain_log_x(axes, [x / scale for x in flops])
-        axes.set_xlabel(f"Pre-training compute [{unit}s]")
-        axes.set_ylabel(_panels.y_label(evidence, HEADLINE))
-        axes.legend(
-            handles=_handles(families, evidence, pixels=pixels is not None),
-            loc="lower right",
-            frameon=True,
-            framealpha=0.85,
-            edgecolor="none",
-        )
+            height = 100 * pixels.value
+            axes.text(
+                axes.get_xlim()[0], height, " raw pixels", va="bottom", fontsize=_style.LABEL_SIZE, color=_style.INK
+            )
+        axes.set(xlabel=f"Pre-training compute [{unit}s]", ylabel=_panels.y_label(evidence, HEADLINE))
+        curves = [list(zip(mine[x], 100 * mine["accuracy"], strict=True)) for _, mine in table.groupby("family")]
+        _style.name_points(axes, ends, curves=curves, size=10.5)
+    annotations = tuple(
+        _panels.annotation(evidence, axes, p, HEADLINE, e, label=label, x=at) for p, label, e, at in explained
+    )
     tasks = ", ".join(part.rpartition(":")[2] if evidence.published else part for part in evidence.headline)
-    quoted = "Published points, nothing measured here. " if evidence.published else ""
     return Drawing(
         figure=figure,
-        data=pd.DataFrame(rows),
-        annotations=tuple(annotations),
+        data=table,
+        annotations=annotations,
         caption=(
-            f"{quoted}Lines: the best model of each family at or below that compute, as scored, from one better point "
-            f"to the next (budgets within {ONE_BUDGET - 1:.0%} are one); faint: its other points. "
-            f"{'Mean over' if len(evidence.headline) > 1 else 'Task:'} {tasks}. "
-            f"{contents(e for points in found.values() for _, _, e in points)} {counted(evidence)}"
+            "Published points, nothing measured here." if evidence.published else "",
+            "Lines: the best model of each family at or below that compute, as scored, from one better point to the "
+            f"next (budgets within {ONE_BUDGET - 1:.0%} are one); faint: its other points.",
+            f"{'Mean over' if len(evidence.headline) > 1 else 'Task:'} {tasks}.",
+            contents(e for points in found.values() for _, _, e in points),
+            counted(evidence),
         ),
         alt=f"{TITLE}: one line for each of {', '.join(families)}.",
     )
@@ -94,35 +104,45 @@ def _best(points: list[Scored]) -> list[int]:
     return pareto(budgets([p.train_flops for p, _, _ in points]).tolist(), [-e.value for _, _, e in points])
 
 
-def _family(
-    axes: Any, points: list[Scored], best: list[int], scale: float, look: tuple[str, str], *, hollow: bool
-) -> None:
-    colour, marker = look
-    x = [p.train_flops / scale for p, _, _ in points]
-    y, low, high = (np.array([100 * getattr(e, name) for _, _, e in points]) for name in ("value", "low", "high"))
-    axes.plot(x, y, linestyle="", marker=marker, markersize=4.5, color=colour, alpha=0.3, markeredgewidth=0, zorder=2)
-    places = [x[n] for n in best] + [x[-1]] * (best[-1] != len(points) - 1)  # the best stays the best
-    line, below, above = (
-        [values[n] for n in best] + [values[best[-1]]] * (len(places) - len(best)) for values in (y, low, high)
-    )
-    axes.fill_between(places, below, above, step="post", color=colour, alpha=0.13, linewidth=0, zorder=1.5)
-    axes.vlines(places[-1], below[-1], above[-1], colors=colour, linewidth=1.4, zorder=2.5)  # a step without width
-    axes.plot(places, line, drawstyle="steps-post", color=colour, linewidth=2.2, zorder=3)
-    axes.plot(
-        places[: len(best)],
-        line[: len(best)],
-        linestyle="",
-        marker=marker,
-        markersize=8,
-        zorder=4,
-        color=colour,
-        **_style.faces(colour, hollow=hollow),
-    )
+def _draw_points(axes: Axes, table: pd.DataFrame, x: str, families: Sequence[str], *, hollow: bool) -> None:
+    """Every point; faint where another of its family is better within its budget."""
+    looks = {family: _style.look(family, families) for family in families}
+    for best, size, alpha in ((False, 22, 0.3), (True, 64, 1.0)):
+        if best not in set(table["best"]):
+            continue
+        sns.scatterplot(
+            table[table["best"] == best],
+            x=x,
+            y="accuracy_percent",
+            hue="family",
+            style="family",
+            palette={family: "white" if hollow and best else colour for family, (colour, _) in looks.items()},
+            markers={family: marker for family, (_, marker) in looks.items()},
+            edgecolor=[looks[f][0] for f in table.loc[table["best"] == best, "family"]] if hollow and best else "white",
+            s=size,
+            alpha=alpha,
+            linewidth=1.3 if hollow and best else 0.6,
+            legend=False,
+            zorder=4 if best else 2,
+            ax=axes,
+        )
 
 
-def _handles(families: list[str], evidence: Evidence, *, pixels: bool) -> list[Line2D]:
-    handles = [
-        _style.family_handle(family, families, hollow=evidence.published, linewidth=2.2, markersize=8)
-        for family in families
-    ]
-    return [*handles, Line2D([], [], **_style.PIXELS, label="raw pixels")] if pixels else handles
+def _draw_steps(
+    axes: Axes, table: pd.DataFrame, x: str, family: str, families: Sequence[str]
+) -> tuple[float, float, str, str]:
+    """The best within each budget, as a step with its interval, up to the largest budget of the family: the best stays
+    the best. Returns where it ends, the family's name and its colour."""
+    colour, _ = _style.look(family, families)
+    steps = table[table["best"]]
+    steps = pd.concat([steps, steps.tail(1).assign(**{x: table[x].max()})])
+    at, line, low, high = steps[x], *(100 * steps[name] for name in ("accuracy", "low", "high"))
+    axes.fill_between(at, low, high, step="post", color=colour, alpha=0.13, linewidth=0, zorder=1.5)
+    axes.vlines(at.iloc[-1], low.iloc[-1], high.iloc[-1], colors=colour, linewidth=1.4, zorder=2.5)
+    sns.lineplot(
+        x=at, y=line, color=colour, drawstyle="steps-post", linewidth=2.2, zorder=3, estimator=None, sort=False, ax=axes
+    )
+    return float(at.iloc[-1]), float(line.iloc[-1]), family, colour
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

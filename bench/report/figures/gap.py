@@ -6,124 +6,128 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.lines import Line2D
+import seaborn.objects as so
 
 from bench.analysis import catch_up
 from bench.analysis.catch_up import EqualComputePoint, GapSeries
 from bench.analysis.evidence import HEADLINE, Evidence
 from bench.core.formatting import count, flops, join, signed
 from bench.report.figures import _style
-from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
+from bench.report.figures._contract import Annotation, Drawing, Figure, NothingToDraw
 from bench.stats.intervals import contents
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Who is ahead at equal compute, by number of pre-training images"
-PANEL, HEIGHT = 5.0, 4.6  # inches
 MOST = 2  # pairs of models: the best of the families widest apart, then the next
-DASH = (0, (4, 2))
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """A panel per pair of models; a line per budget, and one along which every image is seen once."""
+    """One panel; a line per pair of models and budget."""
     found = catch_up.gap_series(evidence)
-    pairs = list({line.models: line.names for line in found}.items())[:MOST]
+    pairs = list(dict.fromkeys(line.models for line in found))[:MOST]
     if not pairs:
         raise NothingToDraw("no two families were trained with equal compute on four or more numbers of images")
-    rows: list[dict[str, Any]] = []
-    annotations: list[Annotation] = []
-    every: list[EqualComputePoint] = []
+    shown = [line for models in pairs for line in sorted(found, key=lambda line: line.flops) if line.models == models]
+    rows = [_row(line, place) for line in shown for place in line.places]
+    table = pd.DataFrame(rows)
+    drawn = table.assign(**{f"{name}_points": 100 * table[name] for name in ("gap", "low", "high")})
+    drawn["name"] = [_name(line) for line in shown for _ in line.places]
+    colours = dict(zip(dict.fromkeys(drawn["name"]), _colours(shown, evidence), strict=True))
     with _style.context():
-        figure = _style.figure(width=max(6.4, PANEL * len(pairs)), height=HEIGHT)
-        panels = figure.subplots(1, len(pairs), sharey=True, squeeze=False)[0]
-        for axes, (models, names) in zip(panels, pairs, strict=True):
-            mine = sorted((line for line in found if line.models == models), key=lambda line: line.flops)
-            handles = []
-            for number, line in enumerate(mine):
-                shade = _style.shade(_colour(line, evidence), number, len(mine))
-                _line(axes, evidence, line.places, shade, rows, annotations, name=flops(line.flops))
-                handles.append(Line2D([], [], color=shade, marker="o", linewidth=2, label=f"{flops(line.flops)} each"))
-            once = catch_up.new_images(evidence, models)
-            if len(once) > 1:
-                _line(axes, evidence, once, "#555555", rows, annotations, name="every image once", dashed=True)
-                handles.append(
-                    Line2D(
-                        [],
-                        [],
-                        color="#555555",
-                        marker="D",
-                        markersize=5,
-                        linestyle=DASH,
-                        label="each image once, more compute",
-                    )
-                )
-            every += [place for line in mine for place in line.places] + list(once)
-            axes.axhline(0, color="black", linewidth=1)
-            _style.plain_log_x(axes, [row["distinct_images"] for row in rows])
-            axes.set_xlabel("Distinct pre-training images")
-            axes.set_title(f"{names[0]} minus {names[1]}")
-            if axes is panels[0]:  # the others' lines are as light and as dark
-                axes.legend(handles=handles, loc="lower right", frameon=True, framealpha=0.85, edgecolor="none")
-        panels[0].set_ylabel("Difference in accuracy [points]")
+        figure = _style.figure(width=_style.SINGLE[0], height=_style.SINGLE[1])
+        (
+            so.Plot(drawn, x="distinct_images", y="gap_points", ymin="low_points", ymax="high_points", color="name")
+            .scale(color=so.Nominal(colours))
+            .add(so.Band(alpha=0.12, edgewidth=0), legend=False)
+            .add(so.Line(linewidth=2.2, marker="o", pointsize=7, edgecolor="w"), legend=False)
+            .theme(_style.THEME)
+            .on(figure)
+            .plot()
+        )
+        (axes,) = figure.axes
+        _style.plain_log_x(axes, list(table["distinct_images"]), room=0.12)
+        _shade_behind(axes, {line.families for line in shown})
+        axes.set(xlabel="Distinct pre-training images", ylabel="Lead at equal compute [points of accuracy]")
+        last = drawn.groupby("name", sort=False).tail(1)
+        ends = list(
+            zip(last["distinct_images"], last["gap_points"], last["name"], map(colours.get, last["name"]), strict=True)
+        )
+        curves = [list(zip(m["distinct_images"], m["gap_points"], strict=True)) for _, m in drawn.groupby("name")]
+        _style.name_points(axes, ends, curves=curves, size=9.5)
+    places = [place for line in shown for place in line.places]
     return Drawing(
         figure=figure,
-        data=pd.DataFrame(rows),
-        annotations=tuple(annotations),
-        caption=_caption(evidence, found, every),
-        alt=f"{TITLE}: {' minus '.join(pairs[0][1])}, {_ends(found)}.",
+        data=table,
+        annotations=tuple(_annotation(evidence, axes, place) for place in places),
+        caption=_caption(evidence, shown, places),
+        alt=f"{TITLE}: {' minus '.join(shown[0].names)}, {_ends(shown)}.",
     )
 
 
-def _colour(line: GapSeries, evidence: Evidence) -> str:
-    """That of the family which is compared with."""
-    return _style.look(line.families[1], [s.family for s in evidence.series])[0]
+def _name(line: GapSeries) -> str:
+    return f"{line.names[0]} − {line.names[1]},\n{flops(line.flops)} each"
 
 
-def _line(
-    axes: Axes,
-    evidence: Evidence,
-    places: Sequence[EqualComputePoint],
-    colour: Any,
-    rows: list[dict[str, Any]],
-    annotations: list[Annotation],
-    *,
-    name: str,
-    dashed: bool = False,
-) -> None:
-    x, y = [p.x for p in places], [100 * p.gap.value for p in places]
-    look: dict[str, Any] = {"linewidth": 2.2, "marker": "o", "markersize": 7}
-    if dashed:
-        look = {"linewidth": 1.3, "marker": "D", "markersize": 5, "linestyle": DASH}
-    axes.plot(x, y, color=colour, markeredgecolor="white", zorder=3, **look)
-    low, high = ([100 * getattr(p.gap, end) for p in places] for end in ("low", "high"))
-    axes.vlines(x, low, high, colors=[colour], linewidth=1.3)
-    for place in places:
-        a, b = place.first, place.second
-        rows.append(
-            {
-                "first": a.family,
-                "second": b.family,
-                "line": name,
-                "distinct_images": place.x,
-                "gap": place.gap.value,
-                "low": place.gap.low,
-                "high": place.gap.high,
-                "first_model": a.series,
-                "second_model": b.series,
-                "first_images_seen": a.images_seen,
-                "second_images_seen": b.images_seen,
-                "first_flops": a.train_flops,
-                "second_flops": b.train_flops,
-                "seeds": place.gap.num_seeds,
-            }
+def _colours(lines: Sequence[GapSeries], evidence: Evidence) -> list[Any]:
+    """That of the family which is compared with; lines of one family are shades of it."""
+    families = [s.family for s in evidence.series]
+    base = [_style.look(line.families[1], families)[0] for line in lines]
+    made = {colour: iter(_style.shades(colour, base.count(colour))) for colour in base}
+    return [next(made[colour]) for colour in base]
+
+
+def _shade_behind(axes: Axes, families: set[tuple[str, str]]) -> None:
+    """The half in which the second family is ahead, and both halves' names."""
+    first, second = next(iter(families)) if len(families) == 1 else ("first", "second")
+    low, high = axes.get_ylim()
+    low, high = min(low, -0.1 * (high - low)), max(high, 0.1 * (high - low))
+    axes.axhspan(low, 0, color=_style.GREY, alpha=0.08, linewidth=0, zorder=0)
+    axes.axhline(0, color=_style.INK, linewidth=1)
+    axes.set_ylim(low, high)
+    for family, up, side in ((first, 4, "bottom"), (second, -4, "top")):
+        axes.annotate(
+            f"{family} ahead",
+            (1, 0),
+            xycoords=("axes fraction", "data"),
+            xytext=(-4, up),
+            textcoords="offset points",
+            ha="right",
+            va=side,
+            fontweight="bold",
+            fontsize=9.5,
         )
-        text = (
-            f"{a.series} minus {b.series}: {signed(place.gap.value)} points\n{flops(a.train_flops)} each\n"
-            f"{count(a.unique_images)} and {count(b.unique_images)} distinct images"
-        )
-        cells = (*evidence.cells.get(a.variant, ()), *evidence.cells.get(b.variant, ()))
-        annotations.append(Annotation(axes=axes, x=place.x, y=100 * place.gap.value, text=text, cells=cells))
+
+
+def _row(line: GapSeries, place: EqualComputePoint) -> dict[str, Any]:
+    a, b = place.first, place.second
+    return {
+        "first": a.family,
+        "second": b.family,
+        "line": flops(line.flops),
+        "distinct_images": place.x,
+        "gap": place.gap.value,
+        "low": place.gap.low,
+        "high": place.gap.high,
+        "first_model": a.series,
+        "second_model": b.series,
+        "first_images_seen": a.images_seen,
+        "second_images_seen": b.images_seen,
+        "first_flops": a.train_flops,
+        "second_flops": b.train_flops,
+        "seeds": place.gap.num_seeds,
+    }
+
+
+def _annotation(evidence: Evidence, axes: Axes, place: EqualComputePoint) -> Annotation:
+    a, b = place.first, place.second
+    text = (
+        f"{a.series} minus {b.series}: {signed(place.gap.value)} points\n{flops(a.train_flops)} each\n"
+        f"{count(a.unique_images)} and {count(b.unique_images)} distinct images"
+    )
+    cells = (*evidence.cells.get(a.variant, ()), *evidence.cells.get(b.variant, ()))
+    return Annotation(axes=axes, x=place.x, y=100 * place.gap.value, text=text, cells=cells)
 
 
 def _ends(found: Sequence[GapSeries]) -> str:
@@ -139,8 +143,11 @@ def _caption(evidence: Evidence, found: Sequence[GapSeries], every: Sequence[Equ
     trained_on = [(p.data, p.num_images) for place in every for p in (place.first, place.second)]
     return (
         f"Above zero the first is ahead. Models: {join(list(names))}; a line joins runs of equal training "
-        "compute. On the dashed line no image is seen twice: compute grows with the images. A model that sees fewer "
-        f"than there are counts as trained on all. {evidence.shots}-shot linear probe, mean over "
+        "compute, its band is the interval. A model that sees fewer images than there are counts as trained on all. "
+        f"{evidence.shots}-shot linear probe, mean over "
         f"{', '.join(evidence.parts(HEADLINE))}. {contents([p.gap for p in every], trained_on=trained_on)} "
         f"n: {every[0].gap.counts}."
     )
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

@@ -3,21 +3,19 @@ start at zero and the length of a bar would mislead."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import pandas as pd
+import seaborn.objects as so
 
-from bench.analysis.evidence import Evidence, Series
+from bench.analysis.evidence import Evidence
 from bench.analysis.vtab import groups_of, means
 from bench.core.formatting import join
 from bench.report.figures import _panels, _style
-from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
+from bench.report.figures._contract import Drawing, Figure, NothingToDraw
 from bench.report.tables import longest
 from bench.stats.intervals import Estimate, contents
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 TITLE = "Accuracy by group of tasks"
 MAX_MODELS = 10
@@ -36,31 +34,62 @@ def draw(evidence: Evidence) -> Drawing:
     if not series:
         raise NothingToDraw("no model has a score on every task")
     rows: list[dict[str, Any]] = []
-    annotations: list[Annotation] = []
     found: list[Estimate] = []
+    for title, members in panels.items():
+        at = means(evidence, members)
+        for s in series:
+            e = at[s.last.key]
+            found.append(e)
+            rows.append(
+                {
+                    "group": title,
+                    "series": s.label,
+                    "family": s.family,
+                    "tasks": len(members),
+                    "accuracy": e.value,
+                    "low": e.low,
+                    "high": e.high,
+                    "seeds": e.num_seeds,
+                }
+            )
+    families = list(dict.fromkeys(s.family for s in series))
+    looks = {family: _style.look(family, families) for family in families}
+    table = _panels.in_percent(pd.DataFrame(rows))
     with _style.context():
-        figure = _style.figure(height=4.6)
-        for axes, (title, members) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
-            at = means(evidence, members)
-            for place, s in enumerate(series):
-                e = at[s.last.key]
-                found.append(e)
-                rows.append(
-                    {
-                        "group": title,
-                        "series": s.label,
-                        "family": s.family,
-                        "tasks": len(members),
-                        "accuracy": e.value,
-                        "low": e.low,
-                        "high": e.high,
-                        "seeds": e.num_seeds,
-                    }
-                )
-                annotations.append(_panels.annotation(evidence, axes, s.last, title, e, label=s.label, x=place))
-            _points(axes, series, [at[s.last.key] for s in series], hollow=evidence.published)
-            axes.set_title(title)
-            axes.set_ylabel("Accuracy [%]" if len(rows) == len(series) else "")
+        figure = _style.figure(height=0.3 * len(series) + 1.2)
+        (
+            so.Plot(table, x="accuracy_percent", y="series", xmin="low_percent", xmax="high_percent", color="family")
+            .facet(col="group", order=list(panels))
+            .share(x=False)
+            .scale(
+                color=so.Nominal({family: colour for family, (colour, _) in looks.items()}),
+                marker=so.Nominal({family: marker for family, (_, marker) in looks.items()}),
+                y=so.Nominal(order=[s.label for s in series]),
+            )
+            .add(so.Range(linewidth=1.4), orient="y", legend=False)
+            .add(so.Dot(pointsize=7.5, fill=not evidence.published, stroke=1.3), marker="family", legend=False)
+            .label(x="Accuracy [%]", y="")
+            .theme(_style.THEME)
+            .on(figure)
+            .plot()
+        )
+        for axes, title in zip(figure.axes, panels, strict=True):
+            axes.set_title("")
+            axes.set_title(title, loc="left")
+            axes.grid(axis="y", visible=False)
+        _style.legend(figure, _style.family_handles(families, hollow=evidence.published))
+    places = {s.label: (place, s.last) for place, s in enumerate(series)}
+    axes_of = dict(zip(panels, figure.axes, strict=True))
+    annotations = [
+        replace(
+            _panels.annotation(
+                evidence, axes_of[row["group"]], places[row["series"]][1], row["group"], e, label=row["series"], x=0.0
+            ),
+            x=100 * e.value,
+            y=places[row["series"]][0],
+        )
+        for row, e in zip(rows, found, strict=True)
+    ]
     quoted = "Hollow: published, nothing measured here. " if evidence.published else ""
     return Drawing(
         figure=figure,
@@ -72,25 +101,4 @@ def draw(evidence: Evidence) -> Drawing:
     )
 
 
-def _points(axes: Axes, series: Sequence[Series], estimates: Sequence[Estimate], *, hollow: bool) -> None:
-    """A point with its interval per model."""
-    families = [s.family for s in series]
-    for place, (s, e) in enumerate(zip(series, estimates, strict=True)):
-        colour, marker = _style.look(s.family, families)
-        axes.vlines(place, 100 * e.low, 100 * e.high, colors=colour, linewidth=1.4, zorder=2)
-        axes.plot(
-            place,
-            100 * e.value,
-            linestyle="",
-            marker=marker,
-            markersize=9,
-            color=colour,
-            zorder=3,
-            **_style.faces(colour, hollow=hollow),
-        )
-    low, high = 100 * min(e.low for e in estimates), 100 * max(e.high for e in estimates)
-    margin = 0.08 * (high - low) + 0.5
-    axes.set_ylim(max(0.0, low - margin), min(100.5, high + margin))
-    axes.set_xlim(-0.6, len(series) - 0.4)
-    axes.set_xticks(range(len(series)), [s.label for s in series], rotation=60, ha="right", rotation_mode="anchor")
-    axes.grid(axis="x", visible=False)
+FIGURE = Figure(title=TITLE, draw=draw)

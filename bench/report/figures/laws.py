@@ -1,28 +1,27 @@
-"""A fitted law per family on its frontier: solid where there are points, dashed beyond, with both kinds of interval."""
+"""A fitted law per family on its frontier: solid where there are points, dashed beyond, with its interval and slope."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from bench.analysis.evidence import Evidence
-from bench.core.formatting import flop_unit, join, percent, significant
+from bench.analysis.evidence import HEADLINE, Evidence
+from bench.core.formatting import flop_unit, join, percent
 from bench.report import fits
 from bench.report.figures import _panels, _style
-from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
+from bench.report.figures._contract import Annotation, Drawing, Figure, NothingToDraw
 from bench.stats.extrapolation import MIN_ORIGINS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Scaling laws fitted to the frontiers"
-DASH = (0, (4, 2))
+BAND = 0.13  # opacity
 ENDS = ("within_low", "within_high", "total_low", "total_high")
 
 
@@ -36,44 +35,48 @@ def draw(evidence: Evidence) -> Drawing:
     rows = [row for card in cards for row in _rows(card)]
     annotations: list[Annotation] = []
     with _style.context():
-        figure, panels, legend = _panels.grid(len(axes_names), legend_lines=len(families) + 5)
-        for axes, name in zip(panels, axes_names, strict=True):
+        width = _style.WIDTH if len(axes_names) > 1 else _style.SINGLE[0]
+        figure = _style.figure(width=width, height=_style.SINGLE[1])
+        for axes, name in zip(figure.subplots(1, len(axes_names), squeeze=False)[0], axes_names, strict=True):
             mine = [card for card in cards if card["axis"] == name]
             xs = [x for card in mine for x in card["curve"]["x"]]
             scale, unit = flop_unit((min(xs) * max(xs)) ** 0.5) if name == "compute" else (1.0, "")
-            for card in mine:
-                _law(axes, card, scale, _style.look(card["family"], families), hollow=evidence.published)
-                annotations += [
-                    Annotation(
-                        axes=axes,
-                        x=point["x"] / scale,
-                        y=100 * point["error"],
-                        text=(
-                            f"{card['family']}, on the frontier\nerror {percent(point['error'])} %, corrected "
-                            f"for being "
-                            "chosen as best" + ("\npublished" if evidence.published else "")
-                        ),
-                    )
-                    for point in card["frontier"]
-                ]
-            _style.plain_log_x(axes, [x / scale for x in xs])
-            _plain_log_y(axes, [row["error"] for row in rows if row["axis"] == name])
+            _panel(
+                axes,
+                mine,
+                pd.DataFrame(row for row in rows if row["axis"] == name),
+                scale,
+                families,
+                hollow=evidence.published,
+            )
             axes.set_xlabel(f"Pre-training compute [{unit}s]" if name == "compute" else "Distinct pre-training images")
-            axes.set_ylabel("Error on the headline tasks [%]")
-        _panels.place_legend(legend, _legend(families, hollow=evidence.published))
+            axes.set_ylabel(
+                f"Error, {_panels.title(evidence, HEADLINE, []).lower()} [%]" if axes is figure.axes[0] else ""
+            )
+            annotations += [
+                _annotation(axes, card, point, scale, evidence) for card in mine for point in card["frontier"]
+            ]
+        grey: dict[str, Any] = {"color": _style.GREY}
+        signs = [
+            Line2D([], [], **grey, linewidth=1.8, label="fitted"),
+            Line2D([], [], **grey, linewidth=1.5, linestyle=_style.EXTRAPOLATED, label="extrapolated"),
+            Patch(**grey, alpha=BAND, linewidth=0, label=f"{cards[0]['level']:.0%} interval"),
+        ]
+        _style.legend(figure, [*_style.family_handles(families, hollow=evidence.published), *signs])
     return Drawing(
         figure=figure,
         data=pd.DataFrame(rows),
         annotations=tuple(annotations),
         alt=f"{TITLE}: {len(cards)} laws.",
-        caption=" ".join(
+        caption=tuple(
             [
                 "Large points: each family's best, corrected for being chosen as best; dots: the runs on or "
                 "near them that "
                 f"were fitted, one per seed. Lines: {_fitted(cards)}.",
-                f"Dark bands: {cards[0]['level']:.0%} intervals if the form is right; light bands: over all forms and "
-                "losses, and beyond the points also what the same law missed from earlier budgets. Dashed: "
-                "extrapolated beyond every point.",
+                f"Bands: {cards[0]['level']:.0%} intervals over all forms and losses, and beyond the points also what "
+                "the same law missed from earlier budgets.",
+                "Dashed: extrapolated beyond every point.",
+                "Slope: by how much the logarithm of the error falls with that of x, in the middle of the points.",
                 *_no_record(cards),
                 *_lack_of_fit(cards),
                 *fits.missing(evidence),
@@ -110,30 +113,97 @@ def _lack_of_fit(cards: Sequence[dict[str, Any]]) -> list[str]:
     return [f"Lines that miss their points by more than seed noise: {join(found)} of the error there."] if found else []
 
 
-def _law(axes: Axes, card: dict[str, Any], scale: float, look: tuple[str, str], *, hollow: bool) -> None:
-    (colour, marker), curve = look, card["curve"]
-    x, y, beyond = np.array(curve["x"]) / scale, 100 * np.array(curve["y"]), np.array(curve["beyond"], dtype=bool)
-    for key, strength in (("total", 0.10), ("within", 0.16)):
-        low, high = 100 * np.array(curve[key], dtype=float).T
-        axes.fill_between(x, low, high, color=colour, alpha=strength, linewidth=0, zorder=1)
-    last = int(np.flatnonzero(~beyond).max())
-    axes.plot(x[: last + 1], y[: last + 1], color=colour, linewidth=1.8, zorder=2)
-    axes.plot(x[last:], y[last:], color=colour, linewidth=1.5, linestyle=DASH, zorder=2)
-    for key, shape, size, above in (("runs", ".", 5, 2.5), ("frontier", marker, 7, 3)):
-        places = [(p["x"] / scale, 100 * p["error"]) for p in card[key]]
-        filled = "white" if hollow and key == "frontier" else colour
-        edge = colour if filled == "white" or key == "runs" else "white"
-        axes.plot(
-            *zip(*places, strict=True),
-            linestyle="",
-            marker=shape,
-            markersize=size,
-            color=colour,
-            zorder=above,
-            alpha=0.55 if key == "runs" else 1.0,
-            markerfacecolor=filled,
-            markeredgecolor=edge,
+def _panel(
+    axes: Axes,
+    cards: Sequence[dict[str, Any]],
+    table: pd.DataFrame,
+    scale: float,
+    families: Sequence[str],
+    *,
+    hollow: bool,
+) -> None:
+    """Points, laws and their bands; each law's exponent at the end of its line."""
+    table = table.assign(x=table["x"] / scale, percent=100 * table["error"])
+    looks = {family: _style.look(family, families) for family in families}
+    style: dict[str, Any] = {
+        "x": "x",
+        "y": "percent",
+        "hue": "family",
+        "palette": {f: c for f, (c, _) in looks.items()},
+        "legend": False,
+        "ax": axes,
+    }
+    for kind, dash in (("fitted", "-"), ("extrapolated", _style.EXTRAPOLATED)):
+        sns.lineplot(_joined(table, kind), **style, linestyle=dash, linewidth=1.8, estimator=None, zorder=2)
+    if (table["kind"] == "run").any():
+        sns.scatterplot(table[table["kind"] == "run"], **style, s=12, alpha=0.45, linewidth=0, zorder=2.5)
+    frontier = table[table["kind"] == "frontier"]
+    for family, points in frontier.groupby("family", sort=False):
+        colour, marker = looks[str(family)]
+        face = "white" if hollow else colour
+        axes.scatter(
+            points["x"],
+            points["percent"],
+            s=46,
+            marker=marker,
+            color=face,
+            edgecolors=colour if hollow else "white",
+            zorder=3,
         )
+    curves = table[table["kind"].isin(["fitted", "extrapolated"])]
+    for family, curve in curves.groupby("family", sort=False):
+        low, high = (100 * curve[f"total_{end}"] for end in ("low", "high"))
+        axes.fill_between(curve["x"], low, high, color=looks[str(family)][0], alpha=BAND, linewidth=0, zorder=1)
+    points = table[~table["kind"].isin(["fitted", "extrapolated"])]["percent"]
+    least = min(points.min(), curves.loc[curves["kind"] == "extrapolated", "percent"].min())
+    axes.set_ylim(0.9 * least, min(100.0, 1.25 * points.max()))
+    if points.max() > 1.5 * points.min():
+        _style.plain_log_y(axes)
+    _style.plain_log_x(axes, list(table["x"]), room=0.02)
+    ends = [(*_end(curves, card["family"]), _exponent(card), looks[card["family"]][0]) for card in cards]
+    drawn = [
+        list(zip(mine["x"], mine["percent"], strict=True))[:: len(mine) // 12 or 1]
+        for _, mine in table.groupby(["family", "kind"])
+    ]
+    _style.name_points(axes, ends, curves=drawn)
+
+
+def _joined(table: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """The rows of a kind of line; what is extrapolated begins where what is fitted ends."""
+    rows = table[table["kind"] == kind]
+    if kind == "fitted":
+        return rows
+    return pd.concat([table[table["kind"] == "fitted"].groupby("family").tail(1), rows]).sort_values("x")
+
+
+def _end(curves: pd.DataFrame, family: str) -> tuple[float, float]:
+    """Where a law's name is written: two thirds along what is fitted."""
+    fitted = curves[(curves["family"] == family) & (curves["kind"] == "fitted")]
+    last = fitted.iloc[(2 * len(fitted)) // 3]
+    return float(last["x"]), float(last["percent"])
+
+
+def _exponent(card: dict[str, Any]) -> str:
+    """A family with the slope of its law in the middle of its points, over the forms that were weighed."""
+    slope = card["over_forms"].get("slope")
+    if slope is None:
+        return str(card["family"])
+    value, low, high = (_two_digits(-slope[end]) for end in ("value", "high", "low"))
+    return f"{card['family']}: slope {value} [{low}, {high}]"
+
+
+def _two_digits(value: float) -> str:
+    """A number with two decimals, its minus sign where it is not zero then."""
+    text = f"{value:.2f}"
+    return "0.00" if text == "-0.00" else text.replace("-", "−")
+
+
+def _annotation(
+    axes: Axes, card: dict[str, Any], point: dict[str, float], scale: float, evidence: Evidence
+) -> Annotation:
+    text = f"{card['family']}, on the frontier\nerror {percent(point['error'])} %, corrected for being chosen as best"
+    quoted = "\npublished" if evidence.published else ""
+    return Annotation(axes=axes, x=point["x"] / scale, y=100 * point["error"], text=text + quoted)
 
 
 def _rows(card: dict[str, Any]) -> list[dict[str, Any]]:
@@ -153,25 +223,4 @@ def _rows(card: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def _legend(families: Sequence[str], *, hollow: bool) -> list[Any]:
-    grey = "#555555"
-    return [
-        *(_style.family_handle(family, families, hollow=hollow, markersize=7, linewidth=1.8) for family in families),
-        Line2D([], [], color=grey, linestyle="", marker=".", markersize=5, alpha=0.55, label="fitted run"),
-        Line2D([], [], color=grey, linewidth=1.8, label="fitted, within the points"),
-        Line2D([], [], color=grey, linewidth=1.5, linestyle=DASH, label="extrapolated"),
-        Patch(color=grey, alpha=0.28, label="interval if the form is right"),
-        Patch(color=grey, alpha=0.12, label="total interval"),
-    ]
-
-
-def _plain_log_y(axes: Axes, errors: Sequence[float]) -> None:
-    """A logarithmic error axis in plain percent; linear where the errors span less than a factor of two."""
-    low, high = 100 * min(errors), 100 * max(errors)
-    if high > 2 * low:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
-        axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: significant(value, 2)))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_ylim(low / 1.3, min(100.0, high * 1.2))
+FIGURE = Figure(title=TITLE, draw=draw)

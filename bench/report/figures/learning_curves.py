@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import seaborn.objects as so
 from matplotlib.lines import Line2D
 
 from bench.analysis.evidence import Evidence, Series
 from bench.core.formatting import count, plural
 from bench.core.record import LearningCurve
-from bench.report.figures import _panels, _style
-from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
+from bench.report.figures import _style
+from bench.report.figures._contract import Annotation, Drawing, Figure, NothingToDraw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Learning curves"
-DASH = (0, (3, 1.2))
+LOOKS: dict[str, Any] = {"trunk": "-", "cool-down": (3, 1.2)}  # dashes
 Member = tuple[Series, list[tuple[str, LearningCurve]]]
 MAX_MODELS = 6  # of a family, from the smallest to the largest
 
@@ -31,31 +32,69 @@ def draw(evidence: Evidence) -> Drawing:
         raise NothingToDraw("the records hold no learning curves")
     chosen = {family: _spread(members) for family, members in everything.items()}
     shown, total = (sum(map(len, found.values())) for found in (chosen, everything))
-    rows: list[dict[str, Any]] = []
-    annotations: list[Annotation] = []
+    members = [member for family in chosen.values() for member in family]
+    rows = [row for series, curves in members for row in _rows(series, curves)]
+    table = pd.DataFrame(rows)
+    drawn = table.assign(
+        phase=np.where(table["horizon"].isna(), *LOOKS),
+        part=table["cell"] + table["horizon"].fillna(-1).astype(int).astype(str),
+        strength=table["cell"].isin([curves[0][0] for _, curves in members]),
+    )
+    colours: dict[str, Any] = {}
+    for family, mine in chosen.items():
+        shades = _style.shades(_style.look(family, chosen)[0], len(mine))
+        colours |= {series.label: shade for (series, _), shade in zip(mine, shades, strict=True)}
     with _style.context():
-        figure, panels, legend = _panels.grid(len(chosen), legend_lines=min(shown + 2, 16))
-        handles = []
-        for axes, (family, members) in zip(panels, chosen.items(), strict=True):
-            colour, _ = _style.look(family, chosen)
-            for number, (series, curves) in enumerate(members):
-                shade = _style.shade(colour, number, len(members))
-                handles.append(Line2D([], [], color=shade, linewidth=1.8, label=series.label))
-                _lines(axes, series, curves, shade, rows, annotations)
-            axes.set_title(family)
-            axes.set_xlabel("Images seen")
-            axes.set_ylabel("Training loss [nats]")
-        for axes in panels:  # one scale for all, so that families compare
-            _style.plain_log_x(axes, [row["images_seen"] for row in rows])
-            axes.set_ylim(min(0.0, *(row["loss"] for row in rows)), 1.03 * max(row["loss"] for row in rows))
-        handles += [
-            Line2D([], [], color="#555555", linewidth=1.2, label="trunk, constant rate"),
-            Line2D([], [], color="#555555", linewidth=1.2, linestyle=DASH, label="cool-down"),
-        ]
-        _panels.place_legend(legend, handles)
+        columns = min(3, len(chosen))
+        figure = _style.figure(height=3.4 * -(-len(chosen) // columns) + 0.3)
+        (
+            so.Plot(
+                drawn, x="images_seen", y="loss", color="series", linestyle="phase", linewidth="strength", group="part"
+            )
+            .facet(col="family", order=list(chosen), wrap=columns)
+            .scale(
+                color=so.Nominal(colours),
+                linestyle=so.Nominal(LOOKS),
+                linewidth=so.Boolean((1.3, 0.7)),
+            )
+            .add(so.Lines(), legend=False)
+            .label(x="Images seen", y="Training loss [nats]")
+            .theme(_style.THEME)
+            .on(figure)
+            .plot()
+        )
+        panels = dict(zip(chosen, figure.axes, strict=True))
+        for family, axes in panels.items():
+            _style.plain_log_x(axes, list(table["images_seen"]))
+            axes.set_ylim(min(0.0, table["loss"].min()), 1.03 * table["loss"].max())
+            axes.set_title("")
+            axes.set_title(family, loc="left")
+            axes.legend(
+                handles=[
+                    Line2D([], [], color=colours[series.label], linewidth=1.8, label=series.label)
+                    for series, _ in chosen[family]
+                ],
+                loc="lower left",
+                fontsize=_style.LABEL_SIZE,
+                labelspacing=0.25,
+            )
+        grey: dict[str, Any] = {"color": _style.GREY, "linewidth": 1.3}
+        _style.legend(
+            figure,
+            [
+                Line2D([], [], **grey, label="trunk, constant rate"),
+                Line2D([], [], **grey, linestyle=(0, LOOKS["cool-down"]), label="cool-down"),
+            ],
+        )
+    annotations = [
+        annotation
+        for family, mine in chosen.items()
+        for series, curves in mine
+        for annotation in _annotations(panels[family], series, curves)
+    ]
     return Drawing(
         figure=figure,
-        data=pd.DataFrame(rows),
+        data=table,
         annotations=tuple(annotations),
         alt=f"{TITLE}: {plural(shown, 'model')}.",
         caption="Each point is the mean training loss since the point before, augmentation included: not an accuracy, "
@@ -76,39 +115,20 @@ def _curves(evidence: Evidence) -> dict[str, list[Member]]:
     return found
 
 
-def _lines(
-    axes: Axes,
-    series: Series,
-    curves: Sequence[tuple[str, LearningCurve]],
-    shade: Any,
-    rows: list[dict[str, Any]],
-    annotations: list[Annotation],
-) -> None:
-    """The curves of one model: the first seed strong, the others thin."""
-    for seed, (name, curve) in enumerate(curves):
+def _rows(series: Series, curves: Sequence[tuple[str, LearningCurve]]) -> Iterator[dict[str, Any]]:
+    for name, curve in curves:
         for horizon, images, losses in curve.parts():
-            axes.plot(
-                images,
-                losses,
-                color=shade,
-                linestyle="-" if horizon is None else DASH,
-                linewidth=1.2 if seed == 0 else 0.7,
-                alpha=1.0 if seed == 0 else 0.6,
-            )
-            rows += [
-                {
-                    "series": series.label,
-                    "family": series.family,
-                    "cell": name,
-                    "horizon": horizon,
-                    "images_seen": x,
-                    "loss": y,
-                }
-                for x, y in zip(images, losses, strict=True)
-            ]
-            what = "trunk" if horizon is None else f"cool-down at {count(horizon)} images"
-            text = f"{series.label}\n{what}\nloss {losses[-1]:.3f} after {count(images[-1])} images"
-            annotations.append(Annotation(axes=axes, x=images[-1], y=losses[-1], text=text, cells=(name,)))
+            about = {"series": series.label, "family": series.family, "cell": name, "horizon": horizon}
+            yield from (about | {"images_seen": x, "loss": y} for x, y in zip(images, losses, strict=True))
+
+
+def _annotations(axes: Axes, series: Series, curves: Sequence[tuple[str, LearningCurve]]) -> Iterator[Annotation]:
+    """Of the last point of every part."""
+    for name, curve in curves:
+        for horizon, images, losses in curve.parts():
+            part = "trunk" if horizon is None else f"cool-down at {count(horizon)} images"
+            text = f"{series.label}\n{part}\nloss {losses[-1]:.3f} after {count(images[-1])} images"
+            yield Annotation(axes=axes, x=images[-1], y=losses[-1], text=text, cells=(name,))
 
 
 def _spread(members: list[Member]) -> list[Member]:
@@ -116,3 +136,6 @@ def _spread(members: list[Member]) -> list[Member]:
     if len(members) <= MAX_MODELS:
         return members
     return [members[round(place)] for place in np.linspace(0, len(members) - 1, MAX_MODELS)]
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -18,8 +18,11 @@ from bench.analysis.study_data import without
 from bench.core.formatting import count, interval, join, plural
 from bench.core.spec import RATE_MARGIN
 from bench.report.figures import _panels, _style
-from bench.report.figures._contract import Annotation, Drawing, NothingToDraw
+from bench.report.figures._contract import Annotation, Drawing, Figure, NothingToDraw
 from bench.stats.intervals import contents
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 TITLE = "Upstream accuracy against learning rate"
 RULE = f"chosen: the lowest rate within {100 * RATE_MARGIN:g} points of the best"
@@ -32,37 +35,47 @@ def draw(evidence: Evidence) -> Drawing:
         raise NothingToDraw("no model was trained at several learning rates")
     labels = _labels(evidence, sweeps)
     families = list(dict.fromkeys(s.family for s in sweeps))
-    rows: list[dict[str, Any]] = []
+    table = pd.DataFrame(_row(label, s, t) for s, label in zip(sweeps, labels, strict=True) for t in s.tried)
+    colours: dict[str, Any] = {}
+    for family in families:
+        mine = [label for s, label in zip(sweeps, labels, strict=True) if s.family == family]
+        colours |= dict(zip(mine, _style.shades(_style.look(family, families)[0], len(mine)), strict=True))
+    looks = {
+        label: (colours[label], _style.look(s.family, families)[1]) for s, label in zip(sweeps, labels, strict=True)
+    }
+    drawn = _panels.in_percent(table.rename(columns={"family": "measure"}).assign(at=table["learning_rate"]))
+    axis = _panels.XAxis(label="Learning rate", column="learning_rate")
     annotations: list[Annotation] = []
-    handles: list[Line2D] = []
     with _style.context():
-        figure, panels, legend = _panels.grid(len(families), legend_lines=min(len(sweeps) + 3, 18))
-        for axes, family in zip(panels, families, strict=True):
-            members = [(s, label) for s, label in zip(sweeps, labels, strict=True) if s.family == family]
-            colour, marker = _style.look(family, families)
-            for number, (sweep, label) in enumerate(members):
-                look: dict[str, Any] = {"color": _style.shade(colour, number, len(members)), "marker": marker}
-                look["linestyle"] = _style.DASHES[number % len(_style.DASHES)]
-                _line(axes, sweep, look)
-                handles.append(Line2D([], [], label=label, **look))
-                for tried in sweep.tried:
-                    rows.append(_row(label, sweep, tried))
-                    height = 100 * tried.accuracy.value if tried.accuracy else 0.0
-                    annotations.append(
-                        Annotation(
-                            axes=axes, x=tried.rate, y=height, cells=tried.cells, text=_explained(label, sweep, tried)
-                        )
-                    )
-            axes.set_title(family)
-            axes.set_xlabel("Learning rate")
+        columns = min(3, len(families))
+        height = 3.6 * -(-len(families) // columns) + 0.3
+        figure = _style.figure(height=height, width=_style.WIDTH if columns > 1 else _style.SINGLE[0])
+        panels = _panels.seaborn_panels(
+            figure, drawn.dropna(subset=["accuracy"]), families, axis, looks, by="series", columns=columns
+        )
+        for family, axes in panels.items():
+            _panels.scale_x(axes, axis, list(table["learning_rate"]), text=plain)
+            axes.set_ylim(-3.0, min(101.0, 106 * table["high"].max()))  # one scale for all, so that families compare
+            axes.set_title(family, loc="left")
             axes.set_ylabel("Upstream accuracy [%]")
-        for axes in panels:  # one scale for all, so that families compare
-            _style.plain_log_x(axes, [row["learning_rate"] for row in rows], text=plain)
-            axes.set_ylim(-3.0, min(101.0, 103 * max(row["high"] for row in rows if row["high"] == row["high"])))
-        _panels.place_legend(legend, [*handles, *_signs(sweeps)])
+            members = [(s, label) for s, label in zip(sweeps, labels, strict=True) if s.family == family]
+            for sweep, label in members:
+                _mark(axes, sweep, colours[label])
+                for tried in sweep.tried:
+                    height = 100 * tried.accuracy.value if tried.accuracy else 0.0
+                    text = _explained(label, sweep, tried)
+                    annotations.append(Annotation(axes=axes, x=tried.rate, y=height, cells=tried.cells, text=text))
+            curves = [[(t.rate, 100 * t.accuracy.value) for t in s.tried if t.accuracy] for s, _ in members]
+            named = [
+                (s.chosen.rate, 100 * s.chosen.accuracy.value, label, colours[label])
+                for s, label in members
+                if s.chosen.accuracy
+            ]
+            _style.name_points(axes, named, curves=curves)
+        _style.legend(figure, [*_style.family_handles(families), *_signs(sweeps)])
     return Drawing(
         figure=figure,
-        data=pd.DataFrame(rows),
+        data=table,
         annotations=tuple(annotations),
         caption=_caption(sweeps),
         alt=_alt(sweeps),
@@ -74,19 +87,8 @@ def plain(rate: float) -> str:
     return np.format_float_positional(float(f"{rate:g}"), trim="-")
 
 
-def _line(axes: Any, sweep: Sweep, look: dict[str, Any]) -> None:
-    scored = [(t, t.accuracy) for t in sweep.tried if t.accuracy]
-    x, y = [t.rate for t, _ in scored], [100 * e.value for _, e in scored]
-    axes.vlines(
-        x,
-        [100 * e.low for _, e in scored],
-        [100 * e.high for _, e in scored],
-        colors=look["color"],
-        linewidth=0.9,
-        alpha=0.5,
-        zorder=2,
-    )
-    axes.plot(x, y, **look, linewidth=1.4, markersize=5.5, markeredgecolor="white", markeredgewidth=0.5, zorder=3)
+def _mark(axes: Axes, sweep: Sweep, colour: Any) -> None:
+    """A ring around the chosen rate, an arrow at an open end, a cross where a run diverged."""
     chosen, best = sweep.chosen, sweep.best
     assert chosen.accuracy and best.accuracy
     axes.plot(
@@ -119,7 +121,7 @@ def _line(axes: Any, sweep: Sweep, look: dict[str, Any]) -> None:
                 linestyle="",
                 marker="x",
                 markersize=7,
-                color=look["color"],
+                color=colour,
                 zorder=5,
                 markeredgewidth=1.8,
             )
@@ -256,3 +258,6 @@ def _alt(sweeps: Sequence[Sweep]) -> str:
         f"{TITLE}: {plural(len(sweeps), 'model')} at {plural(len(tried), 'rate')} from {plain(tried[0])} to "
         f"{plain(tried[-1])}. Chosen: {named}."
     )
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

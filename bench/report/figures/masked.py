@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.analysis.evidence import Evidence
 from bench.questions.as_published import ways
 from bench.report.figures import _variants
-from bench.report.figures._contract import Drawing, NothingToDraw
+from bench.report.figures._contract import Drawing, Figure, NothingToDraw
 
 TITLE = "Masked patch prediction"
 WAYS = {"scratch": "None", "masked": "Masked", "labels": "Labels"}
@@ -26,9 +26,11 @@ def draw(evidence: Evidence) -> Drawing:
         x_label="Pre-training",
         x_name="pretraining",
         ticks=tuple(WAYS.values()),
-        joined=False,
         alt=f"{TITLE}: accuracy by way to pre-train.",
         caption=f"{by['masked'].model.partition(':')[0]}, pre-trained on {by['masked'].data} by predicting masked "
         "patches, with its labels, or not at all. Fine-tuned at equal compute: without pre-training, fine-tuning "
         "takes longer by as many images. The few-shot probe trains no network: there “None” is the untrained one.",
     )
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
+import seaborn as sns
 
 from bench.analysis.evidence import Evidence
 from bench.core.formatting import join, plural
 from bench.questions import faster_than_peers as races
 from bench.questions.faster_than_peers import RacedContender
 from bench.report.figures import _style
-from bench.report.figures._contract import Drawing, NothingToDraw
+from bench.report.figures._contract import Drawing, Figure, NothingToDraw
 
 TITLE = "Training speed beside other libraries"
-OWN_COLOUR, PEER_COLOUR = "#0072B2", "#767676"
+OWN_COLOUR, PEER_COLOUR = _style.COLOURS[0], _style.GREY
 DAYS = "; what differs between days and hosts is not in them"  # of races that were run once
 BAR, FRAME = 0.31, 1.0  # inches: of one bar, of a panel's title and axis
 
@@ -50,22 +51,18 @@ def _race(axes: Any, race: Sequence[RacedContender], *, bars: int, widest: float
     ratios = [c.over_base for c in race if c.over_base]
     values = [r.value for r in ratios]
     errors = [[r.value - (r.low or r.value) for r in ratios], [(r.high or r.value) - r.value for r in ratios]]
-    colours = [OWN_COLOUR if c.own else PEER_COLOUR for c in race]
-    axes.barh(
-        [c.name for c in race],
-        values,
-        color=colours,
-        xerr=errors,
-        height=0.72,
-        error_kw={"ecolor": "#222222", "elinewidth": 1.1},
-    )
+    names = [c.name for c in race]
+    palette = {c.name: OWN_COLOUR if c.own else PEER_COLOUR for c in race}
+    sns.barplot(x=values, y=names, hue=names, palette=palette, saturation=1, width=0.72, legend=False, ax=axes)
+    axes.errorbar(values, range(len(values)), xerr=errors, linestyle="", ecolor="#222222", elinewidth=1.1)
     for place, value in enumerate(values):
         axes.text(0.02 * widest, place, f"{value:.2f}", va="center", color="white", fontweight="bold", fontsize=9)
     axes.axvline(1.0, color="#222222", linewidth=0.9)
     axes.set_xlim(0, 1.04 * widest)
     axes.set_ylim(bars - 0.5, -0.5)  # bars are as thick in every panel; the first on top
-    axes.set_title(f"{race[0].race[0]} at {race[0].race[1]} px, batch {race[0].batch}")
-    axes.set_xlabel(f"Training images/s over {races.BASE}")
+    axes.set_title(f"{race[0].race[0]} at {race[0].race[1]} px, batch {race[0].batch}", loc="left")
+    axes.set_ylabel("")
+    axes.set_xlabel(f"Speed over {races.BASE}")
     axes.grid(axis="y", visible=False)
 
 
@@ -112,3 +109,6 @@ def _caption(contenders: Sequence[RacedContender], evidence: Evidence) -> str:
             out.setdefault((f"{c.race[0]} at {c.race[1]} px", c.left_out), {})[c.name.split(", ")[0]] = None
     left = [f"{race}: {join(list(names))} ({why})" for (race, why), names in out.items()]
     return text + (f" Left out: {'; '.join(left)}." if left else "")
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

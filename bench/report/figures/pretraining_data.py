@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from matplotlib.patches import Patch
+from typing import TYPE_CHECKING
 
 from bench.analysis.evidence import UPSTREAM, Evidence, Point, family_rank
 from bench.report.figures import _panels, _style
-from bench.report.figures._contract import Drawing, NothingToDraw
+from bench.report.figures._contract import Drawing, Figure, NothingToDraw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 TITLE = "Accuracy versus pre-training data set"
 MAX_PANELS = 8
@@ -34,45 +35,49 @@ def draw(evidence: Evidence) -> Drawing:
         raise NothingToDraw("no downstream score of the models that were pre-trained on several data sets")
     lines = _lines(points, sets)
     resnets = [line for line in lines if _style.look(line.family, ()) == _style.FAMILIES["ResNet"]]
-    look: dict[str, Any] = {"color": _style.FAMILIES["ResNet"][0], "alpha": BAND, "linewidth": 0}
     drawing = _panels.draw(
         evidence,
         lines,
-        x_label="",
-        x_name="place",
+        _panels.XAxis(
+            label="", column="place", ticks=tuple(f"{s}\n{_style.tick_text(images[s])} images" for s in sets)
+        ),
         measures=measures,
-        dodge=True,
-        ticks=[f"{data}\n{_style.tick_text(images[data])} images" for data in sets],
-        caption="Each point is a model's longest run on that set; faint lines join one model's sets, smallest set "
-        f"first, and are not fits{_panels.distinguished(lines)}.",
+        caption=(
+            "Each point is a model's longest run on that set.",
+            "Shaded: from the worst to the best ResNet." if len(resnets) > 1 else "",
+        ),
         alt=f"{TITLE}: {len(lines)} models on {len(sets)} sets.",
-        handles=[Patch(**look, label="range of the ResNets")] if len(resnets) > 1 else [],
     )
     if len(resnets) > 1:
-        for axes, measure in zip(drawing.figure.axes, measures, strict=False):
-            spans = {sets.index(p.data): [] for line in resnets for p in line.points}  # type: ignore[var-annotated]
-            for line in resnets:
-                for point in line.points:
-                    if (e := evidence.estimate(point, measure)) is not None:
-                        spans[sets.index(point.data)].append(100 * e.value)
-            places = sorted(place for place, values in spans.items() if values)
-            axes.fill_between(
-                places, [min(spans[n]) for n in places], [max(spans[n]) for n in places], **look, zorder=1
-            )
+        panels = [*drawing.figure.axes, *(drawing.by_task.axes if drawing.by_task else ())]
+        for axes, measure in zip(panels, measures, strict=True):
+            _range_of(axes, evidence, resnets, measure)
     return drawing
 
 
-def _lines(points: dict[tuple[str, str], Point], sets: list[str]) -> list[_panels.Line]:
+def _range_of(axes: Axes, evidence: Evidence, resnets: list[_panels.ModelPoints], measure: str) -> None:
+    """What the ResNets span on each set, shaded."""
+    spans: dict[float, list[float]] = {}
+    for line in resnets:
+        for place, point in zip(line.x, line.points, strict=True):
+            if (e := evidence.estimate(point, measure)) is not None:
+                spans.setdefault(place, []).append(100 * e.value)
+    for place, values in spans.items():
+        colour, _ = _style.FAMILIES["ResNet"]
+        wide = [place - 0.4, place + 0.4]
+        axes.fill_between(wide, min(values), max(values), color=colour, alpha=BAND, linewidth=0, zorder=1)
+
+
+def _lines(points: dict[tuple[str, str], Point], sets: list[str]) -> list[_panels.ModelPoints]:
     by_model: dict[str, list[Point]] = {}
     for (model, _), point in points.items():
         by_model.setdefault(model, []).append(point)
     order = sorted(by_model, key=lambda m: (family_rank(by_model[m][0].family), by_model[m][0].params, m))
-    sizes = _style.marker_sizes([by_model[model][0].params for model in order])
     lines = []
-    for model, size in zip(order, sizes, strict=True):
+    for model in order:
         mine = tuple(sorted(by_model[model], key=lambda p: sets.index(p.data)))
         x = tuple(float(sets.index(p.data)) for p in mine)
-        lines.append(_panels.Line(label=model, family=mine[0].family, points=mine, x=x, size=size))
+        lines.append(_panels.ModelPoints(label=model, family=mine[0].family, points=mine, x=x))
     return lines
 
 
@@ -84,3 +89,6 @@ def _longest(evidence: Evidence) -> dict[tuple[str, str], Point]:
         if (point.num_images, point.images_seen) > (known.num_images, known.images_seen):
             found[point.model, point.data] = point
     return found
+
+
+FIGURE = Figure(title=TITLE, draw=draw)

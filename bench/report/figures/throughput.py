@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import seaborn as sns
 
 from bench.analysis.evidence import Evidence, family_rank
 from bench.core.formatting import plural, significant
 from bench.core.record import Record, SpeedResult
 from bench.report.figures import _style
-from bench.report.figures._contract import Drawing, NothingToDraw
+from bench.report.figures._contract import Drawing, Figure, NothingToDraw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,18 +31,17 @@ def draw(evidence: Evidence) -> Drawing:
     if not done:
         raise NothingToDraw("no speed was measured")
     names = sorted({row["model"] for row in done}, key=lambda name: _order(name, done))
-    looks = _looks(names, done)
+    unit = "core" if all(row["device_kind"] == "cpu" for row in done) else "device"
+    table = pd.DataFrame(done)
     with _style.context():
-        figure = _style.figure(height=4.4)
+        figure = _style.figure(height=4.2)
         left, right = figure.subplots(1, 2)
-        _panel(left, done, names, looks, "images_per_second", ("min", "max"), filled=lambda row: True)
-        _panel(right, done, names, looks, "largest_batch", None, filled=lambda row: row["largest_batch_is_found"])
-        unit = "core" if all(row["device_kind"] == "cpu" for row in done) else "device"
+        _panel(left, table.assign(low=table["min"], high=table["max"], measured=True), names, "images_per_second")
+        _panel(right, table.assign(measured=table["largest_batch_is_found"]), names, "largest_batch")
         left.set_ylabel(f"Peak inference speed [images/s per {unit}]")
         right.set_ylabel(f"Largest batch [images per {unit}]")
-        handles, labels = left.get_legend_handles_labels()
-        columns = min(len(labels), 5)
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=3.2)
+        family_of = dict(zip(table["model"], table["family"], strict=True))
+        _style.legend(figure, _style.family_handles(list(dict.fromkeys(family_of[name] for name in names))))
     return Drawing(figure=figure, data=pd.DataFrame(rows), caption=_caption(done, rows, unit), alt=_alt(names, done))
 
 
@@ -118,48 +118,38 @@ def _order(name: str, rows: Sequence[dict[str, Any]]) -> tuple[Any, ...]:
     return family_rank(row["family"] or ""), row["params"] or 0, name
 
 
-def _looks(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Colour and marker by family, dashes by rank within it."""
-    family = {row["model"]: row["family"] or "" for row in rows}
-    looks, rank = {}, dict.fromkeys(family.values(), 0)
-    for name in names:
-        colour, marker = _style.look(family[name], family.values())
-        dash = _style.DASHES[rank[family[name]] % len(_style.DASHES)]
-        rank[family[name]] += 1
-        looks[name] = {"color": colour, "marker": marker, "linestyle": dash}
-    return looks
-
-
-def _panel(
-    axes: Axes,
-    rows: Sequence[dict[str, Any]],
-    names: Sequence[str],
-    looks: dict[str, dict[str, Any]],
-    value: str,
-    extremes: tuple[str, str] | None,
-    *,
-    filled: Callable[[dict[str, Any]], bool],
-) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
-    for name in names:
-        mine = [row for row in rows if row["model"] == name and row[value]]
-        mine.sort(key=lambda row: row["image_size"])
-        x, y = [row["image_size"] for row in mine], [row[value] for row in mine]
-        colour = looks[name]["color"]
-        solid = all(filled(row) for row in mine)  # predicted points are hollow
-        axes.plot(
-            x, y, **looks[name], markersize=6.5, markerfacecolor=colour if solid else "white", linewidth=1.3, label=name
-        )
-        if extremes is not None:
-            low, high = ([row[extreme] for row in mine] for extreme in extremes)
-            axes.vlines(x, low, high, colors=colour, linewidth=1.1)
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda tick, _: _style.tick_text(tick)))
-    axes.yaxis.set_minor_locator(NullLocator())
-    _style.plain_log_x(axes, [row["image_size"] for row in rows])
+def _panel(axes: Axes, table: pd.DataFrame, names: Sequence[str], value: str) -> None:
+    """A line per model, named at its end; hollow where a point is predicted, not measured."""
+    table = table[table[value].notna() & (table[value] != 0)].sort_values("image_size")
+    families = list(dict.fromkeys(table["family"]))
+    colours: dict[str, Any] = {}
+    for family in families:
+        mine = [name for name in names if name in set(table.loc[table["family"] == family, "model"])]
+        colours |= dict(zip(mine, _style.shades(_style.look(family, families)[0], len(mine)), strict=True))
+    sns.lineplot(
+        table,
+        x="image_size",
+        y=value,
+        hue="model",
+        palette=colours,
+        estimator=None,
+        linewidth=1.3,
+        legend=False,
+        ax=axes,
+    )
+    for (family, model, measured), points in table.groupby(["family", "model", "measured"], sort=False):
+        colour, marker = colours[str(model)], _style.look(str(family), families)[1]
+        face = colour if measured else "white"
+        axes.scatter(points["image_size"], points[value], s=40, marker=marker, color=face, edgecolors=colour, zorder=3)
+        if "low" in points:
+            axes.vlines(points["image_size"], points["low"], points["high"], colors=[colour], linewidth=1.1)
+    _style.plain_log_y(axes)
+    _style.plain_log_x(axes, list(table["image_size"]), room=0.3)
     axes.set_xlabel("Input size [px]")
+    last = table.groupby("model", sort=False).tail(1)
+    named = [(row["image_size"], row[value], row["model"], colours[row["model"]]) for _, row in last.iterrows()]
+    curves = [list(zip(mine["image_size"], mine[value], strict=True)) for _, mine in table.groupby("model")]
+    _style.name_points(axes, named, curves=curves)
 
 
 def _caption(done: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]], unit: str) -> str:
@@ -202,3 +192,6 @@ def _alt(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
     sizes = sorted({row["image_size"] for row in rows})
     span = f"{len(names)} models at {sizes[0]} to {sizes[-1]} px"
     return f"{TITLE}: {span}; left images per second, right the largest batch."
+
+
+FIGURE = Figure(title=TITLE, draw=draw)
