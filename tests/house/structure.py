@@ -59,15 +59,6 @@ PLUGINS = (
 STUDY = ("bench.run", "bench.worker")
 """Where a study starts: the command, and the process that trains a cell."""
 
-LIMITS = {"installed": 29_500, "tests": 19_500, "reached": 16_500, "spine": 5_050}
-LOADED = 17_000
-"""Statements, at most: what is installed, its tests, what a study can reach without a registry, the files that
-CONTRIBUTING lists as the spine; and what a study loads."""
-AIMS = {"installed": 24_000, "tests": 17_500, "reached": 14_000, "spine": 5_000, "loaded": 8_000}
-"""Where the limits shall get to."""
-TWO_MEANINGS = {"Axis", "Compared", "Fit", "Found", "Option", "Recipe", "Repeated", "Row", "Scale", "Stage", "Study"}
-"""Class names that mean several things, to be renamed."""
-
 NOTE_MODULES = """
 import atexit, json, os, sys
 def note():
@@ -148,15 +139,6 @@ class Structure:
     @cached_property
     def statements(self) -> dict[str, int]:
         return {name: statements(path) for name, path in self.paths.items()}
-
-    def sizes(self) -> dict[str, int]:
-        """Statements, by what `LIMITS` names."""
-        return {
-            "installed": sum(self.statements.values()),
-            "tests": sum(map(statements, (PROJECT / "tests").rglob("*.py"))),
-            "reached": self.size(self.reached(*STUDY)),
-            "spine": self.size(spine()),
-        }
 
     def size(self, modules: Iterable[str]) -> int:
         """Statements of those of the modules that are the project's own."""
