@@ -294,6 +294,7 @@ def _step(name: str, device: str, *, ranks: Any = None, images: int = BATCH) -> 
 
     from bench.core import registry
     from bench.train.ranks import ONE_RANK
+    from bench.train.rehearsal import rehearse
     from bench.train.step import Step
 
     torch.manual_seed(0)
@@ -303,7 +304,7 @@ def _step(name: str, device: str, *, ranks: Any = None, images: int = BATCH) -> 
     each = images // shared.size
     x_BCHW = torch.rand((each, 3, SIDE, SIDE), generator=torch.Generator().manual_seed(shared.rank)) * 2 - 1
     batch = (x_BCHW.to(device), torch.arange(each, device=device) % 1000)
-    step.rehearse(*batch)
+    rehearse(step, *batch)
     return step, batch
 
 
