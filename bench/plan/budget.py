@@ -275,7 +275,7 @@ def _option(group: Sequence[PlannedCell], *, whole: bool) -> Option:
         )
     return Option(
         cell=cell,
-        family=registry.family_of(cell.model).FAMILY,
+        family=registry.family_of(cell.model).label,
         whole=whole,
         seeds=seeds,
         most=SEEDS * seeds,

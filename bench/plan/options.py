@@ -189,7 +189,7 @@ class StudyOptions:
 
     Attributes:
         plugins: folders of plug-ins; see bench/core/registry.py.
-        scale: "auto" or one of `bench.suites._contract.SCALES`.
+        scale: "auto" or one of `bench.suites.suite.SCALES`.
         data: names of upstream sets, or NAME@N.
         downstream: sets that replace those of the suite's tasks.
         image_size: pixels per side that models take.

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from bench.cost.timing import Workload
-    from bench.execute.jobs._contract import JobContext
+    from bench.execute.jobs.job import Job, JobContext
 
-REVISION = 1
 CANDIDATES = 3  # batch sizes that are measured thoroughly: the fastest of the scan
 PHASES = 6
 COMPILE_MODE = "reduce-overhead"
@@ -89,8 +88,8 @@ class SpeedJob:
         """What was found, under `speed`."""
         from bench.core.errors import Interrupted
         from bench.cost.timing import OutOfMemory
-        from bench.execute.jobs._contract import execution, model_facts
         from bench.execute.jobs._costs import cell_cost
+        from bench.execute.jobs.job import execution, model_facts
         from bench.execute.workloads import CLASSES
 
         status: Status = "complete"
@@ -98,7 +97,7 @@ class SpeedJob:
         try:
             found = self.measure()
         except OutOfMemory:
-            found = SpeedResult(revision=REVISION, conditions=self.conditions())
+            found = SpeedResult(revision=JOB.revision, conditions=self.conditions())
             status, reason = "oom", f"{self.cell.model} at {self.cell.image_size} px does not fit at batch 1"
         if self.context.should_stop():
             raise Interrupted("the measurement was not finished")
@@ -154,7 +153,7 @@ class SpeedJob:
         latency = Latency(batch=1, **speed.latency(single.call, device=self.device, calls=pace.latency_calls))
         best = max(chosen, key=lambda w: w.spread().median or 0.0)
         found = SpeedResult(
-            revision=REVISION,
+            revision=JOB.revision,
             conditions=self.conditions(),
             inference=best.throughput(utilisation=self._utilisation(best, self.cost.forward_flops), limit=limit),
             batches=tuple(w.throughput(scan_images_per_second=_scan_rate(w)) for w in scanned),
@@ -285,3 +284,6 @@ class SpeedJob:
 
 def _scan_rate(workload: Workload) -> float | None:
     return workload.images / workload.call_seconds if workload.call_seconds else None
+
+
+JOB = Job(run=run, expected_seconds=expected_seconds)
