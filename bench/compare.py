@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  python -m bench.compare ViT-nano/14 R11x0.25-s2 --suite scaling  two models of one study, at equal compute
+  python -m bench.compare ViT-pico/14 R11x0.25-s2 --suite scaling  two models of one study, at equal compute
   python -m bench.compare ViT ResNet --suite scaling               two families: the best model of each
   python -m bench.compare ViT-nano/14 R8x0.25-s2 --suite scaling --at images    at equal images seen
   python -m bench.compare results/scaling other/scaling            two folders: the same cells before and after a change

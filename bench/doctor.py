@@ -192,13 +192,14 @@ def _losses(device: str, steps: int, *, mode: str = "off") -> tuple[list[float],
     import torch
 
     from bench.train import compiled
+    from bench.train.rehearsal import rehearse
     from bench.train.step import Step
 
     with compiled.switched(mode):
         step = Step(model=_model(FAMILIES[0]).to(device), recipe=Recipe(batch=32, dtype="bfloat16"), device=device)
     batch = _batch(32, device)
     if step.compiles:
-        step.rehearse(*batch)
+        rehearse(step, *batch)
     found = [step(*batch, lr=1e-3, seed=seed).clone() for seed in range(steps)]
     return torch.stack(found).tolist(), step
 

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,40 +30,76 @@ examples:
   python -m bench.status --watch               again and again, until everything is done
   python -m bench.status --watch --exit-code && python -m bench.report --suite scaling
 """
-EVERY = 2.0  # seconds between looks
-SETTLED = 3  # looks without a change, after which nobody is about to try a failed cell again
-NEVER = {
-    "state": "never started",
-    "fraction": 0.0,
-    "note": None,
-    "attempts": 0,
-    "last": None,
-    "seconds": None,
-    "processor_seconds": None,
-}
-"""A cell of the current grid (plan.json) that has no folder yet."""
+POLL_SECONDS = 2.0
+UNCHANGED_LOOKS = 3  # after which nobody is about to try a failed cell again
 
 
-def describe(directory: CellDirectory) -> dict[str, Any]:
-    """How far a cell is, and whether a process works on it."""
+@dataclass(frozen=True, kw_only=True)
+class CellStatus:
+    """How far one cell is, and whether a process works on it.
+
+    Attributes:
+        name: of its folder.
+        state: see `bench.store.study.State`; or "running"; "stopped": its process does not go on; "never started": it
+            is in the current grid (plan.json) and has no folder.
+        fraction: of its training that is done, in [0, 1].
+        note: why it is not complete, or who works on it, in words.
+        attempts: how often it was begun.
+        last: when its newest attempt ended, or began if it has not ended.
+        seconds: wall-clock, of a complete cell.
+        processor_seconds: of a complete cell.
+        planned_seconds: of the whole cell on one worker.
+        without_result: see `bench.store.study.State`.
+        refused: whether the plan says that it cannot be run.
+    """
+
+    name: str
+    state: str
+    fraction: float = 0.0
+    note: str | None = None
+    attempts: int = 0
+    last: str | None = None
+    seconds: float | None = None
+    processor_seconds: float | None = None
+    planned_seconds: float | None = None
+    without_result: str | None = None
+    refused: bool = False
+
+    @property
+    def needs_another_run(self) -> bool:
+        """Whether waiting does not finish it: it failed, or cannot be run."""
+        return self.state == "failed" or self.refused
+
+    def json(self) -> dict[str, Any]:
+        """As JSON types."""
+        return {name: value for name, value in vars(self).items() if name not in ("without_result", "refused")}
+
+
+CellsByStudy = dict[str, list[CellStatus]]
+"""The cells of each study."""
+
+
+def describe(directory: CellDirectory) -> CellStatus:
+    """How far a cell is that has a folder."""
     state = state_of(directory)
     held = None if state.name == "done" else holder(directory.lease)
     seconds, processor = state.took
     attempts = directory.attempts()
     last = attempt_status(attempts[-1]) if attempts else {}
-    return {
-        "name": directory.path.name,
-        "state": state.name if held is None else "stopped" if held.stopped else "running",
-        "fraction": state.fraction,
-        "note": f"held by {held}" if held is not None and (held.stopped or held.runner) else state.note,
-        "attempts": len(attempts),
-        "last": last.get("ended") or last.get("started"),
-        "seconds": seconds,
-        "processor_seconds": processor,
-    }
+    return CellStatus(
+        name=directory.path.name,
+        state=state.name if held is None else "stopped" if held.stopped else "running",
+        fraction=state.fraction,
+        note=f"held by {held}" if held is not None and (held.stopped or held.runner) else state.note,
+        attempts=len(attempts),
+        last=last.get("ended") or last.get("started"),
+        seconds=seconds,
+        processor_seconds=processor,
+        without_result=state.without_result,
+    )
 
 
-def cells_of(study: Study, finished: dict[tuple[Path, int], dict[str, Any]]) -> list[dict[str, Any]]:
+def cells_of(study: Study, finished: dict[tuple[Path, int], CellStatus]) -> list[CellStatus]:
     """Every cell of a study, those that were never started last.
 
     Args:
@@ -77,15 +114,15 @@ def cells_of(study: Study, finished: dict[tuple[Path, int], dict[str, Any]]) -> 
             cells.append(describe(directory))
             continue
         cell = finished.get(written) or describe(directory)
-        if cell["state"] == "done":
+        if cell.state == "done":
             finished[written] = cell
         cells.append(cell)
     wanted = grid.read(study.path)
-    absent = grid.never_started(wanted, [cell["name"] for cell in cells])
-    cells += [NEVER | {"name": name, "note": wanted.refused.get(name) if wanted else None} for name in absent]
+    refused = wanted.refused if wanted else {}
+    for name in grid.never_started(wanted, [cell.name for cell in cells]):
+        cells.append(CellStatus(name=name, state="never started", note=refused.get(name), refused=name in refused))
     plans = planned.read(study.path).cells
-    costs = [plans.get(cell["name"]) for cell in cells]
-    return [cell | {"planned_seconds": cost and cost.seconds} for cell, cost in zip(cells, costs, strict=True)]
+    return [replace(cell, planned_seconds=plans[cell.name].seconds) if cell.name in plans else cell for cell in cells]
 
 
 @command
@@ -115,33 +152,35 @@ def main(argv: list[str] | None = None) -> int:
         names = [suite]
     if not names:
         raise UserError(f"No study in {results}.", "Start one with `python -m bench.run --suite smoke`.")
-    finished: dict[tuple[Path, int], dict[str, Any]] = {}
+    finished: dict[tuple[Path, int], CellStatus] = {}
     look = lambda: {name: cells_of(Study(results / name), finished) for name in names}  # noqa: E731
-    found = watch(look, as_json=arguments.json) if arguments.watch else look()
+    studies = watch(look, as_json=arguments.json) if arguments.watch else look()
     if arguments.json and not arguments.watch:
-        print(json.dumps(found))
+        print(to_json(studies))
     elif not arguments.watch:
-        show(found, {name: planned.read(results / name) for name in names}, cell_by_cell=bool(suite))
-    return exit_code(found) if arguments.exit_code else EXIT_OK
+        show(studies, {name: planned.read(results / name) for name in names}, cell_by_cell=bool(suite))
+    return exit_code(studies) if arguments.exit_code else EXIT_OK
 
 
-Found = dict[str, list[dict[str, Any]]]
+def to_json(studies: CellsByStudy) -> str:
+    """One line."""
+    return json.dumps({name: [cell.json() for cell in cells] for name, cells in studies.items()})
 
 
-def hopeless(cell: dict[str, Any]) -> bool:
-    """Whether only another run, or none, does it: it failed, or cannot be run."""
-    return bool(cell["state"] == "failed" or (cell["state"] == NEVER["state"] and cell["note"]))
+def unfinished(studies: CellsByStudy) -> list[CellStatus]:
+    """The cells of all studies that are not done."""
+    return [cell for cells in studies.values() for cell in cells if cell.state != "done"]
 
 
-def exit_code(found: Found) -> int:
-    """What a script may ask: whether all is done, or can be waited for."""
-    left = [cell for cells in found.values() for cell in cells if cell["state"] != "done"]
+def exit_code(studies: CellsByStudy) -> int:
+    """Whether all is done, or can be waited for; for scripts."""
+    left = unfinished(studies)
     if not left:
         return EXIT_OK
-    return EXIT_FAILED if all(map(hopeless, left)) else EXIT_UNFINISHED
+    return EXIT_FAILED if all(cell.needs_another_run for cell in left) else EXIT_UNFINISHED
 
 
-def watch(look: Callable[[], Found], *, as_json: bool) -> Found:
+def watch(look: Callable[[], CellsByStudy], *, as_json: bool) -> CellsByStudy:
     """Show counts and what is running, by whatever executors, until every cell that can be run is done or has failed
     for good, or Ctrl-C: in place on a terminal, else (or as JSON) one line per change. Returns what it saw last."""
     from rich.live import Live
@@ -149,42 +188,42 @@ def watch(look: Callable[[], Found], *, as_json: bool) -> Found:
 
     from bench.core.console import make_console, write
 
-    console, last, same = make_console(), None, 0
+    console, last, unchanged = make_console(), None, 0
     with Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else nullcontext() as live:
         while True:
-            found = look()
-            lines = [f"{name}: {counted(cells)}" for name, cells in found.items()]
-            running = [cell for cells in found.values() for cell in cells if cell["state"] == "running"]
-            shown = [*lines, *(f"  {c['name']} {c['fraction']:.0%} {c['note'] or ''}".rstrip() for c in running)]
+            studies = look()
+            lines = [f"{name}: {counted(cells)}" for name, cells in studies.items()]
+            left = unfinished(studies)
+            running = [cell for cell in left if cell.state == "running"]
+            shown = [*lines, *(f"  {c.name} {c.fraction:.0%} {c.note or ''}".rstrip() for c in running)]
             if live is not None:
                 live.update(Text(printable("\n".join(shown))), refresh=True)
-            elif found != last:
-                write(console, json.dumps(found) if as_json else "; ".join(map(str.strip, shown)))
-            left = [cell for cells in found.values() for cell in cells if cell["state"] != "done"]
-            same = same + 1 if found == last else 0
-            refused = all(cell["state"] == NEVER["state"] and cell["note"] for cell in left)
-            if refused or (same >= SETTLED and all(map(hopeless, left))):
-                return found
-            last = found
-            time.sleep(EVERY)
+            elif studies != last:
+                write(console, to_json(studies) if as_json else "; ".join(map(str.strip, shown)))
+            unchanged = unchanged + 1 if studies == last else 0
+            settled = unchanged >= UNCHANGED_LOOKS and all(cell.needs_another_run for cell in left)
+            if settled or all(cell.refused for cell in left):
+                return studies
+            last = studies
+            time.sleep(POLL_SECONDS)
 
 
-def counted(cells: list[dict[str, Any]]) -> str:
+def counted(cells: list[CellStatus]) -> str:
     """How many cells are in each state, and how many of those that are done have no result."""
-    counts = Counter(cell["state"] for cell in cells)
-    without = Counter(cell["note"].partition(":")[0] for cell in cells if cell["state"] == "done" and cell["note"])
+    counts = Counter(cell.state for cell in cells)
+    without = Counter(cell.without_result for cell in cells if cell.without_result is not None)
     said = ", ".join(f"{number} {outcome}" for outcome, number in sorted(without.items()))
     of_done = {"done": f" ({said})" if said else ""}
     return ", ".join(f"{number} {state}{of_done.get(state, '')}" for state, number in sorted(counts.items()))
 
 
-def timed(cells: list[dict[str, Any]], plans: Plans) -> str:
-    """What cells that are done were planned at and took, and what the others are; "" where no plan was kept."""
-    done = {cell["name"]: (cell["seconds"], cell["processor_seconds"]) for cell in cells if cell["state"] == "done"}
+def timed(cells: list[CellStatus], plans: Plans) -> str:
+    """Planned and actual time of the cells that are done, and planned time of the others; "" where no plan was kept."""
+    done = {cell.name: (cell.seconds, cell.processor_seconds) for cell in cells if cell.state == "done"}
     left = math.fsum(
-        plans.cells[cell["name"]].seconds * (1 - cell["fraction"])
+        plans.cells[cell.name].seconds * (1 - cell.fraction)
         for cell in cells
-        if cell["name"] in plans.cells and cell["name"] not in done
+        if cell.name in plans.cells and cell.name not in done
     )
     compared, said = compare(plans, done), []
     if compared is not None:
@@ -195,20 +234,19 @@ def timed(cells: list[dict[str, Any]], plans: Plans) -> str:
     return "; ".join(said)
 
 
-def show(found: Found, plans: dict[str, Plans], *, cell_by_cell: bool) -> None:
+def show(studies: CellsByStudy, plans: dict[str, Plans], *, cell_by_cell: bool) -> None:
     """Print counts and times of each study, and a table of its cells."""
     from bench.core.console import add_row, make_console, make_table, show_table, write
 
     console = make_console()
-    for name, cells in found.items():
+    for name, cells in studies.items():
         write(console, f"{name}: {counted(cells)}")
         if times := timed(cells, plans[name]):
             write(console, f"  {times}")
         if cell_by_cell:
             table = make_table("cell", "state", "done", "attempts", "note", right=("done", "attempts"))
             for cell in cells:
-                done, attempts = f"{cell['fraction']:.0%}", str(cell["attempts"])
-                add_row(table, cell["name"], cell["state"], done, attempts, cell["note"] or "")
+                add_row(table, cell.name, cell.state, f"{cell.fraction:.0%}", str(cell.attempts), cell.note or "")
             show_table(table, console, spare=("attempts", "done"))
 
 

@@ -110,7 +110,7 @@ def verb(tmp_path: Path, monkeypatch, capsys) -> Callable[..., subprocess.Comple
     from bench.plan import estimate
 
     monkeypatch.setattr(environment, "cores", lambda: 1)
-    monkeypatch.setattr(estimate, "BUSY", 0.0)
+    monkeypatch.setattr(estimate, "MIN_PROCESSOR_SHARE", 0.0)
 
     def call(name: str, *arguments: object) -> subprocess.CompletedProcess:
         monkeypatch.chdir(tmp_path)

@@ -33,14 +33,14 @@ DRIVERS = {"/dev/nvidiactl": "an NVIDIA driver", "/dev/dxg": "a GPU under WSL", 
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # the first is understood by both makers
 
 
-class Found(NamedTuple):
+class DeviceChoice(NamedTuple):
     """A device, "cpu", "cuda" or "mps", and why it was chosen; nothing where it was asked for."""
 
     device: str
     reason: str
 
 
-def find_device(wanted: str) -> Found:
+def find_device(wanted: str) -> DeviceChoice:
     """What was asked for, or for "auto" an accelerator that torch can use, else the CPU. Torch is imported only where a
     driver shows itself.
 
@@ -52,18 +52,20 @@ def find_device(wanted: str) -> Found:
     drivers = [name for path, name in DRIVERS.items() if Path(path).exists()]
     apple = platform.system() == "Darwin" and platform.machine() == "arm64"
     if wanted == "cpu":
-        return Found("cpu", "")
+        return DeviceChoice("cpu", "")
     if wanted == "auto" and not drivers:
-        return Found("cpu", "an Apple GPU is used with --device mps only" if apple else "no driver of a GPU was found")
+        return DeviceChoice(
+            "cpu", "an Apple GPU is used with --device mps only" if apple else "no driver of a GPU was found"
+        )
     import torch
 
     if wanted == "mps":
         if torch.backends.mps.is_available():
-            return Found("mps", "")
+            return DeviceChoice("mps", "")
         raise UserError("No usable Apple GPU on this machine.", "Use --device cpu.")
     if torch.cuda.is_available():
         count, name = torch.cuda.device_count(), torch.cuda.get_device_name()
-        return Found("cuda", f"{count} × {name}" if count > 1 else name)
+        return DeviceChoice("cuda", f"{count} × {name}" if count > 1 else name)
     built = torch.version.cuda or torch.version.hip
     why = "torch cannot use it; check the driver" if built else f"torch {torch.__version__} was built without CUDA"
     if wanted == "cuda":
@@ -71,7 +73,7 @@ def find_device(wanted: str) -> Found:
             "No usable CUDA device on this machine.",
             f"Use --device cpu; {why if drivers else 'no driver of a GPU was found'}.",
         )
-    return Found("cpu", f"{drivers[0]} was found, but {why}")
+    return DeviceChoice("cpu", f"{drivers[0]} was found, but {why}")
 
 
 def resolve_device(wanted: str) -> str:

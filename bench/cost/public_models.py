@@ -25,7 +25,7 @@ from baselines import published, timm
 from bench.core.errors import UserError, unknown
 from bench.cost import training_stages
 from bench.cost.flops import EXA, FLOPS_PER_MAC, TRAIN_PER_FORWARD
-from bench.cost.training_stages import LEARNT_FROM, Recipe, Stage, exaflops
+from bench.cost.training_stages import LEARNT_FROM, PublishedRecipe, TrainingStage, exaflops
 
 FOLDER = Path(published.__file__).parent
 VERSION = "2026-11-25"
@@ -103,9 +103,9 @@ def read(name: str) -> tuple[dict[str, str], ...]:
 
 
 @cache
-def recipes() -> tuple[Recipe, ...]:
+def recipes() -> tuple[PublishedRecipe, ...]:
     """Every line of the table of recipes."""
-    return tuple(Recipe(**row) for row in read("recipes"))
+    return tuple(PublishedRecipe(**row) for row in read("recipes"))
 
 
 @cache
@@ -129,7 +129,7 @@ def macs(arch: str, image_size: int) -> tuple[float, float]:
     return _macs().get((arch, image_size), (float("nan"), float("nan")))
 
 
-def recipe_of(model: str) -> Recipe | None:
+def recipe_of(model: str) -> PublishedRecipe | None:
     """The recipe of a checkpoint; None where none was found."""
     return next((recipe for recipe in recipes() if recipe.matched(model) is not None), None)
 
@@ -162,7 +162,7 @@ def family(arch: str) -> str:
     return next((row["family"] for row in read("families") if re.fullmatch(row["pattern"], path)), "")
 
 
-def training(arch: str, done: tuple[Stage, ...]) -> dict[str, float]:
+def training(arch: str, done: tuple[TrainingStage, ...]) -> dict[str, float]:
     """Columns of the table that follow from an architecture and its stages."""
 
     def at(convention: int) -> Callable[[int], float]:
@@ -264,7 +264,9 @@ def _paper() -> list[dict[str, Any]]:
     return made
 
 
-def _stages(text: str) -> tuple[Stage, ...]:
+def _stages(text: str) -> tuple[TrainingStage, ...]:
     """Stages that belong to no checkpoint."""
-    recipe = Recipe(pattern="", stages=text, kind="", uncounted="", batch="", confidence="", source="", note="")
+    recipe = PublishedRecipe(
+        pattern="", stages=text, kind="", uncounted="", batch="", confidence="", source="", note=""
+    )
     return training_stages.stages(recipe, "", own_size=0, images=images_of_sets())

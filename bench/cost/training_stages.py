@@ -31,7 +31,7 @@ LEARNT_FROM = ("teacher", "target network")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
+class TrainingStage:
     """A stretch of training on one set at one size.
 
     Attributes:
@@ -48,7 +48,7 @@ class Stage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class PublishedRecipe:
     """A line of the table of recipes.
 
     Attributes:
@@ -86,7 +86,9 @@ class Recipe:
         return None if match is None else match.groupdict()
 
 
-def stages(recipe: Recipe, model: str, *, own_size: int, images: Mapping[str, int]) -> tuple[Stage, ...]:
+def stages(
+    recipe: PublishedRecipe, model: str, *, own_size: int, images: Mapping[str, int]
+) -> tuple[TrainingStage, ...]:
     """A checkpoint's stages.
 
     Args:
@@ -110,7 +112,7 @@ def stages(recipe: Recipe, model: str, *, own_size: int, images: Mapping[str, in
     return tuple(_stage(text, tuned, own_size=own_size, images=images) for text, tuned in parts)
 
 
-def _stage(text: str, fine_tuning: bool, *, own_size: int, images: Mapping[str, int]) -> Stage:
+def _stage(text: str, fine_tuning: bool, *, own_size: int, images: Mapping[str, int]) -> TrainingStage:
     match = STAGE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not SET:AMOUNT@SIZE")
@@ -128,16 +130,16 @@ def _stage(text: str, fine_tuning: bool, *, own_size: int, images: Mapping[str, 
     if not (0 < seen < float("inf") and size > 0):
         raise ValueError(f"{text!r} trains on nothing")
     seen *= int(match["passes"] or 1)
-    return Stage(upstream=upstream, images_seen=seen, image_size=size, fine_tuning=fine_tuning)
+    return TrainingStage(upstream=upstream, images_seen=seen, image_size=size, fine_tuning=fine_tuning)
 
 
-def exaflops(done: Iterable[Stage], macs: Callable[[int], float]) -> float:
+def exaflops(done: Iterable[TrainingStage], macs: Callable[[int], float]) -> float:
     """Training FLOPs of stages, in units of 10^18. `macs`: pixels per side -> MACs of one forward pass."""
     per_mac = FLOPS_PER_MAC * TRAIN_PER_FORWARD
     return sum(per_mac * macs(stage.image_size) * stage.images_seen for stage in done) / EXA
 
 
-def problems(recipe: Recipe, models: Iterable[str], *, images: Mapping[str, int]) -> list[str]:
+def problems(recipe: PublishedRecipe, models: Iterable[str], *, images: Mapping[str, int]) -> list[str]:
     """What is wrong with a line, one sentence each; nothing where all is well. `models`: names of known checkpoints."""
     wrong = []
     if not recipe.source.strip():

@@ -28,7 +28,7 @@ from bench.core.errors import UserError
 from bench.core.files import free_bytes
 from bench.data import cache, real
 from bench.data.decode import Progress, each, facts_of, judge, too_many
-from bench.data.source import Found, Source, is_image
+from bench.data.source import FolderContents, Source, is_image
 from bench.data.subset import held_out, nested
 
 REVISION = 1
@@ -138,7 +138,7 @@ def key_of(folder: Path, *, as_published: bool) -> str:
     return f"index-{digest.hexdigest()[:16]}"
 
 
-def open_index(folder: Path, split: str, *, found: Found, as_published: bool) -> ImageIndex:
+def open_index(folder: Path, split: str, *, found: FolderContents, as_published: bool) -> ImageIndex:
     """The index of a split of a folder's images; made by the first process that asks, while others wait.
 
     Args:
@@ -178,7 +178,7 @@ def _status(path: Path) -> list[int]:
     return [status.st_size, status.st_mtime_ns]
 
 
-def _build(folder: Path, found: Found, *, as_published: bool, copied: Path) -> dict[str, np.ndarray]:
+def _build(folder: Path, found: FolderContents, *, as_published: bool, copied: Path) -> dict[str, np.ndarray]:
     files = list[Path]()
     copies = any(source.places is None for source in found.sources.values())
     built: dict[str, np.ndarray] = {}
@@ -269,7 +269,7 @@ def _read_all(
 
 
 @contextlib.contextmanager
-def _copying(path: Path, found: Found):  # type: ignore[no-untyped-def]
+def _copying(path: Path, found: FolderContents):  # type: ignore[no-untyped-def]
     """The file that images are copied into; it comes to its place when all went well.
 
     Raises:

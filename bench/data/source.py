@@ -61,7 +61,7 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class FolderContents:
     """What lies in a folder.
 
     Attributes:
@@ -225,7 +225,9 @@ def by_split(paths: Iterable[Path], *, below: Path) -> dict[str, list[Path]]:
     return found if "test" in found else {"all": found["train"]}
 
 
-def found(sources: dict[str, Source], folder: Path, *, names: Sequence[str] | None = None, format: str) -> Found:
+def found(
+    sources: dict[str, Source], folder: Path, *, names: Sequence[str] | None = None, format: str
+) -> FolderContents:
     """A format's answer: its sources and the names of their classes, after checking every label against them.
 
     Without `names` those in `classes.txt` count, and without that the labels themselves, which must then run from 0
@@ -261,7 +263,7 @@ def found(sources: dict[str, Source], folder: Path, *, names: Sequence[str] | No
             "Number the classes from 0 upwards without gaps.",
         )
     names = checked_names(names, where=folder) if names is not None else tuple(str(label) for label in range(count))
-    return Found(sources=sources, class_names=names, format=format)
+    return FolderContents(sources=sources, class_names=names, format=format)
 
 
 def checked_names(names: Iterable[str], *, where: Path) -> tuple[str, ...]:

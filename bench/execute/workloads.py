@@ -18,6 +18,7 @@ from bench.cost import timing as speed
 from bench.cost.timing import Workload
 from bench.cost.trace import label
 from bench.train import precision
+from bench.train.rehearsal import rehearse
 from bench.train.step import Step
 
 CLASSES = 1000
@@ -80,7 +81,7 @@ class Subject:
                 if not kept:
                     kept.extend((self.images(batch), torch.arange(batch, device=self.device) % CLASSES))
                     if step.compiles:
-                        step.rehearse(*kept)
+                        rehearse(step, *kept)
                 images, labels = kept
             step(images, labels, lr=recipe.lr, seed=0)
             if step.micro_batch < batch:  # the step went on in parts: another workload

@@ -30,22 +30,27 @@ if TYPE_CHECKING:
     from bench.analysis.evidence import Evidence
     from bench.plan.plan import Plan, PlannedCell
 
-BUDGET = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(gpuh|h|min|[a-z€$£]{1,3})")
-ASSUMED = Components(model=0.0158, point=3.11e-4, trunk=2.43e-5, run=2.76e-4, df=10)
+BUDGET_PATTERN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(gpuh|h|min|[a-z€$£]{1,3})")
+ASSUMED_COMPONENTS = Components(model=0.0158, point=3.11e-4, trunk=2.43e-5, run=2.76e-4, df=10)
 """Of the headline accuracy in results/reference/scaling-cpu: tests/plan/test_budget.py estimates them again."""
-ENOUGH = 20  # records of runs from which a study's own components are used
-SEEDS = 2  # times the suite's number of seeds, at most
-SWAPS = 4  # at most
-POINTS = 17  # of x over which a lead is averaged
+MIN_RECORDS = 20  # records of runs from which a study's own components are used
+MAX_SEED_FACTOR = 2  # times the suite's number of seeds, at most
+MAX_SWAPS = 4  # at most
+POINTS_PER_LEAD = 17  # of x over which a lead is averaged
 COMPUTE, IMAGES = "compute", "data_size"  # axes
-OVER = {COMPUTE: "at equal compute", IMAGES: "at equal numbers of images"}
-FIRST = 3.0  # weight of a lead at equal compute, of one at equal numbers of images being 1
+LEAD_OVER = {COMPUTE: "at equal compute", IMAGES: "at equal numbers of images"}
+COMPUTE_WEIGHT = 3.0  # weight of a lead at equal compute, of one at equal numbers of images being 1
 Unit = tuple[str, int | None]  # a model, and its number of images; None: all
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """`amount` in `unit`: "device" hours, "wall" hours, or "money"."""
+    """How much a study may cost.
+
+    Attributes:
+        amount: in `unit`.
+        unit: "device" hours, "wall" hours, or "money".
+    """
 
     amount: float
     unit: str
@@ -57,7 +62,7 @@ def parse(text: str) -> Budget:
     Raises:
         UserError: another form.
     """
-    match = BUDGET.fullmatch(text.strip().lower())
+    match = BUDGET_PATTERN.fullmatch(text.strip().lower())
     if match is None:
         raise UserError(f"{text!r} is no budget.", "Give 200gpuh, 12h of wall time, or money as 500eur with --price.")
     amount, unit = float(match[1]), match[2]
@@ -88,7 +93,13 @@ def within(plan: Plan, budget: Budget) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """One cell of a seed. `per_image`, `per_horizon`: seconds."""
+    """One cell of a seed.
+
+    Attributes:
+        recipe: decides how many images its horizons take.
+        per_image: seconds.
+        per_horizon: seconds.
+    """
 
     recipe: Recipe
     per_image: float
@@ -99,11 +110,12 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Option:
+class GridOption:
     """One model at one number of images: what its trainings cost, and where on an axis they lie.
 
     Attributes:
         cell: of the suite.
+        family: of the model.
         x: horizon -> logarithm (base 2) of its training FLOPs.
         whole: on as many images as any of the study: all, or the N of a set that was named as NAME@N.
         trainings: of each seed: several where the study has several data sets, or recipes of a sweep. What is chosen is
@@ -147,11 +159,13 @@ class GridQuestion:
     Attributes:
         options: by unit.
         fixed: seconds of what every grid has (raw pixels).
-        compute, images: leads over each axis.
+        components: variances that intervals are expected from.
+        compute: leads at equal compute.
+        images: leads at equal numbers of images.
         source: where the components come from, in words.
     """
 
-    options: Mapping[Unit, Option]
+    options: Mapping[Unit, GridOption]
     fixed: float
     components: Components
     compute: tuple[Target, ...]
@@ -205,13 +219,13 @@ class GridQuestion:
     def loss(self, choice: Choice, best: Mapping[str, float]) -> float:
         """Mean squared half-width, each in terms of the whole grid's; the suite's first question counts more."""
         widths = self.half_widths(choice)
-        weights = {key: 1.0 if key.endswith(OVER[IMAGES]) else FIRST for key in widths}
+        weights = {key: 1.0 if key.endswith(LEAD_OVER[IMAGES]) else COMPUTE_WEIGHT for key in widths}
         return sum(weights[key] * (widths[key] / best[key]) ** 2 for key in widths) / sum(weights.values())
 
 
 def name(target: Target, axis: str) -> str:
     """How an answer is called."""
-    return f"{' − '.join(target.pair)} {OVER[axis]}"
+    return f"{' − '.join(target.pair)} {LEAD_OVER[axis]}"
 
 
 def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
@@ -223,7 +237,7 @@ def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
     Raises:
         UserError: the suite compares no families over compute, or has several lists of budgets for a model.
     """
-    options: dict[Unit, Option] = {}
+    options: dict[Unit, GridOption] = {}
     trained = [p for p in plan.cells if p.cell.job == "train" and p.cell.horizons != (0,) and p.seconds]
     most = max((p.cell.num_images or math.inf for p in trained), default=math.inf)
     for unit, group in _grouped(trained).items():
@@ -235,9 +249,13 @@ def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
             f"--budget chooses among families over compute, and suite {plan.suite!r} compares none.",
             "Use it with --suite scaling, or give --horizons, --models, --seeds.",
         )
-    components, curves, source = ASSUMED, dict[str, dict[float, float]](), "assumed to be those of the main study"
+    components, curves, source = (
+        ASSUMED_COMPONENTS,
+        dict[str, dict[float, float]](),
+        "assumed to be those of the main study",
+    )
     seen = None if evidence is None else observations(evidence, of={p.cell.data for p in trained})
-    if seen is not None and len(seen.values) >= ENOUGH:
+    if seen is not None and len(seen.values) >= MIN_RECORDS:
         found = fit(seen)
         if found.df >= 3:
             components, source = found, f"estimated from {len(seen.values)} results of this study"
@@ -263,7 +281,7 @@ def _grouped(cells: Iterable[PlannedCell]) -> dict[Unit, list[PlannedCell]]:
     return found
 
 
-def _option(group: Sequence[PlannedCell], *, whole: bool) -> Option:
+def _option(group: Sequence[PlannedCell], *, whole: bool) -> GridOption:
     """Of the cells of one unit: its seeds, and what each seed trains."""
     first, seeds = max(group, key=lambda p: len(p.cell.axes)), len({p.cell.seed for p in group})
     cell, flops = first.cell, (first.flops or {}).get("paper", 0) / max(1, first.images)
@@ -273,12 +291,12 @@ def _option(group: Sequence[PlannedCell], *, whole: bool) -> Option:
             f"--budget chooses one list of budgets per model, and this study has several of {cell.model}.",
             "Give --horizons, or one of --data.",
         )
-    return Option(
+    return GridOption(
         cell=cell,
         family=registry.family_of(cell.model).label,
         whole=whole,
         seeds=seeds,
-        most=SEEDS * seeds,
+        most=MAX_SEED_FACTOR * seeds,
         x={h: math.log2(max(1.0, flops * h)) for h in cell.horizons if h},
         trainings=tuple(map(_training, each.values())),
     )
@@ -294,7 +312,7 @@ def _training(planned: PlannedCell) -> Training:
 
 
 def _over_compute(
-    pair: tuple[str, str], options: Mapping[str, Option], curves: Mapping[str, Mapping[float, float]]
+    pair: tuple[str, str], options: Mapping[str, GridOption], curves: Mapping[str, Mapping[float, float]]
 ) -> Target | None:
     """The lead over the range of compute that both families cover."""
     spans = []
@@ -304,12 +322,14 @@ def _over_compute(
     low, high = max(s[0] for s in spans), min(s[1] for s in spans)
     if not low < high:
         return None
-    xs = [float(x) for x in np.linspace(low, high, POINTS)]
+    xs = [float(x) for x in np.linspace(low, high, POINTS_PER_LEAD)]
     points = tuple((x, *(_standing(family, x, options, curves) for family in pair)) for x in xs)
     return Target(pair=pair, points=points)  # type: ignore[arg-type]
 
 
-def _standing(family: str, x: float, options: Mapping[str, Option], curves: Mapping[str, Mapping[float, float]]) -> str:
+def _standing(
+    family: str, x: float, options: Mapping[str, GridOption], curves: Mapping[str, Mapping[float, float]]
+) -> str:
     """The model that stands for a family at a compute: the best there by records, else the one whose budgets lie
     around it."""
     mine = {model: sorted(o.x.values()) for model, o in options.items() if o.family == family}
@@ -319,13 +339,13 @@ def _standing(family: str, x: float, options: Mapping[str, Option], curves: Mapp
     return min(begun, key=lambda model: abs(x - (begun[model][0] + begun[model][-1]) / 2))
 
 
-def _over_images(pair: tuple[str, str], parts: Mapping[str, Option], options: Mapping[Unit, Option]) -> Target:
+def _over_images(pair: tuple[str, str], parts: Mapping[str, GridOption], options: Mapping[Unit, GridOption]) -> Target:
     """The lead over numbers of images, from the smallest part to where the horizon sees each image once."""
     first, second = (next(m for m, o in parts.items() if o.family == family) for family in pair)
     sizes = [n for model, n in options if n is not None and model in (first, second)]
     is_counted = all(n is not None for _, n in options)  # else of all images it is known how many are seen
     most = max(sizes) if is_counted else max(max(sizes), min(max(parts[m].x) for m in (first, second)))
-    xs = np.linspace(math.log2(min(sizes)), math.log2(most), POINTS)
+    xs = np.linspace(math.log2(min(sizes)), math.log2(most), POINTS_PER_LEAD)
     return Target(pair=pair, points=tuple((float(x), first, second) for x in xs))
 
 
@@ -371,7 +391,7 @@ def choose(asked: GridQuestion, seconds: float) -> Choice:
         UserError: too little for any comparison.
     """
     best = asked.half_widths(asked.whole())
-    starts = [_removed(asked, _seeds(asked, more), seconds, best) for more in (1.0, 0.5, SEEDS)]
+    starts = [_removed(asked, _seeds(asked, more), seconds, best) for more in (1.0, 0.5, MAX_SEED_FACTOR)]
     starts = [_least(asked), min(starts, key=lambda c: asked.loss(c, best))]
     fitting = [
         _exchanged(asked, c, seconds, best)
@@ -444,7 +464,7 @@ def _exchanged(asked: GridQuestion, choice: Choice, seconds: float, best: Mappin
         if gains:
             loss, choice = losses[max(gains)[1]]
             continue
-        if swaps == SWAPS:
+        if swaps == MAX_SWAPS:
             return choice
         swaps += 1
         swapped = [_removed(asked, larger, seconds, best) for larger in _larger(asked, choice)]
@@ -495,7 +515,19 @@ def halved(asked: GridQuestion) -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """A choice, and what it is to be compared with: half-widths by answer."""
+    """A choice, and others that it is to be compared with. Half-widths are by answer, in units of the measure.
+
+    Attributes:
+        choice: the best grid within the budget.
+        seconds: of one worker.
+        widths: half-widths of the choice.
+        whole: half-widths of the whole grid.
+        whole_seconds: of one worker, for the whole grid.
+        halved: half-widths with every horizon of the whole grid halved.
+        twice: the best grid for twice the budget.
+        twice_widths: half-widths of that.
+        source: where the variance components come from, in words.
+    """
 
     choice: Choice
     seconds: float

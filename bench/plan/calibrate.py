@@ -24,14 +24,15 @@ from bench.core.errors import EXIT_OK, UserError, command
 from bench.core.spec import Cell, cell_from_json
 from bench.core.user_code import answers_only
 from bench.cost import flops, peaks, precomputed
-from bench.plan.estimate import BUSY, Rates
+from bench.plan.estimate import MIN_PROCESSOR_SHARE, Rates
 
-SECONDS = 0.35  # of training steps per model, after warming up
-LIMIT = 3.0  # seconds after which a model is not tried again
-TOO_SLOW = 2.0  # seconds that one step may be expected to take; beyond, it is derived instead of measured
-ASSUMED = 0.3  # utilisation assumed where nothing is measured
-COMPILED = 2.0  # a guess, measured nowhere: times that a step gets faster compiled. Compiling could outlast the cells
-EVALUATED, IMAGES = 256, 512  # images of an evaluation, and of the made-up training set
+MEASURED_SECONDS = 0.35  # of training steps per model, after warming up
+MAX_MEASURING_SECONDS = 3.0  # after which a model is not tried again
+MAX_STEP_SECONDS = 2.0  # a step that is expected to take longer is derived instead of measured
+ASSUMED_UTILISATION = 0.3  # where nothing is measured
+ASSUMED_COMPILED_GAIN = 2.0  # a guess, measured nowhere; to compile could take longer than the cells
+EVALUATED_IMAGES = 256
+TRAINING_IMAGES = 512  # of the made-up training set
 
 
 @dataclass(frozen=True)
@@ -50,15 +51,17 @@ def quickest(run: Callable[[], object], *, clock: Clock = Clock()) -> tuple[floa
     """
     begun = clock.wall()
     calls: list[tuple[float, float]] = []
-    while len(calls) < 3 or (clock.wall() - begun < LIMIT and sum(wall for wall, _ in calls[1:]) < SECONDS):
+    while len(calls) < 3 or (
+        clock.wall() - begun < MAX_MEASURING_SECONDS and sum(wall for wall, _ in calls[1:]) < MEASURED_SECONDS
+    ):
         wall, own = clock.wall(), clock.own()
         run()
         calls.append((clock.wall() - wall, clock.own() - own))
-        if clock.wall() - begun > LIMIT > sum(own for _, own in calls):  # the time went to others
+        if clock.wall() - begun > MAX_MEASURING_SECONDS > sum(own for _, own in calls):  # the time went to others
             break
     warm = calls[1:] or calls
     share = min(1.0, sum(own for _, own in warm) / max(1e-9, sum(wall for wall, _ in warm)))
-    return min(own if share < BUSY else wall for wall, own in warm), share
+    return min(own if share < MIN_PROCESSOR_SHARE else wall for wall, own in warm), share
 
 
 def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool) -> dict[str, Any]:
@@ -71,17 +74,19 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
     cost = flops.count(cell.model, **sizes, model_options=cell.model_options)
     dtype = _dtype(cell, sizes, device)
     peak = peaks.peak(dtype, device=device, threads=threads)
-    assumed = ASSUMED * peak.flops_per_second / max(1, cost.train_flops_per_image["dense"])  # images per second
-    measure = measure and cell.recipe.batch / assumed <= TOO_SLOW
+    assumed = (
+        ASSUMED_UTILISATION * peak.flops_per_second / max(1, cost.train_flops_per_image["dense"])
+    )  # images per second
+    measure = measure and cell.recipe.batch / assumed <= MAX_STEP_SECONDS
     if measure:
         train, evaluate, share = _measured(cell, sizes, device=device, trains=cost.params > 0)
-        basis = f"measured over {SECONDS:g} s, with {share:.0%} of a processor"
+        basis = f"measured over {MEASURED_SECONDS:g} s, with {share:.0%} of a processor"
         if compiled.mode_for(device) != "off":
-            train, measure = COMPILED * train, False
-            basis += f"; training is guessed to be {COMPILED:g} times as fast as that, compiled"
+            train, measure = ASSUMED_COMPILED_GAIN * train, False
+            basis += f"; training is guessed to be {ASSUMED_COMPILED_GAIN:g} times as fast as that, compiled"
     else:
         train, evaluate, share = assumed, 3 * assumed, 1.0
-        basis = f"not measured: {ASSUMED:.0%} of {peak.source} assumed"
+        basis = f"not measured: {ASSUMED_UTILISATION:.0%} of {peak.source} assumed"
     rates = Rates(
         model=cell.model,
         train_images_per_second=train,
@@ -131,8 +136,8 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
         name="noise",
         split="train",
         kind="rendered",
-        images_NHWC=noise.integers(0, 256, (IMAGES, side, side, cell.channels), dtype=np.uint8),
-        labels_N=noise.integers(0, classes, IMAGES),
+        images_NHWC=noise.integers(0, 256, (TRAINING_IMAGES, side, side, cell.channels), dtype=np.uint8),
+        labels_N=noise.integers(0, classes, TRAINING_IMAGES),
         class_names=tuple(map(str, range(classes))),
     )
     model = registry.build_model(cell.model, **sizes, **dict(cell.model_options)).to(device)
@@ -160,13 +165,13 @@ def _measured(cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool) -
         seconds, share = measured(trainer.step)
         found.append((cell.recipe.batch / seconds, share))
     model.eval()
-    batches = InBatches(EVALUATED, device=device)
+    batches = InBatches(EVALUATED_IMAGES, device=device)
     dtype = inference.resolve(cell.recipe.evaluation_dtype, device, model)
     with compiled.switched("off"):
         network = inference.in_precision(model, dtype=dtype, device=device, batches=batches)
     features = extractor(network, image_size=side, channels=cell.channels, device=device, batches=batches)
-    seconds, share = measured(lambda: features(images.images_NHWC[:EVALUATED]))
-    found.append((EVALUATED / seconds, share))
+    seconds, share = measured(lambda: features(images.images_NHWC[:EVALUATED_IMAGES]))
+    found.append((EVALUATED_IMAGES / seconds, share))
     return found[0][0], found[-1][0], min(share for _, share in found)
 
 

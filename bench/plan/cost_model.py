@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bench.plan.price import Price
 
 HOUR = 3600.0  # seconds
+ACCELERATOR_FLOPS = 1e18  # training FLOPs from which a study is costed on an accelerator too
 NOTHING_MEASURED = Calibration()
 QUIET = Reporter()
 

@@ -26,14 +26,17 @@ from bench.plan.sizes import DataSizes, evaluation_images, solving_seconds
 from bench.train.schedule import images_trained
 
 Json = dict[str, Any]
-BUSY = 0.7  # share of a processor below which others are taken to be using it
-OPENING = 0.5  # seconds to open the data of a cell
-READING = 0.2  # seconds per task and horizon, besides its images' way through the network and what it solves
-NODE = 8  # accelerators that are linked closely
-LINKED, ACROSS, HOST = 300e9, 25e9, 1e9  # bytes per second of gradients: within a node, between nodes, of CPUs. Assumed
-LATENCY, LATENCY_CPU = 3e-4, 1e-3  # seconds of an exchange besides
-GRADIENT = 4  # bytes
-# What of a recipe changes how long a step takes. Rates of a sweep over anything else are measured once.
+MIN_PROCESSOR_SHARE = 0.7  # below, others are taken to be using the processor
+OPEN_DATA_SECONDS = 0.5  # per cell
+READ_TASK_SECONDS = 0.2  # per task and horizon, besides its images' way through the network and what it solves
+ACCELERATORS_PER_NODE = 8  # that are linked closely
+NODE_BYTES_PER_SECOND = 300e9  # of gradients between the accelerators of a node. Assumed, as the next four
+NETWORK_BYTES_PER_SECOND = 25e9  # between nodes
+CPU_BYTES_PER_SECOND = 1e9  # between processes on CPUs
+EXCHANGE_SECONDS = 3e-4  # of an exchange of gradients, besides its bytes
+EXCHANGE_SECONDS_CPU = 1e-3
+GRADIENT_BYTES = 4  # per parameter
+# The fields of a recipe that change how long a step takes. Rates of a sweep over other fields are measured once.
 STEP_FIELDS = (
     "batch",
     "micro_batch",
@@ -55,8 +58,13 @@ class Rates:
     """Speed and cost of one model on this machine, one worker, all workers busy.
 
     Attributes:
+        model: its name.
+        train_images_per_second: of one worker.
+        eval_images_per_second: of one worker.
         train_flops_per_image: forward and backward, by convention of counting.
+        params: of the model.
         measured: False where the rate rests on an assumed utilisation or gain of compiling, which `basis` then states.
+        basis: where the rate comes from, in words.
         share: of a processor, that the measurement got.
         features: numbers that a probe gets of an image.
         activation_bytes: kept for the backward pass, per image in float32.
@@ -150,7 +158,9 @@ def calibrate(
         report.message("Calibrating on this machine …" if measure else "Counting …")
         measured = _measure(missing, device=device, threads=threads, processes=processes, report=report)
         for key, answer in measured.items():
-            if "rates" in answer and answer["rates"].get("share", 1.0) >= BUSY:  # else it holds for this moment only
+            if (
+                "rates" in answer and answer["rates"].get("share", 1.0) >= MIN_PROCESSOR_SHARE
+            ):  # else it holds for this moment only
                 cache.keep(names[key], answer)
         answers |= measured
     refused = {key: answers[key]["refused"] for key in questions if "refused" in answers[key]}
@@ -293,14 +303,14 @@ def cell_cost(
     images, horizons = images_trained(cell.recipe, cell.horizons), len(cell.horizons)
     training = images / (rates.train_images_per_second * gain(cell, rates, ranks=ranks, device=device, own=own))
     evaluation = horizons * evaluation_images(cell, sizes) / (own * rates.eval_images_per_second)
-    evaluation += READING * horizons * len(cell.tasks)
+    evaluation += READ_TASK_SECONDS * horizons * len(cell.tasks)
     solving = solving_seconds(cell, sizes, features=rates.features) / (own * min(ranks, max(1, len(cell.tasks))))
     beside = device != "cpu" and ranks == 1
     evaluation += waited(cell, solving, training=training) if beside else horizons * solving
     return CellCost(
-        seconds=(training + evaluation) * (1 - fraction) + OPENING,
+        seconds=(training + evaluation) * (1 - fraction) + OPEN_DATA_SECONDS,
         flops={convention: per_image * images for convention, per_image in rates.train_flops_per_image.items()},
-        evaluate_share=(evaluation + OPENING) / (training + evaluation + OPENING),
+        evaluate_share=(evaluation + OPEN_DATA_SECONDS) / (training + evaluation + OPEN_DATA_SECONDS),
     )
 
 
@@ -318,8 +328,16 @@ def gain(cell: Cell, rates: Rates, *, ranks: int, device: str, own: float = 1.0)
     step = cell.recipe.batch / rates.train_images_per_second
     if ranks == 1:
         return own
-    speed = HOST if device == "cpu" else LINKED if ranks <= NODE else ACROSS
-    exchange = 2 * GRADIENT * rates.params * (ranks - 1) / ranks / speed + (LATENCY_CPU if device == "cpu" else LATENCY)
+    speed = (
+        CPU_BYTES_PER_SECOND
+        if device == "cpu"
+        else NODE_BYTES_PER_SECOND
+        if ranks <= ACCELERATORS_PER_NODE
+        else NETWORK_BYTES_PER_SECOND
+    )
+    exchange = 2 * GRADIENT_BYTES * rates.params * (ranks - 1) / ranks / speed + (
+        EXCHANGE_SECONDS_CPU if device == "cpu" else EXCHANGE_SECONDS
+    )
     return step / (step / (ranks * own) + exchange / own)
 
 

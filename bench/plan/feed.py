@@ -12,18 +12,20 @@ from bench.core.spec import Cell
 from bench.data.load import some_encoded
 from bench.plan.sizes import DataSizes
 
-PHOTOGRAPHS = 764.0
+PHOTOGRAPHS_PER_SECOND = 764.0
 """Images per second and core: JPEGs of 500 x 375 pixels and 60 kB, as ImageNet's, cropped at random to 224 px. Measured
 by tools/measure_loading.py on an x86 core (reading, decoding, cropping and resizing, with simplejpeg)."""
-SIDE = 224
-PER_PIXEL = 0.24  # of that time at `SIDE` goes with the pixels that come out; measured at 64 to 384 px
-WHOLE = 2.5  # times as long without random crops: all of the file is decoded and shrunk; measured, 1.7 to 2.8
+PHOTOGRAPH_SIDE = 224
+PIXEL_SHARE = 0.24  # of that time at `PHOTOGRAPH_SIDE` goes with the pixels that come out; measured at 64 to 384 px
+UNCROPPED_FACTOR = (
+    2.5  # times as long without random crops: all of the file is decoded and shrunk; measured, 1.7 to 2.8
+)
 
 
 def of_photographs(cell: Cell) -> float:
     """Images per second that one core decodes for a cell, of photographs such as ImageNet's."""
-    seconds = (1 - PER_PIXEL + PER_PIXEL * (cell.image_size / SIDE) ** 2) / PHOTOGRAPHS
-    return 1 / (seconds if cell.recipe.crop else WHOLE * seconds)
+    seconds = (1 - PIXEL_SHARE + PIXEL_SHARE * (cell.image_size / PHOTOGRAPH_SIDE) ** 2) / PHOTOGRAPHS_PER_SECOND
+    return 1 / (seconds if cell.recipe.crop else UNCROPPED_FACTOR * seconds)
 
 
 def per_core(cells: Iterable[Cell], sizes: DataSizes) -> Mapping[Cell, float]:

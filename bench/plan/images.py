@@ -1,7 +1,7 @@
 """The images that a study's models take: pixels per side and channels follow the data that were named.
 
 Without --image-size, a set of one size decides by itself (`cifar10`: 32 px, colour), but never below the suite's own;
-larger photographs are taken at `SIDE` or the suite's. A set that is stored at any size gets it in its name,
+larger photographs are taken at `DEFAULT_SIDE` or the suite's. A set that is stored at any size gets it in its name,
 `folder:mine` -> `folder:mine:64px:rgb`, so that a cell says what it was trained on; the others are resized as they are
 read. Models come in the nearest patch that divides the size.
 """
@@ -19,9 +19,9 @@ from bench.core.spec import Cell, TaskSpec
 from bench.data.load import look, named_at, resizes
 from bench.suites.suite import fitting, merge, patched
 
-SIDE = 64
+DEFAULT_SIDE = 64
 """Pixels per side of larger photographs, where nobody says a size and the suite asks for no more."""
-SMALLEST, LARGEST = 8, 1024
+MIN_SIDE, MAX_SIDE = 8, 1024
 
 
 class StudyImages:
@@ -55,16 +55,16 @@ class StudyImages:
         named = (*(upstream or ()), *(downstream or ()))
         self._looks = {name: look(name, root=root) for name in named}
         known = {name: seen for name, seen in self._looks.items() if seen is not None}
-        said = [seen[0] or SIDE for name, seen in known.items() if "px" in name and not resizes(name)]
+        said = [seen[0] or DEFAULT_SIDE for name, seen in known.items() if "px" in name and not resizes(name)]
         self.asked = asked or max(said, default=None)
-        if self.asked is not None and not SMALLEST <= self.asked <= LARGEST:
-            raise UserError(f"An image size of {self.asked} px is out of range.", f"From {SMALLEST} to {LARGEST}.")
+        if self.asked is not None and not MIN_SIDE <= self.asked <= MAX_SIDE:
+            raise UserError(f"An image size of {self.asked} px is out of range.", f"From {MIN_SIDE} to {MAX_SIDE}.")
         whole = known if len(known) == len(self._looks) else {}  # of what is not here nothing is known
         self.side = max((self._usual(name, seen[0]) for name, seen in whole.items()), default=0)
         self.channels = max((seen[1] for seen in whole.values()), default=0)
 
     def _usual(self, name: str, side: int | None) -> int:
-        return min(side or SIDE, SIDE) if resizes(name) else side or SIDE
+        return min(side or DEFAULT_SIDE, DEFAULT_SIDE) if resizes(name) else side or DEFAULT_SIDE
 
     def fit(self, cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
         """The cells at this size, judged on these sets; which models were exchanged, in a sentence.

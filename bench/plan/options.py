@@ -189,28 +189,38 @@ class StudyOptions:
 
     Attributes:
         plugins: folders of plug-ins; see bench/core/registry.py.
+        suite: its name.
         scale: "auto" or one of `bench.suites.suite.SCALES`.
+        models: their names.
         data: names of upstream sets, or NAME@N.
         downstream: sets that replace those of the suite's tasks.
         image_size: pixels per side that models take.
         hours: on one accelerator, that the budgets of scale `gpu` are for.
-        grid: lines of bench/plan/chosen_grid.py, that leave a part of the suite's cells.
-        halving: of a sweep's rates; see bench/plan/halving.py.
+        tasks: that replace those of the suite.
+        seeds: how many.
+        grid: lines of bench/plan/passes/chosen_grid.py, that leave a part of the suite's cells.
+        overrides: of recipes and horizons.
+        halving: of a sweep's rates; see bench/plan/passes/halving.py.
         only: patterns of cells' names; the others are left for another run.
+        results: folder for results.
+        data_root: folder with the user's data sets.
         max_unreadable: share of a set's images that may be left out, see `bench.data.source`.
         device: one of `bench.core.device.KINDS`.
         workers: cells at a time.
         ranks: processes that train a cell together.
         calibrate: measure every model's speed again.
         accelerator: also cost the study on this one.
-        hardware, cores, price: plan for such devices, as bench/cost/hardware.py reads them.
+        hardware: devices that are planned for, as bench/cost/hardware.py reads them.
+        cores: of processors, beside each of those devices.
+        price: of an hour of theirs.
         changed: what to do with results of a model whose code has changed since; see `bench.core.fingerprint`.
         executor: "local", "slurm" or "ray".
         job: (name, value) pairs for it.
         detach: leave once jobs are submitted.
         nodes: machines of each worker.
         max_cells: that this run does.
-        retry: "failed", only those. co2: grams per kilowatt-hour.
+        retry: "failed": only those.
+        co2: grams per kilowatt-hour.
         reference: "paper" adds its results to the figures.
         track: trackers, see `bench.trackers`.
         profile: write traces.

@@ -26,11 +26,11 @@ from bench.plan.sizes import DataSizes
 from bench.suites import _paper
 from bench.suites.suite import merge
 
-LENGTH = re.compile(r"(\d{1,18}(?:\.\d+)?(?:e\d\d?)?)\s*(images?|steps?|epochs?|%)?")
-MODEL = "model."  # before the name of an option of the model
-OF_THE_STUDY = ("name", "image_size", "channels", "num_classes")  # arguments of a model besides its options
+LENGTH_PATTERN = re.compile(r"(\d{1,18}(?:\.\d+)?(?:e\d\d?)?)\s*(images?|steps?|epochs?|%)?")
+MODEL_PREFIX = "model."  # before the name of an option of the model
+CHOSEN_BY_THE_STUDY = ("name", "image_size", "channels", "num_classes")  # arguments of a model besides its options
 YES_OR_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-MOST = 10_000  # values of a sweep, all combinations
+MAX_COMBINATIONS = 10_000  # values of a sweep, all combinations
 DEFAULTS = {entry.name: getattr(Recipe(), entry.name) for entry in fields(Recipe)}
 ALSO_CALLED = {
     "learning_rate": "lr",
@@ -53,7 +53,14 @@ Setting = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Overrides:
-    """Changes as they were typed; `apply` makes them."""
+    """Changes as they were typed; `apply` makes them.
+
+    Attributes:
+        recipe: a row of the paper's Table 3.
+        horizons: lengths of training.
+        settings: (field, value) pairs.
+        sweeps: (field, values) pairs.
+    """
 
     recipe: str | None = None
     horizons: tuple[str, ...] = ()
@@ -68,8 +75,8 @@ class Overrides:
             UserError: a field that is both set and swept; too many combinations.
         """
         settings, sweeps = dict(values["set"]), dict(values["sweep"])
-        if (total := math.prod(map(len, sweeps.values()))) > MOST:
-            raise UserError(f"These sweeps have {total:,} combinations.", f"Sweep over {MOST:,} at most.")
+        if (total := math.prod(map(len, sweeps.values()))) > MAX_COMBINATIONS:
+            raise UserError(f"These sweeps have {total:,} combinations.", f"Sweep over {MAX_COMBINATIONS:,} at most.")
         if twice := sorted(settings.keys() & sweeps.keys()):
             raise UserError(f"{twice[0]} is both set and swept.", "Give one of --set and --sweep.")
         return cls(
@@ -140,8 +147,8 @@ class Overrides:
             row = _row_for(cell, self.recipe)
             cell = _paper.scaled(cell, row, batch=cell.recipe.batch, shortest=shortest)
         for key, text in settings.items():
-            if key.startswith(MODEL):
-                options = dict(cell.model_options) | {key.removeprefix(MODEL): _literal(text)}
+            if key.startswith(MODEL_PREFIX):
+                options = dict(cell.model_options) | {key.removeprefix(MODEL_PREFIX): _literal(text)}
                 cell = replace(cell, model_options=tuple(options.items()))
             else:
                 whole = shortest if key == "warmup_images" else None
@@ -171,7 +178,7 @@ def length(text: str, cell: Cell, sizes: DataSizes, *, whole: int | None = None)
     Raises:
         UserError: anything else.
     """
-    match = LENGTH.fullmatch(text.replace("_", ""))
+    match = LENGTH_PATTERN.fullmatch(text.replace("_", ""))
     if match is None:
         raise UserError(
             f"{text!r} is not a length of training.", "Give images (8000), 100steps, 2epochs, or 5% for a warm-up."
@@ -192,7 +199,7 @@ def _horizon(text: str, cell: Cell, sizes: DataSizes) -> int:
     return images
 
 
-def _row_for(cell: Cell, recipe: str) -> _paper.Row:
+def _row_for(cell: Cell, recipe: str) -> _paper.Table3Row:
     """The paper's row of this name, if the model can be trained so."""
     row = _paper.row(recipe)
     if row.dropout and not registry.family_of(cell.model).has_dropout:
@@ -209,8 +216,8 @@ def _setting(text: str) -> Setting:
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not value:
         raise UserError(f"{text!r} is not a setting.", "Give field=value, e.g. lr=1e-3.")
-    if key.startswith(MODEL) and key != MODEL:
-        if key.removeprefix(MODEL) in OF_THE_STUDY:
+    if key.startswith(MODEL_PREFIX) and key != MODEL_PREFIX:
+        if key.removeprefix(MODEL_PREFIX) in CHOSEN_BY_THE_STUDY:
             raise UserError(f"{key} cannot be set: the study determines it.", "Change it with --models or --data.")
         return key, value
     key = key.replace("-", "_")

@@ -18,7 +18,7 @@ from bench.plan.cost_model import NOTHING_MEASURED, QUIET, CostModel, RemainingC
 from bench.plan.estimate import Calibration, Reporter
 from bench.plan.expand import expand
 from bench.plan.options import StudyOptions
-from bench.plan.repeats import Repeated
+from bench.plan.repeats import RepeatedImages
 from bench.plan.resources import Disk
 from bench.plan.sizes import DataSizes
 from bench.plan.study_cells import StudyCells
@@ -150,7 +150,7 @@ class Plan:
         return resources.disk([c.needs for c in self.todo if c.needs is not None], running=self.workers)
 
     @property
-    def repeated(self) -> tuple[Repeated, ...]:
+    def repeated(self) -> tuple[RepeatedImages, ...]:
         """What sees its images more often than `MAX_EPOCHS`, most often first."""
         return repeats.find(self.todo)
 

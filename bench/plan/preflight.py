@@ -18,7 +18,7 @@ from bench.plan.sizes import DataSizes, evaluation_images
 from bench.suites.suite import SCALES
 from bench.train.schedule import WARMUP_PART, longest_warmup, total_steps, warmup_steps
 
-PER_CORE = 8  # processes: each holds torch and its own copy of the model
+MAX_PROCESSES_PER_CORE = 8  # processes: each holds torch and its own copy of the model
 
 
 def resolve_scale(wanted: str, device: str) -> str:
@@ -112,10 +112,10 @@ def processes(options: StudyOptions, cells: Sequence[Cell], *, device: str, excl
     each = max(1, cores // ranks)
     fitting = 1 if exclusive else each if device == "cpu" else max(1, len(accelerators(device)) // ranks)
     workers = min(options.workers or fitting, len(cells))
-    if here and device == "cpu" and workers * ranks > PER_CORE * cores:
+    if here and device == "cpu" and workers * ranks > MAX_PROCESSES_PER_CORE * cores:
         raise UserError(
             f"{workers * ranks:,} processes on {cores} core(s) are too many.",
-            f"Give --workers and --ranks whose product is at most {PER_CORE * cores}.",
+            f"Give --workers and --ranks whose product is at most {MAX_PROCESSES_PER_CORE * cores}.",
         )
     return workers, max(1, each // workers)
 

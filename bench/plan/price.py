@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from bench.cost.hardware import Hardware
 
-LEVEL = 1.2816  # standard deviations of a range of 80 %
+RANGE_DEVIATIONS = 1.2816  # standard deviations of a range of 80 %
 HOUR = 3600.0
 
 
@@ -30,8 +30,11 @@ class Price:
     cells, since most rates come from the same assumption.
 
     Attributes:
+        hardware: what is priced.
+        ranks: devices that train one cell together.
         device_hours: of one device each, summed.
         hours: of the clock.
+        factor: of the range.
         per_device_hour: None without a price.
         bases: where rates come from, in words.
     """
@@ -92,6 +95,6 @@ def of(
         device_hours=hours,
         hours=wall / HOUR,
         per_device_hour=each,
-        factor=math.exp(LEVEL * weighted / hours) if hours else 1.0,
+        factor=math.exp(RANGE_DEVIATIONS * weighted / hours) if hours else 1.0,
         bases=tuple(dict.fromkeys(cell.basis for cell in todo if cell.basis)),
     )

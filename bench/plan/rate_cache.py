@@ -20,8 +20,20 @@ from bench.core.subprocesses import child_environment
 from bench.data.cache import directory
 
 Json = dict[str, Any]
-SECONDS = 3600.0  # for which rates are kept: what else a machine does changes
-SETTINGS = ("ATEN_", "CUDA_", "DNNL_", "GOMP_", "KMP_", "MALLOC_", "MKL_", "OMP_", "ONEDNN_", "PYTORCH_", "TORCH")
+KEPT_SECONDS = 3600.0  # for which rates are kept: what else a machine does changes
+ENVIRONMENT_PREFIXES = (
+    "ATEN_",
+    "CUDA_",
+    "DNNL_",
+    "GOMP_",
+    "KMP_",
+    "MALLOC_",
+    "MKL_",
+    "OMP_",
+    "ONEDNN_",
+    "PYTORCH_",
+    "TORCH",
+)
 
 
 class RateCache:
@@ -33,7 +45,9 @@ class RateCache:
             import torch
 
             accelerator = torch.cuda.get_device_name(device)
-        settings = {name: value for name, value in child_environment(threads).items() if name.startswith(SETTINGS)}
+        settings = {
+            name: value for name, value in child_environment(threads).items() if name.startswith(ENVIRONMENT_PREFIXES)
+        }
         self.circumstances = [
             device,
             accelerator,
@@ -56,7 +70,7 @@ class RateCache:
         try:
             kept = files.read_sealed(_folder() / name)
             age = time.time() - kept["measured"]
-            return (kept["answer"], age) if kept["name"] == name and 0 <= age <= SECONDS else None
+            return (kept["answer"], age) if kept["name"] == name and 0 <= age <= KEPT_SECONDS else None
         except (OSError, ValueError, KeyError, TypeError, RuntimeError):  # the last: no home, JSON nested too deeply
             return None
 
@@ -69,7 +83,7 @@ class RateCache:
             files.remove_leftovers(folder)
             files.write_sealed(folder / name, {"name": name, "measured": time.time(), "answer": answer})
             for old in folder.glob("*.json*"):  # and what a kill left half written
-                if time.time() - old.stat().st_mtime > SECONDS:
+                if time.time() - old.stat().st_mtime > KEPT_SECONDS:
                     old.unlink(missing_ok=True)
         except (OSError, RuntimeError, UserError):
             pass

@@ -30,8 +30,15 @@ NUMBERS = ("warm-up", "images", "of shortest budget", "batch", "rate", "cool-dow
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """Trainings of one model on one data set that are trained alike. `shortest`: images of the shortest budget."""
+class RecipeRow:
+    """Trainings of one model on one data set that are trained alike.
+
+    Attributes:
+        model: its name.
+        data: the upstream set, as NAME or NAME@N.
+        shortest: images of the shortest budget.
+        recipe: as it is trained.
+    """
 
     model: str
     data: str
@@ -45,12 +52,18 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axis:
-    """One axis. `differ`: values of every field in which its rows differ and should not. `varies`: fields in which they
-    differ on purpose."""
+class RecipeAxis:
+    """How the cells of one axis are trained.
+
+    Attributes:
+        name: of the axis; "" for cells on none.
+        rows: what is trained.
+        differ: field -> its values, where rows differ in it and should not.
+        varies: fields in which they differ on purpose.
+    """
 
     name: str
-    rows: tuple[Row, ...]
+    rows: tuple[RecipeRow, ...]
     differ: dict[str, tuple[str, ...]]
     varies: tuple[str, ...]
 
@@ -63,7 +76,7 @@ class Axis:
         return {"axis": self.name, "equal": not self.differ, "differ": self.differ, "varies": self.varies, "rows": rows}
 
 
-def axes(options: StudyOptions) -> tuple[Axis, ...]:
+def axes(options: StudyOptions) -> tuple[RecipeAxis, ...]:
     """The axes of the study that is asked for. Nothing is measured.
 
     Raises:
@@ -79,28 +92,28 @@ def axes(options: StudyOptions) -> tuple[Axis, ...]:
     return by_axis(grid.chosen, suite.varies)
 
 
-def by_axis(cells: tuple[Cell, ...], varied: Mapping[str, tuple[str, ...]]) -> tuple[Axis, ...]:
+def by_axis(cells: tuple[Cell, ...], varied: Mapping[str, tuple[str, ...]]) -> tuple[RecipeAxis, ...]:
     """The trainings among the cells, by axis.
 
     Args:
         varied: by axis, fields that differ on purpose.
     """
-    found: dict[str, dict[Row, None]] = {}
+    found: dict[str, dict[RecipeRow, None]] = {}
     for cell in cells:
         if cell.job == "train" and any(cell.horizons):
             shortest = min(h for h in cell.horizons if h)
-            row = Row(model=cell.model, data=cell.data_name, shortest=shortest, recipe=effective_recipe(cell))
+            row = RecipeRow(model=cell.model, data=cell.data_name, shortest=shortest, recipe=effective_recipe(cell))
             for axis in cell.axes or ("",):
                 found.setdefault(axis, {})[row] = None
     made = []
     for name, rows in found.items():
         varies = varied.get(name, ())
         compared = (TrainingOnAxis(model=r.model, data=r.data.partition("@")[0], recipe=r.recipe) for r in rows)
-        made.append(Axis(name=name, rows=tuple(rows), differ=differences(compared, varies=varies), varies=varies))
+        made.append(RecipeAxis(name=name, rows=tuple(rows), differ=differences(compared, varies=varies), varies=varies))
     return tuple(made)
 
 
-def show(found: tuple[Axis, ...], console: Console) -> None:
+def show(found: tuple[RecipeAxis, ...], console: Console) -> None:
     """Print a table for each axis."""
     if not found:
         write(console, "This study trains nothing.")
@@ -120,7 +133,7 @@ def show(found: tuple[Axis, ...], console: Console) -> None:
         write(console, _sentence(axis))
 
 
-def _sentence(axis: Axis) -> str:
+def _sentence(axis: RecipeAxis) -> str:
     title = axis.name.replace("_", " ") or "no"
     purpose = f" The suite varies {join([v.replace('_', ' ') for v in axis.varies])} on purpose." if axis.varies else ""
     if axis.differ:

@@ -21,13 +21,14 @@ class Planned(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repeated:
+class RepeatedImages:
     """Cells that see each image of one set, or of one part of it, more often than `MAX_EPOCHS`.
 
     Attributes:
         data: the set, as NAME or NAME@N.
         cells: how many.
-        least, most: how often they see each image.
+        least: how often one of them sees each image, at least.
+        most: the same, at most.
         share: of the time of all cells that is left.
     """
 
@@ -38,7 +39,7 @@ class Repeated:
     share: float
 
 
-def find(planned: Iterable[Planned]) -> tuple[Repeated, ...]:
+def find(planned: Iterable[Planned]) -> tuple[RepeatedImages, ...]:
     """By set, what sees its images most often first."""
     everything = list(planned)
     total = sum(each.seconds or 0.0 for each in everything)
@@ -47,7 +48,7 @@ def find(planned: Iterable[Planned]) -> tuple[Repeated, ...]:
         if each.epochs > MAX_EPOCHS:
             parts.setdefault(each.cell.data_name, []).append(each)
     made = [
-        Repeated(
+        RepeatedImages(
             data=name,
             cells=len(part),
             least=min(each.epochs for each in part),

@@ -22,8 +22,8 @@ from bench.plan.estimate import Rates
 from bench.plan.sizes import DataSizes
 from bench.store.checkpoints import KEEP
 
-FLOAT = 4
-CHECKPOINTS = KEEP + 1  # of a running cell: those that are kept, and the next, which is written before one goes
+FLOAT_BYTES = 4
+CHECKPOINTS_ON_DISK = KEEP + 1  # of a running cell: those that are kept, and the next, which is written before one goes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Needs:
         host: images on their way, and the index.
         shared: stored pixels or the index, by data set: all cells of a set share them.
         kept: what a checkpoint holds, which passes through the host's memory when it is written.
-        weights: those that stay of a finished cell.
+        weights: bytes that stay of a finished cell.
         decoded: images per second that its cores decode for one process, where they are streamed; 0: not known.
         wait: expected share of the training time spent waiting for images.
     """
@@ -85,7 +85,7 @@ def disk(needed: Sequence[Needs], *, running: int) -> Disk:
     largest = sorted((each.kept for each in needed), reverse=True)[:running]
     return Disk(
         shared=sum(shared.values()),
-        checkpoints=CHECKPOINTS * sum(largest),
+        checkpoints=CHECKPOINTS_ON_DISK * sum(largest),
         weights=sum(each.weights for each in needed),
         running=len(largest),
     )
@@ -93,8 +93,8 @@ def disk(needed: Sequence[Needs], *, running: int) -> Disk:
 
 def kept_bytes(recipe: Recipe, params: int) -> int:
     """Bytes of what a checkpoint holds: weights, the optimizer's moments (bench/train/step.py), their mean."""
-    moments = OPTIMIZER_BYTES if recipe.optimizer == "adamw" else FLOAT * bool(recipe.momentum)
-    return params * (FLOAT + moments + FLOAT * bool(recipe.average))
+    moments = OPTIMIZER_BYTES if recipe.optimizer == "adamw" else FLOAT_BYTES * bool(recipe.momentum)
+    return params * (FLOAT_BYTES + moments + FLOAT_BYTES * bool(recipe.average))
 
 
 def state_bytes(recipe: Recipe, params: int, *, ranks: int) -> int:
@@ -102,8 +102,8 @@ def state_bytes(recipe: Recipe, params: int, *, ranks: int) -> int:
     summed over micro-batches, and in the buckets that DistributedDataParallel exchanges."""
     kept = kept_bytes(recipe, params)
     if recipe.sharding == "fsdp":
-        return (kept + params * FLOAT) // ranks
-    return kept + params * FLOAT * (1 if ranks == 1 else 2)
+        return (kept + params * FLOAT_BYTES) // ranks
+    return kept + params * FLOAT_BYTES * (1 if ranks == 1 else 2)
 
 
 def needs(
@@ -142,7 +142,7 @@ def needs(
         host=0 if tier == "resident" else AHEAD_BYTES + (INDEX_BYTES * size.train if tier == "streamed" else 0),
         shared={name: _stored(name, cell, sizes) for name in (cell.data, *(task.data for task in cell.tasks))},
         kept=kept,
-        weights=FLOAT * rates.params,
+        weights=FLOAT_BYTES * rates.params,
         decoded=decoded,
         wait=feed.waiting(rates.train_images_per_second, decoded, device=device),
     )

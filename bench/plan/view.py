@@ -24,19 +24,19 @@ from bench.core.formatting import (
 )
 from bench.core.spec import MAX_EPOCHS
 from bench.cost import units
-from bench.plan.estimate import BUSY, Reporter
+from bench.plan.cost_model import ACCELERATOR_FLOPS
+from bench.plan.estimate import MIN_PROCESSOR_SHARE, Reporter
 from bench.plan.plan import Plan, PlannedCell
-from bench.plan.repeats import Repeated
+from bench.plan.repeats import RepeatedImages
 from bench.plan.resources import Disk
 
 if TYPE_CHECKING:
     from bench.plan.price import Price
 
-LARGE = 1e18  # FLOPs from which a plan is also given in accelerator time
-SPARE = ("images", "budgets", "FLOPs", "done", "seeds")  # columns of a plan, the least useful first
-LEAST_WAIT = 0.005  # share of the training time, spent waiting for images, that is worth a word
-MAX_PARTS = 4  # sets of which a plan says how often their images are seen
-SPREAD = (0.85, 1.25)  # factors around the expected time
+LEAST_USEFUL_COLUMNS = ("images", "budgets", "FLOPs", "done", "seeds")  # columns of a plan, the least useful first
+MIN_WAIT_SHARE = 0.005  # share of the training time, spent waiting for images, that is worth a word
+MAX_REPEATED_SETS = 4  # sets of which a plan says how often their images are seen
+EXPECTED_RANGE = (0.85, 1.25)  # factors around the expected time
 
 
 class ConsoleReporter(Reporter):
@@ -59,7 +59,7 @@ def show(plan: Plan, console: Console) -> None:
     """Print a plan."""
     heading = Text.assemble((plan.suite, "bold"), f" at scale {plan.scale}: {plan.question}")
     console.print(heading, soft_wrap=True)
-    show_table(plan_table(plan), console, spare=SPARE)
+    show_table(plan_table(plan), console, spare=LEAST_USEFUL_COLUMNS)
     for line in (*plan.notes, *plan_summary(plan)):
         write(console, line)
 
@@ -139,12 +139,12 @@ def plan_summary(plan: Plan) -> list[str]:
         if (age := plan.calibration.age) is not None:
             lines.append(f"Rates measured up to {duration(age)} ago on this machine (measure again: --calibrate).")
         share = min((rates.share for rates in plan.calibration.rates.values()), default=1.0)
-        if share < BUSY:
+        if share < MIN_PROCESSOR_SHARE:
             lines.append(
                 f"This machine is busy: the calibration got {share:.0%} of a processor. The estimate assumes "
                 "an idle machine; expect more time under load."
             )
-        if total and (plan.accelerator or total > LARGE or (plan.scale != "cpu" and plan.device == "cpu")):
+        if total and (plan.accelerator or total > ACCELERATOR_FLOPS or (plan.scale != "cpu" and plan.device == "cpu")):
             lines += _accelerator_lines(plan, total)
     notes = by_reason((cell.name, cell.note) for cell in plan.cells if cell.note)
     return lines + [f"Note: {text}" for text in notes]
@@ -184,7 +184,7 @@ def _feed(plan: Plan) -> list[str]:
     fed = [(c, c.needs) for c in plan.todo if c.needs is not None and c.needs.decoded]
     if not fed:
         return []
-    slow = [(c, needs) for c, needs in fed if needs.wait >= LEAST_WAIT]
+    slow = [(c, needs) for c, needs in fed if needs.wait >= MIN_WAIT_SHARE]
     low, high = (short_count(end([needs.decoded for _, needs in fed])) for end in (min, max))
     rate = low if low == high else f"{low} to {high}"
     of = f"each {plan.hardware.device.name} ({plan.hardware.cores_each})" if plan.hardware else "each process"
@@ -205,13 +205,13 @@ def _feed(plan: Plan) -> list[str]:
     ]
 
 
-def _repeated(repeated: Sequence[Repeated], todo: Sequence[PlannedCell]) -> list[str]:
+def _repeated(repeated: Sequence[RepeatedImages], todo: Sequence[PlannedCell]) -> list[str]:
     """Images that are seen again and again, which a model may memorise."""
     if not repeated:
         return []
     shown = [
         f"{part.data} {_epochs(part)} ({plural(part.cells, 'cell')}, {part.share:.0%} of the time)"
-        for part in repeated[:MAX_PARTS]
+        for part in repeated[:MAX_REPEATED_SETS]
     ]
     more = len(repeated) - len(shown)
     return [
@@ -221,7 +221,7 @@ def _repeated(repeated: Sequence[Repeated], todo: Sequence[PlannedCell]) -> list
     ]
 
 
-def _epochs(part: Repeated) -> str:
+def _epochs(part: RepeatedImages) -> str:
     low, high = significant(part.least, 2), significant(part.most, 2)
     return f"{high} times" if low == high else f"{low} to {high} times"
 
@@ -229,7 +229,7 @@ def _epochs(part: Repeated) -> str:
 def _expected(plan: Plan) -> str:
     workers, threads = plural(plan.workers, "worker"), plural(plan.threads, "thread")
     how = f"{workers} of {plan.ranks} ranks, each with {threads}" if plan.ranks > 1 else f"{workers} with {threads}"
-    low, high = (duration(factor * plan.seconds) for factor in SPREAD)
+    low, high = (duration(factor * plan.seconds) for factor in EXPECTED_RANGE)
     basis = "calibrated on this machine" if plan.measured else "partly assumed; see --json"
     device = f"{plan.device} ({plan.device_reason})" if plan.device_reason else plan.device
     return f"Expected: {low} to {high} on {device}, {how} ({basis})."

@@ -13,7 +13,7 @@ from bench.analysis.question import Question
 from bench.analysis.table import ESTIMATE_ENDS, Column, Table, split
 from bench.core import formatting as words
 from bench.stats.intervals import Estimate, contents
-from bench.store.planned import Compared, compare
+from bench.store.planned import PlannedAgainstActual, compare
 
 FROM_COMPUTE = "MACs/image are worked back from the printed, rounded exaFLOPs."
 MAX_MODELS = 8  # columns that fit a page; beyond that the largest of each family are shown
@@ -81,7 +81,7 @@ def planned(evidence: Evidence) -> Table | None:
     )
 
 
-def _per_cell(found: Compared) -> dict[str, Any]:
+def _per_cell(found: PlannedAgainstActual) -> dict[str, Any]:
     each = {"planned": found.planned, "took": found.took, "processor": found.processor}
     means = {name: None if seconds is None else seconds / found.cells for name, seconds in each.items()}
     return {"cells": found.cells, "more": found.took / found.planned - 1 if found.planned else None} | means

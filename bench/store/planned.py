@@ -27,7 +27,9 @@ class PlannedCost:
 
     Attributes:
         seconds: wall-clock, on one worker of an idle machine.
-        device, threads, ranks: of that worker.
+        device: of that worker.
+        threads: of each of its processes.
+        ranks: its processes.
         error: of the logarithm of `seconds`, one standard deviation, where rates were not measured here.
     """
 
@@ -43,7 +45,12 @@ class PlannedRun:
     """A run that did all of its cells: every round of a sweep, but not what an earlier run had done.
 
     Attributes:
-        planned, took: wall-clock seconds. On a cluster, `took` has the time in queues.
+        ended: when.
+        executor: "local", "slurm" or "ray".
+        workers: cells at a time.
+        cells: how many it did.
+        planned: wall-clock seconds.
+        took: wall-clock seconds; on a cluster, with the time in queues.
     """
 
     ended: str
@@ -66,9 +73,16 @@ NOTHING = Plans()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
-    """Finished cells whose plan is known. `processor`: seconds of a processor that they used, where each was one thread
-    of a CPU and this is known; less than `took` where others used the machine too."""
+class PlannedAgainstActual:
+    """Finished cells whose plan is known, summed.
+
+    Attributes:
+        cells: how many.
+        planned: seconds.
+        took: seconds.
+        processor: seconds of a processor that they used; None unless each was one thread of a CPU. It is less than
+            `took` where others used the machine too.
+    """
 
     cells: int
     planned: float
@@ -76,7 +90,7 @@ class Compared:
     processor: float | None = None
 
 
-def compare(plans: Plans, took: Mapping[str, tuple[float | None, float | None]]) -> Compared | None:
+def compare(plans: Plans, took: Mapping[str, tuple[float | None, float | None]]) -> PlannedAgainstActual | None:
     """Sums over the cells that have both.
 
     Args:
@@ -87,7 +101,7 @@ def compare(plans: Plans, took: Mapping[str, tuple[float | None, float | None]])
     if not known:
         return None
     own = [processor for plan, _, processor in known if processor is not None and _is_one_thread(plan)]
-    return Compared(
+    return PlannedAgainstActual(
         cells=len(known),
         planned=math.fsum(plan.seconds for plan, _, _ in known),
         took=math.fsum(seconds for _, seconds, _ in known),

@@ -282,6 +282,7 @@ class State(NamedTuple):
             "damaged" (its record does not verify and will be set aside). All but "done" are run again.
         fraction: of its training that is done, in [0, 1].
         note: why it is not complete, where that is known.
+        without_result: how a cell that is done ended without a result: "diverged" or "oom"; None of others.
         took: wall-clock and processor seconds of a complete cell, as far as its record knows them.
     """
 
@@ -289,6 +290,7 @@ class State(NamedTuple):
     fraction: float
     note: str | None
     took: tuple[float | None, float | None] = (None, None)
+    without_result: str | None = None
 
 
 def state_of(directory: CellDirectory) -> State:
@@ -305,7 +307,9 @@ def state_of(directory: CellDirectory) -> State:
         if outcome.status == "complete":
             return State("done", 1.0, None, (outcome.seconds, outcome.processor_seconds))
         note = f"{outcome.status}: {outcome.reason}"
-        return State("failed" if outcome.status == "failed" else "done", float(outcome.status != "failed"), note)
+        if outcome.status == "failed":
+            return State("failed", 0.0, note)
+        return State("done", 1.0, note, without_result=outcome.status)
     progress = checkpoints.newest_state(directory.checkpoints)
     last = attempt_status(attempts[-1]) if (attempts := directory.attempts()) else {}
     failed, reason = last.get("outcome") == "failed", last.get("reason")

@@ -41,7 +41,7 @@ SMALLEST = {"ViT": "ViT-B/16", "Hybrid": "R50+ViT-B/16", "ResNet": "R50x1"}  # o
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class Table3Row:
     """One training of Table 3."""
 
     model: str
@@ -59,14 +59,14 @@ class Row:
 
 
 @cache
-def rows() -> Mapping[str, Row]:
+def rows() -> Mapping[str, Table3Row]:
     """Name to row. Where the paper trains a model twice, the name says for how long."""
     found = {}
     for printed in published.table("table3"):
         lengths = printed["epochs"].split("/")
         for model in _models(printed["models"]):
             for epochs in lengths:
-                row = Row(
+                row = Table3Row(
                     model=model,
                     data=printed["dataset"],
                     epochs=int(epochs),
@@ -88,7 +88,7 @@ def _models(printed: str) -> tuple[str, ...]:
     return tuple(f"{before}{choice}{after}" for choice in (braces or "").split(","))
 
 
-def row(name: str) -> Row:
+def row(name: str) -> Table3Row:
     """The row of a name.
 
     Raises:
@@ -100,7 +100,7 @@ def row(name: str) -> Row:
     return known[name.lower()]
 
 
-def row_for(model: str, data: str) -> Row:
+def row_for(model: str, data: str) -> Table3Row:
     """The row that a model is trained by on an upstream set, the longer of two; where the table leaves the model or the
     set out, that of the model it is most like, or that of JFT-300M."""
     family = registry.family_of(model).label
@@ -144,7 +144,7 @@ def shortest_budget(cells: Iterable[Cell]) -> int:
     return min((h for cell in cells if cell.job == "train" for h in cell.horizons if h), default=0)
 
 
-def scaled(cell: Cell, row: Row, *, batch: int, shortest: int) -> Cell:
+def scaled(cell: Cell, row: Table3Row, *, batch: int, shortest: int) -> Cell:
     """The cell trained as the row was, by the rules above; augmentation and precision stay the suite's.
 
     Args:

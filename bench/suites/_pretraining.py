@@ -36,7 +36,7 @@ class Upstream:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class PretrainingStudy:
     """One scale of a suite. `untrained`: also judge each network as it was before the first upstream set."""
 
     upstream: tuple[Upstream, ...]
@@ -54,12 +54,14 @@ def small(models: tuple[str, ...], *names: str, images: int, **recipe: Any) -> t
     )
 
 
-def gpu_study(options: SuiteOptions, *, tasks: Tasks, seeds: int) -> Study:
+def gpu_study(options: SuiteOptions, *, tasks: Tasks, seeds: int) -> PretrainingStudy:
     """ViTs and ResNets on the scale's own upstream set, and on drawings where that is of photographs."""
     names, models = dict.fromkeys((gpu_upstream(options), DRAWN)), gpu_models(options)
     chosen = (models[0], models[1], models[5], models[6])
     upstream = (Upstream(data=name, images=dict.fromkeys(chosen, 1_000_000), recipe=gpu_recipe) for name in names)
-    return Study(upstream=tuple(upstream), tasks=tasks, seeds=seeds, image_size=gpu_size(options), channels=3)
+    return PretrainingStudy(
+        upstream=tuple(upstream), tasks=tasks, seeds=seeds, image_size=gpu_size(options), channels=3
+    )
 
 
 def paper() -> tuple[Upstream, ...]:
@@ -76,7 +78,7 @@ def paper() -> tuple[Upstream, ...]:
     )
 
 
-def pretrained_cells(study: Study, options: SuiteOptions) -> list[Cell]:
+def pretrained_cells(study: PretrainingStudy, options: SuiteOptions) -> list[Cell]:
     """Models × upstream sets × seeds, each judged once, at the end; the untrained networks beside the first set's."""
     return [
         upstream.trained(
@@ -98,7 +100,7 @@ def pretrained_cells(study: Study, options: SuiteOptions) -> list[Cell]:
     ]
 
 
-def _chosen(study: Study, options: SuiteOptions) -> tuple[Upstream, ...]:
+def _chosen(study: PretrainingStudy, options: SuiteOptions) -> tuple[Upstream, ...]:
     """The requested upstream sets; an unknown set uses the settings of the first."""
     if not options.data:
         return study.upstream

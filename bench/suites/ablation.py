@@ -33,7 +33,7 @@ SGD = {"optimizer": "sgd", "weight_decay": 1e-4}  # as BiT was trained
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale:
+class AblationScale:
     """The ViT that is changed, and how all are trained.
 
     Attributes:
@@ -55,7 +55,7 @@ class Scale:
 
 
 SCALES = {
-    "cpu": Scale(
+    "cpu": AblationScale(
         base="ViT-pico/7",
         patches=(14, 4),
         conv_patch=4,
@@ -66,7 +66,7 @@ SCALES = {
         recipe={"batch": 32, "shift": 1},
         tasks=tuple(task("fewshot", name, shots=(5,), draws=5, test_limit=1_000, ridge="loo") for name in HEADLINE),
     ),
-    "gpu": Scale(
+    "gpu": AblationScale(
         base="ViT-Ti/4",
         patches=(7, 2),
         conv_patch=4,
@@ -100,7 +100,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
     )
 
 
-def variants(scale: Scale, base: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def variants(scale: AblationScale, base: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """(axis, model, what differs from the suites' recipe)."""
     row = config_for(base, image_size=28, channels=1, num_classes=0)
     for position, places in POSITIONS.items():

@@ -33,7 +33,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale:
+class BranchingScale:
     """Models with their budgets. recipe: upstream set -> what differs from the suites' recipe."""
 
     models: dict[str, tuple[int, ...]]
@@ -45,7 +45,7 @@ class Scale:
     channels: int = 1
 
 
-CPU = Scale(
+CPU = BranchingScale(
     models={
         "ViT-pico/14": budgets(32_000, 5)[1:],
         "R5+ViT-pico/14": budgets(12_000, 3)[1:],
@@ -56,9 +56,9 @@ CPU = Scale(
 )
 
 
-def _gpu(options: SuiteOptions) -> Scale:
+def _gpu(options: SuiteOptions) -> BranchingScale:
     models, upstream = gpu_models(options), gpu_upstream(options)
-    return Scale(
+    return BranchingScale(
         models={
             models[1]: budgets(1_000_000, 5)[1:],
             models[3]: budgets(1_000_000, 3)[1:],

@@ -23,7 +23,7 @@ MASKED = ":head=masked"  # after a model's name: see vit/masked.py
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale:
+class MaskedScale:
     """One scale of the study.
 
     Attributes:
@@ -45,7 +45,7 @@ class Scale:
 
 
 SCALES = {
-    "cpu": Scale(
+    "cpu": MaskedScale(
         model="ViT-pico/7",
         upstream="fashion-mnist",
         images=16_000,
@@ -57,7 +57,7 @@ SCALES = {
         tuning={"rates": (0.05, 0.15, 0.45), "held_out": 0.2, "test_limit": 1_000},
         probe={"shots": (5, 10), "draws": 5, "test_limit": 1_000, "ridge": "loo"},
     ),
-    "gpu": Scale(
+    "gpu": MaskedScale(
         model="ViT-S/4",
         upstream="fashion-mnist",
         images=2_000_000,
@@ -94,7 +94,7 @@ def cells(options: SuiteOptions) -> list[Cell]:
     return found
 
 
-def _tasks(scale: Scale, steps: int) -> tuple[TaskSpec, ...]:
+def _tasks(scale: MaskedScale, steps: int) -> tuple[TaskSpec, ...]:
     """The probe on every downstream set; fine-tuning on few images and on many of the first."""
     tuning = {"steps": steps, "batch": scale.batch, **scale.tuning}
     probes = (task("fewshot", name, **scale.probe) for name in DOWNSTREAM)

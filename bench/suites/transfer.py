@@ -14,7 +14,7 @@ from typing import Any
 from bench.core.spec import Cell, TaskSpec
 from bench.suites._grid import GPU_DOWNSTREAM, gpu_size, here
 from bench.suites._paper import CROP
-from bench.suites._pretraining import Study, gpu_study, paper, pretrained_cells, small, stored_at
+from bench.suites._pretraining import PretrainingStudy, gpu_study, paper, pretrained_cells, small, stored_at
 from bench.suites._questions import OF_FAMILIES
 from bench.suites.suite import Suite, SuiteOptions, fitting, pick, task
 
@@ -30,9 +30,9 @@ def cells(options: SuiteOptions) -> list[Cell]:
     return pretrained_cells(study(options), options)
 
 
-def _cpu(options: SuiteOptions) -> Study:
+def _cpu(options: SuiteOptions) -> PretrainingStudy:
     tuning = {"steps": 50, "batch": 64, "rates": (0.05, 0.15, 0.45), "train_limit": 2_000, "test_limit": 1_000}
-    return Study(
+    return PretrainingStudy(
         upstream=small(
             ("ViT-pico/14", "ViT-nano/14", "R8x0.125-s2"), "glyphs", "fashion-mnist", images=16_000, batch=32, shift=1
         ),
@@ -49,7 +49,7 @@ def _cpu(options: SuiteOptions) -> Study:
     )
 
 
-def _gpu(options: SuiteOptions) -> Study:
+def _gpu(options: SuiteOptions) -> PretrainingStudy:
     tuning = {"steps": 1_000, "batch": 512, "rates": (0.01, 0.03, 0.1), "held_out": 0.1}
     tasks = partial(
         _tasks,
@@ -62,7 +62,7 @@ def _gpu(options: SuiteOptions) -> Study:
     return gpu_study(options, tasks=tasks, seeds=3)
 
 
-def _paper(options: SuiteOptions) -> Study:
+def _paper(options: SuiteOptions) -> PretrainingStudy:
     """Table 4's settings by themselves, 384 px, three repeats; ImageNet also at 512 px with averaged weights."""
 
     def tasks(model: str) -> tuple[TaskSpec, ...]:
@@ -72,7 +72,7 @@ def _paper(options: SuiteOptions) -> Study:
 
     augmented = {"flip": True, "crop": CROP, "repeats": 3}
     stored = tuple(stored_at(name, 384) for name in here(PUBLIC, options))
-    return Study(upstream=paper(), tasks=tasks, seeds=1, image_size=224, channels=3, untrained=False)
+    return PretrainingStudy(upstream=paper(), tasks=tasks, seeds=1, image_size=224, channels=3, untrained=False)
 
 
 def _tasks(

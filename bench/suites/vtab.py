@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.core.spec import Cell, TaskSpec
 from bench.suites._grid import here
-from bench.suites._pretraining import Study, gpu_study, paper, pretrained_cells, small, stored_at
+from bench.suites._pretraining import PretrainingStudy, gpu_study, paper, pretrained_cells, small, stored_at
 from bench.suites._questions import OF_FAMILIES
 from bench.suites.suite import Suite, SuiteOptions, fitting, pick, task
 from bench.tasks.vtab import SMALL, VTAB, task_names
@@ -29,20 +29,22 @@ def cells(options: SuiteOptions) -> list[Cell]:
     return pretrained_cells(study(options), options)
 
 
-def _cpu(options: SuiteOptions) -> Study:
+def _cpu(options: SuiteOptions) -> PretrainingStudy:
     tasks = _tasks(here(DOWNSTREAM, options), steps=60, batch=64, rates=(0.05, 0.15, 0.45), test_limit=1_000)
     models = ("ViT-pico/14", "ViT-nano/14", "R8x0.125-s2")
-    return Study(upstream=small(models, "glyphs", images=16_000, batch=32, shift=1), tasks=lambda _: tasks, seeds=2)
+    return PretrainingStudy(
+        upstream=small(models, "glyphs", images=16_000, batch=32, shift=1), tasks=lambda _: tasks, seeds=2
+    )
 
 
-def _gpu(options: SuiteOptions) -> Study:
+def _gpu(options: SuiteOptions) -> PretrainingStudy:
     """The tasks of VTAB that are here, and the small ones."""
     names = here((*task_names(VTAB), *DOWNSTREAM), options)
     tasks = _tasks(names, steps=500, batch=256, rates=(0.01, 0.03, 0.1), repeats=3)
     return gpu_study(options, tasks=lambda _: tasks, seeds=2)
 
 
-def _paper(options: SuiteOptions) -> Study:
+def _paper(options: SuiteOptions) -> PretrainingStudy:
     """The 19 tasks at 384 px, three repeats; rows of Table 9."""
     wanted = tuple(stored_at(name, 384) for name in here(task_names(VTAB), options))
 
@@ -54,7 +56,7 @@ def _paper(options: SuiteOptions) -> Study:
         for u in paper()
         if (images := {model: n for model, n in u.images.items() if (u.data, model) in IN_TABLE_9})
     ]
-    return Study(upstream=tuple(rows), tasks=tasks, seeds=1, image_size=224, channels=3, untrained=False)
+    return PretrainingStudy(upstream=tuple(rows), tasks=tasks, seeds=1, image_size=224, channels=3, untrained=False)
 
 
 def _tasks(data: tuple[str, ...], **options: Any) -> tuple[TaskSpec, ...]:

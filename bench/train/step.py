@@ -222,7 +222,7 @@ class Step:
         has_state = bool(self.optimizer.state)
         while True:
             try:
-                loss = self._gradients_that_fit(x_BCHW, labels_B, seed)
+                loss = self.gradients_that_fit(x_BCHW, labels_B, seed)
                 with label("optimizer"):
                     self._clip()
                     self.optimizer.step()
@@ -252,58 +252,6 @@ class Step:
         norm = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None], foreach=True)
         self.optimizer.grad_scale = norm.add_(CLIP_EPS).div_(limit).clamp_(min=1.0)  # type: ignore[attr-defined]
 
-    def rehearse(self, x_BCHW: Tensor, labels_B: Tensor) -> None:
-        """Do all of a step, often enough that everything is allocated, compiled and recorded; changes nothing.
-
-        What fits is found without compiling, which each try would do again.
-        """
-        if self.compiles and self.ranks.size > 1:
-            # the first rank of each machine before the others, which find its code in torch's cache on the disk
-            self.ranks.run_on_all(lambda: self._compile_alone(x_BCHW, labels_B) if self.ranks.is_first_here else None)
-        kept = [buffer.clone() for buffer in self.model.buffers()]  # statistics over batches
-        self._allocate_optimizer_state()
-        if self.compiles and not self.device.startswith("cpu"):
-            with torch.compiler.set_stance("force_eager"), self._unrecorded():
-                self._gradients_that_fit(x_BCHW, labels_B, seed=0)
-        for _ in range(compiled.REHEARSALS):
-            self._gradients_that_fit(x_BCHW, labels_B, seed=0)
-        self.optimizer.zero_grad(set_to_none=True)
-        for buffer, value in zip(self.model.buffers(), kept, strict=True):
-            buffer.copy_(value)
-
-    def _compile_alone(self, x_BCHW: Tensor, labels_B: Tensor) -> None:
-        """All of a step that needs no other rank; memory may run out, which is then for all to find."""
-        with contextlib.suppress(torch.OutOfMemoryError):
-            self.optimizer.zero_grad(set_to_none=True)
-            self.working.refresh()
-            self._gradients(x_BCHW, labels_B, seed=0, exchange=False)
-        self.optimizer.zero_grad(set_to_none=True)
-
-    def _allocate_optimizer_state(self) -> None:
-        """By an update at rate 0 with gradients of zero, that is then forgotten: what comes after finds its room taken,
-        and nothing runs out of memory once graphs are recorded."""
-        if self.optimizer.state:
-            return
-        for group in self.optimizer.param_groups:
-            group["lr"] = 0.0
-            for parameter in group["params"]:
-                parameter.grad = torch.zeros_like(parameter)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        for state in self.optimizer.state.values():
-            for value in filter(torch.is_tensor, state.values()):
-                value.zero_()
-
-    @contextlib.contextmanager
-    def _unrecorded(self) -> Iterator[None]:
-        before = self.both_ways
-        if isinstance(before, Recorded):
-            self.both_ways = before.run
-        try:
-            yield
-        finally:
-            self.both_ways = before
-
     def _lacks_memory(self, error: Exception, images: int) -> bool:
         """Whether memory ran out, with so many images at a time.
 
@@ -316,13 +264,13 @@ class Step:
             raise RankOutOfMemory(images) from error
         return True
 
-    def _gradients_that_fit(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> Tensor:
+    def gradients_that_fit(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> Tensor:
         """Leave the gradients of the global batch with the weights; returns its loss."""
         while True:
             try:
                 self.optimizer.zero_grad(set_to_none=True)
                 self.working.refresh()
-                loss = self._gradients(x_BCHW, labels_B, seed)
+                loss = self.gradients(x_BCHW, labels_B, seed)
                 return loss if self.ranks.size == 1 else self.ranks.mean(loss)
             except (RuntimeError, MemoryError) as error:
                 images = min(self.micro_batch, len(labels_B))
@@ -349,7 +297,7 @@ class Step:
         else:
             torch.manual_seed(seed)
 
-    def _gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int, *, exchange: bool = True) -> Tensor:
+    def gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int, *, exchange: bool = True) -> Tensor:
         """Accumulate the gradient of the mean loss of this rank's batch, one micro-batch after another. Ranks exchange
         it while the last is in hand. Returns that loss."""
         batch = len(labels_B)

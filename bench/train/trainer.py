@@ -29,6 +29,7 @@ from bench.train import schedule
 from bench.train.batches import Batches
 from bench.train.events import CheckpointSaved, Event, HorizonReached, Stepped
 from bench.train.ranks import ONE_RANK, Ranks
+from bench.train.rehearsal import rehearse
 from bench.train.schedule import Segment
 from bench.train.step import Ema, Step, set_aside
 
@@ -480,7 +481,7 @@ class Trainer:
             return
         self.log("compiling")
         started, fitted = running(), train_step.micro_batch
-        train_step.rehearse(*self.batches(p.step))
+        rehearse(train_step, *self.batches(p.step))
         synchronise(self.device)
         self._compiled = True
         if train_step.how_compiled != train_step.compile_mode:

@@ -172,7 +172,7 @@ def test_the_answer_is_about_the_fastest_peer_and_only_beyond_the_interval() -> 
     assert (level.verdict, level.reasons) == (Verdict.CANNOT_TELL, (Reason.WITHIN_INTERVAL,))
     pair = answer(own=[21.0, 19, 20], pair=[40.0, 40, 40], base=base, tuned=tuned)
     assert pair.leader == TUNED  # another way to run this project is no peer
-    both = next(c for c in pair.evidence if isinstance(c, races.Contender) and c.name == PAIR)
+    both = next(c for c in pair.evidence if isinstance(c, races.RacedContender) and c.name == PAIR)
     assert both.own and both.over_base is not None and both.over_base.value == pytest.approx(4.0)
     assert answer(own=[15.0, 15, 15.1], base=[20.0, 20, 20]).verdict == Verdict.NO
 

@@ -211,7 +211,7 @@ def rows(made: Evidence, name: str) -> list[dict[str, str]]:
 
 def lines_to_copy(note: str) -> dict[str, dict[str, float]]:
     """Names and dictionaries that a note gives for bench/suites/_recipes.py."""
-    return {name: json.loads(chosen) for name, chosen in re.findall(r"([A-Z_]+) = (\{[^}]*\})", note)}
+    return {name: json.loads(chosen) for name, chosen in re.findall(r'([A-Z_]+)\["cpu"\] = (\{[^}]*\})', note)}
 
 
 # -- a sweep of learning rates ---------------------------------------------------------------------------------------

@@ -163,7 +163,9 @@ def test_the_main_study_differs_in_nothing_but_its_axes() -> None:
 
 def test_old_records_read_what_a_data_set_says_now() -> None:
     """Scanned digits are no photographs: what a set shows is its file's to say, not the record's."""
-    kinds = _data_kinds()
+    kinds = {name: str(registry.load("data set", name).kind) for name in registry.names("data set")}
+    used = _data_kinds(Records(suite="s", records=tuple(records())))
+    assert {"mnist", "digits"} <= set(used) and used.items() <= kinds.items()
     written = {name for name in kinds if "handwritten" in registry.load("data set", name).description}
     assert {"mnist", "digits"} <= written and {kinds[name] for name in written} == {"handwriting"}
     evidence = build(

@@ -17,14 +17,14 @@ import pytest
 from baselines import timm
 from bench.core.errors import EXIT_FAILED, EXIT_OK, UserError
 from bench.cost import public_models, training_stages
-from bench.cost.training_stages import Recipe, problems, stages
+from bench.cost.training_stages import PublishedRecipe, problems, stages
 from tests.house.structure import PROJECT
 from tests.house.test_structure import BLOCK_TORCH
 
 FOLDER = PROJECT / "baselines/published"
 IMAGES = {"in1k": 1_281_167, "in21k": 14_197_122}
 MODELS = ("net_a.sup_in1k", "net_b.e300_in1k")
-GOOD = Recipe(
+GOOD = PublishedRecipe(
     pattern=r"net_a\.sup_in1k",
     stages="in21k:90@224 | in1k:20000x512@own",
     kind="sup",

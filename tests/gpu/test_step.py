@@ -23,6 +23,7 @@ from bench.tasks._features import extractor
 from bench.tasks._finetuner import FineTuner
 from bench.train import compiled, recorded
 from bench.train.batches import Batches
+from bench.train.rehearsal import rehearse
 from bench.train.step import Step
 from bench.train.trainer import Trainer
 from tests.gpu.posing import Graph, Short, is_new, posing
@@ -102,7 +103,7 @@ def test_recorded_steps_are_the_steps(name, recipe, monkeypatch):
     with posing():
         step = Step(model=made(name), recipe=recipe, device="cuda")
         if recipe.dtype == "bfloat16":  # else they are recorded in the middle of the first step
-            step.rehearse(*batch())
+            rehearse(step, *batch())
         found = trained(step, 5)
         assert step.how_compiled == "reduce-overhead"
         for graph in graphs:  # between a step and whatever reads the weights
@@ -197,7 +198,7 @@ def test_what_cannot_be_recorded_is_done_as_it_is_written(gpu):
             return super().forward(x.flatten(1)) * (2.0 if x.sum().item() > 0 else 1.0)
 
     step = Step(model=Waits(784, 10), recipe=replace(RECIPE, dtype="float32"), device="cuda")
-    step.rehearse(*batch())
+    rehearse(step, *batch())
     assert torch.isfinite(trained(step)[0]).all()
     assert step.how_compiled.startswith("default (AssertionError")
 
@@ -279,7 +280,7 @@ def test_memory_may_run_out_anywhere(optimizer, monkeypatch):
 def test_the_optimizers_memory_is_taken_before_anything_is_recorded(gpu):
     step = Step(model=made(), recipe=RECIPE, device="cuda")
     before = {name: value.clone() for name, value in step.model.state_dict().items()}
-    step.rehearse(*batch())
+    rehearse(step, *batch())
     assert len(step.optimizer.state) == len(list(step.model.parameters()))
     assert all(not value.any() for state in step.optimizer.state.values() for value in state.values())
     assert all(torch.equal(before[name], value) for name, value in step.model.state_dict().items())
@@ -311,7 +312,7 @@ def test_what_fits_is_found_before_anything_is_compiled(gpu, monkeypatch):
 
     monkeypatch.setattr(torch.compiler, "get_stance", lambda: torch._dynamo.eval_frame._stance.stance, raising=False)
     step = Step(model=Tight(784, 10), recipe=replace(RECIPE, dtype="float32"), device="cuda")
-    step.rehearse(*batch())
+    rehearse(step, *batch())
     assert step.micro_batch == 2
     assert [size for size, may_compile in calls if may_compile and size > 2] == []
 

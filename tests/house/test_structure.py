@@ -13,7 +13,17 @@ import tomllib
 import pytest
 
 from bench import __main__ as script
-from tests.house.structure import ORDER, PACKAGES, PROJECT, Structure, under
+from tests.house.structure import (
+    ORDER,
+    PACKAGES,
+    PROJECT,
+    STUDY,
+    Structure,
+    loaded_by_a_study,
+    spine,
+    statements,
+    under,
+)
 from tests.house.unsafe import unsafe
 
 # -- the layout is the architecture: import directions, file lengths, nothing unsafe, listing without torch ------------
@@ -66,6 +76,43 @@ def test_what_is_imported_is_declared():
     imported = {name.partition(".")[0] for names in HOUSE.all_imports.values() for name in names}
     packages = {IMPORTED_AS.get(name, name).replace("-", "_") for name in imported - set(PACKAGES)}
     assert packages - sys.stdlib_module_names <= declared
+
+
+# -- what a reader has to hold, in statements --------------------------------------------------------------------------
+
+GOALS = {"installed": 24_000, "tests": 17_500, "reached": 14_000, "spine": 5_000, "loaded": 8_000}
+LIMITS = GOALS | {"installed": 29_300, "tests": 19_400, "reached": 16_300, "loaded": 16_700}
+"""Only the spine is within its goal. The others are held at the size that they have; lower them with it."""
+
+
+def test_size_of_the_house():
+    tests = sum(map(statements, (PROJECT / "tests").rglob("*.py")))
+    sizes = {
+        "installed": HOUSE.size(HOUSE.statements),
+        "tests": tests,
+        "reached": HOUSE.size(HOUSE.reached(*STUDY)),
+        "spine": HOUSE.size(spine()),
+    }
+    assert not {name: size for name, size in sizes.items() if size > LIMITS[name]}
+
+
+@pytest.mark.slow
+def test_size_of_what_a_study_loads(tmp_path):
+    assert HOUSE.size(loaded_by_a_study(tmp_path)) <= LIMITS["loaded"]
+
+
+def test_the_spine_exists():
+    assert len(spine()) > 20 and set(spine()) <= set(HOUSE.paths)
+
+
+def test_class_names_have_one_meaning():
+    assert HOUSE.classes().keys() <= {"Fit"}  # a fitted law in bench.stats; `bench.api.Fit`, which users name
+
+
+def test_a_plan_is_made_in_under_40_lines():
+    tree = ast.parse(HOUSE.paths["bench.plan.plan"].read_text())
+    (made,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "make_plan")
+    assert made.end_lineno - made.lineno + 1 < 40
 
 
 def test_files_hold_one_idea():

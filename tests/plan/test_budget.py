@@ -75,7 +75,7 @@ def test_a_set_that_is_cut_is_compared_as_a_whole_one_is(asked):
     cells = [replace(p, cell=replace(p.cell, num_images=p.cell.num_images or 5000)) for p in plan.cells]
     cut = budget.question(replace(plan, cells=tuple(cells)), recorded.evidence())
     widths, wanted = cut.half_widths(cut.whole()), asked.half_widths(asked.whole())
-    over_compute = [key for key in wanted if key.endswith(budget.OVER["compute"])]
+    over_compute = [key for key in wanted if key.endswith(budget.LEAD_OVER["compute"])]
     assert len(over_compute) == 3 and widths.keys() == wanted.keys()
     assert all(widths[key] == pytest.approx(wanted[key]) for key in over_compute)
     assert all(math.isfinite(width) for width in widths.values())
@@ -138,7 +138,7 @@ def half(asked):
 def test_half_the_time_answers_better_than_every_horizon_halved(asked, half):
     assert asked.seconds(half) <= asked.seconds(asked.whole()) / 2
     widths, halved, whole = asked.half_widths(half), budget.halved(asked), asked.half_widths(asked.whole())
-    leads = [key for key in widths if key.endswith(budget.OVER[budget.COMPUTE])]
+    leads = [key for key in widths if key.endswith(budget.LEAD_OVER[budget.COMPUTE])]
     assert len(leads) == 3
     for key in leads:
         assert whole[key] < halved[key] and widths[key] < halved[key], key

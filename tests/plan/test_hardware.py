@@ -79,7 +79,7 @@ def test_without_records_a_rate_is_a_share_of_the_roofline_with_its_error():
 
 def test_a_record_of_the_same_model_is_taken_and_one_of_another_scales_the_roofline():
     own = there(named_hardware.RecordedRates(rates={rate_key(CELL, 1000): 3000.0}))
-    assert own.train_images_per_second == 3000.0 and own.error == named_hardware.OF_ITS_OWN
+    assert own.train_images_per_second == 3000.0 and own.error == named_hardware.RECORDED_MODEL_ERROR
     pair = [CELL, replace(CELL, model="ViT-B/16")]
     count = flops.count("ViT-B/16", image_size=224, channels=3, num_classes=1000)
     larger = replace(
@@ -125,7 +125,7 @@ def test_a_record_of_another_training_of_the_model_is_not_taken_for_its_own(tmp_
     assert made[rate_key(same, 1000)].basis == "recorded on H100"
     for cell in changed:
         other = made[rate_key(cell, 1000)]
-        assert other.error > named_hardware.OF_ITS_OWN and "records of other models" in other.basis
+        assert other.error > named_hardware.RECORDED_MODEL_ERROR and "records of other models" in other.basis
 
 
 def _roof(rates, cell=CELL):
@@ -213,9 +213,9 @@ def test_the_slower_of_device_and_feed_decides_the_hours(monkeypatch, tmp_path):
     )
     longest = max((c for c in few.cells if c.needs), key=lambda c: c.images)
     alone = next(c for c in many.cells if c.name == longest.name)
-    trained = longest.images / (2 * feed.PHOTOGRAPHS) / 3600
+    trained = longest.images / (2 * feed.PHOTOGRAPHS_PER_SECOND) / 3600
     assert longest.device_hours == pytest.approx(trained, rel=0.05) and longest.device_hours > 3 * alone.device_hours
-    assert usual.cells[0].needs.decoded == pytest.approx(CORES["H100"] * feed.PHOTOGRAPHS)
+    assert usual.cells[0].needs.decoded == pytest.approx(CORES["H100"] * feed.PHOTOGRAPHS_PER_SECOND)
     assert alone.needs.wait == 0 and few.priced.device_hours > usual.priced.device_hours >= many.priced.device_hours
     slow, fast = ("\n".join(view.plan_summary(made)) for made in (few, many))
     assert "the feed decides the hours of" in slow and "of each H100 (2) decode about 1,528" in slow
@@ -228,7 +228,9 @@ def test_the_feed_of_a_cell_grows_with_its_devices(monkeypatch, tmp_path):
     """Two devices with two cores each decode what four cores do; what ranks lose to each other is hidden behind it."""
     made = plan(monkeypatch, hardware="2xH100", cores=2, ranks=2, results=tmp_path)
     longest = max((c for c in made.cells if c.needs), key=lambda c: c.images)
-    assert made.ranks == 2 and longest.seconds == pytest.approx(longest.images / (4 * feed.PHOTOGRAPHS), rel=0.05)
+    assert made.ranks == 2 and longest.seconds == pytest.approx(
+        longest.images / (4 * feed.PHOTOGRAPHS_PER_SECOND), rel=0.05
+    )
 
 
 def test_what_a_plan_repeats_and_stores_is_the_same_in_words_and_in_json(monkeypatch, tmp_path):
@@ -274,7 +276,7 @@ def test_a_disk_that_is_too_small_is_warned_of_before_the_run(monkeypatch, tmp_p
 def test_the_range_is_that_of_the_rates_errors():
     cells = [replace(p, device_hours=3.0, error=0.5, basis="x") for p in plan_of([CELL]).cells]
     found = price.of(cells, hardware=parse("H100"), ranks=1, wall=10_800, asked=None)
-    assert found.factor == pytest.approx(math.exp(price.LEVEL * 0.5)) and found.money is None
+    assert found.factor == pytest.approx(math.exp(price.RANGE_DEVIATIONS * 0.5)) and found.money is None
 
 
 def test_more_ranks_than_devices_are_refused(monkeypatch, tmp_path):

@@ -82,7 +82,7 @@ def test_a_set_that_is_not_here_is_decoded_as_photographs_are() -> None:
     drawn = replace(cell, data="visual-atoms:1000x1000", image_size=64)
     rates = feed.per_core([cell, whole, large, drawn, replace(cell, data="digits")], DataSizes(published=True))
     assert set(rates) == {cell, whole, large}
-    assert rates[cell] == pytest.approx(feed.PHOTOGRAPHS) and rates[whole] < rates[cell] > rates[large]
+    assert rates[cell] == pytest.approx(feed.PHOTOGRAPHS_PER_SECOND) and rates[whole] < rates[cell] > rates[large]
 
 
 GIVEN = [(10.0, 22.7, 1 - 10 / 22.7), (22.7, 22.7, 0.0), (50.0, 22.7, 0.0), (0.0, 22.7, 0.0)]
@@ -116,7 +116,7 @@ def test_checkpoints_never_take_more_than_is_planned(tmp_path: Path) -> None:
     for step in range(5):
         checkpoints.save(tmp_path, checkpoints.Checkpoint(step=step, tensors=tensors, state={}), check_lease=look)
         look()
-    assert (KEEP + 0.9) * size < max(held) <= 1.05 * resources.CHECKPOINTS * size
+    assert (KEEP + 0.9) * size < max(held) <= 1.05 * resources.CHECKPOINTS_ON_DISK * size
 
 
 @pytest.mark.parametrize("crop", [0.0, 0.5])

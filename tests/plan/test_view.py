@@ -40,7 +40,7 @@ RATES = Rates(
 
 def table(plan, width, *, terminal):
     console = Console(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
-    show_table(view.plan_table(plan), console, spare=view.SPARE)
+    show_table(view.plan_table(plan), console, spare=view.LEAST_USEFUL_COLUMNS)
     return console.file.getvalue()
 
 

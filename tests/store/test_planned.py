@@ -283,7 +283,7 @@ def call(begun, *words):
 
 
 def test_a_script_learns_whether_to_wait(begun, monkeypatch):
-    monkeypatch.setattr(status, "EVERY", 0.01)
+    monkeypatch.setattr(status, "POLL_SECONDS", 0.01)
     assert call(begun, "--exit-code") == EXIT_OK
     assert call(begun, "--exit-code", "--watch") == EXIT_OK
     tried(begun, 1, "failed", "The disk is full.")
@@ -328,4 +328,4 @@ def test_a_finished_cell_is_read_once_while_watching(begun, monkeypatch):
     assert status.cells_of(begun, finished) == first and len(looked) == len(first)
     record = begun.directories()[0].record
     record.write_bytes(record.read_bytes()[:-20])  # damaged since
-    assert "damaged" in {cell["state"] for cell in status.cells_of(begun, finished)}
+    assert "damaged" in {cell.state for cell in status.cells_of(begun, finished)}

@@ -30,6 +30,7 @@ from bench.train.distributed import DistributedRanks
 from bench.train.events import HorizonReached
 from bench.train.ranks import ONE_RANK, RankOutOfMemory, Ranks
 from bench.train.recorded import Recorded
+from bench.train.rehearsal import rehearse
 from bench.train.step import Step
 from bench.train.trainer import Trainer, TrainingProgress
 from tests.gpu.posing import posing
@@ -110,7 +111,7 @@ def test_the_first_rank_of_a_machine_compiles_and_the_others_find_it(first_here,
         step = Step(model=model, recipe=Recipe(batch=8, lr=0.1), device="cpu", ranks=ranks)
     step.working.network.register_forward_pre_hook(lambda *_: ranks.did.append("forward"))
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    step.rehearse(torch.rand(8, 1, 28, 28), torch.arange(8))
+    rehearse(step, torch.rand(8, 1, 28, 28), torch.arange(8))
     passes = ["forward"] * compiled.REHEARSALS
     assert ranks.did == [*(["forward"] if first_here else []), "waits for all", *passes]
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())

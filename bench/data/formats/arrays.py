@@ -18,7 +18,7 @@ import numpy as np
 from bench.core.errors import UserError
 from bench.data import cache
 from bench.data.idx import find_pair, read_idx_pair
-from bench.data.source import MAX_BYTES, Found, Source, by_split, found, pixels
+from bench.data.source import MAX_BYTES, FolderContents, Source, by_split, found, pixels
 
 NAME = "NumPy arrays"
 PAIRS = (("{}_images", "{}_labels"), ("x_{}", "y_{}"), ("{}_x", "{}_y"))
@@ -30,7 +30,7 @@ def recognises(names: set[str]) -> bool:
     return any(name.endswith(".npz") or "idx3-ubyte" in name for name in names)
 
 
-def find(folder: Path) -> Found:
+def find(folder: Path) -> FolderContents:
     """The archive or archives in `folder`, else its IDX files.
 
     Raises:
@@ -44,7 +44,7 @@ def find(folder: Path) -> Found:
     return found(sources or {split: _single(paths, folder) for split, paths in groups.items()}, folder, format=NAME)
 
 
-def _idx(folder: Path) -> Found:
+def _idx(folder: Path) -> FolderContents:
     sources = {}
     for split in ("train", "test"):
         pair = find_pair([folder], split)

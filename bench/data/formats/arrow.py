@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.core.errors import UserError
 from bench.data.formats.parquet import IMAGE_COLUMNS, LABEL_COLUMNS, hub_names
-from bench.data.source import Found, Places, Source, by_split, found, read_bytes
+from bench.data.source import FolderContents, Places, Source, by_split, found, read_bytes
 
 NAME = "Arrow files"
 
@@ -19,7 +19,7 @@ def recognises(names: set[str]) -> bool:
     return any(name.endswith(".arrow") for name in names)
 
 
-def find(folder: Path) -> Found:
+def find(folder: Path) -> FolderContents:
     """All .arrow files in `folder` and one level below, by split; results kept by the package are passed over.
 
     Raises:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.core.errors import UserError
 from bench.core.formatting import plural
-from bench.data.source import SPLIT_WORDS, SUFFIXES, Found, Source, checked_names, image_files
+from bench.data.source import SPLIT_WORDS, SUFFIXES, FolderContents, Source, checked_names, image_files
 
 NAME = "image folder"
 NOT_READ = (".tif", ".tiff", ".heic", ".heif", ".avif", ".jp2", ".jxl", ".svg", ".psd", ".dng", ".cr2", ".nef")
@@ -20,7 +20,7 @@ def recognises(names: set[str]) -> bool:
     return True
 
 
-def find(folder: Path) -> Found:
+def find(folder: Path) -> FolderContents:
     """Class folders below `folder`, or below its folders "train" and "test" (or "val", "valid", "validation").
 
     Files whose name starts with "." or does not end like an image's are passed over; images of kinds that are not read
@@ -51,7 +51,7 @@ def find(folder: Path) -> Found:
     passed_over: Counter[str] = Counter()
     sources = {split: _source(root, classes[split], names, passed_over) for split, root in roots.items() if root}
     kinds = ", ".join(f"{count:,} {suffix}" for suffix, count in sorted(passed_over.items()))
-    return Found(sources=sources, class_names=names, format=f"{NAME}; not read: {kinds}" if kinds else NAME)
+    return FolderContents(sources=sources, class_names=names, format=f"{NAME}; not read: {kinds}" if kinds else NAME)
 
 
 def _folders(root: Path) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.data.source import Found, Source, by_split, found
+from bench.data.source import FolderContents, Source, by_split, found
 
 NAME = "Parquet"
 IMAGE_COLUMNS = ("image", "img")
@@ -26,7 +26,7 @@ def recognises(names: set[str]) -> bool:
     return any(name.endswith(".parquet") for name in names)
 
 
-def find(folder: Path) -> Found:
+def find(folder: Path) -> FolderContents:
     """All .parquet files in `folder` and one level below (the hub's "data"), by split.
 
     Raises:

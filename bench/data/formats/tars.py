@@ -14,7 +14,17 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.core.errors import UserError
-from bench.data.source import MAX_FILE_BYTES, SUFFIXES, Found, Places, Source, by_split, found, printable, read_bytes
+from bench.data.source import (
+    MAX_FILE_BYTES,
+    SUFFIXES,
+    FolderContents,
+    Places,
+    Source,
+    by_split,
+    found,
+    printable,
+    read_bytes,
+)
 
 NAME = "tar shards"
 MAX_LABEL_BYTES = 1 << 20
@@ -40,7 +50,7 @@ def recognises(names: set[str]) -> bool:
     return any(name.endswith((".tar", ".tar.gz", ".tgz")) for name in names)
 
 
-def find(folder: Path) -> Found:
+def find(folder: Path) -> FolderContents:
     """All shards in `folder` and one level below, by split.
 
     Raises:

@@ -16,10 +16,9 @@ import numpy as np
 
 from bench.core.files import file_sha256
 from bench.data import cache
-from bench.data.data_set import DataSet
+from bench.data.data_set import DataSet, Download
 from bench.data.idx import find_pair, read_full_set
 from bench.data.image_set import ImageSet
-from bench.data.torchvision_sets import fetched_below
 
 CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 EMBEDDED = Path(__file__).parent.parent / "embedded" / "fashion_mnist.npz.xz"
@@ -58,6 +57,12 @@ def _unpack() -> Mapping[str, np.ndarray]:
         return images | {f"{split}_labels": stored[f"{split}_labels"].astype(np.int64) for split in ("train", "test")}
 
 
+def _download(option: str) -> Download:
+    from bench.data.torchvision_sets import fetched_below  # which no study needs
+
+    return fetched_below(DATASET, of="FashionMNIST", archive_bytes=31_000_000)
+
+
 DATASET: DataSet = DataSet(
     name="fashion-mnist",
     kind="photographs",
@@ -72,5 +77,5 @@ DATASET: DataSet = DataSet(
     carried_in_part=True,
     load=load,
     available=available,
-    download=lambda option: fetched_below(DATASET, of="FashionMNIST", archive_bytes=31_000_000),
+    download=_download,
 )

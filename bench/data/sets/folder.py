@@ -33,7 +33,7 @@ from bench.data.data_set import DataSet
 from bench.data.decode import Storage, decode_all, head
 from bench.data.formats import arrays, arrow, images, parquet, tars
 from bench.data.image_set import ImageSet
-from bench.data.source import Found, Source
+from bench.data.source import FolderContents, Source
 from bench.data.stream import StreamedImages
 from bench.data.subset import HELD_OUT, held_out, nested
 
@@ -222,7 +222,7 @@ def _format(folder: Path) -> ModuleType:
     return next(reader for reader in FORMATS if reader.recognises(names))
 
 
-def _described(found: Found) -> str:
+def _described(found: FolderContents) -> str:
     return found.format + ("; a tenth held out for testing" if "all" in found.sources else "")
 
 

@@ -16,12 +16,11 @@ import numpy as np
 from bench.core.errors import UserError
 from bench.core.files import file_sha256
 from bench.data import cache
-from bench.data.data_set import DataSet
+from bench.data.data_set import DataSet, Download
 from bench.data.idx import find_pair, read_full_set
 from bench.data.image_set import ImageSet
 from bench.data.source import in_package
 from bench.data.subset import nested
-from bench.data.torchvision_sets import fetched_below
 
 NUM_TRAIN_OF_PART = 2_500
 
@@ -75,6 +74,12 @@ def _parse(path: Path) -> Mapping[str, np.ndarray]:
     return {"images": rows[:, :-1].astype(np.uint8).reshape(-1, 28, 28, 1), "labels": rows[:, -1]}
 
 
+def _download(option: str) -> Download:
+    from bench.data.torchvision_sets import fetched_below  # which no study needs
+
+    return fetched_below(DATASET, of="MNIST", archive_bytes=12_000_000)
+
+
 DATASET: DataSet = DataSet(
     name="mnist",
     kind="handwriting",
@@ -89,5 +94,5 @@ DATASET: DataSet = DataSet(
     carried_in_part=True,
     load=load,
     available=available,
-    download=lambda option: fetched_below(DATASET, of="MNIST", archive_bytes=12_000_000),
+    download=_download,
 )

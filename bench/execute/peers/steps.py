@@ -25,6 +25,7 @@ from bench.execute.peers.settings import first
 from bench.tasks._features import network_input
 from bench.train import precision
 from bench.train.batches import Batches
+from bench.train.rehearsal import rehearse
 from bench.train.step import Step
 
 HEAD_STD = 0.02  # of the head's initial weights: the paper's zeros would hide the body from the first step
@@ -152,7 +153,7 @@ def own_step(model: nn.Module, recipe: Recipe, batches: Loader, device: str) -> 
     """This project's step."""
     step = Step(model=model, recipe=recipe, device=device)
     if step.compiles:
-        step.rehearse(*batches(0))
+        rehearse(step, *batches(0))
 
     def once(number: int) -> Tensor:
         loss = step(*batches(number), lr=recipe.lr, seed=number)

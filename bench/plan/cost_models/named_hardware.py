@@ -37,11 +37,11 @@ from bench.plan.resources import Needs, state_bytes
 from bench.plan.sizes import DataSizes
 from bench.store.records import DamagedRecord, read_record
 
-OF_ITS_OWN = 0.1  # error of a rate that was recorded for this very model
-OTHER_MODEL = 0.2  # least error of one that follows from other models' records
-UNSEEN = 0.35  # more error for a family that no published rate is of
-ABOUT_AS_SOON = 1.05  # times the shortest wall time, that fewer devices per cell may take
-ROOM = 0.85  # of the memory, that weights and activations may take
+RECORDED_MODEL_ERROR = 0.1  # error of a rate that was recorded for this very model
+OTHER_MODEL_ERROR = 0.2  # least error of one that follows from other models' records
+UNSEEN_FAMILY_ERROR = 0.35  # more error for a family that no published rate is of
+WALL_TIME_TOLERANCE = 1.05  # times the shortest wall time, that fewer devices per cell may take
+USABLE_MEMORY_SHARE = 0.85  # of the memory, that weights and activations may take
 
 
 def of(options: StudyOptions, *, device: str, reason: str) -> NamedHardware:
@@ -113,7 +113,7 @@ class NamedHardware:
             made[ranks] = self._cells(left, calibration, needs, ranks=ranks)
             seconds = [cost.seconds or 0.0 for cost in made[ranks].values() if cost.refused is None]
             walls[ranks] = packed(seconds, self.hardware.count // ranks)
-        best = next(ranks for ranks, wall in walls.items() if wall <= ABOUT_AS_SOON * min(walls.values()))
+        best = next(ranks for ranks, wall in walls.items() if wall <= WALL_TIME_TOLERANCE * min(walls.values()))
         return best, made[best]
 
     def _rates(self, left: RemainingWork) -> Calibration:
@@ -249,15 +249,15 @@ def _rates(
     family = registry.family_of(cell.model).label
     like = [math.log(share) for other, share in shares if other == family]
     if own:
-        rate, error, basis = own, OF_ITS_OWN, f"recorded on {device.name}"
+        rate, error, basis = own, RECORDED_MODEL_ERROR, f"recorded on {device.name}"
     elif like:
         share = math.exp(statistics.mean(like))
-        error = max(OTHER_MODEL, statistics.stdev(like) if len(like) > 1 else 0.0)
+        error = max(OTHER_MODEL_ERROR, statistics.stdev(like) if len(like) > 1 else 0.0)
         rate, basis = share * roof, f"{share:.0%} of the roofline of {device.name}, as records of other models reach"
     else:
         known = roofline.reached()
         seen = family == "ViT" and device.name == "H100"
-        error = known.error if seen else math.hypot(known.error, UNSEEN)
+        error = known.error if seen else math.hypot(known.error, UNSEEN_FAMILY_ERROR)
         rate, basis = known.share * roof, f"{known.source}; the roofline is {device.name}'s"
     rate = rate or rates.train_images_per_second
     return replace(
@@ -278,7 +278,7 @@ def _rates(
 def micro_batch(cell: Cell, rates: Rates, device: Accelerator, *, ranks: int = 1) -> int:
     """Images that pass through one device at once: its part of the batch, halved until it fits; at least one."""
     images = max(1, min(cell.recipe.batch, cell.recipe.micro_batch or cell.recipe.batch) // ranks)
-    while images > 1 and memory(cell, rates, images=images, ranks=ranks) > ROOM * device.gigabytes * 1e9:
+    while images > 1 and memory(cell, rates, images=images, ranks=ranks) > USABLE_MEMORY_SHARE * device.gigabytes * 1e9:
         images = (images + 1) // 2
     return images
 

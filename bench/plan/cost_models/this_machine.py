@@ -11,15 +11,20 @@ from bench.core import environment
 from bench.core.device import free_memory
 from bench.core.spec import Cell
 from bench.plan import estimate, feed, preflight, resources
-from bench.plan.cost_model import NOTHING_MEASURED, RemainingCost, RemainingWork, StudyCost, remaining_cost
+from bench.plan.cost_model import (
+    ACCELERATOR_FLOPS,
+    NOTHING_MEASURED,
+    RemainingCost,
+    RemainingWork,
+    StudyCost,
+    remaining_cost,
+)
 from bench.plan.estimate import Calibration
 from bench.plan.options import StudyOptions
 from bench.plan.resources import Needs
 
 if TYPE_CHECKING:
     from bench.plan.price import Price
-
-FOR_ACCELERATORS = 1e18  # training FLOPs from which a study is costed on an accelerator too
 
 
 def of(options: StudyOptions, *, device: str, reason: str) -> ThisMachine:
@@ -101,7 +106,7 @@ def _on_an_accelerator(left: RemainingWork, cells: dict[Cell, RemainingCost], ca
     """The same work on one device that it is meant for, where somebody would ask."""
     options = left.options
     flops = math.fsum(cost.flops["dense"] for cost in cells.values() if cost.flops)
-    asked = options.accelerator is not None or options.scale != "cpu" or flops > FOR_ACCELERATORS
+    asked = options.accelerator is not None or options.scale != "cpu" or flops > ACCELERATOR_FLOPS
     if not asked or not left.training or not calibration.rates:
         return None
     from bench.plan.cost_models import named_hardware

@@ -21,11 +21,11 @@ from bench.train.schedule import images_trained
 
 UTILISATION = {"ViT": 0.25, "Hybrid": 0.12, "ResNet": 0.10}
 """Of the bfloat16 peak, by family: assumed for 64 to 224 px, below what large models at 224 px reach."""
-OTHER = 0.10  # a family that is not in the table
-TRAINING = 0.75  # of the hours; the rest is evaluation, starts and opening of data
-LEAST = 0.25  # of a suite's budgets: below, its largest model is left out
-CLASSES = 1_000
-HOURS = (0.05, 10_000.0)
+OTHER_UTILISATION = 0.10  # a family that is not in the table
+TRAINING_SHARE = 0.75  # of the hours; the rest is evaluation, starts and opening of data
+MIN_BUDGET_SHARE = 0.25  # of a suite's budgets: below, its largest model is left out
+ASSUMED_CLASSES = 1_000
+ALLOWED_HOURS = (0.05, 10_000.0)
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
@@ -70,14 +70,16 @@ def fit(cells: Sequence[Cell], *, hours: float, device: str, keep: Sequence[str]
     Raises:
         UserError: no such device; hours that are too few for any budget.
     """
-    if not HOURS[0] <= hours <= HOURS[1]:
-        raise UserError(f"--hours {compact(hours)} is out of range.", f"From {HOURS[0]:g} to {HOURS[1]:,.0f}.")
-    row, seconds = accelerator(device), hours * 3600 * TRAINING
+    if not ALLOWED_HOURS[0] <= hours <= ALLOWED_HOURS[1]:
+        raise UserError(
+            f"--hours {compact(hours)} is out of range.", f"From {ALLOWED_HOURS[0]:g} to {ALLOWED_HOURS[1]:,.0f}."
+        )
+    row, seconds = accelerator(device), hours * 3600 * TRAINING_SHARE
     cost = {(c.model, c.image_size, c.channels): 0.0 for c in cells if c.job == "train" and c.horizons != (0,)}
     for model, side, channels in cost:
         cost[model, side, channels] = _seconds_per_image(model, side, channels, row)
     left, dropped = list(cells), []
-    while (total := sum(_seconds(cell, cost) for cell in left)) * LEAST > seconds:
+    while (total := sum(_seconds(cell, cost) for cell in left)) * MIN_BUDGET_SHARE > seconds:
         models = {cell.model: cost.get((cell.model, cell.image_size, cell.channels), 0.0) for cell in left}
         largest = _largest(models, keep)
         if largest is None:
@@ -117,6 +119,6 @@ def _seconds(cell: Cell, cost: dict[tuple[str, int, int], float]) -> float:
 
 
 def _seconds_per_image(model: str, side: int, channels: int, row: Accelerator) -> float:
-    count = flops.count(model, image_size=side, channels=channels, num_classes=CLASSES, activations=False)
-    used = UTILISATION.get(registry.family_of(model).label, OTHER)
+    count = flops.count(model, image_size=side, channels=channels, num_classes=ASSUMED_CLASSES, activations=False)
+    used = UTILISATION.get(registry.family_of(model).label, OTHER_UTILISATION)
     return count.train_flops_per_image["dense"] / (used * row.tera["bfloat16"] * TERA)

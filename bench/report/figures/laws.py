@@ -188,7 +188,14 @@ def _exponent(card: dict[str, Any]) -> str:
     slope = card["over_forms"].get("slope")
     if slope is None:
         return str(card["family"])
-    return f"{card['family']}: slope −{slope['value']:.2f} [{slope['low']:.2f}, {slope['high']:.2f}]"
+    value, low, high = (_two_digits(-slope[end]) for end in ("value", "high", "low"))
+    return f"{card['family']}: slope {value} [{low}, {high}]"
+
+
+def _two_digits(value: float) -> str:
+    """A number with two decimals, its minus sign where it is not zero then."""
+    text = f"{value:.2f}"
+    return "0.00" if text == "-0.00" else text.replace("-", "−")
 
 
 def _annotation(

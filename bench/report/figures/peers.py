@@ -62,7 +62,7 @@ def _race(axes: Any, race: Sequence[RacedContender], *, bars: int, widest: float
     axes.set_ylim(bars - 0.5, -0.5)  # bars are as thick in every panel; the first on top
     axes.set_title(f"{race[0].race[0]} at {race[0].race[1]} px, batch {race[0].batch}", loc="left")
     axes.set_ylabel("")
-    axes.set_xlabel(f"Training images/s over {races.BASE}")
+    axes.set_xlabel(f"Speed over {races.BASE}")
     axes.grid(axis="y", visible=False)
 
 

@@ -1,0 +1,71 @@
+"""What precedes the first of many steps where a network is compiled: all is allocated, compiled and recorded."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from bench.train import compiled
+from bench.train.recorded import Recorded
+from bench.train.step import Step
+
+
+def rehearse(step: Step, x_BCHW: Tensor, labels_B: Tensor) -> None:
+    """Do all of a step, often enough that everything is allocated, compiled and recorded; changes nothing.
+
+    What fits is found without compiling, which each try would do again.
+    """
+    if step.compiles and step.ranks.size > 1:
+        # the first rank of each machine before the others, which find its code in torch's cache on the disk
+        ranks = step.ranks
+        ranks.run_on_all(lambda: _compile_alone(step, x_BCHW, labels_B) if ranks.is_first_here else None)
+    kept = [buffer.clone() for buffer in step.model.buffers()]  # statistics over batches
+    _allocate_optimizer_state(step)
+    if step.compiles and not step.device.startswith("cpu"):
+        with torch.compiler.set_stance("force_eager"), _unrecorded(step):
+            step.gradients_that_fit(x_BCHW, labels_B, seed=0)
+    for _ in range(compiled.REHEARSALS):
+        step.gradients_that_fit(x_BCHW, labels_B, seed=0)
+    step.optimizer.zero_grad(set_to_none=True)
+    for buffer, value in zip(step.model.buffers(), kept, strict=True):
+        buffer.copy_(value)
+
+
+def _compile_alone(step: Step, x_BCHW: Tensor, labels_B: Tensor) -> None:
+    """All of a step that needs no other rank; memory may run out, which all of them find later."""
+    with contextlib.suppress(torch.OutOfMemoryError):
+        step.optimizer.zero_grad(set_to_none=True)
+        step.working.refresh()
+        step.gradients(x_BCHW, labels_B, seed=0, exchange=False)
+    step.optimizer.zero_grad(set_to_none=True)
+
+
+def _allocate_optimizer_state(step: Step) -> None:
+    """By an update at rate 0 with gradients of zero, that is then forgotten: later allocations find its memory taken,
+    and nothing runs out of memory once graphs are recorded."""
+    optimizer = step.optimizer
+    if optimizer.state:
+        return
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    for state in optimizer.state.values():
+        for value in filter(torch.is_tensor, state.values()):
+            value.zero_()
+
+
+@contextlib.contextmanager
+def _unrecorded(step: Step) -> Iterator[None]:
+    before = step.both_ways
+    if isinstance(before, Recorded):
+        step.both_ways = before.run
+    try:
+        yield
+    finally:
+        step.both_ways = before
