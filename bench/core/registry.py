@@ -315,8 +315,9 @@ def check_model(name: str) -> None:
     Raises:
         UserError: what is there instead.
     """
+    family = family_of(name)
     try:
-        family_of(name).check(split_options(name)[0])
+        family.check(split_options(name)[0])
     except ValueError as error:
         raise UserError(f"Unknown model {name!r}: {error}.", "Naming rules: python -m bench.flops --list") from error
 

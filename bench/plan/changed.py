@@ -56,8 +56,8 @@ def refusal(changed: Sequence[Change]) -> UserError:
     return UserError(
         _changed_since(models, changed, made, what),
         f"If the network now computes something else, increment the revision in {family}: the cells are trained again "
-        "and the old results are kept. Or use --changed redo to replace the old results, or --changed keep to accept them "
-        "because the network is the same.",
+        "and the old results are kept. Or use --changed redo to replace the old results, or --changed keep to accept "
+        "them because the network is the same.",
     )
 
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 from bench.core.events import Advanced
 from bench.core.record import ContenderResult, PeerSettings, PeersResult, PeerTrial, Result, Seconds
 from bench.core.spec import Cell, to_json
+from bench.execute.jobs.job import Job, JobContext, data_facts, execution, model_facts
 
 if TYPE_CHECKING:
-    from bench.execute.jobs.job import Job, JobContext
     from bench.execute.peers.contenders import Competitor
 
 STARTS = {"cpu": 4, "cuda": 4}
@@ -47,7 +47,6 @@ def run(cell: Cell, context: JobContext) -> Result:
     from bench.cost import flops, peaks
     from bench.data.load import load
     from bench.execute.jobs._costs import cell_cost
-    from bench.execute.jobs.job import data_facts, execution, model_facts
     from bench.execute.peers.contenders import contenders
 
     started = time.perf_counter()
