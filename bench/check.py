@@ -572,7 +572,8 @@ def check_job(name: str, arguments: argparse.Namespace) -> Iterator[Requirement]
     def planned() -> str:
         if name == "train":
             raise Limited("trainings are measured")
-        _require(job.expected_seconds is not None, "it does not say expected_seconds")
+        if job.expected_seconds is None:
+            raise ValueError("it does not say expected_seconds")
         made["seconds"] = seconds = float(job.expected_seconds(cell, device="cpu"))
         _require(0 < seconds < math.inf, f"expected_seconds gives {seconds}")
         return f"about {duration(seconds)} for a cell"
