@@ -29,12 +29,12 @@ from bench.core.record import (
     Status,
 )
 from bench.core.spec import Cell
+from bench.execute.jobs.job import Job, JobContext, execution, model_facts
 
 if TYPE_CHECKING:
     from torch import nn
 
     from bench.cost.timing import Workload
-    from bench.execute.jobs.job import Job, JobContext
 
 CANDIDATES = 3  # batch sizes that are measured thoroughly: the fastest of the scan
 PHASES = 6
@@ -89,7 +89,6 @@ class SpeedJob:
         from bench.core.errors import Interrupted
         from bench.cost.timing import OutOfMemory
         from bench.execute.jobs._costs import cell_cost
-        from bench.execute.jobs.job import execution, model_facts
         from bench.execute.workloads import CLASSES
 
         status: Status = "complete"
